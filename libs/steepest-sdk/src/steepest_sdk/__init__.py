@@ -1,0 +1,1 @@
+"""What a training script uses: report, save, resume."""

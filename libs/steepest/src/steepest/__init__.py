@@ -1,0 +1,1 @@
+"""Steepest schedules deep-learning training jobs by how fast they still learn."""
