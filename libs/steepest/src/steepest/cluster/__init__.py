@@ -1,0 +1,1 @@
+"""The cluster port and its adapters: where training processes really run."""

@@ -1,0 +1,1 @@
+"""Every message that crosses a topic, and the one registry of them."""

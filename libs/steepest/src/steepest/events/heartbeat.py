@@ -1,0 +1,63 @@
+"""What a node says of itself: the events of the ``heartbeats`` topic. The node's agent is their only writer."""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+from steepest.events.common import CheckpointMode, CheckpointRef, Count, Millis, Name, Resources
+
+
+class ReplicaState(enum.StrEnum):
+    """What the node agent surely knows of an incarnation on its node."""
+
+    RUNNING = "running"
+    EXITED = "exited"
+    GONE = "gone"
+
+
+class ReplicaReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One incarnation on the node.
+
+    Attributes:
+        exit_status: 0–255, or minus the signal's number; only where ``state`` is exited.
+        cpu_m: CPU used since the heartbeat before, in millicores; None where it is unknown.
+        memory_mib: Resident memory; None where it is unknown.
+        step: The last step that the process reported.
+        checkpoint_mode: How the process says that it can be checkpointed; None: it has not said.
+        checkpoint: The newest verified checkpoint on the job's volume.
+        reason: Why it ended, in words, where the agent knows more than the status.
+    """
+
+    job: Name
+    replica: Count = 0
+    incarnation: Count
+    state: ReplicaState
+    exit_status: int | None = None
+    cpu_m: Count | None = None
+    memory_mib: Count | None = None
+    step: Count | None = None
+    checkpoint_mode: CheckpointMode | None = None
+    checkpoint: CheckpointRef | None = None
+    reason: str = ""
+
+
+class NodeHeartbeat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
+    """A node is alive, has this capacity, uses that much, and runs or ran these replicas.
+
+    Attributes:
+        at_ms: When the node measured it.
+        used: Measured use since the heartbeat before; unknown resources are 0 in it.
+    """
+
+    node: Name
+    pool: Name
+    at_ms: Millis
+    capacity: Resources
+    used: Resources = Resources()
+    replicas: tuple[ReplicaReport, ...] = ()
+
+
+HeartbeatEvent = NodeHeartbeat
+"""Everything that may stand on ``heartbeats``; a union once there is a second event."""
