@@ -1,0 +1,1 @@
+"""Ordered, partitioned logs behind one small interface: memory, files (which are recordings), and more to come."""
