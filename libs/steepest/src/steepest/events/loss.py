@@ -1,0 +1,62 @@
+"""How training goes: the events of the ``loss`` topic, keyed by job. The log-collector is their only writer."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from steepest.events.common import Count, Name, Text
+from steepest.events.parameters import SpeConParameters
+
+
+class JobWatched(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
+    """Reports of this incarnation follow; this is all that the categorizer must know to judge them.
+
+    Attributes:
+        metric: The evaluation function E: the name of the reported value that is judged.
+    """
+
+    job: Name
+    pool: Name
+    incarnation: Count
+    metric: Text
+    parameters: SpeConParameters
+
+
+class LossReported(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
+    """One value of the evaluation function. Its time is its record's.
+
+    Attributes:
+        step: None where the output names none.
+        value: A finite number; what is not finite is a :class:`LossDiverged`.
+        split: ``train`` or ``eval``.
+    """
+
+    job: Name
+    incarnation: Count
+    step: Count | None = None
+    epoch: float | None = None
+    metric: Text = "loss"
+    value: float
+    split: Annotated[str, msgspec.Meta(pattern="^(train|eval)$")] = "train"
+
+
+class LossDiverged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
+    """The evaluation function is not a number, or infinite; it decides nothing, and people should know."""
+
+    job: Name
+    incarnation: Count
+    step: Count | None = None
+    metric: Text = "loss"
+    value: Annotated[str, msgspec.Meta(pattern="^(nan|inf|-inf)$")]
+
+
+class JobUnwatched(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
+    """The job has ended; no report follows, and what was kept of it may be forgotten."""
+
+    job: Name
+
+
+LossEvent = JobWatched | LossReported | LossDiverged | JobUnwatched
+"""Everything that may stand on ``loss``, beside ``LogOpened``."""

@@ -1,0 +1,98 @@
+"""The parameters of a pool. They are events too (``PoolConfigured``): a replay knows which were in force when."""
+
+from __future__ import annotations
+
+import enum
+from typing import Annotated
+
+import msgspec
+
+from steepest.events.common import Count
+
+Positive = Annotated[int, msgspec.Meta(gt=0)]
+
+
+class Normalisation(enum.StrEnum):
+    """What growth is measured against: α is a percentage, while the printed G is an absolute difference."""
+
+    MAX = "max"  # each value divided by the largest magnitude so far, as FlowCon's authors do
+    NONE = "none"  # the bare difference, as SpeCon's Algorithm 3 prints it
+
+
+class RequestTick(enum.StrEnum):
+    """When a job that has just converged asks for its reallocation (Algorithm 3, last branch)."""
+
+    NEXT = "next"  # at the next interval that is still below α: the earliest request comes after four intervals
+    SAME = "same"  # in the interval in which it became CC
+
+
+class BalanceRule(enum.StrEnum):
+    """How Algorithm 5 rounds the balance factor bf = Σ|w| / |W|."""
+
+    AT_LEAST_ONE = "at-least-one"  # max(1, ⌊·⌋): an idle worker gets work also where jobs are fewer than workers
+    FLOOR = "floor"  # ⌊·⌋, as printed
+
+
+class SpeConParameters(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """SpeCon's parameters (thesis §6.2 and Algorithms 3–5); defaults are the thesis's and the reading of its flaws.
+
+    Attributes:
+        alpha: Growth threshold α of an interval; a share of the largest value where ``normalisation`` is ``max``.
+        interval_ms: Length of an interval (``itval``).
+        weight_pc: Weight w_pc of a progressing job in a worker's score.
+        weight_wc: Weight w_wc of a watched one.
+        weight_cc: Weight w_cc of a converged one.
+        guard: Algorithm 3 line 15: no move unless |PC| + |WC| > 1 on the job's worker.
+    """
+
+    alpha: Annotated[float, msgspec.Meta(gt=0)] = 0.01
+    interval_ms: Positive = 30_000
+    weight_pc: float = 2.0
+    weight_wc: float = 1.5
+    weight_cc: float = 1.0
+    normalisation: Normalisation = Normalisation.MAX
+    request_tick: RequestTick = RequestTick.NEXT
+    guard: bool = True
+    balance_rule: BalanceRule = BalanceRule.AT_LEAST_ONE
+
+
+class MoveLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How long the steps of a move may take, and how often they are tried.
+
+    Attributes:
+        checkpoint_timeout_ms: From asking to the acknowledgement.
+        hold_ms: How long a process waits for its stop after a checkpoint on request.
+        stop_grace_ms: From SIGTERM to SIGKILL.
+        verify_timeout_ms: From the start to the first step reported.
+        tries: Definite failures of one step before the way back is taken.
+        moves_failed: Failed moves of a job after which it is left where it is.
+    """
+
+    checkpoint_timeout_ms: Positive = 60_000
+    hold_ms: Positive = 30_000
+    stop_grace_ms: Positive = 30_000
+    verify_timeout_ms: Positive = 120_000
+    tries: Positive = 2
+    moves_failed: Positive = 2
+
+
+class PoolParameters(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Everything that deciders of a pool need to know beside what happens.
+
+    Attributes:
+        tick_ms: Period of the pool's clock.
+        placement: Name of the placement policy.
+        moves: Whether SpeCon moves jobs at all; the comparison run of the demo does not.
+        node_lost_ms: Counted silence after which a node is lost.
+        settle_ms: Counted time for which a job that fits no node known so far waits before it is rejected.
+        retry_hold_ms: Counted time before the first retry of a failed job; doubles each time.
+    """
+
+    tick_ms: Positive = 1_000
+    placement: str = "spread"
+    moves: bool = True
+    specon: SpeConParameters = SpeConParameters()
+    limits: MoveLimits = MoveLimits()
+    node_lost_ms: Positive = 15_000
+    settle_ms: Count = 5_000
+    retry_hold_ms: Count = 1_000

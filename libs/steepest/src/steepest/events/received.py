@@ -1,0 +1,70 @@
+"""A record as deciders and views see it: the event, where it stands, and what its headers say of its writer.
+
+It owns the ids by which a repeated delivery is recognised. It must never know any event type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Generic, TypeVar
+
+import msgspec
+
+E = TypeVar("E")
+
+ID = "id"
+PREVIOUS = "prev"
+LOGIC = "logic"
+SOURCE = "source"
+SEQUENCE = "seq"
+
+
+class Received(msgspec.Struct, Generic[E], frozen=True, kw_only=True):
+    """One decoded record.
+
+    Attributes:
+        at_ms: When the thing was observed; for what a decider made, the time of its cause.
+    """
+
+    event: E
+    topic: str
+    partition: int
+    offset: int
+    at_ms: int
+    key: str = ""
+    headers: Mapping[str, str] = {}
+
+
+class DecisionId(msgspec.Struct, frozen=True, order=True):
+    """The id of what a decider made: its cause and its number among what that cause made.
+
+    A decider reads one ordered partition, so delivering a record again makes the same ids in the same order.
+    """
+
+    decider: str
+    epoch: str
+    topic: str
+    partition: int
+    offset: int
+    index: int
+
+    def __str__(self) -> str:
+        return f"{self.stream}/{self.offset}/{self.index}"
+
+    @property
+    def stream(self) -> str:
+        """What the ids of one decider and input partition have in common; they rise within it."""
+        return f"{self.decider}/{self.epoch}/{self.topic}/{self.partition}"
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """Where in its stream it stands."""
+        return (self.offset, self.index)
+
+    @classmethod
+    def parse(cls, text: str) -> DecisionId | None:
+        """The id that ``text`` spells, or None."""
+        match text.split("/"):
+            case [decider, epoch, topic, partition, offset, index] if (partition + offset + index).isdecimal():
+                return cls(decider, epoch, topic, int(partition), int(offset), int(index))
+        return None

@@ -1,0 +1,175 @@
+"""The one registry of topics and events: who writes what, and how an event becomes bytes and back.
+
+It owns the encoding (JSON, one spelling for each event, no NaN and no infinity) and must never know what an event does.
+"""
+
+from __future__ import annotations
+
+import math
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from steepest.errors import BugError, UndecodableError
+from steepest.events import cluster as c
+from steepest.events import heartbeat, loss
+from steepest.events.dead_letter import DeadLetter
+
+READS = 1
+"""The event version that this code knows: raise it with every new event type on ``cluster`` and every new flag."""
+
+FLAGS: Mapping[int, str] = {}
+"""The behaviour flags that this code knows, and what each one changes."""
+
+E = TypeVar("E")
+
+
+class Topic(msgspec.Struct, Generic[E], frozen=True, kw_only=True):
+    """A topic.
+
+    Attributes:
+        key: What its records are keyed by, in words.
+        writers: Each event type's only writer.
+        partitions: How many partitions it gets unless configured otherwise.
+    """
+
+    name: str
+    key: str
+    description: str
+    events: Any
+    writers: Mapping[type, str]
+    partitions: int = 1
+    decoder: Any = None
+
+    @property
+    def types(self) -> tuple[type, ...]:
+        """The event types in the order of their definition."""
+        return members(self.events)
+
+    def decode(self, value: bytes) -> E:
+        """Bytes to an event.
+
+        Raises:
+            UndecodableError: They are no event of this topic; the message says where and why.
+        """
+        try:
+            event: E = self.decoder.decode(value)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise UndecodableError(f"no event of topic {self.name}: {error}") from error
+        return event
+
+
+_encoder = msgspec.json.Encoder(order="deterministic")
+
+
+def encode(event: msgspec.Struct) -> bytes:
+    """An event to its only spelling.
+
+    Raises:
+        BugError: It holds a NaN or an infinity, which no topic may carry.
+    """
+    value = _encoder.encode(event)
+    if b"null" in value and _holds_unfinite(msgspec.to_builtins(event)):
+        raise BugError(f"{type(event).__name__} holds a number that is not finite", code="not-finite")
+    return value
+
+
+def _holds_unfinite(value: object) -> bool:
+    match value:
+        case float():
+            return not math.isfinite(value)
+        case dict():
+            return any(_holds_unfinite(item) for item in value.values())
+        case list() | tuple():
+            return any(_holds_unfinite(item) for item in value)
+    return False
+
+
+def members(events: Any) -> tuple[type, ...]:
+    """The types in a union of events, or the one event itself."""
+    if isinstance(events, types.UnionType) or typing.get_origin(events) is typing.Union:
+        return typing.get_args(events)
+    return (events,)
+
+
+def _topic(
+    name: str, events: Any, *, key: str, description: str, writers: Mapping[str, tuple[type, ...]], partitions: int = 1
+) -> Topic[Any]:
+    return Topic(
+        name=name,
+        key=key,
+        description=description,
+        events=events,
+        writers={event: writer for writer, wrote in writers.items() for event in wrote},
+        partitions=partitions,
+        decoder=msgspec.json.Decoder(events),
+    )
+
+
+CLUSTER: Topic[c.ClusterEvent] = _topic(
+    "cluster",
+    c.ClusterEvent,
+    key="pool",
+    description="Everything that anyone knows of a pool, in one order.",
+    writers={
+        "operator": (c.LogOpened, c.PoolConfigured),
+        "user": (c.JobSubmitted, c.JobCancelRequested),
+        "worker-monitor": (
+            c.Tick,
+            c.NodeJoined,
+            c.NodeLost,
+            c.NodeUsage,
+            c.ReplicaStarted,
+            c.CheckpointModeDeclared,
+            c.ReplicaStopped,
+        ),
+        "categorizer": (c.GrowthMeasured, c.CategoryChanged, c.ReallocationRequested),
+        "placer": (c.PlacementPlanned, c.RetryPlanned, c.JobAdmitted, c.JobRejected, c.JobEnded),
+        "node-scorer": (c.StayDecided,),
+        "node-scorer, rebalancer": (c.MigrationPlanned,),
+        "migrator": (
+            c.StepBegun,
+            c.StepFailed,
+            c.CheckpointSaved,
+            c.JobStopped,
+            c.JobPlaced,
+            c.JobResumed,
+            c.MigrationFinished,
+            c.MigrationFailed,
+            c.PlanAbandoned,
+        ),
+    },
+)
+
+LOSS: Topic[loss.LossEvent | c.LogOpened] = _topic(
+    "loss",
+    loss.LossEvent | c.LogOpened,
+    key="job",
+    description="How training goes: values of each job's evaluation function.",
+    writers={
+        "operator": (c.LogOpened,),
+        "log-collector": (loss.JobWatched, loss.LossReported, loss.LossDiverged, loss.JobUnwatched),
+    },
+    partitions=4,
+)
+
+HEARTBEATS: Topic[heartbeat.HeartbeatEvent | c.LogOpened] = _topic(
+    "heartbeats",
+    heartbeat.HeartbeatEvent | c.LogOpened,
+    key="node",
+    description="Nodes are alive, have this capacity, use that much and run these replicas.",
+    writers={"operator": (c.LogOpened,), "log-collector": (heartbeat.NodeHeartbeat,)},
+)
+
+DEAD_LETTERS: Topic[DeadLetter | c.LogOpened] = _topic(
+    "dead-letters",
+    DeadLetter | c.LogOpened,
+    key="source topic",
+    description="What could not be read, and why.",
+    writers={"operator": (c.LogOpened,), "any reader": (DeadLetter,)},
+)
+
+TOPICS: Mapping[str, Topic[Any]] = {topic.name: topic for topic in (CLUSTER, LOSS, HEARTBEATS, DEAD_LETTERS)}
