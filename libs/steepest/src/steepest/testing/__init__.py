@@ -1,0 +1,1 @@
+"""What tests of Steepest and of its extensions share: a contract suite a port, builders, text scenarios."""
