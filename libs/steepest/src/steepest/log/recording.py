@@ -1,0 +1,143 @@
+"""What makes a folder a recording: ``recording.json``, and a file for each partition that it names.
+
+It owns the folder's layout (``docs/recordings.md``). It must never know what stands in a partition's file.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from steepest.errors import InputError, LogUnavailableError, RecordingError
+from steepest.log.aside import write_aside
+from steepest.log.base import TopicPartition
+from steepest.log.locks import locked_at_once
+from steepest.log.topics import Topics
+
+FORMAT = "steepest-recording"
+VERSION = 1
+NAME = "recording.json"
+
+
+class Recording(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of ``recording.json``.
+
+    Attributes:
+        partitions: Topic to number of partitions.
+        created_by: Program and version, for people.
+    """
+
+    format: str
+    version: int
+    partitions: dict[str, int]
+    created_by: str = ""
+
+
+class _Kind(msgspec.Struct):
+    """The two fields that every version of the format has."""
+
+    format: str = ""
+    version: int = 0
+
+
+def partition_file(folder: Path, at: TopicPartition) -> Path:
+    """Where a partition's records are."""
+    return folder / at.topic / f"{at.partition}.jsonl"
+
+
+def lock_file(folder: Path, at: TopicPartition) -> Path:
+    """What those lock who append to a partition."""
+    return folder / at.topic / f"{at.partition}.lock"
+
+
+def open_recording(folder: Path) -> Topics:
+    """The topics of the recording in a folder; touches nothing.
+
+    Raises:
+        RecordingError: The folder is no recording, one of another version, or has lost a file.
+    """
+    recording = _read(folder)
+    try:
+        topics = Topics(recording.partitions, source=str(folder))
+    except InputError as error:
+        raise RecordingError(f"{folder / NAME}: {error}", mend=error.mend) from error
+    for at in topics.all():
+        if not partition_file(folder, at).is_file():
+            raise RecordingError(
+                f"{partition_file(folder, at)} is missing, although {NAME} names {at}",
+                mend="Restore the file; if nothing was ever in it, make an empty one.",
+            )
+    return topics
+
+
+def create_recording(folder: Path, partitions: Mapping[str, int]) -> Topics:
+    """Make a folder a recording with these partitions, or find that it is one already. Several may do so at once.
+
+    Raises:
+        InputError: A name that is no topic's, or a number of partitions below 1.
+        LogUnavailableError: The folder cannot be written to.
+        RecordingError: The folder is a recording with other partitions, or of another version.
+    """
+    wanted = Topics(partitions, source=str(folder))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with locked_at_once(folder / "recording.lock"):
+            if not (folder / NAME).exists():
+                _write(folder, wanted)
+    except OSError as error:
+        raise LogUnavailableError(
+            f"{folder}: no recording can be made here: {error.strerror}",
+            mend="Choose a folder that can be written to, on a disk with room.",
+        ) from error
+    found = open_recording(folder)
+    if found.counts != wanted.counts:
+        raise RecordingError(
+            f"{folder} is a recording with the partitions {found.counts}, not {wanted.counts}",
+            mend="Use another folder, or the same partitions: they never change once records are in them.",
+        )
+    return found
+
+
+def _write(folder: Path, topics: Topics) -> None:
+    # The partitions' files first: a folder without recording.json is none, one with it has them all.
+    for at in topics.all():
+        path = partition_file(folder, at)
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+    recording = Recording(
+        format=FORMAT,
+        version=VERSION,
+        partitions=topics.counts,
+        created_by=f"steepest {importlib.metadata.version('steepest')}",
+    )
+    write_aside(folder / NAME, msgspec.json.format(msgspec.json.encode(recording), indent=2) + b"\n")
+
+
+def _read(folder: Path) -> Recording:
+    path = folder / NAME
+    try:
+        data = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise RecordingError(
+            f"{folder} is no recording: there is no {NAME} in it",
+            mend="Name the folder in which a recording's recording.json is.",
+        ) from error
+    except OSError as error:
+        raise RecordingError(f"{path}: cannot be read: {error.strerror}", mend="See to its permissions.") from error
+    try:
+        kind = msgspec.json.decode(data, type=_Kind)
+        if kind.format != FORMAT:
+            raise RecordingError(
+                f"{path}: its format is {kind.format!r}, not {FORMAT!r}", mend="Name a folder that Steepest recorded."
+            )
+        if kind.version != VERSION:
+            raise RecordingError(
+                f"{path}: the recording has version {kind.version} of the format; this program reads {VERSION}",
+                mend="Read it with the release of Steepest that wrote it.",
+            )
+        return msgspec.json.decode(data, type=Recording)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise RecordingError(f"{path}: is not what Steepest writes: {error}", mend="Restore the file.") from error
