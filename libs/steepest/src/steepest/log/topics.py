@@ -18,6 +18,9 @@ LEGAL_TOPIC = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
 MAX_AT_MS = 2**63 - 1
 """Kafka keeps a record's time in 64 bits, and gives negative numbers a meaning of their own."""
 
+MAX_RECORD_BYTES = 8 * 2**20
+"""Far beyond any event; a bound, so that one record cannot fill the memory of all who read it."""
+
 
 class Topics:
     """The topics of one log, each with its number of partitions, which never changes."""
@@ -91,8 +94,8 @@ class Topics:
         """Refuse what cannot be kept byte for byte in every log, before anything of it is kept.
 
         Raises:
-            InputError: The record's partition is not the log's, its text is no Unicode text (a lone surrogate), or its
-                time is no 64-bit number of milliseconds.
+            InputError: The record's partition is not the log's, its text is no Unicode text (a lone surrogate), its
+                time is not in 63 bits, or it is larger than ``MAX_RECORD_BYTES``.
         """
         for record in records:
             self.check(record.to)
@@ -105,15 +108,20 @@ class Topics:
                 mend="Give milliseconds since 1970, not negative, in 63 bits.",
             )
         try:
-            record.key.encode()
+            size = len(record.value) + len(record.key.encode())
             for name, text in record.headers.items():
-                name.encode()
-                text.encode()
+                size += len(name.encode()) + len(text.encode())
         except UnicodeEncodeError as error:
             raise InputError(
                 f"{self.source}: key or headers of a record for {record.to} are no text: {error}",
                 mend="Keep bytes in the value; keys and headers are Unicode text.",
             ) from error
+        if size > MAX_RECORD_BYTES:
+            raise InputError(
+                f"{self.source}: a record for {record.to} has {size} bytes, more than {MAX_RECORD_BYTES}",
+                code="record-too-large",
+                mend="Keep large things in files, and their names in records.",
+            )
 
     def _unknown(self, what: str) -> InputError:
         known = ", ".join(f"{topic} ({count})" for topic, count in self.counts.items()) or "no topics"

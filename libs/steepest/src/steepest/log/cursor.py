@@ -1,0 +1,91 @@
+"""A reader's position in one partition's file: from bytes to records.
+
+It owns reading ahead by chunks and telling a torn tail. It must never know who else reads.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import structlog
+
+from steepest.errors import LogEpochError, RecordingError
+from steepest.log.base import Record
+from steepest.log.lines import decode_line
+from steepest.log.partition import PartitionFile
+
+_log = structlog.get_logger(__name__)
+
+
+class FileCursor:
+    """Fulfils ``steepest.log.local.Cursor``. It reads each byte once, but for a line that is not complete yet."""
+
+    def __init__(self, file: PartitionFile, offset: int, *, tell_torn: bool) -> None:
+        """Start before this offset.
+
+        Args:
+            file: The partition's file.
+            offset: The first record to take.
+            tell_torn: Whether a torn tail is worth a warning: nobody appends to this log, so that it stays torn.
+        """
+        self._file = file
+        self._offset = offset
+        self._tell_torn = tell_torn
+        self._sought = False
+        self._position = 0
+        self._lines: list[bytes] = []
+        self._next = 0
+        self._skip = 0
+
+    async def seek(self) -> None:
+        """See ``steepest.log.local.Cursor.seek``. The first time, lines may have to be counted up to the start."""
+        if self._sought:
+            return
+        await self._file.scan_until(self._offset)
+        if self._file.records < self._offset:
+            raise LogEpochError(
+                f"{self._file.at} ends at {self._file.records}, before the position {self._offset} ({self._file.path})",
+                mend="The position is of another log: drop it with all state that was kept with it.",
+            )
+        near, self._position = self._file.near(self._offset)
+        self._skip = self._offset - near
+        self._sought = True
+
+    def take(self, limit: int) -> Sequence[Record]:
+        """See ``steepest.log.local.Cursor.take``. One chunk's records at most, so that large ones fit in memory."""
+        while self._next == len(self._lines):
+            if not self._read_ahead():
+                return ()
+        taken: list[Record] = []
+        try:
+            for line in itertools.islice(self._lines, self._next, self._next + limit):
+                taken.append(decode_line(line, self._file.at, self._offset + len(taken), self._file.path))
+        except RecordingError:
+            if not taken:
+                raise  # and again at every call, because the position stays
+        self._next += len(taken)
+        self._offset += len(taken)
+        return taken
+
+    def close(self) -> None:
+        """See ``steepest.log.local.Cursor.close``. The file belongs to the log."""
+        self._lines = []
+        self._next = 0
+
+    def _read_ahead(self) -> bool:
+        data = self._file.lines_at(self._position)
+        if not data:
+            self._tell_tail()
+            return False
+        self._position += len(data)
+        self._lines = data[:-1].split(b"\n")
+        self._next = min(self._skip, len(self._lines))
+        self._skip -= self._next
+        return True
+
+    def _tell_tail(self) -> None:
+        tail = self._file.tail(self._position, self._offset) if self._tell_torn else None
+        if tail:
+            self._tell_torn = False
+            _log.warning("a recording ends in a torn line", file=str(tail.path), position=tail.start, bytes=tail.length)
