@@ -84,6 +84,14 @@ class CheckpointModeDeclared(msgspec.Struct, frozen=True, kw_only=True, omit_def
     mode: CheckpointMode
 
 
+class CheckpointVerified(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
+    """The incarnation's first good checkpoint is on its job's volume: it has proven that it can save."""
+
+    job: Name
+    incarnation: Count
+    checkpoint: CheckpointRef
+
+
 class ReplicaStopped(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
     """A replica's process surely does not run any more.
 
@@ -454,6 +462,7 @@ ClusterEvent = (
     | NodeUsage
     | ReplicaStarted
     | CheckpointModeDeclared
+    | CheckpointVerified
     | ReplicaStopped
     | JobEnded
     | JobSubmitted

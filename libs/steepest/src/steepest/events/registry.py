@@ -124,6 +124,7 @@ CLUSTER: Topic[c.ClusterEvent] = _topic(
             c.NodeUsage,
             c.ReplicaStarted,
             c.CheckpointModeDeclared,
+            c.CheckpointVerified,
             c.ReplicaStopped,
         ),
         "categorizer": (c.GrowthMeasured, c.CategoryChanged, c.ReallocationRequested),

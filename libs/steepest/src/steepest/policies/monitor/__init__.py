@@ -1,0 +1,1 @@
+"""From heartbeats to facts."""

@@ -1,0 +1,42 @@
+"""Nodes that are silent for too long, in counted time, so that an outage of the bus makes no node look lost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from steepest.events import cluster as c
+from steepest.events.received import Received
+from steepest.view.cluster_view import ClusterView
+
+
+class SilenceState(msgspec.Struct):
+    """The nodes said to be lost and not read back yet."""
+
+    told: dict[str, None] = {}
+
+
+class Silence:
+    """Answers each ``Tick`` with the nodes that have been silent for ``node_lost_ms``."""
+
+    name = "worker-monitor-silence"
+    logic = 1
+
+    def __init__(self, state: SilenceState | None = None) -> None:
+        self.state = state or SilenceState()
+
+    def step(self, view: ClusterView, received: Received[c.ClusterEvent]) -> Sequence[c.ClusterEvent]:
+        """What follows from a record: at most one lost node a tick, the one silent for longest."""
+        match received.event:
+            case c.NodeLost(node=name):
+                self.state.told.pop(name, None)
+            case c.Tick():
+                node = view.nodes.longest_silent()
+                if node is None or node.name in self.state.told:
+                    return ()
+                silent = view.counted_ms - node.seen_counted_ms
+                if silent >= view.parameters.node_lost_ms:
+                    self.state.told[node.name] = None
+                    return (c.NodeLost(node=node.name, silent_ms=silent),)
+        return ()

@@ -1,0 +1,1 @@
+"""First placement, retries and the end of jobs."""

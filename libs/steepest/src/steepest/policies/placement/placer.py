@@ -1,0 +1,180 @@
+"""The placer: admits jobs, gives those that wait their node, starts failed ones again, and says when a job is over.
+
+It decides about a job when a record concerns it, and goes through the queue when a record may have made room. Which node a
+job gets is the placement policy's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from steepest.events import cluster as c
+from steepest.events.common import Resources
+from steepest.events.received import Received
+from steepest.policies.pending import Pending
+from steepest.policies.placement.spread import fits, spread
+from steepest.view.cluster_view import ClusterView
+from steepest.view.state import Job, Node, Phase
+
+LEFT = 85
+"""Exit status of a process that saved and left; outside a plan it is started again."""
+
+MAKE_ROOM = (c.Tick, c.NodeJoined, c.JobSubmitted, c.JobEnded, c.RetryPlanned, c.MigrationFinished, c.PlanAbandoned)
+"""Events after which a job that waits may fit."""
+
+HOPELESS = frozenset({"no-such-program"})
+"""Codes of failed starts that no retry can mend."""
+
+
+class Placer:
+    """The life of a job outside its moves."""
+
+    name = "placer"
+    logic = 1
+
+    def __init__(self, state: Pending | None = None) -> None:
+        self.state = state or Pending()
+
+    def step(self, view: ClusterView, received: Received[c.ClusterEvent]) -> Sequence[c.ClusterEvent]:
+        """What follows from a record."""
+        event = received.event
+        if isinstance(event, c.PlacementPlanned):
+            self.state.read_back(event.plan)
+        decided: list[c.ClusterEvent] = []
+        if isinstance(event, c.JobSubmitted):
+            decided.extend(_admission(view, event))
+        elif view.touched is not None:
+            decided.extend(_verdict(view, view.touched))
+        if isinstance(event, MAKE_ROOM):
+            decided.extend(self._place_waiting(view, received.offset))
+        return decided
+
+    def _place_waiting(self, view: ClusterView, offset: int) -> Iterator[c.ClusterEvent]:
+        """Go through the queue in order. A job that does not fit is passed over, and so are all that ask for the same."""
+        no_room: dict[tuple[Resources, str | None], None] = {}
+        for job in view.jobs.waiting():
+            wish = (job.spec.requests, _first_node(job))
+            if wish in no_room or not _may_place(view, job) or self.state.concerns(job):
+                continue
+            node = self._node(view, job)
+            if node is not None:
+                yield self._plan(job, node, offset)
+                continue
+            no_room[wish] = None
+            if why := _never_fits(view, job):
+                yield c.JobRejected(job=job.name, request=job.request, reason=why)
+
+    def _node(self, view: ClusterView, job: Job) -> Node | None:
+        pinned = _first_node(job)
+        if pinned is None:
+            return spread(view, job, self.state)
+        node = view.nodes.get(pinned)
+        return node if node is not None and fits(job, node, self.state) else None
+
+    def _plan(self, job: Job, node: Node, offset: int) -> c.PlacementPlanned:
+        seen = c.NodeScore(node=node.name, score=0.0, used_cpu_m=node.used.cpu_m, replicas=self.state.count(node))
+        rule = "its user names the first node" if _first_node(job) else "spread: least allocated afterwards"
+        plan = c.PlacementPlanned(
+            plan=f"place-{offset}-{job.name}",
+            job=job.name,
+            incarnation=job.incarnation,
+            nodes=(node.name,),
+            because=c.Because(rule=rule, nodes=(seen,)),
+        )
+        self.state.add(plan.plan, job, None, node.name)
+        return plan
+
+
+def _admission(view: ClusterView, event: c.JobSubmitted) -> Iterator[c.ClusterEvent]:
+    job = view.jobs[event.job]
+    if job.request != event.request:
+        yield c.JobRejected(
+            job=event.job,
+            request=event.request,
+            reason=f"a job named {event.job} is there already; choose another name",
+        )
+    elif job.spec.replicas != 1:
+        yield c.JobRejected(
+            job=event.job, request=event.request, reason="jobs of several replicas need the gang scheduler"
+        )
+    elif not job.admitted:
+        yield c.JobAdmitted(job=event.job, request=event.request)
+
+
+def _may_place(view: ClusterView, job: Job) -> bool:
+    return (
+        job.phase is Phase.WAITING
+        and not job.cancel
+        and job.spec.replicas == 1
+        and job.not_before_counted_ms <= view.counted_ms
+    )
+
+
+def _never_fits(view: ClusterView, job: Job) -> str:
+    """Why no node could ever take the job; empty if one could, or if nodes may still be joining."""
+    if not len(view.nodes) or view.counted_ms - job.submitted_counted_ms < view.parameters.settle_ms:
+        return ""
+    if any(job.spec.requests.fits(node.capacity) for node in view.nodes):
+        return ""
+    largest = view.nodes.largest()
+    has = f"{largest.name} has {_words(largest.capacity)}" if largest else "there is none"
+    return f"it asks for {_words(job.spec.requests)}, more than any node has; the largest, {has}"
+
+
+def _words(amount: Resources) -> str:
+    parts = [f"{amount.cpu_m}m CPU"]
+    parts += [f"{amount.memory_mib} MiB"] if amount.memory_mib else []
+    parts += [f"{amount.gpus} GPUs"] if amount.gpus else []
+    return ", ".join(parts)
+
+
+def _first_node(job: Job) -> str | None:
+    return job.spec.first_node if job.incarnation == 0 else None
+
+
+def _verdict(view: ClusterView, job: Job) -> Iterator[c.ClusterEvent]:
+    """A job without a process and without a plan: is it over, or does it wait again?"""
+    if job.plan is not None:
+        return
+    if job.cancel and job.phase in {Phase.WAITING, Phase.STOPPED} and job.exit_status != 0:
+        yield c.JobEnded(job=job.name, outcome=c.Outcome.CANCELLED, exit_status=job.exit_status, reason="cancelled")
+        return
+    if job.phase is not Phase.STOPPED:
+        return
+    if job.exit_status == 0:
+        yield c.JobEnded(job=job.name, outcome=c.Outcome.FINISHED, exit_status=0)
+        return
+    why = _why_stopped(job)
+    charged = _is_charged(job)
+    if job.stop_code in HOPELESS or (charged and job.retries_used >= job.spec.retries):
+        yield c.JobEnded(job=job.name, outcome=c.Outcome.FAILED, exit_status=job.exit_status, reason=why)
+        return
+    hold = view.parameters.retry_hold_ms * 2 ** min(job.retries_held, 6)
+    yield c.RetryPlanned(
+        job=job.name,
+        incarnation=job.incarnation,
+        charged=charged,
+        not_before_ms=view.counted_ms + hold,
+        reason=why,
+    )
+
+
+def _is_charged(job: Job) -> bool:
+    """Whether a stop counts against the job's retries: its own failures do; a lost process or place does not.
+
+    Leaving with 85 outside a plan is free only with a new checkpoint to show, or a job could do so for ever.
+    """
+    if job.exit_status == LEFT:
+        return not job.saved_since_start
+    return job.exit_status is not None
+
+
+def _why_stopped(job: Job) -> str:
+    reason = f": {job.stop_reason}" if job.stop_reason else ""
+    if job.exit_status is None:
+        return f"its process is gone{reason}" if not job.stop_code else f"it could not be started{reason}"
+    if job.exit_status == LEFT:
+        return f"it left with status 85 outside a plan{reason}"
+    if job.exit_status < 0:
+        return f"it was killed by signal {-job.exit_status}{reason}"
+    return f"it exited with status {job.exit_status}{reason}"

@@ -1,0 +1,44 @@
+"""``spread``: the default rule of Kubernetes for a pod that waits: the node that is least allocated afterwards.
+
+Kubernetes' NodeResourcesFit plugin with its LeastAllocated strategy scores a node by the mean, over its resources, of the
+share that would be free with the pod on it; ties go here to the node with fewer replicas, then to the first name, where
+Kubernetes draws lots.
+"""
+
+from __future__ import annotations
+
+from steepest.policies.pending import Pending
+from steepest.view.cluster_view import ClusterView
+from steepest.view.nodes import allocation
+from steepest.view.plans import why_no_room
+from steepest.view.state import Job, Node
+
+
+def spread(view: ClusterView, job: Job, pending: Pending) -> Node | None:
+    """The node for one replica of ``job``; None where it fits nowhere now.
+
+    Within one capacity the nodes are ordered by what is allocated already, which orders them by what is allocated
+    afterwards too; so one look per capacity is enough, but for the few nodes that plans under way take from.
+    """
+    changed = pending.nodes()
+    best: tuple[tuple[float, int, str], Node] | None = None
+    for nodes in view.nodes.by_allocation():
+        for node in nodes:
+            if not fits(job, node, pending):
+                continue
+            key = _key(job, node, pending)
+            if best is None or key < best[0]:
+                best = (key, node)
+            if node.name not in changed:
+                break
+    return best[1] if best else None
+
+
+def fits(job: Job, node: Node, pending: Pending) -> bool:
+    """Whether one replica of ``job`` has room on a node once all plans under way hold their places."""
+    return not why_no_room(job, node, node.name) and job.spec.requests.fits(pending.free(node))
+
+
+def _key(job: Job, node: Node, pending: Pending) -> tuple[float, int, str]:
+    taken = node.capacity - pending.free(node) + job.spec.requests
+    return (allocation(taken, node.capacity), pending.count(node), node.name)

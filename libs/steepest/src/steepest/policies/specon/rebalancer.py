@@ -1,0 +1,135 @@
+"""SpeCon Algorithm 5: once every active job is decided, converged jobs go where workers are idle.
+
+The reading of the printed pseudo-code (thesis §5.3):
+
+* *When.* Every active job is decided or converged; then at every event that may change the balance. The text asks for
+  ``migrated`` on all of them, "all in CC"; but the guard of Algorithm 3 leaves the last converged jobs undecided for ever,
+  so being in CC is what counts. A running job of which no growth was measured yet counts as growing for
+  ``GRACE_INTERVALS`` intervals from its start, and not any longer, or one job that never prints a loss would switch
+  rebalancing off. The paper does not know such jobs.
+* *Balance factor.* bf = ⌊Σ|w| / |W|⌋ (the brackets are lost in print), with the rule of ``BalanceRule``.
+* *Idle workers* (|T| > 0): each is filled up to bf, from workers with more than bf, the most recently converged job
+  (smallest d = now − t_converged) first; line 12 says ``if`` where the 904.5 s example needs ``while``.
+* *Otherwise*: workers below bf − 1 receive likewise; line 27 migrates to w_i, not to w_j.
+* A job is moved at most once by this algorithm, after at most one move by Algorithm 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from steepest.events import cluster as c
+from steepest.events.parameters import BalanceRule
+from steepest.events.received import Received
+from steepest.policies.pending import Pending
+from steepest.policies.specon.score import seen
+from steepest.view.cluster_view import ClusterView
+from steepest.view.plans import why_immovable
+from steepest.view.state import Job, Node
+
+GRACE_INTERVALS = 4
+"""Intervals after which a job without any measured growth holds rebalancing up no longer."""
+
+TRIGGERS = (c.Tick, c.JobEnded, c.NodeJoined, c.StayDecided, c.MigrationFinished)
+"""Events after which the balance is looked at."""
+
+
+class Rebalancer:
+    """Moves converged jobs to idle workers."""
+
+    name = "rebalancer"
+    logic = 1
+
+    def __init__(self, state: Pending | None = None) -> None:
+        self.state = state or Pending()
+
+    def step(self, view: ClusterView, received: Received[c.ClusterEvent]) -> Sequence[c.ClusterEvent]:
+        """What follows from a record: as many moves as the balance asks for."""
+        match received.event:
+            case c.MigrationPlanned():
+                self.state.read_back(received.event.plan)
+            case event if isinstance(event, TRIGGERS) and _all_decided(view):
+                return tuple(self._moves(view, received.offset))
+        return ()
+
+    def _moves(self, view: ClusterView, offset: int) -> Iterator[c.MigrationPlanned]:
+        factor = balance_factor(view)
+        busiest = view.nodes.busiest()
+        if busiest is None or busiest.count <= factor:
+            return  # nobody can spare a job
+        made = 0
+        for target in self._receivers(view, factor):
+            while self.state.count(target) < factor and (job := self._donor(view, target, factor)) is not None:
+                yield self._move(view, job, target, factor, f"rebalance-{offset}-{made}")
+                made += 1
+
+    def _receivers(self, view: ClusterView, factor: int) -> list[Node]:
+        """T: idle workers; where none is idle, workers with less than bf − 1 jobs."""
+        idle = self._below(view, 1)
+        return idle or self._below(view, factor - 1)
+
+    def _below(self, view: ClusterView, count: int) -> list[Node]:
+        """Workers with fewer than ``count`` jobs, plans under way included."""
+        found = []
+        for node in view.nodes.by_count():
+            if node.count >= count + len(self.state.plans):
+                break
+            if self.state.count(node) < count:
+                found.append(node)
+        return found
+
+    def _donor(self, view: ClusterView, target: Node, factor: int) -> Job | None:
+        """c_j: the most recently converged job that a worker with more than bf jobs can spare for ``target``."""
+        free = self.state.free(target)
+        for job in view.jobs.most_recently_converged():
+            source = view.nodes[job.nodes[0]] if job.nodes else None
+            if (
+                source is not None
+                and source is not target
+                and self.state.count(source) > factor
+                and _may_move(job)
+                and not self.state.concerns(job)
+                and job.spec.requests.fits(free)
+            ):
+                return job
+        return None
+
+    def _move(self, view: ClusterView, job: Job, target: Node, factor: int, plan: str) -> c.MigrationPlanned:
+        source = view.nodes[job.nodes[0]]
+        specon = view.parameters.specon
+        because = c.Because(
+            rule="Algorithm 5: a worker below the balance factor gets the most recently converged job",
+            nodes=(seen(target, self.state, specon), seen(source, self.state, specon)),
+            balance_factor=factor,
+            converged_ms=view.counted_ms - job.converged_counted_ms,
+        )
+        self.state.add(plan, job, source.name, target.name)
+        return c.MigrationPlanned(
+            plan=plan,
+            job=job.name,
+            incarnation=job.incarnation,
+            source=source.name,
+            target=target.name,
+            kind=c.MoveKind.REBALANCE,
+            because=because,
+        )
+
+
+def balance_factor(view: ClusterView) -> int:
+    """Bf = ⌊Σ|w| / |W|⌋ over the workers that are not lost."""
+    workers = len(view.nodes)
+    factor = view.nodes.replicas // workers if workers else 0
+    return max(1, factor) if view.parameters.specon.balance_rule is BalanceRule.AT_LEAST_ONE else factor
+
+
+def _all_decided(view: ClusterView) -> bool:
+    """Whether every active job is decided or converged."""
+    if not view.parameters.moves or view.jobs.undecided:
+        return False
+    newest = view.jobs.newest_silent_counted_ms()
+    grace = GRACE_INTERVALS * view.parameters.specon.interval_ms
+    return newest is None or view.counted_ms - newest >= grace
+
+
+def _may_move(job: Job) -> bool:
+    return job.alive and job.plan is None and job.cancel is None and not why_immovable(job)

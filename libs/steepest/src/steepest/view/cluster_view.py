@@ -1,0 +1,150 @@
+"""ClusterView: the fold of a pool's log. One record in, one change of state; everybody comes to the same answer.
+
+It owns the dispatch, and which records do not count because they were delivered before. What each event changes is in the
+``fold_…`` modules, whether a plan is valid and how it moves on in :mod:`steepest.view.plans`; the accounting of nodes and
+the orders of jobs have their own files. Nothing here acts or reads a clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from steepest.errors import LogVersionError
+from steepest.events import cluster as c
+from steepest.events.parameters import PoolParameters
+from steepest.events.received import ID, PREVIOUS, DecisionId, Received
+from steepest.events.registry import FLAGS, READS
+from steepest.view import fold_jobs, fold_plans, fold_pool
+from steepest.view.jobs import Jobs
+from steepest.view.nodes import Nodes
+from steepest.view.state import Job, Plan, PlanStatus, ViewState
+
+STATE_VERSION = 1
+"""Version of :class:`ViewState`; a snapshot of another version is not used."""
+
+_HANDLERS = {**fold_pool.HANDLERS, **fold_jobs.HANDLERS, **fold_plans.HANDLERS}
+
+
+class ClusterView:
+    """The projection of one pool's partition of ``cluster``.
+
+    Attributes:
+        state: All of it, as plain data.
+        nodes: The nodes, in the orders that deciders ask for.
+        jobs: The jobs, likewise.
+        in_flight: The plans that are valid and not over.
+        over: The plans that are over or void and still remembered, oldest first.
+        touched: The job that the newest record was about, if any.
+    """
+
+    def __init__(self, state: ViewState | None = None) -> None:
+        self.state = state or ViewState()
+        self.nodes = Nodes(self.state.nodes, self.state.parameters.specon)
+        self.jobs = Jobs(self.state.jobs)
+        self.in_flight: dict[str, Plan] = {
+            plan.id: plan for plan in self.state.plans.values() if plan.status is PlanStatus.IN_FLIGHT
+        }
+        self.over: dict[str, None] = {plan: None for plan in self.state.plans if plan not in self.in_flight}
+        self.touched: Job | None = None
+
+    # --- looking ---------------------------------------------------------------------------------------------------
+
+    @property
+    def counted_ms(self) -> int:
+        """The pool's counted time."""
+        return self.state.counted_ms
+
+    @property
+    def parameters(self) -> PoolParameters:
+        """The parameters in force."""
+        return self.state.parameters
+
+    @property
+    def position(self) -> int:
+        """The offset of the next record to fold."""
+        return self.state.position
+
+    def plan_of(self, job: Job) -> Plan | None:
+        """The plan in flight for a job."""
+        return self.in_flight.get(job.plan) if job.plan else None
+
+    def plan(self, plan: str) -> Plan | None:
+        """A plan, also one that is over or void, as long as it is remembered."""
+        return self.state.plans.get(plan)
+
+    def snapshot(self) -> bytes:
+        """The whole view as bytes; :meth:`restore` makes an equal one."""
+        return msgspec.msgpack.encode(self.state)
+
+    @classmethod
+    def restore(cls, snapshot: bytes) -> ClusterView:
+        """The view that ``snapshot`` was taken of.
+
+        Raises:
+            msgspec.DecodeError: It is no snapshot of this state version.
+        """
+        return cls(msgspec.msgpack.decode(snapshot, type=ViewState))
+
+    # --- folding ---------------------------------------------------------------------------------------------------
+
+    def fold(self, received: Received[c.ClusterEvent]) -> bool:
+        """Take in the next record and say whether it counts.
+
+        Raises:
+            LogVersionError: The log asks for a newer reader; the view is as it was before the record.
+            LogEpochError: The log is another one than before.
+        """
+        event = received.event
+        if type(event) is c.PoolConfigured:
+            _refuse_unknown_version(event)
+        self.state.position = received.offset + 1
+        self.touched = None
+        if not self._is_new(received):
+            return False
+        return _HANDLERS[type(event)](self, event, received) is not False
+
+    def skip(self, offset: int) -> None:
+        """Pass over a record that nobody can read."""
+        self.state.position = offset + 1
+        self.touched = None
+
+    def _is_new(self, received: Received[c.ClusterEvent]) -> bool:
+        """Whether a decider's record is beyond what its stream has brought so far; others always are."""
+        text = received.headers.get(ID)
+        decision = DecisionId.parse(text) if text else None
+        if text is None or decision is None:
+            return True
+        state = self.state
+        stream = decision.stream
+        if decision.position <= state.streams.get(stream, (-1, -1)):
+            return False
+        if received.headers.get(PREVIOUS, "") != state.last_ids.get(stream, ""):
+            state.gaps += 1
+        state.streams[stream] = decision.position
+        state.last_ids[stream] = text
+        return True
+
+    def find(self, name: str) -> Job | None:
+        """The job that a record is about, which becomes ``touched``; None where nobody submitted it."""
+        self.touched = self.jobs.get(name)
+        return self.touched
+
+
+def _refuse_unknown_version(event: c.PoolConfigured) -> None:
+    unknown = [flag for flag in event.flags if flag not in FLAGS]
+    if event.reads > READS or unknown:
+        wants = f"flags {unknown}" if unknown else f"event version {event.reads}"
+        raise LogVersionError(
+            f"the log asks for {wants}, and this reader knows version {READS} and flags {sorted(FLAGS)}",
+            mend="upgrade this service before the pool uses what it does not know",
+        )
+
+
+def fold_all(records: Iterable[Received[c.ClusterEvent]]) -> ClusterView:
+    """The view after all of ``records``."""
+    view = ClusterView()
+    for received in records:
+        view.fold(received)
+    return view

@@ -1,0 +1,185 @@
+"""What a job's requests, its processes and its growth change in a view.
+
+A handler says with False that its event does not count where it stands: it is outdated, or its job is over.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from steepest.events import cluster as c
+from steepest.events.received import Received
+from steepest.view import lifecycle
+from steepest.view.handlers import Handlers
+from steepest.view.state import Job, Phase, PlanStatus
+
+if TYPE_CHECKING:
+    from steepest.view.cluster_view import ClusterView
+
+
+def _submitted(view: ClusterView, event: c.JobSubmitted, received: Received[Any]) -> bool:
+    if event.job in view.jobs:
+        view.touched = view.jobs[event.job]
+        # Sent twice it counts once; another job of the same name is for the placer to reject.
+        return view.touched.request != event.request
+    job = Job(
+        name=event.job,
+        request=event.request,
+        spec=event.spec,
+        submitted_ms=received.at_ms,
+        submitted_offset=received.offset,
+        submitted_counted_ms=view.counted_ms,
+    )
+    view.jobs.add(job)
+    view.touched = job
+    return True
+
+
+def _cancel_requested(view: ClusterView, event: c.JobCancelRequested, received: Received[Any]) -> bool:
+    job = view.find(event.job)
+    if job is None or job.phase is Phase.ENDED or job.cancel:
+        return False
+    job.cancel = event.request
+    lifecycle.cancel_if_free(view, job, received)
+    return True
+
+
+def _admitted(view: ClusterView, event: c.JobAdmitted, _: Received[Any]) -> bool:
+    job = view.find(event.job)
+    if job is None:
+        return False
+    job.admitted = True
+    return True
+
+
+def _rejected(view: ClusterView, event: c.JobRejected, received: Received[Any]) -> bool:
+    job = view.find(event.job)
+    if job is None or job.request != event.request or job.phase is Phase.ENDED:
+        return False
+    lifecycle.end(view, job, c.Outcome.FAILED, event.reason, received)
+    return True
+
+
+def _ended(view: ClusterView, event: c.JobEnded, received: Received[Any]) -> bool:
+    job = view.find(event.job)
+    if job is None or job.phase is Phase.ENDED:
+        return False
+    if plan := view.plan_of(job):
+        lifecycle.conclude(view, plan, PlanStatus.ABANDONED, "the job ended")
+    lifecycle.end(view, job, event.outcome, event.reason, received)
+    return True
+
+
+def _retry(view: ClusterView, event: c.RetryPlanned, _: Received[Any]) -> bool:
+    job = view.find(event.job)
+    if job is None or job.phase is not Phase.STOPPED or event.incarnation != job.incarnation:
+        return False
+    job.retries_used += event.charged
+    job.retries_held += 1
+    job.not_before_counted_ms = event.not_before_ms
+    job.phase = Phase.WAITING
+    job.nodes = ()
+    view.jobs.update(job)
+    return True
+
+
+def _replica_started(view: ClusterView, event: c.ReplicaStarted, _: Received[Any]) -> bool:
+    job = view.find(event.job)
+    return job is not None and job.incarnation == event.incarnation and job.phase is Phase.RUNNING
+
+
+def _mode_declared(view: ClusterView, event: c.CheckpointModeDeclared, _: Received[Any]) -> bool:
+    job = view.find(event.job)
+    if job is None or job.incarnation != event.incarnation:
+        return False
+    job.declared_mode = event.mode
+    return True
+
+
+def _checkpoint_verified(view: ClusterView, event: c.CheckpointVerified, _: Received[Any]) -> bool:
+    job = view.find(event.job)
+    if job is None or job.phase is Phase.ENDED:
+        return False
+    lifecycle.remember(job, event.checkpoint)
+    return True
+
+
+def _replica_stopped(view: ClusterView, event: c.ReplicaStopped, _: Received[Any]) -> bool:
+    job = view.find(event.job)
+    if job is None or job.phase is Phase.ENDED or job.incarnation != event.incarnation:
+        return False
+    plan = view.plan_of(job)
+    starting = plan is not None and plan.begun and plan.step is c.Step.START
+    if not job.alive and not starting:
+        return False
+    job.stopped_incarnation = event.incarnation
+    lifecycle.stopped(job, event)
+    if starting:
+        return True  # its end was seen before its start was reported
+    if plan is None:
+        lifecycle.settle(view, job)
+        return True
+    stopping = plan.begun and plan.step is c.Step.STOP
+    verifying = plan.step is c.Step.VERIFY
+    if not stopping and not verifying:
+        plan.doomed = plan.doomed or "the job ended by itself"
+    elif stopping and event.exit_status == 0:
+        plan.doomed = plan.doomed or "the job finished"
+    return True
+
+
+def _growth(view: ClusterView, event: c.GrowthMeasured, _: Received[Any]) -> bool:
+    job = view.find(event.job)
+    if job is None or job.phase is Phase.ENDED:
+        return False
+    job.growth = event.growth
+    if not job.measured:
+        job.measured = True
+        view.jobs.update(job)
+    return True
+
+
+def _category(view: ClusterView, event: c.CategoryChanged, _: Received[Any]) -> bool:
+    job = view.find(event.job)
+    if job is None or job.phase is Phase.ENDED or job.migrated:
+        # Algorithm 3 line 3 loops over migrated = False only: a decided job keeps its category.
+        return False
+    before = job.category_index
+    if event.after is c.Category.CONVERGED and job.category is not c.Category.CONVERGED:
+        job.converged_counted_ms = view.counted_ms
+    job.category = event.after
+    view.nodes.recount(job, before)
+    view.jobs.update(job)
+    return True
+
+
+def _requested(view: ClusterView, event: c.ReallocationRequested, _: Received[Any]) -> bool:
+    job = view.find(event.job)
+    return job is not None and job.phase is Phase.RUNNING
+
+
+def _stays(view: ClusterView, event: c.StayDecided, _: Received[Any]) -> bool:
+    job = view.find(event.job)
+    if job is None or job.incarnation != event.incarnation or job.migrated:
+        return False
+    job.migrated = True
+    view.jobs.update(job)
+    return True
+
+
+HANDLERS: Handlers = {
+    c.JobSubmitted: _submitted,
+    c.JobCancelRequested: _cancel_requested,
+    c.JobAdmitted: _admitted,
+    c.JobRejected: _rejected,
+    c.JobEnded: _ended,
+    c.RetryPlanned: _retry,
+    c.ReplicaStarted: _replica_started,
+    c.CheckpointModeDeclared: _mode_declared,
+    c.CheckpointVerified: _checkpoint_verified,
+    c.ReplicaStopped: _replica_stopped,
+    c.GrowthMeasured: _growth,
+    c.CategoryChanged: _category,
+    c.ReallocationRequested: _requested,
+    c.StayDecided: _stays,
+}

@@ -1,0 +1,221 @@
+"""What plans and their outcomes change in a view: reservations, and where a job counts.
+
+Whether a plan is valid and which step is next is in :mod:`steepest.view.plans`. A handler says with False that its event
+does not count where it stands: a plan that is void, an outcome that is outdated.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from steepest.events import cluster as c
+from steepest.events.received import Received
+from steepest.view import lifecycle
+from steepest.view import plans as rules
+from steepest.view.handlers import Handlers
+from steepest.view.state import Heading, Job, Phase, Plan, PlanKind, PlanStatus
+
+if TYPE_CHECKING:
+    from steepest.view.cluster_view import ClusterView
+
+
+def _placement(view: ClusterView, event: c.PlacementPlanned, received: Received[Any]) -> bool:
+    job = view.find(event.job)
+    plan = _new_plan(PlanKind.PLACE, event, received)
+    plan.targets = event.nodes
+    if why := rules.why_void_placement(event, job, view.nodes):
+        return _void(view, plan, why)
+    assert job is not None  # noqa: S101 - a plan without its job is void
+    for node in event.nodes:
+        view.nodes.take(job, node)
+        view.nodes.assign(job, node)
+    job.phase = Phase.RUNNING
+    job.nodes = ()
+    job.started_counted_ms = view.counted_ms
+    lifecycle.fly(view, plan, job)
+    view.jobs.update(job)
+    return True
+
+
+def _migration(view: ClusterView, event: c.MigrationPlanned, received: Received[Any]) -> bool:
+    job = view.find(event.job)
+    plan = _new_plan(PlanKind.MIGRATE, event, received)
+    plan.sources, plan.targets, plan.move = (event.source,), (event.target,), event.kind
+    if why := rules.why_void_migration(event, job, view.nodes):
+        return _void(view, plan, why)
+    assert job is not None  # noqa: S101 - a plan without its job is void
+    view.nodes.take(job, event.target)
+    view.nodes.unassign(job, event.source)
+    view.nodes.assign(job, event.target)
+    if event.kind is c.MoveKind.REALLOCATION:
+        job.migrated = True
+    else:
+        job.rebalanced = True
+    lifecycle.fly(view, plan, job)
+    view.jobs.update(job)
+    return True
+
+
+def _new_plan(kind: PlanKind, event: c.PlacementPlanned | c.MigrationPlanned, received: Received[Any]) -> Plan:
+    return Plan(
+        id=event.plan,
+        kind=kind,
+        job=event.job,
+        incarnation=event.incarnation,
+        made_ms=received.at_ms,
+        made_offset=received.offset,
+    )
+
+
+def _void(view: ClusterView, plan: Plan, why: str) -> bool:
+    plan.status, plan.reason = PlanStatus.VOID, why
+    lifecycle.forget_old(view, plan)
+    return False
+
+
+def _step_begun(view: ClusterView, event: c.StepBegun, _: Received[Any]) -> bool:
+    job, plan = view.find(event.job), view.in_flight.get(event.plan)
+    if job is None or plan is None or not rules.may_begin(plan, event, job):
+        return False
+    rules.begun(plan, event)
+    if event.step is c.Step.START:
+        job.incarnation = event.incarnation
+        job.saved_since_start = False
+    return True
+
+
+def _step_failed(view: ClusterView, event: c.StepFailed, _: Received[Any]) -> bool:
+    job, plan = view.find(event.job), view.in_flight.get(event.plan)
+    if job is None or plan is None or not rules.counts(plan, event.step, event.attempt):
+        return False
+    if event.code in {"ended", "unknown-incarnation"}:
+        job.alive = False
+    rules.step_failed(
+        plan,
+        job,
+        definite=event.definite,
+        code=event.code,
+        message=event.message,
+        now=view.counted_ms,
+        limits=view.parameters.limits,
+    )
+    return True
+
+
+def _checkpoint_saved(view: ClusterView, event: c.CheckpointSaved, _: Received[Any]) -> bool:
+    job, plan = view.find(event.job), view.in_flight.get(event.plan)
+    if job is None or plan is None or not rules.counts(plan, c.Step.CHECKPOINT, event.attempt):
+        return False
+    lifecycle.remember(job, event.checkpoint)
+    rules.step_done(plan)
+    return True
+
+
+def _job_stopped(view: ClusterView, event: c.JobStopped, received: Received[Any]) -> bool:
+    job, plan = view.find(event.job), view.in_flight.get(event.plan)
+    if job is None or plan is None or not rules.counts(plan, c.Step.STOP, event.attempt):
+        return False
+    lifecycle.stopped(job, event)
+    plan.stopped_ms = received.at_ms
+    saved = job.checkpoint.step if job.checkpoint else 0
+    plan.steps_lost = max(0, (event.step or 0) - saved)
+    if event.exit_status == 0:
+        plan.doomed = plan.doomed or "the job finished"
+    rules.step_done(plan)
+    if plan.kind is PlanKind.CANCEL:
+        lifecycle.conclude(view, plan, PlanStatus.FINISHED)
+        lifecycle.settle(view, job)
+    return True
+
+
+def _job_placed(view: ClusterView, event: c.JobPlaced, received: Received[Any]) -> bool:
+    job, plan = view.find(event.job), view.in_flight.get(event.plan)
+    if job is None or plan is None or not rules.counts(plan, c.Step.START, event.attempt):
+        return False
+    job.nodes = (event.node,)
+    job.alive = job.stopped_incarnation != event.incarnation
+    if job.alive:
+        job.exit_status, job.stop_reason, job.stop_code, job.stop_step = None, "", "", None
+    job.first_placed_ms = received.at_ms if job.first_placed_ms is None else job.first_placed_ms
+    rules.step_done(plan)
+    if plan.kind is PlanKind.PLACE:
+        lifecycle.conclude(view, plan, PlanStatus.FINISHED)
+        lifecycle.after(view, job, received)
+    return True
+
+
+def _resumed(view: ClusterView, event: c.JobResumed, _: Received[Any]) -> bool:
+    job, plan = view.find(event.job), view.in_flight.get(event.plan)
+    if job is None or plan is None or not rules.counts(plan, c.Step.VERIFY, event.attempt):
+        return False
+    rules.step_done(plan)
+    return True
+
+
+def _migration_finished(view: ClusterView, event: c.MigrationFinished, received: Received[Any]) -> bool:
+    job, plan = view.find(event.job), view.in_flight.get(event.plan)
+    if job is None or plan is None or plan.heading is not Heading.DONE:
+        return False
+    for source in plan.sources:
+        view.nodes.give_back(job, source)
+    job.moves += 1
+    job.steps_lost += event.steps_lost
+    lifecycle.conclude(view, plan, PlanStatus.FINISHED)
+    lifecycle.after(view, job, received)
+    return True
+
+
+def _migration_failed(view: ClusterView, event: c.MigrationFailed, received: Received[Any]) -> bool:
+    job, plan = view.find(event.job), view.in_flight.get(event.plan)
+    if job is None or plan is None or plan.heading is not Heading.FAILED:
+        return False
+    job.steps_lost += event.steps_lost
+    _undo_move(view, job, plan)
+    lifecycle.conclude(view, plan, PlanStatus.FAILED, event.message)
+    lifecycle.after(view, job, received)
+    return True
+
+
+def _abandoned(view: ClusterView, event: c.PlanAbandoned, received: Received[Any]) -> bool:
+    job, plan = view.find(event.job), view.in_flight.get(event.plan)
+    if job is None or plan is None or plan.begun:
+        return False
+    if plan.kind is PlanKind.MIGRATE:
+        _undo_move(view, job, plan)
+    if not job.alive and event.message:
+        job.stop_reason = event.message
+    job.stop_code = event.code
+    lifecycle.conclude(view, plan, PlanStatus.ABANDONED, event.message or event.code)
+    lifecycle.after(view, job, received)
+    return True
+
+
+def _undo_move(view: ClusterView, job: Job, plan: Plan) -> None:
+    """The move did not happen: the job counts where it is, and may ask again."""
+    stays = job.node if job.alive and job.node in plan.targets else plan.sources[0]
+    leaves = plan.sources[0] if stays in plan.targets else plan.targets[0]
+    view.nodes.give_back(job, leaves)
+    if stays not in job.assigned:
+        view.nodes.unassign(job, next(iter(job.assigned)))
+        view.nodes.assign(job, stays)
+    job.moves_failed += 1
+    if job.moves_failed < view.parameters.limits.moves_failed:
+        if plan.move is c.MoveKind.REALLOCATION:
+            job.migrated = False
+        else:
+            job.rebalanced = False
+
+
+HANDLERS: Handlers = {
+    c.PlacementPlanned: _placement,
+    c.MigrationPlanned: _migration,
+    c.StepBegun: _step_begun,
+    c.StepFailed: _step_failed,
+    c.CheckpointSaved: _checkpoint_saved,
+    c.JobStopped: _job_stopped,
+    c.JobPlaced: _job_placed,
+    c.JobResumed: _resumed,
+    c.MigrationFinished: _migration_finished,
+    c.MigrationFailed: _migration_failed,
+    c.PlanAbandoned: _abandoned,
+}

@@ -1,0 +1,64 @@
+"""What the log's own events and the nodes' facts change in a view."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from steepest.errors import LogEpochError
+from steepest.events import cluster as c
+from steepest.events.received import Received
+from steepest.view.handlers import Handlers
+
+if TYPE_CHECKING:
+    from steepest.view.cluster_view import ClusterView
+
+
+def _opened(view: ClusterView, event: c.LogOpened, _: Received[Any]) -> bool:
+    if view.state.epoch and view.state.epoch != event.epoch:
+        raise LogEpochError(f"the log is {event.epoch} now, and was {view.state.epoch}")
+    view.state.epoch = event.epoch
+    return True
+
+
+def _configured(view: ClusterView, event: c.PoolConfigured, _: Received[Any]) -> None:
+    view.state.reads = event.reads
+    view.state.flags = event.flags
+    view.state.parameters = event.parameters
+    view.nodes.weigh_by(event.parameters.specon)
+
+
+def _ticked(view: ClusterView, event: c.Tick, _: Received[Any]) -> bool:
+    if event.counted_ms <= view.state.counted_ms:
+        return False
+    view.state.counted_ms = event.counted_ms
+    return True
+
+
+def _node_joined(view: ClusterView, event: c.NodeJoined, _: Received[Any]) -> None:
+    view.nodes.join(event.node, event.capacity, view.counted_ms)
+
+
+def _node_lost(view: ClusterView, event: c.NodeLost, _: Received[Any]) -> bool:
+    node = view.nodes.get(event.node)
+    if node is None or node.lost:
+        return False
+    view.nodes.lose(node)
+    return True
+
+
+def _node_used(view: ClusterView, event: c.NodeUsage, _: Received[Any]) -> bool:
+    node = view.nodes.get(event.node)
+    if node is None:
+        return False
+    view.nodes.hear(node, event.used, event.jobs, view.counted_ms)
+    return True
+
+
+HANDLERS: Handlers = {
+    c.LogOpened: _opened,
+    c.PoolConfigured: _configured,
+    c.Tick: _ticked,
+    c.NodeJoined: _node_joined,
+    c.NodeLost: _node_lost,
+    c.NodeUsage: _node_used,
+}

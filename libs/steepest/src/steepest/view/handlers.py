@@ -1,0 +1,9 @@
+"""The type of a table of handlers: what each event changes in a view."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+Handlers = dict[type, Callable[[Any, Any, Any], bool | None]]
+"""Event type to handler(view, event, received); False means that the event does not count where it stands."""

@@ -1,0 +1,105 @@
+"""The jobs of a view: the queue, who is still undecided, and who converged most recently.
+
+It owns these orders and keeps them up to date as jobs change. It must never know nodes or plans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sortedcontainers import SortedDict
+
+from steepest.events.cluster import Category
+from steepest.view.state import Job, Phase
+
+ENDED_KEPT = 10_000
+"""Ended jobs that are remembered, so that a name is not used twice and people can look back."""
+
+
+class Jobs:
+    """Jobs by name, in the queue's order, and in the order in which they converged."""
+
+    def __init__(self, jobs: dict[str, Job]) -> None:
+        """Take over ``jobs``, which is state of the view, and build the orders."""
+        self._jobs = jobs
+        self._waiting: SortedDict[tuple[int, str], Job] = SortedDict()
+        self._converged: SortedDict[tuple[int, str], Job] = SortedDict()
+        self._undecided: dict[str, None] = {}
+        self._silent: SortedDict[tuple[int, str], Job] = SortedDict()
+        self._ended: dict[str, None] = {}
+        for job in sorted(jobs.values(), key=lambda job: job.ended_offset):
+            self.update(job)
+
+    # --- looking ---------------------------------------------------------------------------------------------------
+
+    def __getitem__(self, name: str) -> Job:
+        return self._jobs[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._jobs
+
+    def __iter__(self) -> Iterator[Job]:
+        return iter(self._jobs.values())
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def get(self, name: str) -> Job | None:
+        """The job of that name, ended or not."""
+        return self._jobs.get(name)
+
+    def waiting(self) -> Iterator[Job]:
+        """Jobs that wait for a place, in the order of their submission."""
+        return iter(self._waiting.values())
+
+    @property
+    def undecided(self) -> int:
+        """How many running jobs still grow by what was measured of them, and Algorithm 4 has not decided about."""
+        return len(self._undecided)
+
+    def newest_silent_counted_ms(self) -> int | None:
+        """When the newest of the running jobs started of which no growth was measured yet; None without such jobs."""
+        return self._silent.peekitem()[0][0] if self._silent else None
+
+    def most_recently_converged(self) -> Iterator[Job]:
+        """Running CC jobs that Algorithm 5 has not moved yet, smallest d = now − t_converged first."""
+        return (self._converged[key] for key in reversed(self._converged))
+
+    # --- changing --------------------------------------------------------------------------------------------------
+
+    def add(self, job: Job) -> None:
+        """A job was submitted."""
+        self._jobs[job.name] = job
+        self.update(job)
+
+    def update(self, job: Job) -> None:
+        """Bring the orders up to date after ``job`` changed. Call it before changing a time that it is ordered by."""
+        running = job.phase is Phase.RUNNING
+        converged = job.category is Category.CONVERGED
+        _keep(self._waiting, (job.submitted_offset, job.name), job, wanted=job.phase is Phase.WAITING)
+        _keep(self._silent, (job.started_counted_ms, job.name), job, wanted=running and not job.measured)
+        _keep(
+            self._converged,
+            (job.converged_counted_ms, job.name),
+            job,
+            wanted=running and converged and not job.rebalanced,
+        )
+        if running and job.measured and not job.migrated and not converged:
+            self._undecided[job.name] = None
+        else:
+            self._undecided.pop(job.name, None)
+        if job.phase is Phase.ENDED:
+            self._retire(job)
+
+    def _retire(self, job: Job) -> None:
+        self._ended[job.name] = None
+        if len(self._ended) > ENDED_KEPT:
+            oldest = next(iter(self._ended))
+            del self._ended[oldest], self._jobs[oldest]
+
+
+def _keep(order: SortedDict[tuple[int, str], Job], key: tuple[int, str], job: Job, *, wanted: bool) -> None:
+    if wanted:
+        order[key] = job
+    else:
+        order.pop(key, None)

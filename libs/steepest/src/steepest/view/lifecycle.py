@@ -1,0 +1,103 @@
+"""How plans, processes and jobs begin and end within a view: the changes that several events have in common."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from steepest.events import cluster as c
+from steepest.events.common import CheckpointRef
+from steepest.events.received import Received
+from steepest.view import plans as rules
+from steepest.view.state import Job, Phase, Plan, PlanKind, PlanStatus
+
+if TYPE_CHECKING:
+    from steepest.view.cluster_view import ClusterView
+
+PLANS_KEPT = 1_000
+"""Plans that are over and still remembered, newest last, for people who ask why."""
+
+
+def fly(view: ClusterView, plan: Plan, job: Job) -> None:
+    """A valid plan takes off."""
+    rules.begin_walk(plan, job.mode)
+    view.state.plans[plan.id] = plan
+    view.in_flight[plan.id] = plan
+    job.plan = plan.id
+
+
+def conclude(view: ClusterView, plan: Plan, status: PlanStatus, reason: str = "") -> None:
+    """A plan is over."""
+    plan.status, plan.reason = status, reason
+    plan.steps, plan.begun = (), False
+    view.in_flight.pop(plan.id, None)
+    view.jobs[plan.job].plan = None
+    forget_old(view, plan)
+
+
+def forget_old(view: ClusterView, plan: Plan) -> None:
+    """Remember a plan that is over, and no more than PLANS_KEPT of them."""
+    view.over[plan.id] = None
+    view.state.plans[plan.id] = view.state.plans.pop(plan.id, plan)  # a snapshot keeps this order
+    if len(view.over) > PLANS_KEPT:
+        oldest = next(iter(view.over))
+        del view.over[oldest], view.state.plans[oldest]
+
+
+def end(view: ClusterView, job: Job, outcome: c.Outcome, reason: str, received: Received[Any]) -> None:
+    """A job is over and holds nothing any more."""
+    view.nodes.release(job)
+    job.phase = Phase.ENDED
+    job.alive = False
+    job.outcome = outcome
+    job.stop_reason = reason
+    job.ended_ms = received.at_ms
+    job.ended_offset = received.offset
+    view.jobs.update(job)
+
+
+def stopped(job: Job, event: c.ReplicaStopped | c.JobStopped) -> None:
+    """A job's process does not run any more."""
+    job.alive = False
+    job.exit_status = event.exit_status
+    job.stop_step = event.step
+    job.stop_reason = event.reason if isinstance(event, c.ReplicaStopped) else ""
+    remember(job, event.checkpoint)
+
+
+def remember(job: Job, checkpoint: CheckpointRef | None) -> None:
+    """A checkpoint of a job is known to be good."""
+    if checkpoint is not None and checkpoint != job.checkpoint:
+        job.checkpoint = checkpoint
+        job.saved_since_start = True
+
+
+def settle(view: ClusterView, job: Job) -> None:
+    """A job without a process and without a plan holds nothing any more."""
+    if job.phase is Phase.RUNNING and not job.alive and job.plan is None:
+        view.nodes.release(job)
+        job.phase = Phase.STOPPED
+        view.jobs.update(job)
+
+
+def cancel_if_free(view: ClusterView, job: Job, received: Received[Any]) -> None:
+    """A cancel of a job that runs, with nothing else in flight, becomes a plan of its own."""
+    if not job.cancel or job.plan or not job.alive:
+        return
+    plan = Plan(
+        id=f"cancel-{received.offset}",
+        kind=PlanKind.CANCEL,
+        job=job.name,
+        incarnation=job.incarnation,
+        made_ms=received.at_ms,
+        made_offset=received.offset,
+        sources=job.nodes,
+        targets=job.nodes,
+    )
+    fly(view, plan, job)
+
+
+def after(view: ClusterView, job: Job, received: Received[Any]) -> None:
+    """A plan is over: a job without a process is free, one that is to be cancelled can be."""
+    settle(view, job)
+    cancel_if_free(view, job, received)
+    view.jobs.update(job)

@@ -1,0 +1,232 @@
+"""The nodes of a view: what is taken of them, their scores, and the orders in which deciders look at them.
+
+It owns the accounting and keeps every order up to date as it changes, so that no decider has to scan. It must never know
+why something is taken.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+
+from sortedcontainers import SortedList
+
+from steepest.errors import BugError
+from steepest.events.common import Resources
+from steepest.events.parameters import SpeConParameters
+from steepest.view.state import Job, Node
+
+
+class Nodes:
+    """Nodes by name, and by score, by number of replicas, by allocation and by silence."""
+
+    def __init__(self, nodes: dict[str, Node], specon: SpeConParameters) -> None:
+        """Take over ``nodes``, which is state of the view, and build the orders."""
+        self._nodes = nodes
+        self._specon = specon
+        self._by_score: SortedList[tuple[float, int, str]] = SortedList()
+        self._by_count: SortedList[tuple[int, str]] = SortedList()
+        self._by_allocation: dict[Resources, SortedList[tuple[float, int, str]]] = {}
+        self._keys: dict[str, tuple[tuple[float, int, str], tuple[int, str], tuple[float, int, str], Resources]] = {}
+        self._silence: OrderedDict[str, None] = OrderedDict()
+        self.replicas = 0
+        for node in sorted(nodes.values(), key=lambda node: (node.seen_counted_ms, node.name)):
+            self.replicas += node.count
+            self._index(node)
+
+    # --- looking ---------------------------------------------------------------------------------------------------
+
+    def __getitem__(self, name: str) -> Node:
+        return self._nodes[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._nodes
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter(self._nodes.values())
+
+    def __len__(self) -> int:
+        """How many nodes are there and not lost."""
+        return len(self._by_count)
+
+    def get(self, name: str) -> Node | None:
+        """The node of that name, lost or not."""
+        return self._nodes.get(name)
+
+    def score(self, node: Node) -> float:
+        """S(w) = w_pc·|PC| + w_wc·|WC| + w_cc·|CC| (SpeCon thesis, Algorithm 4)."""
+        progressing, watched, converged = node.replicas
+        weights = self._specon
+        return weights.weight_pc * progressing + weights.weight_wc * watched + weights.weight_cc * converged
+
+    def by_score(self) -> Iterator[Node]:
+        """Nodes by rising score, then by rising resource use R(w, t), then by name."""
+        return (self._nodes[name] for _, _, name in self._by_score)
+
+    def by_count(self) -> Iterator[Node]:
+        """Nodes by rising number of replicas, then by name."""
+        return (self._nodes[name] for _, name in self._by_count)
+
+    def busiest(self) -> Node | None:
+        """The node with most replicas."""
+        return self._nodes[self._by_count[-1][1]] if self._by_count else None
+
+    def by_allocation(self) -> Iterator[Iterator[Node]]:
+        """For each capacity that occurs: its nodes by rising allocation, then number of replicas, then name.
+
+        The order of the capacities means nothing: compare across them.
+        """
+        for order in self._by_allocation.values():
+            yield (self._nodes[name] for _, _, name in order)
+
+    def longest_silent(self) -> Node | None:
+        """The node not heard of for longest among those that are not lost."""
+        name = next(iter(self._silence), None)
+        return None if name is None else self._nodes[name]
+
+    def largest(self) -> Node | None:
+        """The node with most CPU, for messages."""
+        return max(self, key=lambda node: (node.capacity.cpu_m, node.name), default=None)
+
+    # --- changing --------------------------------------------------------------------------------------------------
+
+    def weigh_by(self, specon: SpeConParameters) -> None:
+        """Use other weights from here on."""
+        self._specon = specon
+        for node in self:
+            self._reindex(node)
+
+    def join(self, name: str, capacity: Resources, counted_ms: int) -> None:
+        """A node is here, or has another capacity now."""
+        node = self._nodes.get(name)
+        if node is None:
+            node = self._nodes[name] = Node(name=name, capacity=capacity)
+        self._unindex(node)
+        node.capacity = capacity
+        node.lost = False
+        node.seen_counted_ms = counted_ms
+        self._index(node)
+
+    def hear(self, node: Node, used: Resources, jobs_cpu_m: dict[str, int], counted_ms: int) -> None:
+        """A node said what it uses; one that was lost is back."""
+        node.used = used
+        node.jobs_cpu_m = jobs_cpu_m
+        node.seen_counted_ms = counted_ms
+        if node.lost:
+            node.lost = False
+            self._index(node)
+        else:
+            self._reindex(node)
+            self._silence.move_to_end(node.name)
+
+    def lose(self, node: Node) -> None:
+        """A node is out of the question for new replicas."""
+        self._unindex(node)
+        node.lost = True
+
+    def take(self, job: Job, name: str) -> None:
+        """Reserve the place of one replica of ``job`` on a node."""
+        node = self._nodes[name]
+        node.allocated += job.spec.requests
+        job.holds[name] = job.holds.get(name, 0) + 1
+        self._reindex(node)
+
+    def give_back(self, job: Job, name: str) -> None:
+        """Free one place that ``job`` holds on a node."""
+        held = job.holds.pop(name, 0)
+        if held < 1:
+            raise BugError(f"job {job.name} holds no place on node {name}")
+        if held > 1:
+            job.holds[name] = held - 1
+        node = self._nodes[name]
+        node.allocated -= job.spec.requests
+        self._reindex(node)
+
+    def assign(self, job: Job, name: str) -> None:
+        """Count one replica of ``job`` in a node's score."""
+        job.assigned[name] = job.assigned.get(name, 0) + 1
+        self._count(job, self._nodes[name], 1)
+
+    def unassign(self, job: Job, name: str) -> None:
+        """Count one replica of ``job`` there no more."""
+        left = job.assigned.pop(name) - 1
+        if left:
+            job.assigned[name] = left
+        self._count(job, self._nodes[name], -1)
+
+    def recount(self, job: Job, before: int) -> None:
+        """The job's category is another one now; ``before`` is the old one's index."""
+        for name, count in job.assigned.items():
+            node = self._nodes[name]
+            node.replicas[before] -= count
+            node.replicas[job.category_index] += count
+            self._reindex(node)
+
+    def release(self, job: Job) -> None:
+        """Free all that ``job`` holds, and count it nowhere."""
+        for name, count in list(job.assigned.items()):
+            for _ in range(count):
+                self.unassign(job, name)
+        for name, count in list(job.holds.items()):
+            for _ in range(count):
+                self.give_back(job, name)
+
+    # --- the orders ------------------------------------------------------------------------------------------------
+
+    def _count(self, job: Job, node: Node, change: int) -> None:
+        node.replicas[job.category_index] += change
+        self.replicas += change
+        self._reindex(node)
+
+    def _reindex(self, node: Node) -> None:
+        old = self._keys.get(node.name)
+        if old is None:
+            return
+        new = self._key(node)
+        for order, before, after in zip(
+            (self._by_score, self._by_count, self._by_allocation[old[3]]), old[:3], new[:3], strict=True
+        ):
+            if before != after:
+                order.remove(before)
+                order.add(after)
+        self._keys[node.name] = new
+
+    def _index(self, node: Node) -> None:
+        if node.lost:
+            return
+        score, count, allocation, capacity = self._keys[node.name] = self._key(node)
+        self._by_score.add(score)
+        self._by_count.add(count)
+        self._by_allocation.setdefault(capacity, SortedList()).add(allocation)
+        self._silence[node.name] = None
+
+    def _unindex(self, node: Node) -> None:
+        key = self._keys.pop(node.name, None)
+        if key is None:
+            return
+        self._by_score.remove(key[0])
+        self._by_count.remove(key[1])
+        self._by_allocation[key[3]].remove(key[2])
+        if not self._by_allocation[key[3]]:
+            del self._by_allocation[key[3]]
+        del self._silence[node.name]
+
+    def _key(self, node: Node) -> tuple[tuple[float, int, str], tuple[int, str], tuple[float, int, str], Resources]:
+        used_per_mille = node.used.cpu_m * 1000 // node.capacity.cpu_m if node.capacity.cpu_m else 0
+        return (
+            (self.score(node), used_per_mille, node.name),
+            (node.count, node.name),
+            (allocation(node.allocated, node.capacity), node.count, node.name),
+            node.capacity,
+        )
+
+
+def allocation(allocated: Resources, capacity: Resources) -> float:
+    """How full a node is by requests: the mean share of the resources that it has (Kubernetes' LeastAllocated)."""
+    pairs = (
+        (allocated.cpu_m, capacity.cpu_m),
+        (allocated.memory_mib, capacity.memory_mib),
+        (allocated.gpus, capacity.gpus),
+    )
+    shares = [taken / there for taken, there in pairs if there]
+    return round(sum(shares) / len(shares), 9) if shares else 0.0

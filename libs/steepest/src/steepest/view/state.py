@@ -1,0 +1,239 @@
+"""What a view remembers: nodes, jobs and plans as plain data, so that a snapshot of them is the whole view.
+
+It owns no rule. Times named ``…_counted_ms`` are the pool's counted time; the others are the wall clock of records.
+"""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+from steepest.events.cluster import Category, JobSpec, MoveKind, Outcome, Step
+from steepest.events.common import CheckpointMode, CheckpointRef, Resources
+from steepest.events.parameters import PoolParameters
+
+CATEGORIES = (Category.PROGRESSING, Category.WATCHED, Category.CONVERGED)
+
+
+class Node(msgspec.Struct, kw_only=True):
+    """A node, what is taken of it, and whom it counts in its score.
+
+    Attributes:
+        allocated: Requests of the replicas that run here and of those that valid plans reserve a place for.
+        replicas: Replicas of each category assigned here, in the order PC, WC, CC. A replica on its way counts at its
+            target from the moment its plan is valid.
+        seen_counted_ms: When the node was last heard of.
+    """
+
+    name: str
+    capacity: Resources
+    allocated: Resources = Resources()
+    used: Resources = Resources()
+    replicas: list[int] = msgspec.field(default_factory=lambda: [0, 0, 0])
+    jobs_cpu_m: dict[str, int] = {}
+    lost: bool = False
+    seen_counted_ms: int = 0
+
+    @property
+    def count(self) -> int:
+        """|w|: how many replicas are assigned here."""
+        return sum(self.replicas)
+
+    @property
+    def growing(self) -> int:
+        """|PC| + |WC| of this node."""
+        return self.replicas[0] + self.replicas[1]
+
+    @property
+    def free(self) -> Resources:
+        """What can still be reserved."""
+        return self.capacity - self.allocated
+
+
+class Phase(enum.StrEnum):
+    """Where a job stands."""
+
+    WAITING = "waiting"  # for a place
+    RUNNING = "running"  # an incarnation was started, or a plan holds its place while it is between two
+    STOPPED = "stopped"  # no process, no plan: the placer decides whether it is over
+    ENDED = "ended"
+
+
+class Job(msgspec.Struct, kw_only=True):
+    """A job from its submission on.
+
+    Attributes:
+        submitted_offset: Its place in the queue.
+        incarnation: The newest one that was begun; 0 before the first.
+        nodes: Where each replica of that incarnation is; empty while it has none.
+        alive: Whether its processes run, as far as anyone knows.
+        holds: Replica places that it has reserved, by node; two nodes while it moves.
+        assigned: Replicas that count in a node's score, by node.
+        declared_mode: What the process says of its checkpoints.
+        growth: The newest growth measured.
+        converged_counted_ms: When it became CC.
+        migrated: Algorithm 4 has decided about it (moved or stayed): its category is frozen.
+        rebalanced: Algorithm 5 has moved it.
+        plan: The plan in flight, if any.
+        cancel: The request that asked to stop it for good.
+    """
+
+    name: str
+    request: str
+    spec: JobSpec
+    submitted_ms: int
+    submitted_offset: int
+    submitted_counted_ms: int
+    phase: Phase = Phase.WAITING
+    admitted: bool = False
+    incarnation: int = 0
+    nodes: tuple[str, ...] = ()
+    alive: bool = False
+    holds: dict[str, int] = {}
+    assigned: dict[str, int] = {}
+    declared_mode: CheckpointMode | None = None
+    checkpoint: CheckpointRef | None = None
+    category: Category = Category.PROGRESSING
+    growth: float | None = None
+    measured: bool = False
+    converged_counted_ms: int = 0
+    migrated: bool = False
+    rebalanced: bool = False
+    moves: int = 0
+    moves_failed: int = 0
+    steps_lost: int = 0
+    plan: str | None = None
+    cancel: str | None = None
+    retries_used: int = 0
+    retries_held: int = 0
+    not_before_counted_ms: int = 0
+    exit_status: int | None = None
+    stop_reason: str = ""
+    stop_code: str = ""
+    stopped_incarnation: int = 0
+    stop_step: int | None = None
+    saved_since_start: bool = False
+    first_placed_ms: int | None = None
+    started_counted_ms: int = 0
+    ended_ms: int | None = None
+    ended_offset: int = -1
+    outcome: Outcome | None = None
+
+    @property
+    def mode(self) -> CheckpointMode:
+        """How it can be checkpointed: what its user says, else what its process declares, else not at all."""
+        return self.spec.checkpoint_mode or self.declared_mode or CheckpointMode.NONE
+
+    @property
+    def node(self) -> str | None:
+        """The node of its first replica."""
+        return self.nodes[0] if self.nodes else None
+
+    @property
+    def category_index(self) -> int:
+        """Its category's place in ``Node.replicas``."""
+        return CATEGORIES.index(self.category)
+
+
+class PlanKind(enum.StrEnum):
+    """What a plan does to its job. All of these exclude each other."""
+
+    PLACE = "place"
+    MIGRATE = "migrate"
+    CANCEL = "cancel"  # made by the view when a cancel is asked for: there is nothing to decide about it
+
+
+class PlanStatus(enum.StrEnum):
+    """Where a plan stands."""
+
+    IN_FLIGHT = "in flight"
+    VOID = "void"
+    FINISHED = "finished"
+    FAILED = "failed"
+    ABANDONED = "abandoned"
+
+
+class Heading(enum.StrEnum):
+    """Which way a migration goes."""
+
+    FORWARD = "forward"
+    BACK = "back"  # the job is started again where it was
+    DONE = "done"  # no step is left: only the event that concludes the plan
+    FAILED = "failed"  # likewise, and it did not work out
+
+
+class Plan(msgspec.Struct, kw_only=True):
+    """A plan from the record that made it to the record that ends it.
+
+    Attributes:
+        incarnation: The job's incarnation that it is about.
+        sources: The job's nodes when it was made; empty for a placement.
+        targets: The node of each replica afterwards.
+        step: The step that is due or begun.
+        begun: Whether the step was begun; its outcome is awaited.
+        attempt: The newest beginning, over all steps.
+        failures: Definite failures of this step.
+        next_incarnation: The incarnation that its START starts.
+        doomed: Why it must be given up as soon as no step is under way; empty while it need not.
+        stopped_ms: When its STOP was done.
+    """
+
+    id: str
+    kind: PlanKind
+    job: str
+    incarnation: int
+    made_ms: int
+    made_offset: int
+    status: PlanStatus = PlanStatus.IN_FLIGHT
+    reason: str = ""
+    sources: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
+    move: MoveKind | None = None
+    heading: Heading = Heading.FORWARD
+    steps: tuple[Step, ...] = ()
+    begun: bool = False
+    attempt: int = 0
+    failures: int = 0
+    not_before_counted_ms: int = 0
+    next_incarnation: int = 0
+    doomed: str = ""
+    code: str = ""
+    message: str = ""
+    stopped_ms: int = 0
+    steps_lost: int = 0
+
+    @property
+    def step(self) -> Step | None:
+        """The step that is due or begun; None once only the conclusion is left."""
+        return self.steps[0] if self.steps else None
+
+    @property
+    def destination(self) -> str:
+        """Where START starts the job."""
+        return (self.sources if self.heading is Heading.BACK else self.targets)[0]
+
+
+class ViewState(msgspec.Struct, kw_only=True):
+    """The whole view.
+
+    Attributes:
+        position: The offset of the next record to fold.
+        epoch: Identity of the log it was folded from.
+        streams: Per stream of decisions, the position of the newest one folded.
+        last_ids: Per stream, the newest id, against which ``prev`` is checked.
+        gaps: Decisions that are missing: their stream's next one names another predecessor.
+    """
+
+    position: int = 0
+    epoch: str = ""
+    counted_ms: int = 0
+    reads: int = 1
+    flags: tuple[int, ...] = ()
+    parameters: PoolParameters = PoolParameters()
+    nodes: dict[str, Node] = {}
+    jobs: dict[str, Job] = {}
+    plans: dict[str, Plan] = {}
+    streams: dict[str, tuple[int, int]] = {}
+    last_ids: dict[str, str] = {}
+    gaps: int = 0
