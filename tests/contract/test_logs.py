@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-pytest.register_assert_rewrite("steepest.testing.log_contract")
+pytest.register_assert_rewrite("steepest.testing.log_contract", "steepest.testing.log_processes")
 
 from steepest.log.file import FileLog  # noqa: E402
 from steepest.log.memory import MemoryLog  # noqa: E402
 from steepest.testing.log_contract import PARTITIONS, LogContract, Reopen  # noqa: E402
+from steepest.testing.log_processes import Opener, SharedLogContract  # noqa: E402
 
 
 class TestMemoryLog(LogContract):
@@ -32,7 +33,7 @@ class TestMemoryLog(LogContract):
         return again
 
 
-class TestFileLog(LogContract):
+class TestFileLog(SharedLogContract):
     """The contract, on the log in files."""
 
     @pytest.fixture
@@ -50,3 +51,8 @@ class TestFileLog(LogContract):
             return FileLog.open(log.folder)
 
         return again
+
+    @pytest.fixture
+    def opener(self, log: FileLog) -> Opener:
+        """Another process opens the folder."""
+        return "steepest.log.file:FileLog.open", [str(log.folder)]
