@@ -1,0 +1,208 @@
+"""Owns what a training script sees: where to begin, how to count, how to report. Outside Steepest all of it is idle."""
+
+from __future__ import annotations
+
+import operator
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Literal, SupportsFloat, SupportsIndex
+
+from steepest_sdk import environment
+from steepest_sdk.checkpoints import Checkpoint, CheckpointFolder
+from steepest_sdk.control import ControlFolder
+from steepest_sdk.environment import Environment
+from steepest_sdk.notes import Teller, tell
+from steepest_sdk.reports import ReportFile
+from steepest_sdk.safe_point import Mode, SafePoints
+from steepest_sdk.stop import StopSignal
+
+Save = Callable[[Path], object]
+Load = Callable[[Path], object]
+
+
+class Run:
+    """One training, from the step at which it begins or goes on; made by ``start``.
+
+    Attributes:
+        step: How many steps are done: 0 at the beginning, else the step of the restored checkpoint or the last
+            one reported.
+    """
+
+    def __init__(
+        self,
+        reports: ReportFile | None = None,
+        safe_points: SafePoints | None = None,
+        step: int = 0,
+        epochs: int | None = None,
+    ) -> None:
+        self.step = step
+        self._epochs = epochs
+        self._reports = reports
+        self._safe_points = safe_points
+        self._current_step: int | None = None
+        self._current_epoch: int | None = None
+        self._teller = Teller()
+
+    def steps(self, total: int) -> Iterator[int]:
+        """The steps that are left, up to ``total``; the first one of all is 1.
+
+        Each report is a safe point: a checkpoint taken there holds the step reported, and a resumed loop goes on
+        with the one after it. So report last in the step.
+        """
+        try:
+            for step in range(self.step + 1, total + 1):
+                self._current_step = step
+                yield step
+        finally:
+            self._current_step = None
+
+    def epochs(self, total: int) -> Iterator[int]:
+        """The epochs that are left, up to ``total``; the first one of all is 1.
+
+        For a script that can only resume at the start of an epoch: the end of each epoch is the only safe point,
+        however often it reports in between.
+        """
+        self._epochs = self._epochs or 0
+        try:
+            for epoch in range(self._epochs + 1, total + 1):
+                self._current_epoch = epoch
+                yield epoch
+                self._epochs = epoch
+                if self._serving():
+                    self._safe_point()
+        finally:
+            self._current_epoch = None
+
+    def report(
+        self, step: SupportsIndex | None = None, *, epoch: SupportsIndex | None = None, **metrics: SupportsFloat
+    ) -> None:
+        """Reports a step, and serves what the supervisor asks for if the training may be left here.
+
+        Args:
+            step: From 1, rising over the whole training; left out, the step of the ``steps`` loop, else one more
+                than the last.
+            epoch: From 1; left out, the epoch of the ``epochs`` loop, if the script is in one.
+            metrics: The evaluation functions by name, ``loss`` first of all: anything that ``float`` takes.
+
+        Raises:
+            SystemExit: With status 85: the process was told to leave, and its state is saved.
+            TypeError: Step or epoch is no whole number.
+            ValueError: Step or epoch is negative.
+        """
+        serving = self._serving()
+        number = self._numbered(step, counting=serving)
+        in_epoch = self._current_epoch if epoch is None else _whole("epoch", epoch)
+        if self._reports is not None:
+            self._reports.append(number, in_epoch, metrics)
+        if serving:
+            self._advance(number)
+            if self._current_epoch is None:
+                self._safe_point()
+
+    def checkpoint(self) -> bool:
+        """Saves a checkpoint now, as the state after the last step reported; for a script that saves now and then.
+
+        Returns:
+            Whether one was saved: not outside Steepest, nor where saving failed, which is told on standard error.
+        """
+        if self._safe_points is None or not self._serving():
+            return False
+        return self._safe_points.save(*self._position(), "asked for by the script") is not None
+
+    def _numbered(self, step: SupportsIndex | None, *, counting: bool) -> int:
+        if step is not None:
+            return _whole("step", step)
+        if self._current_step is not None:
+            return self._current_step
+        return self.step + 1 if counting else self.step
+
+    def _advance(self, step: int) -> None:
+        if step < self.step:
+            self._teller.once("step", f"step {step} was reported after step {self.step}: count over the whole training")
+        self.step = max(step, self.step)
+
+    def _serving(self) -> bool:
+        return self._safe_points is None or self._safe_points.here()
+
+    def _safe_point(self) -> None:
+        if self._safe_points is not None:
+            self._safe_points.reached(*self._position())
+
+    def _position(self) -> tuple[int, int | None]:
+        """Steps and epochs done, as a checkpoint names them; where no step was ever reported, the epoch is the step."""
+        return max(self.step, self._epochs or 0), self._epochs
+
+
+def start(
+    *, save: Save | None = None, load: Load | None = None, mode: Literal["on-request", "on-stop"] = "on-request"
+) -> Run:
+    """Begins or resumes a training. Call it once, in the main thread, when the model is built.
+
+    Args:
+        save: Writes the training's whole state (parameters, optimiser, random state, data order) into the empty
+            folder that it gets. Without it the job cannot be moved: its checkpoint mode is *none*.
+        load: Reads that state from the folder that it gets, and leaves the folder as it is; called here, if there
+            is a checkpoint to restore.
+        mode: *on-request*: a checkpoint can be asked for, and the training waits until it is stopped or released;
+            *on-stop*: it is only taken on SIGTERM, and once at the first report to prove that saving works.
+
+    Raises:
+        ValueError: ``save`` without ``load``, or the other way round; an unknown mode; or, where it is supervised,
+            this is not the main thread, which alone may handle SIGTERM.
+        Exception: Whatever ``load`` raises.
+    """
+    if (save is None) != (load is None):
+        raise ValueError("start() needs save and load, or neither: what is saved must be loaded again")
+    if mode not in {"on-request", "on-stop"}:
+        raise ValueError(f"start(mode={mode!r}): it must be 'on-request' or 'on-stop'")
+    try:
+        supervised = environment.read(os.environ)
+    except ValueError as error:
+        tell(f"{error}: this training runs unsupervised")
+        return Run()
+    return Run() if supervised is None else _attach(supervised, save, load, "none" if save is None else mode)
+
+
+def _attach(supervised: Environment, save: Save | None, load: Load | None, mode: Mode) -> Run:
+    saves = save is not None and supervised.replica == 0
+    stop = StopSignal(at_once=not saves)
+    checkpoints = CheckpointFolder(supervised.checkpoints, supervised.job, supervised.incarnation)
+    if saves:
+        checkpoints.clear_leftovers()
+    restored = _restore(checkpoints, supervised.restore, load)
+    control = ControlFolder(supervised.control)
+    safe_points = SafePoints(
+        mode=mode,
+        save=save if saves else None,
+        checkpoints=checkpoints,
+        control=control,
+        stop=stop,
+        proven=restored is not None,
+    )
+    reports = ReportFile(supervised.control / "reports.jsonl")
+    if restored is None:
+        control.hello(mode, None, None)
+        return Run(reports, safe_points)
+    manifest = restored.manifest
+    control.hello(mode, manifest.step, restored.folder.name)
+    return Run(reports, safe_points, manifest.step, manifest.epochs)
+
+
+def _restore(checkpoints: CheckpointFolder, wanted: str | None, load: Load | None) -> Checkpoint | None:
+    if wanted is None:
+        return None
+    if load is None:
+        tell(f"the checkpoint {wanted} is not restored: start() was given no load")
+        return None
+    restored = checkpoints.restore(wanted)
+    if restored is not None:
+        load(restored.folder)
+    return restored
+
+
+def _whole(what: str, number: SupportsIndex) -> int:
+    whole = operator.index(number)
+    if whole < 0:
+        raise ValueError(f"report({what}={whole}): it must not be negative")
+    return whole

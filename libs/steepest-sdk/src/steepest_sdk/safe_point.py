@@ -1,0 +1,127 @@
+"""Owns what happens between two steps: stop, checkpoint, hold. It never sees metrics, loops or the environment.
+
+A safe point is a moment at which the training's state is that after a whole step. The supervisor's wishes wait for
+it; at most one of them is served there: stop before checkpoint, because a stop has a deadline.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal, NoReturn
+
+from steepest_sdk.checkpoints import Checkpoint, CheckpointFolder
+from steepest_sdk.control import ControlFolder, Request
+from steepest_sdk.notes import tell
+from steepest_sdk.stop import EXIT_STOPPED, StopSignal
+
+Mode = Literal["on-request", "on-stop", "none"]
+_HOLD_LOOK_EVERY_S = 0.05
+
+
+class SafePoints:
+    """Serves stop signals and checkpoint requests at the safe points of one training.
+
+    Args:
+        mode: What the job has declared in its hello.
+        save: Writes the training's state into a folder; None where this process saves nothing.
+        checkpoints: Where it is saved.
+        control: Where requests come from.
+        stop: The stop signal.
+        proven: A good checkpoint of the job is known to exist.
+    """
+
+    def __init__(
+        self,
+        *,
+        mode: Mode,
+        save: Callable[[Path], object] | None,
+        checkpoints: CheckpointFolder,
+        control: ControlFolder,
+        stop: StopSignal,
+        proven: bool,
+    ) -> None:
+        self._mode = mode
+        self._save = save
+        self._checkpoints = checkpoints
+        self._control = control
+        self._stop = stop
+        self._first_due = mode == "on-stop" and save is not None and not proven
+        self._owner = (os.getpid(), threading.get_ident())
+
+    def here(self) -> bool:
+        """Whether this thread may be at a safe point: the one that started the run, not a forked copy of it."""
+        return (os.getpid(), threading.get_ident()) == self._owner
+
+    def reached(self, step: int, epochs: int | None) -> None:
+        """Serves what the supervisor asks for, at the end of a step.
+
+        Raises:
+            SystemExit: With status 85; the training was told to leave.
+        """
+        if self._stop.requested:
+            self.save(step, epochs, "on SIGTERM")
+            self._leave()
+        if self._first_due:
+            # An on-stop job may be stopped once a checkpoint of it exists: this is the proof that saving works.
+            self._first_due = False
+            self.save(step, epochs, "at the first report")
+        request = self._control.new_request()
+        if request is not None:
+            self._serve(request, step, epochs)
+
+    def save(self, step: int, epochs: int | None, when: str) -> Checkpoint | None:
+        """Saves a checkpoint; a failure is told and gives None, because a training outlives a full disk."""
+        if self._save is None:
+            return None
+        try:
+            return self._checkpoints.save(step, epochs, self._save)
+        except Exception as error:  # noqa: BLE001 - the user's save() may raise anything
+            tell(f"the checkpoint of step {step} {when} failed: {''.join(traceback.format_exception(error))}")
+            return None
+
+    def _serve(self, request: Request, step: int, epochs: int | None) -> None:
+        if self._mode != "on-request":
+            self._control.refuse(request.id, f"the checkpoint mode is {self._mode}")
+            return
+        if self._save is None:
+            self._control.refuse(request.id, "replica 0 saves for the job")
+            return
+        saved = self.save(step, epochs, "on request")
+        following: Request | None = request
+        while following is not None:
+            following = self._answer_and_hold(following, saved)
+
+    def _answer_and_hold(self, request: Request, saved: Checkpoint | None) -> Request | None:
+        """Answers, then waits for stop or release, so that no step is done that would be lost.
+
+        Returns:
+            A request that came meanwhile, from a supervisor that has forgotten this one.
+
+        Raises:
+            SystemExit: With status 85; the stop came, and the checkpoint is already there.
+        """
+        if saved is None:
+            self._control.refuse(request.id, "the save failed; standard error says why")
+            return None
+        manifest = saved.manifest
+        if not self._control.acknowledge(request, saved.folder.name, manifest.step, manifest.digest):
+            return None
+        deadline = time.monotonic() + request.hold_s
+        while True:
+            if self._stop.requested:
+                self._leave()
+            following = self._control.new_request()
+            if following is not None or self._control.released(request):
+                return following
+            if time.monotonic() >= deadline:
+                tell(f"neither stop nor release came within {request.hold_s:g} s: training goes on")
+                return None
+            time.sleep(_HOLD_LOOK_EVERY_S)
+
+    def _leave(self) -> NoReturn:
+        raise SystemExit(EXIT_STOPPED)

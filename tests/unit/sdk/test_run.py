@@ -1,0 +1,158 @@
+"""Counting steps and epochs, and a script outside Steepest or under a supervisor that is wrong."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import steepest_sdk
+from steepest_sdk.reports import ReportFile
+from steepest_sdk.run import Run
+
+if TYPE_CHECKING:
+    from tests.unit.sdk.conftest import Supervisor
+
+
+def positions(path: Path) -> list[tuple[int, int | None]]:
+    """Step and epoch of each report."""
+    fields: list[dict[str, Any]] = [json.loads(line) for line in path.read_text().splitlines()]
+    return [(line["step"], line.get("epoch")) for line in fields]
+
+
+def test_step_left_out_is_the_loops_own(tmp_path: Path) -> None:
+    """In a steps loop a report without a number is of the loop's step, also if not every step reports."""
+    run = Run(ReportFile(tmp_path / "r"), step=4)
+    for step in run.steps(10):
+        if step % 2 == 0:
+            run.report(loss=1)
+    assert positions(tmp_path / "r") == [(6, None), (8, None), (10, None)]
+    assert run.step == 10
+
+
+def test_step_left_out_elsewhere_is_one_more_than_the_last(tmp_path: Path) -> None:
+    """Outside the loops, or in an epochs loop, reports without a number count themselves."""
+    run = Run(ReportFile(tmp_path / "r"), step=4, epochs=1)
+    run.report(loss=1)
+    for _ in run.epochs(3):
+        run.report(loss=1)
+        run.report(loss=1)
+    assert positions(tmp_path / "r") == [(5, None), (6, 2), (7, 2), (8, 3), (9, 3)]
+
+
+def test_own_loop_goes_on_after_the_steps_that_are_done(tmp_path: Path) -> None:
+    """A script with a loop of its own numbers its reports; ``run.step`` is what is done."""
+    run = Run(ReportFile(tmp_path / "r"), step=4)
+    for index in range(run.step, 6):
+        run.report(index + 1, epoch=2, loss=1)
+    assert positions(tmp_path / "r") == [(5, 2), (6, 2)]
+
+
+def test_steps_that_begin_again_are_told_and_never_count_back(capsys: pytest.CaptureFixture[str]) -> None:
+    """A script that counts from 1 in each epoch is told so; its checkpoints never look older than they are."""
+    run = Run(step=30)
+    run.report(1)
+    run.report(2)
+    assert run.step == 30
+    assert capsys.readouterr().err.count("count over the whole training") == 1
+
+
+@pytest.mark.parametrize("step", [1.5, "7"])
+def test_step_that_is_no_whole_number_is_a_mistake_of_the_script(step: Any) -> None:
+    """A step that is no whole number raises at once rather than be written."""
+    with pytest.raises(TypeError):
+        Run().report(step)
+
+
+def test_negative_step_is_a_mistake_of_the_script() -> None:
+    """A negative step raises at once, and the text names it."""
+    with pytest.raises(ValueError, match="step=-1"):
+        Run().report(-1)
+
+
+def test_save_without_load_is_a_mistake_of_the_script() -> None:
+    """What is saved and never loaded would begin again at step 0 after each move."""
+    with pytest.raises(ValueError, match="save and load"):
+        steepest_sdk.start(save=lambda folder: folder)
+
+
+def test_unknown_mode_is_a_mistake_of_the_script() -> None:
+    """A mode that the contract does not know raises, and the text says which there are."""
+    mode: Any = "sometimes"
+    with pytest.raises(ValueError, match="'on-request' or 'on-stop'"):
+        steepest_sdk.start(mode=mode)
+
+
+def test_outside_steepest_the_script_trains_and_leaves_nothing(supervisor: Supervisor) -> None:
+    """Without the variables the same script ends with its result and writes no report, hello or checkpoint."""
+    training = supervisor.start_alone()
+    assert training.wait() == 0
+    assert sorted(path.name for path in training.folder.iterdir()) == ["result", "stderr"]
+    assert training.stderr() == ""
+
+
+def test_outside_steepest_sigterm_keeps_its_meaning(supervisor: Supervisor) -> None:
+    """Without the variables SIGTERM ends the process as it ends any other."""
+    training = supervisor.start_alone("--meet-at", "7")
+    training.at(7)
+    training.terminate()
+    assert training.wait() == -signal.SIGTERM
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("STEEPEST_INCARNATION", "two"),
+        ("STEEPEST_INCARNATION", "0"),
+        ("STEEPEST_INCARNATION", "9" * 5000),
+        ("STEEPEST_REPLICA", "-1"),
+        ("STEEPEST_JOB", ""),
+        ("STEEPEST_CHECKPOINTS", ""),
+    ],
+)
+def test_wrong_variable_is_named_and_the_training_runs_unsupervised(
+    supervisor: Supervisor, variable: str, value: str
+) -> None:
+    """A supervisor's mistake costs its supervision; the message names the variable and the training is done."""
+    training = supervisor.start(wrong={variable: value})
+    assert training.wait() == 0
+    assert variable in training.stderr()
+    assert training.result()
+    assert training.reports() == []
+
+
+def test_missing_control_folder_does_not_stop_a_training(supervisor: Supervisor, tmp_path: Path) -> None:
+    """With a control folder that is not there the training is done, and what could not be written is told."""
+    training = supervisor.start(wrong={"STEEPEST_CONTROL": str(tmp_path / "missing")})
+    assert training.wait() == 0
+    assert "cannot write" in training.stderr()
+
+
+def test_checkpoint_to_restore_without_load_is_told(supervisor: Supervisor) -> None:
+    """A script that cannot load begins at step 1, and says that a checkpoint was passed over."""
+    training = supervisor.start("--mode", "none", restore="step-00000007-i0001")
+    assert training.wait() == 0
+    assert "is not restored" in training.stderr()
+    assert training.reports()[0]["step"] == 1
+
+
+def test_script_may_save_now_and_then_by_itself(supervisor: Supervisor) -> None:
+    """A process killed in step 25 goes on from its own checkpoint of step 20, and ends where it would have ended."""
+    whole = supervisor.start_alone()
+    assert whole.wait() == 0
+    killed = supervisor.start("--checkpoint-every", "10", "--meet-at", "25")
+    killed.at(25)
+    killed.process.kill()
+    killed.wait()
+    assert supervisor.saved() == ["step-00000010-i0001", "step-00000020-i0001"]
+    resumed = supervisor.start(restore="step-00000020-i0001")
+    assert resumed.wait() == 0
+    assert resumed.result() == whole.result()
+
+
+def test_checkpoint_outside_steepest_is_none() -> None:
+    """Asked to save where nobody supervises, the SDK says that nothing was saved."""
+    assert not steepest_sdk.start().checkpoint()

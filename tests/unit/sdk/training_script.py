@@ -1,0 +1,134 @@
+"""A training in small: a random walk towards zero, its whole state in one file. The tests run it as a process.
+
+Markers in the folder that it runs in make its moments observable: it writes ``at-<moment>`` and waits for
+``go-<moment>`` wherever an option asks for it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import random
+import threading
+import time
+from pathlib import Path
+
+import steepest_sdk
+
+
+class Walk:
+    """One weight, moved by noise from a generator of its own."""
+
+    def __init__(self) -> None:
+        self.weight = 10.0
+        self.noise = random.Random(5)
+
+    def step(self) -> float:
+        """Moves once; returns the loss."""
+        self.weight -= 0.05 * (self.weight - self.noise.gauss(0.0, 1.0))
+        return self.weight**2
+
+    def save(self, folder: Path) -> None:
+        """Writes the whole state."""
+        folder.joinpath("deep").mkdir()
+        folder.joinpath("deep", "noise.json").write_text(json.dumps(self.noise.getstate()))
+        folder.joinpath("weight.json").write_text(json.dumps(self.weight))
+
+    def load(self, folder: Path) -> None:
+        """Reads it again."""
+        version, state, gauss = json.loads(folder.joinpath("deep", "noise.json").read_text())
+        self.noise.setstate((version, tuple(state), gauss))
+        self.weight = json.loads(folder.joinpath("weight.json").read_text())
+
+
+def meet(moment: str) -> None:
+    """Says that a moment has come, then waits until the test lets it pass.
+
+    It lasts longer than the time in which the SDK does not look again, so that the next report is sure to look.
+    """
+    time.sleep(0.06)
+    Path(f"at-{moment}").touch()
+    give_up_at = time.monotonic() + 60
+    while not Path(f"go-{moment}").exists():
+        assert time.monotonic() < give_up_at, moment
+        time.sleep(0.002)
+
+
+def work(kind: str, run: steepest_sdk.Run) -> None:
+    """Lets a forked process sleep until it is terminated, or a forked process or a thread report once."""
+    if kind == "thread":
+        thread = threading.Thread(target=report_once, args=(run,))
+        thread.start()
+        thread.join()
+        return
+    target = time.sleep if kind == "sleeps" else report_once
+    worker = multiprocessing.get_context("fork").Process(target=target, args=(60,) if kind == "sleeps" else (run,))
+    worker.start()
+    if kind == "sleeps":
+        meet("worker-runs")
+        worker.terminate()
+    worker.join()
+    Path("worker-exit").write_text(str(worker.exitcode))
+
+
+def report_once(run: steepest_sdk.Run) -> None:
+    """Reports what it has seen."""
+    meet("worker-runs")
+    run.report(seen=1)
+
+
+def options_given() -> argparse.Namespace:
+    """What the test asked for."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--total", type=int, default=60)
+    parser.add_argument("--mode", default="on-request")
+    parser.add_argument("--loop", choices=["steps", "epochs", "silent-epochs"], default="steps")
+    parser.add_argument("--meet-at", type=int, nargs="*", default=[], help="meet the test in these steps")
+    parser.add_argument("--save-fails", action="store_true")
+    parser.add_argument("--meet-in-save", action="store_true")
+    parser.add_argument("--checkpoint-every", type=int, default=0, help="the script saves every so many steps")
+    parser.add_argument("--worker", choices=["sleeps", "process", "thread"], help="let something else run first")
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Trains."""
+    options = options_given()
+    walk = Walk()
+
+    def save(folder: Path) -> None:
+        if options.save_fails:
+            raise OSError("no room left for this walk")
+        walk.save(folder)
+        Path("saved-by").write_text(f"{os.getpid()} {threading.current_thread().name}")
+        if options.meet_in_save:
+            meet("save")
+
+    if options.mode == "none":
+        run = steepest_sdk.start()
+    else:
+        run = steepest_sdk.start(save=save, load=walk.load, mode=options.mode)
+    if options.worker:
+        work(options.worker, run)
+    if options.loop == "steps":
+        for step in run.steps(options.total):
+            loss = walk.step()
+            if step in options.meet_at:
+                meet(str(step))
+            run.report(step, loss=loss)
+            if options.checkpoint_every and step % options.checkpoint_every == 0:
+                run.checkpoint()
+    else:
+        for epoch in run.epochs(options.total):
+            losses = [walk.step() for _ in range(4)]
+            for loss in losses if options.loop == "epochs" else []:
+                run.report(loss=loss)
+            if epoch in options.meet_at:
+                meet(str(epoch))
+    Path("result").write_text(repr(walk.weight))
+
+
+if __name__ == "__main__":
+    main()
