@@ -79,6 +79,27 @@ def report_once(run: steepest_sdk.Run) -> None:
     run.report(seen=1)
 
 
+def train_by_steps(options: argparse.Namespace, run: steepest_sdk.Run, walk: Walk) -> None:
+    """Reports every step."""
+    for step in run.steps(options.total):
+        loss = walk.step()
+        if step in options.meet_at:
+            meet(str(step))
+        run.report(step, loss=loss)
+        if options.checkpoint_every and step % options.checkpoint_every == 0:
+            run.checkpoint()
+
+
+def train_by_epochs(options: argparse.Namespace, run: steepest_sdk.Run, walk: Walk) -> None:
+    """Four steps an epoch; reports them, or nothing."""
+    for epoch in run.epochs(options.total):
+        losses = [walk.step() for _ in range(4)]
+        for loss in losses if options.loop == "epochs" else []:
+            run.report(loss=loss)
+        if epoch in options.meet_at:
+            meet(str(epoch))
+
+
 def options_given() -> argparse.Namespace:
     """What the test asked for."""
     parser = argparse.ArgumentParser()
@@ -113,20 +134,9 @@ def main() -> None:
     if options.worker:
         work(options.worker, run)
     if options.loop == "steps":
-        for step in run.steps(options.total):
-            loss = walk.step()
-            if step in options.meet_at:
-                meet(str(step))
-            run.report(step, loss=loss)
-            if options.checkpoint_every and step % options.checkpoint_every == 0:
-                run.checkpoint()
+        train_by_steps(options, run, walk)
     else:
-        for epoch in run.epochs(options.total):
-            losses = [walk.step() for _ in range(4)]
-            for loss in losses if options.loop == "epochs" else []:
-                run.report(loss=loss)
-            if epoch in options.meet_at:
-                meet(str(epoch))
+        train_by_epochs(options, run, walk)
     Path("result").write_text(repr(walk.weight))
 
 
