@@ -1,0 +1,103 @@
+"""CPU caps without control groups: each replica runs for a share of the time, set anew as use changes.
+
+It owns the way from a node's capacity to the ‰ that each supervisor is told; supervisors stop and continue. It must
+never know control groups. A share in millicores becomes a share of the time by the parallelism that was measured:
+a replica that computes on two cores while it runs gets half the time.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from steepest.cluster.local.roster import Tracked
+from steepest.cluster.local.shares import demand, max_min
+from steepest.cluster.local.supervisor import FULL_SHARE
+from steepest.cluster.port import ReplicaId
+
+_Key = tuple[ReplicaId, int]
+_SMOOTHING = 0.5  # of the newest measurement of parallelism: two heartbeats see most of a change
+
+
+class _Pace:
+    """What one replica was last given."""
+
+    def __init__(self) -> None:
+        self.share_m: float | None = None
+        self.permille = FULL_SHARE
+        self.parallelism = 1.0
+
+    def measured(self, used_m: int | None) -> None:
+        if used_m is not None:
+            # Below one it is a job that waits or a full machine; neither may raise the cap of the next burst.
+            now = max(used_m / self.permille, 1.0)
+            self.parallelism += _SMOOTHING * (now - self.parallelism)
+
+    def give(self, share_m: float) -> int:
+        self.share_m = share_m
+        self.permille = min(max(round(share_m / self.parallelism), 1), FULL_SHARE)
+        return self.permille
+
+
+class DutyCycles:
+    """Divides each node's capacity among the replicas that have no control group.
+
+    Args:
+        capacities_m: Node to millicores.
+    """
+
+    def __init__(self, capacities_m: Mapping[str, int]) -> None:
+        self._capacities_m = capacities_m
+        self._paces: dict[_Key, _Pace] = {}
+
+    def first(self, node: str, limit_m: int | None, others: Sequence[Tracked]) -> int:
+        """The ‰ to start a replica with: what it gets if everybody on the node wants all."""
+        bounds = [self._bound(node, each.limit_m) for each in others if each.node == node and each.runs]
+        own = len(bounds)
+        shares = max_min(self._capacities_m[node], dict(enumerate([*bounds, self._bound(node, limit_m)])))
+        return min(max(round(shares[own]), 1), FULL_SHARE)
+
+    def divide(self, running: Sequence[Tracked], *, measured: bool) -> list[tuple[Tracked, int]]:
+        """Divide anew; give the ‰ of every replica, whether it changed or not.
+
+        Args:
+            running: All that run, on all nodes.
+            measured: Their use was measured since the last call.
+        """
+        paced = {_key(each): each for each in running if each.cgroup is None and each.node in self._capacities_m}
+        self._paces = {key: self._paces.get(key) or _Pace() for key in paced}
+        if measured:
+            for key, each in paced.items():
+                self._paces[key].measured(each.use.cpu_m)
+        orders = []
+        for node, capacity_m in self._capacities_m.items():
+            here = {key: each for key, each in paced.items() if each.node == node}
+            shares = max_min(capacity_m, {key: self._wants(key, each) for key, each in here.items()})
+            orders += [(each, self._paces[key].give(shares[key])) for key, each in here.items()]
+        return orders
+
+    def _wants(self, key: _Key, each: Tracked) -> float:
+        return min(self._bound(each.node, each.limit_m), demand(self._paces[key].share_m, each.use.cpu_m))
+
+    def _bound(self, node: str, limit_m: int | None) -> int:
+        capacity_m = self._capacities_m[node]
+        return capacity_m if limit_m is None else min(limit_m, capacity_m)
+
+
+def _key(tracked: Tracked) -> _Key:
+    return (tracked.folder.replica, tracked.folder.incarnation)
+
+
+def tell(tracked_orders: os.PathLike[str], order: str) -> bool:
+    """Write an order to a supervisor; False where none reads, or where it does not keep up."""
+    try:
+        pipe = os.open(tracked_orders, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:  # nobody reads: it has not begun or it ended
+        return False
+    try:
+        os.write(pipe, order.encode() + b"\n")
+    except (BlockingIOError, BrokenPipeError):
+        return False
+    finally:
+        os.close(pipe)
+    return True

@@ -1,0 +1,201 @@
+"""What the local adapter does by itself: look, measure, divide CPU, send heartbeats.
+
+It owns the two background tasks and what they share with the calls of the port. It must never start or stop a replica.
+
+* The *looker* looks at all that has not ended whenever a file changed, at the latest after ``Watch.poll_s`` seconds.
+* The *beater* measures at every heartbeat period, divides CPU by it, and sends a heartbeat for each node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+
+import structlog
+
+from steepest.cluster.local.beats import Listener, heartbeat
+from steepest.cluster.local.checkpoints import Volume
+from steepest.cluster.local.duty import DutyCycles, tell
+from steepest.cluster.local.folder import IncarnationFolder, StateFolder
+from steepest.cluster.local.groups import Groups
+from steepest.cluster.local.roster import Roster, Tracked, jobs_of
+from steepest.cluster.local.watch import Watch, wait
+from steepest.events.common import CheckpointRef, Resources
+from steepest.events.heartbeat import NodeHeartbeat
+
+_log = structlog.get_logger(__name__)
+
+
+class Engine:
+    """The adapter's background. To be made in a running loop, after the roster was loaded.
+
+    Args:
+        capacities: Node to capacity.
+        clock: The wall clock, in integer milliseconds.
+        groups: Control groups, already open; None: duty cycles.
+    """
+
+    def __init__(
+        self,
+        *,
+        state: StateFolder,
+        roster: Roster,
+        capacities: Mapping[str, Resources],
+        pool: str,
+        heartbeat_s: float,
+        clock: Callable[[], int],
+        groups: Groups | None,
+        events: bool,
+    ) -> None:
+        self.roster = roster
+        self.watch = Watch(events=events)
+        self.groups = groups
+        self.duty = DutyCycles({node: capacity.cpu_m for node, capacity in capacities.items()})
+        self._state = state
+        self._capacities = capacities
+        self._pool = pool
+        self._heartbeat_s = heartbeat_s
+        self._clock = clock
+        self._volumes: dict[str, tuple[Volume, asyncio.Lock]] = {}
+        self._listeners: list[Listener] = []
+        self._looking = asyncio.Lock()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Begin."""
+        self._tasks = [asyncio.create_task(task) for task in (self._look_on(), self._beat_on(), self._verify_on())]
+        for task in self._tasks:
+            task.add_done_callback(self._ended)
+
+    async def close(self) -> None:
+        """End the background, and every stream of heartbeats."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for listener in self._listeners:
+            listener.close()
+        await self.watch.close()
+        if self.groups is not None:
+            await asyncio.to_thread(self.groups.close)
+
+    def track(self, folder: IncarnationFolder) -> None:
+        """Track an incarnation, and look at it soon."""
+        if self.roster.track(folder) is not None:
+            self.watch.add(folder.path)
+            self.watch.add(folder.control)
+        self.watch.pulse.fire()
+
+    def drop(self, job: str) -> None:
+        """Forget everything about a job."""
+        dropped = self.roster.drop(job)
+        for each in dropped:
+            self._unwatch(each)
+        self._volumes.pop(job, None)
+        self._send(each.node for each in dropped)
+
+    async def look(self) -> None:
+        """Look at everything now; send heartbeats where something changed."""
+        async with self._looking:
+            changed = await asyncio.to_thread(self.roster.look)
+        if not changed:
+            return
+        for each in changed:
+            if each.seen.ended:
+                self._unwatch(each)
+                if self.groups is not None and each.cgroup is not None:
+                    self.groups.remove(each.cgroup)
+        await self.divide(measured=False)
+        self._send(each.node for each in changed)
+
+    async def divide(self, *, measured: bool) -> None:
+        """Divide the nodes' CPU among what runs without a control group, and tell the supervisors."""
+        orders = self.duty.divide(self.roster.running(), measured=measured)
+        await asyncio.to_thread(_tell_all, orders)
+
+    async def checkpoint(self, job: str) -> CheckpointRef | None:
+        """The newest good checkpoint of a job, verified now."""
+        if job not in self._volumes:
+            self._volumes[job] = (Volume(self._state.checkpoints(job), job), asyncio.Lock())
+        volume, reading = self._volumes[job]
+        async with reading:
+            return await asyncio.to_thread(volume.refresh)
+
+    async def heartbeats(self) -> AsyncIterator[NodeHeartbeat]:
+        """All heartbeats from now on, beginning with one of each node."""
+        listener = Listener()
+        for node in self._capacities:
+            listener.put(self._heartbeat(node))
+        self._listeners.append(listener)
+        try:
+            async for beat in listener.beats():
+                yield beat
+        finally:
+            self._listeners.remove(listener)
+
+    def _unwatch(self, tracked: Tracked) -> None:
+        self.watch.remove(tracked.folder.path)
+        self.watch.remove(tracked.folder.control)
+
+    async def _look_on(self) -> None:
+        while True:
+            beat = self.watch.pulse.beat()
+            await self._survive(self.look())
+            await wait(beat, self.watch.poll_s)
+
+    async def _beat_on(self) -> None:
+        while True:
+            began = time.monotonic()
+            await self._survive(self._beat())
+            await asyncio.sleep(max(self._heartbeat_s - (time.monotonic() - began), 0.0))
+
+    async def _beat(self) -> None:
+        async with self._looking:
+            await asyncio.to_thread(self.roster.measure, time.monotonic())
+        await self.divide(measured=True)
+        self._send(self._capacities)
+
+    async def _verify_on(self) -> None:
+        """Checkpoints are verified beside the heartbeats: hashing gigabytes must not make a node look dead."""
+        while True:
+            for job in jobs_of(self.roster.running()):
+                await self._survive(self.checkpoint(job))
+            await asyncio.sleep(self._heartbeat_s)
+
+    async def _survive(self, act: Awaitable[object]) -> None:
+        """A full disk or a folder that somebody removed must not end the background."""
+        try:
+            await act
+        except OSError as error:
+            _log.warning("background act failed", why=str(error))
+
+    def _send(self, nodes: Iterable[str]) -> None:
+        for node in sorted(set(nodes) & self._capacities.keys()):
+            beat = self._heartbeat(node)
+            for listener in self._listeners:
+                listener.put(beat)
+
+    def _heartbeat(self, node: str) -> NodeHeartbeat:
+        return heartbeat(
+            node=node,
+            pool=self._pool,
+            at_ms=self._clock(),
+            capacity=self._capacities[node],
+            replicas=self.roster.on(node),
+            checkpoint=self._known_checkpoint,
+        )
+
+    def _known_checkpoint(self, job: str) -> CheckpointRef | None:
+        return self._volumes[job][0].newest if job in self._volumes else None
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled() or (failure := task.exception()) is None:
+            return
+        _log.error("background task failed", why=repr(failure))
+        for listener in self._listeners:
+            listener.close(failure)
+
+
+def _tell_all(orders: Iterable[tuple[Tracked, int]]) -> None:
+    for tracked, permille in orders:
+        tell(tracked.folder.orders, f"share {permille}")

@@ -1,0 +1,258 @@
+"""Where the local adapter keeps everything, and how its small files are read and written.
+
+It owns names, paths and record shapes on disk. It must never know processes: whether something runs is not its business.
+A file that cannot be read as what it should be counts as absent, and the reason is logged once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+import structlog
+
+from steepest.cluster.port import ReplicaId, ReplicaSpec
+from steepest.errors import InputError
+from steepest.events.common import CheckpointMode, Count, Name
+
+_log = structlog.get_logger(__name__)
+_T = TypeVar("_T")
+_FILE_BYTES_MOST = 1 << 16  # far beyond any file that the control folder's contract knows
+
+
+class SpecRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """``spec.json``: written with the incarnation's folder, before anything runs. No environment: it may hold secrets."""
+
+    node: Name
+    command: tuple[str, ...]
+    working_dir: str | None = None
+    cpu_limit_m: Count | None = None
+
+
+class StartRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """``start.json``: the supervisor writes it before the job runs its first instruction.
+
+    Attributes:
+        pid: Of the job's first process; its process group and its session as well.
+        mark: What tells this process from a later one of the same pid; None where it was dead at once.
+        boot: Which boot of the machine the pid belongs to.
+        cgroup: The group it runs in; None: it is throttled by its supervisor.
+    """
+
+    pid: int
+    mark: str | None
+    boot: str
+    cgroup: str | None = None
+
+
+class ExitRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """``exit.json``: how it ended, as of ``wait``."""
+
+    status: int
+    reason: str = ""
+
+
+class GoneRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """``gone.json``: it surely does not run any more, and nobody saw its exit status."""
+
+    reason: str
+
+
+class LimitRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """``limit.json``: the cap set after the start; it outranks the one in ``spec.json``."""
+
+    cpu_limit_m: Count | None
+
+
+class Hello(msgspec.Struct, frozen=True, kw_only=True):
+    """``hello.json`` of the control folder."""
+
+    checkpoint_mode: CheckpointMode
+    restored_step: Count | None = None
+
+
+class IncarnationFolder:
+    """The files of one incarnation."""
+
+    def __init__(self, path: Path, replica: ReplicaId, incarnation: int) -> None:
+        self.path = path
+        self.replica = replica
+        self.incarnation = incarnation
+        self.spec = path / "spec.json"
+        self.start = path / "start.json"
+        self.exit = path / "exit.json"
+        self.gone = path / "gone.json"
+        self.limit = path / "limit.json"
+        self.lock = path / "lock"  # its supervisor holds it while it lives
+        self.job_lock = path / "job.lock"  # the job and what it forked hold it
+        self.orders = path / "orders"
+        self.output = path / "output.log"
+        self.supervisor_log = path / "supervisor.log"
+        self.work = path / "work"
+        self.control = path / "control"
+        self.hello = self.control / "hello.json"
+        self.reports = self.control / "reports.jsonl"
+        self.request = self.control / "checkpoint-request.json"
+        self.ack = self.control / "checkpoint-ack.json"
+        self.release = self.control / "release.json"
+
+    def __str__(self) -> str:
+        return f"{self.replica}/{self.incarnation}"
+
+    def make(self, spec: SpecRecord) -> None:
+        """Make the folder with all that a start needs, in one step: it is there whole or not at all.
+
+        Raises:
+            FileExistsError: Somebody else made it.
+        """
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        aside = Path(tempfile.mkdtemp(prefix=".new-", dir=self.path.parent))
+        try:
+            (aside / "control").mkdir()
+            (aside / "work").mkdir()
+            os.mkfifo(aside / "orders", 0o600)
+            write_json(aside / "spec.json", spec)
+            aside.rename(self.path)
+        except OSError as error:
+            shutil.rmtree(aside, ignore_errors=True)
+            if self.path.exists():
+                raise FileExistsError(str(self.path)) from error
+            raise
+
+
+class StateFolder:
+    """``state_dir``: ``jobs/<job>/<replica>/<incarnation>/``, ``jobs/<job>/checkpoints/``, ``ended/`` and ``locks/``."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()
+        self.jobs = self.path / "jobs"
+        self.ended = self.path / "ended"
+        self.locks = self.path / "locks"
+
+    def make(self) -> None:
+        """Make what is missing, readable by the owner only: jobs print secrets."""
+        self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for folder in (self.jobs, self.ended, self.locks):
+            folder.mkdir(exist_ok=True, mode=0o700)
+
+    def job(self, job: str) -> Path:
+        """The folder of one job.
+
+        Raises:
+            InputError: It is no name, and could lead out of the state folder.
+        """
+        try:
+            return self.jobs / msgspec.convert(job, Name)
+        except msgspec.ValidationError as error:
+            raise InputError(f"{job!r} is no name of a job: {error}", code="bad-name") from error
+
+    def checkpoints(self, job: str) -> Path:
+        """The job's volume, shared by all its replicas and incarnations."""
+        return self.job(job) / "checkpoints"
+
+    def incarnation(self, replica: ReplicaId, incarnation: int) -> IncarnationFolder:
+        """The folder of an incarnation, whether it is there or not."""
+        return IncarnationFolder(self.job(replica.job) / str(replica.index) / str(incarnation), replica, incarnation)
+
+    def incarnations(self, replica: ReplicaId) -> list[IncarnationFolder]:
+        """All incarnations of a replica that are there, the oldest first."""
+        numbers = _numbers(self.job(replica.job) / str(replica.index))
+        return [self.incarnation(replica, number) for number in numbers]
+
+    def replicas(self, job: str) -> list[ReplicaId]:
+        """All replicas of a job that were ever started, in order."""
+        return [ReplicaId(job, index) for index in _numbers(self.job(job))]
+
+    def all(self) -> Iterator[IncarnationFolder]:
+        """Every incarnation of every job, by job, replica and incarnation."""
+        for path in sorted(self.jobs.iterdir()):
+            for replica in self.replicas(path.name):
+                yield from self.incarnations(replica)
+
+    def retire(self, job: str) -> None:
+        """Move a job to ``ended/<job>.<n>/`` and keep of it only what it printed and saved.
+
+        Raises:
+            OSError: The job is where it was.
+        """
+        if self.job(job).exists():
+            numbers = itertools.count(1)
+            target = next(path for n in numbers if not (path := self.ended / f"{job}.{n}").exists())
+            self.job(job).rename(target)
+            for path in target.glob("*/*/*"):
+                if path.parent.parent.name != "checkpoints" and path.name != "output.log":
+                    _remove(path)
+        (self.locks / job).unlink(missing_ok=True)
+
+
+def _remove(path: Path) -> None:
+    """Leave no trace, and let a file that cannot be removed lie."""
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
+def _numbers(folder: Path) -> list[int]:
+    try:
+        names = [path.name for path in folder.iterdir()]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return sorted(int(name) for name in names if name.isascii() and name.isdigit())
+
+
+def write_json(path: Path, content: object) -> None:
+    """Write a JSON file aside and rename it into place.
+
+    Raises:
+        OSError: It is not in place; what was there before still is.
+    """
+    aside = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
+    try:
+        aside.write_bytes(msgspec.json.encode(content))
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def read_json(path: Path, kind: type[_T]) -> _T | None:
+    """What a JSON file holds; None where there is none, or none that is a ``kind``. Unknown fields are skipped."""
+    try:
+        with path.open("rb") as file:
+            stamp = os.fstat(file.fileno()).st_mtime_ns
+            content = file.read(_FILE_BYTES_MOST + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        complain(path, 0, str(error))
+        return None
+    if len(content) > _FILE_BYTES_MOST:
+        complain(path, stamp, f"larger than {_FILE_BYTES_MOST} bytes")
+        return None
+    try:
+        return msgspec.json.decode(content, type=kind)
+    except msgspec.MsgspecError as error:
+        complain(path, stamp, str(error))
+    except UnicodeDecodeError as error:
+        complain(path, stamp, str(error))
+    return None
+
+
+@functools.lru_cache(maxsize=1024)
+def complain(path: Path, stamp: int, why: str) -> None:
+    """Log that a file is skipped, once for each of its versions: readers come by many times a second."""
+    _log.warning("file skipped", path=str(path), version=stamp, why=why)
+
+
+def spec_record(node: str, spec: ReplicaSpec) -> SpecRecord:
+    """What is kept of a spec."""
+    return SpecRecord(node=node, command=spec.command, working_dir=spec.working_dir, cpu_limit_m=spec.cpu_limit_m)

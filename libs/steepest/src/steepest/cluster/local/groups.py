@@ -1,0 +1,192 @@
+"""CPU caps by control groups: one group a node, with its capacity as quota, and in it one a replica.
+
+It owns the group files of both versions; it must never know phases or plans. Within a node the kernel itself shares what
+is free: groups of equal weight, each up to its own quota. Its calls block, for microseconds.
+
+Sources: the kernel's documents *CFS Bandwidth Control* (version 1) and *Control Group v2*.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import structlog
+
+_log = structlog.get_logger(__name__)
+_PERIOD_US = 100_000
+_MIN_QUOTA_US = 1000  # the kernel takes no less
+
+
+class Groups:
+    """The groups of one state folder, under a name of its own.
+
+    Args:
+        base: An existing group in which this process may make groups with CPU control.
+        version: 1 or 2.
+        state_dir: Makes the name: adapters of different state folders never meet.
+    """
+
+    def __init__(self, base: Path, version: int, state_dir: Path) -> None:
+        digest = hashlib.sha256(str(state_dir.resolve()).encode()).hexdigest()[:12]
+        self.top = base / f"steepest-{digest}"
+        self._version = version
+
+    def open(self, capacities_m: Mapping[str, int]) -> None:
+        """Make the groups of the nodes, and remove what ended replicas left.
+
+        Raises:
+            OSError: CPU is not controlled here, or not by this process.
+        """
+        self.top.mkdir(exist_ok=True)
+        self._pass_on(self.top)
+        self._weigh(self.top, sum(capacities_m.values()))
+        for node, capacity_m in capacities_m.items():
+            group = self._node(node)
+            group.mkdir(exist_ok=True)
+            self._pass_on(group)
+            self._weigh(group, capacity_m)
+            _write_quota(group, capacity_m)
+        self.sweep()
+
+    def make(self, node: str, name: str, limit_m: int | None, capacity_m: int) -> Path:
+        """The group of a replica, capped.
+
+        Raises:
+            OSError: It could not be made.
+        """
+        group = self._node(node) / name
+        group.mkdir(exist_ok=True)
+        cap(group, limit_m, capacity_m)
+        return group
+
+    def remove(self, group: Path) -> None:
+        """Remove a group; one that still has processes stays until the next sweep."""
+        with contextlib.suppress(OSError):
+            group.rmdir()
+
+    def sweep(self) -> None:
+        """Remove every replica's group that has no process in it."""
+        for group in self.top.glob("node-*/*/"):
+            self.remove(group)
+
+    def close(self) -> None:
+        """Remove the groups that nobody uses any more."""
+        self.sweep()
+        for group in (*self.top.glob("node-*/"), self.top):
+            self.remove(group)
+
+    def _node(self, node: str) -> Path:
+        return self.top / f"node-{node}"
+
+    def _pass_on(self, group: Path) -> None:
+        if self._version > 1:
+            (group / "cgroup.subtree_control").write_text("+cpu")
+
+    def _weigh(self, group: Path, capacity_m: int) -> None:
+        """When the machine is full, nodes share it as their capacities are: one core weighs what one process does."""
+        if self._version > 1:
+            (group / "cpu.weight").write_text(str(min(max(capacity_m // 10, 1), 10_000)))
+        else:
+            (group / "cpu.shares").write_text(str(max(capacity_m * 1024 // 1000, 2)))
+
+
+def cap(group: Path, limit_m: int | None, capacity_m: int) -> None:
+    """Set a replica's cap; None leaves only the node's.
+
+    In version 1 no group may have more than its parent, so a cap beyond the node's capacity is none.
+
+    Raises:
+        OSError: The group is gone, with all its processes.
+    """
+    _write_quota(group, None if limit_m is None or limit_m >= capacity_m else limit_m)
+
+
+def _write_quota(group: Path, limit_m: int | None) -> None:
+    quota_us = None if limit_m is None else max(limit_m * _PERIOD_US // 1000, _MIN_QUOTA_US)
+    if (group / "cpu.max").exists():
+        (group / "cpu.max").write_text(f"{'max' if quota_us is None else quota_us} {_PERIOD_US}")
+    else:
+        (group / "cpu.cfs_period_us").write_text(str(_PERIOD_US))
+        (group / "cpu.cfs_quota_us").write_text(str(-1 if quota_us is None else quota_us))
+
+
+def find_groups(state_dir: Path) -> Groups | None:
+    """Groups that surely work here, found by trying; None where there are none."""
+    if sys.platform != "linux":
+        return None
+    for version, base in _candidates():
+        groups = Groups(base, version, state_dir)
+        try:
+            _try(groups)
+        except OSError as error:
+            _log.debug("no control groups here", base=str(base), why=str(error))
+        else:
+            return groups
+    return None
+
+
+def _try(groups: Groups) -> None:
+    """Make a capped group and move a process into it; raises OSError where that does not go."""
+    groups.open({".probe": 100})  # no node's name begins with a dot
+    probe = groups.make(".probe", str(os.getpid()), 50, 100)
+    process = subprocess.Popen(["sleep", "60"], stdin=subprocess.DEVNULL)
+    try:
+        (probe / "cgroup.procs").write_text(str(process.pid))
+    finally:
+        process.kill()
+        process.wait()
+        groups.remove(probe)
+        groups.remove(probe.parent)
+
+
+def _candidates() -> list[tuple[int, Path]]:
+    """Where CPU groups might be made: in version 1 below our own group; in version 2 in it or a group above it."""
+    found = []
+    mounts = _mounts()
+    for line in _lines("/proc/self/cgroup"):
+        _, controllers, path = line.split(":", 2)
+        if "cpu" in controllers.split(",") and "cpu" in mounts:
+            found.append((1, _below(mounts["cpu"], path)))
+        if not controllers and "cgroup2" in mounts:
+            # A group with processes in it can pass no controller on, so the next one above is often the place.
+            mount = mounts["cgroup2"][0]
+            own = _below(mounts["cgroup2"], path)
+            above = [group for group in (own, *own.parents) if group.is_relative_to(mount)]
+            found += [(2, group) for group in above if _passes_cpu_on(group)]
+    return [(version, base) for version, base in found if base.is_dir()]
+
+
+def _passes_cpu_on(group: Path) -> bool:
+    return "cpu" in "".join(_lines(group / "cgroup.subtree_control")).split()
+
+
+def _below(mount: tuple[Path, str], path: str) -> Path:
+    point, root = mount
+    return point / path.removeprefix(root).lstrip("/")
+
+
+def _mounts() -> dict[str, tuple[Path, str]]:
+    """Mount point and what is mounted there, by "cgroup2", and by "cpu" for version 1 with that controller."""
+    found: dict[str, tuple[Path, str]] = {}
+    for line in _lines("/proc/self/mountinfo"):
+        before, _, after = line.partition(" - ")
+        kind, _, options = after.split(" ", 2)
+        root, point = before.split()[3:5]
+        if kind == "cgroup2":
+            found.setdefault("cgroup2", (Path(point), root))
+        if kind == "cgroup" and "cpu" in options.split(","):
+            found.setdefault("cpu", (Path(point), root))
+    return found
+
+
+def _lines(path: str | Path) -> list[str]:
+    try:
+        return Path(path).read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return []

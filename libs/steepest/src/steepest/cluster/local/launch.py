@@ -1,0 +1,198 @@
+"""How an incarnation comes into being: checks, the fence, the supervisor.
+
+It owns the order of these acts and what a failure between two of them leaves. It must never know how CPU is shared.
+Its calls block; whoever calls holds the job's lock.
+
+The incarnation's folder is the fence: it is made whole by one rename, and never again. If the caller dies after that,
+either no supervisor was started, and the next start of the same incarnation starts it; or one was, which holds the lock.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from steepest.cluster.local import locks, supervisor
+from steepest.cluster.local.folder import (
+    IncarnationFolder,
+    SpecRecord,
+    StateFolder,
+    read_json,
+    spec_record,
+    write_json,
+)
+from steepest.cluster.local.phases import observe
+from steepest.cluster.port import ReplicaSpec
+from steepest.errors import ClusterError, RefusedError, UncertainError
+from steepest.events.common import CheckpointRef
+
+_REPLY_S = 20.0  # a supervisor answers in 50 ms; a machine that swaps needs longer
+_ONE_THREAD = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "NUMEXPR_NUM_THREADS": "1",
+    "VECLIB_MAXIMUM_THREADS": "1",
+}
+
+
+class Launch(msgspec.Struct, frozen=True, kw_only=True):
+    """What a start asks for, beyond the incarnation's folder.
+
+    Attributes:
+        boot: Which boot of the machine it is now.
+        cgroup: The existing group to run in; None: none.
+        share: For how much of the time it may run at first, in ‰.
+    """
+
+    node: str
+    spec: ReplicaSpec
+    restore: CheckpointRef | None
+    boot: str
+    share: int
+    cgroup: Path | None = None
+
+
+def is_known(state: StateFolder, folder: IncarnationFolder, node: str, boot: str) -> bool:
+    """Whether that incarnation was started (it runs or has ended); False: it may be started now.
+
+    Raises:
+        RefusedError: ``stale-incarnation``, ``wrong-node`` or ``still-running``.
+    """
+    known = state.incarnations(folder.replica)
+    if known and known[-1].incarnation > folder.incarnation:
+        raise RefusedError(f"{folder} is stale: {known[-1]} is known", code="stale-incarnation")
+    for older in known:
+        if older.incarnation < folder.incarnation:
+            _refuse_if_it_runs(older, boot)
+    if not folder.path.exists():
+        return False
+    spec = read_json(folder.spec, SpecRecord)
+    if spec is not None and spec.node != node:
+        raise RefusedError(f"{folder} was started on {spec.node}, not on {node}", code="wrong-node")
+    return observe(folder, boot).began
+
+
+def _refuse_if_it_runs(older: IncarnationFolder, boot: str) -> None:
+    seen = observe(older, boot)
+    if seen.began and not seen.ended:
+        raise RefusedError(f"{older} is {seen.phase}", code="still-running", mend="stop it first")
+
+
+def launch(state: StateFolder, folder: IncarnationFolder, order: Launch) -> None:
+    """Make the folder and start the supervisor; returns once the job's program is executed.
+
+    Raises:
+        RefusedError: ``no-such-program``.
+        ClusterError: It did not start, for another reason.
+        UncertainError: It may have.
+    """
+    env = environment(state, folder, order.spec, order.restore)
+    program = find_program(order.spec, env)
+    try:
+        state.checkpoints(folder.replica.job).mkdir(parents=True, exist_ok=True)
+        if folder.path.exists():
+            write_json(folder.spec, spec_record(order.node, order.spec))
+        else:
+            folder.make(spec_record(order.node, order.spec))
+        lock = locks.take(folder.lock, patience_s=1.0)
+        if lock is None:
+            return  # the supervisor of an earlier, interrupted start lives
+        reply = _spawn(folder, order, program, env, lock)
+    except OSError as error:
+        raise ClusterError(f"{folder} did not start: {error}", code="not-started") from error
+    _judge(folder, reply)
+
+
+def environment(
+    state: StateFolder, folder: IncarnationFolder, spec: ReplicaSpec, restore: CheckpointRef | None
+) -> dict[str, str]:
+    """The job's environment: ours, one thread for numerical libraries, the spec's, and the control folder's variables."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("STEEPEST_")}
+    return {
+        **inherited,
+        **_ONE_THREAD,
+        "PYTHONUNBUFFERED": "1",
+        **spec.env,
+        "STEEPEST_JOB": folder.replica.job,
+        "STEEPEST_REPLICA": str(folder.replica.index),
+        "STEEPEST_INCARNATION": str(folder.incarnation),
+        "STEEPEST_CONTROL": str(folder.control),
+        "STEEPEST_CHECKPOINTS": str(state.checkpoints(folder.replica.job)),
+        "STEEPEST_RESTORE": restore.name if restore else "",
+    }
+
+
+def find_program(spec: ReplicaSpec, env: Mapping[str, str]) -> str:
+    """The absolute path of the program.
+
+    Raises:
+        RefusedError: ``no-such-program``: it or the working folder is not there, or may not be executed.
+    """
+    if not spec.command or any("\0" in word for word in (*spec.command, *env, *env.values())):
+        raise RefusedError("the command is empty, or it or its environment holds a NUL byte", code="no-such-program")
+    if spec.working_dir is not None and not Path(spec.working_dir).is_dir():
+        raise RefusedError(f"the working folder {spec.working_dir} is not there", code="no-such-program")
+    name = spec.command[0]
+    if os.sep in name:
+        name = str(Path(spec.working_dir or os.sep, name))
+    found = shutil.which(name, path=env.get("PATH"))
+    if found is None:
+        raise RefusedError(
+            f"there is no program {spec.command[0]!r}", code="no-such-program", mend="give its full path"
+        )
+    return str(Path(found).absolute())
+
+
+def _spawn(folder: IncarnationFolder, order: Launch, program: str, env: Mapping[str, str], lock: int) -> bytes:
+    """Start the supervisor and give its answer. It inherits the lock, so there is no moment at which nobody holds it."""
+    message = {
+        "program": program,
+        "command": order.spec.command,
+        "working_dir": order.spec.working_dir or str(folder.work),
+        "incarnation": folder.incarnation,
+        "boot": order.boot,
+        "cgroup": str(order.cgroup) if order.cgroup else None,
+        "share": order.share,
+    }
+    try:
+        with folder.supervisor_log.open("ab") as log:
+            child = subprocess.Popen(
+                [sys.executable, "-I", "-S", supervisor.__file__, str(folder.path), str(lock)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                pass_fds=(lock,),
+                env=dict(env),
+                cwd=os.sep,
+                start_new_session=True,
+            )
+    finally:
+        os.close(lock)
+    with child:
+        try:
+            return child.communicate(json.dumps(message).encode(), timeout=_REPLY_S)[0]
+        except subprocess.TimeoutExpired as error:
+            child.kill()
+            raise UncertainError(f"the supervisor of {folder} did not answer in {_REPLY_S:g} s") from error
+
+
+def _judge(folder: IncarnationFolder, reply: bytes) -> None:
+    if not reply:
+        error = UncertainError if folder.start.exists() else ClusterError
+        raise error(f"the supervisor of {folder} died while it started", mend=f"read {folder.supervisor_log}")
+    answer = json.loads(reply)
+    if "pid" in answer:
+        return
+    # Nothing ran, so nothing stays: the same incarnation may be started again with a better command.
+    shutil.rmtree(folder.path, ignore_errors=True)
+    if answer["errno"] in supervisor.NO_PROGRAM:
+        raise RefusedError(f"{folder} cannot be executed: {answer['why']}", code="no-such-program")
+    raise ClusterError(f"{folder} did not start: {answer['why']}", code="not-started")

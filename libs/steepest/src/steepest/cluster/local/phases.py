@@ -1,0 +1,166 @@
+"""What surely is so of one incarnation, read from its folder and the kernel, and the end of what lost its supervisor.
+
+It owns the proof behind each phase and must never guess: what cannot be proven dead counts as running. Its calls block.
+
+=============  ==============  ===========  =====================================================================
+exit/gone.json lock            start.json   then
+=============  ==============  ===========  =====================================================================
+there          –               –            ``EXITED`` / ``GONE``
+–              held            there / –    ``RUNNING`` / ``STARTING``: its supervisor lives
+–              free            –            ``STARTING``: nothing of it ever ran; a start completes it
+–              free            there        the supervisor died alone: ``RUNNING`` until all of the job is proven dead,
+                                            then ``gone.json`` is written
+=============  ==============  ===========  =====================================================================
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import msgspec
+import psutil
+import structlog
+
+from steepest.cluster.local import locks
+from steepest.cluster.local.folder import (
+    ExitRecord,
+    GoneRecord,
+    IncarnationFolder,
+    StartRecord,
+    read_json,
+    write_json,
+)
+from steepest.cluster.local.supervisor import ON_LINUX, start_mark
+from steepest.cluster.port import ReplicaPhase
+
+_log = structlog.get_logger(__name__)
+_DEATH_S = 2.0  # SIGKILL takes microseconds unless the process waits for a disk
+
+
+class Observation(msgspec.Struct, frozen=True, kw_only=True):
+    """What is so now.
+
+    Attributes:
+        began: Something of it may have run; False only where a start was never carried out.
+    """
+
+    phase: ReplicaPhase
+    exit_status: int | None = None
+    reason: str = ""
+    began: bool = True
+
+    @property
+    def ended(self) -> bool:
+        """It does not run any more and never will."""
+        return self.phase in (ReplicaPhase.EXITED, ReplicaPhase.GONE)
+
+
+def observe(folder: IncarnationFolder, boot: str) -> Observation:
+    """What is so of an incarnation whose folder is there. It ends a job whose supervisor died.
+
+    Args:
+        folder: The incarnation.
+        boot: Which boot of the machine it is now.
+    """
+    if (ended := _recorded_end(folder)) is not None:
+        return ended
+    if locks.is_held(folder.lock):
+        started = folder.start.exists()
+        return Observation(phase=ReplicaPhase.RUNNING if started else ReplicaPhase.STARTING)
+    # The supervisor may have written the end after the first look and let go of the lock before the second.
+    if (ended := _recorded_end(folder)) is not None:
+        return ended
+    if not folder.start.exists():
+        return Observation(phase=ReplicaPhase.STARTING, began=False)
+    if not _nothing_left(folder, boot):
+        return Observation(phase=ReplicaPhase.RUNNING, reason="its supervisor died; it is being killed")
+    return declare_gone(folder, "its supervisor died, and nobody saw how the job ended")
+
+
+def declare_gone(folder: IncarnationFolder, reason: str) -> Observation:
+    """Put on record that it does not run and never will; only for what was proven."""
+    write_json(folder.gone, GoneRecord(reason=reason))
+    _log.warning("replica gone", incarnation=str(folder), why=reason)
+    return Observation(phase=ReplicaPhase.GONE, reason=reason)
+
+
+def _recorded_end(folder: IncarnationFolder) -> Observation | None:
+    if (exited := read_json(folder.exit, ExitRecord)) is not None:
+        return Observation(phase=ReplicaPhase.EXITED, exit_status=exited.status, reason=exited.reason)
+    if (gone := read_json(folder.gone, GoneRecord)) is not None:
+        return Observation(phase=ReplicaPhase.GONE, reason=gone.reason)
+    return None
+
+
+def _nothing_left(folder: IncarnationFolder, boot: str) -> bool:
+    start = read_json(folder.start, StartRecord)
+    if start is None:  # it is damaged: only the lock that the job inherited can tell
+        return not locks.is_held(folder.job_lock)
+    if start.boot != boot:
+        return True
+    deadline = time.monotonic() + _DEATH_S
+    while left := _survivors(folder, start):
+        for pid in left:
+            _log.warning("orphan killed", incarnation=str(folder), pid=pid)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(0.01)
+    return not locks.is_held(folder.job_lock)
+
+
+def _survivors(folder: IncarnationFolder, start: StartRecord) -> list[int]:
+    """The living processes of a job, by its control group, its session, its process group and its environment."""
+    leader_is_ours = start.mark is not None and start_mark(start.pid) == start.mark
+    found = set(_group_members(start.cgroup))
+    for pid in psutil.pids():
+        if _belongs(pid, start.pid) and (leader_is_ours or _is_marked(pid, folder)):
+            found.add(pid)
+    return [pid for pid in sorted(found) if _runs(pid)]
+
+
+def _belongs(pid: int, leader: int) -> bool:
+    try:
+        return leader in (os.getsid(pid), os.getpgid(pid))
+    except OSError:
+        return False
+
+
+def _is_marked(pid: int, folder: IncarnationFolder) -> bool:
+    """Whether it inherited the job's environment: without its leader, a group's number alone proves nothing."""
+    try:
+        return psutil.Process(pid).environ().get("STEEPEST_CONTROL") == str(folder.control)
+    except (psutil.Error, OSError):
+        return False
+
+
+def _group_members(cgroup: str | None) -> list[int]:
+    if cgroup is None:
+        return []
+    try:
+        return [int(pid) for pid in (Path(cgroup) / "cgroup.procs").read_text().split()]
+    except OSError:
+        return []
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+    except psutil.Error:
+        return True
+
+
+def boot_id() -> str:
+    """Which boot of the machine this is: process ids mean nothing across two of them."""
+    if ON_LINUX:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    said = subprocess.run(["sysctl", "-n", "kern.bootsessionuuid"], capture_output=True, text=True, check=True)
+    return said.stdout.strip()

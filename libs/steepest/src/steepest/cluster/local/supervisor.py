@@ -1,0 +1,379 @@
+"""The small process above one incarnation: starts it, throttles it, stops it, and writes down how it ended.
+
+It owns the incarnation's process group from fork to exit status, and outlives whoever asked for it. It must never know
+plans, nodes or checkpoints, and imports nothing outside the standard library: it is run by its path with ``-I -S``, so
+that it starts fast and stays small.
+
+* It inherits the descriptor of the ``lock`` file already locked: while somebody holds that lock, it lives.
+* The job waits behind a pipe until ``start.json`` is written. So a job that ever ran one instruction is on record, and a
+  supervisor that dies before that leaves nothing running.
+* The job inherits the locked ``job.lock``, so that a reader can tell a dead job from one that only lost its supervisor.
+* ``exit.json`` is written after the last descendant is dead.
+* Orders come through the pipe ``orders``, a line each: ``stop <grace in seconds>`` and ``share <‰ of the wall clock>``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, NoReturn
+
+PERIOD_S = 0.1  # the kernel's own bandwidth control uses 100 ms as well (CFS bandwidth control, cpu.cfs_period_us)
+ON_LINUX = bool(sys.platform == "linux")
+MIN_SLICE_S = 0.005  # shorter runs would measure the scheduler's latency and not the share
+FULL_SHARE = 1000
+SHUTDOWN_GRACE_S = 10.0  # for SIGTERM sent to the supervisor itself, as a machine does that shuts down
+NO_EXEC_STATUS = 127  # what a shell says of a program that cannot be run
+NO_PROGRAM = (errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR, errno.E2BIG, errno.ELOOP)
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def start_mark(pid: int) -> str | None:
+    """What tells two processes of one pid apart: the start time, in clock ticks since boot on Linux; None: no process.
+
+    Source: proc_pid_stat(5), field 22; elsewhere ``lstart`` of ps(1).
+    """
+    if ON_LINUX:
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        except (FileNotFoundError, ProcessLookupError):
+            return None
+        return stat.rpartition(")")[2].split()[19]
+    said = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    return said.stdout.strip() or None
+
+
+def write_aside(path: Path, content: dict[str, Any]) -> None:
+    """Write a JSON file so that readers see all of it or none."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    aside.write_text(json.dumps(content), encoding="utf-8")
+    aside.replace(path)
+
+
+class Throttle:
+    """Lets a process group run for a share of the time. Times are seconds of the monotonic clock.
+
+    A stop that comes late lengthens the pause after it, and a late start shortens the next one, so the share holds on a
+    busy machine too.
+    """
+
+    def __init__(self, group: int, share: int) -> None:
+        self._group = group
+        self._share = share
+        self._paused = False
+        self._since = time.monotonic()
+        self._late = 0.0
+        self.until = self._since
+
+    def set(self, share: int) -> None:
+        """Change the share, in ‰ of the time."""
+        self._share = min(max(share, 1), FULL_SHARE)
+        if self._share == FULL_SHARE:
+            self.resume()
+        elif self.until == float("inf"):
+            self.resume()
+            self.until = time.monotonic()
+
+    def resume(self) -> None:
+        """Let it run from now on, until the share is set again."""
+        self._signal(signal.SIGCONT)
+        self._paused = False
+        self.until = float("inf")
+
+    def tick(self, now: float) -> None:
+        """Pause or go on where it is time."""
+        if now < self.until:
+            return
+        if self._share >= FULL_SHARE:
+            self.resume()
+        elif self._paused:
+            self._late = min(now - self.until, PERIOD_S)
+            self._run(now)
+        else:
+            self._pause(now)
+
+    def _run(self, now: float) -> None:
+        self._signal(signal.SIGCONT)
+        self._paused = False
+        self._since = now
+        self.until = now + max(PERIOD_S * self._share / FULL_SHARE, MIN_SLICE_S)
+
+    def _pause(self, now: float) -> None:
+        self._signal(signal.SIGSTOP)
+        self._paused = True
+        owed = (now - self._since) * (FULL_SHARE - self._share) / self._share
+        self.until = now + max(owed - self._late, 0.0)
+
+    def _signal(self, signum: int) -> None:
+        # macOS says EPERM of a group that holds only zombies.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._group, signum)
+
+
+class Supervisor:
+    """Runs the loop over one running job until nothing of it is left."""
+
+    def __init__(self, pid: int, orders: int, wake: int, share: int) -> None:
+        self._pid = pid
+        self._orders = orders
+        self._wake = wake
+        self._throttle = Throttle(pid, share)
+        self._pending = b""
+        self._kill_at: float | None = None
+        self._killed = False
+
+    def run(self) -> tuple[int, str]:
+        """Supervise to the end; give the exit status and the reason, where there is more to say than the status."""
+        while (status := self._reap()) is None:
+            now = time.monotonic()
+            if self._kill_at is None:
+                self._throttle.tick(now)
+            elif now >= self._kill_at:
+                self._kill()
+            self._wait()
+        self._kill_rest()
+        return status, "it did not leave within its grace and was killed" if self._killed else ""
+
+    def stop(self, grace_s: float) -> None:
+        """SIGTERM once, and set the time of SIGKILL; a second order can only bring that nearer."""
+        deadline = time.monotonic() + max(grace_s, 0.0)
+        if self._kill_at is None:
+            # It saves and leaves at full speed: a slow save would run into the end of the grace.
+            self._throttle.resume()
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._pid, signal.SIGTERM)
+            self._kill_at = deadline
+        self._kill_at = min(self._kill_at, deadline)
+
+    def _wait(self) -> None:
+        until = self._throttle.until if self._kill_at is None else self._kill_at
+        timeout = None if until == float("inf") else max(until - time.monotonic(), 0.0)
+        ready, _, _ = select.select([self._orders, self._wake], [], [], timeout)
+        if self._wake in ready and signal.SIGTERM in os.read(self._wake, 4096):
+            self.stop(SHUTDOWN_GRACE_S)
+        if self._orders in ready:
+            self._pending += os.read(self._orders, 4096)
+            *lines, self._pending = self._pending.split(b"\n")
+            for line in lines:
+                self._obey(line)
+
+    def _obey(self, line: bytes) -> None:
+        try:
+            word, number = line.split()
+            if word == b"stop":
+                self.stop(float(number))
+            elif word == b"share" and self._kill_at is None:
+                self._throttle.set(int(number))
+        except ValueError:
+            sys.stderr.write(f"not an order: {line[:200]!r}\n")
+
+    def _reap(self) -> int | None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError as error:
+                raise RuntimeError("somebody else has waited for the job") from error
+            if pid == 0:
+                return None
+            if pid == self._pid:
+                return os.waitstatus_to_exitcode(status)
+
+    def _kill(self) -> None:
+        self._killed = True
+        self._kill_at = float("inf")
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._pid, signal.SIGKILL)
+
+    def _kill_rest(self) -> None:
+        """The job ends with its first process: kill what it left behind, and wait until it is dead."""
+        while _descendants_left(self._pid):
+            time.sleep(0.005)
+
+
+def _descendants_left(group: int) -> bool:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, signal.SIGKILL)
+    for child in _own_children():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return not ON_LINUX and _group_lives(group)
+    return True
+
+
+def _own_children() -> list[int]:
+    """As a subreaper it is the parent of whatever left the process group and lost its own parent (Linux only)."""
+    try:
+        return [int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def _group_lives(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return False
+    return True
+
+
+def _prctl(option: int, value: int) -> None:
+    if ON_LINUX:
+        import ctypes  # noqa: PLC0415 - 2 MB that only Linux needs
+
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+def _become_job(order: dict[str, Any], folder: Path, gate: int, failure: int) -> NoReturn:
+    """The child's side of the fork. It never returns."""
+    try:
+        os.setsid()
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        lock = os.open(folder / "job.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.set_inheritable(lock, True)  # noqa: FBT003 - it takes no keyword
+        output = os.open(folder / "output.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        for signum in (signal.SIGPIPE, signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+            signal.signal(signum, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, [])
+        if not os.read(gate, 1):
+            os._exit(NO_EXEC_STATUS)
+        os.chdir(order["working_dir"])
+        os.execve(order["program"], order["command"], os.environ)  # noqa: S606 - no shell on purpose
+    except OSError as error:
+        os.write(failure, json.dumps({"errno": error.errno, "why": str(error)}).encode())
+    finally:
+        os._exit(NO_EXEC_STATUS)
+
+
+def _start_job(order: dict[str, Any], folder: Path) -> tuple[int, bytes]:
+    """Fork, put on record, let go; give the pid and what went wrong (empty: it runs)."""
+    gate_out, gate_in = os.pipe()
+    failure_out, failure_in = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(gate_in)
+        os.close(failure_out)
+        _become_job(order, folder, gate_out, failure_in)
+    os.close(gate_out)
+    os.close(failure_in)
+    try:
+        if order["cgroup"]:
+            Path(order["cgroup"], "cgroup.procs").write_text(str(pid))
+        write_aside(folder / "start.json", _start_record(order, pid))
+        with contextlib.suppress(BrokenPipeError):  # it failed already, and says why in the other pipe
+            os.write(gate_in, b"g")
+        failure = os.read(failure_out, 4096)
+    except OSError as error:
+        failure = json.dumps({"errno": error.errno, "why": str(error)}).encode()
+    os.close(gate_in)
+    os.close(failure_out)
+    return pid, failure
+
+
+def _start_record(order: dict[str, Any], pid: int) -> dict[str, Any]:
+    return {
+        "pid": pid,
+        "mark": start_mark(pid),
+        "boot": order["boot"],
+        "incarnation": order["incarnation"],
+        "supervisor": os.getpid(),
+        "cgroup": order["cgroup"],
+        "at_ms": time.time_ns() // 1_000_000,
+    }
+
+
+class ExitRecord:
+    """``exit.json``: its room is taken at the start, so that a full disk cannot hide how a job ended."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "exit.json"
+        self._aside = folder / ".exit.json"
+        self._aside.write_bytes(b" " * 1024)
+
+    def write(self, status: int, reason: str) -> None:
+        """Write it aside, in the room that was kept, and rename it into place."""
+        content = json.dumps({"status": status, "reason": reason[:400], "at_ms": time.time_ns() // 1_000_000})
+        with self._aside.open("r+b") as aside:
+            aside.write(content.encode())
+        self._aside.replace(self._path)
+
+
+def _wake_pipe() -> int:
+    """A descriptor that becomes readable when a child changes or SIGTERM comes."""
+    out, into = os.pipe()
+    os.set_blocking(into, False)
+    signal.set_wakeup_fd(into, warn_on_full_buffer=False)
+    for signum in (signal.SIGCHLD, signal.SIGTERM):
+        signal.signal(signum, lambda *_: None)
+    for signum in (signal.SIGHUP, signal.SIGINT):
+        signal.signal(signum, signal.SIG_IGN)
+    return out
+
+
+def _reply(answer: dict[str, Any]) -> None:
+    """Answer whoever started us, who may be dead, and let go of the pipes to them."""
+    with contextlib.suppress(OSError):
+        os.write(1, json.dumps(answer).encode())
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 0)
+    os.dup2(nothing, 1)
+
+
+def supervise(folder: Path, order: dict[str, Any]) -> None:
+    """Run one incarnation to its end.
+
+    Args:
+        folder: The incarnation's folder; ``orders`` (a named pipe) is there already.
+        order: ``program``, ``command``, ``working_dir``, ``incarnation``, ``boot``, ``cgroup`` (a folder or None) and
+            ``share`` (‰). The environment of this process is the job's.
+    """
+    wake = _wake_pipe()
+    # Open for writing too, so that the pipe never comes to an end when a writer leaves.
+    orders = os.open(folder / "orders", os.O_RDWR | os.O_NONBLOCK)
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    record = ExitRecord(folder)
+    pid, failure = _start_job(order, folder)
+    if failure:
+        os.waitpid(pid, 0)
+        record.write(NO_EXEC_STATUS, json.loads(failure)["why"])
+        _reply(json.loads(failure))
+        return
+    _reply({"pid": pid})
+    record.write(*Supervisor(pid, orders, wake, order["share"]).run())
+
+
+def main() -> None:
+    """Take the order from standard input, leave the caller's process tree, and supervise.
+
+    Arguments: the incarnation's folder, and the number of the descriptor that holds the lock.
+    """
+    folder = Path(sys.argv[1])
+    # The job must not inherit the lock: it says that the supervisor lives.
+    os.set_inheritable(int(sys.argv[2]), False)  # noqa: FBT003 - it takes no keyword
+    order = json.loads(sys.stdin.buffer.read())
+    # A caller waits for the first process only; the second belongs to nobody and outlives the caller.
+    if os.fork() == 0:
+        supervise(folder, order)
+
+
+if __name__ == "__main__":
+    main()
