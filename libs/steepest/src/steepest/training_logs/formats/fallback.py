@@ -1,0 +1,56 @@
+"""Any line that says a loss in words: ``Total loss is 236.6``, ``[Loss] nan``, ``'train_loss:', '2.63'``.
+
+Owns the guards that keep settings, code, summaries and the loss scale out. Tried last, and given up for a real format.
+"""
+
+import re
+
+from steepest.training_logs.format import PAIRS_ANY, At, Context, Format, Found, Line, keep, readings
+from steepest.training_logs.loose import place_in, split_in
+from steepest.training_logs.names import read_name
+from steepest.training_logs.numbers import NUMBER
+
+_LOSS = re.compile(
+    rb"(?<![\w.])((?:(?i:total|train|training|valid|validation|val|test|dev|avg|average|eval|mean|running)[ _/-]){0,3}"
+    rb"(?:\w{0,30}[_/])?(?i:loss)(?:[_/]\w{1,20})?)(?![A-Za-z0-9_])[^\w\s.+-]{0,5}[\s'\",]{0,6}"
+    rb"(?:(?i:is|of|was)\s{1,4})?[:=]?\s{0,4}(" + NUMBER + rb")"
+)
+_GUARD = re.compile(
+    rb"(?i:loss[ _-]scal|loss_?f(?:n|unc)|loss for final|\bbest\b|namespace\(|\bdef |\breturn |\bprint\(|\bimport |"
+    rb"\.{5}|improved from|\bfinal[ _]loss|loss at |argparse|traceback)"
+)
+
+
+def _read(line: Line, context: Context) -> list[Found] | None:
+    text = line.text
+    if _GUARD.search(text):
+        return None
+    if context.wanted is not None:
+        return readings(PAIRS_ANY.findall(text), place_in(text, context, "train"), context) or None
+    found: list[Found] = []
+    first_at: At | None = None
+    for match in _LOSS.finditer(text):
+        name = read_name(match[1])
+        split = name.split or ("eval" if context.names_training else split_in(text[: match.start()]))
+        context.names_training = context.names_training or name.split == "train"
+        if not keep(name, split, context):
+            continue
+        first_at = first_at or place_in(text, context, split)
+        found += readings([(match[1], match[2])], first_at, context, split=split)
+    return _unique(found) or None
+
+
+def _unique(found: list[Found]) -> list[Found]:
+    first: dict[tuple[str, str], Found] = {}
+    for one in found:
+        first.setdefault((one.metric, one.split), one)
+    return list(first.values())
+
+
+FORMAT = Format(
+    name="fallback",
+    shape="E6 iter[ 14/ 15] | [Loss] nan\nTotal loss is 236.61 ETA is 7:57:00",
+    needles=(b"oss",),
+    read=_read,
+    rank=2,
+)

@@ -1,0 +1,91 @@
+"""MXNet Gluon: the scripts of GluonCV and GluonNLP.
+
+Owns their many heads (``Epoch[0] Batch [49]``, ``[Epoch 1 Batch 300/12277]``, tqdm descriptions), the names of
+detectors' part losses, and the rule that a batch without an epoch is printed by the evaluation loop.
+"""
+
+import re
+
+from steepest.training_logs.format import (
+    Context,
+    Format,
+    Found,
+    Line,
+    at_epoch,
+    at_evaluation,
+    readings,
+    segments,
+    within_epoch,
+)
+from steepest.training_logs.numbers import NUMBER, to_int
+from steepest.training_logs.records import Split
+
+_BATCH = re.compile(
+    rb"\[?\bEpoch ?[:\[ ] ?(\d{1,9})(?:\]?,? ?|\]?\[?)\[?(?:n_)?[Bb]atch ?[:\[ ] ?\[?(\d{1,9})(?:\]?/\[?(\d{1,9}))?[\],]?"
+)
+_TRAINING = re.compile(
+    rb"\bEpoch (\d{1,9})(?:,?| iteration (\d{1,9})/(\d{1,9}):) (training loss|validation)\b(?: (" + NUMBER + rb"))?"
+)
+_BAR = re.compile(rb"\| (\d{1,9})/(\d{1,9}) \[")
+_EPOCH = re.compile(rb"(?<!from )(?:\[Epoch (\d{1,9})\]|\bEpoch ?\[(\d{1,9})\]) {0,4}(?!,? ?\[?Batch)")
+_HELD_OUT_BATCH = re.compile(rb"^\[Batch (\d{1,9})/(\d{1,9})\] ")
+_HELD_OUT_LINE = re.compile(rb"^\s{0,4}(?i:valid|test|dev)[_ ]loss \d")
+_HELD_OUT = re.compile(rb"^(?:validation|valid|val|test|dev)\b")
+_WORDS = rb"(?:(?i:train|training|valid|validation|val|test|dev|avg|best) ){0,3}"
+_PAIRS = re.compile(rb"(?<![\w./@-])(" + _WORDS + rb"[A-Za-z_][\w./@-]{0,60}+)(?: ?= ?|: {0,4}| )(" + NUMBER + rb")")
+_PARTS = {b"RPN_Conf": b"RPN_Conf_loss", b"Conf": b"Conf_loss"}
+"""Part losses whose printed name does not say that they are losses."""
+
+
+def _read(line: Line, context: Context) -> list[Found] | None:
+    text = line.text
+    if match := _TRAINING.search(text):
+        return _segmentation(match, text, context)
+    if match := _EPOCH.search(text):
+        return _whole_epoch(match, text[match.end() :], context)
+    if match := _HELD_OUT_BATCH.match(text):
+        return readings(_pairs(text[match.end() :]), at_evaluation(context), context, split="eval") or None
+    if _HELD_OUT_LINE.match(text):
+        return readings(_pairs(text), at_evaluation(context), context, split="eval")
+    parts = segments(_BATCH, text)
+    found: list[Found] = []
+    for match, body in parts:
+        at = within_epoch(context, int(match[1]), int(match[2]), to_int(match[3]))
+        found += readings(_pairs(body), at, context)
+    return found if parts and (found or b"Speed: " in text) else None
+
+
+def _pairs(text: bytes) -> list[tuple[bytes, bytes]]:
+    return [(_PARTS.get(key, key), value) for key, value in _PAIRS.findall(text)]
+
+
+def _segmentation(match: re.Match[bytes], text: bytes, context: Context) -> list[Found] | None:
+    epoch, index, total, what, loss = match.groups()
+    if what == b"validation":
+        at = at_evaluation(context)._replace(epoch=int(epoch))
+        return readings(_pairs(text[match.end() :]), at, context, split="eval")
+    if loss is None:
+        return None
+    if index is None and (bar := _BAR.search(text, match.end())):
+        index, total = bar.groups()
+    if index is None:
+        return readings([(b"loss", loss)], at_epoch(context, int(epoch)), context)
+    at = within_epoch(context, int(epoch), int(index), to_int(total))
+    return readings([(b"loss", loss)], at, context)
+
+
+def _whole_epoch(match: re.Match[bytes], body: bytes, context: Context) -> list[Found] | None:
+    split: Split = "eval" if _HELD_OUT.match(body) else "train"
+    epoch = int(match[1] or match[2])
+    if split == "eval":
+        at = at_evaluation(context)._replace(epoch=epoch)
+        return readings(_pairs(body), at, context, split=split) or None
+    return readings(_pairs(body), at_epoch(context, epoch), context, scope="epoch") or None
+
+
+FORMAT = Format(
+    name="gluon",
+    shape="Epoch[0] Batch [49]\tSpeed: 2785.1 samples/sec\tloss=0.95\tlr=0.003\n[Epoch 1 Batch 300/1277] loss=0.9557",
+    needles=(b"Epoch", b"[Batch ", b"_loss ", b"Test loss "),
+    read=_read,
+)

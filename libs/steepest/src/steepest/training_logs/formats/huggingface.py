@@ -1,0 +1,62 @@
+"""Hugging Face ``Trainer``: a Python dictionary, often behind a tqdm bar on the same line.
+
+Owns the dictionary and the bar. The closing dictionary (``train_runtime``) sums the run up and is no reading.
+"""
+
+import re
+
+from steepest.training_logs.format import (
+    At,
+    Context,
+    Format,
+    Found,
+    Line,
+    at_evaluation,
+    at_step,
+    readings,
+)
+from steepest.training_logs.names import read_name
+from steepest.training_logs.numbers import NUMBER, to_epoch, to_step
+
+_DICTIONARY = re.compile(rb"\{'[^{}]{1,8000}\}")
+_PAIRS = re.compile(rb"'([A-Za-z_][\w ./@-]{0,100})': '?(" + NUMBER + rb")")
+_BAR = re.compile(rb"(?<![\d/])(\d{1,12})/(\d{1,12}) \[")
+_STEPS = (b"step", b"global_step", b"global_steps")
+
+
+def _read(line: Line, context: Context) -> list[Found] | None:
+    found: list[Found] = []
+    mine = False
+    at = 0
+    for match in _DICTIONARY.finditer(line.text):
+        pairs = _PAIRS.findall(match[0])
+        of_interest = [name for key, _ in pairs if (name := read_name(key)).is_loss or name.split == "eval"]
+        if of_interest and not any(key == b"train_runtime" for key, _ in pairs):
+            mine = True
+            evaluation = any(name.split == "eval" for name in of_interest)
+            place = _place(pairs, line.text[at : match.start()], context, evaluation=evaluation)
+            found += readings(pairs, place, context)
+        at = match.end()
+    return found if mine else None
+
+
+def _place(pairs: list[tuple[bytes, bytes]], before: bytes, context: Context, *, evaluation: bool) -> At:
+    fields = dict(pairs)
+    epoch = to_epoch(fields.get(b"epoch"))
+    step = next((step for key in _STEPS if (step := to_step(fields.get(key))) is not None), None)
+    if step is not None:
+        return at_step(context, step, epoch)
+    if evaluation:
+        return at_evaluation(context)._replace(epoch=epoch)
+    bars = _BAR.findall(before)
+    if bars:
+        return at_step(context, int(bars[-1][0]), epoch)
+    return At(None, epoch, None)
+
+
+FORMAT = Format(
+    name="huggingface",
+    shape=" 13%|#3 | 311/2436 [1:02<9:21, 1.2s/it]{'loss': 1.0897, 'learning_rate': 9.7e-05, 'epoch': 0.13}",
+    needles=(b"{'",),
+    read=_read,
+)

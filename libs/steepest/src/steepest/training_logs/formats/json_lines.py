@@ -1,0 +1,59 @@
+"""JSON lines of any writer: DeiT's ``log.txt``, MMEngine's ``.log.json``, fairseq's, Katib's, one's own.
+
+Owns how their field names say the place and the split. Numbers may be quoted (fairseq, Katib).
+"""
+
+from typing import Any
+
+from steepest.training_logs.format import At, Context, Format, Found, Line, at_step, readings
+from steepest.training_logs.json_object import integer, numbers, parse_object
+from steepest.training_logs.names import read_name
+from steepest.training_logs.numbers import to_number
+from steepest.training_logs.records import Split
+
+_WITHIN_EPOCH = ("iter", "it", "batch", "batch_idx")
+_SPLIT_FIELDS = ("mode", "split", "phase")
+
+
+def _read(line: Line, context: Context) -> list[Found] | None:
+    text = line.text if line.text[:1] == b"{" else line.text[max(line.text.find(b"{"), 0) :]
+    fields = parse_object(text.strip())
+    if fields is None or "metrics" in fields:
+        return None
+    split = _split(fields)
+    at = _place(fields, context, split)
+    return readings(numbers(fields), at, context, split=split) or None
+
+
+def _split(fields: dict[str, Any]) -> Split:
+    said = next((fields[name] for name in _SPLIT_FIELDS if isinstance(fields.get(name), str)), "train")
+    return read_name(said.encode("utf-8", "replace")).split or "train"
+
+
+def _place(fields: dict[str, Any], context: Context, split: Split) -> At:
+    places = {name.place: fields[key] for key in fields if (name := _place_name(key)).place}
+    epoch = to_number(places.get("epoch"))
+    whole = integer(epoch)
+    epoch = whole if whole is not None else epoch
+    step = integer(places.get("step"))
+    inner = next((fields[key] for key in _WITHIN_EPOCH if key in fields), None)
+    index = integer(inner)
+    if index is not None and epoch is not None:
+        return At(None, epoch, (epoch, index))
+    step = step if step is not None else index
+    if step is not None:
+        return at_step(context, step, epoch) if split == "train" else At(step, epoch, (step,))
+    return At(whole, epoch, (epoch,)) if epoch is not None else At()
+
+
+def _place_name(key: str) -> Any:
+    return read_name(key.removeprefix("train_").removeprefix("valid_").encode("utf-8", "replace"))
+
+
+FORMAT = Format(
+    name="json-lines",
+    shape='{"global_step": 40, "loss": 0.7}  {"epoch": 3, "train_loss": 1.9, "test_loss": 1.4, "test_acc1": 67.2}',
+    needles=(b'oss"', b'"val', b'"test', b'"mode"', b'"acc'),
+    read=_read,
+    rank=1,
+)

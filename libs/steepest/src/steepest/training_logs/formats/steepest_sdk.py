@@ -1,0 +1,26 @@
+"""Reports of the Steepest SDK: one JSON object a line, as ``docs/control-folder.md`` lays down.
+
+Owns that shape only; other JSON lines are another format.
+"""
+
+from steepest.training_logs.format import Context, Format, Found, Line, at_step, readings
+from steepest.training_logs.json_object import integer, numbers, parse_object
+
+
+def _read(line: Line, context: Context) -> list[Found] | None:
+    report = parse_object(line.text)
+    metrics = report.get("metrics") if report else None
+    step = integer(report.get("step")) if report else None
+    if report is None or not isinstance(metrics, dict) or step is None:
+        return None
+    epoch = report.get("epoch")
+    at = at_step(context, step, epoch if isinstance(epoch, int | float) else None)
+    return readings(numbers(metrics), at, context)
+
+
+FORMAT = Format(
+    name="steepest-sdk",
+    shape='{"step": 12, "epoch": 3, "at_ms": 1763683200000, "metrics": {"loss": 0.25}}',
+    needles=(b'"metrics"',),
+    read=_read,
+)

@@ -1,0 +1,113 @@
+"""Which readings are new: repetitions are dropped, restarts are let through, missing steps are counted.
+
+Owns the memory of each metric's latest places. Must never know a format or a byte of the line.
+
+A metric's places grow within one run. A reading at the top place again is a repetition (a second rank, a second
+printing, a redraw). One below it is either a late repetition or the first of a restarted run; see ``_went_back``.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from steepest.training_logs.format import Found, Order
+
+REMEMBERED_PLACES = 256
+"""Places kept for each metric; a rank that lags by more prints a run of its own."""
+
+LATE_PLACES = 8
+"""A repetition in the same order of lines comes within a few places; whatever goes back further is a restart."""
+
+Verdict = Literal["new", "repeated", "other process", "unchanged"]
+
+
+class Lane(msgspec.Struct):
+    """What is remembered of one metric.
+
+    Attributes:
+        accepted: readings that were new; the counted step.
+        top: greatest place of the current run.
+        seen: recent places of this run: value first read there (as text: JSON has no NaN), and how often.
+        sources: latest place of each process that prints this metric.
+        most: how often one place was printed at most; 2 with two ranks that both print.
+        latest: the latest value.
+        lead: the process whose readings count where no place is printed.
+        stepwise: whether it was ever read at a step; a mean over an epoch is then another metric.
+    """
+
+    accepted: int = 0
+    top: Order | None = None
+    seen: list[tuple[Order, str, int]] = []
+    sources: dict[str, Order] = {}
+    most: int = 1
+    latest: str | None = None
+    lead: str | None = None
+    stepwise: bool = False
+
+
+def judge(lane: Lane, found: Found, source: str) -> Verdict:
+    """Says whether a reading is new, and remembers it."""
+    if found.scope == "display" and repr(found.value) == lane.latest:
+        return "unchanged"
+    place = found.at.order
+    if place is None:
+        lane.lead = source if lane.lead is None else lane.lead
+        return _accept(lane, found) if lane.lead == source else "other process"
+    before = lane.sources.get(source)
+    newcomer = before is None and bool(lane.sources)
+    if source or lane.sources:
+        _remember_source(lane, source, place)
+    if lane.top is None or place > lane.top:
+        return _begin(lane, place, found)
+    if place == lane.top:
+        return _repeat(lane, place)
+    return _went_back(lane, place, found, newcomer=newcomer, moved_on=before is not None and place > before)
+
+
+def _went_back(lane: Lane, place: Order, found: Found, *, newcomer: bool, moved_on: bool) -> Verdict:
+    """Tells a late repetition from a restart.
+
+    It is late if the process that printed it has not itself gone back, or prints its first; or if it repeats a recent
+    place word for word; or if that place was printed less often than others, so that one was still to come.
+    """
+    if moved_on:
+        return _repeat(lane, place)
+    for behind, (known, value, times) in enumerate(reversed(lane.seen)):
+        if known == place:
+            expected = value == repr(found.value) or times < lane.most
+            if newcomer or (behind <= LATE_PLACES and expected):
+                return _repeat(lane, place)
+            break
+    lane.seen = []
+    return _begin(lane, place, found)
+
+
+def _begin(lane: Lane, place: Order, found: Found) -> Verdict:
+    lane.top = place
+    lane.seen.append((place, repr(found.value), 1))
+    if len(lane.seen) > REMEMBERED_PLACES:
+        del lane.seen[: REMEMBERED_PLACES // 2]
+    return _accept(lane, found)
+
+
+def _accept(lane: Lane, found: Found) -> Verdict:
+    lane.accepted += 1
+    lane.stepwise = lane.stepwise or found.scope != "epoch"
+    lane.latest = repr(found.value)
+    return "new"
+
+
+def _repeat(lane: Lane, place: Order) -> Verdict:
+    for at in range(len(lane.seen) - 1, max(len(lane.seen) - 2 - LATE_PLACES, -1), -1):
+        known, value, times = lane.seen[at]
+        if known == place:
+            lane.seen[at] = (known, value, times + 1)
+            lane.most = max(lane.most, times + 1)
+            break
+    return "repeated"
+
+
+def _remember_source(lane: Lane, source: str, place: Order) -> None:
+    lane.sources[source] = place
+    if len(lane.sources) > REMEMBERED_PLACES:
+        del lane.sources[next(iter(lane.sources))]

@@ -1,0 +1,129 @@
+"""What a printed name stands for: a loss, another quality, the place in the run, or nothing of interest.
+
+Owns the words. Must never know a format: the same name means the same thing wherever it is printed.
+"""
+
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+from steepest.training_logs.records import TOTAL_LOSS_NAMES, Split
+
+
+class Name(NamedTuple):
+    """A printed name, read: ``split`` is None where the name does not say it."""
+
+    metric: str
+    is_loss: bool
+    is_quality: bool
+    split: Split | None
+    place: str | None
+
+
+_SETTINGS = frozenset(
+    (
+        "scale", "scaler", "scaling", "fn", "func", "function", "weight", "weights", "type", "name", "coef",
+        "coeff", "coefficient", "factor", "reduction", "window", "alpha", "beta", "gamma", "ratio",
+        "interval", "freq", "frequency", "mode", "threshold", "margin", "temperature", "file", "path",
+        "dir", "key", "every", "steps", "size", "impl", "config", "cfg", "prefix", "improvement", "count",
+        "counter", "time", "ms", "sec", "eps", "epsilon", "rate", "only",
+    )
+)  # fmt: skip
+_EVAL_WORDS = frozenset(
+    ("val", "valid", "validation", "test", "eval", "evaluation", "evaluate", "dev", "heldout", "holdout")
+)
+_TRAIN_WORDS = frozenset(("train", "training"))
+_LOSS_WORDS = frozenset(("loss", "losses", "crossentropy", "smoothl1", "nll", "xent"))
+_QUALITY = re.compile(
+    r"(?:^|_)(?:m?acc(?:uracy)?|top_?\d+|prec(?:ision)?|recall|auc|auroc|roc|f1|f\d|bleu|rouge\w{0,4}|mae|mse|rmse"
+    r"|m?ap(?:\d\w{0,6})?|m?iou|miou|pixacc|ppl|perplexity|wer|cer|psnr|ssim|dice|score|err(?:or)?|reward|mcc"
+    r"|uas|las|fid|mrr|ndcg\w{0,3}|r2|em|pearson\w?|spearman\w?|abs_rel|sq_rel|delta\d?)(?:$|_)"
+)
+_PLACES = {
+    "step": "step",
+    "steps": "step",
+    "global_step": "step",
+    "global_steps": "step",
+    "iter": "step",
+    "iters": "step",
+    "iteration": "step",
+    "it": "step",
+    "num_updates": "step",
+    "updates": "step",
+    "train_step": "step",
+    "current_step": "step",
+    "trainer/global_step": "step",
+    "epoch": "epoch",
+    "epochs": "epoch",
+    "epoch_num": "epoch",
+    "current_epoch": "epoch",
+    "batch": "batch",
+    "batch_idx": "batch",
+    "n_batch": "batch",
+}
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]{1,8}")
+_SPACES = re.compile(r"[\s]{1,8}")
+
+
+@lru_cache(maxsize=4096)
+def read_name(printed: bytes) -> Name:
+    """Reads one printed name, e.g. ``b"val_loss"`` or ``b"lm loss"``; never fails.
+
+    Bytes that are not UTF-8 become replacement characters.
+    """
+    text = printed.decode("utf-8", "replace").strip()
+    words = [word.lower() for word in _CAMEL.split(text) if word]
+    metric = _SPACES.sub("_", text)
+    lowered = metric.lower()
+    is_loss = _is_loss(words)
+    if is_loss:
+        metric = metric.replace("-", "_")
+        metric = metric.lower() if words[-1] == "loss" and set(words[:-1]) <= _PLAIN else metric
+    return Name(
+        metric=metric,
+        is_loss=is_loss,
+        is_quality=not is_loss and _is_quality(metric, words),
+        split=_split(words),
+        place=_PLACES.get(lowered),
+    )
+
+
+_PLAIN = frozenset(("total", "avg", "average", "lm", "mean")) | _EVAL_WORDS | _TRAIN_WORDS
+
+
+def _is_loss(words: list[str]) -> bool:
+    if "best" in words or "final" in words or not _SETTINGS.isdisjoint(words):
+        return False
+    joined = "".join(words)
+    return any(word in _LOSS_WORDS or word.endswith("loss") for word in words) or joined.endswith(
+        ("crossentropy", "smoothl1", "entropyloss")
+    )
+
+
+def _is_quality(metric: str, words: list[str]) -> bool:
+    if "best" in words or any(word in ("weight", "norm", "time", "scale") for word in words):
+        return False
+    whole = re.sub(r"[^a-z0-9]{1,8}", "_", metric.lower())
+    return whole.endswith(("acc", "accuracy")) or any(bool(_QUALITY.search(one)) for one in (whole, "_".join(words)))
+
+
+def _split(words: list[str]) -> Split | None:
+    if not _EVAL_WORDS.isdisjoint(words):
+        return "eval"
+    return "train" if not _TRAIN_WORDS.isdisjoint(words) else None
+
+
+def is_total(metric: str) -> bool:
+    """Whether a metric is a whole loss, of whichever split: ``loss``, ``val_loss``, ``valid loss``, ``test/loss``."""
+    return _total_of(metric) in TOTAL_LOSS_NAMES
+
+
+@lru_cache(maxsize=4096)
+def _total_of(metric: str) -> str:
+    words = [word.lower() for word in _CAMEL.split(metric) if word]
+    return "_".join(word for word in words if word not in _EVAL_WORDS)
+
+
+def plain(name: str) -> str:
+    """The form in which two spellings of a metric's name are compared: ``"LM-loss"`` is ``"lm_loss"``."""
+    return re.sub(r"[\s\-]{1,8}", "_", name.strip()).lower()

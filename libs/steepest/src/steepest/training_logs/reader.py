@@ -1,0 +1,213 @@
+"""The reader of a training log: bytes in, records out.
+
+Owns the order of the steps: lines, prefixes, format, repetitions, record. A pure state machine: no I/O, no clock; what
+it remembers is one struct, and a reader restored from it that is fed the source from ``state.place.offset`` on goes
+on as if it had never stopped.
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from steepest.training_logs.format import Context, Found, Line
+from steepest.training_logs.ledger import Lane, judge
+from steepest.training_logs.lines import Block, LinePlace, LineSplitter
+from steepest.training_logs.names import plain
+from steepest.training_logs.prefixes import strip_prefixes
+from steepest.training_logs.recognise import AUTO, Choice, Recogniser
+from steepest.training_logs.records import LossRecord
+from steepest.training_logs.skips import REPEATED, reason_for
+
+MAX_LANES = 512
+"""Metrics remembered at once; a log that prints ever new names must not grow the state without end."""
+
+MAX_EXAMPLES = 20
+"""Lines kept for people of those that were passed over."""
+
+
+class ReaderState(msgspec.Struct):
+    """All that a reader remembers, to be saved and restored.
+
+    Attributes:
+        place: where the next line begins; the source is to be fed from ``place.offset`` on.
+        choice: the format recognised so far.
+        context: what earlier lines said that later ones need.
+        lanes: for ``<split> <metric>``, which places were read.
+    """
+
+    place: LinePlace = msgspec.field(default_factory=LinePlace)
+    choice: Choice = msgspec.field(default_factory=Choice)
+    context: Context = msgspec.field(default_factory=Context)
+    lanes: dict[str, Lane] = {}
+
+
+class Skipped(msgspec.Struct, frozen=True):
+    """A line that looks like a loss and was not taken."""
+
+    line: int
+    text: str
+    reason: str
+
+
+class LogReader:
+    """Reads the losses and held-out metrics that a training job prints.
+
+    Args:
+        format: a format's name, or ``auto`` to recognise it from the stream.
+        metric: report this metric only, spelled as printed; ``sum``: the sum of a line's part losses. Without it every
+            loss is reported, and every held-out quality.
+        pattern: an RE2 expression of the job's own, which replaces the formats; groups ``value`` (or the first),
+            ``step``, ``epoch``, ``metric``, ``split``.
+        state: a former reader's state, to go on from.
+        explain: also note the lines that look like a loss and were not taken, in ``skipped``; costs time.
+
+    Raises:
+        FormatError: No format has the name.
+        PatternError: The pattern is no RE2 expression, or has no group.
+    """
+
+    def __init__(
+        self,
+        format: str = AUTO,  # noqa: A002 - the word that --format uses
+        metric: str | None = None,
+        pattern: str | None = None,
+        *,
+        state: ReaderState | None = None,
+        explain: bool = False,
+    ) -> None:
+        self._state = ReaderState() if state is None else _copy(state)
+        self._wanted = None if metric is None else plain(metric)
+        self._state.context.wanted = None if pattern is not None else self._wanted
+        self._recogniser = Recogniser(format, metric, pattern, self._state.choice)
+        self._lines = LineSplitter(self._state.place)
+        self._explain = explain
+        self.skipped: list[Skipped] = []
+        self.reasons: dict[str, int] = {}
+
+    @property
+    def format(self) -> str | None:
+        """The format recognised so far, or named."""
+        return self._state.choice.name
+
+    @property
+    def cut_lines(self) -> int:
+        """How many lines were longer than 1 MiB, and read to there only."""
+        return self._state.place.cut
+
+    def snapshot(self) -> ReaderState:
+        """A copy of the state: a reader made with it is to be fed from ``place.offset`` on, in bytes."""
+        return _copy(self._state)
+
+    def begin_source(self) -> None:
+        """Begins a new source of the same job (a rotated or truncated file): positions restart, memory stays."""
+        self._state.place.offset = 0
+        self._state.place.line = 1
+        self._state.place.cutting = False
+        self._lines = LineSplitter(self._state.place)
+
+    def feed(self, chunk: bytes) -> list[LossRecord]:
+        """Takes the source's next bytes, cut anywhere; returns the records of the lines that they complete."""
+        return [record for block in self._lines.feed(chunk) for record in self._read(block)]
+
+    def close(self) -> list[LossRecord]:
+        """Takes the end of the source: a last line without its end is read as it is."""
+        return [record for block in self._lines.close() for record in self._read(block)]
+
+    def _read(self, block: Block) -> list[LossRecord]:
+        records: list[LossRecord] = []
+        for raw, line, end in self._hits(block):
+            text, source = strip_prefixes(raw)
+            read = self._recogniser.read(Line(text, raw, source), self._state.context)
+            found = read[1] if read is not None else []
+            before = len(records)
+            for index, one in enumerate(found):
+                record = self._record(one, read[0] if read else "", source, (line, end, index))
+                if record is not None:
+                    records.append(record)
+            if self._explain and len(records) == before:
+                self._note(raw, line, repeated=bool(found))
+        return records
+
+    def _hits(self, block: Block) -> Iterator[tuple[bytes, int, int]]:
+        """The lines that hold a needle: bytes, number, and the source's offset behind them.
+
+        Jumps from needle to needle, so that what lies between costs a memory scan and nothing else.
+        """
+        data, line, counted, at = block.data, block.line, 0, 0
+        needles: tuple[bytes, ...] = ()
+        hits: list[int] = []
+        size = len(data)
+        while at < size:
+            if self._recogniser.needles is not needles:
+                needles = self._recogniser.needles
+                hits = [-1] * len(self._needles())
+            hit = _next_hit(data, self._needles(), hits, at)
+            if hit >= size:
+                return
+            start = max(data.rfind(b"\n", at, hit) + 1, at)
+            end = data.find(b"\n", hit)
+            end = size if end < 0 else end
+            line += block.source.count(b"\n", counted, start)
+            counted = start
+            at = end + 1
+            yield data[start:end], line, block.offset + min(at, size)
+
+    def _needles(self) -> tuple[bytes, ...]:
+        needles = self._recogniser.needles
+        return (*needles, b"oss", b"OSS") if self._explain and b"" not in needles else needles
+
+    def _record(self, found: Found, format_name: str, source: bytes, place: tuple[int, int, int]) -> LossRecord | None:
+        lanes = self._state.lanes
+        metric = found.metric
+        if found.scope == "epoch" and (known := lanes.get(f"{found.split} {metric}")) and known.stepwise:
+            metric += "_epoch"
+        if self._wanted not in (None, "sum") and plain(metric) != self._wanted:
+            return None
+        lane = _lane(lanes, f"{found.split} {metric}")
+        if lane is None or judge(lane, found, source.decode("utf-8", "replace")) != "new":
+            return None
+        step = found.at.step
+        line, end, index = place
+        return LossRecord(
+            line=line,
+            position=end,
+            index=index,
+            step=lane.accepted if step is None else step,
+            step_counted=step is None,
+            epoch=found.at.epoch,
+            metric=metric,
+            value=found.value,
+            split=found.split,
+            format=format_name,
+        )
+
+    def _note(self, raw: bytes, line: int, *, repeated: bool) -> None:
+        if b"oss" not in raw and b"OSS" not in raw:
+            return
+        reason = REPEATED if repeated else reason_for(raw)
+        self.reasons[reason] = self.reasons.get(reason, 0) + 1
+        if len(self.skipped) < MAX_EXAMPLES:
+            self.skipped.append(Skipped(line, raw[:300].decode("utf-8", "replace"), reason))
+
+
+def _next_hit(data: bytes, needles: tuple[bytes, ...], hits: list[int], at: int) -> int:
+    """The first place at or behind ``at`` of any needle; the length of the data if there is none."""
+    best = size = len(data)
+    for number, needle in enumerate(needles):
+        hit = hits[number]
+        if hit < at:
+            hit = data.find(needle, at)
+            hits[number] = hit = size if hit < 0 else hit
+        best = min(best, hit)
+    return best
+
+
+def _lane(lanes: dict[str, Lane], name: str) -> Lane | None:
+    lane = lanes.get(name)
+    if lane is None and len(lanes) < MAX_LANES:
+        lane = lanes[name] = Lane()
+    return lane
+
+
+def _copy(state: ReaderState) -> ReaderState:
+    return msgspec.msgpack.decode(msgspec.msgpack.encode(state), type=ReaderState)

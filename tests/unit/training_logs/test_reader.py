@@ -1,0 +1,150 @@
+"""The reader on one stream of each of the commonest formats, and on the traps that real logs set."""
+
+import pytest
+
+from steepest.training_logs import FormatError, LogReader, LossRecord, PatternError
+
+
+def read(text: str, **settings: str) -> list[LossRecord]:
+    """All records of a text."""
+    reader = LogReader(**settings)  # type: ignore[arg-type]
+    return reader.feed(text.encode()) + reader.close()
+
+
+def brief(records: list[LossRecord]) -> list[tuple[int | None, str, float, str]]:
+    """What matters most of each record."""
+    return [(one.step, one.metric, one.value, one.split) for one in records]
+
+
+def test_sdk_reports_carry_step_epoch_and_split() -> None:
+    """The SDK's reports are read with their own step and epoch, and ``val_`` names are held-out."""
+    records = read(
+        '{"step": 12, "epoch": 3, "at_ms": 1763683200000, "metrics": {"loss": 0.25, "val_loss": 0.5}}\n'
+        '{"step": 13, "epoch": 3, "at_ms": 1763683200100, "metrics": {"loss": NaN}}\n'
+    )
+
+    assert brief(records)[:2] == [(12, "loss", 0.25, "train"), (12, "val_loss", 0.5, "eval")]
+    assert records[2].value != records[2].value
+    assert [one.epoch for one in records] == [3, 3, 3]
+    assert {one.format for one in records} == {"steepest-sdk"}
+
+
+def test_keras_redraws_are_steps_of_their_epoch() -> None:
+    """Each redraw of Keras' bar is a step; a bar without a header behind a finished epoch is an evaluation."""
+    records = read(
+        "Epoch 1/2\n"
+        "1/3 [=>......] - ETA: 2s - loss: 0.9000\b\b\b\b\r2/3 [====>...] - ETA: 1s - loss: 0.8000\r"
+        "3/3 [========] - 3s 1s/step - loss: 0.7000 - accuracy: 0.5 - val_loss: 0.6000 - val_accuracy: 0.7\n"
+        "Epoch 2/2\n3/3 [========] - 3s 1s/step - loss: 0.5000 - accuracy: 0.5 - val_loss: 0.4000\n"
+        "2/2 [========] - 0s 1ms/step - loss: 0.3500 - accuracy: 0.9\n"
+    )
+
+    assert brief(records) == [
+        (1, "loss", 0.9, "train"),
+        (2, "loss", 0.8, "train"),
+        (3, "loss", 0.7, "train"),
+        (3, "val_loss", 0.6, "eval"),
+        (3, "val_accuracy", 0.7, "eval"),
+        (6, "loss", 0.5, "train"),
+        (6, "val_loss", 0.4, "eval"),
+        (6, "loss", 0.35, "eval"),
+        (6, "accuracy", 0.9, "eval"),
+    ]
+
+
+def test_keras_3_bars_and_colours() -> None:
+    """Keras 3's bar, in colours and with the loss behind the accuracy, is read too."""
+    records = read(
+        "Epoch 1/5\n\x1b[1m1875/1875\x1b[0m \x1b[32m━━━━━━━━━━\x1b[0m\x1b[37m\x1b[0m \x1b[1m4s\x1b[0m 2ms/step "
+        "- accuracy: 0.92 - loss: 0.26\n"
+    )
+
+    assert brief(records) == [(1875, "loss", 0.26, "train")]
+
+
+def test_pytorch_mnist_counts_its_steps() -> None:
+    """The example's brackets count samples, so the step is counted and says so."""
+    records = read(
+        "Train Epoch: 1 [0/60000 (0%)]\tLoss: 2.30\nTrain Epoch: 1 [640/60000 (1%)]\tLoss: 2.20\n"
+        "\nTest set: Average loss: 0.2449, Accuracy: 9312/10000 (93%)\n"
+    )
+
+    assert brief(records) == [
+        (1, "loss", 2.30, "train"),
+        (2, "loss", 2.20, "train"),
+        (1, "loss", 0.2449, "eval"),
+        (1, "accuracy", 0.9312, "eval"),
+    ]
+    assert [one.step_counted for one in records] == [True] * 4
+
+
+def test_hugging_face_behind_its_bar() -> None:
+    """A dictionary is found behind a bar on its line, the bar gives the step, and the closing sum is no record."""
+    records = read(
+        " 13%|#3   | 311/2436 [3:57:53<27:02:47, 45.82s/it]{'loss': 1.08, 'learning_rate': 9.7e-05, 'epoch': 0.13}\n"
+        " 26%|##6  | 622/2436 [7:57:53<20:02:47, 45.82s/it]{'loss': nan, 'learning_rate': 9e-05, 'epoch': 0.26}\n"
+        "{'eval_loss': 0.9, 'eval_runtime': 2.0, 'epoch': 0.26}\n"
+        "{'train_runtime': 273.0, 'train_loss': 0.99, 'epoch': 1.0}\n"
+    )
+
+    assert [(one.step, one.metric, one.epoch) for one in records] == [
+        (311, "loss", 0.13),
+        (622, "loss", 0.26),
+        (622, "eval_loss", 0.26),
+    ]
+
+
+def test_pairs_with_their_own_step() -> None:
+    """``name=value`` lines are read with the step they print, and settings of the same look are not."""
+    records = read("loss_scale=1024 loss_fn=3\nepoch=1 step=40 loss=0.25 lr=0.1\nepoch=1 step=41 loss=inf lr=0.1\n")
+
+    assert brief(records) == [(40, "loss", 0.25, "train"), (41, "loss", float("inf"), "train")]
+
+
+def test_an_own_pattern_replaces_the_formats() -> None:
+    """A job's own RE2 expression says value and step; other lines are not read."""
+    records = read("it 7 cost: 0.5\nloss=3\nit 8 cost: 0.4\n", pattern=r"it (?P<step>\d+) cost: (?P<value>\S+)")
+
+    assert brief(records) == [(7, "loss", 0.5, "train"), (8, "loss", 0.4, "train")]
+
+
+def test_a_bad_pattern_names_itself() -> None:
+    """An expression that RE2 refuses is an error that quotes it."""
+    with pytest.raises(PatternError, match=r"\(\?=a\)"):
+        LogReader(pattern="(?=a)")
+
+
+def test_an_unknown_format_suggests_one() -> None:
+    """A misspelled format's name is an error that names the nearest."""
+    with pytest.raises(FormatError, match="did you mean keras"):
+        LogReader("kerras")
+
+
+def test_two_ranks_are_one_job() -> None:
+    """What two ranks print of the same step is one record, also when one of them lags."""
+    lines = [f"[1,{rank}]<stdout>:step={step} loss={step}.{rank}" for step in range(6) for rank in (0, 1)]
+    lagging = [*lines[::2], *lines[1::2]]
+
+    assert [one.step for one in read("\n".join(lines) + "\n")] == list(range(6))
+    assert [one.step for one in read("\n".join(lagging) + "\n")] == list(range(6))
+
+
+def test_a_restart_that_goes_back_is_read_again() -> None:
+    """Steps printed once more by a restarted run are records, unlike a second printing of the same lines."""
+    first = [f"step={step} loss={1 / (step + 1)}" for step in range(30)]
+    again = [f"step={step} loss={1.5 / (step + 1)}" for step in range(25, 35)]
+
+    assert [one.step for one in read("\n".join(first + again) + "\n")] == [*range(30), *range(25, 35)]
+    assert [one.step for one in read("\n".join(first + first[-4:]) + "\n")] == list(range(30))
+
+
+def test_lines_and_positions_name_the_source() -> None:
+    """A record carries its line, and the offset behind it, whatever stands between."""
+    text = "noise\n\nstep=1 loss=0.5\r\nnoise\nstep=2 loss=0.4\n"
+    records = read(text)
+
+    assert [one.line for one in records] == [3, 5]
+    assert [text.encode()[: one.position].rstrip().rsplit(b"\n")[-1] for one in records] == [
+        b"step=1 loss=0.5",
+        b"step=2 loss=0.4",
+    ]
