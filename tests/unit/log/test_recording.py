@@ -1,0 +1,101 @@
+"""Which folders are recordings."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from steepest.errors import InputError, LogUnavailableError, RecordingError
+from steepest.log.recording import create_recording, open_recording
+
+GOOD = {"format": "steepest-recording", "version": 1, "partitions": {"cluster": 1, "loss": 2}}
+
+
+def test_a_new_recording_says_what_it_is(tmp_path: Path) -> None:
+    """A new folder has a file for each partition, and recording.json with format, version, partitions and writer."""
+    create_recording(tmp_path / "new", GOOD["partitions"])  # type: ignore[arg-type]
+    written = json.loads((tmp_path / "new" / "recording.json").read_text())
+    assert written.pop("created_by").startswith("steepest ")
+    assert written == GOOD
+    assert sorted(path.relative_to(tmp_path / "new").as_posix() for path in tmp_path.rglob("*.jsonl")) == [
+        *("cluster/0.jsonl", "loss/0.jsonl", "loss/1.jsonl")
+    ]
+
+
+def test_making_a_recording_twice_is_opening_it(tmp_path: Path) -> None:
+    """Whoever comes second finds the recording as it is, records and all."""
+    create_recording(tmp_path, {"cluster": 1})
+    (tmp_path / "cluster/0.jsonl").write_text("kept")
+    assert create_recording(tmp_path, {"cluster": 1}).counts == {"cluster": 1}
+    assert (tmp_path / "cluster/0.jsonl").read_text() == "kept"
+
+
+def test_other_partitions_are_refused(tmp_path: Path) -> None:
+    """The number of partitions never changes, because keys would be in other ones than before."""
+    create_recording(tmp_path, {"loss": 2})
+    with pytest.raises(RecordingError, match=r"\{'loss': 2\}, not \{'loss': 3\}") as caught:
+        create_recording(tmp_path, {"loss": 3})
+    assert caught.value.mend
+
+
+@pytest.mark.parametrize("topic", ["", "..", "a/b", "a b", "ä", "x" * 250, "a\n"])
+def test_a_topic_that_is_no_safe_name_is_refused(tmp_path: Path, topic: str) -> None:
+    """A topic's name is a folder's name, so nothing that leads out of the recording is one; nothing is made then."""
+    with pytest.raises(InputError, match="cannot be a topic"):
+        create_recording(tmp_path / "new", {topic: 1})
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_topic_has_at_least_one_partition(tmp_path: Path) -> None:
+    """A topic without partitions could hold nothing."""
+    with pytest.raises(InputError, match="0 partitions"):
+        create_recording(tmp_path, {"loss": 0})
+
+
+def test_a_place_where_no_folder_can_be_is_named(tmp_path: Path) -> None:
+    """A file stands where the folder should be made: the error names the place."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(LogUnavailableError, match="file/recording"):
+        create_recording(tmp_path / "file" / "recording", {"loss": 1})
+
+
+def _spoil(**changes: object) -> Callable[[Path], object]:
+    return lambda folder: (folder / "recording.json").write_text(json.dumps(GOOD | changes))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda folder: (folder / "recording.json").unlink(), "there is no recording.json in it"),
+        (lambda folder: (folder / "recording.json").write_bytes(b"\xff"), "is not what Steepest writes"),
+        (lambda folder: (folder / "recording.json").write_bytes(b"[" * 100_000), "is not what Steepest writes"),
+        (lambda folder: (folder / "recording.json").write_text("[]"), "is not what Steepest writes"),
+        (lambda folder: (folder / "recording.json").write_text("{}"), "its format is ''"),
+        (_spoil(format="asciicast"), "its format is 'asciicast'"),
+        (_spoil(version=2), "has version 2 of the format; this program reads 1"),
+        (_spoil(version=0), "has version 0 of the format"),
+        (_spoil(partitions=3), "is not what Steepest writes"),
+        (_spoil(partitions={"../out": 1}), "cannot be a topic"),
+        (_spoil(partitions={"cluster": 0}), "cannot have 0 partitions"),
+        (lambda folder: (folder / "loss/1.jsonl").unlink(), r"loss/1.jsonl is missing"),
+    ],
+)
+def test_a_folder_that_is_no_sound_recording_is_refused(
+    tmp_path: Path, spoil: Callable[[Path], object], said: str
+) -> None:
+    """The error names the file and what is wrong with it, and says what to do first."""
+    create_recording(tmp_path, GOOD["partitions"])  # type: ignore[arg-type]
+    spoil(tmp_path)
+    with pytest.raises(RecordingError, match=said) as caught:
+        open_recording(tmp_path)
+    assert str(tmp_path) in str(caught.value)
+    assert caught.value.mend
+
+
+@pytest.mark.parametrize("name", ["nowhere", "a-file"])
+def test_what_is_no_folder_is_no_recording(tmp_path: Path, name: str) -> None:
+    """A path that leads nowhere, or to a file, is named."""
+    (tmp_path / "a-file").write_text("")
+    with pytest.raises(RecordingError, match=f"{name} is no recording"):
+        open_recording(tmp_path / name)
