@@ -1,0 +1,193 @@
+"""SpeCon's categorizer (thesis, Algorithm 3): from the growth of each job's evaluation function to its category.
+
+It owns which reports count, and what is said of an interval that has ended. It must never know nodes, placements, or
+what a category is for: whether a job was already decided, and the guard of Algorithm 3 line 15, are the node-scorer's.
+
+The reading, where the printed algorithm is in doubt:
+
+* Reports count where they are of the split ``train`` and of the watched metric.
+* State is kept across incarnations. The number only fences: once a newer incarnation is watched, what an older one
+  still reports is ignored. The parameters of the newest ``JobWatched`` are in force from it on.
+* A source's records carry its sequence. What is not beyond the highest seen of that source for the job is a repetition.
+* G₁ is a baseline; from G₂ on an interval moves the job (:mod:`steepest.policies.specon.category_machine`).
+* A converged job that grows by less than α asks for its reallocation, at every such interval, because the node-scorer
+  may not be able to grant it yet. With ``RequestTick.NEXT`` the first request comes with the interval after the one in
+  which it converged, so with the fourth at the earliest: 120 s after the first report where itval is 30 s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from steepest.events.cluster import Category, CategoryChanged, GrowthMeasured, LogOpened, ReallocationRequested
+from steepest.events.loss import JobUnwatched, JobWatched, LossEvent, LossReported
+from steepest.events.parameters import RequestTick, SpeConParameters
+from steepest.events.received import SEQUENCE, SOURCE, Received
+from steepest.policies.decider import Decision
+from steepest.policies.specon.category_machine import Comparison, compare, move
+from steepest.policies.specon.growth import LARGEST_VALUE, Intervals
+
+Out = Sequence[Decision]
+NOTHING: Out = ()
+
+
+class JobState(msgspec.Struct, kw_only=True, gc=False):
+    """What is kept of a watched job.
+
+    Attributes:
+        metric: The evaluation function's name.
+        incarnation: The newest watched.
+        sequences: The highest sequence number seen of each source.
+        intervals: None before the first report that counts.
+    """
+
+    pool: str
+    metric: str
+    incarnation: int
+    parameters: SpeConParameters
+    category: Category = Category.PROGRESSING
+    sequences: dict[str, int] = {}
+    intervals: Intervals | None = None
+
+
+class Ignored(msgspec.Struct, kw_only=True, gc=False):
+    """How many records were ignored, by why; records of another split or metric are not among them.
+
+    Attributes:
+        unknown: Of a job that is not watched.
+        stale: Of an incarnation older than the newest watched.
+        repeated: Not beyond what their source sent before.
+        unnumbered: From a source whose sequence is no decimal integer.
+        oversized: Values of a magnitude above ``LARGEST_VALUE``.
+    """
+
+    unknown: int = 0
+    stale: int = 0
+    repeated: int = 0
+    unnumbered: int = 0
+    oversized: int = 0
+
+
+class CategorizerState(msgspec.Struct, kw_only=True):
+    """All that the categorizer remembers: its jobs by name."""
+
+    jobs: dict[str, JobState] = {}
+    ignored: Ignored = msgspec.field(default_factory=Ignored)
+
+
+class Categorizer:
+    """Algorithm 3 as a decider over one partition of ``loss``. Work per record does not grow with the jobs."""
+
+    name = "categorizer"
+    logic = 1
+    topic = "loss"
+
+    def __init__(self, state: CategorizerState | None = None) -> None:
+        self.state = CategorizerState() if state is None else state
+
+    def step(self, received: Received[LossEvent | LogOpened]) -> Out:
+        """What follows from ``received``: measured growth, a change of category, a request, in this order."""
+        event = received.event
+        if isinstance(event, LogOpened):
+            return NOTHING
+        job = self.state.jobs.get(event.job)
+        if job is None:
+            self._begin(event, received.headers)
+            return NOTHING
+        if not self._is_new(job, received.headers):
+            return NOTHING
+        if isinstance(event, LossReported):
+            return self._count(job, event, received.at_ms)
+        if isinstance(event, JobWatched):
+            self._watch(job, event)
+        elif isinstance(event, JobUnwatched):
+            del self.state.jobs[event.job]
+        return NOTHING
+
+    def _begin(self, event: LossEvent, headers: Mapping[str, str]) -> None:
+        if not isinstance(event, JobWatched):
+            self.state.ignored.unknown += 1
+            return
+        job = JobState(pool=event.pool, metric=event.metric, incarnation=event.incarnation, parameters=event.parameters)
+        if self._is_new(job, headers):
+            self.state.jobs[event.job] = job
+
+    def _is_new(self, job: JobState, headers: Mapping[str, str]) -> bool:
+        """Whether the record is the first of its number from its source; a record without a source always is."""
+        source = headers.get(SOURCE)
+        if source is None:
+            return True
+        try:
+            number = int(headers.get(SEQUENCE, ""))
+        except ValueError:
+            self.state.ignored.unnumbered += 1
+            return False
+        if number <= job.sequences.get(source, -1):
+            self.state.ignored.repeated += 1
+            return False
+        job.sequences[source] = number
+        return True
+
+    def _watch(self, job: JobState, event: JobWatched) -> None:
+        if event.incarnation < job.incarnation:
+            self.state.ignored.stale += 1
+            return
+        if job.intervals is not None:
+            job.intervals.resize(job.parameters.interval_ms, event.parameters.interval_ms)
+        job.pool = event.pool
+        job.metric = event.metric
+        job.incarnation = event.incarnation
+        job.parameters = event.parameters
+
+    def _count(self, job: JobState, report: LossReported, at_ms: int) -> Out:
+        if report.metric != job.metric or report.split != "train":
+            return NOTHING
+        if report.incarnation < job.incarnation:
+            self.state.ignored.stale += 1
+            return NOTHING
+        value = report.value
+        if not -LARGEST_VALUE <= value <= LARGEST_VALUE:
+            self.state.ignored.oversized += 1
+            return NOTHING
+        intervals = job.intervals
+        if intervals is None:
+            job.intervals = Intervals.begin(at_ms, value, job.parameters.interval_ms)
+            return NOTHING
+        decided = NOTHING
+        if at_ms > intervals.end_ms:
+            if intervals.count:
+                decided = _judge(report.job, job, intervals)
+            intervals.turn(at_ms, job.parameters.interval_ms)
+        intervals.add(at_ms, value)
+        return decided
+
+
+def _judge(name: str, job: JobState, intervals: Intervals) -> Out:
+    """Say what the open interval, which is over and has reports, means for its job."""
+    parameters = job.parameters
+    growth = intervals.growth(parameters.normalisation)
+    comparison = Comparison.BASELINE if intervals.baseline else compare(growth, parameters.alpha)
+    before = job.category
+    after = job.category = move(before, comparison)
+    measured = GrowthMeasured(
+        job=name,
+        interval=intervals.interval,
+        total=intervals.total,
+        count=intervals.count,
+        largest=intervals.largest,
+        first_ms=intervals.first_ms,
+        last_ms=intervals.now_ms,
+        growth=growth,
+        per_second=intervals.per_second(growth),
+        category=after,
+    )
+    decided = [Decision(job.pool, measured)]
+    if after is not before:
+        decided.append(Decision(job.pool, CategoryChanged(job=name, before=before, after=after, growth=growth)))
+    judged_from = before if parameters.request_tick is RequestTick.NEXT else after
+    if judged_from is Category.CONVERGED and comparison is Comparison.BELOW:
+        request = ReallocationRequested(job=name, growth=growth, interval=intervals.interval)
+        decided.append(Decision(job.pool, request))
+    return decided
