@@ -6,29 +6,35 @@ import os
 from pathlib import Path
 
 
-def write_aside(path: Path, data: bytes) -> None:
+def write_aside(path: Path, data: bytes, *, keep: Path | None = None) -> None:
     """Write under another name in the same folder, sync, and rename into place; safe against loss of power as well.
 
     One writer at a time for each path.
 
+    Args:
+        path: Where the file will be.
+        data: All of it.
+        keep: Where to move what stood there before, just before the new one takes its place.
+
     Raises:
-        OSError: It is not in place, and what stood there before still is.
+        OSError: It may not be in place; what stood there before still is, or is where it is kept.
     """
     aside = path.with_name(f".{path.name}.aside")
-    with aside.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    aside.replace(path)
-    sync_folder(path.parent)
+    try:
+        with aside.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        if keep is not None and path.exists():
+            path.replace(keep)
+        aside.replace(path)
+    except OSError:
+        aside.unlink(missing_ok=True)  # the disk may be full
+        raise
+    _sync_folder(path.parent)
 
 
-def sync_folder(folder: Path) -> None:
-    """Make renames in this folder last.
-
-    Raises:
-        OSError: They may not.
-    """
+def _sync_folder(folder: Path) -> None:
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
