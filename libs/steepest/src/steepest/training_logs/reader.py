@@ -98,12 +98,15 @@ class LogReader:
         """A copy of the state: a reader made with it is to be fed from ``place.offset`` on, in bytes."""
         return _copy(self._state)
 
-    def begin_source(self) -> None:
-        """Begins a new source of the same job (a rotated or truncated file): positions restart, memory stays."""
-        self._state.place.offset = 0
-        self._state.place.line = 1
-        self._state.place.cutting = False
-        self._lines = LineSplitter(self._state.place)
+    def begin_source(self) -> list[LossRecord]:
+        """Begins a new source of the same job (a rotated or truncated file): positions restart, memory stays.
+
+        Returns:
+            The record of the old source's last line, if that had no end.
+        """
+        records = self.close()
+        self._state.place.offset, self._state.place.line, self._state.place.cutting = 0, 1, False
+        return records
 
     def feed(self, chunk: bytes) -> list[LossRecord]:
         """Takes the source's next bytes, cut anywhere; returns the records of the lines that they complete."""
