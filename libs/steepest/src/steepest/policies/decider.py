@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from steepest.events.cluster import ClusterEvent
+from steepest.events.cluster import ClusterEvent, MigrationPlanned, PlacementPlanned
 from steepest.events.received import Received
 from steepest.view.cluster_view import ClusterView
 
@@ -58,3 +58,27 @@ class StreamDecider(Protocol):
 
     def step(self, received: Received[Any]) -> Sequence[Decision]:
         """What follows from ``received``."""
+
+
+PLANS = (PlacementPlanned, MigrationPlanned)
+"""Events that their maker must read back also where they are void."""
+
+
+def fold_and_decide(
+    view: ClusterView, deciders: Sequence[ClusterDecider], received: Received[ClusterEvent]
+) -> tuple[bool, list[Sequence[ClusterEvent]]]:
+    """Fold a record once, and let every decider say what follows from it.
+
+    Deciders are asked about what counts, and about plans also where they are void, so that nobody waits for one for ever.
+    What was delivered before is asked about no more.
+
+    Returns:
+        Whether the record counts, and what each decider made of it, in the deciders' order.
+
+    Raises:
+        LogVersionError, LogEpochError: As :meth:`ClusterView.fold`.
+    """
+    counts = view.fold(received)
+    if counts or (isinstance(received.event, PLANS) and not view.repeated):
+        return counts, [decider.step(view, received) for decider in deciders]
+    return counts, []

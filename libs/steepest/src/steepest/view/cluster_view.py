@@ -37,6 +37,7 @@ class ClusterView:
         in_flight: The plans that are valid and not over.
         over: The plans that are over or void and still remembered, oldest first.
         touched: The job that the newest record was about, if any.
+        repeated: Whether the newest record was delivered before.
     """
 
     def __init__(self, state: ViewState | None = None) -> None:
@@ -48,6 +49,7 @@ class ClusterView:
         }
         self.over: dict[str, None] = {plan: None for plan in self.state.plans if plan not in self.in_flight}
         self.touched: Job | None = None
+        self.repeated = False
 
     # --- looking ---------------------------------------------------------------------------------------------------
 
@@ -101,7 +103,8 @@ class ClusterView:
             _refuse_unknown_version(event)
         self.state.position = received.offset + 1
         self.touched = None
-        if not self._is_new(received):
+        self.repeated = not self._is_new(received)
+        if self.repeated:
             return False
         return _HANDLERS[type(event)](self, event, received) is not False
 

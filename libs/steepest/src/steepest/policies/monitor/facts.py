@@ -50,6 +50,7 @@ class Facts:
     name = "worker-monitor"
     logic = 1
     topic = "heartbeats"
+    state_type = FactsState
 
     def __init__(self, state: FactsState | None = None) -> None:
         self.state = state or FactsState()

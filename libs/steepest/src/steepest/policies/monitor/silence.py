@@ -22,6 +22,7 @@ class Silence:
 
     name = "worker-monitor-silence"
     logic = 1
+    state_type = SilenceState
 
     def __init__(self, state: SilenceState | None = None) -> None:
         self.state = state or SilenceState()

@@ -31,6 +31,7 @@ class NodeScorer:
 
     name = "node-scorer"
     logic = 1
+    state_type = Pending
 
     def __init__(self, state: Pending | None = None) -> None:
         self.state = state or Pending()

@@ -39,6 +39,7 @@ class Rebalancer:
 
     name = "rebalancer"
     logic = 1
+    state_type = Pending
 
     def __init__(self, state: Pending | None = None) -> None:
         self.state = state or Pending()

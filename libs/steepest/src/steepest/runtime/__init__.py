@@ -1,0 +1,1 @@
+"""Runs deciders and effectors over logs."""

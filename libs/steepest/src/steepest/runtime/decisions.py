@@ -1,0 +1,95 @@
+"""What deciders made, on its way to the log: ids by cause, the chain of predecessors, and nothing appended twice.
+
+It owns the first of the three writers' rules: an id is ``(decider, epoch, topic, partition, offset, index)`` of its cause,
+and names the id before it on the same output partition. After a restart the same inputs make the same ids; those that a
+scan of the outputs has found in the log already are not appended again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from steepest.events.cluster import ClusterEvent
+from steepest.events.received import ID, LOGIC, PREVIOUS, DecisionId, Received
+from steepest.log.base import Log, NewRecord, Record, TopicPartition
+from steepest.runtime.decode import new_record
+from steepest.runtime.metric_defs import Metrics
+
+Position = tuple[int, int]
+BEFORE_ALL: Position = (-1, -1)
+Found = dict[tuple[str, TopicPartition], Position]
+"""The newest decision of each stream in each output partition."""
+
+
+class Stream:
+    """The decisions of one decider about one input partition.
+
+    Attributes:
+        last_ids: The newest id made for each output partition; part of a snapshot.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        logic: int,
+        source: TopicPartition,
+        metrics: Metrics,
+        last_ids: Mapping[str, str] | None = None,
+    ) -> None:
+        self.name = name
+        self.source = source
+        self.last_ids: dict[str, str] = dict(last_ids or {})
+        self._logic = str(logic)
+        self._metrics = metrics
+        self._found: Found = {}
+
+    def fence(self, found: Found) -> None:
+        """Do not append what is in the log already."""
+        self._found = found
+
+    def records(
+        self, epoch: str, cause: Received[ClusterEvent], made: Iterable[tuple[TopicPartition, str, ClusterEvent]]
+    ) -> list[NewRecord]:
+        """The records to append for what ``cause`` made, in order."""
+        out: list[NewRecord] = []
+        for index, (to, key, event) in enumerate(made):
+            decision = DecisionId(self.name, epoch, cause.topic, cause.partition, cause.offset, index)
+            text = str(decision)
+            previous = self.last_ids.get(str(to), "")
+            self.last_ids[str(to)] = text
+            if decision.position <= self._found.get((decision.stream, to), BEFORE_ALL):
+                self._metrics.repeated.labels(self.name).inc()
+                continue
+            headers = {ID: text, LOGIC: self._logic} | ({PREVIOUS: previous} if previous else {})
+            out.append(new_record(to, key, event, cause.at_ms, headers))
+            self._metrics.decisions.labels(self.name, type(event).__name__).inc()
+        return out
+
+
+async def scan(log: Log, start: Mapping[TopicPartition, int]) -> Found:
+    """The newest decision of every stream in the given partitions, from the given offsets to their present ends."""
+    ends = {at: await log.end(at) for at in start}
+    left = {at for at, end in ends.items() if start[at] < end}
+    found: Found = {}
+    if not left:
+        return found
+    reader = log.reader({at: start[at] for at in sorted(left)})
+    try:
+        while left:
+            for record in await reader.poll(max_records=10_000):
+                note(found, record)
+                if record.offset + 1 >= ends[record.at]:
+                    left.discard(record.at)
+    finally:
+        await reader.close()
+    return found
+
+
+def note(found: Found, record: Record) -> None:
+    """Remember a record's decision if it is the newest of its stream so far."""
+    text = record.headers.get(ID)
+    decision = DecisionId.parse(text) if text else None
+    if decision is None:
+        return
+    stream = (decision.stream, record.at)
+    found[stream] = max(decision.position, found.get(stream, BEFORE_ALL))

@@ -1,0 +1,57 @@
+"""Records to events and back, and what is made of a record that is none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from steepest.errors import UndecodableError
+from steepest.events.dead_letter import DeadLetter
+from steepest.events.received import Received
+from steepest.events.registry import TOPICS, encode
+from steepest.log.base import NewRecord, Record, TopicPartition
+
+LETTER_BYTES = 64 * 1024
+"""A dead letter keeps this much of its record's value; what is longer was never meant to be read."""
+
+
+def received(record: Record) -> Received[Any]:
+    """The event in a record.
+
+    Raises:
+        UndecodableError: There is none, or the record is damaged.
+    """
+    if record.damage:
+        raise UndecodableError(record.damage, code="damaged")
+    return Received(
+        event=TOPICS[record.at.topic].decode(record.value),
+        topic=record.at.topic,
+        partition=record.at.partition,
+        offset=record.offset,
+        at_ms=record.at_ms,
+        key=record.key,
+        headers=record.headers,
+    )
+
+
+def new_record(
+    to: TopicPartition, key: str, event: msgspec.Struct, at_ms: int, headers: Mapping[str, str] | None = None
+) -> NewRecord:
+    """An event as a record to append."""
+    return NewRecord(to=to, key=key, value=encode(event), at_ms=at_ms, headers=headers or {})
+
+
+def dead_letter(record: Record, error: UndecodableError, headers: Mapping[str, str]) -> NewRecord:
+    """The letter about a record that could not be read."""
+    letter = DeadLetter(
+        topic=record.at.topic,
+        partition=record.at.partition,
+        offset=record.offset,
+        key=record.key,
+        headers=dict(record.headers),
+        reason=str(error)[:2000],
+        value=record.value[:LETTER_BYTES],
+    )
+    return new_record(TopicPartition("dead-letters"), record.at.topic, letter, record.at_ms, headers)

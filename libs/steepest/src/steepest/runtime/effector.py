@@ -1,0 +1,45 @@
+"""What an effector is: it follows a pool's log, acts on the world, and reports facts.
+
+``caught_up`` and ``observe`` are called in the log's order and must not wait; ``run`` does the waiting. An effector acts on
+nothing that it has not read from the log, and its reports are accepted once, whatever happens to it in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import msgspec
+
+from steepest.events.cluster import ClusterEvent
+from steepest.events.received import Received
+from steepest.view.cluster_view import ClusterView
+
+
+class Send(Protocol):
+    """Appends events for an effector, waiting as long as the log does not take them."""
+
+    async def __call__(
+        self,
+        *events: msgspec.Struct,
+        topic: str = "cluster",
+        key: str | None = None,
+        at_ms: int | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        """Append ``events`` in one go; the key defaults to the pool, the time to now."""
+
+
+class Effector:
+    """Base of all effectors; each overrides what it needs."""
+
+    name: str
+
+    def caught_up(self, view: ClusterView) -> None:
+        """The view holds all that was in the log when the process started; called again after the log was re-read."""
+
+    def observe(self, view: ClusterView, received: Received[ClusterEvent], *, counts: bool) -> None:
+        """A record was folded; ``counts`` says whether it changed anything. Only called after ``caught_up``."""
+
+    async def run(self, send: Send) -> None:
+        """Act until cancelled."""

@@ -1,0 +1,45 @@
+"""The pool's clock: one ``Tick`` a period, with counted time that an outage does not run away with."""
+
+from __future__ import annotations
+
+from steepest.clock import Clock
+from steepest.events.cluster import ClusterEvent, PoolConfigured, Tick
+from steepest.events.received import Received
+from steepest.runtime.effector import Effector, Send
+from steepest.view.cluster_view import ClusterView
+
+PERIODS_COUNTED = 2
+"""Periods by which counted time grows at most in one tick: enough for a late tick, nothing for an outage."""
+
+
+class Ticker(Effector):
+    """Writes the ticks of one pool; it is their only writer."""
+
+    name = "ticker"
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._period_ms = 0
+        self._counted_ms = 0
+
+    def caught_up(self, view: ClusterView) -> None:
+        """Go on from the counted time that the log holds."""
+        self._period_ms = view.parameters.tick_ms
+        self._counted_ms = max(self._counted_ms, view.counted_ms)
+
+    def observe(self, view: ClusterView, received: Received[ClusterEvent], *, counts: bool) -> None:
+        """Follow a change of the period."""
+        if counts and isinstance(received.event, PoolConfigured):
+            self._period_ms = view.parameters.tick_ms
+
+    async def run(self, send: Send) -> None:
+        """Tick until cancelled, from the moment that the log was read."""
+        before = self._clock.monotonic()
+        while True:
+            await self._clock.sleep((self._period_ms or 100) / 1000)
+            now = self._clock.monotonic()
+            elapsed_ms = round((now - before) * 1000)
+            before = now
+            if self._period_ms:
+                self._counted_ms += min(elapsed_ms, PERIODS_COUNTED * self._period_ms)
+                await send(Tick(counted_ms=self._counted_ms))
