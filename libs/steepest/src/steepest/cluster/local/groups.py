@@ -13,6 +13,7 @@ import hashlib
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -21,6 +22,7 @@ import structlog
 _log = structlog.get_logger(__name__)
 _PERIOD_US = 100_000
 _MIN_QUOTA_US = 1000  # the kernel takes no less
+_REAPED_S = 1.0
 
 
 class Groups:
@@ -76,10 +78,16 @@ class Groups:
             self.remove(group)
 
     def close(self) -> None:
-        """Remove the groups that nobody uses any more."""
+        """Remove the groups that nobody uses any more. A group is busy until its dead processes are reaped."""
+        deadline = time.monotonic() + _REAPED_S
+        while self._has_dying() and time.monotonic() < deadline:
+            time.sleep(0.01)
         self.sweep()
         for group in (*self.top.glob("node-*/"), self.top):
             self.remove(group)
+
+    def _has_dying(self) -> bool:
+        return any(not _lines(group / "cgroup.procs") for group in self.top.glob("node-*/*/"))
 
     def _node(self, node: str) -> Path:
         return self.top / f"node-{node}"

@@ -58,8 +58,10 @@ class Tracked:
         self.hello = self.hello or hello(self.folder)
         if self.seen.ended:
             self.use = Use()
-            self.tail.read()
-        return before != (self.seen.phase, self.hello)
+        if before == (self.seen.phase, self.hello):
+            return False
+        self.tail.read()
+        return True
 
 
 class Roster:
