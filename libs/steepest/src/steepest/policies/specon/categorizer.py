@@ -83,6 +83,7 @@ class Categorizer:
     name = "categorizer"
     logic = 1
     topic = "loss"
+    state_type = CategorizerState
 
     def __init__(self, state: CategorizerState | None = None) -> None:
         self.state = CategorizerState() if state is None else state
