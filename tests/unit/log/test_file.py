@@ -5,6 +5,7 @@ import fcntl
 import json
 import os
 import resource
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -157,8 +158,27 @@ async def test_readers_wake_where_the_kernel_does_not_tell(tmp_path: Path, monke
     await log.close()
 
 
-async def test_closing_the_log_ends_the_wait_of_its_readers(tmp_path: Path) -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
+async def test_readers_wake_where_the_kernel_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With inotify a reader hears of another handle's append without looking for it, in whichever partition it is."""
+    monkeypatch.setattr(watch, "LOOK_ALL_THE_SAME_S", PATIENCE_S)
+    log = FileLog(tmp_path, {"cluster": 1, "loss": 2})
+    other = FileLog.open(tmp_path)
+    reader = log.reader(dict.fromkeys([*await log.partitions("loss"), AT], 0))
+    for at in (AT, TopicPartition("loss", 1)):
+        waiting = asyncio.create_task(reader.poll(timeout_s=PATIENCE_S))
+        await asyncio.wait({waiting}, timeout=0.01)
+        await other.append([NewRecord(to=at, key="k", value=b"1", at_ms=1)])
+        async with asyncio.timeout(PATIENCE_S / 2):
+            assert [record.at for record in await waiting] == [at]
+    await other.close()
+    await log.close()
+
+
+async def test_closing_the_log_ends_the_wait_of_its_readers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A poll that waits when the log is closed is refused at once, and does not wait out its time."""
+    monkeypatch.setattr(watch, "LOOK_ALL_THE_SAME_S", PATIENCE_S)
+    monkeypatch.setattr(watch, "LOOK_S", PATIENCE_S)
     log = FileLog(tmp_path, {"cluster": 1})
     reader = log.reader({AT: 0})
     waiting = asyncio.create_task(reader.poll(timeout_s=PATIENCE_S))

@@ -2,6 +2,7 @@
 
 import base64
 import json
+from pathlib import Path
 
 import pytest
 
@@ -30,6 +31,12 @@ def test_a_line_is_what_it_was_in_version_1() -> None:
     assert (record.key, record.value, record.at_ms, record.headers, record.damage) == (
         *("main", b'{"type":"Tick"}', 1763683200000, {"id": "monitor/0/12"}, ""),
     )
+
+
+def test_the_documented_line_is_one() -> None:
+    """The example that people are shown in docs/recordings.md is a line as it is written."""
+    documented = Path(__file__).parents[3] / "docs" / "recordings.md"
+    assert GOLDEN in documented.read_bytes()
 
 
 def test_a_value_in_json_stands_in_its_line_as_it_is() -> None:

@@ -1,12 +1,14 @@
 """Which folders are recordings."""
 
 import json
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from steepest.errors import InputError, LogUnavailableError, RecordingError
+from steepest.log.locks import locked_at_once
 from steepest.log.recording import create_recording, open_recording
 
 GOOD = {"format": "steepest-recording", "version": 1, "partitions": {"cluster": 1, "loss": 2}}
@@ -29,6 +31,28 @@ def test_making_a_recording_twice_is_opening_it(tmp_path: Path) -> None:
     (tmp_path / "cluster/0.jsonl").write_text("kept")
     assert create_recording(tmp_path, {"cluster": 1}).counts == {"cluster": 1}
     assert (tmp_path / "cluster/0.jsonl").read_text() == "kept"
+
+
+def test_two_who_make_one_at_once_agree(tmp_path: Path) -> None:
+    """Who comes while another makes the recording waits for it, and then finds what that other one made."""
+    create_recording(tmp_path, {"cluster": 1})
+    (tmp_path / "recording.json").unlink()
+    found: list[Exception] = []
+
+    def late() -> None:
+        try:
+            create_recording(tmp_path, {"cluster": 2})
+        except RecordingError as error:
+            found.append(error)
+
+    thread = threading.Thread(target=late)
+    with locked_at_once(tmp_path / "recording.lock"):
+        thread.start()
+        thread.join(0.05)
+        assert thread.is_alive()
+        (tmp_path / "recording.json").write_text(json.dumps(GOOD | {"partitions": {"cluster": 1}}))
+    thread.join()
+    assert "{'cluster': 1}, not {'cluster': 2}" in str(found[0])
 
 
 def test_other_partitions_are_refused(tmp_path: Path) -> None:

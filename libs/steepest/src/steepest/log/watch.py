@@ -21,7 +21,7 @@ LOOK_S = 0.05
 """How often a reader looks where the kernel tells nothing: soon for people, cheap for the machine."""
 
 LOOK_ALL_THE_SAME_S = 1.0
-"""How often it looks where the kernel does tell, because it tells nothing of other machines on a shared disk."""
+"""How often it looks where the kernel does tell: it tells nothing of writes by another kernel (a virtual machine's)."""
 
 _log = structlog.get_logger(__name__)
 
