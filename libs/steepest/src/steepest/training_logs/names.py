@@ -34,8 +34,11 @@ _EVAL_WORDS = frozenset(
 )
 _TRAIN_WORDS = frozenset(("train", "training"))
 _LOSS_WORDS = frozenset(("loss", "losses", "crossentropy", "smoothl1", "nll", "xent"))
+_PART_LOSSES = frozenset(("rpn_conf",))
+"""Part losses of detectors whose printed name does not say that they are losses."""
+
 _QUALITY = re.compile(
-    r"(?:^|_)(?:m?acc(?:uracy)?|top_?\d+|prec(?:ision)?|recall|auc|auroc|roc|f1|f\d|bleu|rouge\w{0,4}|mae|mse|rmse"
+    r"(?:^|_)(?:m?acc(?:uracy)?\d{0,2}|top_?\d+|prec(?:ision)?|recall|auc|auroc|roc|f1|f\d|bleu|rouge\w{0,4}|mae|mse|rmse"
     r"|m?ap(?:\d\w{0,6})?|m?iou|miou|pixacc|ppl|perplexity|wer|cer|psnr|ssim|dice|score|err(?:or)?|reward|mcc"
     r"|uas|las|fid|mrr|ndcg\w{0,3}|r2|em|pearson\w?|spearman\w?|abs_rel|sq_rel|delta\d?)(?:$|_)"
 )
@@ -75,7 +78,7 @@ def read_name(printed: bytes) -> Name:
     words = [word.lower() for word in _CAMEL.split(text) if word]
     metric = _SPACES.sub("_", text)
     lowered = metric.lower()
-    is_loss = _is_loss(words)
+    is_loss = _is_loss(words) or lowered in _PART_LOSSES
     if is_loss:
         metric = metric.replace("-", "_")
         metric = metric.lower() if words[-1] == "loss" and set(words[:-1]) <= _PLAIN else metric

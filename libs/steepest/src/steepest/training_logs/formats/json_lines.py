@@ -52,7 +52,7 @@ def _place_name(key: str) -> Any:
 
 FORMAT = Format(
     name="json-lines",
-    shape='{"global_step": 40, "loss": 0.7}  {"epoch": 3, "train_loss": 1.9, "test_loss": 1.4, "test_acc1": 67.2}',
+    shape='{"global_step": 40, "loss": 0.7}\n{"epoch": 3, "train_loss": 1.9, "test_loss": 1.4, "test_acc1": 67.2}',
     needles=(b'oss"', b'"val', b'"test', b'"mode"', b'"acc'),
     read=_read,
     rank=1,

@@ -1,0 +1,54 @@
+"""Tables with a header: Ultralytics' and Lightning's CSV files, DVCLive's TSV.
+
+Owns the header's recognition. A column is read when its name is a loss or a held-out quality; empty cells are none.
+"""
+
+from steepest.training_logs.format import At, Context, Format, Found, Line, at_step, readings
+from steepest.training_logs.names import read_name
+from steepest.training_logs.numbers import to_epoch, to_number, to_step
+
+_MIN_COLUMNS = 2
+_MAX_COLUMNS = 512
+
+
+def _read(line: Line, context: Context) -> list[Found] | None:
+    delimiter = b"\t" if b"\t" in line.raw and b"," not in line.raw else b","
+    cells = [cell.strip().strip(b'"') for cell in line.raw.split(delimiter, _MAX_COLUMNS)]
+    if len(cells) < _MIN_COLUMNS:
+        return None
+    if _is_header(cells):
+        context.columns = [cell.decode("utf-8", "replace") for cell in cells]
+        return []
+    if len(cells) != len(context.columns):
+        return None
+    values = {
+        name: cell
+        for name, cell in zip(context.columns, cells, strict=True)
+        if to_number(cell.decode("ascii", "replace")) is not None
+    }
+    if not values:
+        return None
+    return readings(((name.encode(), cell) for name, cell in values.items()), _place(values, context), context)
+
+
+def _is_header(cells: list[bytes]) -> bool:
+    names = [read_name(cell) for cell in cells]
+    words = all(cell[:1].isalpha() and b" " not in cell and b"=" not in cell and b":" not in cell for cell in cells)
+    return words and any(name.is_loss for name in names) and any(name.place for name in names)
+
+
+def _place(values: dict[str, bytes], context: Context) -> At:
+    places = {place: cell for name, cell in values.items() if (place := read_name(name.encode()).place)}
+    epoch = to_epoch(places.get("epoch"))
+    if (step := to_step(places.get("step"))) is not None:
+        return at_step(context, step, epoch)
+    return At(None, epoch, None if epoch is None else (epoch,))
+
+
+FORMAT = Format(
+    name="csv",
+    shape="epoch,time,train/box_loss,val/box_loss\n1,12.5,1.92,1.71",
+    needles=(b",", b"\t"),
+    signs=(b"loss",),
+    read=_read,
+)

@@ -1,0 +1,28 @@
+"""llm.c: ``step 5/19560 | loss ...`` and ``val loss ...``.
+
+Owns those lines, of the old and the new trainer.
+"""
+
+import re
+
+from steepest.training_logs.format import Context, Format, Found, Line, at_evaluation, at_step, readings
+from steepest.training_logs.numbers import NUMBER
+
+_STEP = re.compile(rb"^step {1,12}(\d{1,12})/(\d{1,12}) \| (?:train )?loss (" + NUMBER + rb")")
+_VAL = re.compile(rb"^val loss (" + NUMBER + rb")\s{0,4}$")
+
+
+def _read(line: Line, context: Context) -> list[Found] | None:
+    if match := _STEP.match(line.text):
+        return readings([(b"loss", match[3])], at_step(context, int(match[1])), context)
+    if match := _VAL.match(line.text):
+        return readings([(b"val_loss", match[1])], at_evaluation(context), context)
+    return None
+
+
+FORMAT = Format(
+    name="llm.c",
+    shape="step    5/19560 | loss 10.99 (+nanz)| norm 15.3 (+nanz)| lr 4.3e-06 | 1500 ms\nval loss 3.29",
+    needles=(b"loss ",),
+    read=_read,
+)

@@ -1,0 +1,29 @@
+"""nanoGPT: ``iter`` lines of the step's loss, ``step`` lines of both splits' estimates.
+
+Owns those two. The estimate on training data is a mean over many batches and keeps its own name, ``train_loss``.
+"""
+
+import re
+
+from steepest.training_logs.format import At, Context, Format, Found, Line, at_step, readings
+from steepest.training_logs.numbers import NUMBER
+
+_ITER = re.compile(rb"^iter (\d{1,15}): loss (" + NUMBER + rb"), time ")
+_STEP = re.compile(rb"^step (\d{1,15}): train loss (" + NUMBER + rb"), val loss (" + NUMBER + rb")")
+
+
+def _read(line: Line, context: Context) -> list[Found] | None:
+    if match := _ITER.match(line.text):
+        return readings([(b"loss", match[2])], at_step(context, int(match[1])), context)
+    if match := _STEP.match(line.text):
+        at = At(int(match[1]), None, (int(match[1]),))
+        return readings([(b"train_loss", match[2]), (b"val_loss", match[3])], at, context)
+    return None
+
+
+FORMAT = Format(
+    name="nanogpt",
+    shape="iter 40: loss 6.2081, time 48.67ms, mfu 10.07%\nstep 250: train loss 2.10, val loss 2.15",
+    needles=(b"loss ",),
+    read=_read,
+)

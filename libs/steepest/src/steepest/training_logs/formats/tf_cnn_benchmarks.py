@@ -1,0 +1,34 @@
+"""tf_cnn_benchmarks, as MPI jobs run it: step, speed and total loss between tabs; every rank prints the line.
+
+Owns that line only.
+"""
+
+import re
+
+from steepest.training_logs.format import Context, Format, Found, Line, at_step, readings
+from steepest.training_logs.numbers import NUMBER
+
+_LINE = re.compile(
+    rb"^(\d{1,15})\timages/sec: {1,4}"
+    + NUMBER
+    + rb" \+/- "
+    + NUMBER
+    + rb" \(jitter = "
+    + NUMBER
+    + rb"\)\t("
+    + NUMBER
+    + rb")"
+)
+
+
+def _read(line: Line, context: Context) -> list[Found] | None:
+    match = _LINE.match(line.text)
+    return None if match is None else readings([(b"loss", match[2])], at_step(context, int(match[1])), context)
+
+
+FORMAT = Format(
+    name="tf-cnn-benchmarks",
+    shape="70\timages/sec: 46.7 +/- 0.4 (jitter = 1.8)\t8.734",
+    needles=(b"images/sec: ",),
+    read=_read,
+)
