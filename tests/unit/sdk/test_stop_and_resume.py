@@ -36,9 +36,9 @@ def test_stopped_twice_it_ends_where_an_uninterrupted_run_ends(supervisor: Super
     assert last.result() == whole.result()
 
 
-@pytest.mark.parametrize(("loop", "step"), [("epochs", 12), ("silent-epochs", 3)])
+@pytest.mark.parametrize(("loop", "step"), [("epochs", 12), ("silent-epochs", 12), ("bare-epochs", 3)])
 def test_epoch_loop_is_left_only_between_epochs(supervisor: Supervisor, loop: str, step: int) -> None:
-    """Told to stop in epoch 3 it saves at that epoch's end, under the steps reported, else under the epoch."""
+    """Told to stop in epoch 3 it saves at that epoch's end, under the steps done if it says so, else under the epoch."""
     whole = supervisor.start_alone("--loop", loop, "--total", "9")
     assert whole.wait() == 0
     training = supervisor.start("--loop", loop, "--total", "9", "--meet-at", "3")

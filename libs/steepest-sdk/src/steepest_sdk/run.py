@@ -26,7 +26,8 @@ class Run:
 
     Attributes:
         step: How many steps are done: 0 at the beginning, else the step of the restored checkpoint or the last
-            one reported.
+            one reported. A script that reports nothing, because its losses are read from what it prints, may set
+            it, so that its checkpoints count in the steps that it prints.
     """
 
     def __init__(
