@@ -1,0 +1,140 @@
+"""Owns what the demo jobs share: arguments, the training step, checkpoints, reports. It knows no particular model.
+
+Chance comes from the seed and the step alone, so the data of step 500 are the same whether or not the training was
+stopped at 400: parameters and optimiser state are all that a checkpoint has to hold.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+import steepest_sdk
+from steepest.demo_jobs.datasets import Array
+
+EPOCH_STEPS = 25
+"""Steps of an epoch. Batches are drawn at random, so that what counts as a pass over the data is a convention."""
+
+_REPORT_EVERY_STEPS = 3  # some 30 reports a second at full speed
+
+
+class Model(Protocol):
+    """Something that can be trained.
+
+    Attributes:
+        state: All arrays that training changes, by name; changed in place.
+    """
+
+    state: dict[str, Array]
+
+    def batch(self, rng: np.random.Generator) -> tuple[float, dict[str, Array]]:
+        """The loss on a batch drawn with ``rng``, and what it contributes to the update: gradients, or statistics."""
+
+    def update(self, contributions: dict[str, Array]) -> None:
+        """Learns from the mean contribution of a step's batches."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How much to train, from which seed, and how many batches make a step (gradient accumulation)."""
+
+    steps: int
+    seed: int
+    batches: int
+
+    @property
+    def epochs(self) -> int:
+        """Whole epochs to train."""
+        return -(-self.steps // EPOCH_STEPS)
+
+
+def options(name: str, *, steps: int, batches: int) -> Options:
+    """Reads the command line of a job.
+
+    Args:
+        name: The job's name, for its help.
+        steps: How many steps it makes unless it is told otherwise.
+        batches: How many batches a step has at ``--work 1``.
+    """
+    parser = argparse.ArgumentParser(prog=f"python -m steepest.demo_jobs.{name}")
+    length = parser.add_mutually_exclusive_group()
+    length.add_argument("--steps", type=_count, default=steps, help=f"steps to train (default {steps})")
+    length.add_argument("--epochs", type=_count, help=f"the same in epochs of {EPOCH_STEPS} steps")
+    parser.add_argument("--seed", type=_count, default=0, help="same seed, same losses (default 0)")
+    parser.add_argument("--work", type=float, default=1.0, help="CPU time of a step, relative to the default")
+    given = parser.parse_args()
+    if not 0 < given.work <= 1000:  # noqa: PLR2004 - a step of some ten seconds, which no demo needs
+        parser.error(f"--work {given.work}: it must be above 0 and at most 1000")
+    total = given.steps if given.epochs is None else given.epochs * EPOCH_STEPS
+    return Options(total, given.seed, max(1, round(batches * given.work)))
+
+
+def train(model: Model, given: Options, step: int) -> float:
+    """One step: the mean loss of its batches, from whose mean contribution the model has learned."""
+    rng = np.random.default_rng([given.seed, step])
+    loss, sums = model.batch(rng)
+    for _ in range(given.batches - 1):
+        batch_loss, contributions = model.batch(rng)
+        loss += batch_loss
+        for name, contribution in contributions.items():
+            sums[name] += contribution
+    model.update({name: total / given.batches for name, total in sums.items()})
+    return loss / given.batches
+
+
+def save(model: Model) -> Callable[[Path], None]:
+    """What ``steepest_sdk.start`` calls to save this model."""
+    return lambda folder: np.savez(folder / "state.npz", **model.state)  # type: ignore[arg-type]
+
+
+def load(model: Model) -> Callable[[Path], None]:
+    """What ``steepest_sdk.start`` calls to restore this model."""
+
+    def restore(folder: Path) -> None:
+        with np.load(folder / "state.npz", allow_pickle=False) as saved:
+            for name, array in model.state.items():
+                array[...] = saved[name]
+
+    return restore
+
+
+def main(name: str, make: Callable[[int], Model], *, steps: int, batches: int, measure: str) -> None:
+    """Trains a model from the command line, with reports and checkpoints.
+
+    Args:
+        name: The job's name.
+        make: Makes the model from a seed.
+        steps: As in ``options``.
+        batches: As in ``options``.
+        measure: What the loss is, for the lines that people read.
+    """
+    given = options(name, steps=steps, batches=batches)
+    model = make(given.seed)
+    run = steepest_sdk.start(save=save(model), load=load(model))
+    losses = []
+    for step in run.steps(given.steps):
+        losses.append(train(model, given, step))
+        if step % _REPORT_EVERY_STEPS == 0 or step == given.steps:
+            if step % (10 * _REPORT_EVERY_STEPS) == 0 or step == given.steps:
+                say(f"{name}: step {step} of {given.steps}, {measure} {losses[-1]:.6g}\n")
+            run.report(step, loss=sum(losses) / len(losses))
+            losses.clear()
+
+
+def say(text: str) -> None:
+    """Writes to standard output at once, also where that is a file."""
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"{number} is negative")
+    return number
