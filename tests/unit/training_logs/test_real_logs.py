@@ -1,0 +1,57 @@
+"""The reader on real logs: it finds the losses that a slow, plain count finds, and no others."""
+
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from .truth import training_losses
+
+from steepest.training_logs import LogReader
+
+
+def folder() -> Path | None:
+    """Where the real logs are: ``$STEEPEST_DATA/logs``, or beside the repository."""
+    named = os.environ.get("STEEPEST_DATA")
+    data = Path(named) if named else Path(__file__).parents[4] / "shared" / "data"
+    return data / "logs" if (data / "logs").is_dir() else None
+
+
+LOGS = folder()
+FILES = [] if LOGS is None else sorted(path for path in LOGS.rglob("*") if path.is_file())
+
+absent = pytest.mark.skipif(not FILES, reason="no real logs: set STEEPEST_DATA to a folder that holds logs/")
+
+
+@absent
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(LOGS)))
+def test_it_finds_what_a_plain_count_finds(path: Path) -> None:
+    """On a real log, precision and recall of the training losses are at least 0.999, line by line and value by value."""
+    true = Counter(training_losses(path, path.relative_to(LOGS or path).parts[0]))
+    reader = LogReader()
+    found = Counter(
+        (record.line, record.value)
+        for record in reader.feed(path.read_bytes()) + reader.close()
+        if record.split == "train"
+    )
+
+    right = (true & found).total()
+    assert right >= 0.999 * true.total(), f"recall: {right} of {true.total()}; missed {list((true - found))[:5]}"
+    assert right >= 0.999 * found.total(), f"precision: {right} of {found.total()}; wrong {list((found - true))[:5]}"
+
+
+@absent
+def test_the_plain_count_finds_what_is_known_of_these_logs() -> None:
+    """The count itself is right where the number is known: 62 and 49 Megatron iterations, 100 epochs of two runs."""
+    known = {
+        "meg_ds_3d_gpt2_perf_n16-ds-off.out": 62,
+        "meg_ds_3d_gpt2_perf_n16-ds-on.out": 49,
+        "fcn_resnet50_voc.log": 100,
+    }
+    counted = {
+        path.name: len(training_losses(path, path.relative_to(LOGS or path).parts[0]))
+        for path in FILES
+        if path.name in known
+    }
+
+    assert counted == known
