@@ -19,7 +19,7 @@ _log = structlog.get_logger(__name__)
 
 
 class FileCursor:
-    """Fulfils ``steepest.log.local.Cursor``. It reads each byte once, but for a line that is not complete yet."""
+    """Fulfils ``steepest.log.local.Cursor``. It never goes back, but to a line that was not complete."""
 
     def __init__(self, file: PartitionFile, offset: int, *, tell_torn: bool) -> None:
         """Start before this offset.

@@ -146,7 +146,7 @@ class FileLog:
         self._closed = True
         await self._watch.close()
         try:
-            for at in self._appended_to:
+            for at in tuple(self._appended_to):
                 await asyncio.to_thread(self._files[at].sync)
         finally:
             for file in self._files.values():

@@ -84,6 +84,10 @@ class PartitionFile:
         while True:
             data = self._read(position, length)
             end = data.rfind(b"\n") + 1
+            # The kernel reads page by page, and a torn line may be cut off and written over between two of them: a mix
+            # of both is not what stands there a moment later.
+            if end and self._read(position, end) != data[:end]:
+                continue
             if end or len(data) < length:
                 return data[:end]
             if length > MAX_LINE_BYTES:
