@@ -6,7 +6,7 @@ nothing that it has not read from the log, and its reports are accepted once, wh
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
@@ -25,9 +25,19 @@ class Send(Protocol):
         topic: str = "cluster",
         key: str | None = None,
         at_ms: int | None = None,
-        headers: Mapping[str, str] | None = None,
+        source: str = "",
+        numbers: Sequence[int] = (),
     ) -> None:
-        """Append ``events`` in one go; the key defaults to the pool, the time to now."""
+        """Append ``events`` in one go.
+
+        Args:
+            events: What to append, in order, all of one key.
+            topic: Where to.
+            key: Their key; None is the pool.
+            at_ms: Their time; None is now.
+            source: The writers' rule for sources: the name under which the events are numbered; empty: they are not.
+            numbers: The number of each event; they rise within a source, and a reader drops what it has seen.
+        """
 
 
 class Effector:

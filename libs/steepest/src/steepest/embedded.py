@@ -1,0 +1,112 @@
+"""The embedded system: every installed service in one process, over a log in files, on emulated nodes of this machine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from importlib.metadata import entry_points
+from typing import Any
+
+from steepest.clock import Clock, SystemClock
+from steepest.cluster.port import Cluster
+from steepest.errors import InputError
+from steepest.events.cluster import PoolConfigured
+from steepest.events.parameters import PoolParameters
+from steepest.log.base import Log
+from steepest.log.file import FileLog
+from steepest.log.snapshots import FolderSnapshots
+from steepest.runtime.alone import local_cluster
+from steepest.runtime.effector import Effector, Send
+from steepest.runtime.runtime import Runtime
+from steepest.runtime.service import Service, Settings
+from steepest.state_folder import StateFolder
+from steepest.view.cluster_view import ClusterView
+
+GROUP = "steepest.services"
+"""Entry points under which services are found; so the library imports none of them."""
+
+
+def installed_services() -> Mapping[str, Any]:
+    """Every installed service's ``build``, by name, in the order of the names."""
+    found = {point.name: point for point in entry_points(group=GROUP)}
+    return {name: found[name].load() for name in sorted(found)}
+
+
+def build_services(settings: Settings, log: Log, cluster: Cluster, clock: Clock) -> list[Service]:
+    """All installed services.
+
+    Raises:
+        InputError: None is installed.
+    """
+    services = [build(settings, log, cluster, clock) for build in installed_services().values()]
+    if not services:
+        raise InputError("no service is installed", mend="install the packages under services/, or run `make setup`")
+    return services
+
+
+class Configurator(Effector):
+    """Puts the pool's parameters in force where the log holds other ones."""
+
+    name = "configurator"
+
+    def __init__(self, parameters: PoolParameters | None) -> None:
+        """``None`` leaves what the log holds."""
+        self._wanted = parameters
+        self._differs: asyncio.Queue[PoolParameters] = asyncio.Queue()
+
+    def caught_up(self, view: ClusterView) -> None:
+        """Compare with what is in force; a log that was never configured is."""
+        never = view.parameters == PoolParameters()
+        if self._wanted is not None and (never or view.parameters != self._wanted):
+            self._differs.put_nowait(self._wanted)
+            self._wanted = None
+
+    async def run(self, send: Send) -> None:
+        """Write what was found to differ."""
+        while True:
+            await send(PoolConfigured(parameters=await self._differs.get()))
+
+
+class Embedded:
+    """One process that is the whole system.
+
+    Attributes:
+        runtime: What runs the services; its view is the pool.
+        cluster: The emulated nodes.
+    """
+
+    def __init__(self, runtime: Runtime, cluster: Cluster, log: Log) -> None:
+        self.runtime = runtime
+        self.cluster = cluster
+        self.log = log
+
+
+@asynccontextmanager
+async def embedded(folder: StateFolder, parameters: PoolParameters | None = None) -> AsyncIterator[Embedded]:
+    """The system over a state folder, ready for ``runtime.run``. One at a time for each folder.
+
+    Raises:
+        InputError: The folder is no installation, or another system runs on it.
+        RecordingError: The folder is damaged, or of another version.
+    """
+    installation = folder.read()
+    with folder.sole():
+        clock = SystemClock()
+        log = FileLog(folder.log, installation.layout.partitions())
+        cluster = local_cluster(folder, installation)
+        settings = Settings(pool=installation.pool, state_dir=str(folder.root))
+        services = build_services(settings, log, cluster, clock)
+        runtime = Runtime(
+            [*services, Service(name="configurator", effectors=(Configurator(parameters),))],
+            log=log,
+            layout=installation.layout,
+            pool=installation.pool,
+            snapshots=FolderSnapshots(folder.snapshots),
+            clock=clock,
+        )
+        try:
+            yield Embedded(runtime, cluster, log)
+        finally:
+            await cluster.close()
+            await log.close()

@@ -1,0 +1,26 @@
+"""How a process logs: one JSON object a line on standard error for programs, coloured lines on a terminal."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import TextIO
+
+import structlog
+
+
+def configure_logging(level: int = logging.INFO, stream: TextIO | None = None) -> None:
+    """Set up structlog for this process."""
+    out = stream or sys.stderr
+    renderer = structlog.dev.ConsoleRenderer() if out.isatty() else structlog.processors.JSONRenderer(sort_keys=True)
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso"),
+            structlog.processors.format_exc_info,
+            renderer,
+        ],
+        logger_factory=structlog.PrintLoggerFactory(out),
+    )

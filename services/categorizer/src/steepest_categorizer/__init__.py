@@ -1,0 +1,20 @@
+"""The categorizer: SpeCon's Algorithm 3 over the losses of every job."""
+
+from __future__ import annotations
+
+from steepest.clock import Clock
+from steepest.cluster.port import Cluster
+from steepest.log.base import Log
+from steepest.policies.specon.categorizer import Categorizer
+from steepest.runtime.alone import run_alone
+from steepest.runtime.service import Service, Settings
+
+
+def build(settings: Settings, log: Log, cluster: Cluster, clock: Clock) -> Service:  # noqa: ARG001 - every service's form
+    """The service's parts."""
+    return Service(name="categorizer", stream_deciders=(Categorizer,))
+
+
+def main() -> None:
+    """Run the service alone, until SIGTERM or SIGINT."""
+    run_alone(build)

@@ -1,0 +1,5 @@
+"""``python -m steepest_categorizer``."""
+
+from steepest_categorizer import main
+
+main()

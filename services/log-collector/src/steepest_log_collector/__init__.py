@@ -1,0 +1,27 @@
+"""The log-collector: heartbeats of a node, and every job's losses, read from what it prints or reports."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from steepest.clock import Clock
+from steepest.cluster.port import Cluster
+from steepest.collector.heartbeats import HeartbeatSender
+from steepest.collector.losses import LossCollector
+from steepest.log.base import Log
+from steepest.runtime.alone import run_alone
+from steepest.runtime.service import Service, Settings
+
+
+def build(settings: Settings, log: Log, cluster: Cluster, clock: Clock) -> Service:  # noqa: ARG001 - every service's form
+    """The service's parts."""
+    places = Path(settings.state_dir) / "collector"
+    return Service(
+        name="log-collector",
+        effectors=(HeartbeatSender(cluster), LossCollector(cluster, clock, settings.pool, places)),
+    )
+
+
+def main() -> None:
+    """Run the service alone, until SIGTERM or SIGINT."""
+    run_alone(build)

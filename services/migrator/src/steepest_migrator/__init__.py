@@ -1,0 +1,20 @@
+"""The migrator: carries out placements, migrations and cancels on the cluster."""
+
+from __future__ import annotations
+
+from steepest.clock import Clock
+from steepest.cluster.port import Cluster
+from steepest.log.base import Log
+from steepest.runtime.alone import run_alone
+from steepest.runtime.service import Service, Settings
+from steepest.sagas.migrator import Migrator
+
+
+def build(settings: Settings, log: Log, cluster: Cluster, clock: Clock) -> Service:  # noqa: ARG001 - every service's form
+    """The service's parts."""
+    return Service(name="migrator", effectors=(Migrator(cluster, clock),))
+
+
+def main() -> None:
+    """Run the service alone, until SIGTERM or SIGINT."""
+    run_alone(build)

@@ -1,0 +1,5 @@
+"""``python -m steepest_migrator``."""
+
+from steepest_migrator import main
+
+main()

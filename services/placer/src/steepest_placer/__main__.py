@@ -1,0 +1,5 @@
+"""``python -m steepest_placer``."""
+
+from steepest_placer import main
+
+main()

@@ -1,0 +1,5 @@
+"""``python -m steepest_rebalancer``."""
+
+from steepest_rebalancer import main
+
+main()
