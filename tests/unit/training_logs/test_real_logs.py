@@ -5,9 +5,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from .truth import training_losses
 
 from steepest.training_logs import LogReader
+
+from .truth import training_losses
 
 
 def folder() -> Path | None:
@@ -36,8 +37,8 @@ def test_it_finds_what_a_plain_count_finds(path: Path) -> None:
     )
 
     right = (true & found).total()
-    assert right >= 0.999 * true.total(), f"recall: {right} of {true.total()}; missed {list((true - found))[:5]}"
-    assert right >= 0.999 * found.total(), f"precision: {right} of {found.total()}; wrong {list((found - true))[:5]}"
+    assert right >= 0.999 * true.total(), f"recall: {right} of {true.total()}; missed {list(true - found)[:5]}"
+    assert right >= 0.999 * found.total(), f"precision: {right} of {found.total()}; wrong {list(found - true)[:5]}"
 
 
 @absent

@@ -1,0 +1,219 @@
+"""What must hold of the reader whatever a log says: chunks, crashes, noise and values change nothing."""
+
+import math
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from steepest.training_logs import LogReader, LossRecord, ReaderState
+from steepest.training_logs.lines import MAX_LINE_BYTES
+from steepest.training_logs.prefixes import strip_prefixes
+
+CASES = {
+    path.stem: path.read_text(encoding="utf-8")
+    for path in sorted((Path(__file__).parents[1] / "unit" / "training_logs" / "cases").glob("*.txt"))
+}
+
+NOISE = (
+    b"NCCL INFO Channel 00 : 0[0] -> 1[1] via P2P",
+    b"  dynamic_loss_scale .............. True",
+    b"Traceback (most recent call last):",
+    b"Namespace(loss_scale=0.0, prediction_loss_only=False, lr=0.1)",
+    b'print(f"step:{step}/{steps} train_loss:{loss:.4f}")',
+    b"WARNING: loss function was not set",
+    b"\xff\xfe\x00 not text",
+    b"",
+)
+
+
+def log_of(name: str) -> bytes:
+    """The first case's log of a format."""
+    block = CASES[name].split("\n\n")[0]
+    text = "".join(line[2:] + "\n" for line in block.splitlines() if line.startswith(">"))
+    for written, character in (("\\t", "\t"), ("\\r", "\r"), ("\\b", "\b"), ("\\e", "\x1b")):
+        text = text.replace(written, character)
+    return text.encode()
+
+
+LOGS = {name: log_of(name) for name in CASES}
+
+names = st.sampled_from(sorted(LOGS))
+values = st.floats(allow_nan=False, allow_infinity=False, width=32).map(abs)
+
+
+def read(data: bytes, format: str = "auto") -> list[LossRecord]:  # noqa: A002 - the reader's own word
+    """All records of a log."""
+    reader = LogReader(format)
+    return reader.feed(data) + reader.close()
+
+
+def comparable(records: list[LossRecord]) -> list[str]:
+    """Records as text, in which NaN equals NaN."""
+    return [repr(record) for record in records]
+
+
+@given(names, st.data())
+def test_how_the_bytes_arrive_changes_nothing(name: str, data: st.DataObject) -> None:
+    """However a log is cut to chunks, its records, their lines and their positions are the same."""
+    log = LOGS[name] * 2
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(log)), max_size=12)))
+    reader = LogReader()
+
+    records = [
+        record
+        for start, end in zip([0, *cuts], [*cuts, len(log)], strict=True)
+        for record in reader.feed(log[start:end])
+    ]
+
+    assert comparable(records + reader.close()) == comparable(read(log))
+
+
+@given(names, st.data())
+def test_a_restored_reader_goes_on_as_if_it_had_never_stopped(name: str, data: st.DataObject) -> None:
+    """State saved anywhere, through JSON, and fed from its offset on: together the records of one reading."""
+    log = LOGS[name] * 2
+    cut = data.draw(st.integers(0, len(log)))
+    first = LogReader()
+    before = first.feed(log[:cut])
+    saved = msgspec.json.encode(first.snapshot())
+
+    second = LogReader(state=msgspec.json.decode(saved, type=ReaderState))
+    after = second.feed(log[second.snapshot().place.offset :]) + second.close()
+
+    assert comparable(before + after) == comparable(read(log))
+
+
+@given(names, st.data())
+def test_positions_grow_and_lie_in_their_lines(name: str, data: st.DataObject) -> None:
+    """(position, index) grows strictly, and the position lies behind the record's own line."""
+    noise = data.draw(st.lists(st.sampled_from(NOISE), max_size=3))
+    log = b"".join(line + b"\n" for line in noise) + LOGS[name]
+    records = read(log)
+
+    places = [(record.position, record.index) for record in records]
+    assert places == sorted(set(places))
+    assert all(log.count(b"\n", 0, record.position - 1) + 1 == record.line for record in records)
+
+
+@given(names, st.lists(st.tuples(st.integers(0, 30), st.sampled_from(NOISE)), max_size=10))
+def test_noise_between_the_lines_is_passed_over(name: str, noise: list[tuple[int, bytes]]) -> None:
+    """Settings, source, traces and bytes that are no text, between the lines, add and take no record."""
+    lines = LOGS[name].split(b"\n")[:-1]
+    for at, line in noise:
+        lines.insert(min(at, len(lines)), line)
+
+    noisy = read(b"\n".join(lines) + b"\n")
+
+    expected = [(one.step, one.metric, one.split) for one in read(LOGS[name])]
+    assert [(one.step, one.metric, one.split) for one in noisy] == expected
+
+
+SHAPES = {
+    "megatron": " iteration {step:8d}/ 1000 | lm loss: {value:.6E} | loss scale: 12.0 |",
+    "keras": "Epoch 1/1\n{step}/1000 [====>.....] - ETA: 2s - {extra}loss: {value}",
+    "huggingface": "{{'loss': {value}, {extra}'step': {step}}}",
+    "mmengine": "Epoch(train)  [1][{step}/1000]  {extra}lr: 1.0e-01  loss: {value}  time: 0.01",
+    "fairseq": "| epoch 001:   {step} / 1000 {extra}loss={value}, num_updates={step}",
+    "gluon": "[Epoch 1 Batch {step}/1000] {extra}loss={value}, lr=0.1",
+    "paddle": "epoch: [1/2], global_step: {step}, {extra}loss: {value}, lr: 0.1",
+    "key-value": "{extra}loss={value} step={step}",
+    "json-lines": '{{"step": {step}, "loss": {value}}}',
+    "steepest-sdk": '{{"step": {step}, "epoch": null, "at_ms": 1, "metrics": {{"loss": {value}}}}}',
+    "maxtext": "completed step: {step}, seconds: 1.5, {extra}loss: {value}",
+    "clu": "I0307 16:47:19.137082 139712345678 logging_writer.py:48] [{step}] {extra}loss={value}",
+}
+EXTRAS = {
+    "keras": "accuracy: 0.5 - ",
+    "huggingface": "'grad_norm': 2.5, ",
+    "mmengine": "eta: 6:12:01  ",
+    "fairseq": "ppl=61.5, ",
+    "gluon": "acc=0.5, ",
+    "paddle": "acc: 0.5, ",
+    "key-value": "lr=0.1 ",
+    "maxtext": "TFLOP/s/device: 167.0, ",
+    "clu": "grad_norm=0.5, ",
+}
+
+
+@given(st.sampled_from(sorted(SHAPES)), st.lists(values, min_size=1, max_size=8), st.booleans(), st.booleans())
+def test_values_fields_and_prefixes_may_differ(name: str, losses: list[float], extra: bool, tagged: bool) -> None:  # noqa: FBT001
+    """Any values, further fields and a rank's prefix: each line still yields its step and its value."""
+    field = EXTRAS.get(name, "") if extra else ""
+    lines = [SHAPES[name].format(step=step, value=value, extra=field) for step, value in enumerate(losses, 1)]
+    text = "\n".join(line if not tagged else line.replace("\n", "\n[1,0]<stdout>:") for line in lines)
+    log = (b"[1,0]<stdout>:" if tagged else b"") + text.replace("\n", "\n[1,0]<stdout>:" if tagged else "\n").encode()
+
+    records = [record for record in read(log + b"\n", name) if "loss" in record.metric]
+
+    assert [record.step for record in records] == list(range(1, len(losses) + 1))
+    assert all(
+        math.isclose(record.value, value, rel_tol=1e-6, abs_tol=1e-300)
+        for record, value in zip(records, losses, strict=True)
+    )
+
+
+@given(st.integers(1, 40), st.integers(1, 4), st.randoms(use_true_random=False))
+def test_ranks_in_any_order_are_one_job(steps: int, ranks: int, random: object) -> None:
+    """However tagged ranks interleave, each step is one record, in order."""
+    waiting = [[f"[1,{rank}]<stdout>:step={step} loss={step}.{rank}" for step in range(steps)] for rank in range(ranks)]
+    lines = []
+    while any(waiting):
+        queue = random.choice([queue for queue in waiting if queue])  # type: ignore[attr-defined]
+        lines.append(queue.pop(0))
+
+    assert [record.step for record in read("\n".join(lines).encode() + b"\n")] == list(range(steps))
+
+
+@given(st.integers(10, 60), st.integers(0, 50))
+def test_a_restart_is_read_again(steps: int, back_to: int) -> None:
+    """A run that goes back and prints other values is read again from there on."""
+    again = min(back_to, steps - 1)
+    first = [f"step={step} loss={1 / (step + 1):.6f}" for step in range(steps)]
+    second = [f"step={step} loss={2 / (step + 1):.6f}" for step in range(again, steps + 5)]
+
+    read_steps = [record.step for record in read("\n".join(first + second).encode() + b"\n")]
+
+    assert read_steps == [*range(steps), *range(again if again < steps - 1 else steps, steps + 5)]
+
+
+@given(st.binary(max_size=300))
+def test_prefixes_always_come_to_an_end(line: bytes) -> None:
+    """What is left of a line is its end, apart from escape sequences."""
+    text, _ = strip_prefixes(line)
+
+    assert b"\x1b" in line or line.endswith(text)
+
+
+@settings(max_examples=5)
+@given(st.integers(0, 3), st.integers(1, 1 << 16))
+def test_a_line_that_is_too_long_is_cut_and_counted(more: int, chunk: int) -> None:
+    """A line over 1 MiB is read to there, counted, and takes nothing of the next line, however it arrives."""
+    long = b"step=1 loss=0.5 " + b"x" * MAX_LINE_BYTES + b"loss=0.7" * more
+    log = long + b"\nstep=2 loss=0.25\n"
+    reader = LogReader()
+
+    records = [record for at in range(0, len(log), chunk + 4096) for record in reader.feed(log[at : at + chunk + 4096])]
+
+    assert [(record.step, record.line) for record in records] == [(1, 1), (2, 2)]
+    assert reader.cut_lines == 1
+    assert records[1].position == len(log)
+
+
+def test_a_restored_reader_needs_no_more_than_its_state() -> None:
+    """The state of a reader that has read a lot stays small enough to be saved with every report."""
+    reader = LogReader()
+    for step in range(20_000):
+        reader.feed(f"step={step} loss={step}\n".encode())
+
+    assert len(msgspec.json.encode(reader.snapshot())) < 32_768
+
+
+@pytest.mark.parametrize("name", sorted(LOGS))
+def test_a_log_without_its_last_line_end_is_read_in_full(name: str) -> None:
+    """A job that ends without a newline loses nothing."""
+    log = LOGS[name]
+
+    assert [one.value for one in read(log.rstrip(b"\n"))].__repr__() == [one.value for one in read(log)].__repr__()
