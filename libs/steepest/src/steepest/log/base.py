@@ -1,7 +1,7 @@
 """The one interface of an ordered, partitioned log, and the records in it.
 
 It owns what a log promises and no mechanism. It must never know what a record's value means. Every implementation passes
-``steepest.testing.check_log``.
+the suite in ``steepest.testing.log_contract``.
 
 What every log promises:
 
@@ -76,6 +76,7 @@ class Reader(Protocol):
 
         Raises:
             LogUnavailableError: Nothing can be read now; the position has not moved.
+            LogEpochError: The position is beyond the end: the log is not the one that was read before.
             RecordingError: What is stored at the position can never be read.
         """
 
@@ -90,6 +91,7 @@ class Log(Protocol):
         """Append records and give the offset of each.
 
         Raises:
+            InputError: A record that no log can hold (an unknown partition, a size beyond 8 MiB); none of them is kept.
             LogUnavailableError: They are not kept, or it is not known whether they are.
         """
 
