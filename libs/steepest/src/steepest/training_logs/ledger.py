@@ -1,4 +1,4 @@
-"""Which readings are new: repetitions are dropped, restarts are let through, missing steps are counted.
+"""Which readings become records: repetitions are dropped, restarts are let through, missing steps are counted.
 
 Owns the memory of each metric's latest places. Must never know a format or a byte of the line.
 
@@ -6,17 +6,22 @@ A metric's places grow within one run. A reading at the top place again is a rep
 printing, a redraw). One below it is either a late repetition or the first of a restarted run; see ``_went_back``.
 """
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
-from steepest.training_logs.format import Found, Order
+from steepest.training_logs.format import SUM_OF_PARTS, Found, Order
+from steepest.training_logs.names import plain
+from steepest.training_logs.records import LossRecord
 
 REMEMBERED_PLACES = 256
 """Places kept for each metric; a rank that lags by more prints a run of its own."""
 
 LATE_PLACES = 8
 """A repetition in the same order of lines comes within a few places; whatever goes back further is a restart."""
+
+MAX_LANES = 512
+"""Metrics remembered at once; a log that prints ever new names must not grow the state without end."""
 
 Verdict = Literal["new", "repeated", "other process", "unchanged"]
 
@@ -43,6 +48,58 @@ class Lane(msgspec.Struct):
     latest: str | None = None
     lead: str | None = None
     stepwise: bool = False
+
+
+class Origin(NamedTuple):
+    """Where a reading stands in its source; ``nth`` among the readings of its line."""
+
+    line: int
+    position: int
+    nth: int
+    format: str
+    process: str = ""
+
+
+def to_record(lanes: dict[str, Lane], found: Found, origin: Origin, wanted: str | None) -> LossRecord | None:
+    """Makes a record of a reading that is new and wanted.
+
+    Args:
+        lanes: what is remembered, by ``<split> <metric>``; kept up to date.
+        found: the reading.
+        origin: where it was read.
+        wanted: the one metric to report, in plain spelling; None: all.
+
+    Returns:
+        None where the reading repeats another one, or is not wanted.
+    """
+    metric = found.metric
+    if found.scope == "epoch" and (known := lanes.get(f"{found.split} {metric}")) and known.stepwise:
+        metric += "_epoch"
+    if wanted not in (None, SUM_OF_PARTS) and plain(metric) != wanted:
+        return None
+    lane = _lane(lanes, f"{found.split} {metric}")
+    if lane is None or judge(lane, found, origin.process) != "new":
+        return None
+    step = found.at.step
+    return LossRecord(
+        line=origin.line,
+        position=origin.position,
+        index=origin.nth,
+        step=lane.accepted if step is None else step,
+        step_counted=step is None,
+        epoch=found.at.epoch,
+        metric=metric,
+        value=found.value,
+        split=found.split,
+        format=origin.format,
+    )
+
+
+def _lane(lanes: dict[str, Lane], name: str) -> Lane | None:
+    lane = lanes.get(name)
+    if lane is None and len(lanes) < MAX_LANES:
+        lane = lanes[name] = Lane()
+    return lane
 
 
 def judge(lane: Lane, found: Found, source: str) -> Verdict:

@@ -9,17 +9,14 @@ from collections.abc import Iterator
 
 import msgspec
 
-from steepest.training_logs.format import Context, Found, Line
-from steepest.training_logs.ledger import Lane, judge
+from steepest.training_logs.format import Context, Line
+from steepest.training_logs.ledger import Lane, Origin, to_record
 from steepest.training_logs.lines import Block, LinePlace, LineSplitter
 from steepest.training_logs.names import plain
 from steepest.training_logs.prefixes import strip_prefixes
 from steepest.training_logs.recognise import AUTO, Choice, Recogniser
 from steepest.training_logs.records import LossRecord
 from steepest.training_logs.skips import REPEATED, reason_for
-
-MAX_LANES = 512
-"""Metrics remembered at once; a log that prints ever new names must not grow the state without end."""
 
 MAX_EXAMPLES = 20
 """Lines kept for people of those that were passed over."""
@@ -121,10 +118,11 @@ class LogReader:
         for raw, line, end in self._hits(block):
             text, source = strip_prefixes(raw)
             read = self._recogniser.read(Line(text, raw, source), self._state.context)
-            found = read[1] if read is not None else []
+            name, found = read or ("", [])
+            process = source.decode("utf-8", "replace")
             before = len(records)
             for index, one in enumerate(found):
-                record = self._record(one, read[0] if read else "", source, (line, end, index))
+                record = to_record(self._state.lanes, one, Origin(line, end, index, name, process), self._wanted)
                 if record is not None:
                     records.append(record)
             if self._explain and len(records) == before:
@@ -159,31 +157,6 @@ class LogReader:
         needles = self._recogniser.needles
         return (*needles, b"oss", b"OSS") if self._explain and b"" not in needles else needles
 
-    def _record(self, found: Found, format_name: str, source: bytes, place: tuple[int, int, int]) -> LossRecord | None:
-        lanes = self._state.lanes
-        metric = found.metric
-        if found.scope == "epoch" and (known := lanes.get(f"{found.split} {metric}")) and known.stepwise:
-            metric += "_epoch"
-        if self._wanted not in (None, "sum") and plain(metric) != self._wanted:
-            return None
-        lane = _lane(lanes, f"{found.split} {metric}")
-        if lane is None or judge(lane, found, source.decode("utf-8", "replace")) != "new":
-            return None
-        step = found.at.step
-        line, end, index = place
-        return LossRecord(
-            line=line,
-            position=end,
-            index=index,
-            step=lane.accepted if step is None else step,
-            step_counted=step is None,
-            epoch=found.at.epoch,
-            metric=metric,
-            value=found.value,
-            split=found.split,
-            format=format_name,
-        )
-
     def _note(self, raw: bytes, line: int, *, repeated: bool) -> None:
         if b"oss" not in raw and b"OSS" not in raw:
             return
@@ -203,13 +176,6 @@ def _next_hit(data: bytes, needles: tuple[bytes, ...], hits: list[int], at: int)
             hits[number] = hit = size if hit < 0 else hit
         best = min(best, hit)
     return best
-
-
-def _lane(lanes: dict[str, Lane], name: str) -> Lane | None:
-    lane = lanes.get(name)
-    if lane is None and len(lanes) < MAX_LANES:
-        lane = lanes[name] = Lane()
-    return lane
 
 
 def _copy(state: ReaderState) -> ReaderState:

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import os
 import sys
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -83,6 +83,45 @@ async def follow(
                 await _wait(notices, stop, poll_s)
     finally:
         follower.close()
+
+
+async def follow_folder(
+    folder: Path,
+    pattern: str,
+    *,
+    places: Mapping[Path, TailPlace] | None = None,
+    stop: asyncio.Event | None = None,
+    poll_s: float = 1.0,
+) -> AsyncGenerator[tuple[Path, Chunk], None]:
+    """Yields the bytes of all files that match a pattern below a folder, also of those that come later.
+
+    Args:
+        folder: may come later itself.
+        pattern: as ``Path.rglob`` takes it, e.g. ``events.out.tfevents.*`` or ``metrics/*``.
+        places: where to go on in which file.
+        stop: once set, what is there is read to its end and the iteration ends; without it, it never does.
+        poll_s: seconds between looks. TensorBoard's and MLflow's writers flush every few seconds themselves.
+
+    Raises:
+        OSError: A file is there and can't be read.
+    """
+    stop = stop or asyncio.Event()
+    followers: dict[Path, _Follower] = {}
+    try:
+        while True:
+            last = stop.is_set()
+            for path in await asyncio.to_thread(lambda: sorted(folder.rglob(pattern))):
+                if path not in followers and path.is_file():
+                    followers[path] = _Follower(path, (places or {}).get(path))
+            for path, follower in followers.items():
+                while (chunk := await asyncio.to_thread(follower.read)) is not None:
+                    yield path, chunk
+            if last:
+                return
+            await _wait(_Notices(), stop, poll_s)
+    finally:
+        for follower in followers.values():
+            follower.close()
 
 
 class _Follower:

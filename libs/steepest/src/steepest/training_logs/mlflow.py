@@ -1,0 +1,132 @@
+"""MLflow's two stores, read as they grow: files of ``timestamp value step`` lines, and the SQLite database.
+
+Owns both layouts. The files are MLflow's older default (``mlruns/<experiment>/<run>/metrics/<name>``), the database
+(``mlflow.db``) its newer one. Must never write to either.
+"""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+
+from steepest.training_logs.format import At, Context, Found, keep
+from steepest.training_logs.ledger import Lane, Origin, to_record
+from steepest.training_logs.lines import Block, LinePlace, LineSplitter
+from steepest.training_logs.names import plain, read_name
+from steepest.training_logs.numbers import to_number, to_step
+from steepest.training_logs.records import LossRecord
+
+FORMAT_NAME = "mlflow"
+
+_MIN_FIELDS = 2
+_ROWS_AT_ONCE = 10_000
+_QUERY = (
+    "SELECT rowid, run_uuid, key, value, step, is_nan FROM metrics "
+    "WHERE rowid > ? AND (? IS NULL OR run_uuid = ?) ORDER BY rowid LIMIT ?"
+)
+
+
+class MetricFileState(msgspec.Struct):
+    """What a reader of one metric's file remembers; it goes on when fed from ``place.offset`` on."""
+
+    place: LinePlace = msgspec.field(default_factory=LinePlace)
+    lanes: dict[str, Lane] = {}
+
+
+class MetricFileReader:
+    """Reads one metric's file of the file store.
+
+    Args:
+        name: the metric's name: the file's path below ``metrics``, slashes included.
+        state: a former reader's state, to go on from.
+    """
+
+    def __init__(self, name: str, *, state: MetricFileState | None = None) -> None:
+        self._name = read_name(name.encode("utf-8", "replace"))
+        self._state = MetricFileState() if state is None else _copy(state)
+        self._lines = LineSplitter(self._state.place)
+
+    def snapshot(self) -> MetricFileState:
+        """A copy of the state."""
+        return _copy(self._state)
+
+    def feed(self, chunk: bytes) -> list[LossRecord]:
+        """Takes the file's next bytes, cut anywhere; lines that are none of MLflow's are passed over."""
+        return [record for block in self._lines.feed(chunk) for record in self._read(block)]
+
+    def _read(self, block: Block) -> list[LossRecord]:
+        records = []
+        position = block.offset
+        for number, line in enumerate(block.data.split(b"\n")[:-1], block.line):
+            position += len(line) + 1
+            found = self._found(line.split())
+            if found is None:
+                continue
+            record = to_record(self._state.lanes, found, Origin(number, position, 0, FORMAT_NAME), None)
+            if record is not None:
+                records.append(record)
+        return records
+
+    def _found(self, fields: list[bytes]) -> Found | None:
+        value = to_number(fields[1].decode("ascii", "replace")) if len(fields) >= _MIN_FIELDS else None
+        if value is None:
+            return None
+        step = to_step(fields[2]) if len(fields) > _MIN_FIELDS else None
+        return Found(self._name.metric, value, self._name.split or "train", _at(step))
+
+
+class MlflowDatabase:
+    """Reads the metrics of a run, or of all runs, from MLflow's SQLite database.
+
+    Args:
+        path: the database; one that is not there yet has no metrics.
+        run: the run's id; without it every run's.
+        metric: report this metric only; without it every loss, and every held-out quality.
+        after: the position behind which to go on: the last record's.
+    """
+
+    def __init__(self, path: Path, *, run: str | None = None, metric: str | None = None, after: int = 0) -> None:
+        self._path = path
+        self._run = run
+        self._wanted = None if metric is None else plain(metric)
+        self._after = after
+        self._lanes: dict[str, dict[str, Lane]] = {}
+
+    def poll(self) -> list[LossRecord]:
+        """The records that were added since; ``line`` and ``position`` are the row's number.
+
+        Raises:
+            sqlite3.DatabaseError: The file is no database, or not MLflow's.
+        """
+        if not self._path.is_file():
+            return []
+        with closing(sqlite3.connect(f"{self._path.absolute().as_uri()}?mode=ro", uri=True)) as database:
+            rows = database.execute(_QUERY, (self._after, self._run, self._run, _ROWS_AT_ONCE)).fetchall()
+        records = []
+        for row, run, key, value, step, is_nan in rows:
+            self._after = row
+            found = self._found(key, float("nan") if is_nan else value, step)
+            if found is None:
+                continue
+            record = to_record(self._lanes.setdefault(run, {}), found, Origin(row, row, 0, FORMAT_NAME), self._wanted)
+            if record is not None:
+                records.append(record)
+        return records
+
+    def _found(self, key: object, value: object, step: object) -> Found | None:
+        if not isinstance(key, str) or not isinstance(value, int | float):
+            return None
+        name = read_name(key.encode("utf-8", "replace"))
+        split = name.split or "train"
+        if not keep(name, split, Context(wanted=self._wanted)):
+            return None
+        return Found(name.metric, float(value), split, _at(step if isinstance(step, int) else None))
+
+
+def _at(step: int | None) -> At:
+    return At(step, None, None if step is None else (step,))
+
+
+def _copy(state: MetricFileState) -> MetricFileState:
+    return msgspec.msgpack.decode(msgspec.msgpack.encode(state), type=MetricFileState)

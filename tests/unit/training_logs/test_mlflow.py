@@ -1,0 +1,116 @@
+"""MLflow's file store and its database, as they grow."""
+
+import asyncio
+import math
+import sqlite3
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from steepest.training_logs.mlflow import MetricFileReader, MetricFileState, MlflowDatabase
+from steepest.training_logs.tail import follow_folder
+
+
+def test_a_metrics_file_is_read_line_by_line() -> None:
+    """``timestamp value step`` lines give steps, a missing step is counted, and other lines are passed over."""
+    reader = MetricFileReader("val_loss")
+    records = reader.feed(b"1700000000000 0.5 10\n1700000001000 nan 20\nnot a metric\n17000000")
+
+    assert [(one.step, one.metric, one.split, one.line) for one in records] == [
+        (10, "val_loss", "eval", 1),
+        (20, "val_loss", "eval", 2),
+    ]
+    assert math.isnan(records[1].value)
+
+
+def test_a_restored_reader_of_a_file_goes_on() -> None:
+    """State saved in the middle of a line and fed from its offset on loses and doubles nothing."""
+    data = b"1 0.5 10\n2 0.25 20\n3 0.125 30\n"
+    first = MetricFileReader("loss")
+    before = first.feed(data[:12])
+    state = msgspec.json.decode(msgspec.json.encode(first.snapshot()), type=MetricFileState)
+
+    after = MetricFileReader("loss", state=state).feed(data[state.place.offset :])
+
+    assert [one.step for one in before + after] == [10, 20, 30]
+
+
+async def test_a_run_folder_is_followed_as_metrics_come(tmp_path: Path) -> None:
+    """Metrics that a run writes later are found, and each file's bytes arrive once."""
+    metrics = tmp_path / "mlruns" / "0" / "run" / "metrics"
+    stop = asyncio.Event()
+    seen: dict[str, bytes] = {}
+    async for path, chunk in follow_folder(
+        tmp_path / "mlruns", "metrics/*", stop=stop_after(stop, metrics), poll_s=0.01
+    ):
+        seen[path.name] = seen.get(path.name, b"") + chunk.data
+        if path.name == "loss":
+            (metrics / "val_loss").write_bytes(b"1 0.25 1\n")
+        else:
+            stop.set()
+
+    assert seen == {"loss": b"1 0.5 1\n", "val_loss": b"1 0.25 1\n"}
+
+
+def stop_after(stop: asyncio.Event, metrics: Path) -> asyncio.Event:
+    """Writes the first metric and passes the event on."""
+    metrics.mkdir(parents=True)
+    (metrics / "loss").write_bytes(b"1 0.5 1\n")
+    return stop
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    """A database with the columns of MLflow's ``metrics`` table that are read."""
+    path = tmp_path / "mlflow.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute(
+            "CREATE TABLE metrics (key TEXT, value REAL NOT NULL, timestamp INTEGER NOT NULL, run_uuid TEXT NOT NULL,"
+            " step INTEGER NOT NULL DEFAULT 0, is_nan BOOLEAN NOT NULL DEFAULT 0,"
+            " PRIMARY KEY (key, timestamp, step, run_uuid, value, is_nan))"
+        )
+    connection.close()
+    return path
+
+
+def insert(path: Path, *rows: tuple[str, float, str, int, bool]) -> None:
+    """Adds rows as (key, value, run, step, is_nan)."""
+    with sqlite3.connect(path) as connection:
+        connection.executemany(
+            "INSERT INTO metrics (key, value, timestamp, run_uuid, step, is_nan) VALUES (?, ?, 1, ?, ?, ?)", rows
+        )
+    connection.close()
+
+
+def test_the_database_is_polled_for_new_rows(database: Path) -> None:
+    """Each poll yields what was added since, NaN included, and another run's rows only if asked for."""
+    reader = MlflowDatabase(database, run="a")
+    insert(database, ("loss", 0.5, "a", 1, False), ("loss", 0.7, "b", 1, False), ("lr", 0.1, "a", 1, False))
+    first = reader.poll()
+    insert(database, ("loss", 0.0, "a", 2, True))
+    second = reader.poll()
+
+    assert [(one.step, one.value) for one in first] == [(1, 0.5)]
+    assert [one.step for one in second] == [2]
+    assert math.isnan(second[0].value)
+    assert reader.poll() == []
+    assert [one.value for one in MlflowDatabase(database).poll()[:2]] == [0.5, 0.7]
+
+
+def test_going_on_behind_a_position(database: Path) -> None:
+    """From the last record's position on, nothing comes twice."""
+    insert(database, ("loss", 0.5, "a", 1, False), ("loss", 0.25, "a", 2, False))
+    first = MlflowDatabase(database).poll()
+    insert(database, ("loss", 0.125, "a", 3, False))
+
+    assert [one.step for one in MlflowDatabase(database, after=first[-1].position).poll()] == [3]
+
+
+def test_a_database_that_is_not_there_yet_has_no_metrics(tmp_path: Path) -> None:
+    """A missing file is waited for; a file that is no database is an error."""
+    assert MlflowDatabase(tmp_path / "mlflow.db").poll() == []
+
+    (tmp_path / "other.db").write_bytes(b"no database" * 100)
+    with pytest.raises(sqlite3.DatabaseError):
+        MlflowDatabase(tmp_path / "other.db").poll()
