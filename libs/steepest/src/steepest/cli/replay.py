@@ -1,0 +1,68 @@
+"""``steepest replay``: fold a recording through the deciders again and compare, byte for byte."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import click
+import msgspec
+
+from steepest.log.file import FileLog
+from steepest.replay.compare import Report
+from steepest.replay.replay import Replay
+
+EPILOG = """\b
+Examples:
+  steepest replay .steepest            the recording of a running or stopped system
+  steepest replay tests/golden/demo    a recording by itself
+  steepest replay RECORDING --json | jq .first_difference
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("recording", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--json/--no-json", "as_json", default=False, help="Print one JSON object and nothing else.")
+def replay(recording: Path, *, as_json: bool) -> None:
+    """Decide everything in RECORDING again and compare with what was decided then.
+
+    Exits with 0 if every decision is the same byte for byte, and with 1 if one differs; the first position that
+    differs is named, with both versions.
+    """
+    report = asyncio.run(_replay(recording))
+    if as_json:
+        click.echo(msgspec.json.encode(report))
+    else:
+        for line in _words(report):
+            click.echo(line)
+    sys.exit(1 if report.differences else 0)
+
+
+async def _replay(recording: Path) -> Report:
+    log = FileLog.open(log_folder(recording), read_only=True)
+    try:
+        return await Replay(log).run()
+    finally:
+        await log.close()
+
+
+def log_folder(recording: Path) -> Path:
+    """A recording's folder, also where the state folder around it is named."""
+    return recording / "log" if (recording / "steepest.json").exists() else recording
+
+
+def _words(report: Report) -> list[str]:
+    deciders = ", ".join(f"{name} {count}" for name, count in report.by_decider.items())
+    lines = [f"{report.decisions} decisions made again ({deciders}), {report.differences} differences"]
+    if report.not_yet_recorded:
+        lines.append(f"{report.not_yet_recorded} decisions lie beyond the end of the recording")
+    if report.altered:
+        lines.append(f"records that are not as they were written: {', '.join(report.altered[:5])}")
+    first = report.first_difference
+    if first is not None:
+        lines.append(f"first difference at {first.position}: {first.why}")
+        for label, value in (("then", first.recorded), ("now", first.decided)):
+            shown = msgspec.json.encode(value, order="sorted").decode() if value is not None else "nothing"
+            lines.append(f"  {label}: {shown}")
+    return lines

@@ -1,0 +1,19 @@
+"""All deciders by name: what a replay, a shadow or a simulation runs. A test holds the services to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from steepest.policies.monitor.facts import Facts
+from steepest.policies.monitor.silence import Silence
+from steepest.policies.placement.placer import Placer
+from steepest.policies.specon.categorizer import Categorizer
+from steepest.policies.specon.node_scorer import NodeScorer
+from steepest.policies.specon.rebalancer import Rebalancer
+
+CLUSTER_DECIDERS: Mapping[str, Any] = {kind.name: kind for kind in (Silence, Placer, NodeScorer, Rebalancer)}
+"""Those that read ``cluster``; each is made with its state, or with none to begin anew."""
+
+STREAM_DECIDERS: Mapping[str, Any] = {kind.name: kind for kind in (Facts, Categorizer)}
+"""Those that read another topic; one is made for each of its partitions."""

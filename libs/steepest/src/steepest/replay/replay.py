@@ -1,0 +1,163 @@
+"""Folds a recording through the deciders: the same view and the same deciders as live, without effectors."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+from steepest.errors import UndecodableError
+from steepest.events.cluster import LogOpened
+from steepest.events.dead_letter import DeadLetter
+from steepest.events.received import ID, LOGIC, DecisionId
+from steepest.events.registry import TOPICS, encode
+from steepest.log.base import Log, Record, TopicPartition
+from steepest.policies.decider import fold_and_decide
+from steepest.policies.deciders import CLUSTER_DECIDERS, STREAM_DECIDERS
+from steepest.replay.compare import Decided, Difference, Report, compare, readable
+from steepest.runtime.decode import received
+from steepest.view.cluster_view import ClusterView
+
+BATCH = 10_000
+
+
+class Replay:
+    """One pass over a recording.
+
+    Attributes:
+        views: The view of each partition of ``cluster``, as the recording's last record left it.
+    """
+
+    def __init__(self, log: Log) -> None:
+        self.views: dict[TopicPartition, ClusterView] = {}
+        self._log = log
+        self._then: dict[str, list[Decided]] = {}
+        self._now: dict[str, list[Decided]] = {}
+        self._altered: list[Difference] = []
+        self._refused: dict[tuple[str, int, int], None] = {}
+
+    async def run(self) -> Report:
+        """Decide everything again and compare.
+
+        Raises:
+            RecordingError: What is stored cannot be read.
+            LogVersionError: The recording asks for a newer reader.
+        """
+        for at in await self._partitions("dead-letters"):
+            await self._note_refused(at)
+        for at in await self._partitions("cluster"):
+            await self._pool(at)
+        for kind in STREAM_DECIDERS.values():
+            for at in await self._partitions(kind.topic):
+                await self._stream(kind, at)
+        return compare(self._then, self._now, self._altered)
+
+    # --- the three kinds of topic ----------------------------------------------------------------------------------------
+
+    async def _note_refused(self, at: TopicPartition) -> None:
+        """What live readers could not read, they passed over; so does the replay."""
+        async for record in self._records(at):
+            letter = TOPICS["dead-letters"].decode(record.value)
+            if isinstance(letter, DeadLetter):
+                self._refused[letter.topic, letter.partition, letter.offset] = None
+
+    async def _pool(self, at: TopicPartition) -> None:
+        view = self.views[at] = ClusterView()
+        deciders = [kind() for kind in CLUSTER_DECIDERS.values()]
+        async for record in self._records(at):
+            event = self._event(record)
+            if event is None:
+                view.skip(record.offset)
+                continue
+            self._remember(record)
+            _, made = fold_and_decide(view, deciders, event)
+            for decider, events in zip(deciders, made, strict=False):
+                self._decided(decider, view.state.epoch, record, events)
+
+    async def _stream(self, kind: Any, at: TopicPartition) -> None:
+        decider = kind()
+        epoch = ""
+        async for record in self._records(at):
+            event = self._event(record)
+            if event is None:
+                continue
+            if isinstance(event.event, LogOpened):
+                epoch = event.event.epoch
+                continue
+            self._decided(decider, epoch, record, [decision.event for decision in decider.step(event)])
+
+    # --- records ---------------------------------------------------------------------------------------------------------
+
+    async def _partitions(self, topic: str) -> Sequence[TopicPartition]:
+        """The topic's partitions; none where the recording lacks the topic."""
+        return [at for at in await self._log.partitions(topic) if await self._log.end(at)]
+
+    async def _records(self, at: TopicPartition) -> AsyncIterator[Record]:
+        end = await self._log.end(at)
+        reader = self._log.reader({at: 0})
+        try:
+            while True:
+                for record in await reader.poll(max_records=BATCH, timeout_s=0.1):
+                    yield record
+                    if record.offset + 1 >= end:
+                        return
+        finally:
+            await reader.close()
+
+    def _event(self, record: Record) -> Any:
+        """The record's event; None where live readers passed it over, or would have to."""
+        if (record.at.topic, record.at.partition, record.offset) in self._refused:
+            return None
+        if record.damage:
+            self._altered.append(
+                Difference(
+                    position=str(record),
+                    offset=record.offset,
+                    decision=record.headers.get(ID, ""),
+                    why=record.damage,
+                    recorded=readable(record.value),
+                )
+            )
+        try:
+            return received(_sound(record))
+        except UndecodableError:
+            return None
+
+    def _remember(self, record: Record) -> None:
+        text = record.headers.get(ID)
+        decision = DecisionId.parse(text) if text else None
+        if decision is None:
+            return
+        stream = self._then.setdefault(decision.stream, [])
+        if not stream or decision.position > stream[-1].id.position:
+            stream.append(
+                Decided(
+                    id=decision,
+                    value=record.value,
+                    position=str(record),
+                    offset=record.offset,
+                    logic=record.headers.get(LOGIC, ""),
+                )
+            )
+
+    def _decided(self, decider: Any, epoch: str, cause: Record, events: Sequence[Any]) -> None:
+        for index, event in enumerate(events):
+            at = cause.at
+            decision = DecisionId(decider.name, epoch, at.topic, at.partition, cause.offset, index)
+            self._now.setdefault(decision.stream, []).append(
+                Decided(
+                    id=decision,
+                    value=encode(event),
+                    position=str(cause),
+                    offset=cause.offset,
+                    logic=str(decider.logic),
+                )
+            )
+
+
+def _sound(record: Record) -> Record:
+    """A record that was changed by hand is folded as it stands, so that its consequences are seen."""
+    return record if not record.damage else Record(**{**_fields(record), "damage": ""})
+
+
+def _fields(record: Record) -> Mapping[str, Any]:
+    return {name: getattr(record, name) for name in record.__struct_fields__}
