@@ -19,7 +19,8 @@ from steepest.cluster.local.groups import find_groups
 from steepest.cluster.port import ReplicaId, ReplicaSpec
 from steepest.events.common import Resources
 from steepest.testing import contract_job
-from steepest.testing.cluster_contract import ClusterContract, ClusterHarness
+from steepest.testing.cluster_contract import ClusterContract
+from steepest.testing.cluster_harness import ClusterHarness
 
 Cpu = Literal["cgroup", "duty-cycle"]
 

@@ -16,8 +16,9 @@ import msgspec
 
 from steepest.cluster.local import conversation, locks
 from steepest.cluster.local.acts import definite, uncancelled
+from steepest.cluster.local.asking import Asking, withdraw
 from steepest.cluster.local.checkpoints import Volume
-from steepest.cluster.local.conversation import Answer, ReportsTail
+from steepest.cluster.local.conversation import ReportsTail
 from steepest.cluster.local.duty import tell
 from steepest.cluster.local.engine import Engine
 from steepest.cluster.local.folder import IncarnationFolder, LimitRecord, SpecRecord, StateFolder, read_json, write_json
@@ -143,58 +144,15 @@ class LocalCluster:
         engine = await self._ready()
         folder = self._folder(replica, incarnation)
         await self._refuse_unless_running(folder)
-        try:
-            with definite(f"{folder} was not asked"):
-                await asyncio.to_thread(conversation.ask, folder, request, hold_s)
-            answer = await self._answer(engine, folder, request, timeout_s)
-            return await asyncio.to_thread(self._accept, folder, answer)
-        except BaseException:
-            await uncancelled(self._withdraw(folder, request))
-            raise
-
-    async def _answer(self, engine: Engine, folder: IncarnationFolder, request: str, timeout_s: float) -> Answer:
-        deadline = time.monotonic() + timeout_s
-        while True:
-            beat = engine.watch.pulse.beat()
-            seen = await self._observe(folder)
-            # Read after the look at the process: an answer that it gave just before its end counts.
-            answer = await asyncio.to_thread(conversation.answer, folder, request)
-            if answer is not None:
-                return answer
-            if seen.ended:
-                raise RefusedError(f"{folder} ended before it answered", code="not-running")
-            if time.monotonic() >= deadline:
-                raise RefusedError(f"{folder} did not answer within {timeout_s:g} s", code="checkpoint-timeout")
-            await wait(beat, min(engine.watch.poll_s, deadline - time.monotonic()))
-
-    def _accept(self, folder: IncarnationFolder, answer: Answer) -> CheckpointRef:
-        if answer.refused is not None:
-            raise RefusedError(f"{folder} refused: {answer.refused[:500]}", code="checkpoint-refused")
-        job = folder.replica.job
-        try:
-            found = Volume(self._state.checkpoints(job), job).verify(answer.name)
-        except InputError as error:
-            raise RefusedError(str(error), code="checkpoint-invalid") from error
-        if (found.step, found.digest) != (answer.step, answer.digest):
-            raise RefusedError(f"{answer.name} is not what {folder} said that it saved", code="checkpoint-invalid")
-        return found
-
-    async def _withdraw(self, folder: IncarnationFolder, request: str) -> None:
-        try:
-            await asyncio.to_thread(conversation.withdraw, folder, request)
-        except FileNotFoundError:
-            return  # the job was forgotten meanwhile
-        except OSError as error:
-            raise UncertainError(
-                f"the request to {folder} could not be withdrawn: {error}", mend="release it"
-            ) from error
+        asking = Asking(engine.watch, Volume(self._state.checkpoints(replica.job), replica.job), folder, self._boot)
+        return await asking.checkpoint(request, hold_s=hold_s, timeout_s=timeout_s)
 
     async def release(self, replica: ReplicaId, incarnation: int, *, request: str) -> None:
         """See ``Cluster.release``."""
         await self._ready()
         folder = self._folder(replica, incarnation)
         if await asyncio.to_thread(folder.path.exists):
-            await self._withdraw(folder, request)
+            await withdraw(folder, request)
 
     async def stop(self, replica: ReplicaId, incarnation: int, *, grace_s: float) -> Stopped:
         """See ``Cluster.stop``."""

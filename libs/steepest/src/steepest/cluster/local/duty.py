@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping, Sequence
 
 from steepest.cluster.local.roster import Tracked
-from steepest.cluster.local.shares import demand, max_min
+from steepest.cluster.local.shares import demand, divide, max_min
 from steepest.cluster.local.supervisor import FULL_SHARE
 from steepest.cluster.port import ReplicaId
 
@@ -72,12 +72,13 @@ class DutyCycles:
         orders = []
         for node, capacity_m in self._capacities_m.items():
             here = {key: each for key, each in paced.items() if each.node == node}
-            shares = max_min(capacity_m, {key: self._wants(key, each) for key, each in here.items()})
+            shares = divide(
+                capacity_m,
+                {key: self._bound(node, each.limit_m) for key, each in here.items()},
+                {key: demand(self._paces[key].share_m, each.use.cpu_m) for key, each in here.items()},
+            )
             orders += [(each, self._paces[key].give(shares[key])) for key, each in here.items()]
         return orders
-
-    def _wants(self, key: _Key, each: Tracked) -> float:
-        return min(self._bound(each.node, each.limit_m), demand(self._paces[key].share_m, each.use.cpu_m))
 
     def _bound(self, node: str, limit_m: int | None) -> int:
         capacity_m = self._capacities_m[node]

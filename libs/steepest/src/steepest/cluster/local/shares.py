@@ -34,6 +34,21 @@ def max_min(capacity: float, bounds: Mapping[_K, float]) -> dict[_K, float]:
     return shares
 
 
+def divide(capacity: float, bounds: Mapping[_K, float], demands: Mapping[_K, float]) -> dict[_K, float]:
+    """Divide by what everybody can use, then what is left by what everybody may have.
+
+    Without the second round a replica that uses less because the whole machine is full would get less and less.
+
+    Args:
+        capacity: In any unit, ≥ 0.
+        bounds: The most that each may have.
+        demands: The most that each can use, as far as is known.
+    """
+    used = max_min(capacity, {key: min(bound, demands[key]) for key, bound in bounds.items()})
+    spare = max_min(max(capacity - sum(used.values()), 0.0), {key: bounds[key] - used[key] for key in bounds})
+    return {key: used[key] + spare[key] for key in bounds}
+
+
 def demand(share: float | None, used: float | None) -> float:
     """How much a replica can use, judged by what it used of its share, all in millicores.
 

@@ -27,8 +27,9 @@ import time
 from pathlib import Path
 from typing import Any, NoReturn
 
-PERIOD_S = 0.1  # the kernel's own bandwidth control uses 100 ms as well (CFS bandwidth control, cpu.cfs_period_us)
 ON_LINUX = bool(sys.platform == "linux")
+PERIOD_S = 0.1  # the kernel's own bandwidth control uses 100 ms as well (CFS bandwidth control, cpu.cfs_period_us)
+MAX_PAUSE_S = 1.0  # a machine that stood still for seconds must not cost a job minutes
 MIN_SLICE_S = 0.005  # shorter runs would measure the scheduler's latency and not the share
 FULL_SHARE = 1000
 SHUTDOWN_GRACE_S = 10.0  # for SIGTERM sent to the supervisor itself, as a machine does that shuts down
@@ -69,20 +70,24 @@ class Throttle:
 
     def __init__(self, group: int, share: int) -> None:
         self._group = group
-        self._share = share
+        self._share = FULL_SHARE
         self._paused = False
-        self._since = time.monotonic()
+        self._since = 0.0
         self._late = 0.0
-        self.until = self._since
+        self.until = float("inf")
+        self.set(share)
 
     def set(self, share: int) -> None:
-        """Change the share, in ‰ of the time."""
-        self._share = min(max(share, 1), FULL_SHARE)
-        if self._share == FULL_SHARE:
+        """Change the share, in ‰ of the time. What ran before under another share is not held against it."""
+        share = min(max(share, 1), FULL_SHARE)
+        if share == self._share:
+            return
+        self._share = share
+        if share == FULL_SHARE:
             self.resume()
-        elif self.until == float("inf"):
-            self.resume()
-            self.until = time.monotonic()
+        else:
+            self._late = 0.0
+            self._run(time.monotonic())
 
     def resume(self) -> None:
         """Let it run from now on, until the share is set again."""
@@ -94,9 +99,7 @@ class Throttle:
         """Pause or go on where it is time."""
         if now < self.until:
             return
-        if self._share >= FULL_SHARE:
-            self.resume()
-        elif self._paused:
+        if self._paused:
             self._late = min(now - self.until, PERIOD_S)
             self._run(now)
         else:
@@ -112,7 +115,7 @@ class Throttle:
         self._signal(signal.SIGSTOP)
         self._paused = True
         owed = (now - self._since) * (FULL_SHARE - self._share) / self._share
-        self.until = now + max(owed - self._late, 0.0)
+        self.until = now + min(max(owed - self._late, 0.0), MAX_PAUSE_S)
 
     def _signal(self, signum: int) -> None:
         # macOS says EPERM of a group that holds only zombies.

@@ -1,0 +1,101 @@
+"""One request for a checkpoint, from the question to a verified answer or its withdrawal.
+
+It owns the time limit and the promise that nobody is left waiting. It must never know why a checkpoint is wanted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from steepest.cluster.local import conversation
+from steepest.cluster.local.acts import definite, uncancelled
+from steepest.cluster.local.checkpoints import Volume
+from steepest.cluster.local.conversation import Answer
+from steepest.cluster.local.folder import IncarnationFolder
+from steepest.cluster.local.phases import observe
+from steepest.cluster.local.watch import Watch, wait
+from steepest.errors import InputError, RefusedError, UncertainError
+from steepest.events.common import CheckpointRef
+
+
+class Asking:
+    """Asks one running incarnation.
+
+    Args:
+        watch: Tells when to look for the answer.
+        volume: The job's checkpoints.
+        folder: The incarnation.
+        boot: Which boot of the machine it is now.
+    """
+
+    def __init__(self, watch: Watch, volume: Volume, folder: IncarnationFolder, boot: str) -> None:
+        self._watch = watch
+        self._volume = volume
+        self._folder = folder
+        self._boot = boot
+
+    async def checkpoint(self, request: str, *, hold_s: float, timeout_s: float) -> CheckpointRef:
+        """Ask, wait, verify. Whatever goes wrong after the request was written, cancellation included, it is withdrawn.
+
+        Raises:
+            RefusedError: As ``Cluster.checkpoint`` says; nobody waits.
+            ClusterError: The request could not be written.
+            UncertainError: It could not be withdrawn.
+        """
+        await self._ask(request, hold_s)
+        try:
+            answer = await self._answer(request, time.monotonic() + timeout_s)
+            return await asyncio.to_thread(self._accept, answer)
+        except BaseException:
+            await uncancelled(withdraw(self._folder, request))
+            raise
+
+    async def _ask(self, request: str, hold_s: float) -> None:
+        with definite(f"{self._folder} was not asked"):
+            try:
+                await uncancelled(asyncio.to_thread(conversation.ask, self._folder, request, hold_s))
+            except asyncio.CancelledError:
+                await uncancelled(withdraw(self._folder, request))
+                raise
+
+    async def _answer(self, request: str, deadline: float) -> Answer:
+        while True:
+            beat = self._watch.pulse.beat()
+            seen = await asyncio.to_thread(observe, self._folder, self._boot)
+            # Read after the look at the process: an answer that it gave just before its end counts.
+            answer = await asyncio.to_thread(conversation.answer, self._folder, request)
+            if answer is not None:
+                return answer
+            if seen.ended:
+                raise RefusedError(f"{self._folder} ended before it answered", code="not-running")
+            if time.monotonic() >= deadline:
+                raise RefusedError(f"{self._folder} did not answer in time", code="checkpoint-timeout")
+            await wait(beat, min(self._watch.poll_s, deadline - time.monotonic()))
+
+    def _accept(self, answer: Answer) -> CheckpointRef:
+        if answer.refused is not None:
+            raise RefusedError(f"{self._folder} refused: {answer.refused[:500]}", code="checkpoint-refused")
+        try:
+            found = self._volume.verify(answer.name)
+        except InputError as error:
+            raise RefusedError(str(error), code="checkpoint-invalid") from error
+        if (found.step, found.digest) != (answer.step, answer.digest):
+            raise RefusedError(
+                f"{answer.name} is not what {self._folder} said that it saved", code="checkpoint-invalid"
+            )
+        return found
+
+
+async def withdraw(folder: IncarnationFolder, request: str) -> None:
+    """Take a request back and let the job train on; nothing where the folder is gone.
+
+    Raises:
+        UncertainError: The job may still wait.
+    """
+    try:
+        await asyncio.to_thread(conversation.withdraw, folder, request)
+    except FileNotFoundError:
+        return  # the job was forgotten meanwhile
+    except OSError as error:
+        raise UncertainError(f"the request to {folder} could not be withdrawn: {error}", mend="release it") from error

@@ -1,0 +1,57 @@
+"""A local cluster on one emulated node, cleaned up to the last process."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from steepest.cluster.local import LocalCluster, LocalNode
+from steepest.cluster.local.folder import StateFolder
+from steepest.events.common import Resources
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> StateFolder:
+    """The state folder of the cluster under test."""
+    return StateFolder(tmp_path / "state")
+
+
+@pytest.fixture
+async def make_cluster(state: StateFolder) -> AsyncIterator[Callable[[], LocalCluster]]:
+    """Makes an adapter on the state folder; each call a new one, as after a restart."""
+    made: list[LocalCluster] = []
+
+    def make() -> LocalCluster:
+        nodes = [LocalNode("a", Resources(cpu_m=1000, memory_mib=512))]
+        made.append(LocalCluster(state.path, nodes, "test", heartbeat_s=0.1, cpu="duty-cycle"))
+        return made[-1]
+
+    yield make
+    for process in _processes_of(state.path):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGKILL)
+    for cluster in made:
+        await cluster.close()
+
+
+@pytest.fixture
+def cluster(make_cluster: Callable[[], LocalCluster]) -> LocalCluster:
+    """An adapter of an empty cluster with the node ``a``."""
+    return make_cluster()
+
+
+def _processes_of(state_dir: Path) -> list[psutil.Process]:
+    """Every supervisor of one state folder, and every process that has the environment of one of its jobs."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            marks = [*process.cmdline(), process.environ().get("STEEPEST_CONTROL", "")]
+            if any(mark.startswith(str(state_dir)) for mark in marks) and process.pid != os.getpid():
+                found.append(process)
+    return found

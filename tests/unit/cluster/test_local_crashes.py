@@ -1,0 +1,277 @@
+"""What a SIGKILL at the worst moment leaves: of the adapter's process, of a supervisor, of a job, of their children."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from steepest.cluster.local import LocalCluster
+from steepest.cluster.local.folder import StartRecord, StateFolder, read_json, write_json
+from steepest.cluster.local.watch import Watch, wait
+from steepest.cluster.port import ReplicaId, ReplicaPhase, ReplicaSpec, ReplicaStatus
+from steepest.errors import RefusedError
+from steepest.testing import contract_job
+
+JOB = ReplicaId("doomed")
+TRAIN = ReplicaSpec(command=(sys.executable, contract_job.__file__))
+DOOMED = Path(__file__).with_name("doomed_adapter.py")
+LINUX_ONLY = pytest.mark.skipif(sys.platform != "linux", reason="only Linux gives orphans to a subreaper")
+
+WITH_CHILDREN = """
+    import json, os, signal, subprocess, sys, time
+    sleep = [sys.executable, "-c", "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"]
+    in_group = subprocess.Popen(sleep).pid
+    in_own_session = subprocess.Popen(sleep, start_new_session=True).pid
+    control = os.environ["STEEPEST_CONTROL"]
+    print(in_group, in_own_session, flush=True)
+    open(control + "/reports.jsonl", "w").write(json.dumps({"step": 1}) + "\\n")
+"""
+
+
+def python(code: str) -> ReplicaSpec:
+    """A job that runs this code."""
+    return ReplicaSpec(command=(sys.executable, "-c", textwrap.dedent(code)))
+
+
+def kill_adapter_at(moment: str, state: StateFolder) -> None:
+    """Run an adapter in a process of its own, which starts the job and is killed at that moment."""
+    done = subprocess.run([sys.executable, str(DOOMED), str(state.path), moment], timeout=100, check=False)
+    assert done.returncode == -signal.SIGKILL
+
+
+async def ended(cluster: LocalCluster, replica: ReplicaId = JOB) -> ReplicaStatus:
+    """What is known of a replica once it has ended."""
+    async for _ in cluster.heartbeats():
+        status = await cluster.lookup(replica)
+        if status is not None and status.phase in (ReplicaPhase.EXITED, ReplicaPhase.GONE):
+            return status
+    raise AssertionError("the heartbeats ended")
+
+
+def started(state: StateFolder, replica: ReplicaId = JOB) -> StartRecord:
+    """What the supervisor of a replica's newest incarnation wrote at the start."""
+    start = read_json(state.incarnations(replica)[-1].start, StartRecord)
+    assert start is not None
+    return start
+
+
+def supervisor_of(pid: int) -> psutil.Process:
+    """The supervisor is the job's parent."""
+    parent = psutil.Process(pid).parent()
+    assert parent is not None
+    return parent
+
+
+async def appears(path: Path) -> None:
+    """Wait until a file is there."""
+    watch = Watch()
+    watch.add(path.parent)
+    beat = watch.pulse.beat()
+    while not path.exists():
+        await wait(beat, watch.poll_s)
+        beat = watch.pulse.beat()
+    await watch.close()
+
+
+def lives(pid: int) -> bool:
+    """Whether a process runs, as far as it is not a zombie that only waits to be reaped."""
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+async def test_a_job_outlives_the_adapter_s_process(cluster: LocalCluster, state: StateFolder) -> None:
+    """SIGKILL of the process that holds the adapter leaves the job training, and the next adapter in control of it."""
+    kill_adapter_at("started", state)
+    status = await cluster.lookup(JOB)
+    assert status is not None
+    assert status.phase == ReplicaPhase.RUNNING
+    await cluster.wait_for_step(JOB, 1, at_least=(status.step or 0) + 1, timeout_s=60.0)
+
+    assert (await cluster.stop(JOB, 1, grace_s=60.0)).exit_status == 85
+
+
+@pytest.mark.parametrize("moment", ["before-spawn", "after-spawn"])
+async def test_an_interrupted_start_is_completed(cluster: LocalCluster, state: StateFolder, moment: str) -> None:
+    """A start that died after the fence was made is completed by the same start, and runs one process."""
+    kill_adapter_at(moment, state)
+    status = await cluster.lookup(JOB)
+    assert status is not None
+    assert status.phase == ReplicaPhase.STARTING
+    await cluster.start(JOB, 1, "a", TRAIN, None)
+    await cluster.wait_for_step(JOB, 1, at_least=1, timeout_s=60.0)
+    await cluster.stop(JOB, 1, grace_s=60.0)
+
+    assert cluster.files("a")[0].output.read_text().count("begins") == 1
+
+
+async def test_an_interrupted_start_can_be_stopped(cluster: LocalCluster, state: StateFolder) -> None:
+    """A stop of what never began ends it for good: a late start of the same incarnation runs nothing."""
+    kill_adapter_at("before-spawn", state)
+    stopped = await cluster.stop(JOB, 1, grace_s=0.0)
+    await cluster.start(JOB, 1, "a", TRAIN, None)
+    status = await cluster.lookup(JOB)
+
+    assert stopped.exit_status is None
+    assert status is not None
+    assert status.phase == ReplicaPhase.GONE
+
+
+async def test_an_interrupted_start_does_not_block_the_next_incarnation(
+    cluster: LocalCluster, state: StateFolder
+) -> None:
+    """What never began surely does not run, so a newer incarnation may start; then the older one is stale."""
+    kill_adapter_at("before-spawn", state)
+    await cluster.start(JOB, 2, "a", TRAIN, None)
+    with pytest.raises(RefusedError, match="stale"):
+        await cluster.start(JOB, 1, "a", TRAIN, None)
+
+
+async def test_children_do_not_outlive_a_job(cluster: LocalCluster) -> None:
+    """When the first process leaves, what it left in its process group is killed before the end is reported."""
+    await cluster.start(JOB, 1, "a", python(WITH_CHILDREN), None)
+    status = await ended(cluster)
+    in_group, _ = (int(pid) for pid in cluster.files("a")[0].output.read_text().split())
+
+    assert status.exit_status == 0
+    assert not lives(in_group)
+
+
+@LINUX_ONLY
+async def test_children_in_a_session_of_their_own_do_not_either(cluster: LocalCluster) -> None:
+    """A child that left the process group belongs to the supervisor once its parent is dead, and is killed too."""
+    await cluster.start(JOB, 1, "a", python(WITH_CHILDREN), None)
+    await ended(cluster)
+    _, in_own_session = (int(pid) for pid in cluster.files("a")[0].output.read_text().split())
+
+    assert not lives(in_own_session)
+
+
+async def test_stop_kills_children_that_ignore_sigterm(cluster: LocalCluster) -> None:
+    """A stop returns once nothing of the job lives, its children included."""
+    await cluster.start(JOB, 1, "a", python(WITH_CHILDREN + "    time.sleep(600)\n"), None)
+    await cluster.wait_for_step(JOB, 1, at_least=1, timeout_s=60.0)
+    children = [int(pid) for pid in cluster.files("a")[0].output.read_text().split()]
+    stopped = await cluster.stop(JOB, 1, grace_s=60.0)
+
+    assert stopped.exit_status == -signal.SIGTERM
+    assert not lives(children[0])
+
+
+async def test_orphans_of_a_killed_supervisor_are_killed(cluster: LocalCluster, state: StateFolder) -> None:
+    """If a supervisor is killed alone, job and children are found and killed, and only then it is gone."""
+    await cluster.start(JOB, 1, "a", python(WITH_CHILDREN + "    time.sleep(600)\n"), None)
+    await cluster.wait_for_step(JOB, 1, at_least=1, timeout_s=60.0)
+    pid = started(state).pid
+    in_group, _ = (int(child) for child in cluster.files("a")[0].output.read_text().split())
+    supervisor_of(pid).kill()
+    status = await ended(cluster)
+
+    assert (status.phase, status.exit_status) == (ReplicaPhase.GONE, None)
+    assert not lives(pid)
+    assert not lives(in_group)
+
+
+async def test_orphans_are_found_by_the_next_adapter(
+    make_cluster: Callable[[], LocalCluster], state: StateFolder
+) -> None:
+    """Also where the supervisor died while no adapter was there, and its job was stopped at that moment."""
+    first = make_cluster()
+    await first.start(JOB, 1, "a", python(WITH_CHILDREN + "    time.sleep(600)\n"), None)
+    await first.wait_for_step(JOB, 1, at_least=1, timeout_s=60.0)
+    pid = started(state).pid
+    in_group, _ = (int(child) for child in first.files("a")[0].output.read_text().split())
+    await first.close()
+    os.kill(in_group, signal.SIGSTOP)
+    supervisor_of(pid).kill()
+    status = await ended(make_cluster())
+
+    assert status.phase == ReplicaPhase.GONE
+    assert not lives(in_group)
+
+
+@pytest.fixture
+def bystander() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that has nothing to do with any job."""
+    with subprocess.Popen(["sleep", "600"], start_new_session=True) as process:
+        yield process
+        process.kill()
+
+
+async def test_nothing_of_another_boot_runs(
+    make_cluster: Callable[[], LocalCluster], state: StateFolder, bystander: subprocess.Popen[bytes]
+) -> None:
+    """After a reboot the pids on record mean nothing: the replica is gone, and whoever has its pid now is spared."""
+    first = make_cluster()
+    await first.start(JOB, 1, "a", TRAIN, None)
+    await first.wait_for_step(JOB, 1, at_least=1, timeout_s=60.0)
+    supervisor_of(started(state).pid).kill()
+    assert (await ended(first)).phase == ReplicaPhase.GONE
+    await first.close()
+    folder = state.incarnations(JOB)[-1]
+    folder.gone.unlink()
+    write_json(folder.start, StartRecord(pid=bystander.pid, mark=None, boot="another boot"))
+    status = await make_cluster().lookup(JOB)
+
+    assert status is not None
+    assert status.phase == ReplicaPhase.GONE
+    assert bystander.poll() is None
+
+
+async def test_a_reused_pid_is_spared(
+    make_cluster: Callable[[], LocalCluster], state: StateFolder, bystander: subprocess.Popen[bytes]
+) -> None:
+    """A process that has the pid on record but another start time is somebody else: it is not touched."""
+    first = make_cluster()
+    await first.start(JOB, 1, "a", TRAIN, None)
+    await first.wait_for_step(JOB, 1, at_least=1, timeout_s=60.0)
+    record = started(state)
+    supervisor_of(record.pid).kill()
+    await ended(first)
+    await first.close()
+    folder = state.incarnations(JOB)[-1]
+    folder.gone.unlink()
+    write_json(folder.start, StartRecord(pid=bystander.pid, mark=record.mark, boot=record.boot))
+    status = await make_cluster().lookup(JOB)
+
+    assert status is not None
+    assert status.phase == ReplicaPhase.GONE
+    assert bystander.poll() is None
+
+
+async def test_a_cancelled_call_leaves_no_half_start(cluster: LocalCluster) -> None:
+    """A start that is cancelled is carried out in full or not at all, and the cluster knows which."""
+    starting = asyncio.create_task(cluster.start(JOB, 1, "a", TRAIN, None))
+    await asyncio.sleep(0)
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    await cluster.start(JOB, 1, "a", TRAIN, None)
+    await cluster.wait_for_step(JOB, 1, at_least=1, timeout_s=60.0)
+    await cluster.stop(JOB, 1, grace_s=60.0)
+
+    assert cluster.files("a")[0].output.read_text().count("begins") == 1
+
+
+async def test_a_cancelled_request_holds_nobody(cluster: LocalCluster) -> None:
+    """Whoever asks for a checkpoint and is cancelled leaves no job waiting."""
+    spec = ReplicaSpec(command=(*TRAIN.command, "--save-s", "0.2"))
+    await cluster.start(JOB, 1, "a", spec, None)
+    step = await cluster.wait_for_step(JOB, 1, at_least=1, timeout_s=60.0)
+    asking = asyncio.create_task(cluster.checkpoint(JOB, 1, request="r1", hold_s=600.0, timeout_s=600.0))
+    await appears(cluster.files("a")[0].reports.with_name("checkpoint-request.json"))
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+
+    assert await cluster.wait_for_step(JOB, 1, at_least=step + 20, timeout_s=60.0)
