@@ -1,0 +1,294 @@
+"""Events in words: one sentence for each event of the cluster log, for people who watch a pool.
+
+Sentences name jobs and nodes as they are, begin in lower case and end without a full stop, so that a line can go on.
+Pure: it must never know a view, a log or a terminal.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from steepest.events import cluster as c
+from steepest.events.common import CheckpointMode, CheckpointRef
+from steepest.view.nodes import in_words
+
+ROUTINE = (c.Tick, c.NodeUsage, c.GrowthMeasured)
+"""Events that come at a steady rate and change nothing that people wait for."""
+
+CATEGORIES: Mapping[c.Category, str] = {
+    c.Category.PROGRESSING: "progressing",
+    c.Category.WATCHED: "watched",
+    c.Category.CONVERGED: "converged",
+}
+"""SpeCon's categories by their names (thesis §4.2)."""
+
+
+def sentence(event: c.ClusterEvent) -> str:
+    """An event in words, on one line whatever its fields hold."""
+    return one_line(_SENTENCES[type(event)](event))
+
+
+def one_line(text: str) -> str:
+    """Text without line ends and control characters: what comes from outside must not steer a terminal."""
+    return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
+
+
+def is_routine(event: c.ClusterEvent) -> bool:
+    """Whether an event is a measurement that comes again and again: a tick, a node's usage, a job's growth."""
+    return isinstance(event, ROUTINE)
+
+
+def span(ms: int) -> str:
+    """A span of time: ``0.3 s``, ``41 s``, ``3 min 20 s``, ``2 h 05 min``."""
+    seconds = ms / 1000
+    if seconds < 10:  # noqa: PLR2004 - below ten seconds the tenth says something
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes == 0:
+        return f"{rest} s"
+    hours, minutes_left = divmod(minutes, 60)
+    return f"{hours} h {minutes_left:02d} min" if hours else f"{minutes} min {rest:02d} s"
+
+
+def count(number: int, noun: str) -> str:
+    """A number of things: ``no step``, ``1 step``, ``12 steps``."""
+    return f"no {noun}" if number == 0 else f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def ending(status: int | None) -> str:
+    """How a process ended, by its exit status (minus the signal's number; None: nobody saw it)."""
+    if status is None:
+        return "its exit was not seen"
+    return f"killed by signal {-status}" if status < 0 else f"exit status {status}"
+
+
+def node_seen(node: c.NodeScore) -> str:
+    """A node as a decision saw it."""
+    out = f", out of the question: {node.rejected}" if node.rejected else ""
+    return f"{node.node} (score {node.score:g}, {count(node.replicas, 'job')}, {node.used_cpu_m}m CPU used{out})"
+
+
+# --- the log itself and its nodes -------------------------------------------------------------------------------------
+
+
+def _log_opened(event: c.LogOpened) -> str:
+    return f"the log begins (epoch {event.epoch})"
+
+
+def _pool_configured(event: c.PoolConfigured) -> str:
+    ours, specon = event.parameters, event.parameters.specon
+    moves = "" if ours.moves else ", no moves"
+    return (
+        f"parameters in force: α {specon.alpha:g}, interval {span(specon.interval_ms)}, "
+        f"placement {ours.placement}, a tick every {span(ours.tick_ms)}{moves}"
+    )
+
+
+def _tick(event: c.Tick) -> str:
+    return f"the pool's clock is at {span(event.counted_ms)}"
+
+
+def _node_joined(event: c.NodeJoined) -> str:
+    return f"node {event.node} is here with {in_words(event.capacity)}"
+
+
+def _node_lost(event: c.NodeLost) -> str:
+    return f"node {event.node} is lost: it has been silent for {span(event.silent_ms)}"
+
+
+def _node_usage(event: c.NodeUsage) -> str:
+    jobs = ", ".join(f"{job} {cpu_m}m" for job, cpu_m in event.jobs.items())
+    return f"node {event.node} uses {in_words(event.used)}{': ' + jobs if jobs else ''}"
+
+
+# --- jobs and their processes -------------------------------------------------------------------------------------------
+
+
+def _submitted(event: c.JobSubmitted) -> str:
+    return f"{event.job} is submitted, asking for {in_words(event.spec.requests)}: {shlex.join(event.spec.command)}"
+
+
+def _admitted(event: c.JobAdmitted) -> str:
+    return f"{event.job} is admitted and waits for a place"
+
+
+def _rejected(event: c.JobRejected) -> str:
+    return f"{event.job} is rejected: {event.reason}"
+
+
+def _cancel_requested(event: c.JobCancelRequested) -> str:
+    return f"{event.job} is to be cancelled"
+
+
+def _ended(event: c.JobEnded) -> str:
+    if event.outcome is c.Outcome.CANCELLED:
+        return f"{event.job} was cancelled"
+    why = event.reason or (ending(event.exit_status) if event.exit_status else "")
+    return f"{event.job} {event.outcome}{': ' + why if why else ''}"
+
+
+def _replica_started(event: c.ReplicaStarted) -> str:
+    return f"{event.job} runs on {event.node} (incarnation {event.incarnation})"
+
+
+_SAVES = {
+    CheckpointMode.ON_REQUEST: "saves its state when asked",
+    CheckpointMode.ON_STOP: "saves its state when it is stopped",
+    CheckpointMode.NONE: "cannot save its state, so it will not be moved",
+}
+
+
+def _mode_declared(event: c.CheckpointModeDeclared) -> str:
+    return f"{event.job} says that it {_SAVES[event.mode]}"
+
+
+def _verified(event: c.CheckpointVerified) -> str:
+    return f"{event.job} has proven that it can save: {_checkpoint(event.checkpoint)}"
+
+
+def _replica_stopped(event: c.ReplicaStopped) -> str:
+    why = f": {event.reason}" if event.reason else ""
+    return f"{event.job}'s process on {event.node} ended{_after(event.step)} ({ending(event.exit_status)}){why}"
+
+
+def _retry(event: c.RetryPlanned) -> str:
+    charged = "which counts against its retries" if event.charged else "which costs it no retry"
+    return f"{event.job} waits for a place again, {charged}: {event.reason}"
+
+
+# --- growth -------------------------------------------------------------------------------------------------------------
+
+
+def _growth(event: c.GrowthMeasured) -> str:
+    grew = "was measured for the first time" if event.growth is None else f"grew by {event.growth:.4g}"
+    return f"{event.job} {grew} in interval {event.interval}, and is {CATEGORIES[event.category]} ({event.category})"
+
+
+def _category(event: c.CategoryChanged) -> str:
+    return (
+        f"{event.job} is {CATEGORIES[event.after]} now ({event.before} → {event.after}): "
+        f"it grew by {event.growth:.4g} in the interval"
+    )
+
+
+def _requested(event: c.ReallocationRequested) -> str:
+    return f"{event.job} asks for another place: it has converged and grew by {event.growth:.4g} only"
+
+
+# --- plans --------------------------------------------------------------------------------------------------------------
+
+
+def _placement(event: c.PlacementPlanned) -> str:
+    return f"{event.job} is to start on {', '.join(event.nodes)} ({event.because.rule})"
+
+
+def _migration(event: c.MigrationPlanned) -> str:
+    seen = {node.node: node for node in event.because.nodes}
+    ends = [node_seen(seen[name]) for name in (event.source, event.target) if name in seen]
+    told = f": {' → '.join(ends)}" if ends else ""
+    return f"{event.job} is to move from {event.source} to {event.target} ({event.because.rule}){told}"
+
+
+def _stay(event: c.StayDecided) -> str:
+    return f"{event.job} stays on {event.node} ({event.because.rule})"
+
+
+# --- what became of them ------------------------------------------------------------------------------------------------
+
+_BEGUN = {
+    c.Step.CHECKPOINT: "{job} is asked to save its state on {node}",
+    c.Step.STOP: "{job} is being stopped on {node}",
+    c.Step.START: "{job} is being started on {node}",
+    c.Step.VERIFY: "{job} must show on {node} that it trains",
+}
+
+
+def _begun(event: c.StepBegun) -> str:
+    again = f" (attempt {event.attempt})" if event.attempt > 1 else ""
+    return _BEGUN[event.step].format(job=event.job, node=event.node) + again
+
+
+def _step_failed(event: c.StepFailed) -> str:
+    effect = "without any effect" if event.definite else "and it may have taken effect all the same"
+    return f"{event.job}: the step “{event.step}” failed {effect} ({event.code}): {event.message}"
+
+
+def _saved(event: c.CheckpointSaved) -> str:
+    return f"{event.job} has saved its state ({_checkpoint(event.checkpoint)}) and waits for its stop"
+
+
+def _stopped(event: c.JobStopped) -> str:
+    return f"{event.job} was stopped{_after(event.step)} ({ending(event.exit_status)})"
+
+
+def _placed(event: c.JobPlaced) -> str:
+    since = f"from {_checkpoint(event.restore)}" if event.restore else "from its beginning"
+    return f"{event.job} is placed on {event.node}, {since} (incarnation {event.incarnation})"
+
+
+def _resumed(event: c.JobResumed) -> str:
+    return f"{event.job} trains again{'' if event.step is None else f', at step {event.step}'}"
+
+
+def _moved(event: c.MigrationFinished) -> str:
+    return (
+        f"{event.job} has moved to {event.target}: paused for {span(event.paused_ms)}, "
+        f"{count(event.steps_lost, 'step')} lost, {span(event.took_ms)} in all"
+    )
+
+
+def _not_moved(event: c.MigrationFailed) -> str:
+    now = f"it runs on {event.node}" if event.node else "it waits for a place"
+    lost = f", {count(event.steps_lost, 'step')} lost" if event.steps_lost else ""
+    return f"{event.job} could not be moved ({event.code}): {event.message}; {now}{lost}"
+
+
+def _abandoned(event: c.PlanAbandoned) -> str:
+    return (
+        f"{event.job}: the plan {event.plan} is given up ({event.code}){': ' + event.message if event.message else ''}"
+    )
+
+
+def _after(step: int | None) -> str:
+    return "" if step is None else f" after step {step}"
+
+
+def _checkpoint(checkpoint: CheckpointRef) -> str:
+    return f"its checkpoint of step {checkpoint.step}"
+
+
+_SENTENCES: Mapping[type, Callable[[Any], str]] = {
+    c.LogOpened: _log_opened,
+    c.PoolConfigured: _pool_configured,
+    c.Tick: _tick,
+    c.NodeJoined: _node_joined,
+    c.NodeLost: _node_lost,
+    c.NodeUsage: _node_usage,
+    c.ReplicaStarted: _replica_started,
+    c.CheckpointModeDeclared: _mode_declared,
+    c.CheckpointVerified: _verified,
+    c.ReplicaStopped: _replica_stopped,
+    c.JobEnded: _ended,
+    c.JobSubmitted: _submitted,
+    c.JobCancelRequested: _cancel_requested,
+    c.GrowthMeasured: _growth,
+    c.CategoryChanged: _category,
+    c.ReallocationRequested: _requested,
+    c.PlacementPlanned: _placement,
+    c.MigrationPlanned: _migration,
+    c.StayDecided: _stay,
+    c.RetryPlanned: _retry,
+    c.JobAdmitted: _admitted,
+    c.JobRejected: _rejected,
+    c.StepBegun: _begun,
+    c.StepFailed: _step_failed,
+    c.CheckpointSaved: _saved,
+    c.JobStopped: _stopped,
+    c.JobPlaced: _placed,
+    c.JobResumed: _resumed,
+    c.MigrationFinished: _moved,
+    c.MigrationFailed: _not_moved,
+    c.PlanAbandoned: _abandoned,
+}

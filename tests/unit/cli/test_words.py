@@ -1,0 +1,159 @@
+"""Events in words: one line for each type of event, with what people look for in it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from steepest import words
+from steepest.events import cluster as c
+from steepest.events.common import CheckpointMode, CheckpointRef, Resources
+from steepest.events.parameters import PoolParameters
+from steepest.events.registry import CLUSTER
+
+SAVED = CheckpointRef(name="step-00000120-i0001", step=120, digest="sha256:0")
+SOURCE = c.NodeScore("n1", 7.0, 310, 4)
+TARGET = c.NodeScore("n2", 3.0, 90, 2)
+MOVE = c.Because(rule="Algorithm 4: the lowest score", nodes=(TARGET, SOURCE), growing=3)
+
+SPOKEN: list[tuple[c.ClusterEvent, str]] = [
+    (c.LogOpened(epoch="e1"), "the log begins (epoch e1)"),
+    (
+        c.PoolConfigured(parameters=PoolParameters(moves=False)),
+        "parameters in force: α 0.01, interval 30 s, placement spread, a tick every 1.0 s, no moves",
+    ),
+    (c.Tick(counted_ms=65_000), "the pool's clock is at 1 min 05 s"),
+    (c.NodeJoined(node="n1", capacity=Resources(600, 2048)), "node n1 is here with 600m CPU, 2048 MiB"),
+    (c.NodeLost(node="n1", silent_ms=15_000), "node n1 is lost: it has been silent for 15 s"),
+    (c.NodeUsage(node="n1", used=Resources(300), jobs={"a": 300}), "node n1 uses 300m CPU: a 300m"),
+    (c.ReplicaStarted(job="a", incarnation=1, node="n1"), "a runs on n1 (incarnation 1)"),
+    (
+        c.CheckpointModeDeclared(job="a", incarnation=1, mode=CheckpointMode.ON_REQUEST),
+        "a says that it saves its state when asked",
+    ),
+    (
+        c.CheckpointVerified(job="a", incarnation=1, checkpoint=SAVED),
+        "a has proven that it can save: its checkpoint of step 120",
+    ),
+    (
+        c.ReplicaStopped(job="a", incarnation=1, node="n1", exit_status=-9, step=44),
+        "a's process on n1 ended after step 44 (killed by signal 9)",
+    ),
+    (c.JobEnded(job="a", outcome=c.Outcome.FINISHED, exit_status=0), "a finished"),
+    (c.JobEnded(job="a", outcome=c.Outcome.FAILED, exit_status=3), "a failed: exit status 3"),
+    (c.JobEnded(job="a", outcome=c.Outcome.CANCELLED, exit_status=85), "a was cancelled"),
+    (
+        c.JobSubmitted(job="a", request="r", spec=c.JobSpec(command=("python", "my train.py"))),
+        "a is submitted, asking for 50m CPU: python 'my train.py'",
+    ),
+    (c.JobCancelRequested(job="a", request="r"), "a is to be cancelled"),
+    (
+        c.GrowthMeasured(
+            job="a", interval=1, total=1.0, count=2, largest=1.0, first_ms=0, last_ms=1, category=c.Category.PROGRESSING
+        ),
+        "a was measured for the first time in interval 1, and is progressing (PC)",
+    ),
+    (
+        c.CategoryChanged(job="a", before=c.Category.WATCHED, after=c.Category.CONVERGED, growth=0.00123456),
+        "a is converged now (WC → CC): it grew by 0.001235 in the interval",
+    ),
+    (
+        c.ReallocationRequested(job="a", growth=0.002, interval=5),
+        "a asks for another place: it has converged and grew by 0.002 only",
+    ),
+    (
+        c.PlacementPlanned(plan="p", job="a", incarnation=0, nodes=("n1",), because=c.Because(rule="spread")),
+        "a is to start on n1 (spread)",
+    ),
+    (
+        c.MigrationPlanned(
+            plan="p", job="a", incarnation=1, source="n1", target="n2", kind=c.MoveKind.REALLOCATION, because=MOVE
+        ),
+        (
+            "a is to move from n1 to n2 (Algorithm 4: the lowest score): "
+            "n1 (score 7, 4 jobs, 310m CPU used) → n2 (score 3, 2 jobs, 90m CPU used)"
+        ),
+    ),
+    (c.StayDecided(job="a", incarnation=1, node="n1", because=MOVE), "a stays on n1 (Algorithm 4: the lowest score)"),
+    (
+        c.RetryPlanned(job="a", incarnation=1, charged=True, not_before_ms=5, reason="it exited with status 1"),
+        "a waits for a place again, which counts against its retries: it exited with status 1",
+    ),
+    (c.JobAdmitted(job="a", request="r"), "a is admitted and waits for a place"),
+    (c.JobRejected(job="a", request="r", reason="it is too large"), "a is rejected: it is too large"),
+    (
+        c.StepBegun(plan="p", step=c.Step.STOP, attempt=2, job="a", incarnation=1, node="n1"),
+        "a is being stopped on n1 (attempt 2)",
+    ),
+    (
+        c.StepFailed(
+            plan="p", step=c.Step.START, attempt=1, job="a", code="node-lost", definite=True, message="n1 is away"
+        ),
+        "a: the step “start” failed without any effect (node-lost): n1 is away",
+    ),
+    (
+        c.CheckpointSaved(plan="p", attempt=1, job="a", incarnation=1, checkpoint=SAVED),
+        "a has saved its state (its checkpoint of step 120) and waits for its stop",
+    ),
+    (
+        c.JobStopped(plan="p", attempt=1, job="a", incarnation=1, exit_status=85, step=120),
+        "a was stopped after step 120 (exit status 85)",
+    ),
+    (
+        c.JobPlaced(plan="p", attempt=1, job="a", incarnation=2, node="n2", restore=SAVED),
+        "a is placed on n2, from its checkpoint of step 120 (incarnation 2)",
+    ),
+    (c.JobResumed(plan="p", attempt=1, job="a", incarnation=2, step=121), "a trains again, at step 121"),
+    (
+        c.MigrationFinished(plan="p", job="a", target="n2", steps_lost=0, took_ms=2_000, paused_ms=700),
+        "a has moved to n2: paused for 0.7 s, no step lost, 2.0 s in all",
+    ),
+    (
+        c.MigrationFailed(plan="p", job="a", code="step-timeout", message="too slow", node="n1", steps_lost=1),
+        "a could not be moved (step-timeout): too slow; it runs on n1, 1 step lost",
+    ),
+    (
+        c.PlanAbandoned(plan="p", job="a", code="given-up", message="cancelled"),
+        "a: the plan p is given up (given-up): cancelled",
+    ),
+]
+
+
+@pytest.mark.parametrize(("event", "words_of_it"), SPOKEN, ids=lambda value: type(value).__name__)
+def test_each_event_is_told_in_words(event: c.ClusterEvent, words_of_it: str) -> None:
+    """An event's sentence says who, what, where and why."""
+    assert words.sentence(event) == words_of_it
+
+
+def test_no_event_is_without_words() -> None:
+    """Whatever stands on the cluster topic can be told: the examples above hold each type."""
+    assert {type(event) for event, _ in SPOKEN} == set(CLUSTER.types)
+
+
+@given(st.text(max_size=200))
+def test_a_sentence_is_one_line(text: str) -> None:
+    """Text that came from outside never breaks a line in two, nor reaches a terminal as a control sequence."""
+    assert words.sentence(c.JobRejected(job="a", request="r", reason=text)).isprintable()
+
+
+def test_only_measurements_are_routine() -> None:
+    """What is routine may be left out; what anybody decided or did never is."""
+    routine = {type(event) for event, _ in SPOKEN if words.is_routine(event)}
+    assert routine == {c.Tick, c.NodeUsage, c.GrowthMeasured}
+
+
+@pytest.mark.parametrize(
+    ("ms", "told"),
+    [
+        (0, "0.0 s"),
+        (9_940, "9.9 s"),
+        (10_000, "10 s"),
+        (59_600, "1 min 00 s"),
+        (200_000, "3 min 20 s"),
+        (7_500_000, "2 h 05 min"),
+    ],
+)
+def test_a_span_has_the_unit_that_fits(ms: int, told: str) -> None:
+    """Seconds, minutes or hours, and never sixty of one."""
+    assert words.span(ms) == told
