@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from importlib.metadata import entry_points
 from typing import Any
 
+from steepest.alone import local_cluster
 from steepest.clock import Clock, SystemClock
 from steepest.cluster.port import Cluster
 from steepest.errors import InputError
@@ -16,7 +17,6 @@ from steepest.events.parameters import PoolParameters
 from steepest.log.base import Log
 from steepest.log.file import FileLog
 from steepest.log.snapshots import FolderSnapshots
-from steepest.runtime.alone import local_cluster
 from steepest.runtime.effector import Effector, Send
 from steepest.runtime.runtime import Runtime
 from steepest.runtime.service import Service, Settings

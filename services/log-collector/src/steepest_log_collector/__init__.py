@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from steepest.alone import run_alone
 from steepest.clock import Clock
 from steepest.cluster.port import Cluster
 from steepest.collector.heartbeats import HeartbeatSender
 from steepest.collector.losses import LossCollector
 from steepest.log.base import Log
-from steepest.runtime.alone import run_alone
 from steepest.runtime.service import Service, Settings
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from steepest.alone import run_alone
 from steepest.clock import Clock
 from steepest.cluster.port import Cluster
 from steepest.log.base import Log
-from steepest.runtime.alone import run_alone
 from steepest.runtime.service import Service, Settings
 from steepest.sagas.migrator import Migrator
 

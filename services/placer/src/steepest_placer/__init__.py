@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from steepest.alone import run_alone
 from steepest.clock import Clock
 from steepest.cluster.port import Cluster
 from steepest.log.base import Log
 from steepest.policies.placement.placer import Placer
-from steepest.runtime.alone import run_alone
 from steepest.runtime.service import Service, Settings
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from steepest.alone import run_alone
 from steepest.clock import Clock
 from steepest.cluster.port import Cluster
 from steepest.log.base import Log
 from steepest.policies.monitor.facts import Facts
 from steepest.policies.monitor.silence import Silence
-from steepest.runtime.alone import run_alone
 from steepest.runtime.service import Service, Settings
 from steepest.runtime.ticker import Ticker
 

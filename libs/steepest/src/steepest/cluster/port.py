@@ -1,7 +1,8 @@
 """The one port through which anything is done to a cluster.
 
 It owns the words (what may be asked, what comes back, what a failure means) and no mechanism. It must never know why
-something is asked for: plans and policies are not its business. Every adapter passes the suite in ``steepest.testing.cluster_contract``.
+something is asked for: plans and policies are not its business. Every adapter passes the suite in
+``steepest.testing.cluster_contract``.
 
 What every adapter promises:
 

@@ -1,0 +1,68 @@
+# Everything a newcomer or CI runs. Each target does the set-up that it needs; `make help` lists them.
+
+PYTHON ?= python3
+UV_VERSION := 0.13.8
+BIN := .venv/bin
+UV := $(BIN)/uv
+STAMP := .make
+MEMBERS := $(wildcard libs/*) $(wildcard services/*)
+EDITABLE := $(foreach member,$(MEMBERS),-e $(member))
+export UV_PYTHON_DOWNLOADS := never
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint format bench fuzz lock clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(STAMP)/runtime ## Make .venv with everything that runs, byte-compiled
+
+$(STAMP)/venv:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Steepest needs Python 3.11 or newer; name one with: make PYTHON=python3.12" >&2; exit 2; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/uv.txt
+	@mkdir -p $(STAMP) && touch $@
+
+$(STAMP)/runtime: $(STAMP)/venv requirements/runtime.txt $(addsuffix /pyproject.toml,$(MEMBERS))
+	$(UV) pip install --quiet --python $(BIN)/python --require-hashes --compile-bytecode -r requirements/runtime.txt
+	$(UV) pip install --quiet --python $(BIN)/python --no-deps $(EDITABLE)
+	@touch $@
+
+$(STAMP)/dev: $(STAMP)/runtime requirements/dev.txt
+	$(UV) pip install --quiet --python $(BIN)/python --require-hashes --compile-bytecode -r requirements/dev.txt
+	@touch $@
+
+demo: $(STAMP)/runtime ## Real training jobs on an emulated cluster, to the end, with a report
+	$(BIN)/steepest demo $(DEMO)
+
+test: $(STAMP)/dev ## All tests
+	$(BIN)/python -m pytest $(TEST)
+
+lint: $(STAMP)/dev ## Style, types, import contracts, generated files
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(STAMP)/dev ## Mend what the linter can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(STAMP)/dev ## What the README's figures come from
+	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+fuzz: $(STAMP)/dev ## A million mutated log lines
+	$(BIN)/python -m tests.fuzz.run
+
+lock: ## Resolve the dependencies anew, with hashes, for every Python from 3.11 on
+	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+	  --no-emit-index-url --no-emit-find-links --extra demo libs/steepest/pyproject.toml \
+	  --no-emit-package steepest-sdk -o requirements/runtime.txt
+	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+	  --no-emit-index-url --no-emit-find-links --group dev -c requirements/runtime.txt -o requirements/dev.txt
+	echo 'uv==$(UV_VERSION)' | $(UV) pip compile --quiet --universal --generate-hashes --no-header --no-annotate \
+	  --no-emit-index-url --no-emit-find-links - -o requirements/uv.txt
+
+clean: ## Remove what the targets made
+	rm -rf .venv $(STAMP) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -1,0 +1,1 @@
+"""The command line: a command a file, each a plain click command named after it."""

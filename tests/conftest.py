@@ -1,0 +1,24 @@
+"""What all tests have in common: where a component is required, a skip is a failure."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+
+import pytest
+
+REQUIRED = os.environ.get("STEEPEST_REQUIRE_COMPONENTS") == "1"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Where every component is required, a test that skips for lack of one has failed."""
+    report = yield
+    if REQUIRED and report.skipped and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        report.outcome = "failed"
+        report.longrepr = f"{item.nodeid} needs what is missing here, and everything is required: {reason}"
+    del call
+    return report
