@@ -7,14 +7,17 @@ from collections.abc import Callable
 
 import re2
 
+from steepest.errors import InputError
 from steepest.training_logs.records import Split
 
 _MAX_MEMORY_BYTES = 8 << 20
 """What one pattern's automaton may take: RE2's own default, which is ample for a line."""
 
 
-class PatternError(ValueError):
+class PatternError(InputError):
     """A job's regular expression can't be used; the message names the pattern and what is wrong with it."""
+
+    code = "bad-log-pattern"
 
 
 Groups = dict[str, bytes | None]
@@ -39,9 +42,11 @@ def compile_pattern(pattern: str) -> Callable[[bytes], list[Groups]]:
     try:
         compiled = re2.compile(pattern.encode(), options)
     except re2.error as error:
-        raise PatternError(f"--pattern {pattern!r}: {_reason(error)} (RE2 has no look-around)") from None
+        raise PatternError(
+            f"pattern {pattern!r}: {_reason(error)}", mend="write it in RE2's syntax, which has no look-around"
+        ) from None
     if compiled.groups < 1:
-        raise PatternError(f"--pattern {pattern!r}: needs a group around the value, e.g. 'loss is (\\S+)'")
+        raise PatternError(f"pattern {pattern!r}: has no group", mend="put a group around the value: 'loss is (\\S+)'")
     names = {number: name.decode() for name, number in compiled.groupindex.items()}
     if "value" not in names.values():
         names[1] = "value"

@@ -7,6 +7,7 @@ import difflib
 
 import msgspec
 
+from steepest.errors import InputError
 from steepest.training_logs.format import At, Context, Format, Found, Line, at_step
 from steepest.training_logs.formats import all_formats
 from steepest.training_logs.names import read_name
@@ -20,8 +21,10 @@ FIRM_AFTER_LINES = 50
 """So many lines read in a general notation settle the choice; until then a framework's own format replaces it."""
 
 
-class FormatError(ValueError):
-    """No log format has that name; the message names those that come closest."""
+class FormatError(InputError):
+    """No log format has that name; ``mend`` names those that come closest."""
+
+    code = "unknown-log-format"
 
 
 class Choice(msgspec.Struct):
@@ -116,7 +119,7 @@ def format_named(name: str) -> Format:
         return names[name]
     close = difflib.get_close_matches(name.lower(), [*names, AUTO], n=3, cutoff=0.4)
     hint = f"did you mean {' or '.join(close)}?" if close else f"known: {AUTO}, {', '.join(sorted(names))}"
-    raise FormatError(f"unknown log format {name!r}: {hint}")
+    raise FormatError(f"unknown log format {name!r}: {hint}", mend=hint)
 
 
 def own_format(pattern: str, metric: str | None) -> Format:

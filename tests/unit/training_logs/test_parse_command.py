@@ -1,0 +1,89 @@
+"""``steepest parse``: what people see, what programs get, and how it ends."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from steepest.cli.parse import parse
+from steepest.cli.parse_summary import SPARKLINE_CHARS, Curve
+
+LOG = "  loss_scale ........ 12.0\nstep=1 loss=0.5\nstep=2 loss=nan\nstep=2 loss=nan\nstep=3 loss=0.25 val_loss=0.5\n"
+
+
+def run(*arguments: str, input: str | None = None) -> Result:  # noqa: A002 - click's own word
+    """Runs the command in this process."""
+    return CliRunner().invoke(parse, arguments, input=input)
+
+
+def test_json_is_one_object_a_record_and_nothing_else() -> None:
+    """Standard output holds one object a line, with the fields that programs are promised."""
+    result = run("-", "--json", input=LOG)
+    objects = [json.loads(line) for line in result.stdout.splitlines()]
+
+    assert result.exit_code == 0
+    assert [(one["line"], one["step"], one["epoch"], one["metric"], one["value"], one["split"]) for one in objects] == [
+        (2, 1, None, "loss", 0.5, "train"),
+        (3, 2, None, "loss", "NaN", "train"),
+        (5, 3, None, "loss", 0.25, "train"),
+        (5, 3, None, "val_loss", 0.5, "eval"),
+    ]
+
+
+def test_people_see_format_metrics_and_what_was_passed_over() -> None:
+    """The summary names the format, each metric's ends, and why lines that look like a loss were not taken."""
+    result = run("-", input=LOG)
+
+    assert result.exit_code == 0
+    for words in ("key-value", "val_loss", "1–3", "says the loss scale", "repeats a step"):
+        assert words in result.stdout
+
+
+def test_a_metric_and_an_own_pattern(tmp_path: Path) -> None:
+    """--metric narrows what is reported, --pattern replaces the formats."""
+    path = tmp_path / "job.log"
+    path.write_text(LOG + "cost of 7 is 2.5\n", encoding="utf-8")
+
+    metric = run(str(path), "--json", "--metric", "val-loss").stdout.splitlines()
+    own = run(str(path), "--json", "--pattern", r"cost of (?P<step>\d+) is (?P<value>\S+)").stdout.splitlines()
+
+    assert [json.loads(line)["metric"] for line in metric] == ["val_loss"]
+    assert [(json.loads(line)["step"], json.loads(line)["value"]) for line in own] == [(7, 2.5)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("-", "--format", "kears"), "did you mean keras"),
+        (("-", "--pattern", "(a"), "'(a'"),
+        (("-", "--pattern", "a"), "has no group"),
+        (("no-such-file",), "No such file"),
+    ],
+)
+def test_wrong_input_ends_with_2_and_says_what_is_wrong(arguments: tuple[str, ...], words: str) -> None:
+    """A wrong option or file is named, with what to do, and the exit status is 2."""
+    result = run(*arguments, input="")
+
+    assert result.exit_code == 2
+    assert words in result.stderr
+    assert result.stdout == ""
+
+
+def test_a_log_without_a_loss_is_no_error() -> None:
+    """Nothing found is an answer: it says so and ends with 0."""
+    result = run("-", input="hello\n")
+
+    assert result.exit_code == 0
+    assert "none recognised" in result.stdout
+
+
+def test_a_curve_holds_few_values_of_many() -> None:
+    """However many values come, a sparkline stays as long as its bound, and keeps the shape."""
+    curve = Curve()
+    for value in range(100_000):
+        curve.add(float(value))
+
+    assert len(curve.values) < 2 * SPARKLINE_CHARS
+    assert len(curve.sparkline()) <= SPARKLINE_CHARS
+    assert curve.sparkline() == "".join(sorted(curve.sparkline()))
