@@ -1,7 +1,7 @@
 """Saves a second checkpoint in child after child, each killed just before it touches the disk once more.
 
-Prints one JSON list a child: what the checkpoint folder holds after the kill, and what a later incarnation restores
-and leaves there. The tests run it as a process because it forks.
+Prints one JSON object a child: what the checkpoint folder holds after the kill, which of it is no good checkpoint in
+spite of its name, and what a later incarnation restores and leaves there. The tests run it as a process because it forks.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from steepest_sdk.checkpoints import CheckpointFolder
+from steepest_sdk.manifest import CheckpointRefused, verify
 
 TOUCHES = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir"}
 
@@ -59,12 +60,32 @@ def main(root: Path, step: int) -> None:
         for earlier in (10, 20, 30):
             CheckpointFolder(root, "walk", 2).save(earlier, None, partial(write, step=earlier))
         survived = save_in_child(root, step, kill_at)
-        left = sorted(path.name for path in root.iterdir())
+        left = names(root)
+        torn = [name for name in left if not name.startswith(".") and not is_good(root / name)]
         later = CheckpointFolder(root, "walk", incarnation=3)
         later.clear_leftovers()
         restored = later.restore("step-99999999-i0002")
-        cleared = sorted(path.name for path in root.iterdir())
-        sys.stdout.write(json.dumps([left, restored and restored.manifest.step, cleared]) + "\n")
+        outcome = {
+            "left": left,
+            "torn": torn,
+            "restored": restored and restored.manifest.step,
+            "cleared": names(root),
+        }
+        sys.stdout.write(json.dumps(outcome) + "\n")
+
+
+def names(folder: Path) -> list[str]:
+    """What is in a folder, hidden names too."""
+    return sorted(path.name for path in folder.iterdir())
+
+
+def is_good(folder: Path) -> bool:
+    """Whether a folder is what its manifest says."""
+    try:
+        verify(folder, "walk")
+    except CheckpointRefused:
+        return False
+    return True
 
 
 if __name__ == "__main__":

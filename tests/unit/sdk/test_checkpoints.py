@@ -41,12 +41,13 @@ def test_killed_at_any_point_a_save_loses_nothing(tmp_path: Path, step: int) -> 
     )
     outcomes = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(outcomes) > 10, "the kills came too late to test anything"
-    for left, restored, cleared in outcomes:
-        assert restored in {30, step}, left
-        assert not [name for name in cleared if name.startswith(".")], left
-        assert len(cleared) >= 2
-    assert outcomes[0][1] == 30
-    assert outcomes[-1][0] == sorted({f"step-{max(20, step - 10):08d}-i0002", f"step-{step:08d}-i0002"})
+    for outcome in outcomes:
+        assert outcome["torn"] == [], "a name without a dot is a whole checkpoint"
+        assert outcome["restored"] in {30, step}, outcome
+        assert not [name for name in outcome["cleared"] if name.startswith(".")], outcome
+        assert len(outcome["cleared"]) >= 2
+    assert outcomes[0]["restored"] == 30
+    assert outcomes[-1]["left"] == [f"step-{max(20, step - 10):08d}-i0002", f"step-{step:08d}-i0002"]
 
 
 def test_two_newest_good_ones_are_kept(tmp_path: Path) -> None:

@@ -173,6 +173,14 @@ def test_link_is_refused(tmp_path: Path) -> None:
         verify(folder, "walk")
 
 
+def test_checkpoint_that_is_itself_a_link_is_refused(tmp_path: Path) -> None:
+    """What lies outside the checkpoint folder may belong to anybody."""
+    folder = seal(tmp_path / "elsewhere", {"a": b"1"})
+    tmp_path.joinpath(folder.name).symlink_to(folder)
+    with pytest.raises(CheckpointRefused, match="it is a link"):
+        verify(tmp_path / folder.name, "walk")
+
+
 def test_name_that_would_forge_a_digest_line_is_refused(tmp_path: Path) -> None:
     """A tab or newline in a file's name could make two sets of files share their lines."""
     tmp_path.joinpath("a\t1\n").touch()

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from steepest_sdk import EXIT_STOPPED
+from steepest_sdk.control import HOLD_S_MOST, ControlFolder, Request
 
 if TYPE_CHECKING:
     from tests.unit.sdk.conftest import Supervisor
@@ -149,3 +153,56 @@ def test_unreadable_request_changes_nothing(supervisor: Supervisor, content: str
     training.request()
     training.go(20)
     assert training.ack()["step"] >= 20
+
+
+def ask(folder: Path, request: str, hold_s: float = 1) -> None:
+    """Puts a request into a control folder."""
+    aside = folder / ".request"
+    aside.write_text(json.dumps({"request": request, "hold_s": hold_s}))
+    aside.replace(folder / "checkpoint-request.json")
+
+
+def test_folder_is_looked_at_twenty_times_a_second_at_most(tmp_path: Path) -> None:
+    """A request that comes just after a look is seen 50 ms after that look, however often a step is reported."""
+    now = 100.0
+    control = ControlFolder(tmp_path, clock=lambda: now)
+    assert control.new_request() is None
+    ask(tmp_path, "a")
+    now += 0.049
+    assert control.new_request() is None
+    now += 0.002
+    assert control.new_request() == Request("a", 1)
+
+
+def test_request_is_seen_once(tmp_path: Path) -> None:
+    """Neither the same file nor a new one with the same request is served again; another request is."""
+    now = 100.0
+    control = ControlFolder(tmp_path, clock=lambda: now)
+    seen = []
+    for request in ("a", "a", "b"):
+        ask(tmp_path, request)
+        for _ in range(2):
+            now += 1
+            seen.append(control.new_request())
+    assert [request and request.id for request in seen] == ["a", None, None, None, "b", None]
+
+
+def test_request_file_is_read_once(tmp_path: Path) -> None:
+    """While the file stays the same one, a look is one stat: content put into it by no rename is not seen."""
+    now = 100.0
+    control = ControlFolder(tmp_path, clock=lambda: now)
+    ask(tmp_path, "a")
+    assert control.new_request() == Request("a", 1)
+    path = tmp_path / "checkpoint-request.json"
+    status = path.stat()
+    path.write_text(path.read_text().replace('"a"', '"b"'))
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    now += 1
+    assert control.new_request() is None
+
+
+@pytest.mark.parametrize("hold_s", [1e9, 10**400])
+def test_hold_has_a_bound_of_its_own(tmp_path: Path, hold_s: float) -> None:
+    """However long a supervisor asks a training to wait, it waits ten minutes at most."""
+    ask(tmp_path, "a", hold_s)
+    assert ControlFolder(tmp_path).new_request() == Request("a", HOLD_S_MOST)

@@ -27,6 +27,7 @@ def test_stopped_twice_it_ends_where_an_uninterrupted_run_ends(supervisor: Super
         training.go(stop_at)
         assert training.wait() == EXIT_STOPPED
         assert training.reports()[-1]["step"] == stop_at
+        assert training.stderr() == ""
         restore = f"step-{stop_at:08d}-i{len(supervisor.started):04d}"
         assert restore in supervisor.saved()
     last = supervisor.start("--mode", mode, restore=restore)
@@ -34,6 +35,7 @@ def test_stopped_twice_it_ends_where_an_uninterrupted_run_ends(supervisor: Super
     assert last.hello() == {"checkpoint_mode": mode, "restored_step": 41, "restored": restore}
     assert [report["step"] for report in last.reports()] == list(range(42, 61))
     assert last.result() == whole.result()
+    assert supervisor.saved() == ["step-00000020-i0001", "step-00000041-i0002"]
 
 
 @pytest.mark.parametrize(("loop", "step"), [("epochs", 12), ("silent-epochs", 12), ("bare-epochs", 3)])
@@ -123,7 +125,7 @@ def test_duty_cycle_changes_nothing(supervisor: Supervisor) -> None:
     for step in meetings:
         training.at(step)
         training.process.send_signal(signal.SIGSTOP)
-        os.waitid(os.P_PID, training.process.pid, os.WSTOPPED)
+        assert os.WIFSTOPPED(os.waitpid(training.process.pid, os.WUNTRACED)[1])
         training.go(step)
         if step == "50":
             training.terminate()
@@ -134,10 +136,8 @@ def test_duty_cycle_changes_nothing(supervisor: Supervisor) -> None:
 
 
 def test_forked_worker_does_not_inherit_save_and_leave(supervisor: Supervisor) -> None:
-    """A data loader's worker that is sent SIGTERM dies of it, rather than raise a flag that nobody reads."""
-    training = supervisor.start("--worker", "sleeps")
-    training.at("worker-runs")
-    training.go("worker-runs")
+    """A forked worker that is sent SIGTERM, even in its first moment, dies of it, rather than set a flag unread."""
+    training = supervisor.start("--worker", "struck")
     assert training.wait() == 0
     assert training.folder.joinpath("worker-exit").read_text() == str(-signal.SIGTERM)
 
@@ -151,7 +151,7 @@ def test_only_the_thread_that_started_the_run_serves(supervisor: Supervisor, wor
     training.go("worker-runs")
     assert training.wait() == 0
     assert training.ack()["step"] > 0
-    assert training.folder.joinpath("saved-by").read_text() == f"{training.process.pid} MainThread"
+    assert training.folder.joinpath("saved-by").read_text() == f"{training.process.pid} MainThread\n"
     assert training.reports()[0]["metrics"] == {"seen": 1.0}
 
 

@@ -11,6 +11,7 @@ import json
 import multiprocessing
 import os
 import random
+import signal
 import threading
 import time
 from pathlib import Path
@@ -57,20 +58,21 @@ def meet(moment: str) -> None:
 
 
 def work(kind: str, run: steepest_sdk.Run) -> None:
-    """Lets a forked process sleep until it is terminated, or a forked process or a thread report once."""
+    """Lets a thread or a forked process report once, or a forked process be terminated."""
     if kind == "thread":
         thread = threading.Thread(target=report_once, args=(run,))
         thread.start()
         thread.join()
         return
-    target = time.sleep if kind == "sleeps" else report_once
-    worker = multiprocessing.get_context("fork").Process(target=target, args=(60,) if kind == "sleeps" else (run,))
+    worker = multiprocessing.get_context("fork").Process(target=report_once, args=(run,))
     worker.start()
-    if kind == "sleeps":
-        meet("worker-runs")
-        worker.terminate()
     worker.join()
     Path("worker-exit").write_text(str(worker.exitcode))
+
+
+def strike_at_birth() -> None:
+    """Every process forked from now on is sent SIGTERM before anything else happens in it."""
+    os.register_at_fork(after_in_child=lambda: os.kill(os.getpid(), signal.SIGTERM))
 
 
 def report_once(run: steepest_sdk.Run) -> None:
@@ -94,12 +96,12 @@ def train_by_epochs(options: argparse.Namespace, run: steepest_sdk.Run, walk: Wa
     """Four steps an epoch; reports them, or only says how many are done, or not even that."""
     for epoch in run.epochs(options.total):
         losses = [walk.step() for _ in range(4)]
+        if epoch in options.meet_at:
+            meet(str(epoch))
         for loss in losses if options.loop == "epochs" else []:
             run.report(loss=loss)
         if options.loop == "silent-epochs":
             run.step = 4 * epoch
-        if epoch in options.meet_at:
-            meet(str(epoch))
 
 
 def options_given() -> argparse.Namespace:
@@ -112,7 +114,7 @@ def options_given() -> argparse.Namespace:
     parser.add_argument("--save-fails", action="store_true")
     parser.add_argument("--meet-in-save", action="store_true")
     parser.add_argument("--checkpoint-every", type=int, default=0, help="the script saves every so many steps")
-    parser.add_argument("--worker", choices=["sleeps", "process", "thread"], help="let something else run first")
+    parser.add_argument("--worker", choices=["struck", "process", "thread"], help="let something else run first")
     return parser.parse_args()
 
 
@@ -125,10 +127,13 @@ def main() -> None:
         if options.save_fails:
             raise OSError("no room left for this walk")
         walk.save(folder)
-        Path("saved-by").write_text(f"{os.getpid()} {threading.current_thread().name}")
+        with Path("saved-by").open("a") as file:
+            file.write(f"{os.getpid()} {threading.current_thread().name}\n")
         if options.meet_in_save:
             meet("save")
 
+    if options.worker == "struck":
+        strike_at_birth()
     if options.mode == "none":
         run = steepest_sdk.start()
     else:

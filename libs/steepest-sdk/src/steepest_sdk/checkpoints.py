@@ -137,11 +137,9 @@ class CheckpointFolder:
     def _is_good(self, name: Name) -> bool:
         """Each checkpoint is read in full at most once by this process; those saved here are known to be good."""
         if name not in self._verdicts:
-            try:
+            self._verdicts[name] = False
+            with contextlib.suppress(CheckpointRefused):
                 verify(self._folder / str(name), self._job)
-            except CheckpointRefused:
-                self._verdicts[name] = False
-            else:
                 self._verdicts[name] = True
         return self._verdicts[name]
 

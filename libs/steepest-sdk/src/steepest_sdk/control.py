@@ -9,6 +9,7 @@ import json
 import math
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,10 +29,16 @@ class Request:
 
 
 class ControlFolder:
-    """The files that a training process and its supervisor exchange."""
+    """The files that a training process and its supervisor exchange.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        folder: The control folder of this incarnation.
+        clock: Seconds that never go back.
+    """
+
+    def __init__(self, folder: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self._folder = folder
+        self._clock = clock
         self._teller = Teller()
         self._look_again_at = 0.0
         self._seen: tuple[int, int, int] | None = None
@@ -46,7 +53,7 @@ class ControlFolder:
 
         It may be called at every step: the folder is looked at (one ``stat``) at most once in 50 ms.
         """
-        now = time.monotonic()
+        now = self._clock()
         if now < self._look_again_at:
             return None
         self._look_again_at = now + _LOOK_EVERY_S

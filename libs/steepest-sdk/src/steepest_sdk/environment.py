@@ -9,6 +9,7 @@ from pathlib import Path
 
 _NUMBER = re.compile("[0-9]{1,9}")
 
+
 @dataclass(frozen=True)
 class Environment:
     """Where this process stands: which job, which incarnation, and the folders it shares with its supervisor.

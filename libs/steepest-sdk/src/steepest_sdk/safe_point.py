@@ -1,7 +1,7 @@
 """Owns what happens between two steps: stop, checkpoint, hold. It never sees metrics, loops or the environment.
 
 A safe point is a moment at which the training's state is that after a whole step. The supervisor's wishes wait for
-it; at most one of them is served there: stop before checkpoint, because a stop has a deadline.
+it. A stop comes before a checkpoint request, because a stop has a deadline and takes the same checkpoint.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal, NoReturn
+from typing import Literal
 
 from steepest_sdk.checkpoints import Checkpoint, CheckpointFolder
 from steepest_sdk.control import ControlFolder, Request
@@ -65,7 +65,7 @@ class SafePoints:
         """
         if self._stop.requested:
             self.save(step, epochs, "on SIGTERM")
-            self._leave()
+            raise SystemExit(EXIT_STOPPED)
         if self._first_due:
             # An on-stop job may be stopped once a checkpoint of it exists: this is the proof that saving works.
             self._first_due = False
@@ -114,7 +114,7 @@ class SafePoints:
         deadline = time.monotonic() + request.hold_s
         while True:
             if self._stop.requested:
-                self._leave()
+                raise SystemExit(EXIT_STOPPED)
             following = self._control.new_request()
             if following is not None or self._control.released(request):
                 return following
@@ -122,6 +122,3 @@ class SafePoints:
                 tell(f"neither stop nor release came within {request.hold_s:g} s: training goes on")
                 return None
             time.sleep(_HOLD_LOOK_EVERY_S)
-
-    def _leave(self) -> NoReturn:
-        raise SystemExit(EXIT_STOPPED)
