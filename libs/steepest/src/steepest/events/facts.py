@@ -1,0 +1,119 @@
+"""What is so in a pool: its log, its clock, its nodes, its processes, and how a job ended."""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+from steepest.events.common import CheckpointMode, CheckpointRef, Count, Millis, Name, Resources, Text
+from steepest.events.parameters import PoolParameters
+
+
+class LogOpened(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
+    """The first record of every partition: a random identity. Ids, positions and snapshots contain it."""
+
+    epoch: Text
+
+
+class PoolConfigured(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
+    """These parameters and behaviour flags are in force from here on.
+
+    Attributes:
+        reads: The lowest event version that a reader must know; one that knows less stops before this record.
+        flags: Numbers of the behaviour changes that are switched on.
+    """
+
+    reads: Count = 1
+    flags: tuple[int, ...] = ()
+    parameters: PoolParameters = PoolParameters()
+
+
+class Tick(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
+    """The pool's clock. ``counted_ms`` grows by at most two periods a tick, so an outage expires nothing."""
+
+    counted_ms: Millis
+
+
+class NodeJoined(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
+    """A node is here with this capacity, or its capacity is another one now."""
+
+    node: Name
+    capacity: Resources
+
+
+class NodeLost(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
+    """A node was silent for too long. This frees nothing: its replicas may still run."""
+
+    node: Name
+    silent_ms: Millis
+
+
+class NodeUsage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
+    """Measured use of a node; the resource use R(w, t) of SpeCon's Algorithm 4."""
+
+    node: Name
+    used: Resources
+    jobs: dict[Name, Count] = {}
+    """CPU of each job on the node, in millicores."""
+
+
+class ReplicaStarted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
+    """A replica's process runs on this node."""
+
+    job: Name
+    replica: Count = 0
+    incarnation: Count
+    node: Name
+
+
+class CheckpointModeDeclared(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
+    """The process said how it can be checkpointed."""
+
+    job: Name
+    incarnation: Count
+    mode: CheckpointMode
+
+
+class CheckpointVerified(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
+    """The incarnation's first good checkpoint is on its job's volume: it has proven that it can save."""
+
+    job: Name
+    incarnation: Count
+    checkpoint: CheckpointRef
+
+
+class ReplicaStopped(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
+    """A replica's process surely does not run any more.
+
+    Attributes:
+        exit_status: 0–255 or minus the signal's number; None where nobody saw it.
+        step: The last step it reported.
+        checkpoint: The newest verified checkpoint on the job's volume.
+    """
+
+    job: Name
+    replica: Count = 0
+    incarnation: Count
+    node: Name
+    exit_status: int | None = None
+    step: Count | None = None
+    checkpoint: CheckpointRef | None = None
+    reason: Text = ""
+
+
+class Outcome(enum.StrEnum):
+    """How a job ended."""
+
+    FINISHED = "finished"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class JobEnded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
+    """The job is over and holds nothing any more."""
+
+    job: Name
+    outcome: Outcome
+    exit_status: int | None = None
+    reason: Text = ""

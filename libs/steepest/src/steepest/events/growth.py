@@ -1,0 +1,61 @@
+"""What the categorizer says of a job: how much it still learns, its category, and that it asks for another place."""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+from steepest.events.common import Count, Millis, Name
+
+
+class Category(enum.StrEnum):
+    """SpeCon's three categories of a job, by the growth of its evaluation function (thesis §4.2)."""
+
+    PROGRESSING = "PC"
+    WATCHED = "WC"
+    CONVERGED = "CC"
+
+
+class GrowthMeasured(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
+    """An interval with reports has ended: its bucket, and its growth G = |E(t_i) − E(t_(i−1))|.
+
+    Attributes:
+        interval: Number of the interval since the first report, from 1.
+        total: Sum of the values reported in it.
+        count: How many values.
+        largest: Largest magnitude so far, of all intervals.
+        first_ms: Time of its first report.
+        last_ms: Time of its last report.
+        growth: G by the parameters' normalisation, rounded to 9 digits; None in the first interval of a job.
+        per_second: FlowCon's progress P_c: growth divided by the seconds between the two intervals' means.
+        category: The job's category from here on.
+    """
+
+    job: Name
+    interval: Count
+    total: float
+    count: Count
+    largest: float
+    first_ms: Millis
+    last_ms: Millis
+    growth: float | None = None
+    per_second: float | None = None
+    category: Category
+
+
+class CategoryChanged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
+    """The job passed from one category to another (Algorithm 3, with lines 10–12 read as WC → CC)."""
+
+    job: Name
+    before: Category
+    after: Category
+    growth: float
+
+
+class ReallocationRequested(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
+    """A converged job still grows by less than α: it asks for another place (Algorithm 3, last branch)."""
+
+    job: Name
+    growth: float
+    interval: Count

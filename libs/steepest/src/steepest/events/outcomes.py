@@ -1,0 +1,142 @@
+"""What became of requests and plans."""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+from steepest.events.common import CheckpointRef, Count, Millis, Name, Text
+
+
+class JobAdmitted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
+    """The job may wait for a place."""
+
+    job: Name
+    request: Text
+
+
+class JobRejected(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
+    """The job is not taken, and why."""
+
+    job: Name
+    request: Text
+    reason: Text
+
+
+class Step(enum.StrEnum):
+    """The steps of a plan that act on the cluster. STOP is the one that cannot be undone."""
+
+    CHECKPOINT = "checkpoint"
+    STOP = "stop"
+    START = "start"
+    VERIFY = "verify"
+
+
+class StepBegun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
+    """A step is about to be acted on: only after this is read back, and only if the plan still holds there.
+
+    Attributes:
+        attempt: Rises with each beginning within the plan; an outcome of an earlier one counts no more.
+        incarnation: The incarnation that is acted on, or started.
+        node: The node that is acted on.
+    """
+
+    plan: Text
+    step: Step
+    attempt: Count
+    job: Name
+    incarnation: Count
+    node: Name
+
+
+class StepFailed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
+    """A step did not work. ``definite``: it surely had no effect."""
+
+    plan: Text
+    step: Step
+    attempt: Count
+    job: Name
+    code: Text
+    definite: bool
+    message: Text
+
+
+class CheckpointSaved(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
+    """The process saved and waits for its stop."""
+
+    plan: Text
+    attempt: Count
+    job: Name
+    incarnation: Count
+    checkpoint: CheckpointRef
+
+
+class JobStopped(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
+    """The incarnation was stopped for the plan, or had ended before."""
+
+    plan: Text
+    attempt: Count
+    job: Name
+    incarnation: Count
+    exit_status: int | None = None
+    step: Count | None = None
+    checkpoint: CheckpointRef | None = None
+
+
+class JobPlaced(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
+    """The incarnation was accepted by its node, to resume from ``restore``."""
+
+    plan: Text
+    attempt: Count
+    job: Name
+    incarnation: Count
+    node: Name
+    restore: CheckpointRef | None = None
+
+
+class JobResumed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
+    """The incarnation reported its first step (or, where it never reports, runs)."""
+
+    plan: Text
+    attempt: Count
+    job: Name
+    incarnation: Count
+    step: Count | None = None
+
+
+class MigrationFinished(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
+    """The move is done.
+
+    Attributes:
+        steps_lost: Steps that the job has to do again.
+        took_ms: From the plan to the first step at the new place.
+        paused_ms: From the stop of the process to the first step at the new place.
+    """
+
+    plan: Text
+    job: Name
+    target: Name
+    steps_lost: Count
+    took_ms: Millis
+    paused_ms: Millis
+
+
+class MigrationFailed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
+    """The move did not work out; the job runs where it was, or waits for a place (``node`` None)."""
+
+    plan: Text
+    job: Name
+    code: Text
+    message: Text
+    node: Name | None = None
+    steps_lost: Count = 0
+
+
+class PlanAbandoned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
+    """The plan is given up, with nothing left half done: its job ended or was cancelled, or it could not be placed."""
+
+    plan: Text
+    job: Name
+    code: Text
+    message: Text = ""

@@ -1,0 +1,92 @@
+"""What deciders plan, and what they planned it from."""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+from steepest.events.common import Count, Millis, Name, Text
+
+
+class NodeScore(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A node as a decision saw it: its score, what it used, how many replicas it had."""
+
+    node: Name
+    score: float
+    used_cpu_m: Count = 0
+    replicas: Count = 0
+    rejected: Text = ""
+    """Why the node was out of the question; empty where it was not."""
+
+
+class Because(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a decision was made from, so that it can explain itself.
+
+    Attributes:
+        rule: The algorithm and branch that decided.
+        nodes: The nodes looked at, best first; at most 16 of them.
+        growing: |PC| + |WC| on the job's node, where the rule looks at it.
+        balance_factor: bf of Algorithm 5, where the rule looks at it.
+        converged_ms: Counted time since the job converged, where the rule looks at it.
+    """
+
+    rule: Text
+    nodes: tuple[NodeScore, ...] = ()
+    growing: Count | None = None
+    balance_factor: Count | None = None
+    converged_ms: Millis | None = None
+
+
+class PlacementPlanned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
+    """Start a waiting job: ``nodes[i]`` is the node of replica i. ``incarnation`` is the one before it."""
+
+    plan: Text
+    job: Name
+    incarnation: Count
+    nodes: tuple[Name, ...]
+    because: Because
+
+
+class MoveKind(enum.StrEnum):
+    """Which algorithm moves a job; a job is moved at most once by each."""
+
+    REALLOCATION = "reallocation"  # Algorithm 4
+    REBALANCE = "rebalance"  # Algorithm 5
+
+
+class MigrationPlanned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
+    """Move one replica, checkpoint and all. ``incarnation`` is the one to be moved."""
+
+    plan: Text
+    job: Name
+    replica: Count = 0
+    incarnation: Count
+    source: Name
+    target: Name
+    kind: MoveKind
+    because: Because
+
+
+class StayDecided(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
+    """The job asked for another place, and its own is as good as any: it stays (Algorithm 4)."""
+
+    job: Name
+    incarnation: Count
+    node: Name
+    because: Because
+
+
+class RetryPlanned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
+    """A job that stopped before it was done waits for a place again.
+
+    Attributes:
+        charged: Whether it counts against the job's retries.
+        not_before_ms: Counted time before which it is not placed.
+    """
+
+    job: Name
+    incarnation: Count
+    charged: bool
+    not_before_ms: Millis
+    reason: Text

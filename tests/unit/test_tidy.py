@@ -1,0 +1,135 @@
+"""Rules of the house that no linter knows: what each bans, where, and what to use instead. Each rule has a test."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LIBRARY = ROOT / "libs" / "steepest" / "src" / "steepest"
+PURE = ("events", "view", "policies", "invariants", "sagas/next_action.py", "words.py")
+LONGEST_FILE = 450
+
+Finder = Callable[[ast.AST], Iterator[tuple[int, str]]]
+
+
+def sources(*places: str) -> list[Path]:
+    """The Python files below some places of the library; all of the project's own without any."""
+    if places:
+        found = [LIBRARY / place for place in places]
+        return sorted(file for place in found for file in ([place] if place.is_file() else place.rglob("*.py")))
+    return sorted(
+        file for top in ("libs", "services", "tests", "benchmarks") for file in (ROOT / top).rglob("*.py")
+        if ".venv" not in file.parts
+    )  # fmt: skip
+
+
+def unordered(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Loops and comprehensions over a set: its order changes with the hash seed. Sort it, or use a dict."""
+    for node in ast.walk(tree):
+        iterated = node.iter if isinstance(node, ast.For | ast.comprehension) else None
+        if isinstance(iterated, ast.Set | ast.SetComp) or _calls(iterated, {"set", "frozenset"}):
+            yield getattr(iterated, "lineno", 0), "iterates over a set: sort it, or keep a dict"
+
+
+def hidden_inputs(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Calls whose answer differs from run to run. Time comes from the record, ids from their cause."""
+    banned = {
+        "hash": "changes with the hash seed: compare or sort the thing itself",
+        "id": "is an address: give the thing a name",
+        "uuid4": "is drawn by lot: make the id of its cause",
+        "now": "reads a clock: take the record's time",
+        "utcnow": "reads a clock: take the record's time",
+        "getenv": "reads the environment: put it into PoolParameters",
+        "pop_random": "is drawn by lot",
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            name = _name(node.func)
+            if name in banned:
+                yield node.lineno, f"{name}() {banned[name]}"
+
+
+def _calls(node: ast.AST | None, names: set[str]) -> bool:
+    return isinstance(node, ast.Call) and _name(node.func) in names
+
+
+def _name(node: ast.AST) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
+@pytest.mark.parametrize("rule", [unordered, hidden_inputs])
+def test_what_decides_is_a_function_of_the_log(rule: Finder) -> None:
+    """Nothing in the pure packages depends on the hash seed, a clock, the environment or a lot."""
+    found = [
+        f"{file.relative_to(ROOT)}:{line}: {why}"
+        for file in sources(*PURE)
+        for line, why in rule(ast.parse(file.read_text()))
+    ]
+
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "code"),
+    [
+        (unordered, "for x in {1, 2}: pass"),
+        (unordered, "[x for x in set(y)]"),
+        (hidden_inputs, "datetime.now()"),
+        (hidden_inputs, "hash(x)"),
+        (hidden_inputs, "uuid.uuid4()"),
+    ],
+)
+def test_the_rules_find_what_they_ban(rule: Finder, code: str) -> None:
+    """A rule that finds nothing in its own example would hold nobody to anything."""
+    assert list(rule(ast.parse(code)))
+
+
+def test_no_file_has_outgrown_a_head() -> None:
+    """A file of the library or a service that is longer than LONGEST_FILE lines has more than one reason to exist."""
+    long = {
+        str(file.relative_to(ROOT)): lines
+        for file in sources()
+        if "tests" not in file.parts and (lines := len(file.read_text().splitlines())) > LONGEST_FILE
+    }
+
+    assert long == {}
+
+
+def test_every_file_says_what_it_owns() -> None:
+    """The first line of every module is a sentence about it."""
+    silent = [
+        str(file.relative_to(ROOT))
+        for file in sources()
+        if file.read_text().strip() and not (ast.get_docstring(ast.parse(file.read_text())) or "").strip()
+    ]
+
+    assert silent == []
+
+
+def test_nothing_is_left_to_do_in_a_comment() -> None:
+    """What remains to be done is told where people look for it, and not in the source."""
+    marks = re.compile(r"#.*\b(TODO|FIXME|XXX|HACK)\b")
+    left = [
+        f"{file.relative_to(ROOT)}:{number}"
+        for file in sources()
+        for number, line in enumerate(file.read_text().splitlines(), 1)
+        if marks.search(line) and file != Path(__file__)
+    ]
+
+    assert left == []
+
+
+def test_services_fit_on_a_page() -> None:
+    """A service is a composition root of at most 60 lines; anything longer belongs to the library."""
+    long = {
+        str(file.relative_to(ROOT)): lines
+        for file in (ROOT / "services").rglob("*.py")
+        if (lines := len(file.read_text().splitlines())) > 60
+    }
+
+    assert long == {}
