@@ -1,0 +1,48 @@
+"""What must hold of every pool's log, whatever happens: checkers that fold it and say holds, broken or unknown.
+
+They are used on recordings (``steepest check``), by property tests, in simulation and after every chaos run. A checker
+knows the events and nothing else of Steepest, so that an error in the view, a decider or the migrator cannot hide itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from steepest.events.cluster import ClusterEvent
+from steepest.events.received import Received
+from steepest.invariants.accounting import Accounting
+from steepest.invariants.audit import Audit, check_with
+from steepest.invariants.capacity import Capacity
+from steepest.invariants.decision_ids import DecisionIds
+from steepest.invariants.incarnations import Incarnations
+from steepest.invariants.one_place import OnePlace
+from steepest.invariants.plan_once import PlanOnce
+from steepest.invariants.reserved_first import ReservedFirst
+from steepest.invariants.steps_lost import StepsLost
+from steepest.invariants.valid_plans import ValidPlans
+from steepest.invariants.verdict import Checker, Status, Verdict
+
+ALL: tuple[type[Checker], ...] = (
+    OnePlace,
+    PlanOnce,
+    ValidPlans,
+    Capacity,
+    ReservedFirst,
+    Incarnations,
+    Accounting,
+    DecisionIds,
+    StepsLost,
+)
+"""Every checker, in the order in which verdicts are told."""
+
+
+def check(records: Iterable[Received[ClusterEvent]]) -> list[Verdict]:
+    """What every checker says of one partition of ``cluster``, whose records are given in order from the first on.
+
+    Raises:
+        InputError: The records are of more than one partition.
+    """
+    return check_with(ALL, records)
+
+
+__all__ = ["ALL", "Audit", "Checker", "Status", "Verdict", "check", "check_with"]

@@ -1,0 +1,29 @@
+"""Checker: no node holds more than it has."""
+
+from __future__ import annotations
+
+from steepest.events import cluster as c
+from steepest.events.received import Received
+from steepest.invariants.load import Load
+from steepest.invariants.verdict import Checker
+
+
+class Capacity(Checker):
+    """Requests of what may run on a node and of what is on its way there never exceed the node's capacity.
+
+    A job holds its requests on a node while a process of it may run there and while a plan that has begun aims there;
+    twice the same job counts once. The sum is looked at wherever a record adds to it. A node that shrinks under what it
+    holds is nobody's breach.
+    """
+
+    name = "capacity"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._load = Load()
+
+    def feed(self, received: Received[c.ClusterEvent]) -> None:
+        """Take in the next record."""
+        for node in self._load.feed(received):
+            if not self._load.fits(node):
+                self.breach(f"node {node} is to hold {self._load.words(node)}", received.offset)

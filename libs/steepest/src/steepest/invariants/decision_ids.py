@@ -1,0 +1,41 @@
+"""Checker: no decision is missing."""
+
+from __future__ import annotations
+
+from steepest.events.cluster import ClusterEvent
+from steepest.events.received import ID, PREVIOUS, DecisionId, Received
+from steepest.invariants.verdict import Checker
+
+
+class DecisionIds(Checker):
+    """Every decision names the one before it in its stream, and that one is in the log.
+
+    A stream is what one decider made of one partition. Its ids rise, and each record's ``prev`` is the id of the record
+    before it; the first one has none. Decisions that are delivered again do not count. A record that names another one
+    than its neighbour shows that something between them was never written, or written out of order.
+    """
+
+    name = "decision-ids"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last: dict[str, tuple[str, int]] = {}
+        self._decisions = 0
+
+    def feed(self, received: Received[ClusterEvent]) -> None:
+        """Take in the next record."""
+        text = received.headers.get(ID, "")
+        decision = DecisionId.parse(text)
+        if decision is None:
+            return
+        self._decisions += 1
+        last, at = self._last.get(decision.stream, ("", received.offset))
+        previous = received.headers.get(PREVIOUS, "")
+        if previous != last:
+            message = f"{text} follows {previous or 'nothing'}, and the one before it in the log is {last or 'none'}"
+            self.breach(message, at, received.offset)
+        self._last[decision.stream] = (text, received.offset)
+
+    def summary(self) -> str:
+        """How many decisions of how many streams were seen."""
+        return f"{self._decisions} decisions in {len(self._last)} streams"

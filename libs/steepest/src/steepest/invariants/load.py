@@ -1,0 +1,147 @@
+"""What is held on each node, and whether it fits: the tiny fold of capacities, places and reservations.
+
+It must never know whether a plan is right to want a place.
+
+Theory. A job holds its requests on a node while a process of it may run there, and while a plan that aims there has begun
+and is not over: whoever began it held it for valid, so its place is reserved. A plan that nobody has begun may be void and
+holds nothing here. A node that says it is smaller now is judged by the largest it ever was, because what stood on it
+before is no decision's fault.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from steepest.events import cluster as c
+from steepest.events.common import Resources
+from steepest.events.received import Received
+from steepest.invariants.processes import Process, Processes
+from steepest.invariants.steps import Steps, Walk
+
+
+class Place(msgspec.Struct, kw_only=True):
+    """A node: the largest capacity that it ever had, whether it is lost, and why each job holds it."""
+
+    capacity: Resources
+    lost: bool = False
+    held: Resources = Resources()
+    reasons: dict[str, dict[str, None]] = {}
+
+
+class Load:
+    """Folds nodes, processes and begun plans. It feeds the folds that it builds upon."""
+
+    def __init__(self) -> None:
+        self.steps = Steps()
+        self.processes = Processes(self.steps)
+        self.requests: dict[str, Resources] = {}
+        self._places: dict[str, Place] = {}
+
+    def feed(self, received: Received[c.ClusterEvent]) -> list[str]:
+        """Take in a record and give the nodes that hold more since it."""
+        event = received.event
+        match event:
+            case c.NodeJoined():
+                self._join(event)
+            case c.NodeLost() if place := self._places.get(event.node):
+                place.lost = True
+            case c.NodeUsage() if place := self._places.get(event.node):
+                place.lost = False
+            case c.JobSubmitted():
+                self.requests.setdefault(event.job, event.spec.requests)
+        open_before = self.steps.in_flight(job) if (job := getattr(event, "job", None)) else []
+        counts = self.steps.feed(received)
+        started = self.processes.feed(received, counts=counts)
+        fuller = [node for node in self._reserved(event, counts=counts) if node]
+        if started is not None and self._hold(started.node, started.job, _reason(started)):
+            fuller.append(started.node)
+        for process in self.processes.left:
+            self._release(process.node, process.job, _reason(process))
+        for walk in open_before:
+            if walk.over is not None:
+                self._release_plan(walk)
+        if isinstance(event, c.JobEnded):
+            self.requests.pop(event.job, None)  # the name may be used again, for another job
+        return fuller
+
+    def why_no_place(self, node: str, job: str) -> str:
+        """Why a node is no target: unknown, lost, or too full to take the job beside what it holds; empty if it is one."""
+        place = self._places.get(node)
+        if place is None:
+            return f"there is no node {node}"
+        if place.lost:
+            return f"node {node} is lost"
+        if not self.fits(node, self.requests.get(job, Resources())):
+            return f"node {node} is full"
+        return ""
+
+    def fits(self, node: str, more: Resources = Resources()) -> bool:  # noqa: B008 - frozen
+        """Whether what a node holds, and ``more``, is within its capacity."""
+        place = self._places.get(node)
+        return place is not None and (place.held + more).fits(place.capacity)
+
+    def words(self, node: str) -> str:
+        """What a node holds of what it has."""
+        place = self._places.get(node)
+        if place is None:
+            return "no such node"
+        return f"{_words(place.held)} of {_words(place.capacity)}, by {', '.join(place.reasons)}"
+
+    def _join(self, event: c.NodeJoined) -> None:
+        place = self._places.setdefault(event.node, Place(capacity=event.capacity))
+        place.lost = False
+        old, new = place.capacity, event.capacity
+        place.capacity = Resources(
+            max(old.cpu_m, new.cpu_m), max(old.memory_mib, new.memory_mib), max(old.gpus, new.gpus)
+        )
+
+    def _reserved(self, event: c.ClusterEvent, *, counts: bool) -> list[str]:
+        """The targets of a plan that has just proven to be held for valid."""
+        if not isinstance(event, c.StepBegun) or not counts:
+            return []
+        walk = self.steps.plans[event.plan]
+        return [node for node in targets(walk) if self._hold(node, walk.job, walk.plan)]
+
+    def _release_plan(self, walk: Walk) -> None:
+        for node in targets(walk):
+            self._release(node, walk.job, walk.plan)
+
+    def _hold(self, node: str, job: str, reason: str) -> bool:
+        """Hold the job's requests there once, however many reasons there are; whether it is new."""
+        place = self._places.get(node)
+        if place is None:
+            return True
+        reasons = place.reasons.setdefault(job, {})
+        is_new = not reasons
+        reasons[reason] = None
+        if is_new:
+            place.held += self.requests.get(job, Resources())
+        return is_new
+
+    def _release(self, node: str, job: str, reason: str) -> None:
+        place = self._places.get(node)
+        reasons = place.reasons.get(job) if place else None
+        if place is None or reasons is None:
+            return
+        reasons.pop(reason, None)
+        if not reasons:
+            del place.reasons[job]
+            place.held -= self.requests.get(job, Resources())
+
+
+def targets(walk: Walk) -> tuple[str, ...]:
+    """The nodes where a plan's job is to be afterwards; none for a cancel."""
+    match walk.planned:
+        case c.PlacementPlanned(nodes=nodes):
+            return nodes
+        case c.MigrationPlanned(target=target):
+            return (target,)
+    return ()
+
+
+def _reason(process: Process) -> str:
+    return f"#{process.incarnation}"
+
+
+def _words(amount: Resources) -> str:
+    return f"{amount.cpu_m}m CPU, {amount.memory_mib} MiB, {amount.gpus} GPUs"

@@ -1,0 +1,45 @@
+"""How each job can be checkpointed: the tiny fold of what users and processes say, and of what was proven.
+
+It must never know plans.
+"""
+
+from __future__ import annotations
+
+from steepest.events import cluster as c
+from steepest.events.common import CheckpointMode, CheckpointRef
+
+
+class Modes:
+    """Folds checkpoint modes and the newest checkpoint of each job."""
+
+    def __init__(self) -> None:
+        self._asked: dict[str, CheckpointMode] = {}
+        self._declared: dict[str, CheckpointMode] = {}
+        self.newest: dict[str, CheckpointRef] = {}
+
+    def feed(self, event: c.ClusterEvent) -> None:
+        """Take in an event."""
+        match event:
+            case c.JobSubmitted(spec=c.JobSpec(checkpoint_mode=CheckpointMode() as mode)):
+                self._asked.setdefault(event.job, mode)
+            case c.CheckpointModeDeclared():
+                self._declared[event.job] = event.mode
+            case c.CheckpointSaved() | c.CheckpointVerified() | c.ReplicaStopped() | c.JobStopped():
+                if event.checkpoint is not None:
+                    self.newest[event.job] = event.checkpoint
+            case c.JobEnded():
+                for fold in (self._asked, self._declared, self.newest):
+                    fold.pop(event.job, None)
+
+    def of(self, job: str) -> CheckpointMode:
+        """What the user says counts, else what the process declares, else it cannot be checkpointed."""
+        return self._asked.get(job) or self._declared.get(job) or CheckpointMode.NONE
+
+    def why_immovable(self, job: str) -> str:
+        """Why a job must not be moved at all; empty if it may be."""
+        mode = self.of(job)
+        if mode is CheckpointMode.NONE:
+            return f"job {job} cannot be checkpointed"
+        if mode is CheckpointMode.ON_STOP and job not in self.newest:
+            return f"job {job} saves when it is stopped, and has never proven that it can"
+        return ""

@@ -1,0 +1,231 @@
+"""Unsound logs about plans: one anomaly each, which its checker must find and point at."""
+
+from __future__ import annotations
+
+import pytest
+
+from steepest.events import cluster as c
+from steepest.events.common import CheckpointMode, Resources
+from steepest.invariants.plan_once import PlanOnce
+from steepest.invariants.reserved_first import ReservedFirst
+from steepest.invariants.valid_plans import ValidPlans
+from steepest.testing.builders import Story, checkpoint
+from steepest.testing.verdicts import broken
+
+
+def two_nodes() -> Story:
+    """Job a runs on n1, and n2 is free."""
+    return Story().opened(n1=1000, n2=1000).running("a", "n1")
+
+
+# --- plan-once ------------------------------------------------------------------------------------------------------
+
+
+def test_a_move_cannot_finish_and_fail() -> None:
+    """The two conclusions cannot both be so."""
+    story = two_nodes().moved("a", "n1", "n2")
+    story.add(c.MigrationFailed(plan="move", job="a", code="refused", message="no", node="n1"))
+    evidence, message = broken(PlanOnce, story)
+    assert evidence == (story.end - 2, story.end - 1)
+    assert "finished on n2" in message
+    assert "failed (refused)" in message
+
+
+def test_a_plan_that_is_over_is_not_acted_on() -> None:
+    """The beginning counts no more, and yet somebody acted and tells of it."""
+    story = two_nodes().moved("a", "n1", "n2").stopped("move", "a", "n2", incarnation=2)
+    assert broken(PlanOnce, story)[0][-1] == story.end - 1
+
+
+def test_a_step_that_is_done_is_not_done_again() -> None:
+    """A second start of the same incarnation, after it was placed."""
+    story = two_nodes().move_planned("move", "a", "n1", "n2").saved("move", "a", "n1").stopped("move", "a", "n1")
+    story.started("move", "a", "n2", 2, checkpoint(100)).started("move", "a", "n2", 2, checkpoint(100))
+    assert broken(PlanOnce, story)[0][-1] == story.end - 2
+
+
+def test_an_outcome_needs_a_beginning() -> None:
+    """Nobody may act before the beginning is read back, so an outcome without one shows that somebody did."""
+    story = two_nodes().add(c.JobStopped(plan="ghost", attempt=1, job="a", incarnation=1))
+    assert broken(PlanOnce, story) == (
+        (story.end - 1,),
+        "JobStopped tells of attempt 1 of plan ghost, which never counted",
+    )
+
+
+def test_a_cancel_that_came_first_wins() -> None:
+    """The beginning stands after the cancel and does not count; acting on it all the same is a breach."""
+    story = two_nodes().move_planned("move", "a", "n1", "n2").saved("move", "a", "n1")
+    story.add(c.JobCancelRequested(job="a", request="cancel")).stopped("move", "a", "n1")
+    assert broken(PlanOnce, story)[0][-1] == story.end - 1
+
+
+def test_a_job_that_ended_by_itself_is_not_stopped_for_a_move() -> None:
+    """Its plan is doomed from there; a beginning after it does not count."""
+    story = two_nodes().move_planned("move", "a", "n1", "n2").saved("move", "a", "n1").exited("a", "n1", status=1)
+    story.stopped("move", "a", "n1")
+    assert broken(PlanOnce, story)[0][-1] == story.end - 1
+
+
+def test_attempts_are_numbered_without_gaps() -> None:
+    """A beginning that leaves a number out does not count, so nobody may act on it."""
+    story = two_nodes().move_planned("move", "a", "n1", "n2")
+    story.add(c.StepBegun(plan="move", step=c.Step.CHECKPOINT, attempt=2, job="a", incarnation=1, node="n1"))
+    story.add(c.CheckpointSaved(plan="move", attempt=2, job="a", incarnation=1, checkpoint=checkpoint(100)))
+    assert broken(PlanOnce, story)[0][-1] == story.end - 1
+
+
+@pytest.mark.parametrize("by_the_node", [True, False])
+def test_a_job_that_finished_while_it_was_stopped_is_not_started_again(*, by_the_node: bool) -> None:
+    """It left with status 0 instead of saving: whoever says so first, the plan is doomed."""
+    story = two_nodes().move_planned("move", "a", "n1", "n2").saved("move", "a", "n1")
+    story.begun("move", c.Step.STOP, "a", 1, "n1")
+    if by_the_node:
+        story.add(c.ReplicaStopped(job="a", incarnation=1, node="n1", exit_status=0))
+    status = 85 if by_the_node else 0
+    story.add(c.JobStopped(plan="move", attempt=2, job="a", incarnation=1, exit_status=status))
+    assert broken(PlanOnce, story.started("move", "a", "n2", 2))[0][-1] == story.end - 2
+
+
+def test_a_plan_is_made_once() -> None:
+    """Two decisions must not share a name."""
+    story = two_nodes().move_planned("move", "a", "n1", "n2").move_planned("move", "a", "n1", "n2")
+    assert broken(PlanOnce, story) == ((story.end - 2, story.end - 1), "plan move is made twice")
+
+
+# --- valid-plans ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("incarnation", "target", "why"),
+    [
+        (2, "n2", "names incarnation 2, and the job's is 1"),
+        (0, "n2", "names incarnation 0, and the job's is 1"),
+        (1, "n9", "no node n9"),
+        (1, "n1", "on n1 already"),
+    ],
+)
+def test_nothing_begins_of_a_void_move(incarnation: int, target: str, why: str) -> None:
+    """The move names another incarnation than the current one, or a target that is none."""
+    story = two_nodes().move_planned("move", "a", "n1", target, incarnation)
+    story.begun("move", c.Step.CHECKPOINT, "a", incarnation, "n1")
+    evidence, message = broken(ValidPlans, story)
+    assert evidence == (story.end - 2, story.end - 1)
+    assert why in message
+
+
+def test_nothing_begins_of_a_move_to_a_full_node() -> None:
+    """Where the plan stands n2 has 200m free, and the job asks for 500m."""
+    story = two_nodes().running("b", "n2", 800).move_planned("move", "a", "n1", "n2").saved("move", "a", "n1")
+    assert "node n2 is full" in broken(ValidPlans, story)[1]
+
+
+def test_nothing_begins_of_a_move_to_a_lost_node() -> None:
+    """It was lost where the plan stands; that it comes back later does not make the plan valid."""
+    story = two_nodes().add(c.NodeLost(node="n2", silent_ms=20_000)).move_planned("move", "a", "n1", "n2")
+    story.add(c.NodeUsage(node="n2", used=Resources())).saved("move", "a", "n1")
+    assert "node n2 is lost" in broken(ValidPlans, story)[1]
+
+
+@pytest.mark.parametrize(
+    ("mode", "why"),
+    [
+        (None, "cannot be checkpointed"),
+        (CheckpointMode.NONE, "cannot be checkpointed"),
+        (CheckpointMode.ON_STOP, "has never proven"),
+    ],
+)
+def test_nothing_begins_of_a_move_without_a_checkpoint(mode: CheckpointMode | None, why: str) -> None:
+    """A job that cannot save, or never showed that it can, is not moved."""
+    story = Story().opened(n1=1000, n2=1000).running("a", "n1", mode=mode).move_planned("move", "a", "n1", "n2")
+    story.begun("move", c.Step.STOP, "a", 1, "n1")
+    assert why in broken(ValidPlans, story)[1]
+
+
+def test_nothing_begins_of_a_move_of_a_job_that_never_ran() -> None:
+    """There is nothing to move."""
+    story = Story().opened(n1=1000, n2=1000).submitted("a").move_planned("move", "a", "n1", "n2", 0)
+    assert "never ran" in broken(ValidPlans, story.begun("move", c.Step.STOP, "a", 0, "n1"))[1]
+
+
+def test_nothing_begins_of_a_placement_of_an_unknown_job_or_node() -> None:
+    """Nobody submitted the job; nobody announced the node."""
+    ghost = Story().opened(n1=1000).placement_planned("place", "ghost", "n1")
+    assert "nobody submitted" in broken(ValidPlans, ghost.begun("place", c.Step.START, "ghost", 1, "n1"))[1]
+    nowhere = Story().opened(n1=1000).running("a", "n9")
+    assert "no node n9" in broken(ValidPlans, nowhere)[1]
+
+
+def test_of_two_plans_in_flight_one_begins() -> None:
+    """The second is void while the first is in flight, whichever begins first."""
+    for first, second in (("one", "two"), ("two", "one")):
+        story = two_nodes().move_planned("one", "a", "n1", "n2").move_planned("two", "a", "n1", "n2")
+        story.begun(first, c.Step.CHECKPOINT, "a", 1, "n1").begun(second, c.Step.CHECKPOINT, "a", 1, "n1")
+        evidence, message = broken(ValidPlans, story)
+        assert evidence == (story.end - 4, story.end - 3, story.end - 1)
+        assert "in flight" in message
+
+
+def test_a_plan_that_was_made_during_another_one_stays_void_afterwards() -> None:
+    """That the first is over when the second begins does not make the second valid."""
+    story = two_nodes().move_planned("one", "a", "n1", "n2").saved("one", "a", "n1")
+    story.move_planned("two", "a", "n1", "n2").add(c.PlanAbandoned(plan="one", job="a", code="given-up"))
+    assert "in flight" in broken(ValidPlans, story.saved("two", "a", "n1"))[1]
+
+
+def test_a_step_of_no_plan_is_a_breach_unless_it_is_a_cancel() -> None:
+    """Only the STOP of a job whose cancel was asked for needs no planning event."""
+    asked = two_nodes().add(c.JobCancelRequested(job="a", request="cancel"))
+    assert "does not hold" in broken(ValidPlans, two_nodes().stopped("ghost", "a", "n1"))[1]
+    assert "does not hold" in broken(ValidPlans, asked.begun("ghost", c.Step.START, "a", 2, "n2"))[1]
+
+
+# --- reserved-first -------------------------------------------------------------------------------------------------
+
+
+def test_a_job_that_saves_on_request_is_not_stopped_before_it_has_saved() -> None:
+    """Steps would be lost."""
+    story = two_nodes().move_planned("move", "a", "n1", "n2").stopped("move", "a", "n1")
+    assert broken(ReservedFirst, story) == ((story.end - 3, story.end - 2), "plan move stops job a: it has not saved")
+
+
+def test_a_save_of_an_attempt_that_was_overtaken_is_none() -> None:
+    """The checkpoint may be of a hold that is over."""
+    story = two_nodes().move_planned("move", "a", "n1", "n2")
+    story.begun("move", c.Step.CHECKPOINT, "a", 1, "n1").begun("move", c.Step.CHECKPOINT, "a", 1, "n1")
+    story.add(c.CheckpointSaved(plan="move", attempt=1, job="a", incarnation=1, checkpoint=checkpoint(100)))
+    assert "has not saved" in broken(ReservedFirst, story.stopped("move", "a", "n1"))[1]
+
+
+def test_a_save_for_another_plan_is_none() -> None:
+    """The process trained on since."""
+    story = two_nodes().move_planned("one", "a", "n1", "n2").saved("one", "a", "n1")
+    story.add(c.PlanAbandoned(plan="one", job="a", code="given-up")).move_planned("two", "a", "n1", "n2")
+    assert "has not saved" in broken(ReservedFirst, story.stopped("two", "a", "n1"))[1]
+
+
+def test_nothing_is_stopped_for_a_target_without_room() -> None:
+    """The job would have nowhere to go."""
+    story = two_nodes().running("b", "n2", 800).move_planned("move", "a", "n1", "n2").saved("move", "a", "n1")
+    assert "no room" in broken(ReservedFirst, story.stopped("move", "a", "n1"))[1]
+
+
+def test_nothing_is_stopped_for_a_target_that_another_move_has_reserved() -> None:
+    """Two moves into one hole: the second one's job must not be stopped."""
+    story = two_nodes().running("b", "n1").add(c.NodeJoined(node="n3", capacity=Resources(cpu_m=600)))
+    story.move_planned("one", "a", "n1", "n3").move_planned("two", "b", "n1", "n3")
+    story.saved("one", "a", "n1").saved("two", "b", "n1").stopped("two", "b", "n1")
+    assert "no room" in broken(ReservedFirst, story)[1]
+
+
+def test_a_job_is_stopped_where_it_is() -> None:
+    """A stop on another node than the plan's source acts on something that the plan did not prove."""
+    story = two_nodes().move_planned("move", "a", "n1", "n2").saved("move", "a", "n1").stopped("move", "a", "n2")
+    assert "not on n1" in broken(ReservedFirst, story)[1]
+
+
+def test_a_job_that_never_proved_that_it_can_save_is_not_stopped_to_save() -> None:
+    """Its steps since the last start would be at stake."""
+    story = Story().opened(n1=1000, n2=1000).running("a", "n1", mode=CheckpointMode.ON_STOP)
+    story.move_planned("move", "a", "n1", "n2").stopped("move", "a", "n1", saved=None)
+    assert "never proven" in broken(ReservedFirst, story)[1]

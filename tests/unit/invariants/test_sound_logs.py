@@ -1,0 +1,193 @@
+"""Logs in which nothing is wrong, though much happens: every checker must say that its invariant holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from steepest.events import cluster as c
+from steepest.events.common import CheckpointMode, Resources
+from steepest.invariants import Status, check
+from steepest.testing.builders import Story, checkpoint
+
+
+def a_move() -> Story:
+    """A job runs, is moved, and finishes; another one stays."""
+    story = Story().opened(n1=1000, n2=1000).running("a", "n1").running("b", "n1")
+    return story.moved("a", "n1", "n2").exited("a", "n2", 2).exited("b", "n1")
+
+
+def a_move_of_a_job_that_saves_when_stopped() -> Story:
+    """It has proven that it can save, and loses the steps since its last save."""
+    story = Story().opened(n1=1000, n2=1000).running("a", "n1", mode=None)
+    story.add(
+        c.CheckpointModeDeclared(job="a", incarnation=1, mode=CheckpointMode.ON_STOP),
+        c.CheckpointVerified(job="a", incarnation=1, checkpoint=checkpoint(50)),
+    )
+    story.move_planned("move", "a", "n1", "n2").stopped("move", "a", "n1", step=107, saved=100)
+    story.started("move", "a", "n2", 2, restore=checkpoint(100)).verified("move", "a", "n2", 2)
+    return story.finished("move", "a", "n2", steps_lost=7)
+
+
+def a_move_that_goes_back() -> Story:
+    """The start at the target fails for good, so the job goes on where it was, as a third incarnation."""
+    story = Story().opened(n1=1000, n2=1000).running("a", "n1")
+    story.move_planned("move", "a", "n1", "n2").saved("move", "a", "n1").stopped("move", "a", "n1")
+    story.begun("move", c.Step.START, "a", 2, "n2").failed("move", c.Step.START, "a")
+    story.begun("move", c.Step.START, "a", 2, "n2").failed("move", c.Step.START, "a")
+    story.started("move", "a", "n1", 3, restore=checkpoint(100)).verified("move", "a", "n1", 3)
+    return story.add(c.MigrationFailed(plan="move", job="a", code="refused", message="no", node="n1"))
+
+
+def a_move_whose_process_dies_at_the_target() -> Story:
+    """The step that waits for it says that it ended; the fact comes later, and the job goes back meanwhile."""
+    story = Story().opened(n1=1000, n2=1000).running("a", "n1")
+    story.move_planned("move", "a", "n1", "n2").saved("move", "a", "n1").stopped("move", "a", "n1")
+    story.started("move", "a", "n2", 2, restore=checkpoint(100))
+    story.begun("move", c.Step.VERIFY, "a", 2, "n2").failed("move", c.Step.VERIFY, "a", "ended")
+    story.started("move", "a", "n1", 3, restore=checkpoint(100))
+    story.add(c.ReplicaStopped(job="a", incarnation=2, node="n2", exit_status=1))
+    story.verified("move", "a", "n1", 3)
+    return story.add(c.MigrationFailed(plan="move", job="a", code="ended", message="no", node="n1"))
+
+
+def a_migrator_that_is_overtaken() -> Story:
+    """Another migrator takes a step over; the first one's outcome and conclusion come late and count no more."""
+    story = Story().opened(n1=1000, n2=1000).running("a", "n1")
+    story.move_planned("move", "a", "n1", "n2").saved("move", "a", "n1")
+    story.begun("move", c.Step.STOP, "a", 1, "n1").stopped("move", "a", "n1")
+    story.started("move", "a", "n2", 2, restore=checkpoint(100))
+    late = c.JobStopped(plan="move", attempt=2, job="a", incarnation=1, exit_status=85, step=100)
+    twice = c.StepBegun(plan="move", step=c.Step.START, attempt=5, job="a", incarnation=2, node="n2")
+    story.add(late, twice).verified("move", "a", "n2", 2).finished("move", "a", "n2")
+    return story.add(
+        c.MigrationFinished(plan="move", job="a", target="n2", steps_lost=0, took_ms=77, paused_ms=7),
+        c.StepBegun(plan="move", step=c.Step.STOP, attempt=6, job="a", incarnation=1, node="n1"),
+    )
+
+
+def a_step_taken_over_after_a_cancel() -> Story:
+    """A cancel ends a plan after the step that is under way, which another migrator may take over meanwhile."""
+    story = Story().opened(n1=1000, n2=1000).running("a", "n1").move_planned("move", "a", "n1", "n2")
+    story.begun("move", c.Step.CHECKPOINT, "a", 1, "n1").add(c.JobCancelRequested(job="a", request="cancel"))
+    story.saved("move", "a", "n1").add(c.PlanAbandoned(plan="move", job="a", code="given-up"))
+    return story.stopped("cancel", "a", "n1").add(c.JobEnded(job="a", outcome=c.Outcome.CANCELLED))
+
+
+def facts_in_their_own_time() -> Story:
+    """The news that a process has stopped comes before the migrator's, or when its successor moves already."""
+    story = Story().opened(n1=1000, n2=1000).add(c.JobCancelRequested(job="a", request="too early"))
+    story.running("a", "n1").move_planned("one", "a", "n1", "n2").saved("one", "a", "n1")
+    story.begun("one", c.Step.STOP, "a", 1, "n1")
+    story.add(c.ReplicaStopped(job="a", incarnation=1, node="n1", exit_status=85, step=100))
+    story.add(c.JobStopped(plan="one", attempt=2, job="a", incarnation=1, exit_status=85, step=100))
+    story.started("one", "a", "n2", 2, checkpoint(100)).verified("one", "a", "n2", 2).finished("one", "a", "n2")
+    story.move_planned("two", "a", "n2", "n1", 2).saved("two", "a", "n2", incarnation=2)
+    story.add(c.ReplicaStopped(job="a", incarnation=1, node="n1", exit_status=85, step=100))
+    story.stopped("two", "a", "n2", incarnation=2).started("two", "a", "n1", 3, checkpoint(100))
+    return story.verified("two", "a", "n1", 3).finished("two", "a", "n1")
+
+
+def void_plans_that_rest() -> Story:
+    """Plans come too late, for a full node or for a job that is on its way: they stay in the log, and nothing begins."""
+    story = Story().opened(n1=1000, n2=1000).running("a", "n1").running("b", "n2", 800)
+    story.move_planned("full", "a", "n1", "n2").move_planned("old", "a", "n1", "n2", 0)
+    story.move_planned("nowhere", "a", "n1", "n3").add(c.NodeJoined(node="n3", capacity=Resources(cpu_m=1000)))
+    story.move_planned("move", "a", "n1", "n3").move_planned("second", "a", "n1", "n3")
+    story.saved("move", "a", "n1").stopped("move", "a", "n1").started("move", "a", "n3", 2, checkpoint(100))
+    return story.verified("move", "a", "n3", 2).finished("move", "a", "n3")
+
+
+def a_cancel_that_comes_between() -> Story:
+    """A job is cancelled while its move begins: the move is given up, and a STOP of its own ends the job."""
+    story = Story().opened(n1=1000, n2=1000).running("a", "n1")
+    story.move_planned("move", "a", "n1", "n2").saved("move", "a", "n1")
+    story.add(c.JobCancelRequested(job="a", request="cancel"))
+    too_late = c.StepBegun(plan="move", step=c.Step.STOP, attempt=2, job="a", incarnation=1, node="n1")
+    story.add(too_late, c.PlanAbandoned(plan="move", job="a", code="given-up"))
+    story.stopped("cancel-14", "a", "n1")
+    return story.add(c.JobEnded(job="a", outcome=c.Outcome.CANCELLED, exit_status=85))
+
+
+def a_retry_after_a_crash() -> Story:
+    """A process dies while its move is planned; the plan is given up, and the job starts again on its own."""
+    story = Story().opened(n1=1000, n2=1000).running("a", "n1").move_planned("move", "a", "n1", "n2")
+    story.saved("move", "a", "n1").exited("a", "n1", status=1)
+    story.add(c.PlanAbandoned(plan="move", job="a", code="given-up"))
+    story.add(c.RetryPlanned(job="a", incarnation=1, charged=True, not_before_ms=0, reason="it exited with status 1"))
+    story.placement_planned("again", "a", "n2", 1).started("again", "a", "n2", 2, restore=checkpoint(100))
+    story.add(c.ReplicaStarted(job="a", incarnation=1, node="n1"))  # a late fact of the incarnation that died
+    return story.exited("a", "n2", 2)
+
+
+def a_start_tried_again() -> Story:
+    """Nobody knows whether the first attempt took effect, so the same incarnation is started on the same node again."""
+    story = Story().opened(n1=1000).submitted("a").placement_planned("place", "a", "n1")
+    story.begun("place", c.Step.START, "a", 1, "n1").failed("place", c.Step.START, "a", "uncertain", definite=False)
+    return story.started("place", "a", "n1")
+
+
+def a_rejection_and_a_name_used_twice() -> Story:
+    """A second job of a name is rejected beside the first; one that fits nowhere is rejected after it was admitted."""
+    story = Story().opened(n1=1000).running("a", "n1")
+    story.add(c.JobSubmitted(job="a", request="other", spec=c.JobSpec(command=("train",))))
+    story.add(c.JobRejected(job="a", request="other", reason="there is one"))
+    story.submitted("b", 5000).add(c.JobRejected(job="b", request="request-b", reason="too large"))
+    return story.exited("a", "n1").running("a", "n1")
+
+
+def a_node_that_shrinks_and_one_that_is_lost() -> Story:
+    """What was planned for a node that says it is smaller now, or is lost and comes back, is nobody's breach."""
+    story = Story().opened(n1=1000, n2=1000).submitted("a", 900).placement_planned("place", "a", "n1")
+    story.add(c.NodeJoined(node="n1", capacity=Resources(cpu_m=100))).started("place", "a", "n1")
+    story.add(c.NodeLost(node="n2", silent_ms=20_000), c.NodeUsage(node="n2", used=Resources()))
+    return story.moved("a", "n1", "n2")
+
+
+def decisions_delivered_again() -> Story:
+    """A decider that was restarted writes what it wrote before, with the same ids: it counts once."""
+    story = a_move()
+    again = [received for received in story.records if received.headers]
+    for received in again:
+        story.add(received.event, headers=received.headers)
+    return story
+
+
+SOUND: tuple[Callable[[], Story], ...] = (
+    a_move,
+    a_move_of_a_job_that_saves_when_stopped,
+    a_move_that_goes_back,
+    a_move_whose_process_dies_at_the_target,
+    a_migrator_that_is_overtaken,
+    a_step_taken_over_after_a_cancel,
+    facts_in_their_own_time,
+    void_plans_that_rest,
+    a_cancel_that_comes_between,
+    a_retry_after_a_crash,
+    a_start_tried_again,
+    a_rejection_and_a_name_used_twice,
+    a_node_that_shrinks_and_one_that_is_lost,
+    decisions_delivered_again,
+)
+
+
+@pytest.mark.parametrize("tell", SOUND, ids=lambda tell: tell.__name__)
+def test_every_invariant_holds_of_a_sound_log_and_of_each_of_its_beginnings(tell: Callable[[], Story]) -> None:
+    """A log is sound wherever one stops reading: no checker needs to know the future."""
+    records = tell().records
+    for length in range(1, len(records) + 1):
+        broken = [verdict for verdict in check(records[:length]) if verdict.status is not Status.HOLDS]
+        assert not broken, f"after {records[length - 1].event}"
+
+
+def test_the_sound_logs_are_told_with_events_of_every_plan() -> None:
+    """The stories are worth something only if they hold every event that the checkers look at."""
+    told = {type(received.event) for tell in SOUND for received in tell().records}
+    said_nothing_of = {
+        c.GrowthMeasured,
+        c.CategoryChanged,
+        c.ReallocationRequested,
+        c.StayDecided,
+    }
+    assert told | said_nothing_of == set(c.ClusterEvent.__args__)
