@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from steepest.errors import LogVersionError
+from steepest.errors import LogEpochError, LogVersionError
 from steepest.events import cluster as c
 from steepest.events.parameters import PoolParameters
 from steepest.events.received import ID, PREVIOUS, DecisionId, Received
@@ -96,11 +96,13 @@ class ClusterView:
 
         Raises:
             LogVersionError: The log asks for a newer reader; the view is as it was before the record.
-            LogEpochError: The log is another one than before.
+            LogEpochError: The log is another one than before; likewise.
         """
         event = received.event
         if type(event) is c.PoolConfigured:
             _refuse_unknown_version(event)
+        elif type(event) is c.LogOpened:
+            _refuse_other_log(event, self.state.epoch)
         self.state.position = received.offset + 1
         self.touched = None
         self.repeated = not self._is_new(received)
@@ -111,7 +113,7 @@ class ClusterView:
     def skip(self, offset: int) -> None:
         """Pass over a record that nobody can read."""
         self.state.position = offset + 1
-        self.touched = None
+        self.touched, self.repeated = None, False
 
     def _is_new(self, received: Received[c.ClusterEvent]) -> bool:
         """Whether a decider's record is beyond what its stream has brought so far; others always are."""
@@ -142,6 +144,14 @@ def _refuse_unknown_version(event: c.PoolConfigured) -> None:
         raise LogVersionError(
             f"the log asks for {wants}, and this reader knows version {READS} and flags {sorted(FLAGS)}",
             mend="upgrade this service before the pool uses what it does not know",
+        )
+
+
+def _refuse_other_log(event: c.LogOpened, epoch: str) -> None:
+    if epoch and event.epoch != epoch:
+        raise LogEpochError(
+            f"the log is {event.epoch} now, and was {epoch}",
+            mend="start with an empty state folder, or point at the log of before",
         )
 
 

@@ -11,7 +11,7 @@ from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.view import lifecycle
 from steepest.view.handlers import Handlers
-from steepest.view.state import Job, Phase, PlanStatus
+from steepest.view.state import Job, Phase
 
 if TYPE_CHECKING:
     from steepest.view.cluster_view import ClusterView
@@ -46,7 +46,7 @@ def _cancel_requested(view: ClusterView, event: c.JobCancelRequested, received: 
 
 def _admitted(view: ClusterView, event: c.JobAdmitted, _: Received[Any]) -> bool:
     job = view.find(event.job)
-    if job is None:
+    if job is None or job.request != event.request or job.phase is Phase.ENDED:
         return False
     job.admitted = True
     return True
@@ -54,7 +54,7 @@ def _admitted(view: ClusterView, event: c.JobAdmitted, _: Received[Any]) -> bool
 
 def _rejected(view: ClusterView, event: c.JobRejected, received: Received[Any]) -> bool:
     job = view.find(event.job)
-    if job is None or job.request != event.request or job.phase is Phase.ENDED:
+    if job is None or job.request != event.request or job.phase is not Phase.WAITING:
         return False
     lifecycle.end(view, job, c.Outcome.FAILED, event.reason, received)
     return True
@@ -62,10 +62,8 @@ def _rejected(view: ClusterView, event: c.JobRejected, received: Received[Any]) 
 
 def _ended(view: ClusterView, event: c.JobEnded, received: Received[Any]) -> bool:
     job = view.find(event.job)
-    if job is None or job.phase is Phase.ENDED:
-        return False
-    if plan := view.plan_of(job):
-        lifecycle.conclude(view, plan, PlanStatus.ABANDONED, "the job ended")
+    if job is None or job.phase not in {Phase.WAITING, Phase.STOPPED}:
+        return False  # a job that runs, or may, ends by its process first
     lifecycle.end(view, job, event.outcome, event.reason, received)
     return True
 
@@ -90,7 +88,7 @@ def _replica_started(view: ClusterView, event: c.ReplicaStarted, _: Received[Any
 
 def _mode_declared(view: ClusterView, event: c.CheckpointModeDeclared, _: Received[Any]) -> bool:
     job = view.find(event.job)
-    if job is None or job.incarnation != event.incarnation:
+    if job is None or job.incarnation != event.incarnation or job.phase is Phase.ENDED:
         return False
     job.declared_mode = event.mode
     return True
@@ -98,8 +96,10 @@ def _mode_declared(view: ClusterView, event: c.CheckpointModeDeclared, _: Receiv
 
 def _checkpoint_verified(view: ClusterView, event: c.CheckpointVerified, _: Received[Any]) -> bool:
     job = view.find(event.job)
-    if job is None or job.phase is Phase.ENDED:
+    if job is None or job.incarnation != event.incarnation or job.phase is Phase.ENDED:
         return False
+    if job.checkpoint is not None and event.checkpoint.step < job.checkpoint.step:
+        return False  # it was seen before a newer one, and is told after it
     lifecycle.remember(job, event.checkpoint)
     return True
 
@@ -109,13 +109,12 @@ def _replica_stopped(view: ClusterView, event: c.ReplicaStopped, _: Received[Any
     if job is None or job.phase is Phase.ENDED or job.incarnation != event.incarnation:
         return False
     plan = view.plan_of(job)
-    starting = plan is not None and plan.begun and plan.step is c.Step.START
+    starting = plan is not None and plan.step is c.Step.START and plan.next_incarnation == event.incarnation
     if not job.alive and not starting:
         return False
-    job.stopped_incarnation = event.incarnation
     lifecycle.stopped(job, event)
     if starting:
-        return True  # its end was seen before its start was reported
+        return True  # its end was seen before its start was reported, or while nobody knew whether it had started
     if plan is None:
         lifecycle.settle(view, job)
         return True
@@ -160,7 +159,7 @@ def _requested(view: ClusterView, event: c.ReallocationRequested, _: Received[An
 
 def _stays(view: ClusterView, event: c.StayDecided, _: Received[Any]) -> bool:
     job = view.find(event.job)
-    if job is None or job.incarnation != event.incarnation or job.migrated:
+    if job is None or job.incarnation != event.incarnation or job.migrated or job.phase is not Phase.RUNNING:
         return False
     job.migrated = True
     view.jobs.update(job)

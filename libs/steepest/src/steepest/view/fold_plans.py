@@ -18,9 +18,23 @@ from steepest.view.state import Heading, Job, Phase, Plan, PlanKind, PlanStatus
 if TYPE_CHECKING:
     from steepest.view.cluster_view import ClusterView
 
+Outcome = (
+    c.StepBegun
+    | c.StepFailed
+    | c.CheckpointSaved
+    | c.JobStopped
+    | c.JobPlaced
+    | c.JobResumed
+    | c.MigrationFinished
+    | c.MigrationFailed
+    | c.PlanAbandoned
+)
+
 
 def _placement(view: ClusterView, event: c.PlacementPlanned, received: Received[Any]) -> bool:
     job = view.find(event.job)
+    if event.plan in view.state.plans:
+        return False
     plan = _new_plan(PlanKind.PLACE, event, received)
     plan.targets = event.nodes
     if why := rules.why_void_placement(event, job, view.nodes):
@@ -32,6 +46,7 @@ def _placement(view: ClusterView, event: c.PlacementPlanned, received: Received[
     job.phase = Phase.RUNNING
     job.nodes = ()
     job.started_counted_ms = view.counted_ms
+    lifecycle.forget_stop(job)
     lifecycle.fly(view, plan, job)
     view.jobs.update(job)
     return True
@@ -39,6 +54,8 @@ def _placement(view: ClusterView, event: c.PlacementPlanned, received: Received[
 
 def _migration(view: ClusterView, event: c.MigrationPlanned, received: Received[Any]) -> bool:
     job = view.find(event.job)
+    if event.plan in view.state.plans:
+        return False
     plan = _new_plan(PlanKind.MIGRATE, event, received)
     plan.sources, plan.targets, plan.move = (event.source,), (event.target,), event.kind
     if why := rules.why_void_migration(event, job, view.nodes):
@@ -73,22 +90,27 @@ def _void(view: ClusterView, plan: Plan, why: str) -> bool:
     return False
 
 
-def _step_begun(view: ClusterView, event: c.StepBegun, _: Received[Any]) -> bool:
+def _concerned(view: ClusterView, event: Outcome) -> tuple[Job | None, Plan | None]:
+    """The job and the plan in flight that an event is about; no plan where it is another job's."""
     job, plan = view.find(event.job), view.in_flight.get(event.plan)
+    return job, plan if plan is not None and plan.job == event.job else None
+
+
+def _step_begun(view: ClusterView, event: c.StepBegun, _: Received[Any]) -> bool:
+    job, plan = _concerned(view, event)
     if job is None or plan is None or not rules.may_begin(plan, event, job):
         return False
     rules.begun(plan, event)
-    if event.step is c.Step.START:
-        job.incarnation = event.incarnation
-        job.saved_since_start = False
+    if event.step is c.Step.START and event.incarnation != job.incarnation:
+        lifecycle.begin_incarnation(job, event.incarnation)
     return True
 
 
 def _step_failed(view: ClusterView, event: c.StepFailed, _: Received[Any]) -> bool:
-    job, plan = view.find(event.job), view.in_flight.get(event.plan)
+    job, plan = _concerned(view, event)
     if job is None or plan is None or not rules.counts(plan, event.step, event.attempt):
         return False
-    if event.code in {"ended", "unknown-incarnation"}:
+    if event.definite and event.code in rules.NOT_RUNNING:
         job.alive = False
     rules.step_failed(
         plan,
@@ -103,7 +125,7 @@ def _step_failed(view: ClusterView, event: c.StepFailed, _: Received[Any]) -> bo
 
 
 def _checkpoint_saved(view: ClusterView, event: c.CheckpointSaved, _: Received[Any]) -> bool:
-    job, plan = view.find(event.job), view.in_flight.get(event.plan)
+    job, plan = _concerned(view, event)
     if job is None or plan is None or not rules.counts(plan, c.Step.CHECKPOINT, event.attempt):
         return False
     lifecycle.remember(job, event.checkpoint)
@@ -112,7 +134,7 @@ def _checkpoint_saved(view: ClusterView, event: c.CheckpointSaved, _: Received[A
 
 
 def _job_stopped(view: ClusterView, event: c.JobStopped, received: Received[Any]) -> bool:
-    job, plan = view.find(event.job), view.in_flight.get(event.plan)
+    job, plan = _concerned(view, event)
     if job is None or plan is None or not rules.counts(plan, c.Step.STOP, event.attempt):
         return False
     lifecycle.stopped(job, event)
@@ -129,13 +151,13 @@ def _job_stopped(view: ClusterView, event: c.JobStopped, received: Received[Any]
 
 
 def _job_placed(view: ClusterView, event: c.JobPlaced, received: Received[Any]) -> bool:
-    job, plan = view.find(event.job), view.in_flight.get(event.plan)
+    job, plan = _concerned(view, event)
     if job is None or plan is None or not rules.counts(plan, c.Step.START, event.attempt):
+        return False
+    if (event.node, event.incarnation) != (plan.destination, plan.next_incarnation):
         return False
     job.nodes = (event.node,)
     job.alive = job.stopped_incarnation != event.incarnation
-    if job.alive:
-        job.exit_status, job.stop_reason, job.stop_code, job.stop_step = None, "", "", None
     job.first_placed_ms = received.at_ms if job.first_placed_ms is None else job.first_placed_ms
     rules.step_done(plan)
     if plan.kind is PlanKind.PLACE:
@@ -145,7 +167,7 @@ def _job_placed(view: ClusterView, event: c.JobPlaced, received: Received[Any]) 
 
 
 def _resumed(view: ClusterView, event: c.JobResumed, _: Received[Any]) -> bool:
-    job, plan = view.find(event.job), view.in_flight.get(event.plan)
+    job, plan = _concerned(view, event)
     if job is None or plan is None or not rules.counts(plan, c.Step.VERIFY, event.attempt):
         return False
     rules.step_done(plan)
@@ -153,7 +175,7 @@ def _resumed(view: ClusterView, event: c.JobResumed, _: Received[Any]) -> bool:
 
 
 def _migration_finished(view: ClusterView, event: c.MigrationFinished, received: Received[Any]) -> bool:
-    job, plan = view.find(event.job), view.in_flight.get(event.plan)
+    job, plan = _concerned(view, event)
     if job is None or plan is None or plan.heading is not Heading.DONE:
         return False
     for source in plan.sources:
@@ -166,38 +188,38 @@ def _migration_finished(view: ClusterView, event: c.MigrationFinished, received:
 
 
 def _migration_failed(view: ClusterView, event: c.MigrationFailed, received: Received[Any]) -> bool:
-    job, plan = view.find(event.job), view.in_flight.get(event.plan)
+    job, plan = _concerned(view, event)
     if job is None or plan is None or plan.heading is not Heading.FAILED:
         return False
     job.steps_lost += event.steps_lost
     _undo_move(view, job, plan)
+    lifecycle.not_started(job, event.code, event.message)
     lifecycle.conclude(view, plan, PlanStatus.FAILED, event.message)
     lifecycle.after(view, job, received)
     return True
 
 
 def _abandoned(view: ClusterView, event: c.PlanAbandoned, received: Received[Any]) -> bool:
-    job, plan = view.find(event.job), view.in_flight.get(event.plan)
-    if job is None or plan is None or plan.begun:
+    job, plan = _concerned(view, event)
+    if job is None or plan is None or plan.begun or (plan.unclear and plan.step is c.Step.START):
         return False
     if plan.kind is PlanKind.MIGRATE:
         _undo_move(view, job, plan)
-    if not job.alive and event.message:
-        job.stop_reason = event.message
-    job.stop_code = event.code
+    lifecycle.not_started(job, event.code, event.message)
     lifecycle.conclude(view, plan, PlanStatus.ABANDONED, event.message or event.code)
     lifecycle.after(view, job, received)
     return True
 
 
 def _undo_move(view: ClusterView, job: Job, plan: Plan) -> None:
-    """The move did not happen: the job counts where it is, and may ask again."""
-    stays = job.node if job.alive and job.node in plan.targets else plan.sources[0]
-    leaves = plan.sources[0] if stays in plan.targets else plan.targets[0]
-    view.nodes.give_back(job, leaves)
-    if stays not in job.assigned:
-        view.nodes.unassign(job, next(iter(job.assigned)))
-        view.nodes.assign(job, stays)
+    """The move did not work out: the job counts where it is, and may ask again."""
+    source, target = plan.sources[0], plan.targets[0]
+    if job.alive and job.node == target:
+        view.nodes.give_back(job, source)
+    else:
+        view.nodes.give_back(job, target)
+        view.nodes.unassign(job, target)
+        view.nodes.assign(job, source)
     job.moves_failed += 1
     if job.moves_failed < view.parameters.limits.moves_failed:
         if plan.move is c.MoveKind.REALLOCATION:

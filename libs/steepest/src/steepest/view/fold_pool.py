@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from steepest.errors import LogEpochError
 from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.view.handlers import Handlers
@@ -13,11 +12,8 @@ if TYPE_CHECKING:
     from steepest.view.cluster_view import ClusterView
 
 
-def _opened(view: ClusterView, event: c.LogOpened, _: Received[Any]) -> bool:
-    if view.state.epoch and view.state.epoch != event.epoch:
-        raise LogEpochError(f"the log is {event.epoch} now, and was {view.state.epoch}")
+def _opened(view: ClusterView, event: c.LogOpened, _: Received[Any]) -> None:
     view.state.epoch = event.epoch
-    return True
 
 
 def _configured(view: ClusterView, event: c.PoolConfigured, _: Received[Any]) -> None:
@@ -34,8 +30,8 @@ def _ticked(view: ClusterView, event: c.Tick, _: Received[Any]) -> bool:
     return True
 
 
-def _node_joined(view: ClusterView, event: c.NodeJoined, _: Received[Any]) -> None:
-    view.nodes.join(event.node, event.capacity, view.counted_ms)
+def _node_joined(view: ClusterView, event: c.NodeJoined, received: Received[Any]) -> None:
+    view.nodes.join(event.node, event.capacity, view.counted_ms, received.offset)
 
 
 def _node_lost(view: ClusterView, event: c.NodeLost, _: Received[Any]) -> bool:
@@ -46,11 +42,11 @@ def _node_lost(view: ClusterView, event: c.NodeLost, _: Received[Any]) -> bool:
     return True
 
 
-def _node_used(view: ClusterView, event: c.NodeUsage, _: Received[Any]) -> bool:
+def _node_used(view: ClusterView, event: c.NodeUsage, received: Received[Any]) -> bool:
     node = view.nodes.get(event.node)
     if node is None:
         return False
-    view.nodes.hear(node, event.used, event.jobs, view.counted_ms)
+    view.nodes.hear(node, event.used, event.jobs, view.counted_ms, received.offset)
     return True
 
 

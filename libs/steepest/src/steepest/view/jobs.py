@@ -62,8 +62,8 @@ class Jobs:
         return self._silent.peekitem()[0][0] if self._silent else None
 
     def most_recently_converged(self) -> Iterator[Job]:
-        """Running CC jobs that Algorithm 5 has not moved yet, smallest d = now − t_converged first."""
-        return (self._converged[key] for key in reversed(self._converged))
+        """Running CC jobs that Algorithm 5 has not moved yet, smallest d = now − t_converged first, then by name."""
+        return iter(self._converged.values())
 
     # --- changing --------------------------------------------------------------------------------------------------
 
@@ -80,7 +80,7 @@ class Jobs:
         _keep(self._silent, (job.started_counted_ms, job.name), job, wanted=running and not job.measured)
         _keep(
             self._converged,
-            (job.converged_counted_ms, job.name),
+            (-job.converged_counted_ms, job.name),
             job,
             wanted=running and converged and not job.rebalanced,
         )

@@ -55,13 +55,33 @@ def end(view: ClusterView, job: Job, outcome: c.Outcome, reason: str, received: 
     view.jobs.update(job)
 
 
+def begin_incarnation(job: Job, incarnation: int) -> None:
+    """A new process of a job is about to start."""
+    job.incarnation = incarnation
+    job.saved_since_start = False
+    forget_stop(job)
+
+
+def forget_stop(job: Job) -> None:
+    """A job has a place again: how it lost the one before was judged already."""
+    job.exit_status, job.stop_step, job.stop_reason, job.stop_code = None, None, "", ""
+
+
 def stopped(job: Job, event: c.ReplicaStopped | c.JobStopped) -> None:
-    """A job's process does not run any more."""
+    """A job's process does not run any more. Two may tell of it; what one of them does not know the other may."""
     job.alive = False
-    job.exit_status = event.exit_status
-    job.stop_step = event.step
-    job.stop_reason = event.reason if isinstance(event, c.ReplicaStopped) else ""
+    job.stopped_incarnation = job.incarnation
+    job.exit_status = job.exit_status if event.exit_status is None else event.exit_status
+    job.stop_step = job.stop_step if event.step is None else event.step
+    if isinstance(event, c.ReplicaStopped):
+        job.stop_reason = event.reason
     remember(job, event.checkpoint)
+
+
+def not_started(job: Job, code: str, message: str) -> None:
+    """A plan is given up; where that leaves the job without a process, and nothing else explains it, this does."""
+    if not job.alive and job.exit_status is None and not job.stop_reason:
+        job.stop_code, job.stop_reason = code, message
 
 
 def remember(job: Job, checkpoint: CheckpointRef | None) -> None:

@@ -18,7 +18,11 @@ from steepest.view.state import Job, Node
 
 
 class Nodes:
-    """Nodes by name, and by score, by number of replicas, by allocation and by silence."""
+    """Nodes by name, and by score, by number of replicas, by allocation and by silence.
+
+    Attributes:
+        replicas: Σ|w| over the nodes that are not lost.
+    """
 
     def __init__(self, nodes: dict[str, Node], specon: SpeConParameters) -> None:
         """Take over ``nodes``, which is state of the view, and build the orders."""
@@ -30,8 +34,7 @@ class Nodes:
         self._keys: dict[str, tuple[tuple[float, int, str], tuple[int, str], tuple[float, int, str], Resources]] = {}
         self._silence: OrderedDict[str, None] = OrderedDict()
         self.replicas = 0
-        for node in sorted(nodes.values(), key=lambda node: (node.seen_counted_ms, node.name)):
-            self.replicas += node.count
+        for node in sorted(nodes.values(), key=lambda node: node.seen_offset):
             self._index(node)
 
     # --- looking ---------------------------------------------------------------------------------------------------
@@ -54,10 +57,9 @@ class Nodes:
         return self._nodes.get(name)
 
     def score(self, node: Node) -> float:
-        """S(w) = w_pc·|PC| + w_wc·|WC| + w_cc·|CC| (SpeCon thesis, Algorithm 4)."""
+        """S(w) of a node as it stands."""
         progressing, watched, converged = node.replicas
-        weights = self._specon
-        return weights.weight_pc * progressing + weights.weight_wc * watched + weights.weight_cc * converged
+        return score(progressing, watched, converged, self._specon)
 
     def by_score(self) -> Iterator[Node]:
         """Nodes by rising score, then by rising resource use R(w, t), then by name."""
@@ -96,7 +98,7 @@ class Nodes:
         for node in self:
             self._reindex(node)
 
-    def join(self, name: str, capacity: Resources, counted_ms: int) -> None:
+    def join(self, name: str, capacity: Resources, counted_ms: int, offset: int) -> None:
         """A node is here, or has another capacity now."""
         node = self._nodes.get(name)
         if node is None:
@@ -104,14 +106,14 @@ class Nodes:
         self._unindex(node)
         node.capacity = capacity
         node.lost = False
-        node.seen_counted_ms = counted_ms
+        node.seen_counted_ms, node.seen_offset = counted_ms, offset
         self._index(node)
 
-    def hear(self, node: Node, used: Resources, jobs_cpu_m: dict[str, int], counted_ms: int) -> None:
+    def hear(self, node: Node, used: Resources, jobs_cpu_m: dict[str, int], counted_ms: int, offset: int) -> None:
         """A node said what it uses; one that was lost is back."""
         node.used = used
         node.jobs_cpu_m = jobs_cpu_m
-        node.seen_counted_ms = counted_ms
+        node.seen_counted_ms, node.seen_offset = counted_ms, offset
         if node.lost:
             node.lost = False
             self._index(node)
@@ -175,7 +177,6 @@ class Nodes:
 
     def _count(self, job: Job, node: Node, change: int) -> None:
         node.replicas[job.category_index] += change
-        self.replicas += change
         self._reindex(node)
 
     def _reindex(self, node: Node) -> None:
@@ -189,6 +190,7 @@ class Nodes:
             if before != after:
                 order.remove(before)
                 order.add(after)
+        self.replicas += new[1][0] - old[1][0]
         self._keys[node.name] = new
 
     def _index(self, node: Node) -> None:
@@ -199,6 +201,7 @@ class Nodes:
         self._by_count.add(count)
         self._by_allocation.setdefault(capacity, SortedList()).add(allocation)
         self._silence[node.name] = None
+        self.replicas += count[0]
 
     def _unindex(self, node: Node) -> None:
         key = self._keys.pop(node.name, None)
@@ -210,15 +213,33 @@ class Nodes:
         if not self._by_allocation[key[3]]:
             del self._by_allocation[key[3]]
         del self._silence[node.name]
+        self.replicas -= key[1][0]
 
     def _key(self, node: Node) -> tuple[tuple[float, int, str], tuple[int, str], tuple[float, int, str], Resources]:
-        used_per_mille = node.used.cpu_m * 1000 // node.capacity.cpu_m if node.capacity.cpu_m else 0
         return (
-            (self.score(node), used_per_mille, node.name),
+            (self.score(node), use_per_mille(node), node.name),
             (node.count, node.name),
             (allocation(node.allocated, node.capacity), node.count, node.name),
             node.capacity,
         )
+
+
+def score(progressing: int, watched: int, converged: int, weights: SpeConParameters) -> float:
+    """S(w) = w_pc·|PC| + w_wc·|WC| + w_cc·|CC| (SpeCon thesis, Algorithm 4 and §6.2)."""
+    return weights.weight_pc * progressing + weights.weight_wc * watched + weights.weight_cc * converged
+
+
+def use_per_mille(node: Node) -> int:
+    """R(w, t) of Algorithm 4: the share of a node's CPU that is in use, in thousandths."""
+    return node.used.cpu_m * 1000 // node.capacity.cpu_m if node.capacity.cpu_m else 0
+
+
+def in_words(amount: Resources) -> str:
+    """An amount for people."""
+    parts = [f"{amount.cpu_m}m CPU"]
+    parts += [f"{amount.memory_mib} MiB"] if amount.memory_mib else []
+    parts += [f"{amount.gpus} GPUs"] if amount.gpus else []
+    return ", ".join(parts)
 
 
 def allocation(allocated: Resources, capacity: Resources) -> float:

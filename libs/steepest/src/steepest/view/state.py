@@ -24,6 +24,7 @@ class Node(msgspec.Struct, kw_only=True):
         replicas: Replicas of each category assigned here, in the order PC, WC, CC. A replica on its way counts at its
             target from the moment its plan is valid.
         seen_counted_ms: When the node was last heard of.
+        seen_offset: The record by which.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Node(msgspec.Struct, kw_only=True):
     jobs_cpu_m: dict[str, int] = {}
     lost: bool = False
     seen_counted_ms: int = 0
+    seen_offset: int = -1
 
     @property
     def count(self) -> int:
@@ -174,6 +176,7 @@ class Plan(msgspec.Struct, kw_only=True):
         begun: Whether the step was begun; its outcome is awaited.
         attempt: The newest beginning, over all steps.
         failures: Definite failures of this step.
+        unclear: Failures of this step in a row that may have taken effect.
         next_incarnation: The incarnation that its START starts.
         doomed: Why it must be given up as soon as no step is under way; empty while it need not.
         stopped_ms: When its STOP was done.
@@ -195,6 +198,7 @@ class Plan(msgspec.Struct, kw_only=True):
     begun: bool = False
     attempt: int = 0
     failures: int = 0
+    unclear: int = 0
     not_before_counted_ms: int = 0
     next_incarnation: int = 0
     doomed: str = ""
