@@ -1,8 +1,8 @@
 """What a decider is: a fold over one ordered partition that says what follows from each record.
 
-``step`` is called once for every record of the partition, in order, and gives the events that follow from it. Time is
-the record's. A decider keeps its state in one ``msgspec.Struct``, so that a snapshot and the tail of the log equal a
-full replay.
+``step`` is called in order, once for every record that counts (:func:`fold_and_decide`), and gives the events that follow
+from it. Time is the record's. A decider keeps its state in one ``msgspec.Struct``, so that a snapshot and the tail of the
+log equal a full replay.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from steepest.events.cluster import ClusterEvent, MigrationPlanned, PlacementPlanned
+from steepest.events import cluster as c
+from steepest.events.cluster import ClusterEvent
 from steepest.events.received import Received
 from steepest.view.cluster_view import ClusterView
 
@@ -60,8 +61,16 @@ class StreamDecider(Protocol):
         """What follows from ``received``."""
 
 
-PLANS = (PlacementPlanned, MigrationPlanned)
-"""Events that their maker must read back also where they are void."""
+READ_BACK = (
+    c.PlacementPlanned,
+    c.MigrationPlanned,
+    c.StayDecided,
+    c.RetryPlanned,
+    c.JobRejected,
+    c.JobEnded,
+    c.NodeLost,
+)
+"""Events that their maker waits to read back, also where they do not count."""
 
 
 def fold_and_decide(
@@ -69,8 +78,8 @@ def fold_and_decide(
 ) -> tuple[bool, list[Sequence[ClusterEvent]]]:
     """Fold a record once, and let every decider say what follows from it.
 
-    Deciders are asked about what counts, and about plans also where they are void, so that nobody waits for one for ever.
-    What was delivered before is asked about no more.
+    Deciders are asked about what counts, and about what they wait for also where it does not, so that nobody waits for
+    ever. What was delivered before is asked about no more.
 
     Returns:
         Whether the record counts, and what each decider made of it, in the deciders' order.
@@ -79,6 +88,6 @@ def fold_and_decide(
         LogVersionError, LogEpochError: As :meth:`ClusterView.fold`.
     """
     counts = view.fold(received)
-    if counts or (isinstance(received.event, PLANS) and not view.repeated):
+    if counts or (isinstance(received.event, READ_BACK) and not view.repeated):
         return counts, [decider.step(view, received) for decider in deciders]
     return counts, []

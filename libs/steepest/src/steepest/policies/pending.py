@@ -23,45 +23,77 @@ class PendingPlan(msgspec.Struct, frozen=True):
     category_index: int
 
 
+class PendingNode(msgspec.Struct):
+    """What all plans under way change of a node.
+
+    Attributes:
+        plans: How many take from it or give to it.
+        taken: What they reserve on it.
+        replicas: By how much they change its count of each category, in the order PC, WC, CC.
+    """
+
+    plans: int = 0
+    taken: Resources = Resources()
+    replicas: list[int] = msgspec.field(default_factory=lambda: [0, 0, 0])
+
+
 class Pending(msgspec.Struct):
-    """The plans that a decider waits to read back, by plan."""
+    """The plans that a decider waits to read back.
+
+    Attributes:
+        plans: By their ids.
+        jobs: The plan under way of each job.
+        nodes: The nodes that a plan under way takes from or gives to.
+    """
 
     plans: dict[str, PendingPlan] = {}
+    jobs: dict[str, str] = {}
+    nodes: dict[str, PendingNode] = {}
 
     def add(self, plan: str, job: Job, source: str | None, target: str) -> None:
         """A plan was just made."""
-        self.plans[plan] = PendingPlan(job.name, source, target, job.spec.requests, job.category_index)
+        made = self.plans[plan] = PendingPlan(job.name, source, target, job.spec.requests, job.category_index)
+        self.jobs[job.name] = plan
+        self._apply(made, 1)
 
     def read_back(self, plan: str) -> None:
         """The plan stands in the log; from here on the view knows what became of it."""
-        self.plans.pop(plan, None)
+        made = self.plans.pop(plan, None)
+        if made is None:
+            return
+        del self.jobs[made.job]
+        self._apply(made, -1)
 
     def concerns(self, job: Job) -> bool:
         """Whether a plan for the job is under way."""
-        return any(plan.job == job.name for plan in self.plans.values())
-
-    def nodes(self) -> frozenset[str]:
-        """The nodes that a plan under way takes from or gives to; for membership only."""
-        return frozenset(node for plan in self.plans.values() for node in (plan.source, plan.target) if node)
+        return job.name in self.jobs
 
     def free(self, node: Node) -> Resources:
         """What is free on a node once all plans under way hold their places."""
-        free = node.free
-        for plan in self.plans.values():
-            if plan.target == node.name:
-                free -= plan.requests
-        return free
+        change = self.nodes.get(node.name)
+        return node.free if change is None else node.free - change.taken
 
     def replicas(self, node: Node) -> tuple[int, int, int]:
         """Replicas of each category on a node once all plans under way are valid, in the order PC, WC, CC."""
-        counts = list(node.replicas)
-        for plan in self.plans.values():
-            if plan.target == node.name:
-                counts[plan.category_index] += 1
-            if plan.source == node.name:
-                counts[plan.category_index] -= 1
-        return counts[0], counts[1], counts[2]
+        progressing, watched, converged = node.replicas
+        change = self.nodes.get(node.name)
+        if change is None:
+            return progressing, watched, converged
+        more = change.replicas
+        return progressing + more[0], watched + more[1], converged + more[2]
 
     def count(self, node: Node) -> int:
         """|w| of a node once all plans under way are valid."""
-        return sum(self.replicas(node)) if self.plans else node.count
+        return sum(self.replicas(node))
+
+    def _apply(self, plan: PendingPlan, sign: int) -> None:
+        """Lay a plan over its nodes (``sign`` 1), or take it off again (−1)."""
+        target = self.nodes.setdefault(plan.target, PendingNode())
+        target.taken = target.taken + plan.requests if sign > 0 else target.taken - plan.requests
+        for name, change in ((plan.target, sign), (plan.source, -sign)):
+            if name is not None:
+                node = self.nodes.setdefault(name, PendingNode())
+                node.replicas[plan.category_index] += change
+                node.plans += sign
+                if not node.plans:
+                    del self.nodes[name]

@@ -68,7 +68,7 @@ class Facts:
             yield c.NodeJoined(node=beat.node, capacity=beat.capacity)
             known = node.replicas if node else {}
             node = self.state.nodes[beat.node] = KnownNode(beat.capacity, replicas=known)
-        if beat.at_ms - node.usage_ms >= USAGE_EVERY_MS:
+        if not 0 <= beat.at_ms - node.usage_ms < USAGE_EVERY_MS:  # its clock may have been set back
             node.usage_ms = beat.at_ms
             yield c.NodeUsage(node=beat.node, used=beat.used, jobs=_cpu(beat))
         listed: dict[str, KnownReplica] = {}

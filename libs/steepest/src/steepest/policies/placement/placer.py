@@ -6,7 +6,9 @@ job gets is the placement policy's business.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
 
 from steepest.events import cluster as c
 from steepest.events.common import Resources
@@ -14,16 +16,37 @@ from steepest.events.received import Received
 from steepest.policies.pending import Pending
 from steepest.policies.placement.spread import fits, spread
 from steepest.view.cluster_view import ClusterView
+from steepest.view.nodes import in_words
 from steepest.view.state import Job, Node, Phase
 
 LEFT = 85
 """Exit status of a process that saved and left; outside a plan it is started again."""
 
-MAKE_ROOM = (c.Tick, c.NodeJoined, c.JobSubmitted, c.JobEnded, c.RetryPlanned, c.MigrationFinished, c.PlanAbandoned)
+MAKE_ROOM = (
+    c.Tick,
+    c.NodeJoined,
+    c.ReplicaStopped,
+    c.JobStopped,
+    c.JobEnded,
+    c.RetryPlanned,
+    c.MigrationFinished,
+    c.MigrationFailed,
+    c.PlanAbandoned,
+)
 """Events after which a job that waits may fit."""
 
 HOPELESS = frozenset({"no-such-program"})
 """Codes of failed starts that no retry can mend."""
+
+
+class PlacerState(Pending):
+    """What the placer waits to read back.
+
+    Attributes:
+        told: The jobs of which it said that they are over or wait again.
+    """
+
+    told: dict[str, None] = msgspec.field(default_factory=dict)
 
 
 class Placer:
@@ -31,31 +54,40 @@ class Placer:
 
     name = "placer"
     logic = 1
-    state_type = Pending
+    state_type = PlacerState
 
-    def __init__(self, state: Pending | None = None) -> None:
-        self.state = state or Pending()
+    def __init__(self, state: PlacerState | None = None) -> None:
+        self.state = state or PlacerState()
 
     def step(self, view: ClusterView, received: Received[c.ClusterEvent]) -> Sequence[c.ClusterEvent]:
         """What follows from a record."""
-        event = received.event
-        if isinstance(event, c.PlacementPlanned):
-            self.state.read_back(event.plan)
+        event, job = received.event, view.touched
+        match event:
+            case c.PlacementPlanned(plan=plan):
+                self.state.read_back(plan)
+            case c.RetryPlanned() | c.JobRejected() | c.JobEnded():
+                self.state.told.pop(event.job, None)
         decided: list[c.ClusterEvent] = []
-        if isinstance(event, c.JobSubmitted):
-            decided.extend(_admission(view, event))
-        elif view.touched is not None:
-            decided.extend(_verdict(view, view.touched))
+        if isinstance(event, c.JobSubmitted) and job is not None:
+            decided.extend(_admission(job, event))
+            decided.extend(self._place([job], view, received.offset))
+        elif job is not None and job.name not in self.state.told:
+            decided.extend(self._tell(job, _verdict(view, job)))
         if isinstance(event, MAKE_ROOM):
-            decided.extend(self._place_waiting(view, received.offset))
+            decided.extend(self._place(view.jobs.waiting(), view, received.offset))
         return decided
 
-    def _place_waiting(self, view: ClusterView, offset: int) -> Iterator[c.ClusterEvent]:
-        """Go through the queue in order. A job that does not fit is passed over, and so are all that ask for the same."""
+    def _tell(self, job: Job, verdict: c.ClusterEvent | None) -> Iterator[c.ClusterEvent]:
+        if verdict is not None:
+            self.state.told[job.name] = None
+            yield verdict
+
+    def _place(self, jobs: Iterable[Job], view: ClusterView, offset: int) -> Iterator[c.ClusterEvent]:
+        """Go through jobs in order. One that does not fit is passed over, and so are all that ask for the same."""
         no_room: dict[tuple[Resources, str | None], None] = {}
-        for job in view.jobs.waiting():
+        for job in jobs:
             wish = (job.spec.requests, _first_node(job))
-            if wish in no_room or not _may_place(view, job) or self.state.concerns(job):
+            if wish in no_room or not _may_place(view, job) or self._awaits(job):
                 continue
             node = self._node(view, job)
             if node is not None:
@@ -63,7 +95,10 @@ class Placer:
                 continue
             no_room[wish] = None
             if why := _never_fits(view, job):
-                yield c.JobRejected(job=job.name, request=job.request, reason=why)
+                yield from self._tell(job, c.JobRejected(job=job.name, request=job.request, reason=why))
+
+    def _awaits(self, job: Job) -> bool:
+        return self.state.concerns(job) or job.name in self.state.told
 
     def _node(self, view: ClusterView, job: Job) -> Node | None:
         pinned = _first_node(job)
@@ -86,8 +121,7 @@ class Placer:
         return plan
 
 
-def _admission(view: ClusterView, event: c.JobSubmitted) -> Iterator[c.ClusterEvent]:
-    job = view.jobs[event.job]
+def _admission(job: Job, event: c.JobSubmitted) -> Iterator[c.ClusterEvent]:
     if job.request != event.request:
         yield c.JobRejected(
             job=event.job,
@@ -115,43 +149,42 @@ def _never_fits(view: ClusterView, job: Job) -> str:
     """Why no node could ever take the job; empty if one could, or if nodes may still be joining."""
     if not len(view.nodes) or view.counted_ms - job.submitted_counted_ms < view.parameters.settle_ms:
         return ""
+    if pinned := _first_node(job):
+        return _never_fits_on(view, job, pinned)
     if any(job.spec.requests.fits(node.capacity) for node in view.nodes):
         return ""
     largest = view.nodes.largest()
-    has = f"{largest.name} has {_words(largest.capacity)}" if largest else "there is none"
-    return f"it asks for {_words(job.spec.requests)}, more than any node has; the largest, {has}"
+    has = f"{largest.name}, has {in_words(largest.capacity)}" if largest else "has nothing"
+    return f"it asks for {in_words(job.spec.requests)}, more than any node has; the largest, {has}"
 
 
-def _words(amount: Resources) -> str:
-    parts = [f"{amount.cpu_m}m CPU"]
-    parts += [f"{amount.memory_mib} MiB"] if amount.memory_mib else []
-    parts += [f"{amount.gpus} GPUs"] if amount.gpus else []
-    return ", ".join(parts)
+def _never_fits_on(view: ClusterView, job: Job, pinned: str) -> str:
+    node = view.nodes.get(pinned)
+    if node is None:
+        return f"it must start on node {pinned}, and there is no such node"
+    if job.spec.requests.fits(node.capacity):
+        return ""
+    return f"it asks for {in_words(job.spec.requests)}, and its first node {pinned} has {in_words(node.capacity)}"
 
 
 def _first_node(job: Job) -> str | None:
     return job.spec.first_node if job.incarnation == 0 else None
 
 
-def _verdict(view: ClusterView, job: Job) -> Iterator[c.ClusterEvent]:
-    """A job without a process and without a plan: is it over, or does it wait again?"""
-    if job.plan is not None:
-        return
-    if job.cancel and job.phase in {Phase.WAITING, Phase.STOPPED} and job.exit_status != 0:
-        yield c.JobEnded(job=job.name, outcome=c.Outcome.CANCELLED, exit_status=job.exit_status, reason="cancelled")
-        return
+def _verdict(view: ClusterView, job: Job) -> c.ClusterEvent | None:
+    """A job without a process and without a plan: is it over, or does it wait again? None where there is nothing to say."""
+    if job.phase is Phase.STOPPED and job.exit_status == 0:
+        return c.JobEnded(job=job.name, outcome=c.Outcome.FINISHED, exit_status=0)
+    if job.cancel and job.phase in {Phase.WAITING, Phase.STOPPED}:
+        return c.JobEnded(job=job.name, outcome=c.Outcome.CANCELLED, exit_status=job.exit_status, reason="cancelled")
     if job.phase is not Phase.STOPPED:
-        return
-    if job.exit_status == 0:
-        yield c.JobEnded(job=job.name, outcome=c.Outcome.FINISHED, exit_status=0)
-        return
+        return None
     why = _why_stopped(job)
     charged = _is_charged(job)
     if job.stop_code in HOPELESS or (charged and job.retries_used >= job.spec.retries):
-        yield c.JobEnded(job=job.name, outcome=c.Outcome.FAILED, exit_status=job.exit_status, reason=why)
-        return
+        return c.JobEnded(job=job.name, outcome=c.Outcome.FAILED, exit_status=job.exit_status, reason=why)
     hold = view.parameters.retry_hold_ms * 2 ** min(job.retries_held, 6)
-    yield c.RetryPlanned(
+    return c.RetryPlanned(
         job=job.name,
         incarnation=job.incarnation,
         charged=charged,
@@ -173,7 +206,8 @@ def _is_charged(job: Job) -> bool:
 def _why_stopped(job: Job) -> str:
     reason = f": {job.stop_reason}" if job.stop_reason else ""
     if job.exit_status is None:
-        return f"its process is gone{reason}" if not job.stop_code else f"it could not be started{reason}"
+        gone = job.stopped_incarnation == job.incarnation
+        return f"its process is gone{reason}" if gone else f"it could not be started{reason}"
     if job.exit_status == LEFT:
         return f"it left with status 85 outside a plan{reason}"
     if job.exit_status < 0:

@@ -20,7 +20,6 @@ def spread(view: ClusterView, job: Job, pending: Pending) -> Node | None:
     Within one capacity the nodes are ordered by what is allocated already, which orders them by what is allocated
     afterwards too; so one look per capacity is enough, but for the few nodes that plans under way take from.
     """
-    changed = pending.nodes()
     best: tuple[tuple[float, int, str], Node] | None = None
     for nodes in view.nodes.by_allocation():
         for node in nodes:
@@ -29,7 +28,7 @@ def spread(view: ClusterView, job: Job, pending: Pending) -> Node | None:
             key = _key(job, node, pending)
             if best is None or key < best[0]:
                 best = (key, node)
-            if node.name not in changed:
+            if node.name not in pending.nodes:
                 break
     return best[1] if best else None
 

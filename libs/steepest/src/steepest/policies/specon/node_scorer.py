@@ -11,13 +11,17 @@ Algorithm 3 line 15: at least two growing jobs must remain on the worker, or nob
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import bisect
+import itertools
+from collections.abc import Sequence
+
+import msgspec
 
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode
 from steepest.events.received import Received
 from steepest.policies.pending import Pending
-from steepest.policies.specon.score import score, seen
+from steepest.policies.specon.score import by_score, score, seen
 from steepest.view.cluster_view import ClusterView
 from steepest.view.plans import why_immovable, why_no_room
 from steepest.view.state import Job, Node, Phase
@@ -26,35 +30,46 @@ NODES_TOLD = 16
 """Nodes that a decision names among its inputs."""
 
 
+class NodeScorerState(Pending):
+    """What the node-scorer waits to read back.
+
+    Attributes:
+        staying: The jobs that it said stay.
+    """
+
+    staying: dict[str, None] = msgspec.field(default_factory=dict)
+
+
 class NodeScorer:
     """Answers each ``ReallocationRequested`` with a migration or a stay, once for each job."""
 
     name = "node-scorer"
     logic = 1
-    state_type = Pending
+    state_type = NodeScorerState
 
-    def __init__(self, state: Pending | None = None) -> None:
-        self.state = state or Pending()
+    def __init__(self, state: NodeScorerState | None = None) -> None:
+        self.state = state or NodeScorerState()
 
     def step(self, view: ClusterView, received: Received[c.ClusterEvent]) -> Sequence[c.ClusterEvent]:
         """What follows from a record: at most one decision. Work: O(log n) in the number of nodes."""
         match received.event:
-            case c.ReallocationRequested():
-                return self._decide(view, view.jobs[received.event.job], received.offset)
-            case c.MigrationPlanned():
-                self.state.read_back(received.event.plan)
+            case c.ReallocationRequested() if view.touched is not None:
+                return self._decide(view, view.touched, received.offset)
+            case c.MigrationPlanned(plan=plan):
+                self.state.read_back(plan)
+            case c.StayDecided(job=job):
+                self.state.staying.pop(job, None)
         return ()
 
     def _decide(self, view: ClusterView, job: Job, offset: int) -> Sequence[c.ClusterEvent]:
-        if not _may_be_decided(view, job) or self.state.concerns(job):
+        if not _may_be_decided(view, job) or self.state.concerns(job) or job.name in self.state.staying:
             return ()
         source = view.nodes[job.nodes[0]]
-        specon = view.parameters.specon
-        if specon.guard and source.growing <= 1:
+        if view.parameters.specon.guard and source.growing <= 1:
             return ()
         if job.mode is CheckpointMode.NONE:
             return (self._stay(view, job, source, "it cannot be checkpointed, so it stays"),)
-        if why_immovable(job):
+        if why_immovable(job) or source.lost:
             return ()
         target = self._target(view, job, source)
         if target is source:
@@ -73,34 +88,16 @@ class NodeScorer:
 
     def _target(self, view: ClusterView, job: Job, source: Node) -> Node:
         """The first node in the order of score, use and name that has room; the source where it is as good."""
-        specon = view.parameters.specon
-        lowest = score(source, self.state, specon)
-        best = source
-        for node in self._in_order(view):
-            value = score(node, self.state, specon)
-            if value >= lowest:
+        own = score(view, source, self.state)
+        for node in by_score(view, self.state):
+            if score(view, node, self.state) >= own:
                 break
             if not _why_out(job, node, source, self.state):
-                lowest, best = value, node
-        return best
-
-    def _in_order(self, view: ClusterView) -> Iterator[Node]:
-        """Nodes by rising score with plans under way counted: those few are sorted in again."""
-        changed = self.state.nodes()
-        specon = view.parameters.specon
-        again = sorted(
-            (view.nodes[name] for name in sorted(changed)),
-            key=lambda node: (score(node, self.state, specon), node.used.cpu_m, node.name),
-        )
-        for node in view.nodes.by_score():
-            if node.name in changed:
-                continue
-            while again and score(again[0], self.state, specon) <= view.nodes.score(node):
-                yield again.pop(0)
-            yield node
-        yield from again
+                return node
+        return source
 
     def _stay(self, view: ClusterView, job: Job, source: Node, rule: str) -> c.StayDecided:
+        self.state.staying[job.name] = None
         return c.StayDecided(
             job=job.name,
             incarnation=job.incarnation,
@@ -109,14 +106,12 @@ class NodeScorer:
         )
 
     def _because(self, view: ClusterView, job: Job, source: Node, rule: str) -> c.Because:
-        specon = view.parameters.specon
-        told: list[c.NodeScore] = [seen(source, self.state, specon)]
-        for node in self._in_order(view):
-            if len(told) == NODES_TOLD:
-                break
-            if node is not source:
-                told.append(seen(node, self.state, specon, _why_out(job, node, source, self.state)))
-        told.sort(key=lambda node: (node.score, node.used_cpu_m, node.node))
+        others = (node for node in by_score(view, self.state) if node is not source)
+        told = [
+            seen(view, node, self.state, _why_out(job, node, source, self.state))
+            for node in itertools.islice(others, NODES_TOLD - 1)
+        ]
+        bisect.insort_left(told, seen(view, source, self.state), key=lambda node: node.score)
         return c.Because(rule=rule, nodes=tuple(told), growing=source.growing)
 
 

@@ -47,8 +47,8 @@ class Rebalancer:
     def step(self, view: ClusterView, received: Received[c.ClusterEvent]) -> Sequence[c.ClusterEvent]:
         """What follows from a record: as many moves as the balance asks for."""
         match received.event:
-            case c.MigrationPlanned():
-                self.state.read_back(received.event.plan)
+            case c.MigrationPlanned(plan=plan):
+                self.state.read_back(plan)
             case event if isinstance(event, TRIGGERS) and _all_decided(view):
                 return tuple(self._moves(view, received.offset))
         return ()
@@ -87,6 +87,7 @@ class Rebalancer:
             if (
                 source is not None
                 and source is not target
+                and not source.lost
                 and self.state.count(source) > factor
                 and _may_move(job)
                 and not self.state.concerns(job)
@@ -97,10 +98,9 @@ class Rebalancer:
 
     def _move(self, view: ClusterView, job: Job, target: Node, factor: int, plan: str) -> c.MigrationPlanned:
         source = view.nodes[job.nodes[0]]
-        specon = view.parameters.specon
         because = c.Because(
             rule="Algorithm 5: a worker below the balance factor gets the most recently converged job",
-            nodes=(seen(target, self.state, specon), seen(source, self.state, specon)),
+            nodes=(seen(view, target, self.state), seen(view, source, self.state)),
             balance_factor=factor,
             converged_ms=view.counted_ms - job.converged_counted_ms,
         )

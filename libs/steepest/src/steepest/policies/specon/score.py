@@ -1,24 +1,41 @@
-"""The score of a worker: S(w) = w_pc·|PC| + w_wc·|WC| + w_cc·|CC| (SpeCon thesis, Algorithm 4 and §6.2)."""
+"""Workers as Algorithm 4 compares them: by score, then by resource use, plans under way included."""
 
 from __future__ import annotations
 
+import heapq
+from collections.abc import Iterator
+
 from steepest.events.cluster import NodeScore
-from steepest.events.parameters import SpeConParameters
 from steepest.policies.pending import Pending
+from steepest.view import nodes
+from steepest.view.cluster_view import ClusterView
 from steepest.view.state import Node
 
 
-def score(node: Node, pending: Pending, weights: SpeConParameters) -> float:
-    """S(w) of a node, plans under way included."""
-    progressing, watched, converged = pending.replicas(node)
-    return weights.weight_pc * progressing + weights.weight_wc * watched + weights.weight_cc * converged
+def score(view: ClusterView, node: Node, pending: Pending) -> float:
+    """S(w) of a node (SpeCon thesis, Algorithm 4 and §6.2), plans under way included."""
+    return nodes.score(*pending.replicas(node), view.parameters.specon)
 
 
-def seen(node: Node, pending: Pending, weights: SpeConParameters, rejected: str = "") -> NodeScore:
+def by_score(view: ClusterView, pending: Pending) -> Iterator[Node]:
+    """Nodes by rising score, then by rising resource use R(w, t), then by name.
+
+    The view keeps this order without plans under way; the few nodes that these concern are sorted in again.
+    """
+
+    def key(node: Node) -> tuple[float, int, str]:
+        return (score(view, node, pending), nodes.use_per_mille(node), node.name)
+
+    again = sorted((view.nodes[name] for name in pending.nodes if not view.nodes[name].lost), key=key)
+    rest = (node for node in view.nodes.by_score() if node.name not in pending.nodes)
+    return heapq.merge(again, rest, key=key)
+
+
+def seen(view: ClusterView, node: Node, pending: Pending, rejected: str = "") -> NodeScore:
     """A node as a decision saw it."""
     return NodeScore(
         node=node.name,
-        score=score(node, pending, weights),
+        score=score(view, node, pending),
         used_cpu_m=node.used.cpu_m,
         replicas=pending.count(node),
         rejected=rejected,
