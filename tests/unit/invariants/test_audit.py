@@ -11,6 +11,7 @@ import pytest
 from steepest.errors import InputError
 from steepest.events import cluster as c
 from steepest.events.received import Received
+from steepest.events.registry import READS
 from steepest.invariants import ALL, Audit, Checker, Status, check, check_with
 from steepest.invariants.one_place import OnePlace
 from steepest.testing.builders import Story
@@ -97,6 +98,21 @@ def test_a_record_that_nobody_can_read_is_no_hole() -> None:
             audit.feed(received)
     (verdict,) = audit.verdicts()
     assert verdict.status is Status.BROKEN
+
+
+@pytest.mark.parametrize("newer", [c.PoolConfigured(reads=READS + 1), c.PoolConfigured(flags=(999,))])
+def test_a_log_that_asks_for_a_newer_reader_proves_nothing_from_there_on(newer: c.PoolConfigured) -> None:
+    """Its events may mean what this reader does not know; what stands before is judged."""
+    (after,) = check_with([OnePlace], [*Story().add(newer).records, *moved_on(unsound())])
+    assert after.status is Status.UNKNOWN
+    assert "newer reader" in after.message
+    (before,) = check_with([OnePlace], unsound().add(newer).records)
+    assert before.status is Status.BROKEN
+
+
+def moved_on(told: Story) -> list[Received[c.ClusterEvent]]:
+    """The same records, one offset later."""
+    return [msgspec.structs.replace(received, offset=received.offset + 1) for received in told.records]
 
 
 def test_records_of_two_pools_are_not_mixed() -> None:

@@ -3,7 +3,8 @@
 It owns the feeding of checkers. It must never know what any of them checks.
 
 A log that does not begin with its first record, or lacks some in between, proves nothing from there on: what was shown to
-be broken before the cut is broken, and everything else is unknown.
+be broken before the cut is broken, and everything else is unknown. So it is where a log asks for a newer reader: what its
+events mean from there on, this one does not know.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from steepest.errors import InputError
-from steepest.events.cluster import ClusterEvent
+from steepest.events.cluster import ClusterEvent, PoolConfigured
 from steepest.events.received import ID, DecisionId, Received
+from steepest.events.registry import FLAGS, READS
 from steepest.invariants.verdict import Checker, Status, Verdict
 
 
@@ -36,6 +38,7 @@ class Audit:
         """
         self._check_partition(received)
         self._move_to(received.offset)
+        self._check_version(received)
         if self._cut or not self._is_first(received):
             return
         for checker in self._checkers:
@@ -65,6 +68,13 @@ class Audit:
                 else (f"record {offset} comes after record {self._next - 1}")
             )
         self._next = offset + 1
+
+    def _check_version(self, received: Received[ClusterEvent]) -> None:
+        event = received.event
+        if self._cut or not isinstance(event, PoolConfigured):
+            return
+        if event.reads > READS or any(flag not in FLAGS for flag in event.flags):
+            self._cut = f"record {received.offset} asks for a newer reader than this one"
 
     def _is_first(self, received: Received[ClusterEvent]) -> bool:
         """Whether a decision is delivered for the first time; what is no decision always is."""
