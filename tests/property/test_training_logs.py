@@ -187,7 +187,7 @@ def test_prefixes_always_come_to_an_end(line: bytes) -> None:
     assert b"\x1b" in line or line.endswith(text)
 
 
-@settings(max_examples=5)
+@settings(max_examples=5, deadline=None)
 @given(st.integers(0, 3), st.integers(1, 1 << 16))
 def test_a_line_that_is_too_long_is_cut_and_counted(more: int, chunk: int) -> None:
     """A line over 1 MiB is read to there, counted, and takes nothing of the next line, however it arrives."""

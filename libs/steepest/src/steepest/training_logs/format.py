@@ -160,19 +160,26 @@ def readings(
     Of one name printed twice the first stays.
     """
     found: list[Found] = []
-    seen: list[str] = []
     for key, number in pairs:
         name = read_name(key)
         of = name.split or split
-        if keep(name, of, context) and name.metric not in seen:
-            seen.append(name.metric)
+        if keep(name, of, context) and all(one.metric != name.metric for one in found):
             found.append(Found(name.metric, float(number), of, at, scope))
+    if not found[1:] and context.wanted != SUM_OF_PARTS:
+        return found
     return with_sum(found) if context.wanted == SUM_OF_PARTS else _without_parts(found, context)
+
+
+def total_loss(value: bytes, at: At, context: Context) -> list[Found]:
+    """The reading of a line that prints one training loss and nothing else of interest."""
+    if context.wanted is None:
+        return [Found("loss", float(value), "train", at)]
+    return readings([(b"loss", value)], at, context)
 
 
 def _without_parts(found: list[Found], context: Context) -> list[Found]:
     """Drops part losses beside their total, of which they are no losses of their own."""
-    if not found[1:] or context.wanted is not None:
+    if context.wanted is not None:
         return found
     totals = {one.split for one in found if is_total(one.metric)}
     return [

@@ -6,12 +6,12 @@ A metric's places grow within one run. A reading at the top place again is a rep
 printing, a redraw). One below it is either a late repetition or the first of a restarted run; see ``_went_back``.
 """
 
-from typing import Literal, NamedTuple
+from math import isfinite
+from typing import Literal
 
 import msgspec
 
-from steepest.training_logs.format import SUM_OF_PARTS, Found, Order
-from steepest.training_logs.names import plain
+from steepest.training_logs.format import Found, Order
 from steepest.training_logs.records import LossRecord
 
 REMEMBERED_PLACES = 256
@@ -32,7 +32,7 @@ class Lane(msgspec.Struct):
     Attributes:
         accepted: readings that were new; the counted step.
         top: greatest place of the current run.
-        seen: recent places of this run: value first read there (as text: JSON has no NaN), and how often.
+        seen: recent places of this run: value first read there (None where not finite: JSON has no NaN), and how often.
         sources: latest place of each process that prints this metric.
         most: how often one place was printed at most; 2 with two ranks that both print.
         latest: the latest value.
@@ -42,77 +42,62 @@ class Lane(msgspec.Struct):
 
     accepted: int = 0
     top: Order | None = None
-    seen: list[tuple[Order, str, int]] = []
+    seen: list[tuple[Order, float | None, int]] = []
     sources: dict[str, Order] = {}
     most: int = 1
-    latest: str | None = None
+    latest: float | None = None
     lead: str | None = None
     stepwise: bool = False
 
 
-class Origin(NamedTuple):
-    """Where a reading stands in its source; ``nth`` among the readings of its line."""
-
-    line: int
-    position: int
-    nth: int
-    format: str
-    process: str = ""
-
-
-def to_record(lanes: dict[str, Lane], found: Found, origin: Origin, wanted: str | None) -> LossRecord | None:
-    """Makes a record of a reading that is new and wanted.
+def to_record(
+    lanes: dict[str, Lane], found: Found, place: tuple[int, int, int], format_name: str, process: str = ""
+) -> LossRecord | None:
+    """Makes a record of a reading that is new.
 
     Args:
         lanes: what is remembered, by ``<split> <metric>``; kept up to date.
         found: the reading.
-        origin: where it was read.
-        wanted: the one metric to report, in plain spelling; None: all.
+        place: the record's line, position and index.
+        format_name: the format it was read in.
+        process: which process printed it, where a prefix says so.
 
     Returns:
-        None where the reading repeats another one, or is not wanted.
+        None where the reading repeats another one.
     """
-    metric = found.metric
-    if found.scope == "epoch" and (known := lanes.get(f"{found.split} {metric}")) and known.stepwise:
+    metric, value, split, at, scope = found
+    if scope == "epoch" and (known := lanes.get(f"{split} {metric}")) and known.stepwise:
         metric += "_epoch"
-    if wanted not in (None, SUM_OF_PARTS) and plain(metric) != wanted:
+    lane = lanes.get(f"{split} {metric}") or _new_lane(lanes, f"{split} {metric}")
+    if lane is None or judge(lane, found, process) != "new":
         return None
-    lane = _lane(lanes, f"{found.split} {metric}")
-    if lane is None or judge(lane, found, origin.process) != "new":
-        return None
-    step = found.at.step
-    return LossRecord(
-        line=origin.line,
-        position=origin.position,
-        index=origin.nth,
-        step=lane.accepted if step is None else step,
-        step_counted=step is None,
-        epoch=found.at.epoch,
-        metric=metric,
-        value=found.value,
-        split=found.split,
-        format=origin.format,
-    )
+    line, position, index = place
+    step, epoch, _ = at
+    if step is None:
+        return LossRecord(line, position, index, lane.accepted, True, epoch, metric, value, split, format_name)  # noqa: FBT003
+    return LossRecord(line, position, index, step, False, epoch, metric, value, split, format_name)  # noqa: FBT003
 
 
-def _lane(lanes: dict[str, Lane], name: str) -> Lane | None:
-    lane = lanes.get(name)
-    if lane is None and len(lanes) < MAX_LANES:
-        lane = lanes[name] = Lane()
+def _new_lane(lanes: dict[str, Lane], name: str) -> Lane | None:
+    if len(lanes) >= MAX_LANES:
+        return None
+    lane = lanes[name] = Lane()
     return lane
 
 
 def judge(lane: Lane, found: Found, source: str) -> Verdict:
     """Says whether a reading is new, and remembers it."""
-    if found.scope == "display" and repr(found.value) == lane.latest:
+    if found.scope == "display" and lane.accepted and _same(lane.latest, found.value):
         return "unchanged"
     place = found.at.order
     if place is None:
         lane.lead = source if lane.lead is None else lane.lead
         return _accept(lane, found) if lane.lead == source else "other process"
-    before = lane.sources.get(source)
-    newcomer = before is None and bool(lane.sources)
+    before: Order | None = None
+    newcomer = False
     if source or lane.sources:
+        before = lane.sources.get(source)
+        newcomer = before is None and bool(lane.sources)
         _remember_source(lane, source, place)
     if lane.top is None or place > lane.top:
         return _begin(lane, place, found)
@@ -131,7 +116,7 @@ def _went_back(lane: Lane, place: Order, found: Found, *, newcomer: bool, moved_
         return _repeat(lane, place)
     for behind, (known, value, times) in enumerate(reversed(lane.seen)):
         if known == place:
-            expected = value == repr(found.value) or times < lane.most
+            expected = _same(value, found.value) or times < lane.most
             if newcomer or (behind <= LATE_PLACES and expected):
                 return _repeat(lane, place)
             break
@@ -141,7 +126,7 @@ def _went_back(lane: Lane, place: Order, found: Found, *, newcomer: bool, moved_
 
 def _begin(lane: Lane, place: Order, found: Found) -> Verdict:
     lane.top = place
-    lane.seen.append((place, repr(found.value), 1))
+    lane.seen.append((place, found.value, 1))
     if len(lane.seen) > REMEMBERED_PLACES:
         del lane.seen[: REMEMBERED_PLACES // 2]
     return _accept(lane, found)
@@ -149,8 +134,9 @@ def _begin(lane: Lane, place: Order, found: Found) -> Verdict:
 
 def _accept(lane: Lane, found: Found) -> Verdict:
     lane.accepted += 1
-    lane.stepwise = lane.stepwise or found.scope != "epoch"
-    lane.latest = repr(found.value)
+    lane.latest = found.value
+    if found.scope != "epoch":
+        lane.stepwise = True
     return "new"
 
 
@@ -168,3 +154,7 @@ def _remember_source(lane: Lane, source: str, place: Order) -> None:
     lane.sources[source] = place
     if len(lane.sources) > REMEMBERED_PLACES:
         del lane.sources[next(iter(lane.sources))]
+
+
+def _same(known: float | None, value: float) -> bool:
+    return known == value or (not isfinite(value) and (known is None or not isfinite(known)))

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from steepest.training_logs.format import At, Context, Found, keep
-from steepest.training_logs.ledger import Lane, Origin, to_record
+from steepest.training_logs.ledger import Lane, to_record
 from steepest.training_logs.lines import Block, LinePlace, LineSplitter
 from steepest.training_logs.names import plain, read_name
 from steepest.training_logs.numbers import to_number, to_step
@@ -63,7 +63,7 @@ class MetricFileReader:
             found = self._found(line.split())
             if found is None:
                 continue
-            record = to_record(self._state.lanes, found, Origin(number, position, 0, FORMAT_NAME), None)
+            record = to_record(self._state.lanes, found, (number, position, 0), FORMAT_NAME)
             if record is not None:
                 records.append(record)
         return records
@@ -109,7 +109,7 @@ class MlflowDatabase:
             found = self._found(key, float("nan") if is_nan else value, step)
             if found is None:
                 continue
-            record = to_record(self._lanes.setdefault(run, {}), found, Origin(row, row, 0, FORMAT_NAME), self._wanted)
+            record = to_record(self._lanes.setdefault(run, {}), found, (row, row, 0), FORMAT_NAME)
             if record is not None:
                 records.append(record)
         return records

@@ -10,24 +10,23 @@ _ANSI = re.compile(rb"\x1b(?:\[[0-9;?:]{0,40}+[ -/]{0,4}+[@-~]|\][^\x07\x1b]{0,2
 _DATE = rb"\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9}+)?(?:Z|[+-]\d\d:?\d\d)?"
 _LEVEL = rb"(?:DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL)"
 
-# Looked up by a line's first byte: hardly any line of a training log is then tried against more than two.
-_BY_FIRST_BYTE: dict[int, list[re.Pattern[bytes]]] = {}
+_BY_FIRST_BYTE: dict[int, list[bytes]] = {}
 
 
 def _prefix(first_bytes: bytes, pattern: bytes) -> None:
     for first in first_bytes:
-        _BY_FIRST_BYTE.setdefault(first, []).append(re.compile(pattern))
+        _BY_FIRST_BYTE.setdefault(first, []).append(pattern)
 
 
 _DIGITS = b"0123456789"
 # Kubernetes CRI: time, stream, full or partial.
 _prefix(_DIGITS, rb"\d{4}-\d\d-\d\dT[\d:.]{8,18}(?:Z|[+-]\d\d:\d\d) (?:stdout|stderr) [FP] ")
 # kubectl logs with several containers or pods.
-_prefix(b"[", rb"\[(?P<source>pod/[^\]\s]{1,400})\] ")
+_prefix(b"[", rb"\[(pod/[^\]\s]{1,400})\] ")
 # Open MPI's --tag-output, then elastic Horovod.
-_prefix(b"[", rb"\[(?P<source>\d{1,6}(?:,\d{1,6})?)\]<std(?:out|err)>: {0,4}")
+_prefix(b"[", rb"\[(\d{1,6}(?:,\d{1,6})?)\]<std(?:out|err)>: {0,4}")
 # torchrun with --tee or --redirects.
-_prefix(b"[", rb"\[(?P<source>[A-Za-z_]{1,40}\d{1,6})\]: ?")
+_prefix(b"[", rb"\[([A-Za-z_]{1,40}\d{1,6})\]: ?")
 # The Kubeflow launcher of TFJob and MPIJob images.
 _prefix(b"DIWEC", _LEVEL + rb"\|" + _DATE + rb"\|[^|]{1,300}+\|\d{1,6}\| ?")
 # absl and glog.
@@ -47,6 +46,10 @@ _prefix(b"abcdefghijklmnopqrstuvwxyz", rb"[a-z_][\w.]{0,100}+ - " + _LEVEL + rb"
 # The file and function that a script's own logger names.
 _prefix(b"abcdefghijklmnopqrstuvwxyz", rb"[\w./-]{1,200}+(?<=\.py):\w{1,100}+: ")
 
+# One pattern for each first byte a line may have: most lines of a training log are then tried against none or one.
+# The only capturing groups are those around the name of a process.
+_PATTERNS = {first: re.compile(b"|".join(patterns)) for first, patterns in _BY_FIRST_BYTE.items()}
+
 _MAX_PREFIXES = 12
 """Real lines stack up to four (runtime, pod, rank, logger); a line made of prefixes only must end as well."""
 
@@ -65,17 +68,11 @@ def strip_prefixes(line: bytes) -> tuple[bytes, bytes]:
     source = b""
     at = 0
     for _ in range(_MAX_PREFIXES):
-        match = _match(line, at)
+        pattern = _PATTERNS.get(line[at]) if at < len(line) else None
+        match = pattern.match(line, at) if pattern is not None else None
         if match is None:
             break
         at = match.end()
-        source = match.groupdict().get("source", source)
+        if match.lastindex is not None:
+            source = match[match.lastindex]
     return (line[at:] if at else line), source
-
-
-def _match(line: bytes, at: int) -> re.Match[bytes] | None:
-    patterns = _BY_FIRST_BYTE.get(line[at]) if at < len(line) else None
-    for pattern in patterns or ():
-        if match := pattern.match(line, at):
-            return match
-    return None

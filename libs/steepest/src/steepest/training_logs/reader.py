@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from steepest.training_logs.format import Context, Line
-from steepest.training_logs.ledger import Lane, Origin, to_record
+from steepest.training_logs.format import SUM_OF_PARTS, Context, Found, Line
+from steepest.training_logs.ledger import Lane, to_record
 from steepest.training_logs.lines import Block, LinePlace, LineSplitter
 from steepest.training_logs.names import plain
 from steepest.training_logs.prefixes import strip_prefixes
@@ -115,19 +115,31 @@ class LogReader:
 
     def _read(self, block: Block) -> list[LossRecord]:
         records: list[LossRecord] = []
+        lanes, context, recogniser = self._state.lanes, self._state.context, self._recogniser
         for raw, line, end in self._hits(block):
             text, source = strip_prefixes(raw)
-            read = self._recogniser.read(Line(text, raw, source), self._state.context)
-            name, found = read or ("", [])
-            process = source.decode("utf-8", "replace")
-            before = len(records)
+            read = recogniser.read(Line(text, raw, source), context)
+            if read is None:
+                if self._explain:
+                    self._note(raw, line, repeated=False)
+                continue
+            name, found = read
+            process = source.decode("utf-8", "replace") if source else ""
+            taken = len(records)
             for index, one in enumerate(found):
-                record = to_record(self._state.lanes, one, Origin(line, end, index, name, process), self._wanted)
+                record = to_record(lanes, one, (line, end, index), name, process) if self._is_wanted(one) else None
                 if record is not None:
                     records.append(record)
-            if self._explain and len(records) == before:
+            if self._explain and len(records) == taken:
                 self._note(raw, line, repeated=bool(found))
         return records
+
+    def _is_wanted(self, found: Found) -> bool:
+        wanted = self._wanted
+        if wanted is None or wanted == SUM_OF_PARTS:
+            return True
+        names = (found.metric, f"{found.metric}_epoch") if found.scope == "epoch" else (found.metric,)
+        return any(plain(name) == wanted for name in names)
 
     def _hits(self, block: Block) -> Iterator[tuple[bytes, int, int]]:
         """The lines that hold a needle: bytes, number, and the source's offset behind them.
@@ -135,23 +147,25 @@ class LogReader:
         Jumps from needle to needle, so that what lies between costs a memory scan and nothing else.
         """
         data, line, counted, at = block.data, block.line, 0, 0
+        size, recogniser = len(data), self._recogniser
+        known: tuple[bytes, ...] | None = None
         needles: tuple[bytes, ...] = ()
         hits: list[int] = []
-        size = len(data)
         while at < size:
-            if self._recogniser.needles is not needles:
-                needles = self._recogniser.needles
-                hits = [-1] * len(self._needles())
-            hit = _next_hit(data, self._needles(), hits, at)
+            if recogniser.needles is not known:
+                known, needles = recogniser.needles, self._needles()
+                hits = [-1] * len(needles)
+            hit = _next_hit(data, needles, hits, at)
             if hit >= size:
                 return
-            start = max(data.rfind(b"\n", at, hit) + 1, at)
+            start = data.rfind(b"\n", at, hit) + 1 or at
             end = data.find(b"\n", hit)
-            end = size if end < 0 else end
+            if end < 0:
+                end = size
             line += block.source.count(b"\n", counted, start)
             counted = start
             at = end + 1
-            yield data[start:end], line, block.offset + min(at, size)
+            yield data[start:end], line, block.offset + (min(size, at))
 
     def _needles(self) -> tuple[bytes, ...]:
         needles = self._recogniser.needles

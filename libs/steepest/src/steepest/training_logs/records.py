@@ -23,7 +23,7 @@ TOTAL_LOSS_NAMES = (
 """Names under which frameworks print the loss that is minimised, best first; anything else is a part of it."""
 
 
-class LossRecord(msgspec.Struct, frozen=True):
+class LossRecord(msgspec.Struct, frozen=True, gc=False):
     """One metric's value at one point of a training run.
 
     Attributes:

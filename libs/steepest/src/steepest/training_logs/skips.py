@@ -6,7 +6,10 @@ Owns the reasons. Must never decide what is taken.
 import re
 
 _REASONS = (
-    (re.compile(rb"(?i:skipping step|overflow|skipped iter\w{0,6}: {1,8}[1-9])"), "a step that overflowed and was skipped"),
+    (
+        re.compile(rb"(?i:skipping step|overflow|skipped iter\w{0,6}: {1,8}[1-9])"),
+        "a step that overflowed and was skipped",
+    ),
     (re.compile(rb"(?i:loss[ _-]?scal)"), "says the loss scale, not a loss"),
     (re.compile(rb"(?i:\bbest\b|for final step|train_runtime|improved from|final[ _]loss)"), "sums the run up"),
     (

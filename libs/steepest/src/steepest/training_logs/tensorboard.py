@@ -14,7 +14,7 @@ from functools import cache
 import msgspec
 
 from steepest.training_logs.format import At, Context, Found, keep
-from steepest.training_logs.ledger import Lane, Origin, to_record
+from steepest.training_logs.ledger import Lane, to_record
 from steepest.training_logs.names import plain, read_name
 from steepest.training_logs.records import LossRecord, Split
 
@@ -82,8 +82,8 @@ class EventReader:
         for payload in self._frames(chunk):
             found = [one for one in scalars(payload, self._split) if self._is_kept(one)]
             for index, one in enumerate(found):
-                origin = Origin(self._state.frame - 1, self._state.offset, index, FORMAT_NAME)
-                record = to_record(self._state.lanes, one, origin, self._wanted)
+                place = (self._state.frame - 1, self._state.offset, index)
+                record = to_record(self._state.lanes, one, place, FORMAT_NAME)
                 if record is not None:
                     records.append(record)
         return records

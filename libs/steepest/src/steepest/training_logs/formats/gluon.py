@@ -15,6 +15,7 @@ from steepest.training_logs.format import (
     at_evaluation,
     readings,
     segments,
+    total_loss,
     within_epoch,
 )
 from steepest.training_logs.numbers import NUMBER, to_int
@@ -57,15 +58,15 @@ def _segmentation(match: re.Match[bytes], text: bytes, context: Context) -> list
     epoch, index, total, what, loss = match.groups()
     if what == b"validation":
         at = at_evaluation(context)._replace(epoch=int(epoch))
-        return readings(_PAIRS.findall(text[match.end() :]), at, context, split="eval")
+        return readings(_PAIRS.findall(text[match.end() :].partition(b"%")[0]), at, context, split="eval")
     if loss is None:
         return None
     if index is None and (bar := _BAR.search(text, match.end())):
         index, total = bar.groups()
     if index is None:
-        return readings([(b"loss", loss)], at_epoch(context, int(epoch)), context)
+        return total_loss(loss, at_epoch(context, int(epoch)), context)
     at = within_epoch(context, int(epoch), int(index), to_int(total))
-    return readings([(b"loss", loss)], at, context)
+    return total_loss(loss, at, context)
 
 
 def _whole_epoch(match: re.Match[bytes], body: bytes, context: Context) -> list[Found] | None:

@@ -5,7 +5,7 @@ Owns those lines, of the old and the new trainer.
 
 import re
 
-from steepest.training_logs.format import Context, Format, Found, Line, at_evaluation, at_step, readings
+from steepest.training_logs.format import Context, Format, Found, Line, at_evaluation, at_step, readings, total_loss
 from steepest.training_logs.numbers import NUMBER
 
 _STEP = re.compile(rb"^step {1,12}(\d{1,12})/(\d{1,12}) \| (?:train )?loss (" + NUMBER + rb")")
@@ -14,7 +14,7 @@ _VAL = re.compile(rb"^val loss (" + NUMBER + rb")\s{0,4}$")
 
 def _read(line: Line, context: Context) -> list[Found] | None:
     if match := _STEP.match(line.text):
-        return readings([(b"loss", match[3])], at_step(context, int(match[1])), context)
+        return total_loss(match[3], at_step(context, int(match[1])), context)
     if match := _VAL.match(line.text):
         return readings([(b"val_loss", match[1])], at_evaluation(context), context)
     return None

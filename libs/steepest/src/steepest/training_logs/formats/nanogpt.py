@@ -5,7 +5,7 @@ Owns those two. The estimate on training data is a mean over many batches and ke
 
 import re
 
-from steepest.training_logs.format import At, Context, Format, Found, Line, at_step, readings
+from steepest.training_logs.format import At, Context, Format, Found, Line, at_step, readings, total_loss
 from steepest.training_logs.numbers import NUMBER
 
 _ITER = re.compile(rb"^iter (\d{1,15}): loss (" + NUMBER + rb"), time ")
@@ -14,7 +14,7 @@ _STEP = re.compile(rb"^step (\d{1,15}): train loss (" + NUMBER + rb"), val loss 
 
 def _read(line: Line, context: Context) -> list[Found] | None:
     if match := _ITER.match(line.text):
-        return readings([(b"loss", match[2])], at_step(context, int(match[1])), context)
+        return total_loss(match[2], at_step(context, int(match[1])), context)
     if match := _STEP.match(line.text):
         at = At(int(match[1]), None, (int(match[1]),))
         return readings([(b"train_loss", match[2]), (b"val_loss", match[3])], at, context)

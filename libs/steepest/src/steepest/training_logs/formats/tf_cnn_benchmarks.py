@@ -5,7 +5,7 @@ Owns that line only.
 
 import re
 
-from steepest.training_logs.format import Context, Format, Found, Line, at_step, readings
+from steepest.training_logs.format import Context, Format, Found, Line, at_step, total_loss
 from steepest.training_logs.numbers import NUMBER
 
 _LINE = re.compile(
@@ -23,7 +23,7 @@ _LINE = re.compile(
 
 def _read(line: Line, context: Context) -> list[Found] | None:
     match = _LINE.match(line.text)
-    return None if match is None else readings([(b"loss", match[2])], at_step(context, int(match[1])), context)
+    return None if match is None else total_loss(match[2], at_step(context, int(match[1])), context)
 
 
 FORMAT = Format(
