@@ -76,7 +76,7 @@ async def appears(path: Path) -> None:
     watch = Watch()
     watch.add(path.parent)
     beat = watch.pulse.beat()
-    while not path.exists():
+    while not await asyncio.to_thread(path.exists):
         await wait(beat, watch.poll_s)
         beat = watch.pulse.beat()
     await watch.close()
@@ -173,13 +173,12 @@ async def test_orphans_of_a_killed_supervisor_are_killed(cluster: LocalCluster, 
     await cluster.start(JOB, 1, "a", python(WITH_CHILDREN + "    time.sleep(600)\n"), None)
     await cluster.wait_for_step(JOB, 1, at_least=1, timeout_s=60.0)
     pid = started(state).pid
-    in_group, _ = (int(child) for child in cluster.files("a")[0].output.read_text().split())
+    children = [int(child) for child in cluster.files("a")[0].output.read_text().split()]
     supervisor_of(pid).kill()
     status = await ended(cluster)
 
     assert (status.phase, status.exit_status) == (ReplicaPhase.GONE, None)
-    assert not lives(pid)
-    assert not lives(in_group)
+    assert not any(lives(each) for each in (pid, *children))
 
 
 async def test_orphans_are_found_by_the_next_adapter(

@@ -324,8 +324,7 @@ class LocalCluster:
             events=self._events,
         )
         for tracked in await asyncio.to_thread(roster.load):
-            engine.watch.add(tracked.folder.path)
-            engine.watch.add(tracked.folder.control)
+            engine.watch_over(tracked.folder)
         await engine.look()
         engine.start()
         return engine

@@ -81,16 +81,23 @@ class Engine:
 
     def track(self, folder: IncarnationFolder) -> None:
         """Track an incarnation, and look at it soon."""
+        before = self.roster.get(folder.replica)
         if self.roster.track(folder) is not None:
-            self.watch.add(folder.path)
-            self.watch.add(folder.control)
+            self.watch_over(folder)
+            if before is not None:
+                self._let_go(before)
         self.watch.pulse.fire()
+
+    def watch_over(self, folder: IncarnationFolder) -> None:
+        """Hear of what happens to an incarnation. Jobs append to files in their control folder all the time."""
+        self.watch.add(folder.path, closed=True)
+        self.watch.add(folder.control)
 
     def drop(self, job: str) -> None:
         """Forget everything about a job."""
         dropped = self.roster.drop(job)
         for each in dropped:
-            self._unwatch(each)
+            self._let_go(each)
         self._volumes.pop(job, None)
         self._send(each.node for each in dropped)
 
@@ -102,9 +109,7 @@ class Engine:
             return
         for each in changed:
             if each.seen.ended:
-                self._unwatch(each)
-                if self.groups is not None and each.cgroup is not None:
-                    self.groups.remove(each.cgroup)
+                self._let_go(each)
         await self.divide(measured=False)
         self._send(each.node for each in changed)
 
@@ -133,9 +138,12 @@ class Engine:
         finally:
             self._listeners.remove(listener)
 
-    def _unwatch(self, tracked: Tracked) -> None:
+    def _let_go(self, tracked: Tracked) -> None:
+        """Of what has ended."""
         self.watch.remove(tracked.folder.path)
         self.watch.remove(tracked.folder.control)
+        if self.groups is not None and tracked.cgroup is not None:
+            self.groups.remove(tracked.cgroup)
 
     async def _look_on(self) -> None:
         while True:

@@ -159,7 +159,13 @@ class StateFolder:
         return self.job(job) / "checkpoints"
 
     def incarnation(self, replica: ReplicaId, incarnation: int) -> IncarnationFolder:
-        """The folder of an incarnation, whether it is there or not."""
+        """The folder of an incarnation, whether it is there or not.
+
+        Raises:
+            InputError: The job has no name, or a number is none that counts.
+        """
+        if replica.index < 0 or incarnation < 1:
+            raise InputError(f"{replica}/{incarnation}: replicas count from 0, incarnations from 1", code="bad-number")
         return IncarnationFolder(self.job(replica.job) / str(replica.index) / str(incarnation), replica, incarnation)
 
     def incarnations(self, replica: ReplicaId) -> list[IncarnationFolder]:

@@ -92,23 +92,19 @@ def launch(state: StateFolder, folder: IncarnationFolder, order: Launch) -> None
     Raises:
         RefusedError: ``no-such-program``.
         ClusterError: It did not start, for another reason.
+        OSError: Nor did it, because a file could not be written or a process not be made.
         UncertainError: It may have.
     """
     env = environment(state, folder, order.spec, order.restore)
     program = find_program(order.spec, env)
-    try:
-        state.checkpoints(folder.replica.job).mkdir(parents=True, exist_ok=True)
-        if folder.path.exists():
-            write_json(folder.spec, spec_record(order.node, order.spec))
-        else:
-            folder.make(spec_record(order.node, order.spec))
-        lock = locks.take(folder.lock, patience_s=1.0)
-        if lock is None:
-            return  # the supervisor of an earlier, interrupted start lives
-        reply = _spawn(folder, order, program, env, lock)
-    except OSError as error:
-        raise ClusterError(f"{folder} did not start: {error}", code="not-started") from error
-    _judge(folder, reply)
+    state.checkpoints(folder.replica.job).mkdir(parents=True, exist_ok=True)
+    if folder.path.exists():
+        write_json(folder.spec, spec_record(order.node, order.spec))
+    else:
+        folder.make(spec_record(order.node, order.spec))
+    lock = locks.take(folder.lock, patience_s=1.0)
+    if lock is not None:  # else the supervisor of an earlier, interrupted start lives
+        _judge(folder, _spawn(folder, order, program, env, lock))
 
 
 def environment(

@@ -116,11 +116,14 @@ def _nothing_left(folder: IncarnationFolder, boot: str) -> bool:
 
 
 def _survivors(folder: IncarnationFolder, start: StartRecord) -> list[int]:
-    """The living processes of a job, by its control group, its session, its process group and its environment."""
+    """The living processes of a job: by its control group, by its environment, and by its session and process group.
+
+    The numbers of the last two prove nothing once another process has the leader's pid.
+    """
     leader_is_ours = start.mark is not None and start_mark(start.pid) == start.mark
     found = set(_group_members(start.cgroup))
     for pid in psutil.pids():
-        if _belongs(pid, start.pid) and (leader_is_ours or _is_marked(pid, folder)):
+        if (leader_is_ours and _belongs(pid, start.pid)) or _is_marked(pid, folder):
             found.add(pid)
     return [pid for pid in sorted(found) if _runs(pid)]
 
@@ -133,7 +136,7 @@ def _belongs(pid: int, leader: int) -> bool:
 
 
 def _is_marked(pid: int, folder: IncarnationFolder) -> bool:
-    """Whether it inherited the job's environment: without its leader, a group's number alone proves nothing."""
+    """Whether it inherited the job's environment."""
     try:
         return psutil.Process(pid).environ().get("STEEPEST_CONTROL") == str(folder.control)
     except (psutil.Error, OSError):

@@ -46,7 +46,7 @@ async def wait(beat: asyncio.Event, timeout_s: float) -> None:
 
 
 class Watch:
-    """Pulses when files appear in the watched folders or are closed after writing. To be made in a running loop.
+    """Pulses when files appear in the watched folders. To be made in a running loop.
 
     Args:
         events: False never uses inotify.
@@ -69,13 +69,18 @@ class Watch:
         self.poll_s = _POLL_BESIDE_EVENTS_S
         self._task = asyncio.create_task(self._listen())
 
-    def add(self, folder: Path) -> None:
-        """Watch a folder too. If the system has no watch left, everything is polled from now on."""
+    def add(self, folder: Path, *, closed: bool = False) -> None:
+        """Watch a folder too. If the system has no watch left, everything is polled from now on.
+
+        Args:
+            folder: Where files are renamed to when they are complete.
+            closed: Pulse also when a file in it is closed after writing, as a lock file is when its holder dies.
+        """
         if self._task is None or folder in self._watches:
             return
-        # A lock file is closed for writing when its holder dies: that is how a killed supervisor is heard of.
+        mask = Mask.ONLYDIR | Mask.MOVED_TO | (Mask.CLOSE_WRITE if closed else Mask(0))
         try:
-            self._watches[folder] = self._inotify.add_watch(folder, Mask.MOVED_TO | Mask.CLOSE_WRITE | Mask.ONLYDIR)
+            self._watches[folder] = self._inotify.add_watch(folder, mask)
         except OSError as error:
             _log.warning("folder not watched: polling", folder=str(folder), why=str(error), period_s=_POLL_S)
             self.poll_s = _POLL_S

@@ -1,0 +1,235 @@
+"""The small files: what others write may be garbage, what we write is there whole or not at all."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from steepest.cluster.local import conversation
+from steepest.cluster.local.conversation import Answer, ReportsTail
+from steepest.cluster.local.folder import (
+    Hello,
+    IncarnationFolder,
+    SpecRecord,
+    StateFolder,
+    read_json,
+    write_json,
+)
+from steepest.cluster.port import ReplicaId
+from steepest.errors import InputError
+from steepest.events.common import CheckpointMode
+
+JOB = ReplicaId("mnist")
+GARBAGE = [b"", b"{", b"[]", b"null", b'{"checkpoint_mode": "maybe"}', b"\xff\xfe", b'{"request": 7}', b"{" * 70_000]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> IncarnationFolder:
+    """The folder of an incarnation."""
+    made = StateFolder(tmp_path).incarnation(JOB, 1)
+    made.make(SpecRecord(node="a", command=("x",)))
+    return made
+
+
+@pytest.mark.parametrize("content", GARBAGE, ids=range(len(GARBAGE)))
+def test_garbage_counts_as_absent(folder: IncarnationFolder, content: bytes) -> None:
+    """A file of the job that is not what it should be is skipped."""
+    folder.hello.write_bytes(content)
+    folder.ack.write_bytes(content)
+
+    assert conversation.hello(folder) is None
+    assert conversation.answer(folder, "r1") is None
+
+
+def test_a_folder_in_place_of_a_file_counts_as_absent(folder: IncarnationFolder) -> None:
+    """A hostile job cannot break its readers by making a folder where a file should be."""
+    folder.hello.mkdir()
+    folder.reports.mkdir()
+
+    assert conversation.hello(folder) is None
+    assert ReportsTail(folder.reports).read() is None
+
+
+def test_unknown_fields_are_skipped(folder: IncarnationFolder) -> None:
+    """A newer SDK may say more."""
+    folder.hello.write_text('{"checkpoint_mode": "on-stop", "restored_step": 3, "mood": "good"}')
+
+    assert conversation.hello(folder) == Hello(checkpoint_mode=CheckpointMode.ON_STOP, restored_step=3)
+
+
+def test_an_answer_to_another_request_is_none(folder: IncarnationFolder) -> None:
+    """An answer belongs to the request that it names."""
+    folder.ack.write_text('{"request": "r1", "name": "n", "step": 3, "digest": "d"}')
+
+    assert conversation.answer(folder, "r1") == Answer(request="r1", name="n", step=3, digest="d")
+    assert conversation.answer(folder, "r2") is None
+
+
+def test_asking_again_leaves_the_request_alone(folder: IncarnationFolder) -> None:
+    """The same request is written once: a job looks at the file's identity to see a new one."""
+    conversation.ask(folder, "r1", 5.0)
+    first = folder.request.stat().st_ino
+    conversation.ask(folder, "r1", 9.0)
+
+    assert folder.request.stat().st_ino == first
+
+
+def test_a_withdrawn_request_is_gone_and_released(folder: IncarnationFolder) -> None:
+    """Withdrawing removes the request and releases whoever saw it, but leaves a newer request alone."""
+    conversation.ask(folder, "r1", 5.0)
+    conversation.withdraw(folder, "r1")
+    assert not folder.request.exists()
+    assert json.loads(folder.release.read_text()) == {"request": "r1"}
+    conversation.ask(folder, "r2", 5.0)
+    conversation.withdraw(folder, "r1")
+
+    assert json.loads(folder.request.read_text())["request"] == "r2"
+
+
+def test_a_failed_write_leaves_what_was_there(tmp_path: Path) -> None:
+    """A write that fails half way changes nothing and leaves nothing behind."""
+    write_json(tmp_path / "file.json", {"value": 1})
+    with pytest.raises(TypeError):
+        write_json(tmp_path / "file.json", {"value": object()})
+
+    assert read_json(tmp_path / "file.json", dict[str, int]) == {"value": 1}
+    assert [path.name for path in tmp_path.iterdir()] == ["file.json"]
+
+
+def test_an_incarnation_s_folder_is_made_once(folder: IncarnationFolder, tmp_path: Path) -> None:
+    """The folder is the fence: the second maker is told, and leaves nothing behind."""
+    with pytest.raises(FileExistsError):
+        folder.make(SpecRecord(node="b", command=("y",)))
+
+    assert [path.name for path in (tmp_path / "jobs" / "mnist" / "0").iterdir()] == ["1"]
+
+
+@pytest.mark.parametrize("job", ["", ".", "..", "../x", "a/b", "A", "x" * 64])
+def test_a_job_s_name_cannot_lead_elsewhere(tmp_path: Path, job: str) -> None:
+    """A name that is none is the caller's mistake, and touches nothing."""
+    with pytest.raises(InputError, match="no name"):
+        StateFolder(tmp_path).incarnation(ReplicaId(job), 1)
+
+
+@pytest.mark.parametrize(("index", "incarnation"), [(-1, 1), (0, 0), (0, -1)])
+def test_numbers_count(tmp_path: Path, index: int, incarnation: int) -> None:
+    """A number below the first one is the caller's mistake: its folder would be no fence."""
+    with pytest.raises(InputError, match="count from"):
+        StateFolder(tmp_path).incarnation(ReplicaId("mnist", index), incarnation)
+
+
+def test_incarnations_are_ordered_by_number(tmp_path: Path) -> None:
+    """Incarnation 10 is newer than 9; what is no number is none."""
+    state = StateFolder(tmp_path)
+    for number in (9, 10, 1):
+        state.incarnation(JOB, number).make(SpecRecord(node="a", command=("x",)))
+    (tmp_path / "jobs" / "mnist" / "0" / ".new-x").mkdir()
+    (tmp_path / "jobs" / "mnist" / "checkpoints").mkdir()
+
+    assert [each.incarnation for each in state.incarnations(JOB)] == [1, 9, 10]
+    assert [str(each) for each in state.all()] == ["mnist/0/1", "mnist/0/9", "mnist/0/10"]
+
+
+def test_output_and_checkpoints_outlive_their_job(folder: IncarnationFolder, tmp_path: Path) -> None:
+    """A retired job leaves what it printed and saved, each time under a name of its own."""
+    state = StateFolder(tmp_path)
+    state.make()
+    for number in (1, 2):
+        folder.output.write_text(f"output {number}")
+        (state.checkpoints("mnist") / "step-00000001-i0001").mkdir(parents=True)
+        (state.checkpoints("mnist") / "step-00000001-i0001" / "model.bin").touch()
+        state.retire("mnist")
+        kept = tmp_path / "ended" / f"mnist.{number}"
+
+        assert not state.job("mnist").exists()
+        assert (kept / "0" / "1" / "output.log").read_text() == f"output {number}"
+        assert [path.name for path in (kept / "0" / "1").iterdir()] == ["output.log"]
+        assert (kept / "checkpoints" / "step-00000001-i0001" / "model.bin").exists()
+        folder.make(SpecRecord(node="a", command=("x",)))
+
+
+# Reports
+
+
+def line(step: object) -> bytes:
+    """A report."""
+    return json.dumps({"step": step, "epoch": 0, "at_ms": 1, "metrics": {"loss": 0.5}}).encode() + b"\n"
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    parts=st.lists(
+        st.one_of(
+            st.integers(min_value=0, max_value=10**9).map(line),
+            st.sampled_from(
+                [b"\n", b"garbage\n", b'{"step": "x"}\n', line(-1), line(None), line(1.5), b"\xff\n", b"[]\n"]
+            ),
+        ),
+        max_size=20,
+    ),
+    cuts=st.lists(st.integers(min_value=0, max_value=500), max_size=5),
+)
+def test_the_last_whole_report_counts(tmp_path: Path, parts: list[bytes], cuts: list[int]) -> None:
+    """However the file grows, the step is that of the last complete line that is a report."""
+    path = tmp_path / "reports.jsonl"
+    path.unlink(missing_ok=True)
+    content = b"".join(parts)
+    tail = ReportsTail(path)
+    written = 0
+    for cut in (*sorted(cuts), len(content)):
+        with path.open("ab") as file:
+            file.write(content[written:cut])
+        written = max(written, cut)
+        whole = content[:written].split(b"\n")[:-1]
+        steps = [json.loads(each)["step"] for each in whole if valid(each)]
+
+        assert tail.read() == (steps[-1] if steps else None)
+
+
+def valid(each: bytes) -> bool:
+    """Whether a line is a report with a step."""
+    try:
+        step = json.loads(each)["step"]
+    except (ValueError, TypeError, KeyError):
+        return False
+    return isinstance(step, int) and step >= 0
+
+
+def test_a_long_file_is_read_from_its_end(tmp_path: Path) -> None:
+    """A new adapter finds the last step of a long training without reading all of it, and goes on from there."""
+    path = tmp_path / "reports.jsonl"
+    path.write_bytes(b"".join(line(step) for step in range(50_000)))
+    tail = ReportsTail(path)
+    assert tail.read() == 49_999
+    with path.open("ab") as file:
+        file.write(line(50_000))
+
+    assert tail.read() == 50_000
+
+
+def test_an_endless_line_is_skipped(tmp_path: Path) -> None:
+    """A line that never ends is not kept in memory; reports after it count."""
+    path = tmp_path / "reports.jsonl"
+    path.write_bytes(b"x" * 500_000)
+    tail = ReportsTail(path)
+    assert tail.read() is None
+    assert len(tail._pending) <= 1 << 16
+    with path.open("ab") as file:
+        file.write(b"x\n" + line(7))
+
+    assert tail.read() == 7
+
+
+def test_a_file_that_was_begun_anew_is_read_anew(tmp_path: Path) -> None:
+    """A report file that became shorter was replaced."""
+    path = tmp_path / "reports.jsonl"
+    path.write_bytes(line(100) + line(101))
+    tail = ReportsTail(path)
+    assert tail.read() == 101
+    path.write_bytes(line(3))
+
+    assert tail.read() == 3

@@ -1,0 +1,115 @@
+"""CPU control groups: the files that are written in both versions, and on a real hierarchy where there is one."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from steepest.cluster.local import LocalCluster, LocalNode
+from steepest.cluster.local.groups import Groups, cap, find_groups
+from steepest.cluster.port import ReplicaId, ReplicaSpec
+from steepest.errors import InputError
+from steepest.events.common import Resources
+from steepest.testing import contract_job
+
+NODES = {"large": 1500, "small": 300}
+
+
+@pytest.fixture
+def real(tmp_path: Path) -> Groups:
+    """Control groups on this machine."""
+    groups = find_groups(tmp_path)
+    if groups is None:
+        pytest.skip("CPU control groups cannot be used here")
+    return groups
+
+
+def test_version_1_files(tmp_path: Path) -> None:
+    """Version 1: a quota per 100 ms and a weight for each node; −1 is no cap of a replica's own."""
+    groups = Groups(tmp_path, 1, tmp_path)
+    groups.open(NODES)
+    group = groups.make("large", "mnist.0.1", 250, 1500)
+
+    assert written(groups.top / "node-large") == {
+        "cpu.cfs_quota_us": "150000",
+        "cpu.cfs_period_us": "100000",
+        "cpu.shares": "1536",
+    }
+    assert written(groups.top) == {"cpu.shares": "1843"}
+    assert written(group) == {"cpu.cfs_quota_us": "25000", "cpu.cfs_period_us": "100000"}
+    cap(group, None, 1500)
+    assert written(group)["cpu.cfs_quota_us"] == "-1"
+
+
+def test_version_2_files(tmp_path: Path) -> None:
+    """Version 2: the controller is passed on, and quota and period are one file."""
+    groups = Groups(tmp_path, 2, tmp_path)
+    for path in (groups.top, groups.top / "node-large", groups.top / "node-small"):
+        path.mkdir()
+        (path / "cpu.max").touch()
+    groups.open(NODES)
+
+    assert written(groups.top / "node-large") == {
+        "cpu.max": "150000 100000",
+        "cpu.weight": "150",
+        "cgroup.subtree_control": "+cpu",
+    }
+    cap(groups.top / "node-small", None, 300)
+    assert written(groups.top / "node-small")["cpu.max"] == "max 100000"
+
+
+@pytest.mark.parametrize(("limit_m", "quota"), [(1500, "-1"), (9999, "-1"), (0, "1000"), (10, "1000"), (11, "1100")])
+def test_caps_stay_within_what_the_kernel_takes(tmp_path: Path, limit_m: int, quota: str) -> None:
+    """A cap beyond the node's capacity is none, and none is below 1 ms a period."""
+    cap(tmp_path, limit_m, 1500)
+
+    assert written(tmp_path)["cpu.cfs_quota_us"] == quota
+
+
+def test_state_folders_have_groups_of_their_own(tmp_path: Path) -> None:
+    """Two clusters on one machine never share a group; one and the same finds its own again."""
+    first, again, other = (Groups(tmp_path, 1, tmp_path / name).top for name in ("a", "a", "b"))
+
+    assert first == again != other
+
+
+def test_groups_that_a_crash_left_are_removed(real: Groups) -> None:
+    """The next adapter takes over the groups of its state folder, and removes those without a process."""
+    real.open(NODES)
+    left = real.make("large", "mnist.0.1", 250, 1500)
+    real.open(NODES)
+    assert not left.exists()
+    real.close()
+
+    assert not real.top.exists()
+
+
+async def test_a_replica_runs_in_a_group_that_goes_with_it(real: Groups, tmp_path: Path) -> None:
+    """Its group holds the replica with its cap, is capped anew by limit, and is removed at its end."""
+    cluster = LocalCluster(tmp_path, [LocalNode("large", Resources(cpu_m=1500))], "test", cpu="cgroup")
+    spec = ReplicaSpec(command=(sys.executable, contract_job.__file__), cpu_limit_m=300)
+    await cluster.start(ReplicaId("mnist"), 1, "large", spec, None)
+    group = real.top / "node-large" / "mnist.0.1"
+    assert len((group / "cgroup.procs").read_text().split()) == 1
+    before = (group / "cpu.cfs_quota_us").read_text() if (group / "cpu.cfs_quota_us").exists() else "30000\n"
+    await cluster.limit(ReplicaId("mnist"), 1, 500)
+    after = (group / "cpu.cfs_quota_us").read_text() if (group / "cpu.cfs_quota_us").exists() else "50000\n"
+    await cluster.stop(ReplicaId("mnist"), 1, grace_s=60.0)
+    await cluster.close()
+
+    assert (before, after) == ("30000\n", "50000\n")
+    assert not real.top.exists()
+
+
+def test_nodes_need_names_of_their_own(tmp_path: Path) -> None:
+    """Two nodes of one name, or a name that is none, are the caller's mistake."""
+    for names in (("a", "a"), ("../a",), ("",)):
+        with pytest.raises(InputError):
+            LocalCluster(tmp_path, [LocalNode(name, Resources(cpu_m=100)) for name in names], "test")
+
+
+def written(group: Path) -> dict[str, str]:
+    """The files of a group."""
+    return {path.name: path.read_text() for path in group.iterdir() if path.is_file()}

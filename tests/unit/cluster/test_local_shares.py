@@ -1,0 +1,120 @@
+"""How a node's CPU is divided: the arithmetic, and what supervisors are told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from steepest.cluster.local.duty import DutyCycles
+from steepest.cluster.local.folder import IncarnationFolder, SpecRecord
+from steepest.cluster.local.phases import Observation
+from steepest.cluster.local.roster import Tracked
+from steepest.cluster.local.shares import demand, divide, max_min
+from steepest.cluster.local.usage import Use
+from steepest.cluster.port import ReplicaId, ReplicaPhase
+
+AMOUNTS = st.floats(min_value=0, max_value=1e6)
+BOUNDS = st.dictionaries(st.integers(), AMOUNTS, max_size=8)
+CLOSE = 1e-6
+
+
+@given(AMOUNTS, BOUNDS)
+def test_nobody_gets_more_than_its_bound_or_the_whole(capacity: float, bounds: dict[int, float]) -> None:
+    """A share is within its bound, and all shares together are within the capacity."""
+    shares = max_min(capacity, bounds)
+
+    assert shares.keys() == bounds.keys()
+    assert all(0 <= shares[key] <= bound for key, bound in bounds.items())
+    assert sum(shares.values()) <= capacity * (1 + CLOSE)
+
+
+@given(AMOUNTS, BOUNDS)
+def test_nothing_is_left_that_somebody_may_have(capacity: float, bounds: dict[int, float]) -> None:
+    """The division conserves work: either everybody has its bound, or all capacity is given away."""
+    given_away = sum(max_min(capacity, bounds).values())
+
+    assert given_away == pytest.approx(min(capacity, sum(bounds.values())), rel=CLOSE, abs=CLOSE)
+
+
+@given(AMOUNTS, BOUNDS)
+def test_who_has_less_than_another_has_its_bound(capacity: float, bounds: dict[int, float]) -> None:
+    """Max-min fairness: only its own bound keeps a share below the largest one."""
+    shares = max_min(capacity, bounds)
+
+    for key, share in shares.items():
+        assert share >= max(shares.values()) * (1 - CLOSE) - CLOSE or share == bounds[key]
+
+
+@given(AMOUNTS, BOUNDS, st.data())
+def test_unused_shares_go_back_to_all(capacity: float, bounds: dict[int, float], data: st.DataObject) -> None:
+    """However little everybody seems to use, nothing lies idle that somebody may have, and no bound is broken."""
+    demands = {key: data.draw(AMOUNTS) for key in bounds}
+    shares = divide(capacity, bounds, demands)
+
+    assert all(share <= bounds[key] * (1 + CLOSE) + CLOSE for key, share in shares.items())
+    assert sum(shares.values()) == pytest.approx(min(capacity, sum(bounds.values())), rel=CLOSE, abs=CLOSE)
+
+
+def test_what_one_does_not_use_another_gets() -> None:
+    """Of 600 millicores a replica that asks for 100 leaves the rest to the one that wants all."""
+    shares = divide(600, {"idle": 600, "busy": 600}, {"idle": 100, "busy": float("inf")})
+
+    assert shares == {"idle": 100, "busy": 500}
+
+
+@pytest.mark.parametrize(
+    ("share", "used", "expected"),
+    [(None, 100, float("inf")), (400, None, float("inf")), (400, 390, float("inf")), (400, 100, 125), (400, 0, 50)],
+)
+def test_demand_is_judged_by_use(share: float | None, used: float | None, expected: float) -> None:
+    """Unknown or nearly full use may want everything; less use wants a quarter more, and at least something."""
+    assert demand(share, used) == expected
+
+
+def test_parallel_jobs_are_throttled_by_their_parallelism(tmp_path: Path) -> None:
+    """A job that uses two cores while it runs gets half the time for the same share."""
+    duty = DutyCycles({"a": 400})
+    job = running(tmp_path, "parallel")
+    ((_, first),) = duty.divide([job], measured=False)
+    for _ in range(20):
+        job.use = Use(cpu_m=2 * duty.divide([job], measured=True)[0][1])
+
+    assert first == 400
+    assert duty.divide([job], measured=True)[0][1] == pytest.approx(200, abs=2)
+
+
+def test_limits_bound_shares(tmp_path: Path) -> None:
+    """A capped replica gets its cap at most; the others share what is left of their node, and only of their node."""
+    duty = DutyCycles({"a": 900, "b": 500})
+    capped, other, elsewhere = (
+        running(tmp_path, "capped", limit_m=100),
+        running(tmp_path, "other"),
+        running(tmp_path, "b"),
+    )
+    elsewhere.node = "b"
+    told = {
+        tracked.folder.replica.job: share for tracked, share in duty.divide([capped, other, elsewhere], measured=False)
+    }
+
+    assert told == {"capped": 100, "other": 800, "b": 500}
+
+
+def test_a_newcomer_starts_with_a_fair_share(tmp_path: Path) -> None:
+    """A replica starts with what it gets if everybody on its node wants all, so that nobody exceeds the capacity."""
+    duty = DutyCycles({"a": 900, "b": 500})
+
+    assert duty.first("a", None, [running(tmp_path, "x"), running(tmp_path, "y", limit_m=100)]) == 400
+    assert duty.first("a", 50, [running(tmp_path, "x")]) == 50
+    assert duty.first("b", None, [running(tmp_path, "x")]) == 500
+
+
+def running(tmp_path: Path, job: str, limit_m: int | None = None) -> Tracked:
+    """A replica that runs on node ``a``, by duty cycle."""
+    tracked = Tracked(
+        IncarnationFolder(tmp_path / job, ReplicaId(job), 1), SpecRecord(node="a", command=("x",), cpu_limit_m=limit_m)
+    )
+    tracked.seen = Observation(phase=ReplicaPhase.RUNNING)
+    return tracked
