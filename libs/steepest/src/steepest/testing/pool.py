@@ -166,15 +166,16 @@ class Pool:
         self,
         job: str,
         node: str,
-        of: c.Category = c.Category.PROGRESSING,
+        of: c.Category | None = None,
         cpu_m: int = 100,
         mode: CheckpointMode | None = CheckpointMode.ON_REQUEST,
         **spec: Any,
     ) -> Job:
-        """Submit a job, place and start it, and give it a category."""
+        """Submit a job, place and start it, and give it a category; None: nothing was measured of it yet."""
         self.feed(submitted(job, cpu_m, mode, **spec), placement(job, node))
         self.carry_out(job)
-        if of is not c.Category.PROGRESSING:
+        if of is not None:
+            self.fold(grown(job, of))
             self.fold(category(job, of))
         return self.job(job)
 

@@ -15,7 +15,7 @@ act                             what it tells
 ``use N CPU``                   a node uses that many millicores
 ``submit J [k=v …]``            a job is submitted; ``cpu``, ``mode``, ``retries``, ``first_node``, ``request``,
                                 ``replicas``
-``run J N [PC|WC|CC] [k=v …]``  a job is submitted, placed and started on a node
+``run J N [PC|WC|CC] [k=v …]``  a job is submitted, placed and started on a node; growth was measured of one with a category
 ``carry J``                     the job's plan is carried out to its end
 ``fail J CODE``                 the step that is due for the job fails definitely
 ``category J PC|WC|CC``         the job is of another category
@@ -109,7 +109,7 @@ def _spec(options: dict[str, str]) -> dict[str, Any]:
 
 def _run(driver: DeciderDriver, words: list[str], options: dict[str, str]) -> None:
     name, node, *of = words
-    driver.run(name, node, c.Category(of[0]) if of else c.Category.PROGRESSING, **_spec(options))
+    driver.run(name, node, c.Category(of[0]) if of else None, **_spec(options))
 
 
 def _exit(driver: DeciderDriver, words: list[str], _: dict[str, str]) -> None:
