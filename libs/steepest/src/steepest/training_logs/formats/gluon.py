@@ -11,6 +11,7 @@ from steepest.training_logs.format import (
     Format,
     Found,
     Line,
+    Pair,
     at_epoch,
     at_evaluation,
     readings,
@@ -32,8 +33,12 @@ _EPOCH = re.compile(rb"(?<!from )(?:\[Epoch (\d{1,9})\]|\bEpoch ?\[(\d{1,9})\]) 
 _HELD_OUT_BATCH = re.compile(rb"^\[Batch (\d{1,9})/(\d{1,9})\] ")
 _HELD_OUT_LINE = re.compile(rb"^\s{0,4}(?i:valid|test|dev)[_ ]loss \d")
 _HELD_OUT = re.compile(rb"^(?:validation|valid|val|test|dev)\b")
-_WORDS = rb"(?:(?i:train|training|valid|validation|val|test|dev|avg|best) ){0,3}"
-_PAIRS = re.compile(rb"(?<![\w./@-])(" + _WORDS + rb"[A-Za-z_][\w./@-]{0,60}+)(?: ?= ?|: {0,4}| )(" + NUMBER + rb")")
+_WORD = rb"[A-Za-z_][\w./@-]{0,60}+"
+_PAIRS = re.compile(rb"(?<![\w./@-])(" + _WORD + rb"(?: " + _WORD + rb"){0,3}+)(?: ?= ?|: {0,4}| )(" + NUMBER + rb")")
+_QUALIFIERS = frozenset(
+    (b"train", b"training", b"valid", b"validation", b"val", b"test", b"dev", b"avg", b"average", b"best")
+)
+"""Words that belong to the name behind them: ``dev avg loss``."""
 
 
 def _read(line: Line, context: Context) -> list[Found] | None:
@@ -43,22 +48,36 @@ def _read(line: Line, context: Context) -> list[Found] | None:
     if match := _EPOCH.search(text):
         return _whole_epoch(match, text[match.end() :], context)
     if match := _HELD_OUT_BATCH.match(text):
-        return readings(_PAIRS.findall(text[match.end() :]), at_evaluation(context), context, split="eval") or None
+        return readings(_pairs(text[match.end() :]), at_evaluation(context), context, split="eval") or None
     if _HELD_OUT_LINE.match(text):
-        return readings(_PAIRS.findall(text), at_evaluation(context), context, split="eval")
+        return readings(_pairs(text), at_evaluation(context), context, split="eval")
     parts = segments(_BATCH, text)
     found: list[Found] = []
     for match, body in parts:
         at = within_epoch(context, int(match[1]), int(match[2]), to_int(match[3]))
-        found += readings(_PAIRS.findall(body), at, context)
+        found += readings(_pairs(body), at, context)
     return found if parts and (found or b"Speed: " in text) else None
+
+
+def _pairs(text: bytes) -> list[Pair]:
+    """Names and numbers; of several words before a number, those that qualify its name are kept."""
+    return [(_qualified(key) if b" " in key else key, value) for key, value in _PAIRS.findall(text)]
+
+
+def _qualified(words: bytes) -> bytes:
+    name: list[bytes] = []
+    for word in reversed(words.split(b" ")):
+        if name and word.lower() not in _QUALIFIERS:
+            break
+        name.insert(0, word)
+    return b" ".join(name)
 
 
 def _segmentation(match: re.Match[bytes], text: bytes, context: Context) -> list[Found] | None:
     epoch, index, total, what, loss = match.groups()
     if what == b"validation":
         at = at_evaluation(context)._replace(epoch=int(epoch))
-        return readings(_PAIRS.findall(text[match.end() :].partition(b"%")[0]), at, context, split="eval")
+        return readings(_pairs(text[match.end() :].partition(b"%")[0]), at, context, split="eval")
     if loss is None:
         return None
     if index is None and (bar := _BAR.search(text, match.end())):
@@ -74,8 +93,8 @@ def _whole_epoch(match: re.Match[bytes], body: bytes, context: Context) -> list[
     epoch = int(match[1] or match[2])
     if split == "eval":
         at = at_evaluation(context)._replace(epoch=epoch)
-        return readings(_PAIRS.findall(body), at, context, split=split) or None
-    return readings(_PAIRS.findall(body), at_epoch(context, epoch), context, scope="epoch") or None
+        return readings(_pairs(body), at, context, split=split) or None
+    return readings(_pairs(body), at_epoch(context, epoch), context, scope="epoch") or None
 
 
 FORMAT = Format(
