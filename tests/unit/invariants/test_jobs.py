@@ -121,8 +121,8 @@ def test_streams_are_counted_each_for_itself() -> None:
     for partition in (0, 1):
         headers = {ID: f"categorizer/e/loss/{partition}/9/0", PREVIOUS: f"categorizer/e/loss/{partition}/3/0"}
         story.add(growth, headers=headers)
-    assert before == "0 decisions in 0 streams"
-    assert told(DecisionIds, story) == "4 decisions in 2 streams"
+    assert before == "decisions: 0, streams: 0"
+    assert told(DecisionIds, story) == "decisions: 4, streams: 2"
 
 
 # --- steps-lost -----------------------------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ def moved(stopped_at: int, restored: int | None, steps_lost: int) -> Story:
 )
 def test_steps_lost_are_those_between_checkpoint_and_stop(stopped_at: int, restored: int | None, lost: int) -> None:
     """What the move says holds, and one step more or less than that does not."""
-    assert told(StepsLost, moved(stopped_at, restored, lost)) == f"1 moves lost {lost} steps"
+    assert told(StepsLost, moved(stopped_at, restored, lost)) == f"moves: 1, steps lost: {lost}"
     story = moved(stopped_at, restored, lost + 1)
     evidence, message = broken(StepsLost, story)
     assert evidence == (story.end - 7, story.end - 1)
@@ -155,7 +155,7 @@ def test_what_is_lost_at_the_target_is_not_lost_by_the_stop() -> None:
     story.begun("move", c.Step.VERIFY, "a", 2, "n2").failed("move", c.Step.VERIFY, "a", "ended")
     story.started("move", "a", "n1", 3, checkpoint(105)).verified("move", "a", "n1", 3)
     story.add(c.MigrationFailed(plan="move", job="a", code="ended", message="no", node="n1", steps_lost=7))
-    assert told(StepsLost, story) == "1 moves lost 7 steps"
+    assert told(StepsLost, story) == "moves: 1, steps lost: 7"
 
 
 def test_a_move_that_failed_tells_the_truth_as_well() -> None:
@@ -167,4 +167,4 @@ def test_a_move_that_failed_tells_the_truth_as_well() -> None:
     story = Story().opened(n1=1000, n2=1000).running("a", "n1").move_planned("move", "a", "n1", "n2")
     story.saved("move", "a", "n1").stopped("move", "a", "n1", step=104)
     story.add(c.MigrationFailed(plan="move", job="a", code="refused", message="no", steps_lost=4))
-    assert told(StepsLost, story) == "1 moves lost 4 steps"
+    assert told(StepsLost, story) == "moves: 1, steps lost: 4"

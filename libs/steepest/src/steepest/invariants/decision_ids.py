@@ -38,4 +38,4 @@ class DecisionIds(Checker):
 
     def summary(self) -> str:
         """How many decisions of how many streams were seen."""
-        return f"{self._decisions} decisions in {len(self._last)} streams"
+        return f"decisions: {self._decisions}, streams: {len(self._last)}"

@@ -64,4 +64,4 @@ class StepsLost(Checker):
 
     def summary(self) -> str:
         """How many moves were looked at, and what they lost in all."""
-        return f"{self._moves} moves lost {self._lost} steps"
+        return f"moves: {self._moves}, steps lost: {self._lost}"
