@@ -38,7 +38,7 @@ _PART_LOSSES = frozenset(("rpn_conf",))
 """Part losses of detectors whose printed name does not say that they are losses."""
 
 _QUALITY = re.compile(
-    r"(?:^|_)(?:m?acc(?:uracy)?\d{0,2}|top_?\d+|prec(?:ision)?|recall|auc|auroc|roc|f1|f\d|bleu|rouge\w{0,4}|mae|mse|rmse"
+    r"(?:^|_)(?:m?acc(?:uracy)?\d{0,2}|top_?\d{1,3}|prec(?:ision)?|recall|auc|auroc|roc|f1|f\d|bleu|rouge\w{0,4}|mae|mse|rmse"
     r"|m?ap(?:\d\w{0,6})?|m?iou|miou|pixacc|ppl|perplexity|wer|cer|psnr|ssim|dice|score|err(?:or)?|reward|mcc"
     r"|uas|las|fid|mrr|ndcg\w{0,3}|r2|em|pearson\w?|spearman\w?|abs_rel|sq_rel|delta\d?)(?:$|_)"
 )

@@ -4,6 +4,7 @@ Owns the guards that keep settings, code, summaries and the loss scale out. Trie
 """
 
 import re
+from itertools import islice
 
 from steepest.training_logs.format import PAIRS_ANY, At, Context, Format, Found, Line, keep, readings
 from steepest.training_logs.loose import place_in, split_in
@@ -20,6 +21,12 @@ _GUARD = re.compile(
     rb"\.{5}|improved from|\bfinal[ _]loss|loss at |argparse|traceback)"
 )
 
+_MAX_LOSSES = 16
+"""Losses taken from one line; more are no report but a dump."""
+
+_LOOK_BACK_BYTES = 200
+"""How far before a loss the word is looked for that makes it a held-out one."""
+
 
 def _read(line: Line, context: Context) -> list[Found] | None:
     text = line.text
@@ -29,9 +36,13 @@ def _read(line: Line, context: Context) -> list[Found] | None:
         return readings(PAIRS_ANY.findall(text), place_in(text, context, "train"), context) or None
     found: list[Found] = []
     first_at: At | None = None
-    for match in _LOSS.finditer(text):
+    for match in islice(_LOSS.finditer(text), _MAX_LOSSES):
         name = read_name(match[1])
-        split = name.split or ("eval" if context.names_training else split_in(text[: match.start()]))
+        split = name.split or (
+            "eval"
+            if context.names_training
+            else split_in(text[max(match.start() - _LOOK_BACK_BYTES, 0) : match.start()])
+        )
         context.names_training = context.names_training or name.split == "train"
         if not keep(name, split, context):
             continue
