@@ -10,10 +10,10 @@ EDITABLE := $(foreach member,$(MEMBERS),-e $(member))
 export UV_PYTHON_DOWNLOADS := never
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format bench fuzz lock clean
+.PHONY: help setup demo test lint format bench fuzz kafka lock clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP)/runtime ## Make .venv with everything that runs, byte-compiled
 
@@ -55,9 +55,15 @@ bench: $(STAMP)/dev ## What the README's figures come from
 fuzz: $(STAMP)/dev ## A million mutated log lines
 	$(BIN)/python -m tests.fuzz.run
 
+kafka: .kafka/libs ## Get an Apache Kafka broker (Maven, Java 17 or newer) for the tests and `up --kafka auto`
+
+.kafka/libs: tools/kafka/pom.xml
+	mvn -q -B -f tools/kafka/pom.xml dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=$(CURDIR)/$@
+	@touch $@
+
 lock: ## Resolve the dependencies anew, with hashes, for every Python from 3.11 on
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
-	  --no-emit-index-url --no-emit-find-links --extra demo libs/steepest/pyproject.toml \
+	  --no-emit-index-url --no-emit-find-links --extra demo --extra kafka libs/steepest/pyproject.toml \
 	  --no-emit-package steepest-sdk -o requirements/runtime.txt
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 	  --no-emit-index-url --no-emit-find-links --group dev -c requirements/runtime.txt -o requirements/dev.txt

@@ -1,0 +1,160 @@
+"""A Kafka broker of one's own on this machine: one process in KRaft mode, for tests, demos and `steepest up --kafka auto`.
+
+It owns formatting, starting and stopping. The jars come from ``make kafka`` (Maven), and Java 17 or newer from the system.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from steepest.errors import InputError, LogUnavailableError
+
+START_S = 60.0
+"""A broker is up in 5 s on two idle cores."""
+
+PROPERTIES = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.bootstrap.servers=127.0.0.1:{controller}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+log.dir={folder}/data
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+group.initial.rebalance.delay.ms=0
+auto.create.topics.enable=false
+message.max.bytes=9437184
+replica.fetch.max.bytes=9437184
+"""
+
+
+class Broker:
+    """One broker process over a folder, which it keeps between starts."""
+
+    def __init__(self, folder: Path, *, home: Path | None = None, port: int | None = None) -> None:
+        """Use the jars below ``home`` (default: ``$STEEPEST_KAFKA_HOME`` or ``.kafka``)."""
+        self.folder = folder
+        self.port = port or _free_port()
+        self._controller = _free_port()
+        self._home = home or Path(os.environ.get("STEEPEST_KAFKA_HOME", ".kafka"))
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        """Where clients connect."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        """The broker's process.
+
+        Raises:
+            LogUnavailableError: It does not run.
+        """
+        if self._process is None:
+            raise LogUnavailableError("the broker does not run")
+        return self._process.pid
+
+    def start(self) -> None:
+        """Format the folder if it is new, start, and wait until the broker takes connections.
+
+        Raises:
+            InputError: Java or the jars are missing.
+            LogUnavailableError: It does not come up; the end of its log is told.
+        """
+        why = missing(self._home)
+        if why:
+            raise InputError(why, code="no-kafka", mend="make kafka")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        properties = self.folder / "server.properties"
+        if not properties.exists():
+            properties.write_text(
+                PROPERTIES.format(port=self.port, controller=self._controller, folder=self.folder.resolve())
+            )
+            self._java("kafka.tools.StorageTool", "format", "--standalone", "-t", _cluster_id(), "-c", str(properties))
+        with (self.folder / "broker.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command("kafka.Kafka", str(properties)), stdout=log, stderr=log, start_new_session=True
+            )
+        self._wait()
+
+    def stop(self, number: int = signal.SIGTERM) -> None:
+        """Stop it; SIGKILL stops it as a crash would."""
+        if self._process is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(number)
+        try:
+            self._process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process = None
+
+    def _java(self, *arguments: str) -> None:
+        done = subprocess.run(self._command(*arguments), capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise LogUnavailableError(f"{arguments[0]} failed: {done.stderr.strip() or done.stdout.strip()}")
+
+    def _command(self, *arguments: str) -> Sequence[str]:
+        # One compiler tier and a small heap: it is up sooner, and a test machine has other things to do.
+        return ["java", "-Xms256m", "-Xmx512m", "-XX:TieredStopAtLevel=1", "-cp", f"{self._home}/libs/*", *arguments]
+
+    def _wait(self) -> None:
+        assert self._process is not None  # noqa: S101 - started by the caller
+        deadline = time.monotonic() + START_S
+        while time.monotonic() < deadline:
+            if self._process.poll() is not None:
+                break
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
+                return
+            time.sleep(0.05)
+        tail = (self.folder / "broker.log").read_text(errors="replace")[-2000:]
+        raise LogUnavailableError(f"the broker did not come up: {tail}")
+
+
+@contextlib.contextmanager
+def running_broker(folder: Path, *, home: Path | None = None) -> Iterator[Broker]:
+    """A broker for as long as the context lasts."""
+    broker = Broker(folder, home=home)
+    broker.start()
+    try:
+        yield broker
+    finally:
+        broker.stop()
+
+
+def missing(home: Path) -> str:
+    """What a broker lacks on this machine, in a sentence; empty if nothing."""
+    if shutil.which("java") is None:
+        return "no Java: a Kafka broker needs Java 17 or newer"
+    if not any(home.glob("libs/kafka_*.jar")):
+        return f"no Kafka in {home}"
+    return ""
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+def _cluster_id() -> str:
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")

@@ -1,0 +1,361 @@
+"""A log on Apache Kafka.
+
+It owns the client: its settings, its conversions, and what its errors mean. It must never know what a record's value means.
+
+Kafka's defaults lose or repeat records for a log like this one, so every setting that matters is set here: all replicas
+acknowledge, the producer is idempotent, nothing is committed (positions are the reader's own), and a position that the
+broker no longer has is an error, not a jump. Transactions are not used; ``docs/decisions`` says why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import TopicPartition as KafkaPartition
+from aiokafka.errors import KafkaError, OffsetOutOfRangeError
+
+from steepest.errors import LogEpochError, LogUnavailableError
+from steepest.log.base import NewRecord, Record, TopicPartition
+from steepest.log.topics import MAX_RECORD_BYTES, Topics
+
+REQUEST_TIMEOUT_MS = 15_000
+"""A broker that is stopped for a moment answers within this; longer, and the caller begins anew anyway."""
+
+BATCH_BYTES = 1 << 20
+"""The records of one call and partition up to this size stand next to each other for sure; a broker takes 1 MiB."""
+
+OVERHEAD_BYTES = 1 << 16
+"""What a record of the largest size takes besides its key, headers and value."""
+
+
+FETCH_MS = 1_000
+"""How long the client waits at a stretch; whoever polls waits as long as it likes."""
+
+
+class KafkaSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How to reach a Kafka cluster.
+
+    Attributes:
+        bootstrap: ``host:port``, several with commas.
+        security: ``PLAINTEXT``, ``SSL``, ``SASL_PLAINTEXT`` or ``SASL_SSL``.
+        ca_file: Certificates that the broker's is checked against; empty for the system's.
+        sasl_mechanism: ``PLAIN``, ``SCRAM-SHA-256`` or ``SCRAM-SHA-512``.
+    """
+
+    bootstrap: str = "127.0.0.1:9092"
+    security: str = "PLAINTEXT"
+    ca_file: str = ""
+    sasl_mechanism: str = "PLAIN"
+    username: str = ""
+    password: str = ""
+
+    def client(self) -> dict[str, Any]:
+        """Arguments of every client."""
+        arguments: dict[str, Any] = {
+            "bootstrap_servers": self.bootstrap.split(","),
+            "security_protocol": self.security,
+            "request_timeout_ms": REQUEST_TIMEOUT_MS,
+            "metadata_max_age_ms": 30_000,
+        }
+        if self.security.endswith("SSL"):
+            from aiokafka.helpers import create_ssl_context  # noqa: PLC0415 - only where it is used
+
+            arguments["ssl_context"] = create_ssl_context(cafile=self.ca_file or None)
+        if self.security.startswith("SASL"):
+            arguments |= {
+                "sasl_mechanism": self.sasl_mechanism,
+                "sasl_plain_username": self.username,
+                "sasl_plain_password": self.password,
+            }
+        return arguments
+
+
+class KafkaLog:
+    """A ``steepest.log.base.Log`` on topics of a Kafka cluster. A handle belongs to one event loop."""
+
+    def __init__(self, settings: KafkaSettings, partitions: Mapping[str, int], *, prefix: str = "") -> None:
+        """Use these topics, which must exist; clients connect when first used.
+
+        Args:
+            settings: How to reach the cluster.
+            partitions: Topic to number of partitions.
+            prefix: Put before every topic's name in Kafka, so that installations can share a cluster.
+        """
+        self._settings = settings
+        self._prefix = prefix
+        self._topics = Topics(partitions, source=f"Kafka at {settings.bootstrap}")
+        self._producer: AIOKafkaProducer | None = None
+        self._asker: AIOKafkaConsumer | None = None
+        self._sending = asyncio.Lock()
+        self._asking = asyncio.Lock()
+        self._closed = False
+
+    async def append(self, records: Sequence[NewRecord]) -> Sequence[int]:
+        """See ``steepest.log.base.Log.append``: one batch for each partition.
+
+        Raises:
+            InputError: A record that no log can hold; nothing is kept.
+            LogUnavailableError: It is not known what is kept. The producer is dropped, so that nothing of it comes later.
+        """
+        self._check_open()
+        self._topics.check_records(records)
+        places: dict[TopicPartition, list[int]] = {}
+        for place, record in enumerate(records):
+            places.setdefault(record.to, []).append(place)
+        offsets = [0] * len(records)
+        async with self._sending:
+            try:
+                producer = await self._connected_producer()
+                sent = [
+                    (mine, await self._send(producer, at, [records[place] for place in mine]))
+                    for at, mine in places.items()
+                ]
+                for mine, batches in sent:
+                    self._take_offsets(offsets, mine, [(await future, count) for future, count in batches])
+            except (KafkaError, OSError, TimeoutError) as error:
+                await self._drop_producer()
+                raise self._unavailable(error) from error
+            except asyncio.CancelledError:
+                await self._drop_producer()
+                raise
+        return offsets
+
+    async def end(self, at: TopicPartition) -> int:
+        """See ``steepest.log.base.Log.end``.
+
+        Raises:
+            InputError: The log has no such partition.
+            LogUnavailableError: The broker does not answer.
+        """
+        self._check_open()
+        self._topics.check(at)
+        async with self._asking:
+            try:
+                if self._asker is None:
+                    asker = consumer(self._settings)
+                    await asker.start()
+                    self._asker = asker
+                partition = self._kafka(at)
+                ends: dict[KafkaPartition, int] = await self._asker.end_offsets([partition])
+            except (KafkaError, OSError, TimeoutError) as error:
+                raise self._unavailable(error) from error
+            return ends[partition]
+
+    async def partitions(self, topic: str) -> Sequence[TopicPartition]:
+        """See ``steepest.log.base.Log.partitions``.
+
+        Raises:
+            InputError: The log has no such topic.
+        """
+        return self._topics.of(topic)
+
+    def reader(self, start: Mapping[TopicPartition, int]) -> KafkaReader:
+        """See ``steepest.log.base.Log.reader``.
+
+        Raises:
+            InputError: A partition that the log does not have, or a negative offset.
+        """
+        self._check_open()
+        self._topics.check_start(start)
+        return KafkaReader(self._settings, {self._kafka(at): (at, offset) for at, offset in start.items()})
+
+    async def close(self) -> None:
+        """See ``steepest.log.base.Log.close``."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._producer is not None:
+            await self._producer.stop()
+        if self._asker is not None:
+            await self._asker.stop()
+
+    async def _connected_producer(self) -> AIOKafkaProducer:
+        if self._producer is None:
+            producer = AIOKafkaProducer(
+                **self._settings.client(),
+                acks="all",
+                enable_idempotence=True,
+                linger_ms=0,
+                max_batch_size=BATCH_BYTES,
+                max_request_size=MAX_RECORD_BYTES + OVERHEAD_BYTES,
+            )
+            await producer.start()
+            self._producer = producer
+        return self._producer
+
+    async def _drop_producer(self) -> None:
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            # It would send again what failed; its sender is stopped without waiting for that.
+            await producer._sender.close()  # noqa: SLF001 - ``stop`` flushes first, which is what must not happen
+            await producer.client.close()
+
+    async def _send(
+        self, producer: AIOKafkaProducer, at: TopicPartition, records: Sequence[NewRecord]
+    ) -> list[tuple[asyncio.Future[Any], int]]:
+        """Hand batches over, in order; each with the future of its acknowledgement and its number of records."""
+        sent = []
+        left = list(records)
+        while left:
+            batch = producer.create_batch()
+            count = 0
+            for record in left:
+                headers = [(name, text.encode()) for name, text in record.headers.items()]
+                kept = batch.append(
+                    key=record.key.encode(), value=record.value, timestamp=record.at_ms, headers=headers
+                )
+                if kept is None:
+                    break
+                count += 1
+            batch.close()
+            partition = self._kafka(at)
+            sent.append((await producer.send_batch(batch, partition.topic, partition=partition.partition), count))
+            left = left[count:]
+        return sent
+
+    @staticmethod
+    def _take_offsets(offsets: list[int], places: Sequence[int], batches: Iterable[tuple[Any, int]]) -> None:
+        numbers = [meta.offset + step for meta, count in batches for step in range(count)]
+        for place, number in zip(places, numbers, strict=True):
+            offsets[place] = number
+
+    def _kafka(self, at: TopicPartition) -> KafkaPartition:
+        return KafkaPartition(self._prefix + at.topic, at.partition)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise LogUnavailableError(f"{self._topics.source}: this log was closed", mend="Open it again.")
+
+    def _unavailable(self, error: BaseException) -> LogUnavailableError:
+        return LogUnavailableError(
+            f"{self._topics.source}: {type(error).__name__}: {error}",
+            mend="Look whether the broker runs, and whether its topics are there: steepest topics apply",
+        )
+
+
+class KafkaReader:
+    """Fulfils ``steepest.log.base.Reader``. It connects at its first poll.
+
+    What fetches is a task of its own, which a cancelled poll leaves to the next one: so nothing is lost between the
+    moment that the client moves on and the moment that the caller has the records.
+    """
+
+    def __init__(self, settings: KafkaSettings, start: Mapping[KafkaPartition, tuple[TopicPartition, int]]) -> None:
+        self._settings = settings
+        self._start = start
+        self._connecting: asyncio.Task[AIOKafkaConsumer] | None = None
+        self._fetching: asyncio.Task[list[Record]] | None = None
+        self._ready: deque[Record] = deque()
+        self._closed = False
+
+    async def poll(self, *, max_records: int = 1000, timeout_s: float = 1.0) -> Sequence[Record]:
+        """See ``steepest.log.base.Reader.poll``."""
+        if self._closed:
+            raise LogUnavailableError("this reader was closed", mend="Make a new one from the log.")
+        # A reader that is far behind never has to wait: without this, nobody else would have a turn.
+        await asyncio.sleep(0)
+        if not self._ready:
+            await self._fetch(timeout_s, max_records)
+        return [self._ready.popleft() for _ in range(min(max_records, len(self._ready)))]
+
+    async def close(self) -> None:
+        """See ``steepest.log.base.Reader.close``."""
+        self._closed = True
+        if self._fetching is not None:
+            self._fetching.cancel()
+            with contextlib.suppress(asyncio.CancelledError, LogEpochError, LogUnavailableError):
+                await self._fetching
+        if self._connecting is not None:
+            with contextlib.suppress(asyncio.CancelledError, LogEpochError, KafkaError, OSError, TimeoutError):
+                await (await self._connecting).stop()
+
+    async def _fetch(self, timeout_s: float, max_records: int) -> None:
+        if self._fetching is None:
+            self._fetching = asyncio.create_task(self._fetched(max_records))
+        done, _ = await asyncio.wait([self._fetching], timeout=timeout_s)
+        if done:
+            fetched, self._fetching = self._fetching, None
+            self._ready.extend(fetched.result())
+
+    async def _fetched(self, max_records: int) -> list[Record]:
+        """The next records, however long they take to come."""
+        try:
+            client = await self._connected()
+            got: dict[KafkaPartition, list[Any]] = {}
+            while not got:
+                got = await client.getmany(timeout_ms=FETCH_MS, max_records=max_records)
+        except OffsetOutOfRangeError as error:
+            raise LogEpochError(
+                f"the broker does not have the position: {error}",
+                mend="Retention has removed it, or the topic was made anew: drop the snapshots that were kept of it.",
+            ) from error
+        except (KafkaError, OSError, TimeoutError) as error:
+            raise LogUnavailableError(f"Kafka: {type(error).__name__}: {error}") from error
+        return [_record(self._start[partition][0], raw) for partition, batch in got.items() for raw in batch]
+
+    async def _connected(self) -> AIOKafkaConsumer:
+        """The client; a poll that is cancelled while it connects leaves it to the next one."""
+        if self._connecting is None or (self._connecting.done() and self._connecting.exception()):
+            self._connecting = asyncio.create_task(self._connect())
+        return await asyncio.shield(self._connecting)
+
+    async def _connect(self) -> AIOKafkaConsumer:
+        client = consumer(self._settings)
+        try:
+            await client.start()
+            client.assign(list(self._start))
+            ends = await client.end_offsets(list(self._start))
+            for partition, (at, offset) in self._start.items():
+                _check_position(at, offset, ends[partition])
+                client.seek(partition, offset)
+        except BaseException:
+            await client.stop()
+            raise
+        return client
+
+
+def _check_position(at: TopicPartition, offset: int, end: int) -> None:
+    if offset > end:
+        raise LogEpochError(
+            f"{at} ends at {end}, before the position {offset}",
+            mend="The position is of another log: drop it with all state that was kept with it.",
+        )
+
+
+def consumer(settings: KafkaSettings) -> AIOKafkaConsumer:
+    """A client that reads and keeps no position in Kafka."""
+    return AIOKafkaConsumer(
+        **settings.client(),
+        group_id=None,
+        enable_auto_commit=False,
+        auto_offset_reset="none",
+        fetch_max_wait_ms=250,
+        max_partition_fetch_bytes=4 << 20,
+        isolation_level="read_uncommitted",
+    )
+
+
+def _record(at: TopicPartition, raw: Any) -> Record:
+    damage = ""
+    try:
+        key = (raw.key or b"").decode()
+        headers = {name: value.decode() for name, value in raw.headers}
+    except UnicodeDecodeError as error:
+        damage = f"its key or headers are no text: {error}"
+        key = (raw.key or b"").decode(errors="replace")
+        headers = {name: value.decode(errors="replace") for name, value in raw.headers}
+    return Record(
+        at=at,
+        offset=raw.offset,
+        key=key,
+        value=b"" if raw.value is None else raw.value,
+        at_ms=raw.timestamp,
+        headers=headers,
+        damage=damage,
+    )

@@ -1,0 +1,52 @@
+"""The contract of ordered logs, on Apache Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+
+pytest.register_assert_rewrite("steepest.testing.log_contract", "steepest.testing.log_processes")
+
+from steepest.log.broker import Broker  # noqa: E402
+from steepest.log.kafka import KafkaLog, KafkaSettings  # noqa: E402
+from steepest.testing.log_contract import PARTITIONS, Reopen  # noqa: E402
+from steepest.testing.log_processes import Opener, SharedLogContract  # noqa: E402
+
+
+def open_log(bootstrap: str, prefix: str) -> KafkaLog:
+    """A handle on the topics of one test."""
+    return KafkaLog(KafkaSettings(bootstrap=bootstrap), PARTITIONS, prefix=prefix)
+
+
+class TestKafkaLog(SharedLogContract):
+    """The contract, on a real broker."""
+
+    @pytest.fixture
+    async def log(self, broker: Broker, prefix: str) -> AsyncIterator[KafkaLog]:
+        """Empty topics."""
+        admin = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap)
+        await admin.start()
+        config = {"max.message.bytes": str(9 << 20), "message.timestamp.after.max.ms": str(2**63 - 1)}
+        await admin.create_topics(
+            [NewTopic(prefix + topic, count, 1, topic_configs=config) for topic, count in PARTITIONS.items()]
+        )
+        await admin.close()
+        log = open_log(broker.bootstrap, prefix)
+        yield log
+        await log.close()
+
+    @pytest.fixture
+    def reopen(self, broker: Broker, prefix: str) -> Reopen:
+        """Other clients on the same topics."""
+
+        async def again() -> KafkaLog:
+            return open_log(broker.bootstrap, prefix)
+
+        return again
+
+    @pytest.fixture
+    def opener(self, broker: Broker, prefix: str) -> Opener:
+        """Another process opens the topics."""
+        return "tests.integration.kafka.test_kafka_log:open_log", [broker.bootstrap, prefix]
