@@ -1,0 +1,398 @@
+"""What the view takes in and what it refuses: repetitions, gaps, versions, nonsense, and facts that come out of order."""
+
+from __future__ import annotations
+
+import pytest
+
+from steepest.errors import LogEpochError, LogVersionError
+from steepest.events import cluster as c
+from steepest.events.common import Resources
+from steepest.events.parameters import PoolParameters, SpeConParameters
+from steepest.events.received import ID, PREVIOUS
+from steepest.events.registry import READS
+from steepest.testing.pool import (
+    Pool,
+    cancelled,
+    category,
+    checkpoint,
+    grown,
+    joined,
+    migration,
+    placement,
+    requested,
+    stay,
+    submitted,
+    used,
+)
+from steepest.view import jobs, lifecycle
+from steepest.view.cluster_view import ClusterView, fold_all
+from steepest.view.state import Phase
+
+CC, WC, PC = c.Category.CONVERGED, c.Category.WATCHED, c.Category.PROGRESSING
+
+
+def decision(offset: int, index: int = 0, previous: str = "", decider: str = "placer") -> dict[str, str]:
+    """Headers of what a decider made because of the record at ``offset``."""
+    headers = {ID: f"{decider}/e1/cluster/0/{offset}/{index}"}
+    return headers | ({PREVIOUS: previous} if previous else {})
+
+
+# --- decisions delivered again -----------------------------------------------------------------------------------------
+
+
+def test_a_decision_delivered_again_does_not_count() -> None:
+    """Of each stream the view knows the newest position; nothing at or before it counts again."""
+    pool = Pool(w1=1_000)
+    pool.feed(submitted("a"), submitted("b"))
+    first, second = decision(5), decision(5, 1, previous=decision(5)[ID])
+    assert pool.fold(placement("a", "w1"), first)
+    assert pool.fold(placement("b", "w1"), second)
+    pool.carry_out("a")
+    pool.end("a")
+    pool.fold(submitted("c"))
+    for headers in (first, second, decision(4), decision(5, 0)):
+        assert pool.fold(placement("c", "w1", plan=headers[ID]), headers) is False
+        assert pool.view.repeated
+        assert pool.view.plan(headers[ID]) is None
+    assert pool.view.state.gaps == 0
+    assert pool.fold(placement("c", "w1"), decision(6, 0, previous=second[ID]))
+    assert not pool.view.repeated
+
+
+def test_streams_are_told_apart() -> None:
+    """By decider, log identity, topic and partition: the position of one says nothing about another."""
+    pool = Pool(w1=1_000, w2=1_000)
+    pool.run("job", "w1", CC)
+    assert pool.fold(stay("job", "w1"), decision(900, decider="node-scorer"))
+    assert pool.fold(migration("job", "w1", "w2", kind=c.MoveKind.REBALANCE), decision(3, decider="rebalancer"))
+
+
+def test_a_gap_in_a_stream_is_counted_and_the_decision_still_counts() -> None:
+    """The id that a decision names as the one before it was never seen: something is missing, and people should know."""
+    pool = Pool(w1=1_000)
+    pool.feed(submitted("a"), submitted("b"), submitted("d"))
+    assert pool.fold(placement("a", "w1"), decision(1))
+    assert pool.view.state.gaps == 0
+    assert pool.fold(placement("b", "w1"), decision(9, previous=decision(5)[ID]))
+    assert pool.view.state.gaps == 1
+    assert pool.fold(placement("d", "w1"), decision(10, previous=decision(9)[ID]))
+    assert pool.view.state.gaps == 1
+
+
+def test_a_stream_whose_beginning_is_missing_is_a_gap() -> None:
+    """The first decision seen names one before it."""
+    pool = Pool(w1=1_000)
+    pool.fold(submitted("a"))
+    assert pool.fold(placement("a", "w1"), decision(9, previous=decision(5)[ID]))
+    assert pool.view.state.gaps == 1
+
+
+def test_a_header_that_is_no_decisions_id_says_nothing() -> None:
+    """Users and adapters may number their records as they like."""
+    pool = Pool(w1=1_000)
+    assert pool.fold(submitted("a"), {ID: "something/else"})
+    assert pool.view.state.streams == {}
+
+
+# --- what the log asks for ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "configured", [c.PoolConfigured(reads=READS + 1), c.PoolConfigured(flags=(9_999,))], ids=["version", "flag"]
+)
+def test_a_log_that_asks_for_a_newer_reader_stops_this_one_before_the_record(configured: c.PoolConfigured) -> None:
+    """The view is exactly as it was, so that a newer reader goes on from there."""
+    pool = Pool(w1=1_000)
+    pool.run("job", "w1")
+    before = pool.view.snapshot()
+    with pytest.raises(LogVersionError, match=f"this reader knows version {READS}"):
+        pool.fold(configured)
+    assert pool.view.snapshot() == before
+
+
+def test_another_log_stops_the_reader_before_the_record() -> None:
+    """Positions mean nothing in a log that was made anew."""
+    pool = Pool(w1=1_000)
+    before = pool.view.snapshot()
+    with pytest.raises(LogEpochError, match="the log is e2 now, and was e1"):
+        pool.fold(c.LogOpened(epoch="e2"))
+    assert pool.view.snapshot() == before
+    assert pool.fold(c.LogOpened(epoch="e1"))
+
+
+def test_parameters_count_from_their_record_on() -> None:
+    """New weights weigh every node anew."""
+    pool = Pool(w1=1_000, w2=1_000)
+    pool.run("a", "w1", CC)
+    pool.run("b", "w1", CC)
+    pool.run("d", "w2", PC)
+    assert [node.name for node in pool.view.nodes.by_score()] == ["w1", "w2"]
+    pool.fold(c.PoolConfigured(parameters=PoolParameters(specon=SpeConParameters(weight_cc=3.0))))
+    assert [node.name for node in pool.view.nodes.by_score()] == ["w2", "w1"]
+
+
+# --- time ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_tick_that_does_not_go_on_is_ignored() -> None:
+    """Counted time never goes back, and never stands."""
+    pool = Pool()
+    assert pool.feed(*(c.Tick(counted_ms=ms) for ms in (1_000, 2_000, 2_000, 1_500, 3_000))) == [
+        True,
+        True,
+        False,
+        False,
+        True,
+    ]
+    assert pool.view.counted_ms == 3_000
+
+
+# --- nodes --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_lost_node_frees_nothing() -> None:
+    """Its replicas may still run: its jobs go on counting there, and it is in no order that anybody chooses from."""
+    pool = Pool(w1=1_000, w2=1_000)
+    pool.run("job", "w1", cpu_m=300)
+    assert pool.fold(c.NodeLost(node="w1", silent_ms=15_000))
+    assert pool.allocated() == {"w1": 300}
+    assert pool.job("job").alive
+    assert [node.name for node in pool.view.nodes.by_score()] == ["w2"]
+    assert [node.name for node in pool.view.nodes.by_count()] == ["w2"]
+    assert [node.name for nodes in pool.view.nodes.by_allocation() for node in nodes] == ["w2"]
+    assert (len(pool.view.nodes), pool.view.nodes.replicas) == (1, 0)
+
+
+@pytest.mark.parametrize("sign", [used("w1", 0), joined("w1", 1_000)], ids=["usage", "joined"])
+def test_a_lost_node_that_is_heard_of_is_back_with_all_that_it_holds(sign: c.ClusterEvent) -> None:
+    """What was allocated there still is."""
+    pool = Pool(w1=1_000)
+    pool.run("job", "w1", cpu_m=300)
+    pool.fold(c.NodeLost(node="w1", silent_ms=15_000))
+    assert pool.fold(sign)
+    assert [node.allocated.cpu_m for node in pool.view.nodes.by_score()] == [300]
+    assert (len(pool.view.nodes), pool.view.nodes.replicas) == (1, 1)
+
+
+def test_a_node_is_lost_once_and_an_unknown_one_never() -> None:
+    """Both are refused."""
+    pool = Pool(w1=1_000)
+    lost = c.NodeLost(node="w1", silent_ms=1)
+    assert pool.feed(lost, lost, c.NodeLost(node="w9", silent_ms=1), used("w9", 1)) == [True, False, False, False]
+
+
+def test_a_node_that_shrinks_keeps_what_runs_on_it_and_takes_no_more() -> None:
+    """Nothing is stopped for it; what is free may be less than nothing."""
+    pool = Pool(w1=1_000)
+    pool.run("job", "w1", cpu_m=800)
+    pool.feed(joined("w1", 500), submitted("next", 100))
+    assert pool.node("w1").free == Resources(cpu_m=-300)
+    assert pool.fold(placement("next", "w1")) is False
+
+
+def test_the_node_not_heard_of_for_longest_is_the_same_after_a_restart() -> None:
+    """Nodes heard of at the same counted time are told apart by the record, not by how the view was built."""
+    pool = Pool(w1=1_000, w2=1_000, w3=1_000)
+    pool.feed(used("w1", 1), used("w3", 1), used("w2", 1))
+    pool.feed(used("w1", 1))
+    again = ClusterView.restore(pool.view.snapshot())
+    for view in (pool.view, again):
+        silent = view.nodes.longest_silent()
+        assert silent is not None
+        assert silent.name == "w3"
+
+
+# --- jobs ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_submission_sent_twice_counts_once() -> None:
+    """The client makes the request's id."""
+    pool = Pool()
+    assert pool.feed(submitted("job"), submitted("job")) == [True, False]
+
+
+def test_a_second_job_of_a_name_changes_nothing_of_the_first() -> None:
+    """It counts as a request, which the placer rejects; the rejection names the request and leaves the first alone."""
+    pool = Pool()
+    pool.feed(submitted("job", 100), submitted("job", 900, request="other"))
+    assert pool.job("job").spec.requests.cpu_m == 100
+    assert pool.fold(c.JobRejected(job="job", request="other", reason="taken")) is False
+    assert pool.fold(c.JobAdmitted(job="job", request="other")) is False
+    assert pool.job("job").phase is Phase.WAITING
+
+
+NOBODY = (
+    cancelled("nobody"),
+    c.JobAdmitted(job="nobody", request="r"),
+    c.JobRejected(job="nobody", request="r", reason=""),
+    c.JobEnded(job="nobody", outcome=c.Outcome.FINISHED),
+    c.RetryPlanned(job="nobody", incarnation=0, charged=False, not_before_ms=0, reason=""),
+    c.ReplicaStarted(job="nobody", incarnation=1, node="w1"),
+    c.ReplicaStopped(job="nobody", incarnation=1, node="w1"),
+    c.CheckpointModeDeclared(job="nobody", incarnation=1, mode="none"),  # type: ignore[arg-type]
+    c.CheckpointVerified(job="nobody", incarnation=1, checkpoint=checkpoint()),
+    grown("nobody"),
+    category("nobody", CC),
+    requested("nobody"),
+    stay("nobody", "w1"),
+    placement("nobody", "w1"),
+    migration("nobody", "w1", "w1"),
+    c.StepBegun(plan="p", step=c.Step.STOP, attempt=1, job="nobody", incarnation=1, node="w1"),
+    c.PlanAbandoned(plan="p", job="nobody", code="x"),
+)
+
+
+@pytest.mark.parametrize("event", NOBODY, ids=lambda event: type(event).__name__)
+def test_what_is_said_of_an_unknown_job_is_refused(event: c.ClusterEvent) -> None:
+    """Nothing of it counts, and nothing breaks."""
+    pool = Pool(w1=1_000)
+    assert pool.fold(event) is False
+    assert pool.view.touched is None
+
+
+def test_what_is_said_of_a_job_that_is_over_is_refused() -> None:
+    """Late facts and decisions change nothing of it."""
+    pool = Pool(w1=1_000, w2=1_000)
+    pool.run("job", "w1", CC)
+    pool.end("job")
+    before = pool.job("job"), pool.allocated()
+    late = (
+        cancelled("job"),
+        c.JobAdmitted(job="job", request="request-job"),
+        c.JobRejected(job="job", request="request-job", reason=""),
+        c.JobEnded(job="job", outcome=c.Outcome.FAILED),
+        c.RetryPlanned(job="job", incarnation=1, charged=False, not_before_ms=0, reason=""),
+        pool.stopped("job", 1),
+        c.CheckpointModeDeclared(job="job", incarnation=1, mode="none"),  # type: ignore[arg-type]
+        c.CheckpointVerified(job="job", incarnation=1, checkpoint=checkpoint()),
+        grown("job"),
+        category("job", PC),
+        requested("job"),
+        stay("job", "w1"),
+        placement("job", "w1", plan="p", incarnation=1),
+        migration("job", "w1", "w2"),
+    )
+    assert pool.feed(*late) == [False] * len(late)
+    assert (pool.job("job"), pool.allocated()) == before
+
+
+@pytest.mark.parametrize(
+    "verdict",
+    [
+        c.JobEnded(job="job", outcome=c.Outcome.FAILED),
+        c.JobRejected(job="job", request="request-job", reason="no"),
+        c.RetryPlanned(job="job", incarnation=1, charged=False, not_before_ms=0, reason=""),
+    ],
+    ids=lambda event: type(event).__name__,
+)
+def test_a_job_that_runs_is_not_over_by_anybodys_word(verdict: c.ClusterEvent) -> None:
+    """Its process ends first; freeing its place before would let two jobs have it."""
+    pool = Pool(w1=1_000)
+    pool.run("job", "w1")
+    assert pool.fold(verdict) is False
+    assert pool.allocated() == {"w1": 100}
+
+
+def test_a_job_whose_process_ends_holds_nothing_from_there_on() -> None:
+    """Its place is free before anybody decides what becomes of it."""
+    pool = Pool(w1=1_000)
+    pool.run("job", "w1")
+    assert pool.fold(pool.stopped("job", 1, reason="out of memory"))
+    job = pool.job("job")
+    assert (job.phase, job.alive, job.exit_status, job.stop_reason) == (Phase.STOPPED, False, 1, "out of memory")
+    assert (pool.allocated(), pool.counts()) == ({}, {})
+
+
+def test_a_retried_job_waits_in_its_old_place_in_the_queue() -> None:
+    """It was submitted first."""
+    pool = Pool(w1=1_000)
+    pool.run("old", "w1")
+    pool.fold(submitted("new"))
+    pool.fold(pool.stopped("old", 1))
+    assert pool.fold(c.RetryPlanned(job="old", incarnation=1, charged=True, not_before_ms=500, reason="x"))
+    assert [job.name for job in pool.view.jobs.waiting()] == ["old", "new"]
+    job = pool.job("old")
+    assert (job.retries_used, job.retries_held, job.not_before_counted_ms) == (1, 1, 500)
+
+
+def test_a_stale_retry_does_not_count() -> None:
+    """It names an incarnation that is not the newest."""
+    pool = Pool(w1=1_000)
+    pool.run("job", "w1")
+    pool.fold(pool.stopped("job", 1))
+    assert pool.fold(c.RetryPlanned(job="job", incarnation=0, charged=False, not_before_ms=0, reason="")) is False
+
+
+def test_a_change_of_category_moves_the_job_in_its_nodes_score() -> None:
+    """2, 1.5 and 1 (thesis §6.2)."""
+    pool = Pool(w1=1_000)
+    pool.run("job", "w1", PC)
+    for after, score in ((WC, 1.5), (CC, 1.0), (PC, 2.0)):
+        pool.fold(category("job", after))
+        assert pool.view.nodes.score(pool.node("w1")) == score
+
+
+def test_who_holds_rebalancing_up() -> None:
+    """Running jobs of which growth was measured, that are neither converged nor decided."""
+    pool = Pool(w1=1_000)
+    undecided = []
+    for event in (
+        submitted("job"),
+        placement("job", "w1"),
+        grown("job"),
+        category("job", WC),
+        category("job", CC),
+        category("job", PC),
+        stay("job", "w1", incarnation=0),
+    ):
+        pool.fold(event)
+        undecided.append(pool.view.jobs.undecided)
+    assert undecided == [0, 0, 1, 1, 0, 1, 0]
+
+
+# --- what is remembered ---------------------------------------------------------------------------------------------------
+
+
+def test_old_ended_jobs_and_plans_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log without end needs bounded memory; the oldest go first, and no job that is not over."""
+    monkeypatch.setattr(jobs, "ENDED_KEPT", 3)
+    monkeypatch.setattr(lifecycle, "PLANS_KEPT", 3)
+    pool = Pool(w1=1_000)
+    pool.run("stays", "w1")
+    for number in range(10):
+        pool.run(f"job-{number}", "w1")
+        pool.end(f"job-{number}")
+    assert [job.name for job in pool.view.jobs] == ["stays", "job-7", "job-8", "job-9"]
+    assert list(pool.view.state.plans) == ["place-job-7-0", "place-job-8-0", "place-job-9-0"]
+    again = ClusterView.restore(pool.view.snapshot())
+    for view in (pool.view, again):
+        assert list(view.over) == ["place-job-7-0", "place-job-8-0", "place-job-9-0"]
+
+
+def test_a_name_is_free_again_once_its_job_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until then it is taken."""
+    monkeypatch.setattr(jobs, "ENDED_KEPT", 1)
+    pool = Pool(w1=1_000)
+    for name in ("a", "b"):
+        pool.run(name, "w1")
+        pool.end(name)
+    pool.fold(submitted("a", request="second"))
+    assert (pool.job("a").phase, pool.job("a").request) == (Phase.WAITING, "second")
+
+
+def test_a_record_that_nobody_can_read_is_passed_over() -> None:
+    """The position moves on; nothing else does."""
+    pool = Pool(w1=1_000)
+    pool.run("job", "w1")
+    pool.view.skip(pool.view.position)
+    assert (pool.view.touched, pool.view.repeated) == (None, False)
+    assert pool.view.position == len(pool.log) + 1
+
+
+def test_folding_a_log_at_once_is_folding_it_record_by_record() -> None:
+    """One fold for everyone."""
+    pool = Pool(w1=1_000, w2=1_000)
+    pool.run("job", "w1", CC)
+    pool.fold(migration("job", "w1", "w2"))
+    pool.carry_out("job")
+    assert fold_all(pool.log).snapshot() == pool.view.snapshot()
