@@ -12,10 +12,15 @@ from steepest.training_logs.names import read_name
 from steepest.training_logs.numbers import NUMBER
 
 _LOSS = re.compile(
-    rb"(?<![\w.])((?:(?i:total|train|training|valid|validation|val|test|dev|avg|average|eval|mean|running)[ _/-]){0,3}"
-    rb"(?:\w{0,30}[_/])?(?i:loss)(?:[_/]\w{1,20})?)(?![A-Za-z0-9_])[^\w\s.+-]{0,5}[\s'\",]{0,6}"
-    rb"(?:(?i:is|of|was)\s{1,4})?[:=]?\s{0,4}(" + NUMBER + rb")"
+    rb"(?i:loss)(?:[_/]\w{1,20}+)?(?![A-Za-z0-9_])[^\w\s.+-]{0,5}+[\s'\",]{0,6}+(?:(?i:is|of|was)\s{1,4}+)?[:=]?\s{0,4}+("
+    + NUMBER
+    + rb")"
 )
+_NAME = re.compile(rb"(?i:loss)(?:[_/]\w{1,20}+)?")
+_ATTACHED = re.compile(rb"[\w/.]{0,60}$")
+_QUALIFIERS = frozenset(b"total train training valid validation val test dev avg average eval mean running".split())
+"""Words that belong to the name behind them: ``Total loss``."""
+
 _GUARD = re.compile(
     rb"(?i:loss[ _-]scal|loss_?f(?:n|unc)|loss for final|\bbest\b|namespace\(|\bdef |\breturn |\bprint\(|\bimport |"
     rb"\.{5}|improved from|\bfinal[ _]loss|loss at |argparse|traceback)"
@@ -35,20 +40,33 @@ def _read(line: Line, context: Context) -> list[Found] | None:
     if context.wanted is not None:
         return readings(PAIRS_ANY.findall(text), place_in(text, context, "train"), context) or None
     found: list[Found] = []
-    first_at: At | None = None
+    at: At | None = None
     for match in islice(_LOSS.finditer(text), _MAX_LOSSES):
-        name = read_name(match[1])
-        split = name.split or (
-            "eval"
-            if context.names_training
-            else split_in(text[max(match.start() - _LOOK_BACK_BYTES, 0) : match.start()])
-        )
-        context.names_training = context.names_training or name.split == "train"
-        if not keep(name, split, context):
+        before = text[max(match.start() - _LOOK_BACK_BYTES, 0) : match.start()]
+        printed = _printed_name(before, match)
+        if printed is None:
             continue
-        first_at = first_at or place_in(text, context, split)
-        found += readings([(match[1], match[2])], first_at, context, split=split)
+        name = read_name(printed)
+        split = name.split or ("eval" if context.names_training else split_in(before))
+        context.names_training = context.names_training or name.split == "train"
+        if keep(name, split, context):
+            at = at or place_in(text, context, split)
+            found += readings([(printed, match[1])], at, context, split=split)
     return _unique(found) or None
+
+
+def _printed_name(before: bytes, match: re.Match[bytes]) -> bytes | None:
+    """The loss's name with what is attached to it and the words that qualify it; None within another word."""
+    attached = attached_match[0] if (attached_match := _ATTACHED.search(before)) else b""
+    if attached and attached[-1:] not in (b"_", b"/"):
+        return None
+    own = _NAME.match(match[0])
+    name = [attached + (own[0] if own else b"loss")]
+    for word in reversed(before[: len(before) - len(attached)].split()):
+        if word.lower() not in _QUALIFIERS:
+            break
+        name.insert(0, word)
+    return b" ".join(name)
 
 
 def _unique(found: list[Found]) -> list[Found]:
