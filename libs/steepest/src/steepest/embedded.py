@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from importlib.metadata import entry_points
 from typing import Any
@@ -83,8 +83,15 @@ class Embedded:
 
 
 @asynccontextmanager
-async def embedded(folder: StateFolder, parameters: PoolParameters | None = None) -> AsyncIterator[Embedded]:
+async def embedded(
+    folder: StateFolder, parameters: PoolParameters | None = None, effectors: Sequence[Effector] = ()
+) -> AsyncIterator[Embedded]:
     """The system over a state folder, ready for ``runtime.run``. One at a time for each folder.
+
+    Args:
+        folder: Which one.
+        parameters: To be put in force; None leaves what the log holds.
+        effectors: What else follows the log, beside the services (who tells people what happens, say).
 
     Raises:
         InputError: The folder is no installation, or another system runs on it.
@@ -98,7 +105,7 @@ async def embedded(folder: StateFolder, parameters: PoolParameters | None = None
         settings = Settings(pool=installation.pool, state_dir=str(folder.root))
         services = build_services(settings, log, cluster, clock)
         runtime = Runtime(
-            [*services, Service(name="configurator", effectors=(Configurator(parameters),))],
+            [*services, Service(name="embedded", effectors=(Configurator(parameters), *effectors))],
             log=log,
             layout=installation.layout,
             pool=installation.pool,
