@@ -57,6 +57,14 @@ def count(number: int, noun: str) -> str:
     return f"no {noun}" if number == 0 else f"{number} {noun}{'' if number == 1 else 's'}"
 
 
+ENDED: Mapping[c.Outcome, str] = {
+    c.Outcome.FINISHED: "finished",
+    c.Outcome.FAILED: "failed",
+    c.Outcome.CANCELLED: "was cancelled",
+}
+"""How a job ended, as the rest of a sentence about it."""
+
+
 def ending(status: int | None) -> str:
     """How a process ended, by its exit status (minus the signal's number; None: nobody saw it)."""
     if status is None:
@@ -123,10 +131,9 @@ def _cancel_requested(event: c.JobCancelRequested) -> str:
 
 
 def _ended(event: c.JobEnded) -> str:
-    if event.outcome is c.Outcome.CANCELLED:
-        return f"{event.job} was cancelled"
     why = event.reason or (ending(event.exit_status) if event.exit_status else "")
-    return f"{event.job} {event.outcome}{': ' + why if why else ''}"
+    told = f": {why}" if why and event.outcome is c.Outcome.FAILED else ""
+    return f"{event.job} {ENDED[event.outcome]}{told}"
 
 
 def _replica_started(event: c.ReplicaStarted) -> str:

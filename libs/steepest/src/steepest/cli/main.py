@@ -1,0 +1,110 @@
+"""``steepest``: the one command line. It knows its commands by name and short help, and imports the one that is called.
+
+It owns how errors and broken pipes leave the process. It must never import a command, or what commands need, by itself.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+COMMANDS: Mapping[str, str] = {
+    "demo": "Real training jobs on an emulated cluster, to the end, with a report.",
+    "up": "Run the embedded system on this machine until it is told to stop.",
+    "down": "Stop the running system and its jobs; they resume at the next start.",
+    "submit": "Ask for a job to run.",
+    "cancel": "Stop a job for good.",
+    "jobs": "Where every job stands.",
+    "nodes": "What every node has, holds and uses.",
+    "events": "What happened, one line an event.",
+    "explain": "Why a job is where it is: its story, read off the log.",
+    "parse": "What the log-collector reads out of a training log.",
+    "replay": "Decide a recording again and compare, byte for byte.",
+    "check": "Hold a recording to its invariants.",
+    "schema": "The topics and events as an AsyncAPI 3 document.",
+}
+"""Each command's short help; it is the function of that name in the module of that name."""
+
+EPILOG = """\b
+Examples:
+  steepest up                                  in one terminal
+  steepest submit -- python train.py           in another
+  steepest jobs
+  steepest explain JOB
+  steepest COMMAND --help
+
+Exit status: 0 done, 1 what was asked about does not hold (a job failed, a replay differs), 2 the call or its input is
+wrong.
+"""
+
+
+class Refusal(click.ClickException):
+    """One line on standard error, and exit status 2."""
+
+    exit_code = 2
+
+
+class Commands(click.Group):
+    """A group whose commands are imported when they are called, so that each starts fast and help needs none."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's own form
+        """Their names, in the order in which one needs them."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's own form
+        """A stand-in that is good for help and completion only."""
+        help_text = COMMANDS.get(cmd_name)
+        return None if help_text is None else click.Command(cmd_name, help=help_text, short_help=help_text)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command itself."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, None if command is None else _load(str(command.name)), rest
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; whatever is wrong is told in one line."""
+        from steepest.errors import BugError, SteepestError
+
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except (click.exceptions.NoArgsIsHelpError, BugError):
+            raise
+        except click.UsageError as error:
+            where = error.ctx.command_path if error.ctx else ctx.command_path
+            raise Refusal(f"{error.format_message().rstrip('.')} (see `{where} --help`)") from error
+        except SteepestError as error:
+            raise Refusal(told(str(error), error.mend)) from error
+        except BrokenPipeError:
+            # Who reads us has seen enough. Python would complain when it flushes at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return None
+        return result
+
+
+def told(message: str, mend: str) -> str:
+    """An error and its first step on one line."""
+    first_step = f"; {mend[:1].lower()}{mend[1:]}" if mend else ""
+    return " ".join(f"{message.rstrip('.')}{first_step}".split())
+
+
+def _load(name: str) -> click.Command:
+    command: click.Command = getattr(importlib.import_module(f"steepest.cli.{name}"), name)
+    if "structlog" in sys.modules:
+        from steepest.cli.quiet import quiet
+
+        quiet()
+    return command
+
+
+@click.group(cls=Commands, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="steepest", prog_name="steepest")
+def main() -> None:
+    """Schedule deep-learning training jobs by how fast they still learn."""

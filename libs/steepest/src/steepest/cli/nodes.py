@@ -1,0 +1,82 @@
+"""``steepest nodes``: what every node has, holds and uses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from steepest.cli.options import json_option, state_option
+
+if TYPE_CHECKING:
+    from steepest.cli.pool import Pool
+    from steepest.cli.tables import Cell
+    from steepest.view.state import Node
+
+EPILOG = """\b
+Examples:
+  steepest nodes
+  steepest nodes --json | jq '.[] | {node, score}'
+
+The score is SpeCon's: 2 for each progressing job, 1.5 for each watched one, 1 for each converged one, unless the pool's
+parameters say otherwise. A converged job moves to the node with the lowest.
+"""
+
+COLUMNS = ("node", "state", "#capacity", "#reserved", "#used", "#score", "#jobs", "#PC", "#WC", "#CC")
+
+
+@click.command(epilog=EPILOG)
+@state_option
+@json_option
+def nodes(state: Path, *, as_json: bool) -> None:
+    """Show what every node has, what is reserved and used of it, its score, and its jobs by category."""
+    from steepest.cli.pool import look
+    from steepest.cli.tables import show
+
+    pool = look(state)
+    if as_json:
+        import msgspec
+
+        click.echo(msgspec.json.encode([as_dict(pool, node) for node in pool.view.nodes]))
+        return
+    if len(pool.view.nodes) or list(pool.view.nodes):
+        show(COLUMNS, [_row(pool, node) for node in pool.view.nodes])
+    else:
+        click.echo("no node has joined yet")
+    if pool.note:
+        click.echo(pool.note, err=True)
+
+
+def as_dict(pool: Pool, node: Node) -> dict[str, object]:
+    """A node for programs. CPU in millicores, memory in MiB."""
+    progressing, watched, converged = node.replicas
+    return {
+        "node": node.name,
+        "lost": node.lost,
+        "capacity": _amounts(node.capacity.cpu_m, node.capacity.memory_mib),
+        "reserved": _amounts(node.allocated.cpu_m, node.allocated.memory_mib),
+        "used": _amounts(node.used.cpu_m, node.used.memory_mib),
+        "score": pool.view.nodes.score(node),
+        "replicas": {"PC": progressing, "WC": watched, "CC": converged},
+        "jobs": [job.name for job in pool.view.jobs if node.name in job.holds],
+    }
+
+
+def _amounts(cpu_m: int, memory_mib: int) -> dict[str, int]:
+    return {"cpu_m": cpu_m, "memory_mib": memory_mib}
+
+
+def _row(pool: Pool, node: Node) -> list[Cell]:
+    from steepest.view.nodes import in_words
+
+    return [
+        node.name,
+        ("lost", "red") if node.lost else ("ready", "green"),
+        in_words(node.capacity),
+        in_words(node.allocated),
+        f"{node.used.cpu_m}m CPU",
+        f"{pool.view.nodes.score(node):g}",
+        str(node.count),
+        *(str(replicas) for replicas in node.replicas),
+    ]

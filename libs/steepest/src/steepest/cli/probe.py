@@ -1,0 +1,98 @@
+"""What monitoring asks of a running system over HTTP: ``/metrics``, ``/healthz`` and ``/readyz``, on this machine only.
+
+It owns the door and its three answers. It must never know what a metric means.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from http import HTTPStatus
+from socketserver import ThreadingMixIn
+from typing import TYPE_CHECKING, Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+from prometheus_client import make_wsgi_app
+
+from steepest.errors import InputError
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIEnvironment
+
+    from steepest.runtime.runtime import Runtime
+
+ANSWER_S = 5.0
+"""An event loop that has no turn for this long serves nobody; whoever probes gives up at about the same time."""
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+
+class _Handler(WSGIRequestHandler):
+    timeout = 10.0  # who opens a connection and says nothing must not hold a thread for ever
+
+    def log_message(self, *_: Any) -> None:
+        """Probes come every few seconds: not a word about them."""
+
+
+@contextmanager
+def probes(runtime: Runtime, port: int) -> Iterator[int]:
+    """Answer for a runtime of the running event loop, and give the port (0 asks for any that is free).
+
+    Raises:
+        InputError: The port is taken, or not ours to open.
+    """
+    app = _app(runtime, asyncio.get_running_loop())
+    try:
+        server = make_server("127.0.0.1", port, app, server_class=_Server, handler_class=_Handler)
+    except OSError as error:
+        raise InputError(
+            f"cannot serve metrics on port {port}: {error.strerror}", mend="name another port with --metrics"
+        ) from error
+    thread = threading.Thread(target=server.serve_forever, name="probes", daemon=True)
+    thread.start()
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def _app(
+    runtime: Runtime, loop: asyncio.AbstractEventLoop
+) -> Callable[[WSGIEnvironment, StartResponse], Iterable[bytes]]:
+    metrics = make_wsgi_app(runtime.metrics.registry)
+    checks = {"/healthz": runtime.health.is_alive, "/readyz": runtime.health.is_ready}
+
+    def app(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        path = environ["PATH_INFO"]
+        if path == "/metrics":
+            answer: Iterable[bytes] = metrics(environ, start_response)
+            return answer
+        if path in checks:
+            holds = _ask(loop, checks[path])
+            status = HTTPStatus.OK if holds else HTTPStatus.SERVICE_UNAVAILABLE
+            text = "yes" if holds else runtime.health.refusal or "no"
+        else:
+            status, text = HTTPStatus.NOT_FOUND, "there are /metrics, /healthz and /readyz"
+        start_response(f"{status.value} {status.phrase}", [("Content-Type", "text/plain; charset=utf-8")])
+        return [f"{text}\n".encode()]
+
+    return app
+
+
+def _ask(loop: asyncio.AbstractEventLoop, check: Callable[[], bool]) -> bool:
+    """Ask within the event loop: an answer that does not come is one, too."""
+
+    async def within() -> bool:
+        return check()
+
+    asking = within()
+    try:
+        return asyncio.run_coroutine_threadsafe(asking, loop).result(ANSWER_S)
+    except (TimeoutError, RuntimeError):
+        asking.close()
+        return False

@@ -1,0 +1,65 @@
+"""The embedded system in the foreground: from the greeting to the farewell.
+
+It owns what is around the runtime: signals, probes, what people are told, and which failure ends it. It must never know
+what the runtime runs.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from contextlib import ExitStack
+
+from steepest.alone import stop_on_signals
+from steepest.cli.probe import probes
+from steepest.cli.quiet import quiet
+from steepest.cli.teller import Teller, say
+from steepest.embedded import embedded
+from steepest.errors import SteepestError
+from steepest.events.parameters import PoolParameters
+from steepest.state_folder import StateFolder
+from steepest.view.cluster_view import ClusterView
+from steepest.view.nodes import in_words
+from steepest.words import count
+
+
+async def run(folder: StateFolder, parameters: PoolParameters | None, metrics_port: int | None) -> None:
+    """Run the system on a state folder until SIGTERM or SIGINT.
+
+    Raises:
+        InputError: Another one runs on it, or the port is taken.
+        LogError: Its log is not for this reader.
+    """
+    quiet(logging.WARNING)
+    async with embedded(folder, parameters, (Teller(),)) as system:
+        stop = stop_on_signals()
+        with ExitStack() as stack:
+            say(_greeting(folder))
+            if metrics_port is not None:
+                port = stack.enter_context(probes(system.runtime, metrics_port))
+                say(f"metrics on http://127.0.0.1:{port}/metrics")
+            try:
+                await system.runtime.run(stop)
+            except ExceptionGroup as failures:
+                raise _ours(failures) or failures from failures
+        say(_farewell(folder, system.runtime.pool.view))
+
+
+def _greeting(folder: StateFolder) -> str:
+    nodes = ", ".join(f"{node.name} ({in_words(node.capacity)})" for node in folder.read().nodes)
+    return f"up on {folder.root} (process {os.getpid()}), with {nodes}"
+
+
+def _farewell(folder: StateFolder, view: ClusterView) -> str:
+    running = sum(job.alive for job in view.jobs)
+    rest = f"; {count(running, 'job')} still running: `steepest down --state {folder.root}` stops what runs"
+    return f"stopped{rest if running else ''}"
+
+
+def _ours(failures: ExceptionGroup) -> SteepestError | None:
+    """The first error of a group that says what to do; anything else is a bug and shows its trace."""
+    for failure in failures.exceptions:
+        found = _ours(failure) if isinstance(failure, ExceptionGroup) else failure
+        if isinstance(found, SteepestError):
+            return found
+    return None

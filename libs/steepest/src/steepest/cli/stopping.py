@@ -1,0 +1,132 @@
+"""How a system and its jobs' processes are stopped from outside.
+
+It owns the waiting and its bounds, and that a job stopped by an operator is not charged with it. It must never decide
+anything about a job: the log tells the next system what became of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Iterator
+
+import msgspec
+
+from steepest.alone import local_cluster
+from steepest.cli.quiet import quiet
+from steepest.cluster.local.folder import StateFolder as ClusterFolder
+from steepest.cluster.local.phases import declare_gone
+from steepest.cluster.port import Cluster, ReplicaId, ReplicaPhase, Stopped
+from steepest.errors import ClusterError, UncertainError
+from steepest.state_folder import Installation, StateFolder
+from steepest.words import ending
+
+LEAVE_S = 30.0
+"""Longest wait for a system to leave: it finishes a batch and writes its snapshots, in far less."""
+
+POLL_S = 0.05
+
+RUNS = (ReplicaPhase.STARTING, ReplicaPhase.RUNNING)
+
+
+class StoppedJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job whose process was stopped.
+
+    Attributes:
+        step: The last step it reported.
+        saved_step: The step of its newest checkpoint.
+        error: Why its process may still run; empty where it surely does not.
+    """
+
+    job: str
+    exit_status: int | None = None
+    step: int | None = None
+    saved_step: int | None = None
+    error: str = ""
+
+    def __str__(self) -> str:
+        if self.error:
+            return f"{self.job} may still run: {self.error}"
+        if self.exit_status == 0:
+            return f"{self.job} finished just now"
+        at = "" if self.step is None else f" at step {self.step}"
+        saved = "without a checkpoint" if self.saved_step is None else f"with a checkpoint of step {self.saved_step}"
+        return f"stopped {self.job}{at}, {saved} ({ending(self.exit_status)})"
+
+
+def stop_system(folder: StateFolder) -> int | None:
+    """Stop the system that runs on a folder, and wait until it has left; give its process, None where none ran.
+
+    Raises:
+        UncertainError: It has not left in time.
+    """
+    process = folder.running()
+    if process is None:
+        return None
+    try:
+        os.kill(process, signal.SIGTERM)
+    except ProcessLookupError:
+        return process
+    deadline = time.monotonic() + LEAVE_S
+    while folder.running() == process:
+        if time.monotonic() >= deadline:
+            raise UncertainError(
+                f"process {process} still runs {LEAVE_S:g} s after SIGTERM",
+                mend=f"`kill -9 {process}` loses nothing; then call this again",
+            )
+        time.sleep(POLL_S)
+    return process
+
+
+async def stop_all(folder: StateFolder, installation: Installation, grace_s: float) -> list[StoppedJob]:
+    """Stop every process of a folder on which no system runs.
+
+    Raises:
+        InputError: A system runs on it.
+    """
+    quiet()
+    with folder.sole():
+        cluster = local_cluster(folder, installation)
+        try:
+            newest = dict(_incarnations(cluster, installation))
+            stopped = await asyncio.gather(
+                *(_stop(cluster, folder, replica, number, grace_s) for replica, number in sorted(newest.items()))
+            )
+        finally:
+            await cluster.close()
+    return [job for job in stopped if job is not None]
+
+
+def _incarnations(cluster: Cluster, installation: Installation) -> Iterator[tuple[ReplicaId, int]]:
+    """Every incarnation that is known, the newest of each replica last."""
+    found = [(one.incarnation, one.replica) for node in installation.nodes for one in cluster.files(node.name)]
+    yield from ((replica, incarnation) for incarnation, replica in sorted(found))
+
+
+async def _stop(
+    cluster: Cluster, folder: StateFolder, replica: ReplicaId, incarnation: int, grace_s: float
+) -> StoppedJob | None:
+    try:
+        status = await cluster.lookup(replica)
+        if status is None or status.phase not in RUNS:
+            return None
+        stopped = await cluster.stop(replica, incarnation, grace_s=grace_s)
+    except ClusterError as error:
+        return StoppedJob(job=replica.job, error=str(error))
+    if stopped.exit_status != 0:
+        await asyncio.to_thread(_uncharged, folder, replica, incarnation)
+    return _told(replica.job, stopped)
+
+
+def _uncharged(folder: StateFolder, replica: ReplicaId, incarnation: int) -> None:
+    """Put it on record as gone instead of ended: how it took our stop is no failure of its own, and counts as none."""
+    files = ClusterFolder(folder.cluster).incarnation(replica, incarnation)
+    declare_gone(files, "it was stopped by `steepest down`")
+    files.exit.unlink(missing_ok=True)
+
+
+def _told(job: str, stopped: Stopped) -> StoppedJob:
+    saved = stopped.checkpoint.step if stopped.checkpoint else None
+    return StoppedJob(job=job, exit_status=stopped.exit_status, step=stopped.step, saved_step=saved)

@@ -1,0 +1,129 @@
+"""``steepest up``: the embedded system in the foreground.
+
+It owns how a state folder comes to be and which parameters are asked for. It must never know what runs in the system.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from steepest.cli.options import SPAN, NodeType, state_option
+
+if TYPE_CHECKING:
+    from steepest.events.parameters import PoolParameters
+    from steepest.state_folder import Installation, NodeSpec, StateFolder
+
+EPILOG = """\b
+Examples:
+  steepest up
+  steepest up --state /tmp/try --node big=1.2:4Gi --node small=0.4
+  steepest up --alpha 0.02 --interval 10s --metrics 9400
+  steepest submit -- python train.py           from another terminal
+  steepest down                                likewise
+
+Jobs run in the environment of this process (PATH, VIRTUAL_ENV, ...), and go on when it stops or dies: the next `up` on
+the same folder takes them over. `steepest down` stops them as well.
+"""
+
+SHARES = (35, 28, 22, 15)
+"""Sizes of the nodes of a new folder, in percent of what they have together: uneven, as real ones are."""
+
+CORES_SHARE = 0.8
+"""How much of the machine's cores the nodes have together: the rest is for the system itself and for whoever works here."""
+
+
+@click.command(epilog=EPILOG)
+@state_option
+@click.option("--node", "nodes", type=NodeType(), multiple=True, help="An emulated node of a new folder. Repeat it.")
+@click.option("--heartbeat", type=SPAN, help="Period of the nodes' heartbeats in a new folder (500ms).")
+@click.option("--alpha", type=click.FloatRange(0, min_open=True), help="SpeCon's growth threshold α (0.01).")
+@click.option("--interval", type=SPAN, help="Length of the interval in which growth is measured (30s).")
+@click.option("--metrics", type=click.IntRange(0, 65535), help="Serve /metrics, /healthz and /readyz on this port.")
+def up(
+    state: Path,
+    *,
+    nodes: tuple[NodeSpec, ...],
+    heartbeat: int | None,
+    alpha: float | None,
+    interval: int | None,
+    metrics: int | None,
+) -> None:
+    """Run the embedded system until SIGTERM or SIGINT, telling what happens.
+
+    A state folder that is not there is made, with four nodes that have 80 % of this machine's cores together. --alpha
+    and --interval are put in force where they differ from what the log holds; without them it keeps what it holds.
+    """
+    import asyncio
+
+    from steepest.cli.running import run
+    from steepest.state_folder import StateFolder
+
+    folder = StateFolder(state)
+    prepare(folder, nodes, heartbeat)
+    asyncio.run(run(folder, wanted(folder, alpha, interval), metrics))
+
+
+def prepare(folder: StateFolder, nodes: tuple[NodeSpec, ...], heartbeat_ms: int | None) -> None:
+    """Make the state folder, or make sure that it is what is asked for.
+
+    Raises:
+        InputError: It is there, with other nodes or another heartbeat; or two nodes have one name.
+    """
+    from steepest.errors import InputError
+    from steepest.state_folder import Installation
+
+    if len({node.name for node in nodes}) < len(nodes):
+        raise InputError("two nodes have the same name", mend="give each --node a name of its own")
+    if not folder.exists:
+        asked = Installation(nodes=nodes or default_nodes())
+        folder.create(_with_heartbeat(asked, heartbeat_ms))
+        return
+    there = folder.read()
+    asked = _with_heartbeat(Installation(nodes=nodes or there.nodes, heartbeat_ms=there.heartbeat_ms), heartbeat_ms)
+    if (asked.nodes, asked.heartbeat_ms) != (there.nodes, there.heartbeat_ms):
+        has = ", ".join(f"{node.name}={node.capacity.cpu_m}m" for node in there.nodes)
+        raise InputError(
+            f"{folder.root} is there already, with the nodes {has} and a heartbeat of {there.heartbeat_ms} ms",
+            mend="leave --node and --heartbeat out, or begin with a new folder",
+        )
+
+
+def _with_heartbeat(installation: Installation, heartbeat_ms: int | None) -> Installation:
+    import msgspec
+
+    return installation if heartbeat_ms is None else msgspec.structs.replace(installation, heartbeat_ms=heartbeat_ms)
+
+
+def default_nodes() -> tuple[NodeSpec, ...]:
+    """Nodes for this machine."""
+    import os
+
+    from steepest.events.common import Resources
+    from steepest.state_folder import NodeSpec
+
+    # The cores that this process may use, where the system tells: a container may have fewer than the machine.
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    total_m = cores * 1000 * CORES_SHARE
+    return tuple(
+        NodeSpec(f"node-{number}", Resources(round(total_m * share / 1000) * 10))
+        for number, share in enumerate(SHARES, start=1)
+    )
+
+
+def wanted(folder: StateFolder, alpha: float | None, interval_ms: int | None) -> PoolParameters | None:
+    """The parameters to put in force; None: those that the log holds."""
+    import msgspec
+
+    from steepest.cli.pool import look
+    from steepest.events.parameters import PoolParameters
+
+    configured = (folder.log / "recording.json").exists()
+    before = look(folder.root).view.parameters if configured else PoolParameters()
+    changes = {"alpha": alpha, "interval_ms": interval_ms}
+    specon = msgspec.structs.replace(before.specon, **{name: new for name, new in changes.items() if new is not None})
+    # The pool's clock must not be coarser than what it measures.
+    after = msgspec.structs.replace(before, specon=specon, tick_ms=min(before.tick_ms, specon.interval_ms))
+    return None if configured and after == before else after
