@@ -3,7 +3,7 @@
 Owns the command's options and both of its outputs. Must never know a log format.
 """
 
-# ruff: noqa: PLC0415 - commands import what they need when they are called, so that the command line starts fast
+
 
 from __future__ import annotations
 
@@ -62,31 +62,44 @@ def parse(file: IO[bytes], format_name: str, metric: str | None, pattern: str | 
         from steepest.training_logs.tensorboard import EventReader
 
         events = EventReader(metric)
-        _print(_records(file, events)) if as_json else show(_records(file, events))
+        _print(_batches(file, events)) if as_json else show(_records(file, events))
         return
     try:
         reader = LogReader(format_name, metric, pattern, explain=not as_json)
     except InputError as error:
         raise click.UsageError(f"{error}{'; ' + error.mend if error.mend not in str(error) else ''}") from None
-    _print(_records(file, reader)) if as_json else show(_records(file, reader), reader)
+    _print(_batches(file, reader)) if as_json else show(_records(file, reader), reader)
+
+
+def _batches(file: IO[bytes], reader: _Reader) -> Iterator[list[LossRecord]]:
+    read = getattr(file, "read1", file.read)
+    while chunk := read(CHUNK_BYTES):
+        yield reader.feed(chunk)
+    yield reader.close()
 
 
 def _records(file: IO[bytes], reader: _Reader) -> Iterator[LossRecord]:
-    read = getattr(file, "read1", file.read)
-    while chunk := read(CHUNK_BYTES):
-        yield from reader.feed(chunk)
-    yield from reader.close()
+    for batch in _batches(file, reader):
+        yield from batch
 
 
-def _print(records: Iterator[LossRecord]) -> None:
+def _print(batches: Iterator[list[LossRecord]]) -> None:
+    """Writes what each read brought at once, so that a log that is still growing can be watched."""
     import msgspec
 
     encoder = msgspec.json.Encoder()
-    for record in records:
-        fields = msgspec.structs.asdict(record)
-        if not math.isfinite(record.value):
-            fields["value"] = _NOT_FINITE.get(record.value, "NaN")
-        click.echo(encoder.encode(fields))
+    output = click.get_binary_stream("stdout")
+    for batch in batches:
+        output.writelines(encoder.encode(_plain(record)) + b"\n" for record in batch)
+        output.flush()
+
+
+def _plain(record: LossRecord) -> LossRecord | dict[str, object]:
+    import msgspec
+
+    if math.isfinite(record.value):
+        return record
+    return {**msgspec.structs.asdict(record), "value": _NOT_FINITE.get(record.value, "NaN")}
 
 
 _NOT_FINITE = {math.inf: "Infinity", -math.inf: "-Infinity"}
