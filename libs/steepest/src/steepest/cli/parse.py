@@ -3,8 +3,6 @@
 Owns the command's options and both of its outputs. Must never know a log format.
 """
 
-
-
 from __future__ import annotations
 
 import math
@@ -88,10 +86,8 @@ def _print(batches: Iterator[list[LossRecord]]) -> None:
     import msgspec
 
     encoder = msgspec.json.Encoder()
-    output = click.get_binary_stream("stdout")
     for batch in batches:
-        output.writelines(encoder.encode(_plain(record)) + b"\n" for record in batch)
-        output.flush()
+        click.echo(b"".join(encoder.encode(_plain(record)) + b"\n" for record in batch), nl=False)
 
 
 def _plain(record: LossRecord) -> LossRecord | dict[str, object]:
