@@ -172,3 +172,11 @@ def test_on_stop_job_proves_once_that_it_can_save(supervisor: Supervisor) -> Non
     training.go(9)
     assert training.wait() == 0
     assert supervisor.saved() == ["step-00000001-i0001"]
+
+
+@pytest.mark.parametrize(("loop", "steps"), [("silent-epochs", [4, 8, 12]), ("bare-epochs", [1, 2, 3])])
+def test_epoch_without_a_report_is_shown_all_the_same(supervisor: Supervisor, loop: str, steps: list[int]) -> None:
+    """A script that only prints shows each epoch done, without metrics: by this a job that was moved is seen to train."""
+    training = supervisor.start("--loop", loop, "--total", "3")
+    assert training.wait() == 0
+    assert [(report["step"], report["metrics"]) for report in training.reports()] == [(step, {}) for step in steps]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal, SupportsFloat, SupportsIndex
 
@@ -43,6 +43,7 @@ class Run:
         self._safe_points = safe_points
         self._current_step: int | None = None
         self._current_epoch: int | None = None
+        self._told = step
         self._teller = Teller()
 
     def steps(self, total: int) -> Iterator[int]:
@@ -71,6 +72,7 @@ class Run:
                 yield epoch
                 self._epochs = epoch
                 if self._serving():
+                    self._tell_epoch(epoch)
                     self._safe_point()
         finally:
             self._current_epoch = None
@@ -94,8 +96,7 @@ class Run:
         serving = self._serving()
         number = self._numbered(step, counting=serving)
         in_epoch = self._current_epoch if epoch is None else _whole("epoch", epoch)
-        if self._reports is not None:
-            self._reports.append(number, in_epoch, metrics)
+        self._tell(number, in_epoch, metrics)
         if serving:
             self._advance(number)
             if self._current_epoch is None:
@@ -110,6 +111,17 @@ class Run:
         if self._safe_points is None or not self._serving():
             return False
         return self._safe_points.save(*self._position(), "asked for by the script") is not None
+
+    def _tell_epoch(self, epoch: int) -> None:
+        """Shows that an epoch was done in which nothing was reported: a job that was moved is seen to train by its steps."""
+        step, _ = self._position()
+        if step > self._told:
+            self._tell(step, epoch, {})
+
+    def _tell(self, step: int, epoch: int | None, metrics: Mapping[str, SupportsFloat]) -> None:
+        self._told = max(self._told, step)
+        if self._reports is not None:
+            self._reports.append(step, epoch, metrics)
 
     def _numbered(self, step: SupportsIndex | None, *, counting: bool) -> int:
         if step is not None:
