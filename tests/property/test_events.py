@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from steepest.errors import UndecodableError
 from steepest.events.common import Resources
-from steepest.events.received import DecisionId
+from steepest.events.received import MAX_DIGITS, DecisionId
 from steepest.events.registry import TOPICS, Topic, encode
 
 EVENTS = [(topic, event) for topic in TOPICS.values() for event in topic.types]
@@ -147,7 +147,10 @@ def test_resources_add_up(one: Resources, other: Resources) -> None:
 PARTS = st.text(st.characters(exclude_characters="/", codec="utf-8"), max_size=10)
 
 
-@given(st.builds(DecisionId, PARTS, PARTS, PARTS, st.integers(0), st.integers(0), st.integers(0)))
+NUMBERS = st.integers(0, 10**MAX_DIGITS - 1)
+
+
+@given(st.builds(DecisionId, PARTS, PARTS, PARTS, NUMBERS, NUMBERS, NUMBERS))
 def test_a_decisions_id_comes_back_from_its_text(decision: DecisionId) -> None:
     """Text and back is the same id."""
     assert DecisionId.parse(str(decision)) == decision

@@ -17,8 +17,6 @@ from steepest.events.registry import CLUSTER, HEARTBEATS, LOSS, TOPICS, Topic, e
 
 EVENTS = [(topic, event) for topic in TOPICS.values() for event in topic.types]
 
-UNCAUGHT = pytest.mark.xfail(reason="Python's $ also matches before a line end, so the pattern takes the name")
-
 
 @pytest.mark.parametrize("topic", TOPICS.values(), ids=TOPICS.keys())
 def test_every_event_has_a_writer_and_every_writer_an_event_of_the_topic(topic: Topic[Any]) -> None:
@@ -100,7 +98,7 @@ def test_a_text_that_says_null_is_no_such_number() -> None:
         (b'{"type":"LossReported","job":"a","incarnation":1}', "value"),
         (b'{"type":"LossReported","job":"a","incarnation":-1,"value":1}', "incarnation"),
         (b'{"type":"LossReported","job":"A b","incarnation":1,"value":1}', "job"),
-        pytest.param(b'{"type":"LossReported","job":"a\\n","incarnation":1,"value":1}', "job", marks=UNCAUGHT),
+        pytest.param(b'{"type":"LossReported","job":"a\\n","incarnation":1,"value":1}', "job"),
         (b'{"type":"LossReported","job":"a","incarnation":1,"value":"1"}', "value"),
         (b'{"type":"LossReported","job":"a","incarnation":1,"value":1,"split":"test"}', "split"),
         (b'{"type":"LossReported","job":"a","incarnation":1,"value":NaN}', "malformed"),

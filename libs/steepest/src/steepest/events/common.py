@@ -7,7 +7,7 @@ from typing import Annotated
 
 import msgspec
 
-Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$")]
+Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$(?!\n)")]
 """A job, node or pool: lower-case letters, digits, dots, dashes and underscores, 1–63 of them."""
 
 Count = Annotated[int, msgspec.Meta(ge=0)]

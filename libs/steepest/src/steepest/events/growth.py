@@ -27,7 +27,7 @@ class GrowthMeasured(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         largest: Largest magnitude so far, of all intervals.
         first_ms: Time of its first report.
         last_ms: Time of its last report.
-        growth: G by the parameters' normalisation, rounded to 9 digits; None in the first interval of a job.
+        growth: G by the parameters' normalisation, rounded to 9 digits; the first one is a baseline only.
         per_second: FlowCon's progress P_c: growth divided by the seconds between the two intervals' means.
         category: The job's category from here on.
     """

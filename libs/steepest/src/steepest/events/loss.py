@@ -39,7 +39,7 @@ class LossReported(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     epoch: float | None = None
     metric: Text = "loss"
     value: float
-    split: Annotated[str, msgspec.Meta(pattern="^(train|eval)$")] = "train"
+    split: Annotated[str, msgspec.Meta(pattern=r"^(train|eval)$(?!\n)")] = "train"
 
 
 class LossDiverged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
@@ -49,7 +49,7 @@ class LossDiverged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     incarnation: Count
     step: Count | None = None
     metric: Text = "loss"
-    value: Annotated[str, msgspec.Meta(pattern="^(nan|inf|-inf)$")]
+    value: Annotated[str, msgspec.Meta(pattern=r"^(nan|inf|-inf)$(?!\n)")]
 
 
 class JobUnwatched(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):

@@ -18,6 +18,9 @@ LOGIC = "logic"
 SOURCE = "source"
 SEQUENCE = "seq"
 
+MAX_DIGITS = 18
+"""No offset is longer, and numbers of this length fit 63 bits."""
+
 
 class Received(msgspec.Struct, Generic[E], frozen=True, kw_only=True):
     """One decoded record.
@@ -65,6 +68,12 @@ class DecisionId(msgspec.Struct, frozen=True, order=True):
     def parse(cls, text: str) -> DecisionId | None:
         """The id that ``text`` spells, or None."""
         match text.split("/"):
-            case [decider, epoch, topic, partition, offset, index] if (partition + offset + index).isdecimal():
-                return cls(decider, epoch, topic, int(partition), int(offset), int(index))
+            case [decider, epoch, topic, *numbers] if len(numbers) == 3 and all(map(_is_number, numbers)):
+                partition, offset, index = map(int, numbers)
+                return cls(decider, epoch, topic, partition, offset, index)
         return None
+
+
+def _is_number(text: str) -> bool:
+    """Whether it spells a number of at most 63 bits: a header comes from outside, and may be anything."""
+    return text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS
