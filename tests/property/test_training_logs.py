@@ -217,3 +217,50 @@ def test_a_log_without_its_last_line_end_is_read_in_full(name: str) -> None:
     log = LOGS[name]
 
     assert [one.value for one in read(log.rstrip(b"\n"))].__repr__() == [one.value for one in read(log)].__repr__()
+
+
+USUAL = (
+    "Epoch {epoch} iteration {index:04d}/0020: training loss {value}",
+    "Epoch {epoch}, training loss {value}: {percent:3d}%|####      | {index}/20 [00:03<05:01,  2.21it/s]",
+)
+OTHERS = (
+    "Epoch {epoch}, validation pixAcc: {value}, mIoU: 0.5: 100%|###| 9/9 [00:01<00:00]",
+    "Epoch {epoch}, training loss {value}",
+    "[1,1]<stdout>:Epoch {epoch} iteration {index:04d}/0020: training loss {value}",
+    "Epoch {epoch}, training loss {value}: 10%|#| {index}/20 [00:03<05:01]Epoch 9, training loss 3",
+    "Epoch {epoch} iteration {index:04d}/0020: training loss {value} and more",
+    "noise",
+)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from((*USUAL, *USUAL, *OTHERS)),
+            st.integers(0, 3),
+            st.integers(0, 20),
+            st.sampled_from(("0.5", "nan", "1e-3", "2.25")),
+            st.sampled_from("\n\n\n\r"),
+        ),
+        max_size=40,
+    ),
+    st.booleans(),
+)
+def test_the_short_way_reads_what_the_long_way_reads(
+    lines: list[tuple[str, int, int, str, str]],
+    ordered: bool,  # noqa: FBT001
+) -> None:
+    """Usual lines, in any order and among any others, give the records that taking each line apart gives."""
+    places = sorted((epoch, index) for _, epoch, index, _, _ in lines)
+    log = "Epoch 0, training loss 0.75:   0%|     | 0/20 [00:00<?, ?it/s]\n"
+    for at, (shape, epoch, index, value, end) in enumerate(lines):
+        epoch, index = places[at] if ordered else (epoch, index)  # noqa: PLW2901
+        log += shape.format(epoch=epoch, index=index, value=value, percent=5 * index) + end
+
+    short, long = LogReader("gluon"), LogReader("gluon", explain=True)
+    short_records = short.feed(log.encode()) + short.close()
+    long_records = long.feed(log.encode()) + long.close()
+
+    assert comparable(short_records) == comparable(long_records)
+    remembered, expected = short.snapshot(), long.snapshot()
+    assert repr((remembered.lanes, remembered.context)) == repr((expected.lanes, expected.context))

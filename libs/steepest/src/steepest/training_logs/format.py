@@ -91,6 +91,7 @@ class Format:
         read: reads one line: None where it is not of this format, else its readings (none for a mere header).
         rank: 0 is recognised by one line; 1 (a general notation) gives way when a 0 turns up; 2 guesses.
         signs: needles while the format is not yet recognised, where the needles would be too common then.
+        usual: the line that makes up most of such a log, as one pattern from its start to its end; see ``usual``.
     """
 
     name: str
@@ -99,6 +100,7 @@ class Format:
     read: Read
     rank: int = 0
     signs: tuple[bytes, ...] = ()
+    usual: re.Pattern[bytes] | None = None
 
 
 def within_epoch(context: Context, epoch: int | None, index: int, total: int | None) -> At:
@@ -130,9 +132,9 @@ def at_epoch(context: Context, epoch: int) -> At:
     return At(None, epoch, (epoch,))
 
 
-def at_evaluation(context: Context) -> At:
-    """The place of a held-out reading that says none itself: where training was."""
-    return At(context.step, context.epoch, None)
+def at_evaluation(context: Context, epoch: float | None = None) -> At:
+    """The place of a held-out reading that says no step itself: where training was."""
+    return At(context.step, context.epoch if epoch is None else epoch, None)
 
 
 PAIRS_EQUAL = re.compile(rb"(" + KEY + rb") ?= ?(" + NUMBER + rb")")
@@ -159,15 +161,18 @@ def readings(
 
     Of one name printed twice the first stays.
     """
-    found: list[Found] = []
+    found: dict[str, Found] = {}
+    losses = 0
     for key, number in pairs:
         name = read_name(key)
         of = name.split or split
-        if keep(name, of, context) and all(one.metric != name.metric for one in found):
-            found.append(Found(name.metric, float(number), of, at, scope))
-    if not found[1:] and context.wanted != SUM_OF_PARTS:
-        return found
-    return with_sum(found) if context.wanted == SUM_OF_PARTS else _without_parts(found, context)
+        if name.metric not in found and keep(name, of, context):
+            losses += name.is_loss
+            found[name.metric] = Found(name.metric, float(number), of, at, scope)
+    taken = list(found.values())
+    if context.wanted == SUM_OF_PARTS:
+        return with_sum(taken)
+    return _without_parts(taken) if losses > 1 and context.wanted is None else taken
 
 
 def total_loss(value: bytes, at: At, context: Context) -> list[Found]:
@@ -177,10 +182,8 @@ def total_loss(value: bytes, at: At, context: Context) -> list[Found]:
     return readings([(b"loss", value)], at, context)
 
 
-def _without_parts(found: list[Found], context: Context) -> list[Found]:
+def _without_parts(found: list[Found]) -> list[Found]:
     """Drops part losses beside their total, of which they are no losses of their own."""
-    if context.wanted is not None:
-        return found
     totals = {one.split for one in found if is_total(one.metric)}
     return [
         one

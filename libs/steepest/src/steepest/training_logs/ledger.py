@@ -124,19 +124,28 @@ def _went_back(lane: Lane, place: Order, found: Found, *, newcomer: bool, moved_
     return _begin(lane, place, found)
 
 
-def _begin(lane: Lane, place: Order, found: Found) -> Verdict:
+def advance(lane: Lane, place: Order, value: float) -> None:
+    """Remembers a reading at a step beyond all others of its run."""
     lane.top = place
-    lane.seen.append((place, found.value, 1))
+    lane.seen.append((place, value, 1))
     if len(lane.seen) > REMEMBERED_PLACES:
         del lane.seen[: REMEMBERED_PLACES // 2]
-    return _accept(lane, found)
+    lane.accepted += 1
+    lane.latest = value
+    lane.stepwise = True
+
+
+def _begin(lane: Lane, place: Order, found: Found) -> Verdict:
+    stepwise = lane.stepwise
+    advance(lane, place, found.value)
+    lane.stepwise = stepwise or found.scope != "epoch"
+    return "new"
 
 
 def _accept(lane: Lane, found: Found) -> Verdict:
     lane.accepted += 1
     lane.latest = found.value
-    if found.scope != "epoch":
-        lane.stepwise = True
+    lane.stepwise = lane.stepwise or found.scope != "epoch"
     return "new"
 
 

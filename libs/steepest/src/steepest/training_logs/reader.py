@@ -5,8 +5,6 @@ it remembers is one struct, and a reader restored from it that is fed the source
 on as if it had never stopped.
 """
 
-from collections.abc import Iterator
-
 import msgspec
 
 from steepest.training_logs.format import SUM_OF_PARTS, Context, Found, Line
@@ -16,7 +14,9 @@ from steepest.training_logs.names import plain
 from steepest.training_logs.prefixes import strip_prefixes
 from steepest.training_logs.recognise import AUTO, Choice, Recogniser
 from steepest.training_logs.records import LossRecord
+from steepest.training_logs.scan import Scanner
 from steepest.training_logs.skips import REPEATED, reason_for
+from steepest.training_logs.usual import LANE, read_usual
 
 MAX_EXAMPLES = 20
 """Lines kept for people of those that were passed over."""
@@ -78,6 +78,8 @@ class LogReader:
         self._recogniser = Recogniser(format, metric, pattern, self._state.choice)
         self._lines = LineSplitter(self._state.place)
         self._explain = explain
+        self._needles_seen: tuple[bytes, ...] | None = None
+        self._needles_used: tuple[bytes, ...] = ()
         self.skipped: list[Skipped] = []
         self.reasons: dict[str, int] = {}
 
@@ -115,24 +117,28 @@ class LogReader:
 
     def _read(self, block: Block) -> list[LossRecord]:
         records: list[LossRecord] = []
-        lanes, context, recogniser = self._state.lanes, self._state.context, self._recogniser
-        for raw, line, end in self._hits(block):
-            text, source = strip_prefixes(raw)
-            read = recogniser.read(Line(text, raw, source), context)
-            if read is None:
-                if self._explain:
-                    self._note(raw, line, repeated=False)
-                continue
-            name, found = read
-            process = source.decode("utf-8", "replace") if source else ""
-            taken = len(records)
-            for index, one in enumerate(found):
-                record = to_record(lanes, one, (line, end, index), name, process) if self._is_wanted(one) else None
+        scanner = Scanner(block)
+        recogniser, lanes, context = self._recogniser, self._state.lanes, self._state.context
+        while True:
+            if recogniser.usual is not None and not self._explain and (lane := lanes.get(LANE)) is not None:
+                records += read_usual(recogniser.usual, scanner, lane, context, self.format or "")
+            line = scanner.next_line(self._needles())
+            if line is None:
+                return records
+            self._read_line(*line, records)
+
+    def _read_line(self, raw: bytes, line: int, end: int, records: list[LossRecord]) -> None:
+        text, source = strip_prefixes(raw)
+        name, found = self._recogniser.read(Line(text, raw, source), self._state.context) or ("", [])
+        process = source.decode("utf-8", "replace") if source else ""
+        taken = len(records)
+        for index, one in enumerate(found):
+            if self._is_wanted(one):
+                record = to_record(self._state.lanes, one, (line, end, index), name, process)
                 if record is not None:
                     records.append(record)
-            if self._explain and len(records) == taken:
-                self._note(raw, line, repeated=bool(found))
-        return records
+        if self._explain and len(records) == taken:
+            self._note(raw, line, repeated=bool(found))
 
     def _is_wanted(self, found: Found) -> bool:
         wanted = self._wanted
@@ -141,35 +147,13 @@ class LogReader:
         names = (found.metric, f"{found.metric}_epoch") if found.scope == "epoch" else (found.metric,)
         return any(plain(name) == wanted for name in names)
 
-    def _hits(self, block: Block) -> Iterator[tuple[bytes, int, int]]:
-        """The lines that hold a needle: bytes, number, and the source's offset behind them.
-
-        Jumps from needle to needle, so that what lies between costs a memory scan and nothing else.
-        """
-        data, line, counted, at = block.data, block.line, 0, 0
-        size, recogniser = len(data), self._recogniser
-        known: tuple[bytes, ...] | None = None
-        needles: tuple[bytes, ...] = ()
-        hits: list[int] = []
-        while at < size:
-            if recogniser.needles is not known:
-                known, needles = recogniser.needles, self._needles()
-                hits = [-1] * len(needles)
-            hit = _next_hit(data, needles, hits, at)
-            if hit >= size:
-                return
-            start = data.rfind(b"\n", at, hit) + 1 or at
-            end = data.find(b"\n", hit)
-            if end < 0:
-                end = size
-            line += block.source.count(b"\n", counted, start)
-            counted = start
-            at = end + 1
-            yield data[start:end], line, block.offset + (min(size, at))
-
     def _needles(self) -> tuple[bytes, ...]:
         needles = self._recogniser.needles
-        return (*needles, b"oss", b"OSS") if self._explain and b"" not in needles else needles
+        if needles is not self._needles_seen:
+            self._needles_seen = needles
+            looks = (b"oss", b"OSS") if self._explain and b"" not in needles else ()
+            self._needles_used = (*needles, *looks)
+        return self._needles_used
 
     def _note(self, raw: bytes, line: int, *, repeated: bool) -> None:
         if b"oss" not in raw and b"OSS" not in raw:
@@ -178,18 +162,6 @@ class LogReader:
         self.reasons[reason] = self.reasons.get(reason, 0) + 1
         if len(self.skipped) < MAX_EXAMPLES:
             self.skipped.append(Skipped(line, raw[:300].decode("utf-8", "replace"), reason))
-
-
-def _next_hit(data: bytes, needles: tuple[bytes, ...], hits: list[int], at: int) -> int:
-    """The first place at or behind ``at`` of any needle; the length of the data if there is none."""
-    best = size = len(data)
-    for number, needle in enumerate(needles):
-        hit = hits[number]
-        if hit < at:
-            hit = data.find(needle, at)
-            hits[number] = hit = size if hit < 0 else hit
-        best = min(best, hit)
-    return best
 
 
 def _copy(state: ReaderState) -> ReaderState:

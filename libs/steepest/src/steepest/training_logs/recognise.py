@@ -4,6 +4,7 @@ Owns the choice and how firm it is. Must never know what became of the readings.
 """
 
 import difflib
+import re
 
 import msgspec
 
@@ -67,6 +68,7 @@ class Recogniser:
         self._chosen = next((one for one in self._formats if one.name == choice.name), None)
         self._rivals: tuple[Format, ...] = ()
         self.needles: tuple[bytes, ...] = ()
+        self.usual: re.Pattern[bytes] | None = None
         self._settle()
 
     def read(self, line: Line, context: Context) -> tuple[str, list[Found]] | None:
@@ -97,6 +99,7 @@ class Recogniser:
         else:
             rank = 3 if chosen is None else chosen.rank
             self._rivals = tuple(one for one in self._formats if one.rank < rank)
+        self.usual = chosen.usual if firm and chosen is not None and not self._extra else None
         needles = [] if chosen is None else [*chosen.needles]
         needles += [sign for rival in self._rivals for sign in (rival.signs or rival.needles)]
         self.needles = _fewest((*needles, *(self._extra if needles else ())))

@@ -28,6 +28,11 @@ _BATCH = re.compile(
 _TRAINING = re.compile(
     rb"\bEpoch (\d{1,9})(?:,?| iteration (\d{1,9})/(\d{1,9}):) (training loss|validation)\b(?: (" + NUMBER + rb"))?"
 )
+_USUAL = re.compile(
+    rb"Epoch (\d{1,9})(?: iteration (\d{1,9})/(\d{1,9}):|,) training loss (" + NUMBER + rb")"
+    rb"(?:: {1,4}\d{1,3}%\|[^|\n]{0,200}+\| (\d{1,9})/(\d{1,9}) \[[\w :<,./?]{1,80}+\])?$",
+    re.MULTILINE,
+)
 _BAR = re.compile(rb"\| (\d{1,9})/(\d{1,9}) \[")
 _EPOCH = re.compile(rb"(?<!from )(?:\[Epoch (\d{1,9})\]|\bEpoch ?\[(\d{1,9})\]) {0,4}(?!,? ?\[?Batch)")
 _HELD_OUT_BATCH = re.compile(rb"^\[Batch (\d{1,9})/(\d{1,9})\] ")
@@ -76,7 +81,7 @@ def _qualified(words: bytes) -> bytes:
 def _segmentation(match: re.Match[bytes], text: bytes, context: Context) -> list[Found] | None:
     epoch, index, total, what, loss = match.groups()
     if what == b"validation":
-        at = at_evaluation(context)._replace(epoch=int(epoch))
+        at = at_evaluation(context, int(epoch))
         return readings(_pairs(text[match.end() :].partition(b"%")[0]), at, context, split="eval")
     if loss is None:
         return None
@@ -92,7 +97,7 @@ def _whole_epoch(match: re.Match[bytes], body: bytes, context: Context) -> list[
     split: Split = "eval" if _HELD_OUT.match(body) else "train"
     epoch = int(match[1] or match[2])
     if split == "eval":
-        at = at_evaluation(context)._replace(epoch=epoch)
+        at = at_evaluation(context, epoch)
         return readings(_pairs(body), at, context, split=split) or None
     return readings(_pairs(body), at_epoch(context, epoch), context, scope="epoch") or None
 
@@ -102,4 +107,5 @@ FORMAT = Format(
     shape="Epoch[0] Batch [49]\tSpeed: 2785.1 samples/sec\tloss=0.95\tlr=0.003\n[Epoch 1 Batch 300/1277] loss=0.9557",
     needles=(b"Epoch", b"[Batch ", b"_loss ", b"Test loss "),
     read=_read,
+    usual=_USUAL,
 )

@@ -47,7 +47,7 @@ def _place(pairs: list[tuple[bytes, bytes]], before: bytes, context: Context, *,
     if step is not None:
         return at_step(context, step, epoch)
     if evaluation:
-        return at_evaluation(context)._replace(epoch=epoch)
+        return at_evaluation(context, epoch)
     bars = _BAR.findall(before)
     if bars:
         return at_step(context, int(bars[-1][0]), epoch)
