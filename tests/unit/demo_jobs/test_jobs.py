@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -52,7 +53,9 @@ def test_moved_job_prints_what_it_would_have_printed(jobs: Jobs) -> None:
     assert before.startswith("Epoch 1/4\n")
     assert after.startswith("Epoch 2/4\n")
     assert before + after == whole
-    assert not jobs.started[0].control.joinpath("reports.jsonl").exists()
+    reports = jobs.started[0].control.joinpath("reports.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in reports] == [25, 50, 75, 100]
+    assert all(json.loads(line)["metrics"] == {} for line in reports)
 
 
 def test_lines_of_the_job_that_only_prints_are_those_of_pytorchs_example(run_job: Callable[..., Finished]) -> None:
