@@ -148,3 +148,53 @@ def test_lines_and_positions_name_the_source() -> None:
         b"step=1 loss=0.5",
         b"step=2 loss=0.4",
     ]
+
+
+def test_a_detectors_sum_is_taken_only_if_asked_for() -> None:
+    """Part losses come under their own names; the metric ``sum`` adds them up, or takes a total that is printed."""
+    parts = "[Epoch 0][Batch 99], Speed: 11.7 samples/sec, RPN_Conf=0.5,RPN_SmoothL1=0.25\n"
+    total = "Epoch(train)  [1][1/20]  loss_cls: 1.5  loss_bbox: 0.5  loss: 2.0\n"
+
+    assert [one.metric for one in read(parts)] == ["RPN_Conf", "RPN_SmoothL1"]
+    assert brief(read(parts, metric="sum")) == [(1, "loss_sum", 0.75, "train")]
+    assert brief(read(total, metric="sum")) == [(1, "loss", 2.0, "train")]
+
+
+def test_a_named_metric_is_reported_alone_wherever_it_is_printed() -> None:
+    """A job may ask for what is not reported by itself: here a training accuracy, and a part beside its total."""
+    gluon = "Epoch[0] Batch [49]\tSpeed: 849.9 samples/sec\taccuracy=0.5\tlr=0.001\n"
+    mmengine = "Epoch(train)  [1][1/20]  loss_cls: 1.5  loss_bbox: 0.5  loss: 2.0\n"
+
+    assert [one.metric for one in read(gluon)] == []
+    assert [one.value for one in read(gluon, metric="accuracy")] == [0.5]
+    assert [one.value for one in read(mmengine, metric="loss-cls")] == [1.5]
+
+
+def test_a_general_notation_gives_way_to_a_frameworks_own() -> None:
+    """A pair printed before training starts does not keep the reader from the format that follows."""
+    records = read("warmup loss=9.5\nEpoch(train)  [1][1/20]  loss: 2.0  loss_cls: 1.0\n")
+
+    assert [(one.format, one.value) for one in records] == [("key-value", 9.5), ("mmengine", 2.0)]
+
+
+def test_skipped_lines_carry_their_reason() -> None:
+    """What looks like a loss and was not taken is kept for people, with the reason."""
+    reader = LogReader(explain=True)
+    reader.feed(b"  loss_scale ........ 12.0\nBest validation loss 3.65\nstep=1 loss=0.5\nstep=1 loss=0.5\n")
+
+    assert [(one.line, one.reason) for one in reader.skipped] == [
+        (1, "says the loss scale, not a loss"),
+        (2, "sums the run up"),
+        (4, "repeats a step that was read already"),
+    ]
+
+
+def test_a_rotated_log_goes_on() -> None:
+    """A new source of the same job restarts positions and lines; what was read before is still known."""
+    reader = LogReader()
+    before = reader.feed(b"step=1 loss=0.5\nstep=2 loss=0.4")
+    rest = reader.begin_source()
+    after = reader.feed(b"step=2 loss=0.4\nstep=3 loss=0.3\n")
+
+    assert [(one.step, one.line) for one in before + rest + after] == [(1, 1), (2, 2), (3, 2)]
+    assert after[0].position == 32

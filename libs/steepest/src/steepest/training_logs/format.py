@@ -32,11 +32,16 @@ class Line(NamedTuple):
 
 
 class At(NamedTuple):
-    """A place in a run. ``order`` grows within one run and tells a repeated line from a new one; None: unknown."""
+    """A place in a run.
+
+    ``order`` grows within one run and tells a repeated line from a new one; None: unknown. Where it is ``coarse``,
+    several readings may fall on one place, and one repeats only if its value does.
+    """
 
     step: int | None = None
     epoch: int | float | None = None
     order: Order | None = None
+    coarse: bool = False
 
 
 class Found(NamedTuple):
@@ -127,9 +132,9 @@ def at_step(context: Context, step: int, epoch: float | None = None) -> At:
 
 
 def at_epoch(context: Context, epoch: int) -> At:
-    """The place of a line that stands for a whole epoch."""
+    """The place of a line that says its epoch only."""
     context.epoch = epoch
-    return At(None, epoch, (epoch,))
+    return At(None, epoch, (epoch,), coarse=True)
 
 
 def at_evaluation(context: Context, epoch: float | None = None) -> At:
@@ -195,8 +200,9 @@ def _without_parts(found: list[Found]) -> list[Found]:
 def with_sum(found: list[Found]) -> list[Found]:
     """Adds up a line's part losses; a total that the line prints itself is taken instead."""
     parts = [one for one in found if one.split == "train" and read_name(one.metric.encode()).is_loss]
-    if not parts or any(is_total(one.metric) for one in parts):
-        return parts
+    total = [one for one in parts if is_total(one.metric)]
+    if total or not parts:
+        return total
     return [parts[0]._replace(metric="loss_sum", value=sum(one.value for one in parts))]
 
 

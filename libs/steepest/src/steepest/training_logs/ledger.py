@@ -36,7 +36,7 @@ class Lane(msgspec.Struct):
         sources: latest place of each process that prints this metric.
         most: how often one place was printed at most; 2 with two ranks that both print.
         latest: the latest value.
-        lead: the process whose readings count where no place is printed.
+        lead: the process that printed first, whose readings count where their places do not tell them apart.
         stepwise: whether it was ever read at a step; a mean over an epoch is then another metric.
     """
 
@@ -72,7 +72,7 @@ def to_record(
     if lane is None or judge(lane, found, process) != "new":
         return None
     line, position, index = place
-    step, epoch, _ = at
+    step, epoch = at.step, at.epoch
     if step is None:
         return LossRecord(line, position, index, lane.accepted, True, epoch, metric, value, split, format_name)  # noqa: FBT003
     return LossRecord(line, position, index, step, False, epoch, metric, value, split, format_name)  # noqa: FBT003
@@ -90,8 +90,8 @@ def judge(lane: Lane, found: Found, source: str) -> Verdict:
     if found.scope == "display" and lane.accepted and _same(lane.latest, found.value):
         return "unchanged"
     place = found.at.order
+    lane.lead = source if lane.lead is None else lane.lead
     if place is None:
-        lane.lead = source if lane.lead is None else lane.lead
         return _accept(lane, found) if lane.lead == source else "other process"
     before: Order | None = None
     newcomer = False
@@ -102,7 +102,8 @@ def judge(lane: Lane, found: Found, source: str) -> Verdict:
     if lane.top is None or place > lane.top:
         return _begin(lane, place, found)
     if place == lane.top:
-        return _repeat(lane, place)
+        another = found.at.coarse and source == lane.lead and not _same(lane.latest, found.value)
+        return _accept(lane, found) if another else _repeat(lane, place)
     return _went_back(lane, place, found, newcomer=newcomer, moved_on=before is not None and place > before)
 
 

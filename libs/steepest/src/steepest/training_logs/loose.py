@@ -14,6 +14,7 @@ _INDEX = re.compile(
     rb"(?i:(?<![a-z])(?P<word>(?:global|train(?:ing)?|current)?[ _]?step|iter(?:ation)?|it|(?:n_)?batch|update)s?)"
     rb"[\"' :=#\[(]{0,4}(?P<index>\d{1,12})\b(?![.]\d)(?: {0,4}/ {0,8}(?P<total>\d{1,12}))?"
 )
+_COUNT = re.compile(rb"(?<![\d/.])(\d{1,12})/ {0,8}(\d{1,12}) {1,2}(?:batches|steps|iterations|iters)\b")
 _HELD_OUT = re.compile(rb"(?i:(?<![a-z])(?:val|valid|validation|validating|test|testing|eval\w{0,6}|dev)(?![a-z]))")
 
 
@@ -26,11 +27,18 @@ def place_in(text: bytes, context: Context, split: Split) -> At:
         step = int(index_match["index"]) if index_match and b"step" in index_match["word"].lower() else None
         return At(context.step if step is None else step, context.epoch if epoch is None else epoch, None)
     if index_match is None:
-        return at_epoch(context, epoch) if epoch is not None else At()
+        return _counted(text, context, epoch)
     index, total = int(index_match["index"]), to_int(index_match["total"])
     if epoch is None or b"global" in index_match["word"].lower():
         return at_step(context, index, epoch)
     return within_epoch(context, epoch, index, total)
+
+
+def _counted(text: bytes, context: Context, epoch: int | None) -> At:
+    """``200/ 2983 batches``, or the epoch alone."""
+    if count := _COUNT.search(text):
+        return within_epoch(context, epoch, int(count[1]), int(count[2]))
+    return at_epoch(context, epoch) if epoch is not None else At()
 
 
 def split_in(text: bytes) -> Split:

@@ -42,7 +42,7 @@ def _place(values: dict[str, bytes], context: Context) -> At:
     epoch = to_epoch(places.get("epoch"))
     if (step := to_step(places.get("step"))) is not None:
         return at_step(context, step, epoch)
-    return At(None, epoch, None if epoch is None else (epoch,))
+    return At() if epoch is None else At(None, epoch, (epoch,), coarse=True)
 
 
 FORMAT = Format(

@@ -43,7 +43,7 @@ def _place(fields: dict[str, Any], context: Context, split: Split) -> At:
     step = step if step is not None else index
     if step is not None:
         return at_step(context, step, epoch) if split == "train" else At(step, epoch, (step,))
-    return At(whole, epoch, (epoch,)) if epoch is not None else At()
+    return At(whole, epoch, (epoch,), coarse=True) if epoch is not None else At()
 
 
 def _place_name(key: str) -> Any:
