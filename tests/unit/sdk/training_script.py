@@ -15,6 +15,7 @@ import signal
 import threading
 import time
 from pathlib import Path
+from types import FrameType
 
 import steepest_sdk
 
@@ -104,13 +105,43 @@ def train_by_epochs(options: argparse.Namespace, run: steepest_sdk.Run, walk: Wa
             run.step = 4 * epoch
 
 
+def take_signal() -> None:
+    """Puts a handler in the SDK's place that calls the SDK's, as Lightning does."""
+    before = signal.getsignal(signal.SIGTERM)
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if callable(before):
+            before(number, frame)
+        Path("theirs").touch()
+
+    signal.signal(signal.SIGTERM, handle)
+
+
+def train_in_a_framework(options: argparse.Namespace, run: steepest_sdk.Run, walk: Walk) -> None:
+    """Steps are told in one hook, and left in another, which is only called if the first one asks for it."""
+    if options.meet_before_loop:
+        take_signal()
+        meet("taken")
+        run.keep_stop_signal()
+    for step in range(run.step + 1, options.total + 1):
+        loss = walk.step()
+        if step in options.meet_at:
+            meet(str(step))
+        run.record(step, loss=loss)
+        if run.wanted:
+            run.safe_point()
+
+
 def options_given() -> argparse.Namespace:
     """What the test asked for."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--total", type=int, default=60)
     parser.add_argument("--mode", default="on-request")
-    parser.add_argument("--loop", choices=["steps", "epochs", "silent-epochs", "bare-epochs"], default="steps")
+    parser.add_argument(
+        "--loop", choices=["steps", "epochs", "silent-epochs", "bare-epochs", "framework"], default="steps"
+    )
     parser.add_argument("--meet-at", type=int, nargs="*", default=[], help="meet the test in these steps")
+    parser.add_argument("--meet-before-loop", action="store_true", help="the framework takes SIGTERM first")
     parser.add_argument("--save-fails", action="store_true")
     parser.add_argument("--meet-in-save", action="store_true")
     parser.add_argument("--checkpoint-every", type=int, default=0, help="the script saves every so many steps")
@@ -142,6 +173,8 @@ def main() -> None:
         work(options.worker, run)
     if options.loop == "steps":
         train_by_steps(options, run, walk)
+    elif options.loop == "framework":
+        train_in_a_framework(options, run, walk)
     else:
         train_by_epochs(options, run, walk)
     Path("result").write_text(repr(walk.weight))

@@ -15,7 +15,7 @@ from steepest_sdk.environment import Environment
 from steepest_sdk.notes import Teller, tell
 from steepest_sdk.reports import ReportFile
 from steepest_sdk.safe_point import Mode, SafePoints
-from steepest_sdk.stop import StopSignal
+from steepest_sdk.stop import EXIT_STOPPED, StopSignal
 
 Save = Callable[[Path], object]
 Load = Callable[[Path], object]
@@ -73,9 +73,14 @@ class Run:
                 self._epochs = epoch
                 if self._serving():
                     self._tell_epoch(epoch)
-                    self._safe_point()
+                    self.safe_point()
         finally:
             self._current_epoch = None
+
+    @property
+    def epoch(self) -> int:
+        """How many epochs are complete; 0 where the script does not count by epochs."""
+        return self._epochs or 0
 
     def report(
         self, step: SupportsIndex | None = None, *, epoch: SupportsIndex | None = None, **metrics: SupportsFloat
@@ -86,10 +91,24 @@ class Run:
             step: From 1, rising over the whole training; left out, the step of the ``steps`` loop, else one more
                 than the last.
             epoch: From 1; left out, the epoch of the ``epochs`` loop, if the script is in one.
-            metrics: The evaluation functions by name, ``loss`` first of all: anything that ``float`` takes.
+            metrics: The evaluation functions by name, ``loss`` first of all: anything that ``float`` takes. None at
+                all says that the step was done.
 
         Raises:
             SystemExit: With status 85: the process was told to leave, and its state is saved.
+            TypeError: Step or epoch is no whole number.
+            ValueError: Step or epoch is negative.
+        """
+        self.record(step, epoch=epoch, **metrics)
+        if self._current_epoch is None:
+            self.safe_point()
+
+    def record(
+        self, step: SupportsIndex | None = None, *, epoch: SupportsIndex | None = None, **metrics: SupportsFloat
+    ) -> None:
+        """As ``report``, where the training cannot be left: the state is not yet that after a whole step.
+
+        Raises:
             TypeError: Step or epoch is no whole number.
             ValueError: Step or epoch is negative.
         """
@@ -99,8 +118,30 @@ class Run:
         self._tell(number, in_epoch, metrics)
         if serving:
             self._advance(number)
-            if self._current_epoch is None:
-                self._safe_point()
+
+    @property
+    def wanted(self) -> bool:
+        """Whether the supervisor waits for a safe point, for a framework that has to prepare one."""
+        return self._safe_points is not None and self._serving() and self._safe_points.wanted()
+
+    def safe_point(self) -> None:
+        """Serves what the supervisor asks for; the state is that after the last step recorded.
+
+        Raises:
+            SystemExit: With status 85: the process was told to leave, and its state is saved.
+        """
+        if self._safe_points is not None and self._serving():
+            self._safe_points.reached(*self._position())
+
+    def keep_stop_signal(self) -> None:
+        """Handles SIGTERM again; for a framework that puts a handler of its own in the SDK's place.
+
+        Raises:
+            SystemExit: With status 85: SIGTERM came while the other handler was there. Nothing is saved, so call it
+                before the first step.
+        """
+        if self._safe_points is not None and self._safe_points.take_stop_signal():
+            raise SystemExit(EXIT_STOPPED)
 
     def checkpoint(self) -> bool:
         """Saves a checkpoint now, as the state after the last step reported; for a script that saves now and then.
@@ -137,10 +178,6 @@ class Run:
 
     def _serving(self) -> bool:
         return self._safe_points is None or self._safe_points.here()
-
-    def _safe_point(self) -> None:
-        if self._safe_points is not None:
-            self._safe_points.reached(*self._position())
 
     def _position(self) -> tuple[int, int | None]:
         """Steps and epochs done, as a checkpoint names them; where no step was ever reported, the epoch is the step."""

@@ -51,11 +51,26 @@ class SafePoints:
         self._control = control
         self._stop = stop
         self._first_due = mode == "on-stop" and save is not None and not proven
+        self._request: Request | None = None
         self._owner = (os.getpid(), threading.get_ident())
 
     def here(self) -> bool:
         """Whether this thread may be at a safe point: the one that started the run, not a forked copy of it."""
         return (os.getpid(), threading.get_ident()) == self._owner
+
+    def wanted(self) -> bool:
+        """Whether ``reached`` would do something if it were called now."""
+        self._request = self._request or self._control.new_request()
+        return self._stop.requested or self._first_due or self._request is not None
+
+    def take_stop_signal(self) -> bool:
+        """Handles SIGTERM again, where a framework has put a handler of its own.
+
+        Returns:
+            Whether the training was told to stop before that.
+        """
+        self._stop.take()
+        return self._stop.requested
 
     def reached(self, step: int, epochs: int | None) -> None:
         """Serves what the supervisor asks for, at the end of a step.
@@ -70,7 +85,7 @@ class SafePoints:
             # An on-stop job may be stopped once a checkpoint of it exists: this is the proof that saving works.
             self._first_due = False
             self.save(step, epochs, "at the first report")
-        request = self._control.new_request()
+        request, self._request = self._request or self._control.new_request(), None
         if request is not None:
             self._serve(request, step, epochs)
 

@@ -26,6 +26,10 @@ class StopSignal:
         self._mask: set[int] = set()
         os.register_at_fork(before=self._hold_back, after_in_parent=self._let_through, after_in_child=self._disown)
 
+    def take(self) -> None:
+        """Becomes the signal's handler again, if another one was put in its place."""
+        signal.signal(signal.SIGTERM, self._on_signal)
+
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         self.requested = True
         if self._at_once:
