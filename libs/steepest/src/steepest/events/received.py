@@ -68,7 +68,7 @@ class DecisionId(msgspec.Struct, frozen=True, order=True):
     def parse(cls, text: str) -> DecisionId | None:
         """The id that ``text`` spells, or None."""
         match text.split("/"):
-            case [decider, epoch, topic, *numbers] if len(numbers) == 3 and all(map(_is_number, numbers)):
+            case [decider, epoch, topic, *numbers] if [*map(_is_number, numbers)] == [True, True, True]:
                 partition, offset, index = map(int, numbers)
                 return cls(decider, epoch, topic, partition, offset, index)
         return None
