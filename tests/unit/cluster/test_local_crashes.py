@@ -16,6 +16,7 @@ import pytest
 
 from steepest.cluster.local import LocalCluster
 from steepest.cluster.local.folder import StartRecord, StateFolder, read_json, write_json
+from steepest.cluster.local.supervisor import start_mark
 from steepest.cluster.local.watch import Watch, wait
 from steepest.cluster.port import ReplicaId, ReplicaPhase, ReplicaSpec, ReplicaStatus
 from steepest.errors import RefusedError
@@ -219,7 +220,7 @@ async def test_nothing_of_another_boot_runs(
     await first.close()
     folder = state.incarnations(JOB)[-1]
     folder.gone.unlink()
-    write_json(folder.start, StartRecord(pid=bystander.pid, mark=None, boot="another boot"))
+    write_json(folder.start, StartRecord(pid=bystander.pid, mark=start_mark(bystander.pid), boot="another boot"))
     status = await make_cluster().lookup(JOB)
 
     assert status is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 
@@ -100,6 +101,23 @@ async def test_a_replica_runs_in_a_group_that_goes_with_it(real: Groups, tmp_pat
     await cluster.close()
 
     assert (before, after) == ("30000\n", "50000\n")
+    assert not real.top.exists()
+
+
+async def test_a_group_counts_children_in_sessions_of_their_own(real: Groups, tmp_path: Path) -> None:
+    """What a job's group uses counts, wherever its processes moved."""
+    burner = (
+        f"import subprocess; subprocess.run([{sys.executable!r}, '-c', 'while True: pass'], start_new_session=True)"
+    )
+    cluster = LocalCluster(tmp_path, [LocalNode("large", Resources(cpu_m=1500))], "test", heartbeat_s=0.1, cpu="cgroup")
+    await cluster.start(ReplicaId("mnist"), 1, "large", ReplicaSpec(command=(sys.executable, "-c", burner)), None)
+    async for beat in cluster.heartbeats():
+        if any((report.cpu_m or 0) > 100 for report in beat.replicas):
+            break
+    stopped = await cluster.stop(ReplicaId("mnist"), 1, grace_s=60.0)
+    await cluster.close()
+
+    assert stopped.exit_status == -signal.SIGTERM
     assert not real.top.exists()
 
 

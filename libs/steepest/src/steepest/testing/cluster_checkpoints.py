@@ -6,6 +6,7 @@ It owns these promises as tests. It must never know which adapter it runs on.
 from __future__ import annotations
 
 from steepest.cluster.port import ReplicaPhase
+from steepest.events.common import CheckpointRef
 from steepest.testing.cluster_harness import JOB, PATIENCE_S, Stage, refused
 
 
@@ -25,6 +26,19 @@ class CheckpointContract:
         assert stopped.checkpoint == saved
         assert status is not None
         assert (status.node, status.restored_step) == (stage.there, saved.step)
+
+    async def test_a_restore_names_what_it_restores(self, stage: Stage) -> None:
+        """A start from a checkpoint whose content is not the one that was chosen is refused, and nothing starts."""
+        await stage.train()
+        saved = await stage.ask()
+        await stage.cluster.stop(JOB, 1, grace_s=PATIENCE_S)
+        another = CheckpointRef(name=saved.name, step=saved.step, digest="sha256:" + "0" * 64)
+        with refused("checkpoint-refused"):
+            await stage.cluster.start(JOB, 2, stage.there, stage.harness.job(), another)
+        status = await stage.cluster.lookup(JOB)
+
+        assert status is not None
+        assert (status.incarnation, status.phase) == (1, ReplicaPhase.EXITED)
 
     async def test_a_released_job_trains_on(self, stage: Stage) -> None:
         """After release the job goes on, long before its hold is over."""

@@ -14,6 +14,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -28,12 +29,13 @@ from steepest.cluster.local.folder import (
     spec_record,
     write_json,
 )
-from steepest.cluster.local.phases import observe
-from steepest.cluster.port import ReplicaSpec
+from steepest.cluster.local.phases import Observation, observe
+from steepest.cluster.port import ReplicaPhase, ReplicaSpec
 from steepest.errors import ClusterError, RefusedError, UncertainError
 from steepest.events.common import CheckpointRef
 
 _REPLY_S = 20.0  # a supervisor answers in 50 ms; a machine that swaps needs longer
+_SETTLED_S = 5.0
 _ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
@@ -65,6 +67,7 @@ def is_known(state: StateFolder, folder: IncarnationFolder, node: str, boot: str
 
     Raises:
         RefusedError: ``stale-incarnation``, ``wrong-node`` or ``still-running``.
+        UncertainError: An earlier start of it hangs.
     """
     known = state.incarnations(folder.replica)
     if known and known[-1].incarnation > folder.incarnation:
@@ -77,7 +80,17 @@ def is_known(state: StateFolder, folder: IncarnationFolder, node: str, boot: str
     spec = read_json(folder.spec, SpecRecord)
     if spec is not None and spec.node != node:
         raise RefusedError(f"{folder} was started on {spec.node}, not on {node}", code="wrong-node")
-    return observe(folder, boot).began
+    return _settled(folder, boot).began
+
+
+def _settled(folder: IncarnationFolder, boot: str) -> Observation:
+    """What became of a start whose caller died: its supervisor either gets the order and starts the job, or ends."""
+    deadline = time.monotonic() + _SETTLED_S
+    while (seen := observe(folder, boot)).phase == ReplicaPhase.STARTING and seen.began:
+        if time.monotonic() >= deadline:
+            raise UncertainError(f"the supervisor of {folder} neither starts it nor ends")
+        time.sleep(0.01)
+    return seen
 
 
 def _refuse_if_it_runs(older: IncarnationFolder, boot: str) -> None:

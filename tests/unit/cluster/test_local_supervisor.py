@@ -1,0 +1,156 @@
+"""The supervisor alone, as the process that it is: run by its path, told what to do by pipes, leaving records."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from steepest.cluster.local import locks, supervisor
+from steepest.cluster.local.duty import tell
+from steepest.cluster.local.folder import ExitRecord, IncarnationFolder, SpecRecord, StateFolder, read_json
+from steepest.cluster.port import ReplicaId
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> IncarnationFolder:
+    """The folder of an incarnation that was not started."""
+    made = StateFolder(tmp_path).incarnation(ReplicaId("mnist"), 1)
+    made.make(SpecRecord(node="a", command=("x",)))
+    return made
+
+
+def start(folder: IncarnationFolder, script: str, **order: Any) -> dict[str, Any]:
+    """Start a shell script under a supervisor; give the supervisor's answer."""
+    whole = {
+        "program": "/bin/sh",
+        "command": ["sh", "-c", script],
+        "working_dir": str(folder.work),
+        "incarnation": 1,
+        "boot": "this",
+        "cgroup": None,
+        "share": 1000,
+        **order,
+    }
+    lock = locks.take(folder.lock, patience_s=0.0)
+    assert lock is not None
+    command = [sys.executable, "-I", "-S", supervisor.__file__, str(folder.path), str(lock)]
+    with folder.supervisor_log.open("wb") as log:
+        done = subprocess.run(
+            command,
+            input=json.dumps(whole).encode(),
+            stdout=subprocess.PIPE,
+            stderr=log,
+            pass_fds=(lock,),
+            check=True,
+        )
+    os.close(lock)
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def start_ready(folder: IncarnationFolder, trap: str) -> None:
+    """Start a script that never ends by itself, and return once its trap is set."""
+    ready = folder.work / "ready"
+    os.mkfifo(ready)
+    start(folder, f"{trap}; echo > ready; while true; do sleep 0.01; done")
+    ready.read_text()  # ends when the script has written
+
+
+def end(folder: IncarnationFolder) -> ExitRecord | None:
+    """How it ended, once its supervisor has let go of the lock."""
+    lock = locks.take(folder.lock, patience_s=60.0)
+    assert lock is not None
+    os.close(lock)
+    return read_json(folder.exit, ExitRecord)
+
+
+def test_it_records_start_output_and_end(folder: IncarnationFolder) -> None:
+    """A job that runs through leaves what it printed on both streams, its pid, and its status."""
+    answer = start(folder, "echo out; echo err >&2; exit 7")
+
+    assert end(folder) == ExitRecord(status=7)
+    assert folder.output.read_text().split() == ["out", "err"]
+    assert json.loads(folder.start.read_text())["pid"] == answer["pid"]
+    assert folder.supervisor_log.read_text() == ""
+
+
+def test_the_start_is_on_record_before_the_job_runs(folder: IncarnationFolder) -> None:
+    """The first instruction of a job finds its own start on record."""
+    start(folder, f"test -s {folder.start}")
+
+    assert end(folder) == ExitRecord(status=0)
+
+
+def test_a_job_that_cannot_be_put_on_record_does_not_run(folder: IncarnationFolder) -> None:
+    """If anything fails before the start is on record, the job never executes an instruction."""
+    answer = start(folder, "touch ran", cgroup="/no/such/group")
+    end(folder)
+
+    assert "/no/such/group" in answer["why"]
+    assert not (folder.work / "ran").exists()
+
+
+def test_the_job_inherits_no_lock_of_its_supervisor(folder: IncarnationFolder) -> None:
+    """The supervisor's lock says that it lives: a job that outlives it must not hold it too."""
+    start(
+        folder, f"for fd in /proc/self/fd/* /dev/fd/*; do readlink $fd; done | grep -F {folder.lock} && exit 1; exit 0"
+    )
+
+    assert end(folder) == ExitRecord(status=0)
+
+
+def test_a_share_leaves_a_job_its_work(folder: IncarnationFolder) -> None:
+    """A job that is stopped and continued all the time does all its work, only later."""
+    start(folder, "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; echo $i", share=200)
+
+    assert end(folder) == ExitRecord(status=0)
+    assert folder.output.read_text() == "20000\n"
+
+
+def test_orders_that_are_none_change_nothing(folder: IncarnationFolder) -> None:
+    """Garbage in the pipe is told in the supervisor's log, and the next order is obeyed."""
+    start(folder, "sleep 600")
+    for order in ("", "what", "stop", "stop now", "share 1 2", "share x", "x" * 9000, "stop 0.0"):
+        assert tell(folder.orders, order)
+    ended = end(folder)
+
+    assert ended is not None
+    assert ended.status in (-signal.SIGTERM, -signal.SIGKILL)
+    assert folder.supervisor_log.read_text().count("not an order") == 7
+
+
+def test_nobody_hears_orders_to_what_ended(folder: IncarnationFolder) -> None:
+    """An order to an ended incarnation is not taken, so that nobody waits for it to be obeyed."""
+    assert not tell(folder.orders, "stop 0")
+    start(folder, "exit 0")
+    end(folder)
+
+    assert not tell(folder.orders, "stop 0")
+
+
+def test_a_second_stop_can_only_hasten_the_end(folder: IncarnationFolder) -> None:
+    """SIGTERM comes once; a shorter grace brings SIGKILL nearer, and a longer one does not defer it."""
+    start_ready(folder, "trap 'echo term' TERM")
+    for grace_s in (600, 0.5, 600):
+        tell(folder.orders, f"stop {grace_s}")
+    ended = end(folder)
+
+    assert ended is not None
+    assert ended.status == -signal.SIGKILL
+    assert "killed" in ended.reason
+    assert folder.output.read_text().count("term") == 1
+
+
+def test_sigterm_to_the_supervisor_stops_the_job(folder: IncarnationFolder) -> None:
+    """A machine that shuts down asks everybody to leave: the supervisor passes it on, with a grace."""
+    start_ready(folder, "trap 'exit 85' TERM")
+    os.kill(json.loads(folder.start.read_text())["supervisor"], signal.SIGTERM)
+
+    assert end(folder) == ExitRecord(status=85)
