@@ -15,6 +15,7 @@ _INDEX = re.compile(
     rb"[\"' :=#\[(]{0,4}(?P<index>\d{1,12})\b(?![.]\d)(?: {0,4}/ {0,8}(?P<total>\d{1,12}))?"
 )
 _COUNT = re.compile(rb"(?<![\d/.])(\d{1,12})/ {0,8}(\d{1,12}) {1,2}(?:batches|steps|iterations|iters)\b")
+_BAR = re.compile(rb"\| {0,2}(\d{1,12})/(\d{1,12}) \[\d{1,3}:")
 _HELD_OUT = re.compile(rb"(?i:(?<![a-z])(?:val|valid|validation|validating|test|testing|eval\w{0,6}|dev)(?![a-z]))")
 
 
@@ -35,8 +36,8 @@ def place_in(text: bytes, context: Context, split: Split) -> At:
 
 
 def _counted(text: bytes, context: Context, epoch: int | None) -> At:
-    """``200/ 2983 batches``, or the epoch alone."""
-    if count := _COUNT.search(text):
+    """``200/ 2983 batches``, a tqdm bar, or the epoch alone."""
+    if count := _COUNT.search(text) or _BAR.search(text):
         return within_epoch(context, epoch, int(count[1]), int(count[2]))
     return at_epoch(context, epoch) if epoch is not None else At()
 
