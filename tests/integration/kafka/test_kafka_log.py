@@ -10,14 +10,15 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 pytest.register_assert_rewrite("steepest.testing.log_contract", "steepest.testing.log_processes")
 
 from steepest.log.broker import Broker  # noqa: E402
-from steepest.log.kafka import KafkaLog, KafkaSettings  # noqa: E402
+from steepest.log.kafka import KafkaLog  # noqa: E402
+from steepest.log.kafka_settings import KafkaSettings  # noqa: E402
 from steepest.testing.log_contract import PARTITIONS, Reopen  # noqa: E402
 from steepest.testing.log_processes import Opener, SharedLogContract  # noqa: E402
 
 
 def open_log(bootstrap: str, prefix: str) -> KafkaLog:
     """A handle on the topics of one test."""
-    return KafkaLog(KafkaSettings(bootstrap=bootstrap), PARTITIONS, prefix=prefix)
+    return KafkaLog(KafkaSettings(bootstrap=bootstrap, prefix=prefix), PARTITIONS)
 
 
 class TestKafkaLog(SharedLogContract):

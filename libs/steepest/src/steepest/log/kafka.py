@@ -13,19 +13,16 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
-import msgspec
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import TopicPartition as KafkaPartition
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
 from steepest.errors import LogEpochError, LogUnavailableError
 from steepest.log.base import NewRecord, Record, TopicPartition
+from steepest.log.kafka_settings import KafkaSettings
 from steepest.log.topics import MAX_RECORD_BYTES, Topics
-
-REQUEST_TIMEOUT_MS = 15_000
-"""A broker that is stopped for a moment answers within this; longer, and the caller begins anew anyway."""
 
 BATCH_BYTES = 1 << 20
 """The records of one call and partition up to this size stand next to each other for sure; a broker takes 1 MiB."""
@@ -33,62 +30,27 @@ BATCH_BYTES = 1 << 20
 OVERHEAD_BYTES = 1 << 16
 """What a record of the largest size takes besides its key, headers and value."""
 
+CLIENT_ERRORS = (KafkaError, OSError, TimeoutError)
+"""What clients raise where the cluster does not do what it was asked for."""
+
+Client = TypeVar("Client", AIOKafkaConsumer, AIOKafkaProducer)
 
 FETCH_MS = 1_000
 """How long the client waits at a stretch; whoever polls waits as long as it likes."""
 
 
-class KafkaSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How to reach a Kafka cluster.
-
-    Attributes:
-        bootstrap: ``host:port``, several with commas.
-        security: ``PLAINTEXT``, ``SSL``, ``SASL_PLAINTEXT`` or ``SASL_SSL``.
-        ca_file: Certificates that the broker's is checked against; empty for the system's.
-        sasl_mechanism: ``PLAIN``, ``SCRAM-SHA-256`` or ``SCRAM-SHA-512``.
-    """
-
-    bootstrap: str = "127.0.0.1:9092"
-    security: str = "PLAINTEXT"
-    ca_file: str = ""
-    sasl_mechanism: str = "PLAIN"
-    username: str = ""
-    password: str = ""
-
-    def client(self) -> dict[str, Any]:
-        """Arguments of every client."""
-        arguments: dict[str, Any] = {
-            "bootstrap_servers": self.bootstrap.split(","),
-            "security_protocol": self.security,
-            "request_timeout_ms": REQUEST_TIMEOUT_MS,
-            "metadata_max_age_ms": 30_000,
-        }
-        if self.security.endswith("SSL"):
-            from aiokafka.helpers import create_ssl_context  # noqa: PLC0415 - only where it is used
-
-            arguments["ssl_context"] = create_ssl_context(cafile=self.ca_file or None)
-        if self.security.startswith("SASL"):
-            arguments |= {
-                "sasl_mechanism": self.sasl_mechanism,
-                "sasl_plain_username": self.username,
-                "sasl_plain_password": self.password,
-            }
-        return arguments
-
-
 class KafkaLog:
     """A ``steepest.log.base.Log`` on topics of a Kafka cluster. A handle belongs to one event loop."""
 
-    def __init__(self, settings: KafkaSettings, partitions: Mapping[str, int], *, prefix: str = "") -> None:
+    def __init__(self, settings: KafkaSettings, partitions: Mapping[str, int]) -> None:
         """Use these topics, which must exist; clients connect when first used.
 
         Args:
             settings: How to reach the cluster.
             partitions: Topic to number of partitions.
-            prefix: Put before every topic's name in Kafka, so that installations can share a cluster.
         """
         self._settings = settings
-        self._prefix = prefix
+        self._prefix = settings.prefix
         self._topics = Topics(partitions, source=f"Kafka at {settings.bootstrap}")
         self._producer: AIOKafkaProducer | None = None
         self._asker: AIOKafkaConsumer | None = None
@@ -118,7 +80,7 @@ class KafkaLog:
                 ]
                 for mine, batches in sent:
                     self._take_offsets(offsets, mine, [(await future, count) for future, count in batches])
-            except (KafkaError, OSError, TimeoutError) as error:
+            except CLIENT_ERRORS as error:
                 await self._drop_producer()
                 raise self._unavailable(error) from error
             except asyncio.CancelledError:
@@ -133,19 +95,15 @@ class KafkaLog:
             InputError: The log has no such partition.
             LogUnavailableError: The broker does not answer.
         """
-        self._check_open()
-        self._topics.check(at)
-        async with self._asking:
-            try:
-                if self._asker is None:
-                    asker = consumer(self._settings)
-                    await asker.start()
-                    self._asker = asker
-                partition = self._kafka(at)
-                ends: dict[KafkaPartition, int] = await self._asker.end_offsets([partition])
-            except (KafkaError, OSError, TimeoutError) as error:
-                raise self._unavailable(error) from error
-            return ends[partition]
+        return await self._offset(at, "end_offsets")
+
+    async def begin(self, at: TopicPartition) -> int:
+        """The first offset that the broker still has; older ones were dropped by age.
+
+        Raises:
+            As ``end``.
+        """
+        return await self._offset(at, "beginning_offsets")
 
     async def partitions(self, topic: str) -> Sequence[TopicPartition]:
         """See ``steepest.log.base.Log.partitions``.
@@ -175,6 +133,19 @@ class KafkaLog:
         if self._asker is not None:
             await self._asker.stop()
 
+    async def _offset(self, at: TopicPartition, question: str) -> int:
+        self._check_open()
+        self._topics.check(at)
+        partition = self._kafka(at)
+        async with self._asking:
+            try:
+                if self._asker is None:
+                    self._asker = await started(consumer(self._settings))
+                offsets: dict[KafkaPartition, int] = await getattr(self._asker, question)([partition])
+            except CLIENT_ERRORS as error:
+                raise self._unavailable(error) from error
+        return offsets[partition]
+
     async def _connected_producer(self) -> AIOKafkaProducer:
         if self._producer is None:
             producer = AIOKafkaProducer(
@@ -185,8 +156,7 @@ class KafkaLog:
                 max_batch_size=BATCH_BYTES,
                 max_request_size=MAX_RECORD_BYTES + OVERHEAD_BYTES,
             )
-            await producer.start()
-            self._producer = producer
+            self._producer = await started(producer)
         return self._producer
 
     async def _drop_producer(self) -> None:
@@ -261,6 +231,7 @@ class KafkaReader:
         # A reader that is far behind never has to wait: without this, nobody else would have a turn.
         await asyncio.sleep(0)
         if not self._ready:
+            await self._connected()
             await self._fetch(timeout_s, max_records)
         return [self._ready.popleft() for _ in range(min(max_records, len(self._ready)))]
 
@@ -272,7 +243,7 @@ class KafkaReader:
             with contextlib.suppress(asyncio.CancelledError, LogEpochError, LogUnavailableError):
                 await self._fetching
         if self._connecting is not None:
-            with contextlib.suppress(asyncio.CancelledError, LogEpochError, KafkaError, OSError, TimeoutError):
+            with contextlib.suppress(asyncio.CancelledError, LogEpochError, LogUnavailableError):
                 await (await self._connecting).stop()
 
     async def _fetch(self, timeout_s: float, max_records: int) -> None:
@@ -285,9 +256,9 @@ class KafkaReader:
 
     async def _fetched(self, max_records: int) -> list[Record]:
         """The next records, however long they take to come."""
+        client = await self._connected()
+        got: dict[KafkaPartition, list[Any]] = {}
         try:
-            client = await self._connected()
-            got: dict[KafkaPartition, list[Any]] = {}
             while not got:
                 got = await client.getmany(timeout_ms=FETCH_MS, max_records=max_records)
         except OffsetOutOfRangeError as error:
@@ -295,7 +266,7 @@ class KafkaReader:
                 f"the broker does not have the position: {error}",
                 mend="Retention has removed it, or the topic was made anew: drop the snapshots that were kept of it.",
             ) from error
-        except (KafkaError, OSError, TimeoutError) as error:
+        except CLIENT_ERRORS as error:
             raise LogUnavailableError(f"Kafka: {type(error).__name__}: {error}") from error
         return [_record(self._start[partition][0], raw) for partition, batch in got.items() for raw in batch]
 
@@ -306,21 +277,43 @@ class KafkaReader:
         return await asyncio.shield(self._connecting)
 
     async def _connect(self) -> AIOKafkaConsumer:
-        client = consumer(self._settings)
         try:
-            await client.start()
+            client = await started(consumer(self._settings))
+        except CLIENT_ERRORS as error:
+            raise LogUnavailableError(f"Kafka: {type(error).__name__}: {error}") from error
+        try:
             client.assign(list(self._start))
+            begins = await client.beginning_offsets(list(self._start))
             ends = await client.end_offsets(list(self._start))
             for partition, (at, offset) in self._start.items():
-                _check_position(at, offset, ends[partition])
+                _check_position(at, offset, begins[partition], ends[partition])
                 client.seek(partition, offset)
+        except CLIENT_ERRORS as error:
+            await client.stop()
+            raise LogUnavailableError(f"Kafka: {type(error).__name__}: {error}") from error
         except BaseException:
             await client.stop()
             raise
         return client
 
 
-def _check_position(at: TopicPartition, offset: int, end: int) -> None:
+async def started(client: Client) -> Client:
+    """A client that is connected; one that cannot be is stopped, so that it leaves nothing open."""
+    try:
+        await client.start()
+    except BaseException:
+        await client.stop()
+        raise
+    return client
+
+
+def _check_position(at: TopicPartition, offset: int, begin: int, end: int) -> None:
+    if offset < begin:
+        raise LogEpochError(
+            f"{at} has no offset {offset} any more: the broker keeps it from {begin} on",
+            code="offset-missing",
+            mend="Raise the topic's retention; to go on, restore a snapshot, or begin with new topics.",
+        )
     if offset > end:
         raise LogEpochError(
             f"{at} ends at {end}, before the position {offset}",
