@@ -40,6 +40,9 @@ def log_of(name: str) -> bytes:
 
 LOGS = {name: log_of(name) for name in CASES}
 
+untimed = settings(deadline=None)
+"""A busy machine is no defect."""
+
 names = st.sampled_from(sorted(LOGS))
 values = st.floats(allow_nan=False, allow_infinity=False, width=32).map(abs)
 
@@ -55,6 +58,7 @@ def comparable(records: list[LossRecord]) -> list[str]:
     return [repr(record) for record in records]
 
 
+@untimed
 @given(names, st.data())
 def test_how_the_bytes_arrive_changes_nothing(name: str, data: st.DataObject) -> None:
     """However a log is cut to chunks, its records, their lines and their positions are the same."""
@@ -71,6 +75,7 @@ def test_how_the_bytes_arrive_changes_nothing(name: str, data: st.DataObject) ->
     assert comparable(records + reader.close()) == comparable(read(log))
 
 
+@untimed
 @given(names, st.data())
 def test_a_restored_reader_goes_on_as_if_it_had_never_stopped(name: str, data: st.DataObject) -> None:
     """State saved anywhere, through JSON, and fed from its offset on: together the records of one reading."""
@@ -86,6 +91,7 @@ def test_a_restored_reader_goes_on_as_if_it_had_never_stopped(name: str, data: s
     assert comparable(before + after) == comparable(read(log))
 
 
+@untimed
 @given(names, st.data())
 def test_positions_grow_and_lie_in_their_lines(name: str, data: st.DataObject) -> None:
     """(position, index) grows strictly, and the position lies behind the record's own line."""
@@ -98,6 +104,7 @@ def test_positions_grow_and_lie_in_their_lines(name: str, data: st.DataObject) -
     assert all(log.count(b"\n", 0, record.position - 1) + 1 == record.line for record in records)
 
 
+@untimed
 @given(names, st.lists(st.tuples(st.integers(0, 30), st.sampled_from(NOISE)), max_size=10))
 def test_noise_between_the_lines_is_passed_over(name: str, noise: list[tuple[int, bytes]]) -> None:
     """Settings, source, traces and bytes that are no text, between the lines, add and take no record."""
@@ -138,6 +145,7 @@ EXTRAS = {
 }
 
 
+@untimed
 @given(st.sampled_from(sorted(SHAPES)), st.lists(values, min_size=1, max_size=8), st.booleans(), st.booleans())
 def test_values_fields_and_prefixes_may_differ(name: str, losses: list[float], extra: bool, tagged: bool) -> None:  # noqa: FBT001
     """Any values, further fields and a rank's prefix: each line still yields its step and its value."""
@@ -155,6 +163,7 @@ def test_values_fields_and_prefixes_may_differ(name: str, losses: list[float], e
     )
 
 
+@untimed
 @given(st.integers(1, 40), st.integers(1, 4), st.randoms(use_true_random=False))
 def test_ranks_in_any_order_are_one_job(steps: int, ranks: int, random: object) -> None:
     """However tagged ranks interleave, each step is one record, in order."""
@@ -167,6 +176,7 @@ def test_ranks_in_any_order_are_one_job(steps: int, ranks: int, random: object) 
     assert [record.step for record in read("\n".join(lines).encode() + b"\n")] == list(range(steps))
 
 
+@untimed
 @given(st.integers(10, 60), st.integers(0, 50))
 def test_a_restart_is_read_again(steps: int, back_to: int) -> None:
     """A run that goes back and prints other values is read again from there on."""
@@ -179,6 +189,7 @@ def test_a_restart_is_read_again(steps: int, back_to: int) -> None:
     assert read_steps == [*range(steps), *range(again if again < steps - 1 else steps, steps + 5)]
 
 
+@untimed
 @given(st.binary(max_size=300))
 def test_prefixes_always_come_to_an_end(line: bytes) -> None:
     """What is left of a line is its end, apart from escape sequences."""
@@ -233,6 +244,7 @@ OTHERS = (
 )
 
 
+@untimed
 @given(
     st.lists(
         st.tuples(

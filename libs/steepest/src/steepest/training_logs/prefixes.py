@@ -50,6 +50,9 @@ _prefix(b"abcdefghijklmnopqrstuvwxyz", rb"[\w./-]{1,200}+(?<=\.py):\w{1,100}+: "
 # The only capturing groups are those around the name of a process.
 _PATTERNS = {first: re.compile(b"|".join(patterns)) for first, patterns in _BY_FIRST_BYTE.items()}
 
+_WORD = re.compile(rb"[A-Z][a-z]{2}")
+"""How most lines of a training log begin, and no prefix does."""
+
 _MAX_PREFIXES = 12
 """Real lines stack up to four (runtime, pod, rank, logger); a line made of prefixes only must end as well."""
 
@@ -67,6 +70,8 @@ def strip_prefixes(line: bytes) -> tuple[bytes, bytes]:
         line = _ANSI.sub(b"", line)
     source = b""
     at = 0
+    if _WORD.match(line):
+        return line, source
     for _ in range(_MAX_PREFIXES):
         pattern = _PATTERNS.get(line[at]) if at < len(line) else None
         match = pattern.match(line, at) if pattern is not None else None

@@ -7,6 +7,7 @@ detectors' part losses, and the rule that a batch without an epoch is printed by
 import re
 
 from steepest.training_logs.format import (
+    PAIRS_COLON,
     Context,
     Format,
     Found,
@@ -82,7 +83,7 @@ def _segmentation(match: re.Match[bytes], text: bytes, context: Context) -> list
     epoch, index, total, what, loss = match.groups()
     if what == b"validation":
         at = at_evaluation(context, int(epoch))
-        return readings(_pairs(text[match.end() :].partition(b"%")[0]), at, context, split="eval")
+        return readings(PAIRS_COLON.findall(text, match.end()), at, context, split="eval")
     if loss is None:
         return None
     if index is None and (bar := _BAR.search(text, match.end())):
