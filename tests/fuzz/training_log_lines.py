@@ -1,16 +1,10 @@
 """Lines to fuzz the log reader with: mutations of the formats' cases and of real lines, and random bytes.
 
-Run by itself it feeds a million of them and holds each to its time:
-
-    python tests/fuzz/training_log_lines.py [--lines 1000000] [--seed 1]
-
-Ends with 1 and names seed and line where one raises, or takes more than 1 ms for each KB begun.
+Owns the mutations and how a line is fed and timed.
 """
 
-import argparse
 import os
 import random
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -132,25 +126,3 @@ def slowest(line: bytes) -> float:
             times.append(time.process_time() - began)
         worst = max(worst, min(times))
     return worst
-
-
-def main() -> int:
-    """Feeds the lines, and says how it went."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--lines", type=int, default=1_000_000)
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
-    size, began, slow = 0, time.perf_counter(), 0
-    for line, seconds in fuzz(options.lines, options.seed):
-        size += len(line)
-        bound = SECONDS_PER_KB * (len(line) // 1024 + 1)
-        if seconds > bound and (best := slowest(line)) > bound:
-            slow += 1
-            print(f"seed {options.seed}: {best * 1e3:.1f} ms for {len(line)} bytes: {line[:500]!r}")  # noqa: T201
-    took = time.perf_counter() - began
-    print(f"{options.lines} lines, {size / 1e6:.1f} MB, {took:.0f} s, {slow} too slow, no exception")  # noqa: T201
-    return 1 if slow else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
