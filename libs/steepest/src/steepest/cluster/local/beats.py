@@ -42,7 +42,7 @@ def heartbeat(
         checkpoint: The newest verified checkpoint of a job.
     """
     reports = tuple(
-        _report(each, _STATES[each.seen.phase], checkpoint(each.folder.replica.job))
+        _report(each, _state(each), checkpoint(each.folder.replica.job))
         for each in replicas
         if each.seen.phase in _STATES
     )
@@ -50,6 +50,13 @@ def heartbeat(
         cpu_m=sum(report.cpu_m or 0 for report in reports), memory_mib=sum(report.memory_mib or 0 for report in reports)
     )
     return NodeHeartbeat(node=node, pool=pool, at_ms=at_ms, capacity=capacity, used=used, replicas=reports)
+
+
+def _state(tracked: Tracked) -> ReplicaState:
+    """An end is told once, so it is not told before it is known what was saved up to it."""
+    if tracked.seen.ended and not tracked.settled:
+        return ReplicaState.RUNNING
+    return _STATES[tracked.seen.phase]
 
 
 def _report(tracked: Tracked, state: ReplicaState, checkpoint: CheckpointRef | None) -> ReplicaReport:

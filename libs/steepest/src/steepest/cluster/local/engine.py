@@ -61,6 +61,7 @@ class Engine:
         self._listeners: list[Listener] = []
         self._looking = asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
+        self._settling: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
         """Begin."""
@@ -70,9 +71,10 @@ class Engine:
 
     async def close(self) -> None:
         """End the background, and every stream of heartbeats."""
-        for task in self._tasks:
+        background = [*self._tasks, *self._settling]
+        for task in background:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*background, return_exceptions=True)
         for listener in self._listeners:
             listener.close()
         await self.watch.close()
@@ -110,8 +112,17 @@ class Engine:
         for each in changed:
             if each.seen.ended:
                 self._let_go(each)
+                self._settling.append(asyncio.create_task(self._settle(each)))
+        self._settling = [task for task in self._settling if not task.done()]
         await self.divide(measured=False)
         self._send(each.node for each in changed)
+
+    async def _settle(self, ended: Tracked) -> None:
+        """What a job saved before it left, it may have saved after anybody looked last."""
+        if self.roster.get(ended.folder.replica) is ended:
+            await self._survive(self.checkpoint(ended.folder.replica.job))
+        ended.settled = True
+        self._send([ended.node])
 
     async def divide(self, *, measured: bool) -> None:
         """Divide the nodes' CPU among what runs without a control group, and tell the supervisors."""
@@ -128,6 +139,7 @@ class Engine:
 
     async def heartbeats(self) -> AsyncIterator[NodeHeartbeat]:
         """All heartbeats from now on, beginning with one of each node."""
+        await asyncio.gather(*self._settling, return_exceptions=True)  # what ended while nobody looked is told at once
         listener = Listener()
         for node in self._capacities:
             listener.put(self._heartbeat(node))

@@ -25,7 +25,11 @@ from steepest.cluster.port import ReplicaId, ReplicaPhase
 
 
 class Tracked:
-    """One incarnation and what was last seen of it."""
+    """One incarnation and what was last seen of it.
+
+    Attributes:
+        settled: It has ended, and its job's checkpoints were verified since: nothing more will be known of it.
+    """
 
     def __init__(self, folder: IncarnationFolder, spec: SpecRecord) -> None:
         limit = read_json(folder.limit, LimitRecord)
@@ -37,6 +41,7 @@ class Tracked:
         self.hello: Hello | None = None
         self.tail = ReportsTail(folder.reports)
         self.use = Use()
+        self.settled = False
 
     @property
     def runs(self) -> bool:
