@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from steepest.log.broker import Broker, missing, running_broker
+from steepest.log.kafka_settings import KafkaSettings
 
 HOME = Path(__file__).parents[3] / ".kafka"
 
@@ -29,3 +30,9 @@ PREFIXES = (f"t{number}-" for number in itertools.count())
 def prefix() -> str:
     """A prefix that no other test's topics have."""
     return next(PREFIXES)
+
+
+@pytest.fixture
+def kafka(broker: Broker, prefix: str) -> KafkaSettings:
+    """The broker, with topics that no other test has."""
+    return KafkaSettings(bootstrap=broker.bootstrap, prefix=prefix)

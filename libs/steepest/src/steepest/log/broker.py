@@ -42,6 +42,10 @@ group.initial.rebalance.delay.ms=0
 auto.create.topics.enable=false
 message.max.bytes=9437184
 replica.fetch.max.bytes=9437184
+log.cleaner.backoff.ms=1000
+# Only one cleaner: a heap this small has no room for two of the size that is usual.
+log.cleaner.threads=1
+log.cleaner.dedupe.buffer.size=16777216
 """
 
 

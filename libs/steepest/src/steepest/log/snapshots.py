@@ -55,7 +55,7 @@ class MemorySnapshots:
 
     async def save(self, key: str, data: bytes) -> None:
         """See ``SnapshotStore.save``."""
-        _file_name(key)
+        file_name(key)
         self._kept[key] = data
 
     async def load(self, key: str) -> bytes | None:
@@ -117,10 +117,15 @@ class FolderSnapshots:
         return None
 
     def _path(self, key: str, ending: str) -> Path:
-        return self._folder / (_file_name(key) + ending)
+        return self._folder / (file_name(key) + ending)
 
 
-def _file_name(key: str) -> str:
+def file_name(key: str) -> str:
+    """A key as a name that file systems take.
+
+    Raises:
+        InputError: It makes none.
+    """
     try:
         name = quote(key, safe="")
     except UnicodeEncodeError as error:
