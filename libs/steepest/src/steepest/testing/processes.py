@@ -1,7 +1,7 @@
 """The processes behind a pool in memory: steps act on them, they end when a test says so, and none is ever forgotten.
 
-It owns what is really so, which the view must come to know: each start and stop is done at once, and each end is told once,
-as the node's agent would. It must never look at what the view believes.
+It owns what is really so, which the view must come to know: a step is done at once, and each end is told once by the node,
+sooner or later. It must never look at what the view believes.
 """
 
 from __future__ import annotations
@@ -19,25 +19,37 @@ class Processes:
     Attributes:
         running: The incarnation of each job that has a process.
         ends: How each incarnation that does not run any more ended.
+        untold: Ends that the node has not told yet.
     """
 
     def __init__(self, driver: DeciderDriver) -> None:
         self.driver = driver
         self.running: dict[str, int] = {}
         self.ends: dict[tuple[str, int], int | None] = {}
+        self.untold: list[c.ReplicaStopped] = []
         self._nodes: dict[str, str] = {}
 
     # --- what happens by itself --------------------------------------------------------------------------------------
 
     def exit(self, job: str, status: int | None) -> bool:
         """A process ends by itself, and its node tells; says whether there was one."""
-        incarnation = self.running.pop(job, None)
-        if incarnation is None:
+        if job not in self.running:
             return False
-        self.ends[job, incarnation] = status
-        node = self._nodes[job]
-        self.driver.fold(c.ReplicaStopped(job=job, incarnation=incarnation, node=node, exit_status=status))
+        self._end(job, status)
+        self.tell()
         return True
+
+    def tell(self) -> None:
+        """The nodes tell of all ends that they have not told yet."""
+        while self.untold:
+            self.driver.fold(self.untold.pop(0))
+
+    def _end(self, job: str, status: int | None) -> None:
+        incarnation = self.running.pop(job)
+        self.ends[job, incarnation] = status
+        self.untold.append(
+            c.ReplicaStopped(job=job, incarnation=incarnation, node=self._nodes[job], exit_status=status)
+        )
 
     # --- what steps do -----------------------------------------------------------------------------------------------
 
@@ -51,16 +63,20 @@ class Processes:
                 return failed(begun, "not-running")
             case c.Step.STOP if (job, incarnation) not in self.ends and not alive:
                 return failed(begun, "unknown-incarnation")
-            case c.Step.STOP:
-                self.ends.setdefault((job, incarnation), 85)
-                if alive:
-                    del self.running[job]
+            case c.Step.STOP if alive:
+                self._end(job, 85)
             case c.Step.START if (job, incarnation) not in self.ends:
                 assert job not in self.running or alive, f"two processes of {job} at once"
                 self.running[job], self._nodes[job] = incarnation, begun.node
             case c.Step.VERIFY if not alive and status != 0:
                 return failed(begun, "ended")
         return success(begun, self.driver.job(job), exit_status=status)
+
+    def took_effect(self, begun: c.StepBegun) -> bool:
+        """Whether a start or stop has happened already: asking for it again succeeds, and cannot be refused."""
+        has_ended = (begun.job, begun.incarnation) in self.ends
+        runs = self.running.get(begun.job) == begun.incarnation
+        return has_ended if begun.step is c.Step.STOP else begun.step is c.Step.START and (runs or has_ended)
 
     # --- the migrator -------------------------------------------------------------------------------------------------
 
@@ -83,6 +99,7 @@ class Processes:
             AssertionError: There always is something left.
         """
         for _ in range(200):
+            self.tell()
             self.driver.deliver(everything=True)
             plans = list(self.driver.view.in_flight.values())
             if not plans and self._quiet():

@@ -1,0 +1,121 @@
+"""What must hold of a view after every record, recomputed the slow way from its plain state.
+
+It owns the definitions of the orders and sums that the view keeps incrementally, and must never use the view's own code for
+them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+
+from steepest.events.cluster import Category
+from steepest.events.common import Resources
+from steepest.view.cluster_view import ClusterView
+from steepest.view.nodes import allocation
+from steepest.view.state import CATEGORIES, Job, Node, Phase, PlanKind, PlanStatus
+
+
+def check_view(view: ClusterView, *, room: bool = True) -> None:
+    """Hold a view to all its promises.
+
+    Args:
+        view: The view.
+        room: Whether no node ever shrank, so that nothing may be free below zero.
+
+    Raises:
+        AssertionError: One does not hold.
+    """
+    check_accounting(view, room=room)
+    check_plans(view)
+    check_lives(view)
+    check_node_orders(view)
+    check_job_orders(view)
+
+
+def check_accounting(view: ClusterView, *, room: bool) -> None:
+    """What a node has allocated and counts is the sum over the jobs that hold and count there."""
+    taken: dict[str, Resources] = defaultdict(Resources)
+    counted: dict[str, list[int]] = defaultdict(lambda: [0] * len(CATEGORIES))
+    for job in view.jobs:
+        for node, count in job.holds.items():
+            for _ in range(count):
+                taken[node] += job.spec.requests
+        for node, count in job.assigned.items():
+            counted[node][CATEGORIES.index(job.category)] += count
+    for found in view.nodes:
+        assert found.allocated == taken.pop(found.name, Resources()), found
+        assert found.replicas == counted.pop(found.name, [0, 0, 0]), found
+        assert min(found.allocated.cpu_m, found.allocated.memory_mib, found.allocated.gpus) >= 0, found
+        assert not room or Resources().fits(found.free), found
+    assert not taken, "a job holds a place on a node that is not there"
+    assert not counted, "a job counts on a node that is not there"
+
+
+def check_plans(view: ClusterView) -> None:
+    """Every plan in flight belongs to exactly one job, and every job's plan is in flight."""
+    in_flight = {plan.id: plan for plan in view.state.plans.values() if plan.status is PlanStatus.IN_FLIGHT}
+    assert view.in_flight == in_flight
+    assert set(view.over) == set(view.state.plans) - set(in_flight)
+    holders = {job.plan: job.name for job in view.jobs if job.plan is not None}
+    assert len(holders) == sum(job.plan is not None for job in view.jobs), "two jobs have one plan"
+    assert holders == {plan.id: plan.job for plan in in_flight.values()}
+
+
+def check_lives(view: ClusterView) -> None:
+    """A job without a process and without a plan holds nothing; any other holds exactly its places."""
+    for job in view.jobs:
+        held, assigned = sum(job.holds.values()), sum(job.assigned.values())
+        if job.phase is not Phase.RUNNING:
+            assert (held, assigned, job.alive, job.plan) == (0, 0, False, None), job
+            continue
+        assert job.alive or job.plan is not None, f"{job.name} is lost"
+        plan = view.plan_of(job)
+        moving = plan is not None and plan.kind is PlanKind.MIGRATE
+        assert (held, assigned) == (job.spec.replicas + moving, job.spec.replicas), job
+        assert all(node in job.holds for node in job.assigned), job
+        if job.alive and plan is None:
+            assert set(job.nodes) == set(job.holds) or job.spec.replicas > 1, job
+
+
+def check_node_orders(view: ClusterView) -> None:
+    """Each order of the nodes is the sorted list of those that are not lost."""
+    here = [node for node in view.nodes if not node.lost]
+    weights = view.parameters.specon
+
+    def score(node: Node) -> float:
+        per = (weights.weight_pc, weights.weight_wc, weights.weight_cc)
+        return sum(weight * count for weight, count in zip(per, node.replicas, strict=True))
+
+    def use(node: Node) -> int:
+        return node.used.cpu_m * 1000 // node.capacity.cpu_m if node.capacity.cpu_m else 0
+
+    assert list(view.nodes.by_score()) == sorted(here, key=lambda node: (score(node), use(node), node.name))
+    assert list(view.nodes.by_count()) == sorted(here, key=lambda node: (sum(node.replicas), node.name))
+    assert view.nodes.busiest() == max(here, key=lambda node: (sum(node.replicas), node.name), default=None)
+    assert (len(view.nodes), view.nodes.replicas) == (len(here), sum(sum(node.replicas) for node in here))
+    assert view.nodes.longest_silent() == min(here, key=lambda node: node.seen_offset, default=None)
+    groups = [list(group) for group in view.nodes.by_allocation()]
+    assert Counter(node.name for group in groups for node in group) == Counter(node.name for node in here)
+    for group in groups:
+        assert len({node.capacity for node in group}) == 1
+        assert group == sorted(
+            group, key=lambda node: (allocation(node.allocated, node.capacity), sum(node.replicas), node.name)
+        )
+
+
+def check_job_orders(view: ClusterView) -> None:
+    """Each order of the jobs is the sorted list of those it is about."""
+    running = [job for job in view.jobs if job.phase is Phase.RUNNING]
+    waiting = [job for job in view.jobs if job.phase is Phase.WAITING]
+    converged = [job for job in running if job.category is Category.CONVERGED and not job.rebalanced]
+    silent = [job.started_counted_ms for job in running if not job.measured]
+    assert list(view.jobs.waiting()) == sorted(waiting, key=lambda job: job.submitted_offset)
+    assert list(view.jobs.most_recently_converged()) == sorted(
+        converged, key=lambda job: (-job.converged_counted_ms, job.name)
+    )
+    assert view.jobs.undecided == sum(map(_is_undecided, running))
+    assert view.jobs.newest_silent_counted_ms() == max(silent, default=None)
+
+
+def _is_undecided(job: Job) -> bool:
+    return job.measured and not job.migrated and job.category is not Category.CONVERGED

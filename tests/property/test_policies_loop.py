@@ -1,0 +1,162 @@
+"""Deciders, log, migrator and processes together, in any interleaving: no job is lost, and all is given back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import msgspec
+from hypothesis import event as note
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from steepest.events import cluster as c
+from steepest.events.common import CheckpointMode
+from steepest.events.parameters import BalanceRule, PoolParameters, SpeConParameters
+from steepest.policies.monitor.silence import Silence
+from steepest.policies.placement.placer import Placer
+from steepest.policies.specon.node_scorer import NodeScorer
+from steepest.policies.specon.rebalancer import Rebalancer
+from steepest.testing.driver import DeciderDriver
+from steepest.testing.pool import cancelled, category, checkpoint, grown, joined, requested, submitted, used
+from steepest.testing.processes import Processes, failed
+from steepest.testing.view_promises import check_view
+from steepest.view.state import Phase
+
+T = TypeVar("T")
+NODES = ("w1", "w2", "w3")
+CPU_M = (50, 100, 100, 200, 450, 5_000)
+MODES = (CheckpointMode.ON_REQUEST, CheckpointMode.ON_REQUEST, CheckpointMode.ON_STOP, None)
+FIRST_NODES = (None, None, None, "w1", "w2", "w9")
+STATUS = (0, 0, 1, 85, -9, None)
+FAILURES = ("refused", "step-timeout", "not-running")
+
+# What happens, as often as it stands here.
+SUBMIT, EXIT, CANCEL, CONVERGE, GROW, SAVE, WAIT, LAG, TELL, ACT = range(10)
+HAPPENINGS = (SUBMIT,) * 4 + (EXIT,) * 2 + (CANCEL, GROW, SAVE, LAG, TELL) + (WAIT,) * 2 + (CONVERGE,) * 6 + (ACT,) * 14
+Happening = tuple[int, int, int]
+
+
+class Loop:
+    """A pool under way: what the world does, and when the migrator gets to act; decisions come back late."""
+
+    def __init__(self, specon: SpeConParameters) -> None:
+        self.delay = 0
+        self.driver = DeciderDriver(Placer(), NodeScorer(), Rebalancer(), Silence(), delay=lambda: self.delay)
+        self.processes = Processes(self.driver)
+        self.under_way: dict[str, c.StepBegun] = {}
+        self.submitted = 0
+        self.driver.fold(c.PoolConfigured(parameters=PoolParameters(specon=specon)))
+        self.driver.feed(joined("w1", 1_000), joined("w2", 500), joined("w3", 500))
+
+    def happen(self, kind: int, which: int, how: int) -> None:
+        """One thing happens; ``which`` and ``how`` choose among what there is."""
+        jobs = sorted(job.name for job in self.driver.active())
+        match kind:
+            case _ if kind == SUBMIT:
+                self.submit(which, how)
+            case _ if kind == EXIT and self.processes.running:
+                self.processes.exit(pick(sorted(self.processes.running), which), pick(STATUS, how))
+            case _ if kind == WAIT:
+                self.driver.tick(pick((1_000, 5_000, 60_000), which))
+                self.driver.feed(*(used(node, how) for node in NODES if (how >> int(node[1])) % 2))
+            case _ if kind == TELL:
+                self.processes.tell()
+            case _ if kind == LAG:
+                self.delay = how % 7
+            case _ if kind == ACT and self.driver.view.in_flight:
+                self.act(pick(sorted(self.driver.view.in_flight), which), how)
+            case _ if jobs:
+                self.tell(kind, pick(jobs, which), how)
+
+    def submit(self, which: int, how: int) -> None:
+        """A job, at times one that fits nowhere or must start on a node that is not there."""
+        self.submitted += 1
+        self.driver.fold(
+            submitted(
+                f"job-{self.submitted}",
+                pick(CPU_M, which),
+                pick(MODES, how),
+                retries=how % 2,
+                first_node=pick(FIRST_NODES, how // 4),
+            )
+        )
+
+    def tell(self, kind: int, name: str, how: int) -> None:
+        """Something is said of a job."""
+        match kind:
+            case _ if kind == CANCEL:
+                self.driver.fold(cancelled(name))
+            case _ if kind == CONVERGE:
+                self.driver.feed(grown(name), category(name, c.Category.CONVERGED), requested(name))
+            case _ if kind == GROW:
+                self.driver.feed(grown(name), category(name, pick(tuple(c.Category), how)))
+            case _ if kind == SAVE:
+                incarnation = self.driver.job(name).incarnation
+                saved = checkpoint(how, incarnation)
+                self.driver.fold(c.CheckpointVerified(job=name, incarnation=incarnation, checkpoint=saved))
+
+    def act(self, name: str, how: int) -> None:
+        """The migrator begins a step or concludes a plan; or a step works, fails, or works and nobody hears of it."""
+        plan = self.driver.view.in_flight[name]
+        if not plan.begun:
+            if (begun := self.processes.begin(plan.job)) is not None:
+                self.under_way[name] = begun
+            return
+        begun = self.under_way[name]
+        note(f"{plan.kind} {plan.heading} {begun.step}")
+        if how % 5 == 0 and not self.processes.took_effect(begun):
+            self.driver.fold(failed(begun, pick(FAILURES, how // 5)))
+            return
+        outcome = self.processes.perform(begun)
+        self.driver.fold(failed(begun, "uncertain", definite=False) if how % 5 == 1 else outcome)
+
+    def check(self) -> None:
+        """No node is filled beyond what it has, and nothing runs whose place is free."""
+        check_view(self.driver.view)
+        for name in self.processes.running:
+            assert self.driver.job(name).phase is Phase.RUNNING, f"{name} runs, and its place is free"
+
+    def come_to_an_end(self) -> None:
+        """Every node is heard of and every process finishes: then nothing is held, and nobody waits."""
+        for name, begun in sorted(self.under_way.items()):
+            plan = self.driver.view.in_flight.get(name)
+            if plan is not None and plan.begun and plan.attempt == begun.attempt:
+                self.driver.fold(self.processes.perform(begun))
+        for _ in range(5 + self.submitted):
+            self.driver.feed(*(joined(node, 1_000) for node in NODES))
+            self.processes.settle()
+            for name in sorted(self.processes.running):
+                self.processes.exit(name, 0)
+
+
+def pick(options: Sequence[T], number: int) -> T:
+    """One of the options."""
+    return options[number % len(options)]
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(HAPPENINGS), st.integers(0, 60), st.integers(0, 60)), min_size=50, max_size=250),
+    st.booleans(),
+    st.sampled_from(BalanceRule),
+)
+@settings(max_examples=80, deadline=None)
+def test_no_job_is_lost_and_all_is_given_back(told: list[Happening], guard: bool, rule: BalanceRule) -> None:  # noqa: FBT001
+    """Whatever happens in whichever order: each promise of the view holds after each thing, and all jobs end in the end."""
+    loop = Loop(SpeConParameters(guard=guard, balance_rule=rule))
+    for happening in told:
+        loop.happen(*happening)
+        loop.check()
+    loop.come_to_an_end()
+    loop.check()
+    driver = loop.driver
+    assert [job.name for job in driver.active()] == []
+    assert len(driver.view.jobs) == loop.submitted
+    assert driver.allocated() == {}
+    assert driver.view.state.gaps == 0
+    assert [decider.name for decider in driver.deciders if _waits(decider.state)] == []
+
+
+def _waits(state: Any) -> bool:
+    """Whether a decider waits for anything to be read back."""
+    return any(msgspec.to_builtins(state).values())

@@ -1,0 +1,328 @@
+"""What holds for the view on every log, of sense or nonsense."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from hypothesis import event as note
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from steepest.events import cluster as c
+from steepest.events.common import CheckpointMode, Resources
+from steepest.events.parameters import BalanceRule, PoolParameters, SpeConParameters
+from steepest.events.received import ID, PREVIOUS
+from steepest.policies.decider import fold_and_decide
+from steepest.policies.monitor.silence import Silence
+from steepest.policies.placement.placer import Placer
+from steepest.policies.specon.node_scorer import NodeScorer
+from steepest.policies.specon.rebalancer import Rebalancer
+from steepest.sagas.next_action import begin, next_action
+from steepest.testing.pool import (
+    BECAUSE,
+    EPOCH,
+    Pool,
+    checkpoint,
+    joined,
+    migration,
+    placement,
+    submitted,
+    success,
+    used,
+)
+from steepest.testing.view_promises import check_view
+from steepest.view.cluster_view import ClusterView
+from steepest.view.state import Plan
+
+DECIDERS = (Placer, NodeScorer, Rebalancer, Silence)
+JOBS = st.sampled_from(["a", "b", "c", "d"])
+NODES = st.sampled_from(["w1", "w2", "w3", "w4"])
+PLANS = st.sampled_from(["p", "q"])
+SMALL = st.integers(0, 4)
+STATUS = st.sampled_from([None, 0, 1, 85, -9])
+CHECKPOINTS = st.none() | st.builds(checkpoint, st.integers(0, 300), st.integers(1, 3))
+CATEGORIES = st.sampled_from(c.Category)
+MODES = st.sampled_from(CheckpointMode)
+AMOUNTS = st.builds(
+    Resources, cpu_m=st.sampled_from([0, 100, 250, 400, 900]), memory_mib=st.sampled_from([0, 0, 512]), gpus=st.just(0)
+)
+SPECS = st.builds(
+    c.JobSpec,
+    command=st.just(("train",)),
+    requests=AMOUNTS,
+    replicas=st.sampled_from([1, 1, 1, 1, 0, 2]),
+    checkpoint_mode=st.none() | MODES,
+    retries=st.integers(0, 2),
+    first_node=st.none() | NODES,
+)
+PARAMETERS = st.builds(
+    PoolParameters,
+    specon=st.builds(
+        SpeConParameters,
+        weight_cc=st.sampled_from([1.0, 3.0]),
+        guard=st.booleans(),
+        balance_rule=st.sampled_from(BalanceRule),
+    ),
+)
+
+NONSENSE: st.SearchStrategy[Any] = st.one_of(
+    st.builds(c.Tick, counted_ms=st.integers(0, 60_000)),
+    st.builds(c.PoolConfigured, parameters=PARAMETERS),
+    st.builds(c.NodeLost, node=NODES, silent_ms=SMALL),
+    st.builds(used, NODES, st.integers(0, 900)),
+    st.builds(c.ReplicaStarted, job=JOBS, incarnation=SMALL, node=NODES),
+    st.builds(c.CheckpointModeDeclared, job=JOBS, incarnation=SMALL, mode=MODES),
+    st.builds(c.CheckpointVerified, job=JOBS, incarnation=SMALL, checkpoint=CHECKPOINTS.filter(bool)),
+    st.builds(c.ReplicaStopped, job=JOBS, incarnation=SMALL, node=NODES, exit_status=STATUS, checkpoint=CHECKPOINTS),
+    st.builds(c.JobEnded, job=JOBS, outcome=st.sampled_from(c.Outcome)),
+    st.builds(c.JobSubmitted, job=JOBS, request=st.sampled_from(["r1", "r2"]), spec=SPECS),
+    st.builds(c.JobCancelRequested, job=JOBS, request=st.just("r")),
+    st.builds(c.JobAdmitted, job=JOBS, request=st.sampled_from(["r1", "r2"])),
+    st.builds(c.JobRejected, job=JOBS, request=st.sampled_from(["r1", "r2"]), reason=st.just("no")),
+    st.builds(
+        c.GrowthMeasured,
+        job=JOBS,
+        interval=SMALL,
+        total=st.just(1.0),
+        count=st.just(1),
+        largest=st.just(1.0),
+        first_ms=SMALL,
+        last_ms=SMALL,
+        category=CATEGORIES,
+    ),
+    st.builds(c.CategoryChanged, job=JOBS, before=CATEGORIES, after=CATEGORIES, growth=st.just(0.0)),
+    st.builds(c.ReallocationRequested, job=JOBS, growth=st.just(0.0), interval=SMALL),
+    st.builds(
+        c.PlacementPlanned,
+        plan=PLANS,
+        job=JOBS,
+        incarnation=SMALL,
+        nodes=st.lists(NODES, max_size=2).map(tuple),
+        because=st.just(BECAUSE),
+    ),
+    st.builds(
+        c.MigrationPlanned,
+        plan=PLANS,
+        job=JOBS,
+        incarnation=SMALL,
+        source=NODES,
+        target=NODES,
+        kind=st.sampled_from(c.MoveKind),
+        because=st.just(BECAUSE),
+    ),
+    st.builds(c.StayDecided, job=JOBS, incarnation=SMALL, node=NODES, because=st.just(BECAUSE)),
+    st.builds(
+        c.RetryPlanned, job=JOBS, incarnation=SMALL, charged=st.booleans(), not_before_ms=SMALL, reason=st.just("")
+    ),
+    st.builds(
+        c.StepBegun, plan=PLANS, step=st.sampled_from(c.Step), attempt=SMALL, job=JOBS, incarnation=SMALL, node=NODES
+    ),
+    st.builds(
+        c.StepFailed,
+        plan=PLANS,
+        step=st.sampled_from(c.Step),
+        attempt=SMALL,
+        job=JOBS,
+        code=st.sampled_from(["refused", "ended"]),
+        definite=st.booleans(),
+        message=st.just(""),
+    ),
+    st.builds(
+        c.CheckpointSaved, plan=PLANS, attempt=SMALL, job=JOBS, incarnation=SMALL, checkpoint=CHECKPOINTS.filter(bool)
+    ),
+    st.builds(c.JobStopped, plan=PLANS, attempt=SMALL, job=JOBS, incarnation=SMALL, exit_status=STATUS),
+    st.builds(c.JobPlaced, plan=PLANS, attempt=SMALL, job=JOBS, incarnation=SMALL, node=NODES),
+    st.builds(c.JobResumed, plan=PLANS, attempt=SMALL, job=JOBS, incarnation=SMALL),
+    st.builds(
+        c.MigrationFinished, plan=PLANS, job=JOBS, target=NODES, steps_lost=SMALL, took_ms=SMALL, paused_ms=SMALL
+    ),
+    st.builds(c.MigrationFailed, plan=PLANS, job=JOBS, code=st.just("x"), message=st.just("")),
+    st.builds(c.PlanAbandoned, plan=PLANS, job=JOBS, code=st.just("x")),
+)
+"""Every event but those that stop a reader, with few names, so that they meet; sense is in it only by chance."""
+
+HEADERS: st.SearchStrategy[dict[str, str]] = st.just({}) | st.builds(
+    lambda offset, index, before: (
+        {ID: f"placer/{EPOCH}/cluster/0/{offset}/{index}"} | ({PREVIOUS: before} if before else {})
+    ),
+    SMALL,
+    SMALL,
+    st.sampled_from(["", f"placer/{EPOCH}/cluster/0/1/1"]),
+)
+
+
+class AnyLog(RuleBasedStateMachine):
+    """A log that goes on by nonsense, and now and then by what would really come next; all promises hold all the time.
+
+    Beside the view goes a second one that was restored from a snapshot somewhere on the way, each with its own deciders:
+    both must come to the same.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pool = Pool()
+        self.shrank = False
+        self.deciders = [kind() for kind in DECIDERS]
+        self.restart()
+
+    @initialize()
+    def begin(self) -> None:
+        """Some nodes, a job that runs, one that is moved and one that waits."""
+        self.tell(joined("w1", 1_000, 1_024))
+        self.tell(joined("w2", 1_000, 1_024))
+        self.tell(joined("w3", 500))
+        for job, node in (("a", "w1"), ("b", "w2")):
+            self.tell(submitted(job, request="r1"))
+            self.tell(placement(job, node, plan=f"place-{job}"))
+            while (plan := self.pool.view.plan_of(self.pool.job(job))) is not None:
+                begun = begin(plan, self.pool.job(job))
+                self.tell(begun)
+                self.tell(success(begun, self.pool.job(job)))
+        self.tell(migration("a", "w1", "w2", plan="move-a"))
+        self.tell(submitted("c", request="r1"))
+
+    def tell(self, event: c.ClusterEvent, headers: dict[str, str] | None = None) -> None:
+        """Fold an event into both views, and ask all deciders of both."""
+        received = self.pool.append(event, headers)
+        first = fold_and_decide(self.pool.view, self.deciders, received)
+        second = fold_and_decide(self.again, self.again_deciders, received)
+        assert first == second
+
+    @rule()
+    def restart(self) -> None:
+        """From here on the second view and its deciders are those restored from snapshots of the first."""
+        self.again = ClusterView.restore(self.pool.view.snapshot())
+        self.again_deciders = [kind(copy(decider.state)) for kind, decider in zip(DECIDERS, self.deciders, strict=True)]
+
+    @rule(event=NONSENSE, headers=HEADERS)
+    def nonsense(self, event: c.ClusterEvent, headers: dict[str, str]) -> None:
+        """Anything at all, now and then delivered before."""
+        self.tell(event, headers)
+
+    @rule(node=NODES, capacity=AMOUNTS)
+    def resize(self, node: str, capacity: Resources) -> None:
+        """A node joins, or becomes another size."""
+        found = self.pool.view.nodes.get(node)
+        self.shrank |= found is not None and not found.capacity.fits(capacity)
+        self.tell(c.NodeJoined(node=node, capacity=capacity))
+
+    @rule(data=st.data(), kind=st.sampled_from(["submit", "place", "move", "retry", "decide"]))
+    def sense(self, data: st.DataObject, kind: str) -> None:
+        """What could come next for some job, most of it valid."""
+        job = self.pool.view.jobs.get(data.draw(JOBS))
+        if job is None:
+            name = data.draw(JOBS)
+            self.tell(submitted(name, request="r1"))
+            return
+        name, incarnation, plan = job.name, job.incarnation, f"plan-{len(self.pool.log)}"
+        match kind:
+            case "place":
+                self.tell(
+                    c.PlacementPlanned(
+                        plan=plan, job=name, incarnation=incarnation, nodes=(data.draw(NODES),), because=BECAUSE
+                    )
+                )
+            case "move":
+                self.tell(
+                    c.MigrationPlanned(
+                        plan=plan,
+                        job=name,
+                        incarnation=incarnation,
+                        source=job.node or "w1",
+                        target=data.draw(NODES),
+                        kind=data.draw(st.sampled_from(c.MoveKind)),
+                        because=BECAUSE,
+                    )
+                )
+            case "retry":
+                self.tell(c.RetryPlanned(job=name, incarnation=incarnation, charged=False, not_before_ms=0, reason=""))
+            case "decide":
+                self.tell(c.StayDecided(job=name, incarnation=incarnation, node="w1", because=BECAUSE))
+
+    @rule(data=st.data(), times=st.integers(1, 6))
+    def steps(self, data: st.DataObject, times: int) -> None:
+        """The migrator does what comes next, well or badly, or takes a step over."""
+        for _ in range(times):
+            plan = self.some_plan(data)
+            if plan is not None:
+                self.step(data, plan)
+
+    def step(self, data: st.DataObject, plan: Plan) -> None:
+        """One of these."""
+        job = self.pool.job(plan.job)
+        action = begin(plan, job) if plan.begun else next_action(self.pool.view, plan, self.pool.now_ms)
+        if action is None:
+            return
+        note(type(action).__name__)
+        self.tell(action)
+        if isinstance(action, c.StepBegun):
+            note(f"{plan.kind} {plan.heading} {action.step}")
+            end = data.draw(st.sampled_from(["works", "works", "works", "fails", "is unclear", "hangs"]))
+            if end == "works":
+                self.tell(success(action, job, exit_status=data.draw(STATUS)))
+            elif end != "hangs":
+                self.tell(self.failure(data, action, definite=end == "fails"))
+
+    @rule(data=st.data())
+    def stop(self, data: st.DataObject) -> None:
+        """A process ends."""
+        job = self.pool.view.jobs.get(data.draw(JOBS))
+        if job is not None:
+            status, saved = data.draw(STATUS), data.draw(CHECKPOINTS)
+            self.tell(self.pool.stopped(job.name, status, saved=saved))
+
+    def some_plan(self, data: st.DataObject) -> Plan | None:
+        """One of the plans in flight."""
+        plans = sorted(self.pool.view.in_flight)
+        return self.pool.view.in_flight[data.draw(st.sampled_from(plans))] if plans else None
+
+    def failure(self, data: st.DataObject, begun: c.StepBegun, *, definite: bool) -> c.StepFailed:
+        """A step that does not work."""
+        return c.StepFailed(
+            plan=begun.plan,
+            step=begun.step,
+            attempt=begun.attempt,
+            job=begun.job,
+            code=data.draw(
+                st.sampled_from(["refused", "ended", "step-timeout", "no-such-program", "unknown-incarnation"])
+            ),
+            definite=definite,
+            message="",
+        )
+
+    @invariant()
+    def all_promises_hold(self) -> None:
+        """Sums, orders, plans and lives, as recomputed slowly."""
+        check_view(self.pool.view, room=not self.shrank)
+
+    @invariant()
+    def the_restored_view_is_equal(self) -> None:
+        """Snapshot and tail give what the whole fold gives, to the byte."""
+        assert self.again.snapshot() == self.pool.view.snapshot()
+        check_view(self.again, room=not self.shrank)
+
+
+def copy(state: Any) -> Any:
+    """A decider's state as it comes back from a snapshot."""
+    return msgspec.msgpack.decode(msgspec.msgpack.encode(state), type=type(state))
+
+
+TestAnyLog = AnyLog.TestCase
+TestAnyLog.settings = settings(max_examples=60, stateful_step_count=60, deadline=None)
+
+
+@given(st.lists(st.tuples(NONSENSE, HEADERS), max_size=60), st.integers(0, 60))
+@settings(max_examples=60, deadline=None)
+def test_snapshot_and_tail_equal_the_whole_fold(told: list[tuple[Any, dict[str, str]]], cut: int) -> None:
+    """Wherever the snapshot is taken."""
+    pool = Pool(w1=1_000, w2=500)
+    for event, headers in told:
+        pool.fold(event, headers)
+    view = ClusterView()
+    for received in pool.log:
+        if received.offset == cut:
+            view = ClusterView.restore(view.snapshot())
+        view.fold(received)
+    assert view.snapshot() == pool.view.snapshot()
