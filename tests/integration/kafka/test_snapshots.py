@@ -66,9 +66,9 @@ async def test_who_dies_while_saving_leaves_the_one_before(log: Log, appends: in
     store = LogSnapshots(log, AT, "categorizer")
     for number in range(3):
         await store.save(KEY, LARGE[number:])
-        dying = LogSnapshots(dying(log, appends), AT, "categorizer")
+        doomed = LogSnapshots(dying(log, appends), AT, "categorizer")
         with pytest.raises(ConnectionError):
-            await dying.save(KEY, b"never" * 400_000)
+            await doomed.save(KEY, b"never" * 400_000)
 
         assert await LogSnapshots(log, AT, "categorizer").load(KEY) == LARGE[number:]
 
