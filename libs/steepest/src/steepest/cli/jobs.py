@@ -65,6 +65,7 @@ def as_dict(pool: Pool, job: Job) -> dict[str, object]:
         "job": job.name,
         "model": job.spec.model,
         "command": job.spec.command,
+        "admitted": job.admitted,
         "phase": job.phase,
         "outcome": job.outcome,
         "node": job.node,

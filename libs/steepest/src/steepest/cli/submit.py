@@ -168,7 +168,7 @@ def _tell(job: str, answer: Answer, pool: Pool, *, running: bool) -> None:
         click.echo(f"{job} is admitted; see `steepest explain {job}`")
         return
     click.echo(f"{job} waits in the log")
-    why = "has not answered yet" if running else f"does not run on {pool.folder.root}: start it with `steepest up`"
+    why = "has not answered yet" if running else f"does not run on {pool.folder.root}; start it with `steepest up`"
     click.echo(f"Warning: the system {why}", err=True)
 
 

@@ -71,8 +71,8 @@ def standing(view: ClusterView) -> str:
     running = sum(job.phase is Phase.RUNNING for job in view.jobs)
     waiting = sum(job.phase is Phase.WAITING for job in view.jobs)
     if not running and not waiting:
-        return "no job waits or runs yet"
-    return f"{count(running, 'job')} running, {count(waiting, 'job')} waiting; what runs is taken over"
+        return "caught up: no job waits or runs yet"
+    return f"caught up: {count(running, 'job')} running, {count(waiting, 'job')} waiting; what runs is taken over"
 
 
 def say(text: str, colour: str = "", at_ms: int | None = None) -> None:

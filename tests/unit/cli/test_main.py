@@ -1,0 +1,86 @@
+"""The command line as a whole: what it imports, how it helps, and how errors leave it."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from steepest.cli.main import COMMANDS, main, told
+from steepest.testing.running_system import STEEPEST
+
+
+def test_help_lists_every_command_without_importing_any() -> None:
+    """``steepest --help`` is for people who wait: it loads no event, no log and no asyncio."""
+    script = (
+        "import sys; from steepest.cli.main import main; main(['--help'], standalone_mode=False);"
+        "print([name for name in sys.modules if name.split('.')[0] in ('asyncio', 'msgspec', 'rich', 'structlog')])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+
+    assert done.stdout.splitlines()[-1] == "[]"
+    assert all(f"  {name}" in done.stdout for name in COMMANDS)
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if importlib.util.find_spec(f"steepest.cli.{name}")])
+def test_every_command_helps_with_examples(name: str) -> None:
+    """A command is the function of its name, and its help shows how it is used."""
+    command = getattr(importlib.import_module(f"steepest.cli.{name}"), name)
+    assert isinstance(command, click.Command)
+    calls = [[name, each] for each in command.commands] if isinstance(command, click.Group) else [[name]]
+
+    for call in calls:
+        done = CliRunner().invoke(main, [*call, "--help"], prog_name="steepest")
+
+        assert done.exit_code == 0
+        assert f"steepest {' '.join(call)}" in done.stdout.partition("Examples:")[2]
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (["job"], "Error: No such command 'job' (see `steepest --help`)\n"),
+        (["jobs", "--al"], "Error: No such option '--al'"),
+        (["cancel"], "Error: Missing argument 'JOB' (see `steepest cancel --help`)\n"),
+        (["submit", "--cpu", "much", "true"], "Error: Invalid value for '--cpu': 'much' is no amount of cpu"),
+        (["submit", "--name", "My Job", "true"], "Error: 'My Job' is no name of a job"),
+        (["submit", "--env", "novalue", "true"], "Error: --env novalue: write it like SEED=7"),
+        (["submit", "--workdir", "/nowhere", "true"], "Error: the folder /nowhere is not there"),
+        (["events", "--type", "Ticks"], "Error: there is no event 'Ticks' on cluster: did you mean Tick?"),
+        (["up", "--node", "a=1", "--node", "a=2"], "Error: two nodes have the same name"),
+    ],
+)
+def test_a_wrong_call_is_told_in_one_line(
+    call: list[str], error: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Status 2, one line on standard error that says what is wrong and what to do, and nothing on standard output."""
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(main, call, prog_name="steepest")
+
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith(error)
+    assert done.stderr.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_error_and_its_mend_make_one_line() -> None:
+    """Line ends within them are taken out, and the first step follows the message."""
+    assert told("it broke.\nBadly.", "Mend it.") == "it broke. Badly; mend it."
+    assert told("it broke", "") == "it broke"
+
+
+def test_a_reader_that_leaves_at_once_is_no_error() -> None:
+    """``steepest ... | true``: no trace, no complaint."""
+    with subprocess.Popen([*STEEPEST, "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        complaint = process.stderr.read()
+
+    assert complaint == b""
