@@ -221,7 +221,8 @@ class Pool:
             return None
         assert self.fold(event), f"{event} does not count"
         if isinstance(event, c.StepBegun):
-            self.fold(success(event, self.job(job)))
+            found = self.job(job)
+            self.fold(success(event, found, exit_status=85 if found.alive else found.exit_status))
         return event
 
     def carry_out(self, job: str, before: c.Step | None = None) -> Job:

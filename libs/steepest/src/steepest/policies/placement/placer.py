@@ -129,9 +129,9 @@ def _admission(job: Job, event: c.JobSubmitted) -> Iterator[c.ClusterEvent]:
             reason=f"a job named {event.job} is there already; choose another name",
         )
     elif job.spec.replicas != 1:
-        yield c.JobRejected(
-            job=event.job, request=event.request, reason="jobs of several replicas need the gang scheduler"
-        )
+        several = "jobs of several replicas need the gang scheduler"
+        why = several if job.spec.replicas else "a job has at least one replica"
+        yield c.JobRejected(job=event.job, request=event.request, reason=why)
     elif not job.admitted:
         yield c.JobAdmitted(job=event.job, request=event.request)
 

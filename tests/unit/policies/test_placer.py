@@ -1,0 +1,335 @@
+"""The placer, case by case: admission, the queue, retries, and when a job is over."""
+
+from __future__ import annotations
+
+import pytest
+
+from steepest.events import cluster as c
+from steepest.policies.placement.placer import Placer
+from steepest.testing.driver import DeciderDriver
+from steepest.testing.pool import cancelled, checkpoint, submitted
+from steepest.testing.scenario import check, spell
+
+SCENARIOS = {
+    "a job is admitted and placed at once": """
+        node w1 1000
+        submit a                        -> admit a | place a w1
+    """,
+    "a job that is submitted twice is placed once": """
+        node w1 1000
+        submit a                        -> admit a | place a w1
+        submit a                        ->
+    """,
+    "a second job of a name is rejected, and the first is left alone": """
+        node w1 1000
+        submit a                        -> admit a | place a w1
+        submit a request=other          -> reject a: a job named a is there already; choose another name
+        carry a
+        exit a 0                        -> finished a
+        submit a request=third          -> reject a: a job named a is there already; choose another name
+    """,
+    "a job of several replicas is not for this placer": """
+        node w1 1000
+        submit a replicas=2             -> reject a: jobs of several replicas need the gang scheduler
+        submit b replicas=0             -> reject b: a job has at least one replica
+    """,
+    "jobs are spread over the nodes": """
+        node w1 1000
+        node w2 1000
+        submit a                        -> admit a | place a w1
+        submit b                        -> admit b | place b w2
+        submit c cpu=200                -> admit c | place c w1
+        submit d                        -> admit d | place d w2
+    """,
+    "a job waits until there is a node": """
+        submit a                        -> admit a
+        tick 60000                      ->
+        node w1 1000                    -> place a w1
+    """,
+    "the queue is gone through in order, and passes over what does not fit": """
+        node w1 1000
+        submit fat cpu=900              -> admit fat | place fat w1
+        submit big cpu=500              -> admit big
+        submit small cpu=100            -> admit small | place small w1
+        submit big-2 cpu=500            -> admit big-2
+        submit small-2 cpu=100          -> admit small-2
+        carry fat
+        carry small
+        exit small                      -> finished small | place small-2 w1
+        exit fat                        -> finished fat | place big w1
+        tick                            ->
+    """,
+    "a job that no node can ever hold is rejected, once nodes had time to join": """
+        node w1 1000
+        node w2 2000
+        submit huge cpu=3000            -> admit huge
+        tick 4999                       ->
+        tick 1                          -> reject huge: it asks for 3000m CPU, more than any node has; the largest, w2, has 2000m CPU
+        tick                            ->
+    """,  # noqa: E501
+    "a job that only a full node can hold waits": """
+        node w1 1000
+        submit fat cpu=900              -> admit fat | place fat w1
+        submit big cpu=500              -> admit big
+        tick 60000                      ->
+    """,
+    "a job that only a lost node can hold waits": """
+        node w1 1000
+        node w2 100
+        lost w1
+        submit big cpu=500              -> admit big
+        tick 60000                      ->
+        use w1 0
+        tick                            -> place big w1
+    """,
+    "a job starts where its user says, however full that is": """
+        node w1 1000
+        node w2 1000
+        submit a first_node=w2          -> admit a | place a w2
+        submit b first_node=w2          -> admit b | place b w2
+    """,
+    "a job waits for the node on which it must start": """
+        node w1 1000
+        node w2 1000
+        submit fat cpu=950 first_node=w2 -> admit fat | place fat w2
+        submit a first_node=w2          -> admit a
+        tick 60000                      ->
+        carry fat
+        exit fat                        -> finished fat | place a w2
+    """,
+    "a job whose first node never comes, or is too small, is rejected": """
+        node w1 1000
+        node w2 100
+        submit a first_node=w9          -> admit a
+        submit b cpu=500 first_node=w2  -> admit b
+        tick 5000                       -> reject a: it must start on node w9, and there is no such node | reject b: it asks for 500m CPU, and its first node w2 has 100m CPU
+    """,  # noqa: E501
+    "only the first start is bound to a node": """
+        node w1 1000
+        node w2 1000
+        submit a first_node=w2 retries=1 -> admit a | place a w2
+        carry a
+        lost w2
+        exit a 1                        -> retry a at 1000 charged
+        tick 1000                       -> place a w1
+    """,
+    "a job that fails is tried again as often as its user allows": """
+        node w1 1000
+        submit a retries=2              -> admit a | place a w1
+        carry a
+        exit a 1                        -> retry a at 1000 charged
+        tick 999                        ->
+        tick 1                          -> place a w1
+        carry a
+        exit a 1                        -> retry a at 3000 charged
+        tick 2000                       -> place a w1
+        carry a
+        exit a 1                        -> failed a: it exited with status 1
+    """,
+    "the hold before a retry doubles, and is counted time": """
+        node w1 1000
+        set retry_hold_ms=100
+        submit a retries=9              -> admit a | place a w1
+        carry a
+        exit a ?                        -> retry a at 100
+        tick 100                        -> place a w1
+        carry a
+        exit a ?                        -> retry a at 300
+        tick 200                        -> place a w1
+        carry a
+        exit a ?                        -> retry a at 700
+        tick 400                        -> place a w1
+        carry a
+        exit a -9                       -> retry a at 1500 charged
+        tick 800                        -> place a w1
+        carry a
+        exit a ?                        -> retry a at 3100
+        tick 1600                       -> place a w1
+        carry a
+        exit a ?                        -> retry a at 6300
+        tick 3200                       -> place a w1
+        carry a
+        exit a ?                        -> retry a at 12700
+        tick 6400                       -> place a w1
+        carry a
+        exit a ?                        -> retry a at 19100
+    """,
+    "a job without retries fails at its first failure": """
+        node w1 1000
+        submit a                        -> admit a | place a w1
+        carry a
+        exit a -9                       -> failed a: it was killed by signal 9
+    """,
+    "a process that is gone costs no retry": """
+        node w1 1000
+        submit a                        -> admit a | place a w1
+        carry a
+        exit a ?                        -> retry a at 1000
+        tick                            -> place a w1
+        carry a
+        exit a 0                        -> finished a
+    """,
+    "leaving with 85 outside a plan is free with a new checkpoint to show, and else charged": """
+        node w1 1000
+        submit a                        -> admit a | place a w1
+        carry a
+        save a 100
+        exit a 85                       -> retry a at 1000
+        tick                            -> place a w1
+        carry a
+        exit a 85                       -> failed a: it left with status 85 outside a plan
+    """,
+    "a job that cannot be started is tried again, and costs no retry": """
+        node w1 1000
+        submit a                        -> admit a | place a w1
+        fail a refused
+        fail a refused
+        carry a                         -> retry a at 1000
+        tick                            -> place a w1
+        carry a
+        exit a 0                        -> finished a
+    """,
+    "a program that is not there is hopeless": """
+        node w1 1000
+        submit a retries=5              -> admit a | place a w1
+        fail a no-such-program
+        carry a                         -> failed a: it could not be started: no-such-program it was
+    """,
+    "a cancel of a job that waits ends it": """
+        submit a                        -> admit a
+        cancel a                        -> cancelled a
+        node w1 1000                    ->
+    """,
+    "a cancel of a job that waits to be tried again ends it": """
+        node w1 1000
+        submit a retries=1              -> admit a | place a w1
+        carry a
+        exit a 1                        -> retry a at 1000 charged
+        cancel a                        -> cancelled a
+        tick 5000                       ->
+    """,
+    "a cancel of a running job ends it once it has stopped": """
+        node w1 1000
+        submit a retries=1              -> admit a | place a w1
+        carry a
+        cancel a                        ->
+        carry a                         -> cancelled a
+    """,
+    "a job that finishes while it is being cancelled has finished": """
+        node w1 1000
+        submit a                        -> admit a | place a w1
+        carry a
+        cancel a                        ->
+        exit a 0                        ->
+        carry a                         -> finished a
+    """,
+}
+
+
+@pytest.mark.parametrize("text", SCENARIOS.values(), ids=SCENARIOS)
+def test_scenario(text: str) -> None:
+    """What each scenario says."""
+    check(text, Placer())
+
+
+def test_two_jobs_at_neighbouring_positions_do_not_take_the_same_place() -> None:
+    """A placement under way holds its place for this decider, until it is read back."""
+    driver = DeciderDriver(Placer(), delay=10, w1=100, w2=100)
+    made = driver.ask(submitted("a"), submitted("b"), submitted("d"))
+    assert [spell(event) for event in made] == ["admit a", "place a w1", "admit b", "place b w2", "admit d"]
+
+
+def test_a_placement_that_turns_out_void_is_forgotten_and_made_anew() -> None:
+    """The node is lost before the placement stands in the log."""
+    driver = DeciderDriver(Placer(), delay=2, w1=1_000, w2=500)
+    driver.ask(submitted("a"))
+    driver.fold(c.NodeLost(node="w1", silent_ms=1))
+    driver.deliver(everything=True)
+    driver.tick()
+    driver.deliver(everything=True)
+    assert [spell(event) for event in driver.decided] == ["admit a", "place a w1", "place a w2"]
+    assert driver.plan_of("a").targets == ("w2",)
+
+
+def test_a_verdict_is_given_once() -> None:
+    """However much is said of the job before the verdict stands in the log."""
+    driver = DeciderDriver(Placer(), w1=1_000)
+    driver.fold(submitted("a"))
+    driver.carry_out("a")
+    driver._delay = lambda: 5
+    driver.feed(driver.stopped("a", 1), driver_category("a"), driver_category("a"), cancelled("a"))
+    driver.tick()
+    driver.deliver(everything=True)
+    assert [spell(event) for event in driver.decided] == ["admit a", "place a w1", "failed a: it exited with status 1"]
+
+
+def driver_category(job: str) -> c.CategoryChanged:
+    """Something is said of the job."""
+    return c.CategoryChanged(job=job, before=c.Category.PROGRESSING, after=c.Category.WATCHED, growth=0.0)
+
+
+def test_a_rejection_is_given_once() -> None:
+    """However often room is made before it stands in the log."""
+    driver = DeciderDriver(Placer(), delay=5, w1=1_000)
+    driver.fold(submitted("huge", 5_000))
+    for _ in range(4):
+        driver.tick(5_000)
+    driver.deliver(everything=True)
+    assert [spell(event).split(":")[0] for event in driver.decided] == ["admit huge", "reject huge"]
+
+
+def test_a_cancel_between_a_retry_and_its_place_in_the_log_is_not_missed() -> None:
+    """The retry is read back first, and the job is over then."""
+    driver = DeciderDriver(Placer(), w1=1_000)
+    driver.fold(submitted("a", retries=1))
+    driver.carry_out("a")
+    driver._delay = lambda: 3
+    driver.feed(driver.stopped("a", 1), cancelled("a"))
+    driver.deliver(everything=True)
+    assert [spell(event) for event in driver.decided][2:] == ["retry a at 1000 charged", "cancelled a"]
+    assert driver.job("a").outcome is c.Outcome.CANCELLED
+
+
+def test_a_move_that_fails_on_both_nodes_costs_no_retry() -> None:
+    """Its job was stopped with 85 by the plan, not by itself: it waits for a place again, uncharged."""
+    driver = DeciderDriver(Placer(), w1=1_000)
+    driver.run("a", "w1")
+    driver.fold(c.NodeJoined(node="w2", capacity=driver.node("w1").capacity))
+    driver.fold(
+        c.MigrationPlanned(
+            plan="m",
+            job="a",
+            incarnation=1,
+            source="w1",
+            target="w2",
+            kind=c.MoveKind.REALLOCATION,
+            because=c.Because(rule="test"),
+        )
+    )
+    driver.carry_out("a", before=c.Step.START)
+    for _ in range(4):
+        driver.fail("a", "refused")
+    driver.carry_out("a")
+    assert spell(driver.decided[-1]) == "retry a at 1000"
+    retry = driver.decided[-1]
+    assert isinstance(retry, c.RetryPlanned)
+    assert retry.reason == "it could not be started: refused it was"
+
+
+def test_a_job_that_saved_something_new_when_it_left_is_not_charged() -> None:
+    """The newest checkpoint on its volume, told with its end, is the proof."""
+    driver = DeciderDriver(Placer(), w1=1_000)
+    driver.fold(submitted("a"))
+    driver.carry_out("a")
+    driver.fold(driver.stopped("a", 85, saved=checkpoint(10)))
+    assert spell(driver.decided[-1]) == "retry a at 1000"
+
+
+def test_a_burst_of_submissions_is_placed_without_reading_any_back() -> None:
+    """Five hundred jobs in one batch: each is placed once, and no node is filled beyond what it has."""
+    driver = DeciderDriver(Placer(), delay=10_000, **{f"w{number}": 1_000 for number in range(10)})
+    made = driver.ask(*(submitted(f"job-{number}", 25) for number in range(500)))
+    placed = [event for event in made if isinstance(event, c.PlacementPlanned)]
+    assert len({plan.job for plan in placed}) == len(placed) == 400
+    driver.deliver(everything=True)
+    assert set(driver.allocated().values()) == {1_000}
