@@ -1,0 +1,215 @@
+"""From heartbeats to facts: only what is new, and nothing that is new is missed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from steepest.events import cluster as c
+from steepest.events.common import CheckpointMode, Resources
+from steepest.events.heartbeat import NodeHeartbeat, ReplicaReport, ReplicaState
+from steepest.events.received import Received
+from steepest.policies.monitor.facts import USAGE_EVERY_MS, Facts, FactsState
+from steepest.testing.pool import START_MS, checkpoint
+
+RUNNING, EXITED, GONE = ReplicaState.RUNNING, ReplicaState.EXITED, ReplicaState.GONE
+SIZE = Resources(cpu_m=1_000)
+
+
+def report(job: str = "job", state: ReplicaState = RUNNING, incarnation: int = 1, **more: object) -> ReplicaReport:
+    """What a node says of one incarnation."""
+    return ReplicaReport(job=job, incarnation=incarnation, state=state, **more)  # type: ignore[arg-type]
+
+
+class Monitor:
+    """The decider, fed with heartbeats."""
+
+    def __init__(self) -> None:
+        self.facts = Facts()
+        self.at_ms = START_MS
+
+    def hear(
+        self, *replicas: ReplicaReport, node: str = "w1", later_ms: int = 0, capacity: Resources = SIZE
+    ) -> list[c.ClusterEvent]:
+        """What follows from a node's heartbeat, without the node's usage."""
+        return [
+            event
+            for event in self.hear_all(*replicas, node=node, later_ms=later_ms, capacity=capacity)
+            if not isinstance(event, c.NodeUsage)
+        ]
+
+    def hear_all(
+        self, *replicas: ReplicaReport, node: str = "w1", later_ms: int = 0, capacity: Resources = SIZE, used: int = 0
+    ) -> list[c.ClusterEvent]:
+        """What follows from a node's heartbeat."""
+        self.at_ms += later_ms
+        beat = NodeHeartbeat(
+            node=node, pool="pool", at_ms=self.at_ms, capacity=capacity, used=Resources(used), replicas=replicas
+        )
+        received = Received(event=beat, topic="heartbeats", partition=0, offset=0, at_ms=self.at_ms)
+        decided = self.facts.step(received)
+        assert all(decision.pool == "pool" for decision in decided)
+        return [decision.event for decision in decided]
+
+
+def joined(capacity: Resources = SIZE) -> c.NodeJoined:
+    """The node is here."""
+    return c.NodeJoined(node="w1", capacity=capacity)
+
+
+def started(incarnation: int = 1) -> c.ReplicaStarted:
+    """The incarnation runs."""
+    return c.ReplicaStarted(job="job", incarnation=incarnation, node="w1")
+
+
+def kinds(events: Sequence[c.ClusterEvent]) -> list[str]:
+    """The types of events."""
+    return [type(event).__name__ for event in events]
+
+
+def test_a_node_joins_once_and_again_when_its_capacity_changes() -> None:
+    """A heartbeat repeats it; the log gets the change."""
+    monitor = Monitor()
+    larger = Resources(cpu_m=2_000)
+    assert monitor.hear() == [joined()]
+    assert monitor.hear() == []
+    assert monitor.hear(capacity=larger) == [joined(larger)]
+
+
+def test_a_node_whose_capacity_changes_keeps_its_replicas() -> None:
+    """They are not started anew."""
+    monitor = Monitor()
+    assert monitor.hear(report()) == [joined(), started()]
+    assert kinds(monitor.hear(report(), capacity=Resources(cpu_m=2_000))) == ["NodeJoined"]
+
+
+def test_usage_is_told_at_most_once_in_half_a_second() -> None:
+    """However often the node beats."""
+    monitor = Monitor()
+    told = [
+        len([event for event in monitor.hear_all(later_ms=100) if isinstance(event, c.NodeUsage)]) for _ in range(11)
+    ]
+    assert USAGE_EVERY_MS == 500
+    assert told == [1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1]
+
+
+def test_usage_names_the_cpu_of_each_running_job() -> None:
+    """In the order of their names; what is unknown or has ended is left out."""
+    monitor = Monitor()
+    told = monitor.hear_all(
+        report("b", cpu_m=20),
+        report("a", cpu_m=10),
+        report("unknown"),
+        report("ended", EXITED, cpu_m=5, exit_status=0),
+        report("a", cpu_m=1, replica=1),
+        used=31,
+    )
+    assert told[1] == c.NodeUsage(node="w1", used=Resources(31), jobs={"a": 11, "b": 20})
+    assert list(told[1].jobs) == ["a", "b"]
+
+
+def test_a_node_whose_clock_is_set_back_is_still_heard_of() -> None:
+    """Else it would be silent in the log until its clock has caught up, and be lost by that."""
+    monitor = Monitor()
+    monitor.hear_all()
+    assert kinds(monitor.hear_all(later_ms=-3_600_000)) == ["NodeUsage"]
+    assert kinds(monitor.hear_all(later_ms=100)) == []
+    assert kinds(monitor.hear_all(later_ms=400)) == ["NodeUsage"]
+
+
+def test_a_replica_starts_and_stops_once() -> None:
+    """However often it is repeated; its end is told with all that the node knows."""
+    monitor = Monitor()
+    monitor.hear()
+    ended = report(state=EXITED, exit_status=3, step=70, checkpoint=checkpoint(60), reason="out of memory")
+    assert monitor.hear(report()) == [started()]
+    assert monitor.hear(report(step=10)) == []
+    assert monitor.hear(ended) == [
+        c.CheckpointVerified(job="job", incarnation=1, checkpoint=checkpoint(60)),
+        c.ReplicaStopped(
+            job="job",
+            incarnation=1,
+            node="w1",
+            exit_status=3,
+            step=70,
+            checkpoint=checkpoint(60),
+            reason="out of memory",
+        ),
+    ]
+    assert monitor.hear(ended) == []
+
+
+def test_a_replica_that_ends_between_two_heartbeats_has_started_and_stopped() -> None:
+    """Both are told, in this order."""
+    monitor = Monitor()
+    monitor.hear()
+    assert kinds(monitor.hear(report(state=EXITED, exit_status=0))) == ["ReplicaStarted", "ReplicaStopped"]
+
+
+def test_a_replica_that_is_gone_has_stopped_and_nobody_knows_how() -> None:
+    """Gone is said only of what surely does not run."""
+    monitor = Monitor()
+    monitor.hear(report())
+    (stopped,) = monitor.hear(report(state=GONE))
+    assert isinstance(stopped, c.ReplicaStopped)
+    assert stopped.exit_status is None
+
+
+def test_a_replica_that_a_heartbeat_does_not_list_has_not_stopped() -> None:
+    """Silence proves nothing."""
+    monitor = Monitor()
+    monitor.hear(report())
+    assert monitor.hear() == []
+
+
+def test_a_newer_incarnation_starts_anew_and_an_older_one_says_nothing() -> None:
+    """A heartbeat that was late on its way must not bring the old one back."""
+    monitor = Monitor()
+    monitor.hear(report())
+    assert monitor.hear(report(incarnation=2)) == [started(2)]
+    assert monitor.hear(report(state=EXITED, exit_status=0, incarnation=1)) == []
+    assert kinds(monitor.hear(report(state=EXITED, exit_status=0, incarnation=2))) == ["ReplicaStopped"]
+
+
+def test_the_checkpoint_mode_is_told_when_it_is_said_or_changes() -> None:
+    """Not with every heartbeat."""
+    monitor = Monitor()
+    monitor.hear(report())
+    told = [
+        monitor.hear(report(checkpoint_mode=mode))
+        for mode in (None, CheckpointMode.ON_STOP, CheckpointMode.ON_STOP, CheckpointMode.ON_REQUEST)
+    ]
+    declared = [[event.mode for event in events if isinstance(event, c.CheckpointModeDeclared)] for events in told]
+    assert declared == [[], [CheckpointMode.ON_STOP], [], [CheckpointMode.ON_REQUEST]]
+
+
+def test_only_the_first_checkpoint_of_an_incarnation_is_told() -> None:
+    """It is the proof that it can save; the newest comes with its end."""
+    monitor = Monitor()
+    monitor.hear(report())
+    told = [monitor.hear(report(checkpoint=checkpoint(step))) for step in (10, 20, 30)]
+    assert told == [[c.CheckpointVerified(job="job", incarnation=1, checkpoint=checkpoint(10))], [], []]
+
+
+def test_two_nodes_do_not_mix() -> None:
+    """What is known is known of a node."""
+    monitor = Monitor()
+    monitor.hear(report())
+    assert kinds(monitor.hear(node="w2")) == ["NodeJoined"]
+    assert monitor.hear(report()) == []
+
+
+def test_a_restarted_monitor_tells_nothing_twice() -> None:
+    """Its state is all it knows."""
+    monitor = Monitor()
+    monitor.hear(report(checkpoint_mode=CheckpointMode.ON_STOP, checkpoint=checkpoint()))
+    state = msgspec.msgpack.encode(monitor.facts.state)
+    monitor.facts = Facts(msgspec.msgpack.decode(state, type=FactsState))
+    assert monitor.hear_all(report(checkpoint_mode=CheckpointMode.ON_STOP, checkpoint=checkpoint())) == []
+
+
+def test_other_records_say_nothing() -> None:
+    """The topic's first record is no heartbeat."""
+    opened = Received(event=c.LogOpened(epoch="e"), topic="heartbeats", partition=0, offset=0, at_ms=0)
+    assert Facts().step(opened) == ()
