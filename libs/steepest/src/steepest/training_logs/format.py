@@ -188,12 +188,15 @@ def total_loss(value: bytes, at: At, context: Context) -> list[Found]:
 
 
 def _without_parts(found: list[Found]) -> list[Found]:
-    """Drops part losses beside their total, of which they are no losses of their own."""
+    """Drops part losses beside their total, of which they are no losses of their own; means are kept."""
     totals = {one.split for one in found if is_total(one.metric)}
     return [
         one
         for one in found
-        if one.split not in totals or is_total(one.metric) or not read_name(one.metric.encode()).is_loss
+        if one.split not in totals
+        or is_total(one.metric)
+        or one.metric.endswith(("_epoch", "_mean"))
+        or not read_name(one.metric.encode()).is_loss
     ]
 
 

@@ -18,7 +18,8 @@ TOTAL_LOSS_NAMES = (
     "lm_loss",
     "avg_loss",
     "train/loss",
-    "train_avg_loss",
+    "train_loss_step",
+    "loss_step",
 )
 """Names under which frameworks print the loss that is minimised, best first; anything else is a part of it."""
 

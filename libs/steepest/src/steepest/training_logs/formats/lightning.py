@@ -1,12 +1,13 @@
 """PyTorch Lightning's progress bar: one line a refresh, with pairs in its last brackets.
 
-Owns the bar. It goes on showing an epoch's held-out values and means, so those count only when they change; ``loss``
-is Lightning's running mean.
+Owns the bar. It goes on showing an epoch's held-out values and means, so those count only when they change. ``loss`` is
+Lightning's running mean, and named so beside a loss that the job logged itself.
 """
 
 import re
 
 from steepest.training_logs.format import PAIRS_EQUAL, Context, Format, Found, Line, readings, segments, within_epoch
+from steepest.training_logs.names import is_total
 from steepest.training_logs.records import Split
 
 _HEAD = re.compile(
@@ -19,9 +20,17 @@ def _read(line: Line, context: Context) -> list[Found] | None:
     found: list[Found] = []
     for match, body in parts:
         at = within_epoch(context, int(match[1]), int(match[2]), int(match[3]))
-        shown = readings(PAIRS_EQUAL.findall(body.partition(b"]")[0]), at, context)
+        shown = _apart(readings(PAIRS_EQUAL.findall(body.partition(b"]")[0]), at, context))
         found += [_displayed(one) if _is_held(one.metric, one.split) else one for one in shown]
     return found if parts and (found or b"v_num=" in line.text) else None
+
+
+def _apart(shown: list[Found]) -> list[Found]:
+    """Names the running mean a mean where the step's own loss is shown too."""
+    losses = [one for one in shown if one.split == "train" and is_total(one.metric)]
+    if len(losses) == 1:
+        return shown
+    return [one._replace(metric="loss_mean") if one.metric == "loss" else one for one in shown]
 
 
 def _is_held(metric: str, split: Split) -> bool:

@@ -1,6 +1,6 @@
 """nanoGPT: ``iter`` lines of the step's loss, ``step`` lines of both splits' estimates.
 
-Owns those two. The estimate on training data is a mean over many batches and keeps its own name, ``train_loss``.
+Owns those two. Both estimates come from one evaluation loop, so the one on training data is no step's loss either.
 """
 
 import re
@@ -17,7 +17,10 @@ def _read(line: Line, context: Context) -> list[Found] | None:
         return total_loss(match[2], at_step(context, int(match[1])), context)
     if match := _STEP.match(line.text):
         at = At(int(match[1]), None, (int(match[1]),))
-        return readings([(b"train_loss", match[2]), (b"val_loss", match[3])], at, context)
+        return [
+            found._replace(split="eval")
+            for found in readings([(b"train_loss", match[2]), (b"val_loss", match[3])], at, context)
+        ]
     return None
 
 
