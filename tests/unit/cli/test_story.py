@@ -1,0 +1,137 @@
+"""A job's story: which events belong to it, with which reasons, and what it says of now."""
+
+from __future__ import annotations
+
+from steepest.cli.story import Story as Told
+from steepest.cli.story import Teller
+from steepest.events import cluster as c
+from steepest.events.common import CheckpointMode, Resources
+from steepest.testing.builders import Story
+from steepest.view.cluster_view import ClusterView
+
+SPEC = c.JobSpec(command=("train",), requests=Resources(200))
+SPREAD = c.Because(rule="spread", nodes=(c.NodeScore("n1", 2.0, 100, 1),))
+
+
+def tell(story: Story, job: str = "a") -> Told:
+    """The story of a job in a log made by hand."""
+    view, teller = ClusterView(), Teller(job)
+    for received in story.records:
+        teller.hear(view, received, counts=view.fold(received))
+    return teller.story(view)
+
+
+def begun() -> Story:
+    """A job is admitted on a pool with one node."""
+    return Story().add(
+        c.LogOpened(epoch="e"),
+        c.NodeJoined(node="n1", capacity=Resources(500)),
+        c.JobSubmitted(job="a", request="r", spec=SPEC),
+        c.JobAdmitted(job="a", request="r"),
+    )
+
+
+def placed() -> Story:
+    """It runs."""
+    return begun().add(
+        c.PlacementPlanned(plan="p", job="a", incarnation=0, nodes=("n1",), because=SPREAD),
+        c.StepBegun(plan="p", step=c.Step.START, attempt=1, job="a", incarnation=1, node="n1"),
+        c.JobPlaced(plan="p", attempt=1, job="a", incarnation=1, node="n1"),
+    )
+
+
+def test_a_decision_is_told_with_what_it_was_made_from() -> None:
+    """The nodes that were looked at, with score, use and jobs, stand below the decision."""
+    plan = next(chapter for chapter in tell(placed()).chapters if chapter.type == "PlacementPlanned")
+
+    assert plan.sentence == "a is to start on n1 (spread)"
+    assert plan.details == ["looked at n1 (score 2, 1 job, 100m CPU used)"]
+    assert plan.because == SPREAD
+
+
+def test_a_void_plan_is_told_with_its_reason() -> None:
+    """A plan that came too late is part of the story, and says why it had no effect."""
+    late = c.PlacementPlanned(plan="late", job="a", incarnation=0, nodes=("n1",), because=SPREAD)
+
+    chapter = tell(placed().add(late)).chapters[-1]
+
+    assert chapter.void == "the job does not wait for a place"
+    assert chapter.details[0] == f"void, because {chapter.void}"
+
+
+def test_what_changes_nothing_is_no_part_of_the_story() -> None:
+    """Measurements, outcomes that came twice, other jobs, and another job that wanted the same name are left out."""
+    before = tell(placed())
+    story = placed().add(
+        c.Tick(counted_ms=1_000),
+        c.JobPlaced(plan="p", attempt=1, job="a", incarnation=1, node="n1"),
+        c.JobSubmitted(job="b", request="rb", spec=SPEC),
+        c.JobSubmitted(job="a", request="other", spec=SPEC),
+        c.JobRejected(job="a", request="other", reason="a job named a is there already"),
+    )
+
+    assert tell(story).chapters == before.chapters
+
+
+def test_requests_that_come_again_are_counted() -> None:
+    """A converged job asks at every interval; one line says how often."""
+    asking = [c.ReallocationRequested(job="a", growth=0.001, interval=number) for number in (5, 6, 7)]
+
+    last = tell(placed().add(*asking)).chapters[-1]
+
+    assert (last.type, last.again, last.details) == ("ReallocationRequested", 2, ["it asked again 2 times"])
+
+
+def test_a_job_that_waits_says_for_what() -> None:
+    """For its admission, for room on each node with what is missing, or for the end of a hold."""
+    unread = Story().add(c.LogOpened(epoch="e"), c.JobSubmitted(job="a", request="r", spec=SPEC))
+    large = c.JobSpec(command=("train",), requests=Resources(400))
+    crowded = placed().add(
+        c.JobSubmitted(job="b", request="rb", spec=large),
+        c.JobAdmitted(job="b", request="rb"),
+    )
+
+    assert tell(unread).now.startswith("a waits for a place: nobody has admitted it yet")
+    assert tell(crowded, "b").now == (
+        "b waits for a place: node n1 has not enough free: 300m CPU, and 400m CPU is asked for"
+    )
+
+
+def test_a_failed_job_that_is_held_back_says_until_when() -> None:
+    """The hold is in counted time, and the reason is that of its stop."""
+    story = placed().add(
+        c.ReplicaStopped(job="a", incarnation=1, node="n1", exit_status=1),
+        c.RetryPlanned(job="a", incarnation=1, charged=True, not_before_ms=4_000, reason="it exited with status 1"),
+    )
+
+    assert tell(story).now.startswith("a waits for a place: it is tried again in 4.0 s")
+
+
+def test_a_step_under_way_is_told() -> None:
+    """While a plan is in flight, now is its step."""
+    story = begun().add(
+        c.PlacementPlanned(plan="p", job="a", incarnation=0, nodes=("n1",), because=SPREAD),
+        c.StepBegun(plan="p", step=c.Step.START, attempt=1, job="a", incarnation=1, node="n1"),
+    )
+
+    assert tell(story).now == "a is being placed on n1: the step “start” is under way"
+
+
+def test_a_job_that_stays_says_why_it_is_not_moved() -> None:
+    """It cannot be saved; it still grows; or the guard keeps it, because nobody would gain by its leaving."""
+    saves = c.CheckpointModeDeclared(job="a", incarnation=1, mode=CheckpointMode.ON_REQUEST)
+    converged = c.CategoryChanged(job="a", before=c.Category.WATCHED, after=c.Category.CONVERGED, growth=0.001)
+
+    assert tell(placed()).now.endswith("it is not moved: it cannot be checkpointed")
+    assert tell(placed().add(saves)).now.endswith("jobs are moved once they have converged")
+    assert tell(placed().add(saves, converged)).now.endswith("(the guard)")
+
+
+def test_the_end_is_the_end() -> None:
+    """A job that is over waits for nothing."""
+    story = placed().add(
+        c.ReplicaStopped(job="a", incarnation=1, node="n1", exit_status=3),
+        c.JobEnded(job="a", outcome=c.Outcome.FAILED, exit_status=3, reason="it exited with status 3"),
+    )
+
+    assert tell(story).now == "a is over: it failed: it exited with status 3"
