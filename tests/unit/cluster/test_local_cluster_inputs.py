@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 import textwrap
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from collections.abc import Callable
 import pytest
 
 from steepest.cluster.local import LocalCluster
-from steepest.cluster.local.folder import StateFolder
+from steepest.cluster.local.folder import StartRecord, StateFolder, read_json
 from steepest.cluster.port import ReplicaId, ReplicaPhase, ReplicaSpec
 from steepest.errors import ClusterError, InputError, RefusedError, UncertainError
 from steepest.events.heartbeat import ReplicaReport, ReplicaState
@@ -235,6 +236,31 @@ async def test_a_slow_consumer_gets_the_newest_heartbeats(cluster: LocalCluster)
     late = await anext(beats)
 
     assert [report.exit_status for report in late.replicas] == [0]
+
+
+async def test_a_consumer_that_leaves_takes_no_end_with_it(cluster: LocalCluster, state: StateFolder) -> None:
+    """A consumer cancelled while an end is still being looked into does not keep the others from hearing of it."""
+    await cluster.start(JOB, 1, "a", train(), None)
+    await cluster.wait_for_step(JOB, 1, at_least=1, timeout_s=60.0)
+    engine = cluster._engine
+    assert engine is not None
+    await engine.checkpoint(JOB.job)
+    verifying = engine._volumes[JOB.job][1]
+    await verifying.acquire()
+    start = read_json(state.incarnations(JOB)[-1].start, StartRecord)
+    assert start is not None
+    os.kill(start.pid, signal.SIGKILL)
+    while not engine.roster.on("a")[0].seen.ended:
+        await engine.look()
+    leaving = asyncio.ensure_future(anext(cluster.heartbeats()))
+    await asyncio.sleep(0)
+    leaving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await leaving
+    verifying.release()
+    report = await report_of(cluster, lambda report: report.state != ReplicaState.RUNNING)
+
+    assert report.exit_status == -9
 
 
 async def test_many_jobs_start_and_end_at_once(cluster: LocalCluster) -> None:

@@ -139,7 +139,8 @@ class Engine:
 
     async def heartbeats(self) -> AsyncIterator[NodeHeartbeat]:
         """All heartbeats from now on, beginning with one of each node."""
-        await asyncio.gather(*self._settling, return_exceptions=True)  # what ended while nobody looked is told at once
+        if self._settling:  # what ended while nobody looked is told at once
+            await asyncio.wait(self._settling)  # and not gathered: a consumer that leaves must not cancel them
         listener = Listener()
         for node in self._capacities:
             listener.put(self._heartbeat(node))
