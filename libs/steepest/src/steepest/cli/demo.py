@@ -1,0 +1,179 @@
+"""``steepest demo``: real trainings on an emulated cluster, to the end, with a report.
+
+It owns the command's options, its outputs and its exit status. It must never know what runs, or how a picture is drawn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from steepest.cli.options import json_option
+
+if TYPE_CHECKING:
+    from steepest.demo.comparison import Comparison
+    from steepest.demo.play import Audience, Play
+    from steepest.demo.report import Summary, Table
+    from steepest.demo.story import Story
+    from steepest.events.cluster import ClusterEvent
+    from steepest.events.received import Received
+
+INTERRUPTED = 130
+"""128 + SIGINT, as shells have it."""
+
+WITHOUT_MOVES = "without-moves"
+"""The folder of the second run of a comparison, in that of the first."""
+
+EPILOG = """\b
+Examples:
+  steepest demo
+  steepest demo --compare              the same jobs once more without moves, for comparison
+  steepest demo --svg demo.svg         keep a picture of the live view
+  steepest demo --json | jq .migrations
+
+It takes about two minutes on two cores. Ctrl-C stops all jobs. Exits with 0 if every job finished, 1 if one failed, 130
+if it was interrupted.
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.option(
+    "--state",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="A folder for the recording and the jobs' files, empty or not there yet. [default: the next .steepest/demo-<n>]",
+)
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Draws order, times and lengths.")
+@click.option("--jobs", type=click.IntRange(1, 16), default=12, show_default=True, help="How many jobs.")
+@click.option("--compare", is_flag=True, help="Run the same jobs again without moves, from the same first placement.")
+@click.option("--svg", type=click.Path(dir_okay=False, path_type=Path), help="Write the most telling picture here.")
+@json_option
+def demo(state: Path | None, seed: int, jobs: int, svg: Path | None, *, compare: bool, as_json: bool) -> None:
+    """Run real training jobs on four emulated nodes, watch SpeCon schedule them, and tell what happened.
+
+    All that happened is kept in a recording, which `steepest replay` and `steepest check` take.
+    """
+    import logging
+
+    from steepest.cli.quiet import quiet
+    from steepest.demo import stage
+
+    quiet(logging.ERROR)
+    stage.refuse_without_libraries()
+    if svg is not None:
+        _refuse_unwritable(svg)
+    folder = stage.own_folder(state)
+    try:
+        status = asyncio.run(_demo(folder, seed, jobs, svg, compare=compare, as_json=as_json))
+    except asyncio.CancelledError:
+        status = INTERRUPTED
+    sys.exit(status)
+
+
+async def _demo(folder: Path, seed: int, jobs: int, svg: Path | None, *, compare: bool, as_json: bool) -> int:
+    from steepest.demo.comparison import compare as compared
+    from steepest.demo.play import Play
+    from steepest.demo.report import summary
+    from steepest.demo.stage import cores
+    from steepest.demo.workload import parameters, pinned, workload
+
+    given = workload(seed, cores(), jobs)
+    first = Play(folder, given, parameters())
+    story = await first.run(_audience(as_json=as_json))
+    if svg is not None:
+        _draw(await first.recorded(), svg)
+    figures = summary(story, str(first.recording), str(folder))
+    if not as_json:
+        _report(story, figures, svg)
+    second: Play | None = None
+    comparison: Comparison | None = None
+    if compare and not first.interrupted.is_set():
+        places = {job.name: job.first_node for job in story.jobs.values() if job.first_node}
+        second = Play(folder / WITHOUT_MOVES, pinned(given, places), parameters(moves=False))
+        if not as_json:
+            click.echo("\nthe same jobs again, from the same first nodes, without moves:")
+        comparison = compared(story, await second.run(_audience(as_json=as_json)), str(second.recording))
+    plays = [play for play in (first, second) if play is not None]
+    interrupted = any(play.interrupted.is_set() for play in plays)
+    _finish(figures, comparison, interrupted=interrupted, as_json=as_json)
+    if interrupted:
+        return INTERRUPTED
+    return 1 if any(play.failed for play in plays) else 0
+
+
+def _audience(*, as_json: bool) -> Audience:
+    from rich.console import Console
+
+    from steepest.demo.audience import Lines, Nobody, Screen
+
+    if as_json:
+        return Nobody()
+    return Screen(Console()) if sys.stdout.isatty() else Lines(click.echo)
+
+
+# --- outputs ----------------------------------------------------------------------------------------------------------
+
+
+def _refuse_unwritable(svg: Path) -> None:
+    from steepest.errors import InputError
+
+    if not svg.parent.is_dir():
+        raise InputError(f"there is no folder {svg.parent} for the picture", mend="make it, or name another with --svg")
+
+
+def _draw(events: Sequence[Received[ClusterEvent]], svg: Path) -> None:
+    from steepest.demo.svg import most_telling
+    from steepest.demo.svg import svg as drawn
+    from steepest.errors import InputError
+
+    try:
+        svg.write_text(drawn(most_telling(events)), encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"cannot write {svg}: {error.strerror}", mend="name another file with --svg") from error
+
+
+def _report(story: Story, figures: Summary, svg: Path | None) -> None:
+    from steepest.demo import report
+
+    click.echo(f"\n{report.result(story)}\n")
+    _show(report.job_table(story))
+    click.echo()
+    _show(report.move_table(story))
+    most_moved = max(story.jobs.values(), key=lambda job: len(job.moves), default=None)
+    click.echo(f"\nThe recording is in {figures.recording}. Go on with")
+    click.echo(f"  steepest replay {figures.state}")
+    click.echo(f"  steepest check {figures.state}")
+    if most_moved is not None:
+        click.echo(f"  steepest explain {most_moved.name} --state {figures.state}")
+    if svg is not None:
+        click.echo(f"The picture is in {svg}.")
+
+
+def _show(table: Table) -> None:
+    from steepest.cli.tables import show
+
+    columns, rows = table
+    if rows:
+        show(columns, rows)
+
+
+def _finish(figures: Summary, comparison: Comparison | None, *, interrupted: bool, as_json: bool) -> None:
+    import msgspec
+
+    if as_json:
+        more = {"interrupted": interrupted} | ({"comparison": comparison} if comparison else {})
+        click.echo(msgspec.json.encode(msgspec.to_builtins(figures) | msgspec.to_builtins(more)))
+        return
+    if comparison is not None:
+        from steepest.demo.comparison import comparison_table, verdict
+
+        click.echo()
+        _show(comparison_table(comparison))
+        click.echo(f"\n{verdict(comparison)}")
+        click.echo(f"The second recording is in {comparison.without_moves_recording}.")
+    if interrupted:
+        click.echo("\ninterrupted: all jobs were stopped")

@@ -1,0 +1,223 @@
+"""The live view's picture of a story: nodes with their jobs and scores, jobs with their losses, the decisions in words.
+
+It owns the layout, for any size of terminal. It must never know a terminal, a clock or a log: a story in, a picture out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import Group, RenderableType
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
+
+from steepest.demo.sparkline import sparkline
+from steepest.demo.story import JobStory, Story
+from steepest.events import cluster as c
+from steepest.view.state import Job, Node, Phase
+from steepest.words import count, sentence
+
+STYLES = {c.Category.PROGRESSING: "green", c.Category.WATCHED: "yellow", c.Category.CONVERGED: "bright_blue"}
+"""Colours of the categories: green learns, yellow is watched, blue has converged."""
+
+OUTCOMES = {c.Outcome.FINISHED: "dim", c.Outcome.FAILED: "red", c.Outcome.CANCELLED: "dim"}
+
+TOLD = {
+    c.MigrationPlanned: "magenta",
+    c.StayDecided: "magenta",
+    c.MigrationFinished: "",
+    c.MigrationFailed: "red",
+    c.JobRejected: "red",
+    c.JobEnded: "dim",
+}
+"""The events in words, with their colours: decisions stand out. Changes of category are to be seen at the jobs."""
+
+BAR = 20
+SPARK = 24
+WIDE = 100
+"""From this width on, jobs are shown with their models and longer courses."""
+
+WORDS_LINES = 8
+WORDS_LEAST = 3
+HEADS = 6
+"""Lines of the picture beside its nodes, jobs and words: the headline, the tables' heads, and rules."""
+
+
+def picture(story: Story, width: int, height: int) -> RenderableType:
+    """A picture of at most ``height`` lines; where there is little room, jobs that are over go first, then old words."""
+    room = max(2, height - HEADS - len(list(story.view.nodes)))
+    words = min(WORDS_LINES, max(WORDS_LEAST, room - len(story.jobs)), room - 1)
+    return Group(
+        headline(story),
+        Rule(style="dim"),
+        node_table(story, width),
+        Rule(style="dim"),
+        job_table(story, width, room - words),
+        Rule(style="dim"),
+        in_words(story, width, words),
+    )
+
+
+# --- the headline -----------------------------------------------------------------------------------------------------
+
+
+def headline(story: Story) -> Text:
+    """Where the run is, in one line."""
+    phases = [job.phase for job in story.view.jobs]
+    waiting = phases.count(Phase.WAITING)
+    facts = [
+        f"{phases.count(Phase.RUNNING)} running",
+        *([f"{waiting} waiting"] if waiting else []),
+        f"{story.ended()} over",
+        moves_in_words(story),
+        count(story.stays, "stay"),
+        f"{count(story.steps_lost, 'step')} lost",
+    ]
+    time = clock(story.now_ms - story.began_ms)
+    text = Text.assemble(("steepest demo", "bold green"), "  ", (time, "bold"), "  ", " · ".join(facts))
+    text.no_wrap, text.overflow = True, "ellipsis"
+    return text
+
+
+def moves_in_words(story: Story) -> str:
+    """``8 moves (3 to rebalance)``: those that arrived."""
+    done = [move for move in story.moves if move.done]
+    rebalances = sum(move.kind is c.MoveKind.REBALANCE for move in done)
+    return count(len(done), "move") + (f" ({rebalances} to rebalance)" if rebalances else "")
+
+
+def clock(ms: int) -> str:
+    """A time of the run: ``1:07``."""
+    minutes, seconds = divmod(max(0, ms) // 1000, 60)
+    return f"{minutes}:{seconds:02d}"
+
+
+# --- nodes ------------------------------------------------------------------------------------------------------------
+
+
+def node_table(story: Story, width: int) -> Table:
+    """The nodes with what they have, what of it is used, their score and their jobs in the colours of the categories."""
+    table = _table(width)
+    table.add_column("node", no_wrap=True)
+    table.add_column("capacity", justify="right", no_wrap=True)
+    table.add_column("in use", no_wrap=True)
+    table.add_column("score", justify="right", no_wrap=True)
+    table.add_column("jobs", ratio=1, no_wrap=True, overflow="ellipsis")
+    length = BAR if width >= WIDE else BAR // 2
+    for node in story.view.nodes:
+        score = f"{story.view.nodes.score(node):g}"
+        table.add_row(
+            Text(node.name, "bold"), f"{node.capacity.cpu_m}m", bar(node, length), score, _jobs_on(story, node)
+        )
+    return table
+
+
+def bar(node: Node, length: int) -> Text:
+    """A node's measured use of its capacity."""
+    share = min(1.0, node.used.cpu_m / node.capacity.cpu_m) if node.capacity.cpu_m else 0.0
+    filled = round(share * length)
+    return Text.assemble(("━" * filled, "cyan"), ("━" * (length - filled), "bright_black"), f"{share:5.0%}")
+
+
+def _jobs_on(story: Story, node: Node) -> Text:
+    here = [job for job in story.view.jobs if node.name in job.assigned]
+    if not here:
+        return Text("idle", "dim")
+    return Text("  ").join(
+        Text(("→" if job.node != node.name else "") + job.name, STYLES[job.category]) for job in here
+    )
+
+
+# --- jobs -------------------------------------------------------------------------------------------------------------
+
+
+def job_table(story: Story, width: int, most: int) -> Table:
+    """The jobs, in the order of their submission, with the course of their losses; at most ``most`` of them."""
+    wide = width >= WIDE
+    table = _table(width)
+    table.add_column("job", no_wrap=True)
+    if wide:
+        table.add_column("model", no_wrap=True)
+    table.add_column("node", no_wrap=True)
+    table.add_column("loss", width=SPARK if wide else SPARK * 2 // 3, no_wrap=True)
+    table.add_column("growth", justify="right", no_wrap=True)
+    table.add_column("category", no_wrap=True)
+    table.add_column("moves", ratio=1, no_wrap=True, overflow="ellipsis")
+    for job in _shown(story, most):
+        table.add_row(*_job_row(job, story.view.jobs[job.name], wide=wide))
+    return table
+
+
+def _job_row(job: JobStory, state: Job, *, wide: bool) -> list[Text]:
+    over = job.outcome is not None
+    style = "dim" if over else STYLES[state.category]
+    growth = "" if over or state.growth is None else f"{state.growth:.1%}"
+    return [
+        Text(job.name, "dim" if over else "bold"),
+        *([Text(job.model, "dim" if over else "")] if wide else []),
+        Text("" if over else _where(state)),
+        Text(sparkline(job.means, SPARK if wide else SPARK * 2 // 3), style),
+        Text(growth),
+        _category(job, state),
+        Text(_path(job), "dim" if over else ""),
+    ]
+
+
+def _shown(story: Story, most: int) -> list[JobStory]:
+    """All jobs if there is room; else those that are over give way, the first to end first."""
+    jobs = list(story.jobs.values())
+    ended = sorted((job for job in jobs if job.outcome is not None), key=lambda job: job.ended_ms or 0)
+    gone = [job.name for job in ended[: max(0, len(jobs) - most)]]
+    return [job for job in jobs if job.name not in gone][:most]
+
+
+def _where(job: Job) -> str:
+    target = next((name for name in job.assigned if name != job.node), None)
+    if job.node is None:
+        return f"→ {target}" if target else "waits"
+    return f"{job.node} → {target}" if target else job.node
+
+
+def _category(job: JobStory, state: Job) -> Text:
+    if job.outcome is not None:
+        return Text(job.outcome.value, OUTCOMES[job.outcome])
+    return Text(f"● {state.category.value}", STYLES[state.category]) if job.started_ms is not None else Text()
+
+
+def _path(job: JobStory) -> str:
+    path = [move.target for move in job.moves if move.done]
+    return " → ".join([str(job.first_node), *path]) if path else "stays" if job.stays else ""
+
+
+# --- words ------------------------------------------------------------------------------------------------------------
+
+
+def in_words(story: Story, width: int, lines: int) -> Table:
+    """The newest that was decided and what became of it, in words, newest first, on at most ``lines`` lines."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.width = width
+    table.add_column(justify="right", style="dim", no_wrap=True, min_width=4)
+    table.add_column(ratio=1)
+    for at_ms, event, room in _fitting(story, max(20, width - 7), lines):
+        text = Text(sentence(event), TOLD[type(event)])
+        text.truncate(room, overflow="ellipsis")
+        table.add_row(clock(at_ms - story.began_ms), text)
+    return table
+
+
+def _fitting(story: Story, width: int, lines: int) -> Iterator[tuple[int, c.ClusterEvent, int]]:
+    """The newest events in words that fit on so many lines, each with how many letters it may have."""
+    for at_ms, event in reversed(story.told):
+        if lines <= 0:
+            return
+        if type(event) in TOLD:
+            needed = -(-len(sentence(event)) // (width - 8))  # words do not break at the last letter
+            yield at_ms, event, min(lines, needed) * (width - 8)
+            lines -= needed
+
+
+def _table(width: int) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.width = width
+    return table

@@ -1,0 +1,205 @@
+"""What a run came to: tables for people and one object for programs, both made of its story. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from steepest.demo.picture import clock, moves_in_words
+from steepest.demo.story import JobStory, Move, Story
+from steepest.events import cluster as c
+from steepest.words import count, span
+
+Table = tuple[Sequence[str], list[list[str]]]
+"""Columns (``#`` before those that hold numbers) and rows."""
+
+ALGORITHMS = {c.MoveKind.REALLOCATION: "Algorithm 4", c.MoveKind.REBALANCE: "Algorithm 5"}
+
+CATEGORIES_TOLD = 4
+"""Spells of a category that a timeline tells; of more, the first two and the last."""
+
+
+class MoveSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """One move; ``took_s`` and ``paused_s`` are None where it failed or the run ended before it did."""
+
+    job: str
+    kind: c.MoveKind
+    source: str
+    target: str
+    at_s: float
+    took_s: float | None
+    paused_s: float | None
+    steps_lost: int
+    failed: str
+
+
+class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """One job; each of its categories with the seconds from its start to when that began."""
+
+    job: str
+    model: str
+    outcome: c.Outcome | None
+    reason: str
+    categories: list[tuple[c.Category, float]]
+    nodes: list[str]
+    waited_s: float | None
+    completion_s: float | None
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """A run in figures.
+
+    Attributes:
+        jobs: How many were submitted.
+        migrations: Moves that arrived, of both algorithms.
+        stays: Decisions of Algorithm 4 that a job stays.
+        rebalances: Those of the migrations that Algorithm 5 planned.
+        steps_lost: Steps that had to be done again.
+        seconds: From the first record to the last.
+        recording: The folder of the recording.
+        state: The state folder.
+    """
+
+    jobs: int
+    finished: int
+    failed: int
+    cancelled: int
+    migrations: int
+    stays: int
+    rebalances: int
+    migrations_failed: int
+    steps_lost: int
+    seconds: float
+    recording: str
+    state: str
+    per_job: list[JobSummary]
+    moves: list[MoveSummary]
+
+
+def summary(story: Story, recording: str, state: str) -> Summary:
+    """The run in figures."""
+    done = [move for move in story.moves if move.done]
+    return Summary(
+        jobs=len(story.jobs),
+        finished=story.ended(c.Outcome.FINISHED),
+        failed=story.ended(c.Outcome.FAILED),
+        cancelled=story.ended(c.Outcome.CANCELLED),
+        migrations=len(done),
+        stays=story.stays,
+        rebalances=sum(move.kind is c.MoveKind.REBALANCE for move in done),
+        migrations_failed=sum(bool(move.failed) for move in story.moves),
+        steps_lost=story.steps_lost,
+        seconds=(story.now_ms - story.began_ms) / 1000,
+        recording=recording,
+        state=state,
+        per_job=[_job(job) for job in story.jobs.values()],
+        moves=[_move(move, story.began_ms) for move in story.moves],
+    )
+
+
+def _job(job: JobStory) -> JobSummary:
+    began = job.started_ms or 0
+    return JobSummary(
+        job=job.name,
+        model=job.model,
+        outcome=job.outcome,
+        reason=job.reason,
+        categories=[(category, (at_ms - began) / 1000) for at_ms, category in job.categories],
+        nodes=_path(job),
+        waited_s=_seconds(job.waited_ms),
+        completion_s=_seconds(job.completion_ms),
+    )
+
+
+def _move(move: Move, began_ms: int) -> MoveSummary:
+    return MoveSummary(
+        job=move.job,
+        kind=move.kind,
+        source=move.source,
+        target=move.target,
+        at_s=(move.planned_ms - began_ms) / 1000,
+        took_s=_seconds(move.took_ms),
+        paused_s=_seconds(move.paused_ms),
+        steps_lost=move.steps_lost,
+        failed=move.failed,
+    )
+
+
+def _seconds(ms: int | None) -> float | None:
+    return None if ms is None else ms / 1000
+
+
+# --- for people -------------------------------------------------------------------------------------------------------
+
+
+def result(story: Story) -> str:
+    """The run in a sentence."""
+    finished = story.ended(c.Outcome.FINISHED)
+    others = [
+        f"{story.ended(outcome)} {outcome}"
+        for outcome in (c.Outcome.FAILED, c.Outcome.CANCELLED)
+        if story.ended(outcome)
+    ]
+    jobs = ", ".join([f"{finished} of {count(len(story.jobs), 'job')} finished", *others])
+    return (
+        f"{jobs} in {span(story.now_ms - story.began_ms)}: {moves_in_words(story)}, {count(story.stays, 'stay')}, "
+        f"{count(story.steps_lost, 'step')} lost"
+    )
+
+
+def job_table(story: Story) -> Table:
+    """A row a job: its categories, its way through the nodes, how long it waited and how long it took in all."""
+    columns = ("job", "model", "categories", "nodes", "#waited", "#completion", "outcome")
+    return columns, [
+        [
+            job.name,
+            job.model,
+            timeline(job),
+            " → ".join(_path(job)),
+            _span(job.waited_ms),
+            _span(job.completion_ms),
+            f"{job.outcome or 'not over'}{': ' + job.reason if job.reason else ''}",
+        ]
+        for job in story.jobs.values()
+    ]
+
+
+def move_table(story: Story) -> Table:
+    """A row a move: who moved where and when, by which algorithm, and what it cost."""
+    columns = ("at", "job", "from", "to", "by", "#took", "#paused", "#steps lost", "outcome")
+    return columns, [
+        [
+            clock(move.planned_ms - story.began_ms),
+            move.job,
+            move.source,
+            move.target,
+            ALGORITHMS[move.kind],
+            _span(move.took_ms),
+            _span(move.paused_ms),
+            str(move.steps_lost),
+            "done" if move.done else move.failed or "broken off",
+        ]
+        for move in story.moves
+    ]
+
+
+def timeline(job: JobStory) -> str:
+    """A job's categories with the seconds of its life: ``PC 0-6s > WC 6-8s > CC 8-79s``."""
+    began = job.started_ms or 0
+    ends = [*(at_ms for at_ms, _ in job.categories[1:]), job.ended_ms]
+    spells = [
+        f"{category} {(at_ms - began) // 1000}-{'' if end is None else f'{(end - began) // 1000}s'}"
+        for (at_ms, category), end in zip(job.categories, ends, strict=False)
+    ]
+    if len(spells) > CATEGORIES_TOLD:
+        spells = [*spells[:2], f"{len(spells) - 3} more", spells[-1]]
+    return " > ".join(spells)
+
+
+def _path(job: JobStory) -> list[str]:
+    return [job.first_node, *(move.target for move in job.moves if move.done)] if job.first_node else []
+
+
+def _span(ms: int | None) -> str:
+    return "" if ms is None else span(ms)

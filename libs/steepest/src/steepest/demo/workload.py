@@ -1,0 +1,161 @@
+"""What the demo runs: uneven nodes, and trainings that arrive over time. Pure: one seed, one workload.
+
+It owns sizes and times, which were tuned so that a run shows what SpeCon does and ends within three minutes on two cores.
+It must never know how jobs are run or shown.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Mapping
+
+import msgspec
+
+from steepest.events.cluster import JobSpec
+from steepest.events.common import Resources
+from steepest.events.parameters import PoolParameters, SpeConParameters
+from steepest.state_folder import NodeSpec
+
+CAPACITIES_M = (600, 450, 350, 200)
+"""The nodes on two cores or more, in millicores: uneven, and 80 % of two cores together, so that an idle node is idle."""
+
+CORES = 2
+"""With fewer cores the nodes shrink in proportion, and the demo takes as much longer."""
+
+JOBS = 12
+REQUEST = Resources(cpu_m=50)
+"""What a job reserves: little, so that it is the growth of jobs that decides where they go, and not their requests."""
+
+START_CORE_S = 0.2
+"""CPU time that a job needs before its first step."""
+
+INTERVAL_MS = 2_000
+TICK_MS = 500
+
+GAP_S = (1.0, 3.0)
+"""Between two arrivals."""
+
+LENGTH_VARIES = 0.1
+"""By how much of itself a job's number of steps differs from its recipe's at most."""
+
+
+class Recipe(msgspec.Struct, frozen=True):
+    """A kind of job: its model in words, its usual length, and the CPU time of a step."""
+
+    model: str
+    steps: int
+    step_core_ms: float
+
+
+RECIPES: Mapping[str, Recipe] = {
+    "softmax": Recipe("logistic regression", 900, 9.6),
+    "linear": Recipe("linear regression", 900, 9.0),
+    "vae": Recipe("auto-encoder", 1050, 8.4),
+    "gru": Recipe("recurrent network", 950, 8.6),
+    "factorisation": Recipe("matrix factorisation", 1300, 6.4),
+    "mixture": Recipe("Gaussian mixture", 1000, 8.6),
+    "charlm": Recipe("language model", 1050, 8.4),
+    "mlp": Recipe("perceptron", 1150, 7.2),
+}
+"""The kinds of job by their modules in ``steepest.demo_jobs``. A step's CPU time is that of one core of a server of 2020."""
+
+LINE_UP = (
+    "softmax",
+    "linear",
+    "vae",
+    "gru",
+    "factorisation",
+    "mixture",
+    "charlm",
+    "mlp",
+    "charlm",
+    "mixture",
+    "vae",
+    "softmax",
+)
+"""Kinds in the order of their arrival. ``spread`` puts the first, fourth and seventh on the largest node: one that cannot
+be checkpointed and converges soon, beside two that learn for long, so that it asks for another place and has to stay."""
+
+
+class Arrival(msgspec.Struct, frozen=True, kw_only=True):
+    """A job and when it is submitted.
+
+    Attributes:
+        at_s: Seconds from the beginning of the demo.
+        core_s: CPU time that it needs on the machine that the recipes were measured on.
+    """
+
+    at_s: float
+    job: str
+    kind: str
+    spec: JobSpec
+    core_s: float
+
+
+class Workload(msgspec.Struct, frozen=True, kw_only=True):
+    """Nodes, and jobs in the order of their arrival."""
+
+    nodes: tuple[NodeSpec, ...]
+    arrivals: tuple[Arrival, ...]
+
+    @property
+    def core_s(self) -> float:
+        """CPU time of all jobs together."""
+        return sum(arrival.core_s for arrival in self.arrivals)
+
+
+def parameters(*, moves: bool = True) -> PoolParameters:
+    """The pool's parameters: SpeCon's, on a time scale on which a training takes half a minute and not half a day."""
+    return PoolParameters(tick_ms=TICK_MS, moves=moves, specon=SpeConParameters(interval_ms=INTERVAL_MS))
+
+
+def nodes(cores: int) -> tuple[NodeSpec, ...]:
+    """Four nodes whose capacities are at most 80 % of the cores together."""
+    share = min(cores, CORES) / CORES
+    return tuple(
+        NodeSpec(f"n{number}", Resources(cpu_m=int(capacity_m * share)))
+        for number, capacity_m in enumerate(CAPACITIES_M, 1)
+    )
+
+
+def workload(seed: int, cores: int, jobs: int = JOBS) -> Workload:
+    """The demo's workload.
+
+    Args:
+        seed: Draws the times, the lengths, and each training's own seed.
+        cores: What the machine has.
+        jobs: How many; with more than are lined up, it begins anew.
+    """
+    lots = random.Random(seed)  # noqa: S311 - a workload is no secret
+    at_s = 0.0
+    arrivals: list[Arrival] = []
+    for place in range(jobs):
+        kind = LINE_UP[place % len(LINE_UP)]
+        number = 1 + sum(arrival.kind == kind for arrival in arrivals)
+        arrivals.append(_arrival(kind, number, at_s, lots))
+        at_s = round(at_s + lots.uniform(*GAP_S), 1)
+    return Workload(nodes=nodes(cores), arrivals=tuple(arrivals))
+
+
+def pinned(given: Workload, places: Mapping[str, str]) -> Workload:
+    """The same workload, in which each job starts on the node that ``places`` names for it."""
+    arrivals = tuple(
+        msgspec.structs.replace(arrival, spec=msgspec.structs.replace(arrival.spec, first_node=places.get(arrival.job)))
+        for arrival in given.arrivals
+    )
+    return msgspec.structs.replace(given, arrivals=arrivals)
+
+
+def _arrival(kind: str, number: int, at_s: float, lots: random.Random) -> Arrival:
+    recipe = RECIPES[kind]
+    steps = round(recipe.steps * lots.uniform(1 - LENGTH_VARIES, 1 + LENGTH_VARIES))
+    training_seed = lots.randrange(1000)
+    command = (sys.executable, "-m", f"steepest.demo_jobs.{kind}", "--steps", str(steps), "--seed", str(training_seed))
+    return Arrival(
+        at_s=at_s,
+        job=f"{kind}-{number}",
+        kind=kind,
+        spec=JobSpec(command=command, requests=REQUEST, model=recipe.model),
+        core_s=START_CORE_S + steps * recipe.step_core_ms / 1000,
+    )
