@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from steepest.demo.play import Audience, Play
     from steepest.demo.report import Summary, Table
     from steepest.demo.story import Story
+    from steepest.demo.workload import Workload
     from steepest.events.cluster import ClusterEvent
     from steepest.events.received import Received
 
@@ -49,10 +50,19 @@ if it was interrupted.
 )
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Draws order, times and lengths.")
 @click.option("--jobs", type=click.IntRange(1, 16), default=12, show_default=True, help="How many jobs.")
+@click.option(
+    "--length",
+    type=click.FloatRange(0.01, 10),
+    default=1.0,
+    show_default=True,
+    help="Of the trainings; 0.5: half as long.",
+)
 @click.option("--compare", is_flag=True, help="Run the same jobs again without moves, from the same first placement.")
 @click.option("--svg", type=click.Path(dir_okay=False, path_type=Path), help="Write the most telling picture here.")
 @json_option
-def demo(state: Path | None, seed: int, jobs: int, svg: Path | None, *, compare: bool, as_json: bool) -> None:
+def demo(
+    state: Path | None, seed: int, jobs: int, length: float, svg: Path | None, *, compare: bool, as_json: bool
+) -> None:
     """Run real training jobs on four emulated nodes, watch SpeCon schedule them, and tell what happened.
 
     All that happened is kept in a recording, which `steepest replay` and `steepest check` take.
@@ -61,27 +71,27 @@ def demo(state: Path | None, seed: int, jobs: int, svg: Path | None, *, compare:
 
     from steepest.cli.quiet import quiet
     from steepest.demo import stage
+    from steepest.demo.workload import workload
 
     quiet(logging.ERROR)
     stage.refuse_without_libraries()
     if svg is not None:
         _refuse_unwritable(svg)
     folder = stage.own_folder(state)
+    given = workload(seed, stage.cores(), jobs, length)
     try:
-        status = asyncio.run(_demo(folder, seed, jobs, svg, compare=compare, as_json=as_json))
+        status = asyncio.run(_demo(folder, given, svg, compare=compare, as_json=as_json))
     except asyncio.CancelledError:
         status = INTERRUPTED
     sys.exit(status)
 
 
-async def _demo(folder: Path, seed: int, jobs: int, svg: Path | None, *, compare: bool, as_json: bool) -> int:
+async def _demo(folder: Path, given: Workload, svg: Path | None, *, compare: bool, as_json: bool) -> int:
     from steepest.demo.comparison import compare as compared
     from steepest.demo.play import Play
     from steepest.demo.report import summary
-    from steepest.demo.stage import cores
-    from steepest.demo.workload import parameters, pinned, workload
+    from steepest.demo.workload import parameters, pinned
 
-    given = workload(seed, cores(), jobs)
     first = Play(folder, given, parameters())
     story = await first.run(_audience(as_json=as_json))
     if svg is not None:

@@ -119,13 +119,14 @@ def nodes(cores: int) -> tuple[NodeSpec, ...]:
     )
 
 
-def workload(seed: int, cores: int, jobs: int = JOBS) -> Workload:
+def workload(seed: int, cores: int, jobs: int = JOBS, length: float = 1.0) -> Workload:
     """The demo's workload.
 
     Args:
         seed: Draws the times, the lengths, and each training's own seed.
         cores: What the machine has.
         jobs: How many; with more than are lined up, it begins anew.
+        length: Of every training, relative to its recipe's.
     """
     lots = random.Random(seed)  # noqa: S311 - a workload is no secret
     at_s = 0.0
@@ -133,7 +134,7 @@ def workload(seed: int, cores: int, jobs: int = JOBS) -> Workload:
     for place in range(jobs):
         kind = LINE_UP[place % len(LINE_UP)]
         number = 1 + sum(arrival.kind == kind for arrival in arrivals)
-        arrivals.append(_arrival(kind, number, at_s, lots))
+        arrivals.append(_arrival(kind, number, at_s, lots, length))
         at_s = round(at_s + lots.uniform(*GAP_S), 1)
     return Workload(nodes=nodes(cores), arrivals=tuple(arrivals))
 
@@ -147,9 +148,9 @@ def pinned(given: Workload, places: Mapping[str, str]) -> Workload:
     return msgspec.structs.replace(given, arrivals=arrivals)
 
 
-def _arrival(kind: str, number: int, at_s: float, lots: random.Random) -> Arrival:
+def _arrival(kind: str, number: int, at_s: float, lots: random.Random, length: float) -> Arrival:
     recipe = RECIPES[kind]
-    steps = round(recipe.steps * lots.uniform(1 - LENGTH_VARIES, 1 + LENGTH_VARIES))
+    steps = max(1, round(recipe.steps * length * lots.uniform(1 - LENGTH_VARIES, 1 + LENGTH_VARIES)))
     training_seed = lots.randrange(1000)
     command = (sys.executable, "-m", f"steepest.demo_jobs.{kind}", "--steps", str(steps), "--seed", str(training_seed))
     return Arrival(

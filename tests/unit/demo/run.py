@@ -1,0 +1,57 @@
+"""A run made by hand, in which every kind of thing happens that the demo tells."""
+
+from __future__ import annotations
+
+from steepest.demo.story import Story
+from steepest.events import cluster as c
+from steepest.events.common import CheckpointMode
+from steepest.testing.builders import BECAUSE
+from steepest.testing.builders import Story as Log
+
+
+def growth(log: Log, job: str, *means: float, category: c.Category = c.Category.PROGRESSING) -> Log:
+    """Intervals of a job with these means."""
+    for interval, mean in enumerate(means, 1):
+        log.add(
+            c.GrowthMeasured(
+                job=job,
+                interval=interval,
+                total=2 * mean,
+                count=2,
+                largest=max(means),
+                first_ms=0,
+                last_ms=1,
+                growth=0.125 if interval > 1 else None,
+                category=category,
+            )
+        )
+    return log
+
+
+def category(log: Log, job: str, before: c.Category, after: c.Category) -> Log:
+    """A job passes from one category to another."""
+    return log.add(c.CategoryChanged(job=job, before=before, after=after, growth=0.001))
+
+
+def log() -> Log:
+    """``mover`` goes from n1 to n2 and finishes, ``stayer`` cannot be saved and stays, ``broken`` fails, ``late`` waits."""
+    told = Log().opened(n1=600, n2=450, n3=350)
+    told.running("mover", "n1", 50)
+    told.running("stayer", "n1", 50, CheckpointMode.NONE)
+    told.running("broken", "n2", 50)
+    growth(told, "mover", 4.0, 2.0, 1.0)
+    category(told, "mover", c.Category.PROGRESSING, c.Category.WATCHED)
+    category(told, "mover", c.Category.WATCHED, c.Category.CONVERGED)
+    told.moved("mover", "n1", "n2")
+    growth(told, "stayer", 3.0, 3.0)
+    category(told, "stayer", c.Category.PROGRESSING, c.Category.WATCHED)
+    told.add(c.StayDecided(job="stayer", incarnation=1, node="n1", because=BECAUSE))
+    told.exited("broken", "n2", status=3)
+    told.add(c.JobEnded(job="broken", outcome=c.Outcome.FAILED, exit_status=3, reason="it exited with status 3"))
+    told.exited("mover", "n2", 2)
+    return told.submitted("late", 50)
+
+
+def story() -> Story:
+    """The story of all of it."""
+    return Story.of(log().records)

@@ -1,0 +1,151 @@
+"""What a watcher must be able to read off the picture, on terminals of any size."""
+
+from __future__ import annotations
+
+import io
+import re
+import xml.etree.ElementTree as ET
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+from tests.unit.demo.run import log, story
+
+from steepest.demo.picture import clock, picture
+from steepest.demo.sparkline import BLOCKS, sparkline
+from steepest.demo.story import Story
+from steepest.demo.svg import most_telling, svg
+from steepest.events import cluster as c
+
+
+def drawn(told: Story, width: int = 110, height: int = 40) -> list[str]:
+    """The picture as lines of plain text."""
+    console = Console(file=io.StringIO(), width=width, height=height, color_system=None)
+    with console.capture() as captured:
+        console.print(picture(told, width, height))
+    return captured.get().rstrip("\n").split("\n")
+
+
+def line(lines: list[str], begin: str) -> str:
+    """The line that begins so."""
+    return next(each for each in lines if each.startswith(begin))
+
+
+def test_headline_counts_what_happened() -> None:
+    """Time, jobs, moves, stays and lost steps are in the first line."""
+    told = story()
+    words = re.split(r"\s{2,}| · ", drawn(told)[0].strip())
+
+    assert words[0] == "steepest demo"
+    assert words[1] == clock(told.now_ms - told.began_ms)
+    assert words[2:] == ["1 running", "1 waiting", "2 over", "1 move", "1 stay", "no step lost"]
+
+
+def test_node_shows_capacity_score_and_jobs() -> None:
+    """n1 has 600m and the job that stays, which is watched and weighs 1.5; n3 has nothing to do."""
+    lines = drawn(story())
+
+    assert line(lines, "n1").split()[1] == "600m"
+    assert line(lines, "n1").split()[-2:] == ["1.5", "stayer"]
+    assert line(lines, "n3").split()[-2:] == ["0", "idle"]
+
+
+def test_job_shows_its_loss_growth_category_and_path() -> None:
+    """A running job has all of it; one that is over keeps its course and its way through the nodes."""
+    lines = drawn(story())
+
+    assert line(lines, "stayer").split() == ["stayer", "n1", "▁▁", "12.5%", "●", "WC", "stays"]
+    assert line(lines, "mover").split() == ["mover", "█▃▁", "finished", "n1", "→", "n2"]
+    assert line(lines, "broken").split()[-1] == "failed"
+    assert line(lines, "late").split() == ["late", "waits"]
+
+
+def test_job_under_way_shows_both_ends() -> None:
+    """While it moves, a job stands at its source with an arrow to its target, where it counts already."""
+    records = log().records
+    planned = next(place for place, record in enumerate(records) if isinstance(record.event, c.MigrationPlanned))
+    lines = drawn(Story.of(records[: planned + 1]))
+
+    assert "n1 → n2" in line(lines, "mover")
+    assert "→mover" in line(lines, "n2")
+
+
+def test_newest_words_come_first() -> None:
+    """The last thing told is at the top of the words, and older ones are below."""
+    words = drawn(story())[-5:]
+
+    assert "mover finished" in words[0]
+    assert "broken failed: it exited with status 3" in words[1]
+    assert "stayer stays on n1" in words[2]
+
+
+@given(width=st.integers(40, 200), height=st.integers(16, 80), records=st.integers(0, len(log().records)))
+def test_picture_never_outgrows_its_terminal(width: int, height: int, records: int) -> None:
+    """Whatever the size and the moment, it has no more lines and columns than there are."""
+    lines = drawn(Story.of(log().records[:records]), width, height)
+
+    assert len(lines) <= height
+    assert all(len(each) <= width for each in lines)
+
+
+def test_jobs_that_are_over_give_way() -> None:
+    """With too few lines for all jobs, those that run or wait are still shown."""
+    names = [each.split()[0] for each in drawn(story(), 110, 14)[8:] if each.split()]
+
+    assert {"stayer", "late"} <= {*names}
+    assert "broken" not in names
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=100), st.integers(1, 40))
+def test_sparkline_keeps_to_its_width_and_spans_all_blocks(values: list[float], width: int) -> None:
+    """It is as long as the course or the room, made of the eight blocks; its lowest letter is the lowest block."""
+    line_ = sparkline(values, width)
+
+    assert len(line_) == min(len(values), width)
+    assert min(line_) == BLOCKS[0]
+
+
+@pytest.mark.parametrize(
+    ("values", "width", "shown"),
+    [
+        ([], 10, ""),
+        ([1.0], 10, "▁"),
+        ([7, 6, 5, 4, 3, 2, 1, 0], 8, BLOCKS[::-1]),
+        ([8, 6, 1, 1], 2, "█▁"),
+        ([1.0], 0, ""),
+    ],
+)
+def test_sparkline_examples(values: list[float], width: int, shown: str) -> None:
+    """A fall is a fall, neighbours share a letter where there is little room, and nothing is nothing."""
+    assert sparkline(values, width) == shown
+
+
+def test_svg_is_whole_and_asks_nobody() -> None:
+    """It parses, says what the picture says in a monospace font, and holds no address but the names of its own format."""
+    text = svg(story())
+    root = ET.fromstring(text)  # noqa: S314 - it is our own output that is parsed
+    words = " ".join("".join(element.itertext()) for element in root.iter()).replace("\xa0", " ")
+
+    assert "mover" in words
+    assert "monospace" in text
+    assert re.findall(r"https?://[^\"' )]*", text) == ["http://www.w3.org/2000/svg"]
+    assert "@import" not in text
+    assert "url(" not in text.replace("url(#", "")
+
+
+def test_svg_has_no_blanks_at_the_ends_of_its_texts() -> None:
+    """Some renderers drop them and stretch the rest; so each text begins and ends with a letter, where it stands."""
+    texts = re.findall(r"<text [^>]*>([^<]*)</text>", svg(story()))
+
+    assert texts
+    assert not [text for text in texts if text.startswith("&#160;") or text.endswith("&#160;")]
+
+
+def test_most_telling_moment_has_its_moves_behind_it() -> None:
+    """The move and the stay are done, and it is not merely the end: jobs still run."""
+    moment = most_telling(log().records)
+
+    assert [move.done for move in moment.moves] == [True]
+    assert moment.stays == 1
+    assert moment.ended() == 0
