@@ -62,7 +62,7 @@ FORMAT = """\
 {lines}
 </defs>
 <rect width="{width}" height="{height}" rx="10" fill="#0d1117"/>
-<g transform="translate({terminal_x}, 20)" clip-path="url(#{unique_id}-clip-terminal)">
+<g transform="translate(20, 20)" clip-path="url(#{unique_id}-clip-terminal)">
 {backgrounds}
 <g class="{unique_id}-matrix">
 {matrix}

@@ -1,0 +1,176 @@
+"""The demo from outside: the real command line, real trainings, and what it leaves behind."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import psutil
+import pytest
+
+from steepest.events import cluster as c
+from steepest.events.loss import LossReported
+from steepest.events.received import Received
+from steepest.invariants import Status, check
+from steepest.log.base import TopicPartition
+from steepest.log.file import FileLog
+from steepest.runtime.decode import received
+from steepest.testing.running_system import STEEPEST
+
+PATIENCE_S = 100
+
+
+def demo(state: Path, *options: str) -> subprocess.Popen[str]:
+    """A demo of few short trainings, in a process of its own."""
+    command = [*STEEPEST, "demo", "--state", str(state), "--jobs", "3", "--length", "0.04", *options]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def events(recording: Path, topic: str = "cluster") -> list[Any]:
+    """All events of a topic in a recording."""
+    return asyncio.run(_events(recording, topic))
+
+
+async def _events(recording: Path, topic: str) -> list[Any]:
+    log = FileLog.open(recording, read_only=True)
+    try:
+        return [each for at in await log.partitions(topic) for each in await _partition(log, at)]
+    finally:
+        await log.close()
+
+
+async def _partition(log: FileLog, at: TopicPartition) -> list[Received[Any]]:
+    reader, found = log.reader({at: 0}), list[Received[Any]]()
+    try:
+        while len(found) < await log.end(at):
+            found.extend(received(record) for record in await reader.poll())
+    finally:
+        await reader.close()
+    return found
+
+
+def left_running(state: Path) -> list[list[str]]:
+    """The command lines of processes that work for a state folder."""
+    folder = str(state)
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if folder in process.environ().get("STEEPEST_CONTROL", "") or any(
+                folder in word for word in process.cmdline()
+            ):
+                found.append(process.cmdline())
+        except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
+            continue
+    return found
+
+
+class Run(NamedTuple):
+    """A demo that has ended: its folder, the object that it printed, and what it left running."""
+
+    state: Path
+    figures: dict[str, Any]
+    left: list[list[str]]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A whole small demo, with a comparison and a picture."""
+    state = tmp_path_factory.mktemp("demo") / "state"
+    process = demo(state, "--json", "--compare", "--svg", str(state.parent / "demo.svg"))
+    printed, complaints = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, complaints) == (0, "")
+    return Run(state, json.loads(printed), left_running(state))
+
+
+def test_demo_prints_one_object_with_its_figures(run: Run) -> None:
+    """Every job finished, no step was lost, and the recording is where the object says."""
+    figures = run.figures
+
+    assert (figures["jobs"], figures["finished"], figures["failed"], figures["steps_lost"]) == (3, 3, 0, 0)
+    assert {"migrations", "stays", "rebalances", "seconds"} <= figures.keys()
+    assert figures["recording"] == str(run.state / "log")
+    assert not figures["interrupted"]
+
+
+def test_figures_are_those_of_the_recording(run: Run) -> None:
+    """Whoever counts in the log comes to the same."""
+    figures = run.figures
+    log = [record.event for record in events(Path(figures["recording"]))]
+    plans = {event.plan: event.kind for event in log if isinstance(event, c.MigrationPlanned)}
+    arrived = [plans[event.plan] for event in log if isinstance(event, c.MigrationFinished)]
+
+    assert figures["migrations"] == len(arrived)
+    assert figures["rebalances"] == arrived.count(c.MoveKind.REBALANCE)
+    assert figures["stays"] == sum(isinstance(event, c.StayDecided) for event in log)
+    assert figures["finished"] == sum(
+        isinstance(event, c.JobEnded) and event.outcome is c.Outcome.FINISHED for event in log
+    )
+
+
+def test_recording_keeps_to_all_invariants(run: Run) -> None:
+    """Nothing that must hold of a pool's log is broken or left open, with moves and without."""
+    for recording in (run.figures["recording"], run.figures["comparison"]["without_moves_recording"]):
+        assert [each for each in check(events(Path(recording))) if each.status is not Status.HOLDS] == []
+
+
+def test_losses_are_read_from_reports_and_from_printed_lines(run: Run) -> None:
+    """The losses of every job are in the recording, also of the one that reports nothing and only prints."""
+    losses = [record.event for record in events(Path(run.figures["recording"]), "loss")]
+
+    assert {loss.job for loss in losses if isinstance(loss, LossReported)} == {"softmax-1", "linear-1", "vae-1"}
+
+
+def test_second_run_begins_where_the_first_one_did(run: Run) -> None:
+    """A comparison starts every job on the same node again, and moves none."""
+    compared = run.figures["comparison"]
+    second = [record.event for record in events(Path(compared["without_moves_recording"]))]
+    placed = {event.job: event.node for event in second if isinstance(event, c.JobPlaced)}
+
+    assert placed == {job["job"]: job["nodes"][0] for job in run.figures["per_job"]}
+    assert [job["job"] for job in compared["per_job"]] == list(placed)
+    assert not any(isinstance(event, c.MigrationPlanned) for event in second)
+
+
+def test_picture_is_written(run: Run) -> None:
+    """The file asked for holds the picture."""
+    assert (run.state.parent / "demo.svg").read_text().startswith("<svg")
+
+
+def test_demo_leaves_nothing_running(run: Run) -> None:
+    """Once it has ended, no process works for its folder."""
+    assert run.left == []
+
+
+def test_interrupted_demo_stops_its_jobs(tmp_path: Path) -> None:
+    """Ctrl-C: it says so, ends with 130, every job is over in the recording, and nothing is left running."""
+    state = tmp_path / "state"
+    process = demo(state)
+    assert process.stdout is not None
+    first = process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    rest, complaints = process.communicate(timeout=PATIENCE_S)
+
+    assert "is to start on" in first
+    assert (process.returncode, complaints) == (130, "")
+    assert "interrupted: all jobs were stopped" in rest
+    assert "\x1b" not in first + rest
+    ends = [record.event for record in events(state / "log") if isinstance(record.event, c.JobEnded)]
+    submitted = [record.event for record in events(state / "log") if isinstance(record.event, c.JobSubmitted)]
+    assert {end.job for end in ends} == {job.job for job in submitted}
+    assert left_running(state) == []
+
+
+def test_folder_that_holds_something_is_refused(tmp_path: Path) -> None:
+    """One line that names the folder, exit status 2, and nothing is touched."""
+    (tmp_path / "thesis.tex").touch()
+    process = demo(tmp_path)
+    printed, complaint = process.communicate(timeout=PATIENCE_S)
+
+    assert (process.returncode, printed) == (2, "")
+    assert complaint.count("\n") == 1
+    assert f"{tmp_path} is not empty" in complaint
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
