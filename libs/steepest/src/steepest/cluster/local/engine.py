@@ -171,10 +171,18 @@ class Engine:
             await asyncio.sleep(max(self._heartbeat_s - (time.monotonic() - began), 0.0))
 
     async def _beat(self) -> None:
+        await self._follow_others()
         async with self._looking:
             await asyncio.to_thread(self.roster.measure, time.monotonic())
         await self.divide(measured=True)
         self._send(self._capacities)
+
+    async def _follow_others(self) -> None:
+        """Another process may have an adapter on the same folder: what it starts and forgets is ours to tell as well."""
+        for folder in await asyncio.to_thread(self.roster.untracked):
+            self.track(folder)
+        for job in await asyncio.to_thread(self.roster.retired):
+            self.drop(job)
 
     async def _verify_on(self) -> None:
         """Checkpoints are verified beside the heartbeats: hashing gigabytes must not make a node look dead."""

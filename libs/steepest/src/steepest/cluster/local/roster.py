@@ -86,10 +86,23 @@ class Roster:
         """Track whatever is in the state folder; give what was not tracked before."""
         return [tracked for folder in self._state.all() if (tracked := self.track(folder)) is not None]
 
+    def untracked(self) -> list[IncarnationFolder]:
+        """Incarnations that are newer than what is tracked: another adapter on the folder has started them."""
+        newest = {folder.replica: folder for folder in self._state.all()}
+        return [folder for replica, folder in newest.items() if self._is_new(folder, self._newest.get(replica))]
+
+    def retired(self) -> list[str]:
+        """Jobs that are tracked and not in the folder any more: another adapter has forgotten them."""
+        return [job for job in jobs_of(list(self._newest.values())) if not self._state.job(job).exists()]
+
+    @staticmethod
+    def _is_new(folder: IncarnationFolder, known: Tracked | None) -> bool:
+        return known is None or known.folder.incarnation < folder.incarnation
+
     def track(self, folder: IncarnationFolder) -> Tracked | None:
         """Track an incarnation from now on, unless it or a newer one is tracked or its folder cannot be read."""
         known = self._newest.get(folder.replica)
-        if known is not None and known.folder.incarnation >= folder.incarnation:
+        if not self._is_new(folder, known):
             return None
         spec = read_json(folder.spec, SpecRecord)
         if spec is None:
