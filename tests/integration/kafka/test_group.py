@@ -1,0 +1,72 @@
+"""Shares of a topic's partitions on a real broker: dealt to all members, handed over only when nobody works on them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from steepest.log.base import TopicPartition
+from steepest.log.kafka_group import KafkaShare
+from steepest.log.kafka_settings import KafkaSettings
+from steepest.log.kafka_topics import KafkaTopics
+from steepest.testing.waiting import until
+
+ALL = [TopicPartition("loss", number) for number in range(4)]
+
+
+@pytest.fixture
+async def shares(kafka: KafkaSettings) -> AsyncIterator[list[KafkaShare]]:
+    """Members to be, of one group."""
+    await KafkaTopics(kafka, {"loss": 4}).apply()
+    members = [KafkaShare(kafka, "loss", "categorizer") for _ in range(3)]
+    yield members
+    for member in members:
+        await member.close()
+
+
+async def work(share: KafkaShare, working: dict[TopicPartition, KafkaShare]) -> None:
+    """Work on whatever is ours, for ever, and stop when asked."""
+    while True:
+        for at in await share.take():
+            assert at not in working, f"two work on {at}"
+            working[at] = share
+        await share.revoked.wait()
+        for at in [at for at, who in working.items() if who is share]:
+            del working[at]
+        share.give_back()
+
+
+async def test_members_share_all_partitions_and_never_one(shares: list[KafkaShare]) -> None:
+    """Whoever joins or leaves, each partition soon has exactly one member, and never has two."""
+    working: dict[TopicPartition, KafkaShare] = {}
+    tasks = []
+    for members in (1, 2, 3):
+        tasks.append(asyncio.create_task(work(shares[members - 1], working)))
+        await until(
+            lambda members=members: sorted(working) == ALL and len(set(map(id, working.values()))) == members,  # type: ignore[misc]
+            f"{members} members",
+        )
+    tasks[0].cancel()
+    for at in [at for at, who in working.items() if who is shares[0]]:
+        del working[at]
+    await shares[0].close()
+    await until(lambda: sorted(working) == ALL, "the others to take over")
+    assert shares[0] not in working.values()
+    for task in tasks[1:]:
+        assert not task.done(), task.exception()
+        task.cancel()
+
+
+async def test_a_share_is_handed_over_only_when_given_back(shares: list[KafkaShare]) -> None:
+    """A newcomer gets nothing while the one before it still works, and its share once that has given up."""
+    first, second, _ = shares
+    await first.take()
+    taking = asyncio.create_task(second.take())
+    await first.revoked.wait()
+    assert not taking.done()
+
+    first.give_back()
+
+    assert len(await taking) == len(await first.take()) == 2
