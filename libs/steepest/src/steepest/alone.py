@@ -1,4 +1,7 @@
-"""One service as a process of its own: settings, logging, signals, run."""
+"""One service as a process of its own: settings, logging, signals, probes, run.
+
+It owns what a process needs around a service. It must never know what the service does.
+"""
 
 from __future__ import annotations
 
@@ -6,80 +9,159 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable
+import tomllib
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Annotated, Any
 
 import msgspec
+import structlog
 
 from steepest.clock import Clock, SystemClock
-from steepest.cluster.local.cluster import LocalCluster, LocalNode
 from steepest.cluster.port import Cluster
 from steepest.errors import InputError, SteepestError
+from steepest.installation import local_cluster, open_log, open_snapshots
 from steepest.log.base import Log
-from steepest.log.file import FileLog
-from steepest.log.snapshots import FolderSnapshots
 from steepest.logging import configure_logging
+from steepest.runtime.health import Health
+from steepest.runtime.probe import probes
 from steepest.runtime.runtime import Runtime
 from steepest.runtime.service import Service, Settings
-from steepest.state_folder import Installation, StateFolder
+from steepest.state_folder import StateFolder
 
 Build = Callable[[Settings, Log, Cluster, Clock], Service]
+
+logger = structlog.get_logger(__name__)
+
+STUCK_STATUS = 70
+LOOK_EVERY_S = 2.0
+
+HELP = """\
+usage: {program} [--config FILE] [--help]
+
+Runs this service until SIGTERM or SIGINT. Its settings, from the environment or from a TOML file with the same names in
+lower case and without STEEPEST_ (the environment comes first):
+
+  STEEPEST_POOL           the pool it works for (default)
+  STEEPEST_STATE_DIR      the state folder of the installation (.steepest)
+  STEEPEST_METRICS_PORT   serve /metrics, /healthz and /readyz there; 0 takes any free port
+  STEEPEST_STOP_AT_EOF    true: stop when standard input ends, because whoever started it is gone
+  STEEPEST_KAFKA          host:port; without it, the log is where the state folder says
+  STEEPEST_KAFKA_PREFIX   put before the names of topics and groups
+  STEEPEST_KAFKA_SECURITY PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL
+  STEEPEST_KAFKA_CA_FILE, _CERT_FILE, _KEY_FILE, _SASL_MECHANISM, _USERNAME, _PASSWORD
+
+Exit status: 0 stopped, 2 a setting or the log is wrong, 70 it was stuck and should be started anew.
+"""
+
+
+class ProcessSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Settings of a service's process.
+
+    Attributes:
+        metrics_port: Where probes are answered; None for nowhere.
+        stop_at_eof: Stop when standard input ends.
+    """
+
+    pool: str = "default"
+    state_dir: str = ".steepest"
+    metrics_port: Annotated[int, msgspec.Meta(ge=0, le=65535)] | None = None
+    stop_at_eof: bool = False
 
 
 def run_alone(build: Build) -> None:
     """Run one service until SIGTERM or SIGINT; exit with 2 where its settings or its state folder are wrong."""
     configure_logging()
     try:
-        asyncio.run(_run(build, settings_from(os.environ)))
+        settings = settings_from(with_file(os.environ, sys.argv[1:]))
+        asyncio.run(_run(build, settings))
     except SteepestError as error:
         print(f"{error}\n{error.mend}".rstrip(), file=sys.stderr)  # noqa: T201 - the last words of a process
         sys.exit(2)
 
 
-def settings_from(environ: os._Environ[str] | dict[str, str]) -> Settings:
+def with_file(environ: os._Environ[str], arguments: list[str]) -> Mapping[str, str]:
+    """The environment, filled up from the file that the arguments name.
+
+    Raises:
+        InputError: The arguments are others, or the file is no TOML.
+        SystemExit: Help was asked for, and has been given.
+    """
+    match arguments:
+        case []:
+            return environ
+        case ["--help" | "-h"]:
+            print(HELP.format(program=Path(sys.argv[0]).name), end="")  # noqa: T201 - this is what was asked for
+            raise SystemExit(0)
+        case ["--config", name]:
+            for key, value in _read_toml(Path(name)).items():
+                environ.setdefault(
+                    f"STEEPEST_{key.upper()}", str(value).lower() if value in {True, False} else str(value)
+                )
+            return environ
+    raise InputError(f"cannot make sense of {' '.join(arguments)}", mend="call it with --help")
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: {error}", mend="name a TOML file with one setting a line") from error
+
+
+def settings_from(environ: Mapping[str, str]) -> ProcessSettings:
     """Settings from ``STEEPEST_POOL`` and so on.
 
     Raises:
         InputError: One of them is wrong; the message names it.
     """
-    names = {field.name: f"STEEPEST_{field.name.upper()}" for field in msgspec.structs.fields(Settings)}
+    names = {field.name: f"STEEPEST_{field.name.upper()}" for field in msgspec.structs.fields(ProcessSettings)}
     given = {field: environ[name] for field, name in names.items() if name in environ}
     try:
-        return msgspec.convert(given, Settings, strict=False)
+        return msgspec.convert(given, ProcessSettings, strict=False)
     except msgspec.ValidationError as error:
         raise InputError(f"wrong setting: {error}", mend=f"look at {', '.join(names.values())}") from error
 
 
-async def _run(build: Build, settings: Settings) -> None:
+async def _run(build: Build, settings: ProcessSettings) -> None:
     folder = StateFolder(Path(settings.state_dir))
     installation = folder.read()
     clock = SystemClock()
-    log = FileLog(folder.log)
+    stop = stop_on_signals()
+    if settings.stop_at_eof:
+        await _stop_at_eof(stop)
+    log = open_log(folder, installation)
     cluster = local_cluster(folder, installation)
-    service = build(settings, log, cluster, clock)
+    service = build(Settings(pool=settings.pool, state_dir=settings.state_dir), log, cluster, clock)
     runtime = Runtime(
         [service],
         log=log,
         layout=installation.layout,
         pool=settings.pool,
-        snapshots=FolderSnapshots(folder.snapshots / service.name),
+        snapshots=open_snapshots(folder, log, service.name),
         clock=clock,
     )
+    watching = asyncio.create_task(_leave_when_stuck(runtime.health))
     try:
-        await runtime.run(stop_on_signals())
+        with ExitStack() as stack:
+            if settings.metrics_port is not None:
+                port = stack.enter_context(probes(runtime, settings.metrics_port))
+                logger.info("probes", port=port, service=service.name)
+            await runtime.run(stop)
     finally:
+        watching.cancel()
         await cluster.close()
         await log.close()
 
 
-def local_cluster(folder: StateFolder, installation: Installation) -> LocalCluster:
-    """The emulated nodes of an installation."""
-    return LocalCluster(
-        folder.cluster,
-        [LocalNode(node.name, node.capacity) for node in installation.nodes],
-        installation.pool,
-        heartbeat_s=installation.heartbeat_ms / 1000,
-    )
+async def _leave_when_stuck(health: Health) -> None:
+    """A loop that is silent for too long hangs in a call: nothing but a new process helps."""
+    while True:
+        await asyncio.sleep(LOOK_EVERY_S)
+        if stuck := health.stuck():
+            logger.critical("stuck; leaving, to be started anew", loops=stuck)
+            os._exit(STUCK_STATUS)
 
 
 def stop_on_signals() -> asyncio.Event:
@@ -88,3 +170,16 @@ def stop_on_signals() -> asyncio.Event:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     return stop
+
+
+async def _stop_at_eof(stop: asyncio.Event) -> None:
+    """Whoever started us holds the other end, and never writes: its end is the end."""
+
+    class Held(asyncio.Protocol):
+        def connection_lost(self, _: Exception | None) -> None:
+            stop.set()
+
+        def eof_received(self) -> None:
+            stop.set()
+
+    await asyncio.get_running_loop().connect_read_pipe(Held, sys.stdin)

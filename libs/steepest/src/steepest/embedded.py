@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager
 from importlib.metadata import entry_points
 from typing import Any
 
-from steepest.alone import local_cluster
 from steepest.clock import Clock, SystemClock
 from steepest.cluster.port import Cluster
 from steepest.errors import InputError
 from steepest.events.cluster import PoolConfigured
 from steepest.events.parameters import PoolParameters
+from steepest.installation import local_cluster
 from steepest.log.base import Log
 from steepest.log.file import FileLog
 from steepest.log.snapshots import FolderSnapshots

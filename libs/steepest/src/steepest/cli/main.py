@@ -26,6 +26,7 @@ COMMANDS: Mapping[str, str] = {
     "parse": "What the log-collector reads out of a training log.",
     "replay": "Decide a recording again and compare, byte for byte.",
     "check": "Hold a recording to its invariants.",
+    "topics": "The topics on Kafka: make them what they should be.",
     "schema": "The topics and events as an AsyncAPI 3 document.",
 }
 """Each command's short help; it is the function of that name in the module of that name."""

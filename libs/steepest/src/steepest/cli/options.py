@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -19,7 +20,7 @@ _MOST = 10**12
 """No machine has as much of anything, and every amount below it is exact."""
 
 
-def state_option(command: F) -> F:
+def folder_option(command: F) -> F:
     """``--state DIR``: which installation is meant."""
     return click.option(
         "--state",
@@ -30,6 +31,29 @@ def state_option(command: F) -> F:
         show_envvar=True,
         help="The state folder.",
     )(command)
+
+
+def state_option(command: F) -> F:
+    """``--state DIR`` and ``--kafka HOST:PORT``: which installation is meant, and where its log is."""
+
+    def name_cluster(_ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
+        # Everything that opens a log asks the environment; so the option is the variable in another spelling.
+        if value not in {None, AUTO}:
+            os.environ["STEEPEST_KAFKA"] = str(value)
+
+    return click.option(
+        "--kafka",
+        metavar="HOST:PORT",
+        callback=name_cluster,
+        expose_value=False,
+        envvar="STEEPEST_KAFKA",
+        show_envvar=True,
+        help="The log is on this Kafka cluster; default: where `up` has put it.",
+    )(folder_option(command))
+
+
+AUTO = "auto"
+"""A broker of the installation's own."""
 
 
 def json_option(command: F) -> F:

@@ -19,9 +19,8 @@ from steepest.cli.quiet import quiet
 from steepest.clock import SystemClock
 from steepest.errors import InputError, UndecodableError
 from steepest.events.received import Received
+from steepest.installation import open_log, open_snapshots
 from steepest.log.base import Log, Record, TopicPartition
-from steepest.log.file import FileLog
-from steepest.log.snapshots import FolderSnapshots
 from steepest.runtime.decode import received
 from steepest.runtime.snapshots import read_pool_snapshot
 from steepest.state_folder import Installation, StateFolder
@@ -81,11 +80,11 @@ async def _look(folder: StateFolder) -> Pool:
 
 
 @asynccontextmanager
-async def reading(folder: StateFolder) -> AsyncIterator[tuple[Installation, FileLog]]:
+async def reading(folder: StateFolder) -> AsyncIterator[tuple[Installation, Log]]:
     """A state folder's log, read only."""
     quiet()
     installation = folder.read()
-    log = FileLog.open(folder.log, read_only=True)
+    log = open_log(folder, installation, read_only=True)
     try:
         yield installation, log
     finally:
@@ -143,7 +142,7 @@ async def records_to_end(log: Log, at: TopicPartition, start: int = 0) -> AsyncI
 
 
 async def _view_to_begin_with(folder: StateFolder, log: Log, at: TopicPartition) -> ClusterView:
-    snapshot = await read_pool_snapshot(FolderSnapshots(folder.snapshots), at)
+    snapshot = await read_pool_snapshot(open_snapshots(folder, log), at)
     if snapshot is None or snapshot.view.position > await log.end(at):
         return ClusterView()
     return ClusterView(snapshot.view)

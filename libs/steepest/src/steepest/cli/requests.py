@@ -18,7 +18,8 @@ from steepest.clock import SystemClock
 from steepest.errors import InputError
 from steepest.events import cluster as c
 from steepest.events.received import Received
-from steepest.log.file import FileLog
+from steepest.installation import open_log
+from steepest.log.base import Log
 from steepest.runtime.decode import new_record
 from steepest.state_folder import StateFolder
 
@@ -48,7 +49,7 @@ def new_request() -> str:
 
 
 @asynccontextmanager
-async def asking(folder: StateFolder) -> AsyncIterator[tuple[FileLog, Pool]]:
+async def asking(folder: StateFolder) -> AsyncIterator[tuple[Log, Pool]]:
     """A pool's log, to be appended to, and the pool as it stands.
 
     Raises:
@@ -56,7 +57,7 @@ async def asking(folder: StateFolder) -> AsyncIterator[tuple[FileLog, Pool]]:
     """
     quiet()
     installation = folder.read()
-    log = FileLog(folder.log, installation.layout.partitions())
+    log = open_log(folder, installation)
     try:
         at = installation.layout.of_pool(installation.pool)
         if not await log.end(at) and await first(log, {at: 0}, _opened, READY_S) is None:
@@ -71,7 +72,7 @@ def _opened(received: Received[c.ClusterEvent]) -> str | None:
     return received.event.epoch if isinstance(received.event, c.LogOpened) else None
 
 
-async def append(log: FileLog, pool: Pool, event: c.JobSubmitted | c.JobCancelRequested) -> int:
+async def append(log: Log, pool: Pool, event: c.JobSubmitted | c.JobCancelRequested) -> int:
     """Append a request and give its offset.
 
     Raises:
@@ -81,7 +82,7 @@ async def append(log: FileLog, pool: Pool, event: c.JobSubmitted | c.JobCancelRe
     return (await log.append([record]))[0]
 
 
-async def admission(log: FileLog, pool: Pool, offset: int, request: str) -> Answer:
+async def admission(log: Log, pool: Pool, offset: int, request: str) -> Answer:
     """Whether a submission that stands at ``offset`` was admitted."""
 
     def answers(received: Received[c.ClusterEvent]) -> Answer | None:
@@ -95,7 +96,7 @@ async def admission(log: FileLog, pool: Pool, offset: int, request: str) -> Answ
     return await first(log, {pool.at: offset}, answers, ANSWER_S) or Answer(state="queued")
 
 
-async def end_of(log: FileLog, pool: Pool, job: str) -> AsyncIterator[Received[c.ClusterEvent] | Answer | None]:
+async def end_of(log: Log, pool: Pool, job: str) -> AsyncIterator[Received[c.ClusterEvent] | Answer | None]:
     """What happens to a job until it is over, and how it ended; None now and then while nothing happens."""
     async for event in what_counts(log, pool):
         if event is None:

@@ -11,12 +11,12 @@ import os
 from contextlib import ExitStack
 
 from steepest.alone import stop_on_signals
-from steepest.cli.probe import probes
 from steepest.cli.quiet import quiet
 from steepest.cli.teller import Teller, say
 from steepest.embedded import embedded
 from steepest.errors import SteepestError
 from steepest.events.parameters import PoolParameters
+from steepest.runtime.probe import probes
 from steepest.state_folder import StateFolder
 from steepest.view.cluster_view import ClusterView
 from steepest.view.nodes import in_words

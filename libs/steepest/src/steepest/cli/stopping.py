@@ -14,12 +14,12 @@ from collections.abc import Iterator
 
 import msgspec
 
-from steepest.alone import local_cluster
 from steepest.cli.quiet import quiet
 from steepest.cluster.local.folder import StateFolder as ClusterFolder
 from steepest.cluster.local.phases import declare_gone
 from steepest.cluster.port import Cluster, ReplicaId, ReplicaPhase, Stopped
 from steepest.errors import ClusterError, UncertainError
+from steepest.installation import local_cluster
 from steepest.state_folder import Installation, StateFolder
 from steepest.words import ending
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from steepest.cli.pool import Pool
     from steepest.cli.requests import Answer
     from steepest.events.cluster import JobSpec, JobSubmitted
-    from steepest.log.file import FileLog
+    from steepest.log.base import Log
     from steepest.state_folder import StateFolder
 
 EPILOG = """\b
@@ -172,7 +172,7 @@ def _tell(job: str, answer: Answer, pool: Pool, *, running: bool) -> None:
     click.echo(f"Warning: the system {why}", err=True)
 
 
-async def _wait(log: FileLog, pool: Pool, job: str, *, talk: bool) -> Answer:
+async def _wait(log: Log, pool: Pool, job: str, *, talk: bool) -> Answer:
     """Tell what happens to a job until it is over; say once if nobody runs it any more."""
     from steepest.cli.requests import Answer, end_of
     from steepest.words import is_routine, sentence

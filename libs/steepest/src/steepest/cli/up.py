@@ -6,11 +6,11 @@ It owns how a state folder comes to be and which parameters are asked for. It mu
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from steepest.cli.options import SPAN, NodeType, state_option
+from steepest.cli.options import SPAN, NodeType, folder_option
 
 if TYPE_CHECKING:
     from steepest.events.parameters import PoolParameters
@@ -21,12 +21,30 @@ Examples:
   steepest up
   steepest up --state /tmp/try --node big=1.2:4Gi --node small=0.4
   steepest up --alpha 0.02 --interval 10s --metrics 9400
+  steepest up --kafka auto                     every service a process, over a broker of its own (`make kafka`)
+  steepest up --kafka kafka:9092 --scale categorizer=2
   steepest submit -- python train.py           from another terminal
   steepest down                                likewise
 
 Jobs run in the environment of this process (PATH, VIRTUAL_ENV, ...), and go on when it stops or dies: the next `up` on
 the same folder takes them over. `steepest down` stops them as well.
 """
+
+
+class ScaleType(click.ParamType[tuple[str, int]]):
+    """``NAME=NUMBER``: how many processes of a service."""
+
+    name = "name=number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int]:
+        """The service's name and the number."""
+        name, _, number = str(value).partition("=")
+        if not (name and number.isdecimal() and 1 <= int(number) <= MOST_PROCESSES):
+            self.fail(f"{value!r}: write it like categorizer=2", param, ctx)
+        return name, int(number)
+
+
+MOST_PROCESSES = 64
 
 SHARES = (35, 28, 22, 15)
 """Sizes of the nodes of a new folder, in percent of what they have together: uneven, as real ones are."""
@@ -36,7 +54,9 @@ CORES_SHARE = 0.8
 
 
 @click.command(epilog=EPILOG)
-@state_option
+@folder_option
+@click.option("--kafka", metavar="HOST:PORT|auto", help="Run every service as a process, over Kafka.")
+@click.option("--scale", "scales", type=ScaleType(), multiple=True, help="Processes of a service. Repeat it.")
 @click.option("--node", "nodes", type=NodeType(), multiple=True, help="An emulated node of a new folder. Repeat it.")
 @click.option("--heartbeat", type=SPAN, help="Period of the nodes' heartbeats in a new folder (500ms).")
 @click.option("--alpha", type=click.FloatRange(0, min_open=True), help="SpeCon's growth threshold α (0.01).")
@@ -45,24 +65,34 @@ CORES_SHARE = 0.8
 def up(
     state: Path,
     *,
+    kafka: str | None,
+    scales: tuple[tuple[str, int], ...],
     nodes: tuple[NodeSpec, ...],
     heartbeat: int | None,
     alpha: float | None,
     interval: int | None,
     metrics: int | None,
 ) -> None:
-    """Run the embedded system until SIGTERM or SIGINT, telling what happens.
+    """Run the system until SIGTERM or SIGINT, telling what happens: in this process, or on Kafka.
 
     A state folder that is not there is made, with four nodes that have 80 % of this machine's cores together. --alpha
     and --interval are put in force where they differ from what the log holds; without them it keeps what it holds.
     """
     import asyncio
+    import os
 
     from steepest.cli.running import run
+    from steepest.cli.running_on_kafka import run_on_kafka
+    from steepest.installation import kafka_place
     from steepest.state_folder import StateFolder
 
     folder = StateFolder(state)
     prepare(folder, nodes, heartbeat)
+    if kafka is not None or kafka_place(folder) is not None or os.environ.get("STEEPEST_KAFKA"):
+        run_on_kafka(folder, kafka, dict(scales), lambda: wanted(folder, alpha, interval), metrics)
+        return
+    if scales:
+        raise click.UsageError("--scale is for services that are processes: see --kafka")
     asyncio.run(run(folder, wanted(folder, alpha, interval), metrics))
 
 
@@ -118,10 +148,13 @@ def wanted(folder: StateFolder, alpha: float | None, interval_ms: int | None) ->
     import msgspec
 
     from steepest.cli.pool import look
-    from steepest.events.parameters import PoolParameters
+    from steepest.installation import kafka_of
+    from steepest.view.cluster_view import ClusterView
 
-    configured = (folder.log / "recording.json").exists()
-    before = look(folder.root).view.parameters if configured else PoolParameters()
+    is_there = kafka_of(folder) is not None or (folder.log / "recording.json").exists()
+    view = look(folder.root).view if is_there else ClusterView()
+    configured = view.position > 1  # the first record is the log's identity
+    before = view.parameters
     changes = {"alpha": alpha, "interval_ms": interval_ms}
     specon = msgspec.structs.replace(before.specon, **{name: new for name, new in changes.items() if new is not None})
     # The pool's clock must not be coarser than what it measures.

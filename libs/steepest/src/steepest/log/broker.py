@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import os
+import re
 import shutil
 import signal
 import socket
@@ -55,7 +56,7 @@ class Broker:
     def __init__(self, folder: Path, *, home: Path | None = None, port: int | None = None) -> None:
         """Use the jars below ``home`` (default: ``$STEEPEST_KAFKA_HOME`` or ``.kafka``)."""
         self.folder = folder
-        self.port = port or _free_port()
+        self.port = port or _port_before(folder) or _free_port()
         self._controller = _free_port()
         self._home = home or Path(os.environ.get("STEEPEST_KAFKA_HOME", ".kafka"))
         self._process: subprocess.Popen[bytes] | None = None
@@ -87,7 +88,7 @@ class Broker:
         if why:
             raise InputError(why, code="no-kafka", mend="make kafka")
         self.folder.mkdir(parents=True, exist_ok=True)
-        properties = self.folder / "server.properties"
+        properties = _properties(self.folder)
         if not properties.exists():
             properties.write_text(
                 PROPERTIES.format(port=self.port, controller=self._controller, folder=self.folder.resolve())
@@ -152,6 +153,20 @@ def missing(home: Path) -> str:
     if not any(home.glob("libs/kafka_*.jar")):
         return f"no Kafka in {home}"
     return ""
+
+
+def _port_before(folder: Path) -> int | None:
+    """The port that the folder's broker had before: clients remember it."""
+    with contextlib.suppress(FileNotFoundError):
+        found = re.search(
+            r"^advertised.listeners=PLAINTEXT://127.0.0.1:(\d+)$", _properties(folder).read_text(), re.MULTILINE
+        )
+        return int(found[1]) if found else None
+    return None
+
+
+def _properties(folder: Path) -> Path:
+    return folder / "server.properties"
 
 
 def _free_port() -> int:

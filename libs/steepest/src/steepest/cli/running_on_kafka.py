@@ -1,0 +1,146 @@
+"""The system on Kafka in the foreground: a broker if asked for, the topics, and every service as a process of its own.
+
+It owns the order in which these come and go. It must never know what a service does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from importlib.metadata import entry_points
+
+from steepest.alone import stop_on_signals
+from steepest.cli.options import AUTO
+from steepest.cli.quiet import quiet
+from steepest.cli.teller import Teller, say
+from steepest.cli.topics import apply_topics
+from steepest.clock import SystemClock
+from steepest.embedded import GROUP, Configurator
+from steepest.errors import InputError
+from steepest.events.parameters import PoolParameters
+from steepest.installation import KafkaPlace, kafka_of, kafka_place, open_log, open_snapshots, remember_kafka
+from steepest.log.broker import Broker
+from steepest.log.kafka_settings import KafkaSettings, as_environment
+from steepest.runtime.probe import probes
+from steepest.runtime.runtime import Runtime
+from steepest.runtime.service import Service
+from steepest.state_folder import StateFolder
+from steepest.supervisor import Program, Supervisor
+
+
+def run_on_kafka(
+    folder: StateFolder,
+    kafka: str | None,
+    scales: Mapping[str, int],
+    wanted: Callable[[], PoolParameters | None],
+    metrics_port: int | None,
+) -> None:
+    """Run the system until SIGTERM or SIGINT.
+
+    Args:
+        folder: The installation.
+        kafka: ``host:port``, ``auto`` for a broker of its own, or None for where the log was before.
+        scales: Processes of a service, where it is not one.
+        wanted: The parameters to put in force, asked for once the log is there.
+        metrics_port: Of the system itself; each service has one of the next ones.
+
+    Raises:
+        InputError: Another system runs on the folder, or a setting is wrong.
+        LogError: The log cannot be reached, or is not for this reader.
+    """
+    quiet(logging.WARNING)
+    with folder.sole(), _cluster(folder, kafka) as settings:
+        installation = folder.read()
+        asyncio.run(_topics(settings, folder))
+        parameters = wanted()
+        names = ", ".join(node.name for node in installation.nodes)
+        say(f"up on {folder.root} (process {os.getpid()}) over Kafka at {settings.bootstrap}, with {names}")
+        programs = list(_programs(folder, settings, scales, metrics_port))
+        asyncio.run(_run(folder, programs, parameters, metrics_port))
+        say("stopped; what ran goes on running: `steepest down` stops it")
+
+
+@contextmanager
+def _cluster(folder: StateFolder, kafka: str | None) -> Iterator[KafkaSettings]:
+    """The cluster's settings, for as long as its broker runs if that is our own."""
+    before = kafka_place(folder)
+    if kafka == AUTO or (kafka is None and before is not None and before.own):
+        broker = Broker(folder.root / "kafka")
+        say("starting a Kafka broker")
+        broker.start()
+        os.environ["STEEPEST_KAFKA"] = broker.bootstrap
+        try:
+            yield _remembered(folder, own=True)
+        finally:
+            broker.stop()
+        return
+    if kafka is not None:
+        os.environ["STEEPEST_KAFKA"] = kafka
+    yield _remembered(folder, own=False)
+
+
+def _remembered(folder: StateFolder, *, own: bool) -> KafkaSettings:
+    settings = kafka_of(folder)
+    assert settings is not None  # noqa: S101 - the environment or the folder names one, or we would not be here
+    remember_kafka(folder, KafkaPlace(settings.bootstrap, settings.prefix, own))
+    return settings
+
+
+async def _topics(settings: KafkaSettings, folder: StateFolder) -> None:
+    changed = dict.fromkeys(change.topic for change in await apply_topics(settings, folder.read().layout))
+    if changed:
+        say(f"made what they should be: the topics {', '.join(changed)}")
+
+
+def _programs(
+    folder: StateFolder, settings: KafkaSettings, scales: Mapping[str, int], metrics_port: int | None
+) -> Iterator[Program]:
+    """Every installed service, in the order of the names, as often as it is asked for."""
+    modules = {point.name: point.module for point in entry_points(group=GROUP)}
+    if unknown := sorted(set(scales) - set(modules)):
+        raise InputError(f"no service {unknown[0]!r} is installed", mend=f"there are {', '.join(sorted(modules))}")
+    logs = folder.root / "services"
+    logs.mkdir(parents=True, exist_ok=True)
+    common = {"STEEPEST_STATE_DIR": str(folder.root.absolute()), "STEEPEST_POOL": folder.read().pool}
+    port = metrics_port
+    for service in sorted(modules):
+        for number in range(scales.get(service, 1)):
+            name = service if number == 0 else f"{service}-{number + 1}"
+            env = {**common, **as_environment(settings)}
+            if port:
+                port += 1
+                env["STEEPEST_METRICS_PORT"] = str(port)
+                say(f"{name}: metrics on http://127.0.0.1:{port}/metrics")
+            yield Program(
+                name=name, command=(sys.executable, "-m", modules[service]), env=env, output=logs / f"{name}.log"
+            )
+
+
+async def _run(
+    folder: StateFolder, programs: list[Program], parameters: PoolParameters | None, metrics_port: int | None
+) -> None:
+    """Follow the log ourselves, to configure and to tell, beside the processes."""
+    stop = stop_on_signals()
+    installation = folder.read()
+    log = open_log(folder, installation)
+    runtime = Runtime(
+        [Service(name="system", effectors=(Configurator(parameters), Teller()))],
+        log=log,
+        layout=installation.layout,
+        pool=installation.pool,
+        snapshots=open_snapshots(folder, log),
+        clock=SystemClock(),
+    )
+    try:
+        with ExitStack() as stack:
+            if metrics_port is not None:
+                say(f"metrics on http://127.0.0.1:{stack.enter_context(probes(runtime, metrics_port))}/metrics")
+            async with asyncio.TaskGroup() as group:
+                group.create_task(Supervisor(programs, say).run(stop), name="supervisor")
+                group.create_task(runtime.run(stop), name="system")
+    finally:
+        await log.close()

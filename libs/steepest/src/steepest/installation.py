@@ -1,0 +1,109 @@
+"""What the parts of an installation are opened from: its log, in files or on Kafka, its snapshots and its nodes.
+
+It owns the choice between files and Kafka. It must never know what is in a log, or who runs over it.
+
+A state folder whose system was started on Kafka says so in ``kafka.json``, so that every command finds the same log; the
+environment (``STEEPEST_KAFKA`` and its like) comes before it, and is the only place for secrets.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from steepest.cluster.local.cluster import LocalCluster, LocalNode
+from steepest.errors import RecordingError
+from steepest.log.aside import write_aside
+from steepest.log.base import Log, TopicPartition
+from steepest.log.file import FileLog
+from steepest.log.kafka_settings import KafkaSettings, kafka_settings
+from steepest.log.kafka_snapshots import LogSnapshots
+from steepest.log.snapshots import FolderSnapshots, SnapshotStore
+from steepest.state_folder import Installation, StateFolder
+
+SNAPSHOTS = TopicPartition("snapshots")
+
+
+class KafkaPlace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``kafka.json``: where the log is.
+
+    Attributes:
+        own: Whether the broker is one of the installation's own, in ``kafka/``, which ``steepest up`` starts and stops.
+    """
+
+    bootstrap: str
+    prefix: str = ""
+    own: bool = False
+
+
+def kafka_place(folder: StateFolder) -> KafkaPlace | None:
+    """What the folder says of its log; None where it is in files.
+
+    Raises:
+        RecordingError: It is damaged.
+    """
+    path = _place_file(folder)
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=KafkaPlace)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.DecodeError) as error:
+        raise RecordingError(f"{path} cannot be read: {error}", mend="restore it, or name the cluster again") from error
+
+
+def remember_kafka(folder: StateFolder, place: KafkaPlace) -> None:
+    """Let every command that names the folder find its log."""
+    write_aside(_place_file(folder), msgspec.json.format(msgspec.json.encode(place), indent=2))
+
+
+def kafka_of(folder: StateFolder, environ: Mapping[str, str] = os.environ) -> KafkaSettings | None:
+    """How the folder's log is reached on Kafka; None where it is in files.
+
+    Raises:
+        InputError: A setting is wrong.
+        RecordingError: ``kafka.json`` is damaged.
+    """
+    place = kafka_place(folder)
+    if place is None or environ.get("STEEPEST_KAFKA"):
+        return kafka_settings(environ)
+    return kafka_settings({"STEEPEST_KAFKA_PREFIX": place.prefix, **environ}, place.bootstrap)
+
+
+def open_log(folder: StateFolder, installation: Installation, *, read_only: bool = False) -> Log:
+    """The installation's log. Clients of Kafka connect when first used.
+
+    Raises:
+        InputError: A setting is wrong.
+        LogUnavailableError, RecordingError: The folder's log cannot be opened.
+    """
+    kafka = kafka_of(folder)
+    partitions = installation.layout.partitions()
+    if kafka is not None:
+        from steepest.log.kafka import KafkaLog  # noqa: PLC0415 - the client is an extra, and takes long to import
+
+        return KafkaLog(kafka, {**partitions, SNAPSHOTS.topic: 1})
+    return FileLog.open(folder.log, read_only=True) if read_only else FileLog(folder.log, partitions)
+
+
+def open_snapshots(folder: StateFolder, log: Log, service: str = "") -> SnapshotStore:
+    """Where a service keeps its snapshots; without a name, the system itself."""
+    if kafka_of(folder) is not None:
+        return LogSnapshots(log, SNAPSHOTS, service or "system")
+    return FolderSnapshots(folder.snapshots / service)
+
+
+def local_cluster(folder: StateFolder, installation: Installation) -> LocalCluster:
+    """The emulated nodes of an installation."""
+    return LocalCluster(
+        folder.cluster,
+        [LocalNode(node.name, node.capacity) for node in installation.nodes],
+        installation.pool,
+        heartbeat_s=installation.heartbeat_ms / 1000,
+    )
+
+
+def _place_file(folder: StateFolder) -> Path:
+    return folder.root / "kafka.json"
