@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -16,6 +16,7 @@ import structlog
 
 from steepest.clock import Clock
 from steepest.cluster.port import Cluster, ReplicaFiles
+from steepest.collector.folders import Batch, MetricFolder
 from steepest.collector.source import Source
 from steepest.events import cluster as c
 from steepest.events.loss import JobUnwatched, JobWatched, LossDiverged, LossReported
@@ -135,9 +136,15 @@ class LossCollector(Effector):
                 ("output", files.output, follow.spec.log_format),
             )
         )
-        await asyncio.gather(
-            feed.carry("reports", reports, stop, preferred=True), feed.carry("output", output, stop, preferred=False)
-        )
+        carrying = [
+            feed.carry("reports", reports, stop, preferred=True),
+            feed.carry("output", output, stop, preferred=False),
+        ]
+        if follow.spec.metrics_folder:
+            folder = MetricFolder(Path(follow.spec.metrics_folder), metric, self._clock)
+            found = (folder.tensorboard(stop), folder.mlflow_files(stop), folder.mlflow_database(stop))
+            carrying += [feed.carry_folder(batches) for batches in found]
+        await asyncio.gather(*carrying)
         reports.forget()
         output.forget()
         self._stops.pop((follow.job, follow.incarnation), None)
@@ -164,15 +171,23 @@ class Feed:
             self._reports = self._reports or (preferred and bool(records))
             if not records or (self._reports and not preferred):
                 continue
-            for record in records:
-                await self._watch(record)
-            await self._send(
-                *(self._event(record) for record in records),
-                topic="loss",
-                key=self._follow.job,
-                source=stream,
-                numbers=[source.sequence(record) for record in records],
-            )
+            await self._report(stream, records, [source.sequence(record) for record in records])
+
+    async def carry_folder(self, batches: AsyncIterator[Batch]) -> None:
+        """Send what is found in the job's metric folder; its sources go on from one incarnation to the next."""
+        async for batch in batches:
+            await self._report(f"{self._follow.job}.{batch.source}", batch.records, batch.numbers)
+
+    async def _report(self, stream: str, records: Sequence[LossRecord], numbers: Sequence[int]) -> None:
+        for record in records:
+            await self._watch(record)
+        await self._send(
+            *(self._event(record) for record in records),
+            topic="loss",
+            key=self._follow.job,
+            source=stream,
+            numbers=numbers,
+        )
 
     async def _watch(self, record: LossRecord) -> None:
         """Say what is judged before the first report, and again if the judged metric has another name."""

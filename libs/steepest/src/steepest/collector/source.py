@@ -70,8 +70,7 @@ class Source:
 
     def sequence(self, record: LossRecord) -> int:
         """A record's number, which rises within the source."""
-        index = min(record.index, (1 << INDEX_BITS) - 1)
-        return (self._files_before << 80) + (record.position << INDEX_BITS) + index
+        return (self._files_before << 80) + numbered(record)
 
     def forget(self) -> None:
         """All is read and sent: nothing is kept of it."""
@@ -92,6 +91,11 @@ class Source:
             self._kept_at = self._clock.monotonic()
         except OSError as error:
             logger.warning("place not kept; a restart reads some lines again", file=str(self._path), why=str(error))
+
+
+def numbered(record: LossRecord) -> int:
+    """A record's number by its place in its file."""
+    return (record.position << INDEX_BITS) + min(record.index, (1 << INDEX_BITS) - 1)
 
 
 def _load(kept: Path) -> SourcePlace | None:

@@ -21,6 +21,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         model: A name for people, of what is trained.
         metric: The evaluation function's name in the output.
         log_format: The format of its printed lines.
+        metrics_folder: A folder of TensorBoard event files, or an MLflow store, that its losses are read from too.
         first_node: Where to place it first (a paired comparison needs the same start); later moves are free.
     """
 
@@ -34,6 +35,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     model: Text = ""
     metric: Text = "loss"
     log_format: Text = "auto"
+    metrics_folder: Text = ""
     first_node: Name | None = None
 
 
