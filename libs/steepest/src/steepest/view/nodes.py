@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator
 
-from sortedcontainers import SortedList
-
 from steepest.errors import BugError
 from steepest.events.common import Resources
 from steepest.events.parameters import SpeConParameters
+from steepest.view.order import Order
 from steepest.view.state import Job, Node
 
 
@@ -28,10 +27,9 @@ class Nodes:
         """Take over ``nodes``, which is state of the view, and build the orders."""
         self._nodes = nodes
         self._specon = specon
-        self._by_score: SortedList[tuple[float, int, str]] = SortedList()
-        self._by_count: SortedList[tuple[int, str]] = SortedList()
-        self._by_allocation: dict[Resources, SortedList[tuple[float, int, str]]] = {}
-        self._keys: dict[str, tuple[tuple[float, int, str], tuple[int, str], tuple[float, int, str], Resources]] = {}
+        self._by_score = Order()
+        self._by_count = Order()
+        self._by_allocation: dict[Resources, Order] = {}
         self._silence: OrderedDict[str, None] = OrderedDict()
         self.replicas = 0
         for node in sorted(nodes.values(), key=lambda node: node.seen_offset):
@@ -63,15 +61,16 @@ class Nodes:
 
     def by_score(self) -> Iterator[Node]:
         """Nodes by rising score, then by rising resource use R(w, t), then by name."""
-        return (self._nodes[name] for _, _, name in self._by_score)
+        return map(self._nodes.__getitem__, self._by_score)
 
     def by_count(self) -> Iterator[Node]:
         """Nodes by rising number of replicas, then by name."""
-        return (self._nodes[name] for _, name in self._by_count)
+        return map(self._nodes.__getitem__, self._by_count)
 
     def busiest(self) -> Node | None:
         """The node with most replicas."""
-        return self._nodes[self._by_count[-1][1]] if self._by_count else None
+        name = self._by_count.last()
+        return None if name is None else self._nodes[name]
 
     def by_allocation(self) -> Iterator[Iterator[Node]]:
         """For each capacity that occurs: its nodes by rising allocation, then number of replicas, then name.
@@ -79,7 +78,7 @@ class Nodes:
         The order of the capacities means nothing: compare across them.
         """
         for order in self._by_allocation.values():
-            yield (self._nodes[name] for _, _, name in order)
+            yield map(self._nodes.__getitem__, order)
 
     def longest_silent(self) -> Node | None:
         """The node not heard of for longest among those that are not lost."""
@@ -96,14 +95,15 @@ class Nodes:
         """Use other weights from here on."""
         self._specon = specon
         for node in self:
-            self._reindex(node)
+            self._weigh(node)
 
     def join(self, name: str, capacity: Resources, counted_ms: int, offset: int) -> None:
         """A node is here, or has another capacity now."""
         node = self._nodes.get(name)
         if node is None:
             node = self._nodes[name] = Node(name=name, capacity=capacity)
-        self._unindex(node)
+        else:
+            self.lose(node)
         node.capacity = capacity
         node.lost = False
         node.seen_counted_ms, node.seen_offset = counted_ms, offset
@@ -118,20 +118,28 @@ class Nodes:
             node.lost = False
             self._index(node)
         else:
-            self._reindex(node)
+            self._weigh(node)
             self._silence.move_to_end(node.name)
 
     def lose(self, node: Node) -> None:
         """A node is out of the question for new replicas."""
-        self._unindex(node)
+        if node.lost:
+            return
         node.lost = True
+        self._by_score.drop(node.name)
+        self._by_count.drop(node.name)
+        self._by_allocation[node.capacity].drop(node.name)
+        if not self._by_allocation[node.capacity]:
+            del self._by_allocation[node.capacity]
+        del self._silence[node.name]
+        self.replicas -= node.count
 
     def take(self, job: Job, name: str) -> None:
         """Reserve the place of one replica of ``job`` on a node."""
         node = self._nodes[name]
         node.allocated += job.spec.requests
         job.holds[name] = job.holds.get(name, 0) + 1
-        self._reindex(node)
+        self._fill(node)
 
     def give_back(self, job: Job, name: str) -> None:
         """Free one place that ``job`` holds on a node."""
@@ -142,7 +150,7 @@ class Nodes:
             job.holds[name] = held - 1
         node = self._nodes[name]
         node.allocated -= job.spec.requests
-        self._reindex(node)
+        self._fill(node)
 
     def assign(self, job: Job, name: str) -> None:
         """Count one replica of ``job`` in a node's score."""
@@ -162,7 +170,7 @@ class Nodes:
             node = self._nodes[name]
             node.replicas[before] -= count
             node.replicas[job.category_index] += count
-            self._reindex(node)
+            self._weigh(node)
 
     def release(self, job: Job) -> None:
         """Free all that ``job`` holds, and count it nowhere."""
@@ -175,53 +183,32 @@ class Nodes:
 
     # --- the orders ------------------------------------------------------------------------------------------------
 
-    def _count(self, job: Job, node: Node, change: int) -> None:
-        node.replicas[job.category_index] += change
-        self._reindex(node)
-
-    def _reindex(self, node: Node) -> None:
-        old = self._keys.get(node.name)
-        if old is None:
-            return
-        new = self._key(node)
-        for order, before, after in zip(
-            (self._by_score, self._by_count, self._by_allocation[old[3]]), old[:3], new[:3], strict=True
-        ):
-            if before != after:
-                order.remove(before)
-                order.add(after)
-        self.replicas += new[1][0] - old[1][0]
-        self._keys[node.name] = new
-
     def _index(self, node: Node) -> None:
         if node.lost:
             return
-        score, count, allocation, capacity = self._keys[node.name] = self._key(node)
-        self._by_score.add(score)
-        self._by_count.add(count)
-        self._by_allocation.setdefault(capacity, SortedList()).add(allocation)
+        self._weigh(node)
+        self._by_count.put((node.count, node.name))
+        self._fill(node)
         self._silence[node.name] = None
-        self.replicas += count[0]
+        self.replicas += node.count
 
-    def _unindex(self, node: Node) -> None:
-        key = self._keys.pop(node.name, None)
-        if key is None:
+    def _count(self, job: Job, node: Node, change: int) -> None:
+        node.replicas[job.category_index] += change
+        if node.lost:
             return
-        self._by_score.remove(key[0])
-        self._by_count.remove(key[1])
-        self._by_allocation[key[3]].remove(key[2])
-        if not self._by_allocation[key[3]]:
-            del self._by_allocation[key[3]]
-        del self._silence[node.name]
-        self.replicas -= key[1][0]
+        self.replicas += change
+        self._weigh(node)
+        self._by_count.put((node.count, node.name))
+        self._fill(node)
 
-    def _key(self, node: Node) -> tuple[tuple[float, int, str], tuple[int, str], tuple[float, int, str], Resources]:
-        return (
-            (self.score(node), use_per_mille(node), node.name),
-            (node.count, node.name),
-            (allocation(node.allocated, node.capacity), node.count, node.name),
-            node.capacity,
-        )
+    def _weigh(self, node: Node) -> None:
+        if not node.lost:
+            self._by_score.put((self.score(node), use_per_mille(node), node.name))
+
+    def _fill(self, node: Node) -> None:
+        if not node.lost:
+            order = self._by_allocation.setdefault(node.capacity, Order())
+            order.put((allocation(node.allocated, node.capacity), node.count, node.name))
 
 
 def score(progressing: int, watched: int, converged: int, weights: SpeConParameters) -> float:
