@@ -100,7 +100,7 @@ def test_comparison_says_what_came_out_also_where_it_is_worse() -> None:
         ["the whole run", "30.0 s", "20.0 s", "+10.0 s"],
     ]
     assert (compared.shorter, compared.longer) == (1, 1)
-    assert "1 jobs took less time and 1 more; the mean completion time was 2.0 s longer" in verdict(compared)
+    assert "1 job took less time and 1 more; the mean completion time was 2.0 s longer" in verdict(compared)
 
 
 def test_comparison_leaves_out_what_did_not_end() -> None:

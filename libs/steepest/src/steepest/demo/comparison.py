@@ -6,7 +6,7 @@ import msgspec
 
 from steepest.demo.report import Table
 from steepest.demo.story import Story
-from steepest.words import span
+from steepest.words import count, span
 
 
 class JobComparison(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,7 +74,7 @@ def verdict(compared: Comparison) -> str:
     """What came out, in a sentence, whichever way it is."""
     mean = compared.mean_with_moves_s - compared.mean_without_moves_s
     return (
-        f"with SpeCon {compared.shorter} jobs took less time and {compared.longer} more; the mean completion time was "
+        f"with SpeCon {count(compared.shorter, 'job')} took less time and {compared.longer} more; the mean completion time was "
         f"{span(round(abs(mean) * 1000))} {'longer' if mean > 0 else 'shorter'}. "
         "One pair of runs on a busy machine: times differ from run to run."
     )
