@@ -1,13 +1,34 @@
-"""These tests wait for nobody: their event loop's time is virtual."""
+"""What the runtime's tests share: a system in memory, in virtual time, so that they wait for nobody."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
 from typing import Any
 
+import pytest
+
+from steepest.runtime import pool_loop, stream_loop
+from steepest.testing.rig import Rig
 from steepest.testing.virtual_time import VirtualLoop
 
 
 def pytest_asyncio_loop_factories(config: Any, item: Any) -> Mapping[str, type[VirtualLoop]]:  # noqa: ARG001 - a hook
     """Run async tests in virtual time."""
     return {"virtual": VirtualLoop}
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+    """A log and two nodes, and nothing that runs yet."""
+    async with contextlib.aclosing(Rig(tmp_path, {"n1": 300, "n2": 300})) as rig:
+        yield rig
+
+
+@pytest.fixture
+def few_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches and snapshots after a handful of records."""
+    monkeypatch.setattr(pool_loop, "BATCH", 4)
+    monkeypatch.setattr(pool_loop, "SNAPSHOT_EVERY", 4)
+    monkeypatch.setattr(stream_loop, "SNAPSHOT_EVERY", 4)

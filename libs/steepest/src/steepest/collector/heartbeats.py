@@ -17,4 +17,4 @@ class HeartbeatSender(Effector):
     async def run(self, send: Send) -> None:
         """Send until cancelled."""
         async for beat in self._cluster.heartbeats():
-            await send(beat, topic="heartbeats", key=beat.node, at_ms=beat.at_ms)
+            await send(beat, topic="heartbeats", key=beat.node, times=(beat.at_ms,))

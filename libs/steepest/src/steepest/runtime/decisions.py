@@ -15,9 +15,7 @@ from steepest.log.base import Log, NewRecord, Record, TopicPartition
 from steepest.runtime.decode import new_record
 from steepest.runtime.metric_defs import Metrics
 
-Position = tuple[int, int]
-BEFORE_ALL: Position = (-1, -1)
-Found = dict[tuple[str, TopicPartition], Position]
+Found = dict[tuple[str, TopicPartition], DecisionId]
 """The newest decision of each stream in each output partition."""
 
 
@@ -45,7 +43,12 @@ class Stream:
 
     def fence(self, found: Found) -> None:
         """Do not append what is in the log already."""
-        self._found = found
+        self._found = {
+            (stream, to): decision
+            for (stream, to), decision in found.items()
+            if (decision.decider, decision.topic, decision.partition)
+            == (self.name, self.source.topic, self.source.partition)
+        }
 
     def records(
         self, epoch: str, cause: Received[ClusterEvent], made: Iterable[tuple[TopicPartition, str, ClusterEvent]]
@@ -54,32 +57,52 @@ class Stream:
         out: list[NewRecord] = []
         for index, (to, key, event) in enumerate(made):
             decision = DecisionId(self.name, epoch, cause.topic, cause.partition, cause.offset, index)
-            text = str(decision)
-            previous = self.last_ids.get(str(to), "")
-            self.last_ids[str(to)] = text
-            if decision.position <= self._found.get((decision.stream, to), BEFORE_ALL):
+            if self._is_in_the_log(decision, to):
                 self._metrics.repeated.labels(self.name).inc()
                 continue
+            previous = self.last_ids.get(str(to))
+            text = self.last_ids[str(to)] = str(decision)
             headers = {ID: text, LOGIC: self._logic} | ({PREVIOUS: previous} if previous else {})
             out.append(new_record(to, key, event, cause.at_ms, headers))
             self._metrics.decisions.labels(self.name, type(event).__name__).inc()
         return out
 
+    def passed(self, position: int) -> bool:
+        """Whether all that was found in the log has a cause before ``position``; then it need not be looked for again."""
+        for (stream, to), newest in list(self._found.items()):
+            if newest.offset < position:
+                self._leave(stream, to, newest)
+        return not self._found
+
+    def _is_in_the_log(self, decision: DecisionId, to: TopicPartition) -> bool:
+        newest = self._found.get((decision.stream, to))
+        if newest is None:
+            return False
+        if decision.position <= newest.position:
+            return True
+        self._leave(decision.stream, to, newest)
+        return False
+
+    def _leave(self, stream: str, to: TopicPartition, newest: DecisionId) -> None:
+        """What follows is new. Its predecessor is what stands in the log, also where another version decided that."""
+        del self._found[stream, to]
+        self.last_ids[str(to)] = str(newest)
+
 
 async def scan(log: Log, start: Mapping[TopicPartition, int]) -> Found:
     """The newest decision of every stream in the given partitions, from the given offsets to their present ends."""
     ends = {at: await log.end(at) for at in start}
-    left = {at for at, end in ends.items() if start[at] < end}
+    left = {at: None for at, end in ends.items() if start[at] < end}
     found: Found = {}
     if not left:
         return found
-    reader = log.reader({at: start[at] for at in sorted(left)})
+    reader = log.reader({at: start[at] for at in left})
     try:
         while left:
             for record in await reader.poll(max_records=10_000):
                 note(found, record)
                 if record.offset + 1 >= ends[record.at]:
-                    left.discard(record.at)
+                    left.pop(record.at, None)
     finally:
         await reader.close()
     return found
@@ -92,4 +115,6 @@ def note(found: Found, record: Record) -> None:
     if decision is None:
         return
     stream = (decision.stream, record.at)
-    found[stream] = max(decision.position, found.get(stream, BEFORE_ALL))
+    before = found.get(stream)
+    if before is None or decision.position > before.position:
+        found[stream] = decision

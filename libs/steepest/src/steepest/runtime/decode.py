@@ -1,4 +1,4 @@
-"""Records to events and back, and what is made of a record that is none."""
+"""Records to events and back."""
 
 from __future__ import annotations
 
@@ -8,13 +8,9 @@ from typing import Any
 import msgspec
 
 from steepest.errors import UndecodableError
-from steepest.events.dead_letter import DeadLetter
 from steepest.events.received import Received
 from steepest.events.registry import TOPICS, encode
 from steepest.log.base import NewRecord, Record, TopicPartition
-
-LETTER_BYTES = 64 * 1024
-"""A dead letter keeps this much of its record's value; what is longer was never meant to be read."""
 
 
 def received(record: Record) -> Received[Any]:
@@ -41,17 +37,3 @@ def new_record(
 ) -> NewRecord:
     """An event as a record to append."""
     return NewRecord(to=to, key=key, value=encode(event), at_ms=at_ms, headers=headers or {})
-
-
-def dead_letter(record: Record, error: UndecodableError, headers: Mapping[str, str]) -> NewRecord:
-    """The letter about a record that could not be read."""
-    letter = DeadLetter(
-        topic=record.at.topic,
-        partition=record.at.partition,
-        offset=record.offset,
-        key=record.key,
-        headers=dict(record.headers),
-        reason=str(error)[:2000],
-        value=record.value[:LETTER_BYTES],
-    )
-    return new_record(TopicPartition("dead-letters"), record.at.topic, letter, record.at_ms, headers)

@@ -24,7 +24,7 @@ class Send(Protocol):
         *events: msgspec.Struct,
         topic: str = "cluster",
         key: str | None = None,
-        at_ms: int | None = None,
+        times: Sequence[int] = (),
         source: str = "",
         numbers: Sequence[int] = (),
     ) -> None:
@@ -34,7 +34,7 @@ class Send(Protocol):
             events: What to append, in order, all of one key.
             topic: Where to.
             key: Their key; None is the pool.
-            at_ms: Their time; None is now.
+            times: When each was observed, in milliseconds of the wall clock; empty: now.
             source: The writers' rule for sources: the name under which the events are numbered; empty: they are not.
             numbers: The number of each event; they rise within a source, and a reader drops what it has seen.
         """

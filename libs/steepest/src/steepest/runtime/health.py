@@ -1,4 +1,4 @@
-"""Whether a process does its work: a loop lives while its position advances or nothing is left to read."""
+"""Whether a process does its work: a loop lives while it says so, and is ready once it has caught up."""
 
 from __future__ import annotations
 
@@ -7,41 +7,56 @@ import msgspec
 from steepest.clock import Clock
 
 STUCK_AFTER_S = 60.0
-"""Longest time without progress while records wait: five times the longest append that is retried."""
+"""Longest time for which a loop may say nothing. An idle one speaks every second, and one that waits for its log at every
+attempt, which are 5 seconds apart at most; so this much silence is a call that hangs."""
 
 
 class LoopHealth(msgspec.Struct):
     """One loop, as it last said of itself."""
 
+    spoke_at: float
     position: int = 0
     lag: int = 0
-    progress_at: float = 0.0
     ready: bool = False
 
 
 class Health:
-    """The loops of a process."""
+    """The loops of a process.
+
+    Attributes:
+        refusal: Why the log is not for this reader; empty where it is.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self.loops: dict[str, LoopHealth] = {}
         self.refusal = ""
 
+    def expect(self, loop: str) -> None:
+        """There is a loop, and it has said nothing yet."""
+        self.loops[loop] = LoopHealth(self._clock.monotonic())
+
     def progress(self, loop: str, position: int, lag: int, *, ready: bool) -> None:
         """A loop is at ``position``, with ``lag`` records to read."""
-        health = self.loops.setdefault(loop, LoopHealth(progress_at=self._clock.monotonic()))
-        if position != health.position or lag == 0:
-            health.progress_at = self._clock.monotonic()
-        health.position, health.lag, health.ready = position, lag, ready
+        self.loops[loop] = LoopHealth(self._clock.monotonic(), position, lag, ready)
+
+    def wait(self, loop: str) -> None:
+        """A loop's log takes or gives nothing: it begins anew. Starting the process anew would not help."""
+        health = self.loops[loop]
+        health.spoke_at, health.ready = self._clock.monotonic(), False
 
     def refuse(self, why: str) -> None:
         """The process must not go on, and says why."""
         self.refusal = why
 
     def is_alive(self) -> bool:
-        """Whether every loop progresses; where not, the process should be started anew."""
+        """Whether no loop is stuck; where one is, the process should be started anew."""
+        return not self.stuck()
+
+    def stuck(self) -> list[str]:
+        """The loops that have been silent for too long."""
         now = self._clock.monotonic()
-        return all(loop.lag == 0 or now - loop.progress_at < STUCK_AFTER_S for loop in self.loops.values())
+        return [name for name, loop in self.loops.items() if now - loop.spoke_at >= STUCK_AFTER_S]
 
     def is_ready(self) -> bool:
         """Whether every loop has caught up with what was there at its start."""

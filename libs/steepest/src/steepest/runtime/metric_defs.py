@@ -40,5 +40,5 @@ class Metrics:
         self.batch_seconds = Histogram(
             "steepest_batch_seconds", "Time to fold a batch and append what it made.", ["loop"], registry=self.registry
         )
-        # Steps done on the cluster, by step and outcome. Failures rising: `steepest events --type StepFailed` says why.
-        self.steps = Counter("steepest_steps", "Steps acted on the cluster.", ["outcome"], registry=self.registry)
+        # Events that effectors reported, by type. `StepFailed` rising: `steepest events --type StepFailed` says why.
+        self.reports = Counter("steepest_reports", "Events that effectors appended.", ["event"], registry=self.registry)

@@ -11,25 +11,22 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-import structlog
-
-from steepest.clock import Clock
-from steepest.errors import UndecodableError
+from steepest.errors import LogEpochError, LogVersionError, UndecodableError
 from steepest.events.cluster import ClusterEvent
-from steepest.events.received import ID, DecisionId, Received
+from steepest.events.received import Received
 from steepest.log.base import Log, NewRecord, Reader, Record, TopicPartition
 from steepest.log.snapshots import SnapshotStore
 from steepest.policies.decider import ClusterDecider, fold_and_decide
 from steepest.runtime.decisions import Stream, scan
-from steepest.runtime.decode import dead_letter, received
+from steepest.runtime.decode import received
 from steepest.runtime.effector import Effector
 from steepest.runtime.health import Health
+from steepest.runtime.identity import check_epoch
+from steepest.runtime.lag import LagMeter
+from steepest.runtime.letters import DEAD_LETTERS, Letters
 from steepest.runtime.metric_defs import Metrics
-from steepest.runtime.snapshots import PoolSnapshot, read_pool_snapshot
+from steepest.runtime.snapshots import PoolSnapshot, keep_pool_snapshot, read_pool_snapshot, restored, state_of
 from steepest.view.cluster_view import ClusterView
-
-logger = structlog.get_logger(__name__)
 
 BATCH = 1_000
 """Records a batch: a few milliseconds of folding, so that an effector is never kept waiting for long."""
@@ -54,7 +51,6 @@ class PoolLoop:
         snapshots: SnapshotStore,
         deciders: Sequence[Any],
         effectors: Sequence[Effector],
-        clock: Clock,
         metrics: Metrics,
         health: Health,
     ) -> None:
@@ -66,14 +62,16 @@ class PoolLoop:
         self._snapshots = snapshots
         self._types = deciders
         self._effectors = effectors
-        self._clock = clock
         self._metrics = metrics
         self._health = health
         self._deciders: list[ClusterDecider] = []
         self._streams: list[Stream] = []
-        self._snapshot_position = 0
+        self._letters = Letters(metrics)
+        self._letters_from = 0
+        self._saved = 0
         self._live_from = 0
         self._live = False
+        self._lag = LagMeter(log)
 
     # --- beginning -----------------------------------------------------------------------------------------------------
 
@@ -81,7 +79,7 @@ class PoolLoop:
         """Read snapshot and tail, then follow the log until ``stop`` is set; keep a snapshot at the end of a batch.
 
         Raises:
-            LogUnavailableError: An append failed: run again.
+            LogUnavailableError: The log gave nothing, or an append failed: run again.
             LogVersionError, LogEpochError: The log is not for this reader.
         """
         await self._begin()
@@ -94,23 +92,28 @@ class PoolLoop:
                     await self._batch(records)
         finally:
             await reader.close()
-        await self.save()
+        await self._save()
 
     async def _begin(self) -> None:
+        self._live = False
         snapshot = await read_pool_snapshot(self._snapshots, self.at)
+        deciders = restored(self._types, snapshot.deciders) if snapshot else None
+        if snapshot is None or deciders is None:
+            snapshot, deciders = None, [kind() for kind in self._types]
+        self._deciders = deciders
         self.view = ClusterView(snapshot.view) if snapshot else ClusterView()
-        self._deciders = [_restored(kind, snapshot.deciders if snapshot else {}) for kind in self._types]
-        last_ids = snapshot.last_ids if snapshot else {}
+        self._saved = self.view.position
+        self._letters_from = snapshot.letters_from if snapshot else 0
+        await check_epoch(self._log, self.at, self.view.state.epoch)
+        found = await scan(self._log, {self.at: self.view.position, DEAD_LETTERS: self._letters_from})
         self._streams = [
-            Stream(decider.name, decider.logic, self.at, self._metrics, last_ids.get(decider.name))
-            for decider in self._deciders
+            Stream(one.name, one.logic, self.at, self._metrics, snapshot.last_ids.get(one.name) if snapshot else None)
+            for one in deciders
         ]
-        found = await scan(self._log, {self.at: self.view.position})
+        self._letters.fence(found)
         for stream in self._streams:
             stream.fence(found)
-        self._snapshot_position = self.view.position
         self._live_from = await self._log.end(self.at)
-        self._live = False
 
     def _go_live_at_end(self) -> None:
         """Effectors act once the view holds all that was there at the start; before, they would act on history."""
@@ -123,24 +126,41 @@ class PoolLoop:
 
     async def _batch(self, records: Sequence[Record]) -> None:
         out: list[NewRecord] = []
-        for record in records:
-            self._one(record, out)
+        try:
+            for record in records:
+                self._one(record, out)
+        except (LogVersionError, LogEpochError):
+            # Whoever goes on from here decides about what comes; what came before is decided.
+            await self._append(out)
+            await self._save()
+            raise
+        await self._append(out)
+        await self._report(len(records))
+        if self.view.position - self._saved >= SNAPSHOT_EVERY:
+            await self._save()
+
+    async def _append(self, out: Sequence[NewRecord]) -> None:
         if out:
             await self._log.append(out)
-        self._metrics.records.labels(self.name).inc(len(records))
-        lag = max(0, await self._log.end(self.at) - self.view.position)
+
+    async def _report(self, records: int) -> None:
+        lag = await self._lag.lag({self.at: self.view.position})
+        self._metrics.records.labels(self.name).inc(records)
         self._metrics.lag.labels(self.name).set(lag)
         self._metrics.gaps.labels(self.name).set(self.view.state.gaps)
         self._health.progress(self.name, self.view.position, lag, ready=self._live)
-        if self.view.position - self._snapshot_position >= SNAPSHOT_EVERY:
-            await self.save()
 
     def _one(self, record: Record, out: list[NewRecord]) -> None:
         try:
             event: Received[ClusterEvent] = received(record)
         except UndecodableError as error:
-            self._refuse(record, error, out)
-            return
+            out.extend(self._letters.about(record, error, self.view.state.epoch))
+            self.view.skip(record.offset)
+        else:
+            self._take_in(event, out)
+        self._go_live_at_end()
+
+    def _take_in(self, event: Received[ClusterEvent], out: list[NewRecord]) -> None:
         counts, made = fold_and_decide(self.view, self._deciders, event)
         for stream, events in zip(self._streams, made, strict=False):
             if events:
@@ -148,35 +168,26 @@ class PoolLoop:
         if self._live:
             for effector in self._effectors:
                 effector.observe(self.view, event, counts=counts)
-        self._go_live_at_end()
-
-    def _refuse(self, record: Record, error: UndecodableError, out: list[NewRecord]) -> None:
-        self.view.skip(record.offset)
-        self._metrics.dead_letters.labels(record.at.topic).inc()
-        logger.warning("dead letter", record=str(record), why=str(error))
-        letter = DecisionId("reader", self.view.state.epoch, record.at.topic, record.at.partition, record.offset, 0)
-        out.append(dead_letter(record, error, {ID: str(letter)}))
-        self._go_live_at_end()
 
     # --- snapshots -----------------------------------------------------------------------------------------------------
 
-    async def save(self) -> None:
+    async def _save(self) -> None:
         """Keep a snapshot of the view and of every decider. Everything they made up to here is in the log already."""
-        if self.view.position == self._snapshot_position:
+        position = self.view.position
+        if position == self._saved:
             return
+        for stream in self._streams:
+            stream.passed(position)  # what stands beyond the position is found again by a scan from there
+        if self._letters.passed(self.at, position):
+            self._letters_from = await self._log.end(DEAD_LETTERS)
         snapshot = PoolSnapshot(
             view=self.view.state,
-            deciders={decider.name: msgspec.msgpack.encode(decider.state) for decider in self._deciders},
+            deciders={decider.name: state_of(decider) for decider in self._deciders},
             last_ids={stream.name: stream.last_ids for stream in self._streams},
+            letters_from=self._letters_from,
         )
-        await snapshot.write(self._snapshots, self.at)
-        self._snapshot_position = self.view.position
-
-
-def _restored(kind: Any, states: dict[str, bytes]) -> ClusterDecider:
-    data = states.get(kind.name)
-    decider: ClusterDecider = kind(msgspec.msgpack.decode(data, type=kind.state_type)) if data else kind()
-    return decider
+        await keep_pool_snapshot(self._snapshots, self.at, snapshot)
+        self._saved = position
 
 
 async def poll_or_stop(reader: Reader, stop: asyncio.Event) -> Sequence[Record]:
@@ -187,5 +198,6 @@ async def poll_or_stop(reader: Reader, stop: asyncio.Event) -> Sequence[Record]:
         await asyncio.wait((poll, stopped), return_when=asyncio.FIRST_COMPLETED)
         return poll.result() if poll.done() else ()
     finally:
-        stopped.cancel()
-        poll.cancel()
+        for task in (poll, stopped):
+            task.cancel()
+        await asyncio.gather(poll, stopped, return_exceptions=True)

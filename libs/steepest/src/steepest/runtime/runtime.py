@@ -7,25 +7,24 @@ any other error is a bug and ends it, because whoever starts it again starts it 
 from __future__ import annotations
 
 import asyncio
-import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
-import stamina
 import structlog
 
 from steepest.clock import Clock
 from steepest.errors import LogEpochError, LogUnavailableError, LogVersionError
-from steepest.events.cluster import LogOpened
 from steepest.log.base import Log
 from steepest.log.snapshots import SnapshotStore
-from steepest.runtime.decode import new_record
 from steepest.runtime.effector import Effector
 from steepest.runtime.health import Health
+from steepest.runtime.identity import open_partitions
 from steepest.runtime.layout import Layout
 from steepest.runtime.metric_defs import Metrics
-from steepest.runtime.outbox import Outbox
+from steepest.runtime.outbox import LONGEST_WAIT_S, Outbox, patiently
 from steepest.runtime.pool_loop import PoolLoop
 from steepest.runtime.service import Service
+from steepest.runtime.shares import Share
 from steepest.runtime.stream_loop import StreamLoop
 
 logger = structlog.get_logger(__name__)
@@ -49,7 +48,9 @@ class Runtime:
         snapshots: SnapshotStore,
         clock: Clock,
         metrics: Metrics | None = None,
+        shares: Callable[[Any], Share] | None = None,
     ) -> None:
+        """``shares`` gives, for a stream decider, the share of its topic; without it, one has all partitions."""
         self.health = Health(clock)
         self.metrics = metrics or Metrics()
         self._log = log
@@ -63,24 +64,27 @@ class Runtime:
             snapshots=snapshots,
             deciders=[kind for service in services for kind in service.cluster_deciders],
             effectors=self._effectors,
-            clock=clock,
             metrics=self.metrics,
             health=self.health,
         )
-        self._streams = [
+        streams = [
             StreamLoop(
                 kind,
-                layout.of_topic(kind.topic),
                 log=log,
                 layout=layout,
                 snapshots=snapshots,
-                clock=clock,
                 metrics=self.metrics,
                 health=self.health,
+                share=shares(kind) if shares else None,
             )
             for service in services
             for kind in service.stream_deciders
         ]
+        # Whoever only decides about another topic has no use for the pool's log.
+        follows_pool = self._effectors or any(service.cluster_deciders for service in services) or not streams
+        self._loops: tuple[PoolLoop | StreamLoop, ...] = (self.pool, *streams) if follows_pool else tuple(streams)
+        for loop in self._loops:
+            self.health.expect(loop.name)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run until ``stop`` is set; then finish the batches, keep snapshots, and let go.
@@ -88,37 +92,57 @@ class Runtime:
         Raises:
             LogVersionError, LogEpochError: The log is not for this reader.
         """
-        await open_partitions(self._log, self._layout, self._clock)
+        try:
+            await self._run(stop)
+        except BaseExceptionGroup as failures:
+            if refusal := _first(failures, lambda one: isinstance(one, LogVersionError | LogEpochError)):
+                raise refusal from failures
+            raise
+
+    async def _run(self, stop: asyncio.Event) -> None:
+        async for attempt in patiently():
+            with attempt:
+                for loop in self._loops:
+                    self.health.wait(loop.name)
+                await open_partitions(self._log, self._layout, self._clock)
         async with asyncio.TaskGroup() as group:
-            loops = [group.create_task(self._again(loop.name, loop.run, stop)) for loop in self._loops()]
-            send = Outbox(self._log, self._layout, self.pool.pool, self._clock)
+            loops = [group.create_task(self._keep_running(loop, stop), name=loop.name) for loop in self._loops]
+            send = Outbox(self._log, self._layout, self.pool.pool, self._clock, self.metrics)
             effectors = [group.create_task(effector.run(send), name=effector.name) for effector in self._effectors]
             await stop.wait()
             for effector in effectors:
                 effector.cancel()
             await asyncio.gather(*loops)
 
-    def _loops(self) -> list[PoolLoop | StreamLoop]:
-        return [self.pool, *self._streams]
-
-    async def _again(self, name: str, run: Callable[[asyncio.Event], Awaitable[None]], stop: asyncio.Event) -> None:
+    async def _keep_running(self, loop: PoolLoop | StreamLoop, stop: asyncio.Event) -> None:
         try:
-            async for attempt in stamina.retry_context(
-                on=LogUnavailableError, attempts=None, timeout=None, wait_initial=0.1, wait_max=5.0, wait_jitter=0.1
-            ):
-                with attempt:
-                    if attempt.num > 1:
-                        self.metrics.restarts.labels(name).inc()
-                    await run(stop)
+            while not stop.is_set():
+                async for attempt in patiently():
+                    with attempt:
+                        await self._run_once(loop, stop)
         except (LogVersionError, LogEpochError) as error:
             self.health.refuse(str(error))
-            logger.critical("this log is not for this reader", loop=name, why=str(error), mend=error.mend)
+            logger.critical("this log is not for this reader", loop=loop.name, why=str(error), mend=error.mend)
             raise
 
+    async def _run_once(self, loop: PoolLoop | StreamLoop, stop: asyncio.Event) -> None:
+        """Run a loop until it stops or its log fails; raise only where it is to be tried again after a wait."""
+        began = self._clock.monotonic()
+        try:
+            await loop.run(stop)
+        except LogUnavailableError as error:
+            self.metrics.restarts.labels(loop.name).inc()
+            self.health.wait(loop.name)
+            logger.warning("the log failed; beginning anew", loop=loop.name, why=str(error), mend=error.mend)
+            has_worked = self._clock.monotonic() - began > LONGEST_WAIT_S
+            if not (has_worked or stop.is_set()):
+                raise
 
-async def open_partitions(log: Log, layout: Layout, clock: Clock) -> None:
-    """Give every partition that is still empty its identity: a random epoch in its first record."""
-    empty = [at for topic in layout.partitions() for at in layout.of_topic(topic) if await log.end(at) == 0]
-    opened = [new_record(at, "", LogOpened(epoch=secrets.token_hex(8)), clock.now_ms()) for at in empty]
-    if opened:
-        await log.append(opened)
+
+def _first(failures: BaseExceptionGroup, wanted: Callable[[BaseException], bool]) -> BaseException | None:
+    """The first error of a group, at any depth, that is wanted."""
+    for failure in failures.exceptions:
+        found = _first(failure, wanted) if isinstance(failure, BaseExceptionGroup) else failure
+        if found is not None and wanted(found):
+            return found
+    return None

@@ -1,33 +1,51 @@
-"""What a snapshot of a loop holds, and how it is kept: state and position, of one version."""
+"""What a snapshot of a loop holds, and how it is kept: state and position, of one version.
+
+It owns what makes a snapshot unusable: another version or form, another set of deciders, deciders of another logic. Then
+the log is folded from its beginning, which costs time and nothing else. For the same reason one that cannot be kept is
+only told.
+"""
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
 import msgspec
 import structlog
 
+from steepest.errors import LogUnavailableError
 from steepest.log.base import TopicPartition
 from steepest.log.snapshots import SnapshotStore
+from steepest.view.cluster_view import STATE_VERSION
 from steepest.view.state import ViewState
 
 logger = structlog.get_logger(__name__)
 
-VERSION = 1
-"""Version of all that is in a snapshot; one of another version is not used, and the log is folded from its beginning."""
+VERSION = (2, STATE_VERSION)
+"""Version of the forms here, and of the view's state."""
+
+
+class DeciderState(msgspec.Struct, frozen=True):
+    """What a decider of one logic remembers."""
+
+    logic: int
+    state: bytes
 
 
 class PoolSnapshot(msgspec.Struct, kw_only=True):
-    """A pool's view and its deciders at one position."""
+    """A pool's view and its deciders at one position.
 
-    version: int = VERSION
+    Attributes:
+        deciders: Their states by name.
+        last_ids: Per decider and output partition, the newest id made.
+        letters_from: Where ``dead-letters`` ended: letters about what comes after the snapshot stand beyond.
+    """
+
+    version: tuple[int, int] = VERSION
     view: ViewState
-    deciders: dict[str, bytes]
+    deciders: dict[str, DeciderState]
     last_ids: dict[str, dict[str, str]]
-
-    async def write(self, store: SnapshotStore, at: TopicPartition) -> None:
-        """Keep it."""
-        await store.save(_key("pool", at), msgspec.msgpack.encode(self))
+    letters_from: int
 
 
 class StreamSnapshot(msgspec.Struct, kw_only=True):
@@ -37,19 +55,27 @@ class StreamSnapshot(msgspec.Struct, kw_only=True):
         scan_from: Where each output partition ended: what was made after the snapshot stands beyond.
     """
 
-    version: int = VERSION
+    version: tuple[int, int] = VERSION
     epoch: str
     position: int
-    state: bytes
+    decider: DeciderState
     last_ids: dict[str, str]
     scan_from: dict[str, int]
 
-    async def write(self, store: SnapshotStore, decider: str, at: TopicPartition) -> None:
-        """Keep it."""
-        await store.save(_key(decider, at), msgspec.msgpack.encode(self))
-
 
 S = TypeVar("S", PoolSnapshot, StreamSnapshot)
+
+
+async def keep_pool_snapshot(store: SnapshotStore, at: TopicPartition, snapshot: PoolSnapshot) -> None:
+    """Keep a pool's snapshot, if that is possible now."""
+    await _keep(store, _key("pool", at), snapshot)
+
+
+async def keep_stream_snapshot(
+    store: SnapshotStore, decider: str, at: TopicPartition, snapshot: StreamSnapshot
+) -> None:
+    """Keep a stream decider's snapshot, if that is possible now."""
+    await _keep(store, _key(decider, at), snapshot)
 
 
 async def read_pool_snapshot(store: SnapshotStore, at: TopicPartition) -> PoolSnapshot | None:
@@ -62,20 +88,52 @@ async def read_stream_snapshot(store: SnapshotStore, decider: str, at: TopicPart
     return await _read(store, _key(decider, at), StreamSnapshot)
 
 
+async def _keep(store: SnapshotStore, key: str, snapshot: PoolSnapshot | StreamSnapshot) -> None:
+    try:
+        await store.save(key, msgspec.msgpack.encode(snapshot))
+    except LogUnavailableError as error:
+        logger.warning("no snapshot kept; a restart takes longer", of=key, why=str(error), mend=error.mend)
+
+
 async def _read(store: SnapshotStore, key: str, kind: type[S]) -> S | None:
     data = await store.load(key)
     if data is None:
         return None
     try:
-        snapshot = msgspec.msgpack.decode(data, type=kind)
+        if msgspec.msgpack.decode(data, type=_Version).version == VERSION:
+            return msgspec.msgpack.decode(data, type=kind)
+        why = "it is of another version"
     except msgspec.DecodeError as error:
-        logger.warning("snapshot of another form; folding from the beginning", key=key, why=str(error))
-        return None
-    if snapshot.version != VERSION:
-        logger.warning("snapshot of another version; folding from the beginning", key=key, version=snapshot.version)
-        return None
-    return snapshot
+        why = str(error)
+    logger.warning("snapshot not used; folding from the beginning", of=key, why=why)
+    return None
+
+
+def state_of(decider: Any) -> DeciderState:
+    """A decider's state, for a snapshot."""
+    return DeciderState(decider.logic, msgspec.msgpack.encode(decider.state))
+
+
+def restored(kinds: Sequence[Any], states: dict[str, DeciderState]) -> list[Any] | None:
+    """Deciders with the states that a snapshot holds; None where it does not hold all of them in this form and logic."""
+    made = []
+    for kind in kinds:
+        kept = states.get(kind.name)
+        if kept is None or kept.logic != kind.logic:
+            logger.warning("snapshot not used: it has no state of this decider and logic", decider=kind.name)
+            return None
+        try:
+            made.append(kind(msgspec.msgpack.decode(kept.state, type=kind.state_type)))
+        except msgspec.DecodeError as error:
+            logger.warning("snapshot not used: a decider's state has another form", decider=kind.name, why=str(error))
+            return None
+    return made
+
+
+class _Version(msgspec.Struct):
+    version: tuple[int, int]
 
 
 def _key(name: str, at: TopicPartition) -> str:
-    return f"{name}-{at.topic}-{at.partition}"
+    """The version is part of it, so that the snapshots of the version before stay for a roll-back."""
+    return f"{name}-{at.topic}-{at.partition}-v{'.'.join(map(str, VERSION))}"

@@ -10,32 +10,36 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-import structlog
 
-from steepest.clock import Clock
 from steepest.errors import LogEpochError, UndecodableError
 from steepest.events.cluster import LogOpened
-from steepest.events.received import ID, DecisionId
 from steepest.log.base import Log, NewRecord, Record, TopicPartition
 from steepest.log.snapshots import SnapshotStore
 from steepest.policies.decider import StreamDecider
 from steepest.runtime.decisions import Stream, scan
-from steepest.runtime.decode import dead_letter, received
+from steepest.runtime.decode import received
 from steepest.runtime.health import Health
+from steepest.runtime.identity import check_epoch
+from steepest.runtime.lag import LagMeter
 from steepest.runtime.layout import Layout
+from steepest.runtime.letters import DEAD_LETTERS, Letters
 from steepest.runtime.metric_defs import Metrics
 from steepest.runtime.pool_loop import SNAPSHOT_EVERY, poll_or_stop
-from steepest.runtime.snapshots import StreamSnapshot, read_stream_snapshot
-
-logger = structlog.get_logger(__name__)
+from steepest.runtime.shares import Share, follow_shares
+from steepest.runtime.snapshots import StreamSnapshot, keep_stream_snapshot, read_stream_snapshot, restored, state_of
 
 
 class Lane(msgspec.Struct):
-    """One partition: its decider, its position, and what the decider has made of it."""
+    """One partition: its decider, its position, and what the decider has made of it.
+
+    Attributes:
+        scan_from: Where to look, in each output partition, for what the decider has made beyond the last snapshot.
+    """
 
     at: TopicPartition
     decider: StreamDecider
     stream: Stream
+    scan_from: dict[str, int]
     position: int = 0
     epoch: str = ""
     saved: int = 0
@@ -48,34 +52,50 @@ class StreamLoop:
     def __init__(
         self,
         kind: Any,
-        partitions: Sequence[TopicPartition],
         *,
         log: Log,
         layout: Layout,
         snapshots: SnapshotStore,
-        clock: Clock,
         metrics: Metrics,
         health: Health,
+        share: Share | None = None,
     ) -> None:
+        """Follow the partitions of ``share`` as they come and go; without one, all of them."""
         self.name = f"{kind.name}:{kind.topic}"
         self._kind = kind
-        self._partitions = partitions
         self._log = log
         self._layout = layout
+        self._outputs = [*layout.of_topic("cluster"), DEAD_LETTERS]
         self._snapshots = snapshots
-        self._clock = clock
         self._metrics = metrics
         self._health = health
+        self._letters = Letters(metrics)
         self._lanes: dict[TopicPartition, Lane] = {}
+        self._share = share
+        self._lag = LagMeter(log)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Read snapshots and tails, then follow the log until ``stop`` is set; keep snapshots at the end of a batch.
 
         Raises:
-            LogUnavailableError: An append failed: run again.
+            LogUnavailableError: The log gave nothing, or an append failed: run again.
             LogEpochError: A partition was made anew.
         """
-        self._lanes = {at: await self._lane(at) for at in self._partitions}
+        if self._share is None:
+            await self._follow(self._layout.of_topic(self._kind.topic), stop)
+            return
+        try:
+            await follow_shares(self._share, stop, self._follow, self._idle)
+        finally:
+            if stop.is_set():
+                await self._share.close()
+
+    def _idle(self) -> None:
+        """There is nothing to follow, and nothing is wrong with that."""
+        self._health.progress(self.name, 0, 0, ready=True)
+
+    async def _follow(self, partitions: Sequence[TopicPartition], stop: asyncio.Event) -> None:
+        await self._begin(partitions)
         reader = self._log.reader({at: lane.position for at, lane in self._lanes.items()})
         try:
             while not stop.is_set():
@@ -85,19 +105,30 @@ class StreamLoop:
         for lane in self._lanes.values():
             await self._save(lane)
 
+    async def _begin(self, partitions: Sequence[TopicPartition]) -> None:
+        self._lanes = {at: await self._lane(at) for at in partitions}
+        lanes = self._lanes.values()
+        found = await scan(self._log, {to: min(lane.scan_from[str(to)] for lane in lanes) for to in self._outputs})
+        self._letters.fence(found)
+        for lane in lanes:
+            lane.stream.fence(found)
+
     async def _lane(self, at: TopicPartition) -> Lane:
         snapshot = await read_stream_snapshot(self._snapshots, self._kind.name, at)
-        decider = (
-            self._kind(msgspec.msgpack.decode(snapshot.state, type=self._kind.state_type)) if snapshot else self._kind()
+        deciders = restored([self._kind], {self._kind.name: snapshot.decider}) if snapshot else None
+        if snapshot is None or deciders is None:
+            snapshot, deciders = None, [self._kind()]
+        (decider,) = deciders
+        lane = Lane(
+            at=at,
+            decider=decider,
+            stream=Stream(decider.name, decider.logic, at, self._metrics, snapshot.last_ids if snapshot else None),
+            scan_from={str(to): snapshot.scan_from.get(str(to), 0) if snapshot else 0 for to in self._outputs},
         )
-        last_ids = snapshot.last_ids if snapshot else None
-        lane = Lane(at, decider, Stream(decider.name, decider.logic, at, self._metrics, last_ids))
         if snapshot:
             lane.position = lane.saved = snapshot.position
             lane.epoch = snapshot.epoch
-        since = snapshot.scan_from if snapshot else {}
-        outputs = self._layout.of_topic("cluster")
-        lane.stream.fence(await scan(self._log, {to: since.get(str(to), 0) for to in outputs}))
+            await check_epoch(self._log, at, lane.epoch)
         lane.live_from = await self._log.end(at)
         return lane
 
@@ -119,10 +150,7 @@ class StreamLoop:
         try:
             event = received(record)
         except UndecodableError as error:
-            self._metrics.dead_letters.labels(record.at.topic).inc()
-            logger.warning("dead letter", record=str(record), why=str(error))
-            letter = DecisionId("reader", lane.epoch, record.at.topic, record.at.partition, record.offset, 0)
-            out.append(dead_letter(record, error, {ID: str(letter)}))
+            out.extend(self._letters.about(record, error, lane.epoch))
             return
         if isinstance(event.event, LogOpened):
             if lane.epoch and lane.epoch != event.event.epoch:
@@ -138,22 +166,25 @@ class StreamLoop:
             out.extend(lane.stream.records(lane.epoch, event, made))
 
     async def _report(self) -> None:
-        lag = sum([await self._log.end(lane.at) - lane.position for lane in self._lanes.values()])
-        self._metrics.lag.labels(self.name).set(max(0, lag))
+        lag = await self._lag.lag({at: lane.position for at, lane in self._lanes.items()})
+        self._metrics.lag.labels(self.name).set(lag)
         ready = all(lane.position >= lane.live_from for lane in self._lanes.values())
         position = sum(lane.position for lane in self._lanes.values())
-        self._health.progress(self.name, position, max(0, lag), ready=ready)
+        self._health.progress(self.name, position, lag, ready=ready)
 
     async def _save(self, lane: Lane) -> None:
         if lane.position == lane.saved:
             return
-        ends = {str(to): await self._log.end(to) for to in self._layout.of_topic("cluster")}
+        is_beyond = lane.stream.passed(lane.position)
+        if is_beyond and self._letters.passed(lane.at, lane.position):
+            # Before, some of what is made again stands in the log already, and the next start must find it too.
+            lane.scan_from = {str(to): await self._log.end(to) for to in self._outputs}
         snapshot = StreamSnapshot(
             epoch=lane.epoch,
             position=lane.position,
-            state=msgspec.msgpack.encode(lane.decider.state),
+            decider=state_of(lane.decider),
             last_ids=lane.stream.last_ids,
-            scan_from=ends,
+            scan_from=lane.scan_from,
         )
-        await snapshot.write(self._snapshots, self._kind.name, lane.at)
+        await keep_stream_snapshot(self._snapshots, self._kind.name, lane.at, snapshot)
         lane.saved = lane.position

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from steepest.clock import Clock
 from steepest.events.cluster import ClusterEvent, PoolConfigured, Tick
 from steepest.events.received import Received
@@ -21,11 +23,13 @@ class Ticker(Effector):
         self._clock = clock
         self._period_ms = 0
         self._counted_ms = 0
+        self._caught_up = asyncio.Event()
 
     def caught_up(self, view: ClusterView) -> None:
         """Go on from the counted time that the log holds."""
         self._period_ms = view.parameters.tick_ms
         self._counted_ms = max(self._counted_ms, view.counted_ms)
+        self._caught_up.set()
 
     def observe(self, view: ClusterView, received: Received[ClusterEvent], *, counts: bool) -> None:
         """Follow a change of the period."""
@@ -34,12 +38,12 @@ class Ticker(Effector):
 
     async def run(self, send: Send) -> None:
         """Tick until cancelled, from the moment that the log was read."""
+        await self._caught_up.wait()
         before = self._clock.monotonic()
         while True:
-            await self._clock.sleep((self._period_ms or 100) / 1000)
+            await self._clock.sleep(self._period_ms / 1000)
             now = self._clock.monotonic()
             elapsed_ms = round((now - before) * 1000)
             before = now
-            if self._period_ms:
-                self._counted_ms += min(elapsed_ms, PERIODS_COUNTED * self._period_ms)
-                await send(Tick(counted_ms=self._counted_ms))
+            self._counted_ms += min(elapsed_ms, PERIODS_COUNTED * self._period_ms)
+            await send(Tick(counted_ms=self._counted_ms))

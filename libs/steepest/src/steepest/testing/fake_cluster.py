@@ -27,6 +27,7 @@ from steepest.events.common import CheckpointRef
 from steepest.events.heartbeat import NodeHeartbeat
 from steepest.testing.fake_nodes import FakeNodes
 from steepest.testing.fake_training import Request, Training
+from steepest.testing.life import Life
 
 T = TypeVar("T")
 
@@ -91,6 +92,7 @@ class FakeCluster:
         clock: For waiting.
         heartbeat_s: The heartbeats' period.
         every: Done to every call, before and after.
+        life: Of the process whose adapter it is.
     """
 
     def __init__(
@@ -101,12 +103,14 @@ class FakeCluster:
         *,
         heartbeat_s: float = 1.0,
         every: EveryDeed | None = None,
+        life: Life | None = None,
     ) -> None:
         self.nodes = nodes
         self._pool = pool
         self._clock = clock
         self._heartbeat_s = heartbeat_s
         self._every = every
+        self._life = life or Life()
         self._deeds: dict[tuple[str, When], deque[Deed]] = {}
         self._closed = False
 
@@ -255,11 +259,13 @@ class FakeCluster:
         return done
 
     async def _meet(self, name: str, when: When) -> None:
+        await self._life.go()
         if self._every is not None:
             await self._every(name, when)
         deeds = self._deeds.get((name, when))
         if deeds:
             await deeds.popleft()()
+        await self._life.go()
 
     def _running(self, replica: ReplicaId, incarnation: int) -> Training:
         training = self.nodes.get(replica, incarnation)
@@ -299,6 +305,7 @@ class FakeCluster:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, timeout_s)):
                 await change.wait()
+        await self._life.go()
 
 
 def _accepted(training: Training, request: Request, *, answered: bool) -> CheckpointRef:

@@ -47,6 +47,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         work.add_done_callback(self._returned)
         return work
 
+    async def shutdown_default_executor(self, *args: Any) -> None:
+        """See ``asyncio.loop.shutdown_default_executor``, which waits for a thread of its own."""
+        self._in_threads += 1
+        await super().shutdown_default_executor(*args)
+
     def _returned(self, _: object) -> None:
         self._in_threads -= 1
 

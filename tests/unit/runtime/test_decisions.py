@@ -1,0 +1,130 @@
+"""Ids by cause, the chain of predecessors, and nothing appended twice."""
+
+from __future__ import annotations
+
+import pytest
+
+from steepest.events import cluster as c
+from steepest.events.received import ID, LOGIC, PREVIOUS, Received
+from steepest.log.base import NewRecord, TopicPartition
+from steepest.log.memory import MemoryLog
+from steepest.runtime.decisions import Stream, scan
+from steepest.runtime.decode import new_record
+from steepest.runtime.metric_defs import Metrics
+
+SOURCE = TopicPartition("loss", 1)
+FIRST, SECOND = TopicPartition("cluster", 0), TopicPartition("cluster", 1)
+TICK = c.Tick(counted_ms=1)
+
+
+def stream(last_ids: dict[str, str] | None = None) -> Stream:
+    """A decider's stream over one partition of losses."""
+    return Stream("judge", 3, SOURCE, Metrics(), last_ids)
+
+
+def cause(offset: int) -> Received[c.ClusterEvent]:
+    """A record of that partition."""
+    return Received(event=TICK, topic="loss", partition=1, offset=offset, at_ms=10 * offset)
+
+
+def made(of: Stream, offset: int, *to: TopicPartition) -> list[NewRecord]:
+    """What is to be appended when a record makes one decision for each of these partitions."""
+    return of.records("e1", cause(offset), [(at, "pool", TICK) for at in to])
+
+
+def chain(records: list[NewRecord]) -> list[tuple[str, str]]:
+    """Each record's predecessor and id, without what all ids have in common."""
+    common = "judge/e1/loss/1/"
+    return [
+        (record.headers.get(PREVIOUS, "").removeprefix(common), record.headers[ID].removeprefix(common))
+        for record in records
+    ]
+
+
+def test_an_id_is_its_cause_and_names_its_predecessor() -> None:
+    """The id is made of decider, epoch and the cause's place; each names the one before it on its output partition."""
+    decisions = stream()
+    records = [*made(decisions, 4, FIRST, SECOND, FIRST), *made(decisions, 7, SECOND)]
+
+    assert records[0].headers[ID] == "judge/e1/loss/1/4/0"
+    assert records[0].headers[LOGIC] == "3"
+    assert chain(records) == [("", "4/0"), ("", "4/1"), ("4/0", "4/2"), ("4/1", "7/0")]
+    assert [record.to for record in records] == [FIRST, SECOND, FIRST, SECOND]
+
+
+def test_a_decision_has_the_time_of_its_cause() -> None:
+    """Deciders read no clock: what they decide is stamped with the time of what made them decide."""
+    (record,) = made(stream(), 7, FIRST)
+
+    assert record.at_ms == 70
+
+
+async def test_what_stands_in_the_log_is_not_appended_again() -> None:
+    """After a scan, decisions up to the newest found are left out, and the next one goes on with their chain."""
+    log = MemoryLog({"cluster": 2})
+    before = stream()
+    await log.append(made(before, 4, FIRST, FIRST))
+    after = stream()
+    after.fence(await scan(log, {FIRST: 0, SECOND: 0}))
+
+    assert made(after, 4, FIRST, FIRST) == []
+    assert chain(made(after, 9, FIRST)) == [("4/1", "9/0")]
+
+
+async def test_a_batch_that_was_kept_in_part_is_completed() -> None:
+    """Of a batch whose first records are in the log, the rest is appended."""
+    log = MemoryLog({"cluster": 2})
+    await log.append(made(stream(), 4, FIRST, SECOND, FIRST)[:2])
+    again = stream()
+    again.fence(await scan(log, {FIRST: 0, SECOND: 0}))
+
+    assert chain(made(again, 4, FIRST, SECOND, FIRST)) == [("4/0", "4/2")]
+
+
+async def test_a_new_version_goes_on_with_the_chain_of_the_old_one() -> None:
+    """Where another version decided more than this one does, the next decision still follows the newest in the log."""
+    log = MemoryLog({"cluster": 2})
+    await log.append(made(stream(), 5, FIRST))
+    new = stream()
+    new.fence(await scan(log, {FIRST: 0}))
+
+    assert made(new, 3, FIRST) == []
+    assert chain(made(new, 8, FIRST)) == [("5/0", "8/0")]
+
+
+@pytest.mark.parametrize(("position", "passed"), [(5, False), (6, True)])
+async def test_a_snapshot_may_forget_what_has_been_passed(position: int, passed: bool) -> None:  # noqa: FBT001 - a case
+    """Once the cause of the newest decision found lies behind, nothing has to be looked for any more."""
+    log = MemoryLog({"cluster": 2})
+    await log.append(made(stream(), 5, FIRST))
+    new = stream()
+    new.fence(await scan(log, {FIRST: 0}))
+
+    assert new.passed(position) is passed
+    assert new.last_ids == ({str(FIRST): "judge/e1/loss/1/5/0"} if passed else {})
+
+
+async def test_others_are_no_fence() -> None:
+    """Decisions of another decider, or about another partition, keep nothing back."""
+    log = MemoryLog({"cluster": 2})
+    other = Stream("other", 1, SOURCE, Metrics())
+    elsewhere = Stream("judge", 1, TopicPartition("loss", 0), Metrics())
+    away: Received[c.ClusterEvent] = Received(event=TICK, topic="loss", partition=0, offset=9, at_ms=0)
+    await log.append([*made(other, 9, FIRST), *elsewhere.records("e1", away, [(FIRST, "pool", TICK)])])
+    ours = stream()
+    ours.fence(await scan(log, {FIRST: 0}))
+
+    assert ours.passed(0)
+    assert chain(made(ours, 2, FIRST)) == [("", "2/0")]
+
+
+async def test_a_scan_reads_to_the_end_and_no_further() -> None:
+    """It ends where the partitions ended when it began, skips what is no decision, and starts where it is told."""
+    log = MemoryLog({"cluster": 2})
+    await log.append([new_record(FIRST, "pool", TICK, 0), *made(stream(), 4, FIRST, SECOND)])
+
+    assert {str(one) for one in (await scan(log, {FIRST: 0, SECOND: 0})).values()} == {
+        "judge/e1/loss/1/4/0",
+        "judge/e1/loss/1/4/1",
+    }
+    assert await scan(log, {FIRST: 2, SECOND: 1}) == {}

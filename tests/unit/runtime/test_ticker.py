@@ -1,0 +1,81 @@
+"""The pool's clock: counted time goes on over restarts, and no outage runs away with it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import pytest
+
+from steepest.events import cluster as c
+from steepest.events.parameters import PoolParameters
+from steepest.log.base import NewRecord
+from steepest.runtime.service import Service
+from steepest.runtime.ticker import PERIODS_COUNTED, Ticker
+from steepest.testing.fake_cluster import Gate, When
+from steepest.testing.rig import Process, Rig
+from steepest.testing.waiting import until
+
+PERIOD_MS = 1_000
+
+
+@pytest.fixture
+async def ticking(rig: Rig) -> Process:
+    """A process that ticks once a second."""
+    await rig.configure(PoolParameters(tick_ms=PERIOD_MS))
+    return tick(rig)
+
+
+def tick(rig: Rig) -> Process:
+    """Start a ticker."""
+    return rig.start(Service(name="ticker", effectors=(Ticker(rig.clock),)))
+
+
+async def test_a_tick_a_period(rig: Rig, ticking: Process) -> None:
+    """Counted time grows by a period with each tick, from zero."""
+    await until(lambda: ticking.view.counted_ms >= 5 * PERIOD_MS)
+    counted = [tick.counted_ms for tick in await rig.of_type(c.Tick)]
+
+    assert counted == [PERIOD_MS * number for number in range(1, 6)]
+
+
+async def test_the_period_may_change(rig: Rig, ticking: Process) -> None:
+    """A new period is in force with the tick after the one under way."""
+    await until(lambda: ticking.view.counted_ms >= 2 * PERIOD_MS)
+    await rig.configure(PoolParameters(tick_ms=250))
+    await until(lambda: ticking.view.counted_ms >= 4 * PERIOD_MS)
+    counted = [tick.counted_ms for tick in await rig.of_type(c.Tick)]
+
+    assert {after - before for before, after in itertools.pairwise(counted[2:])} <= {250, 500}
+
+
+async def test_counted_time_goes_on_after_a_restart(rig: Rig, ticking: Process) -> None:
+    """A ticker that starts anew goes on from what the log holds; the time without one is not counted."""
+    await until(lambda: ticking.view.counted_ms >= 3 * PERIOD_MS)
+    ticking.kill()
+    await rig.clock.sleep(3_600)
+    again = tick(rig)
+    await until(lambda: again.view.counted_ms >= 5 * PERIOD_MS)
+    counted = [tick.counted_ms for tick in await rig.of_type(c.Tick)]
+
+    assert counted == [PERIOD_MS * number for number in range(1, 6)]
+
+
+async def test_an_outage_of_the_log_expires_nothing(rig: Rig, ticking: Process) -> None:
+    """However long the log takes nothing, no tick counts more than two periods."""
+    outage = Gate()
+
+    async def away(call: str, when: When, _records: Sequence[NewRecord]) -> None:
+        if call == "append" and when is When.BEFORE:
+            await outage()
+
+    await until(lambda: ticking.view.counted_ms >= 3 * PERIOD_MS)
+    ticking.log.deed = away
+    await outage.reached.wait()
+    await rig.clock.sleep(3_600)
+    outage.open()
+    await until(lambda: ticking.view.counted_ms >= 8 * PERIOD_MS)
+    counted = [tick.counted_ms for tick in await rig.of_type(c.Tick)]
+
+    assert max(after - before for before, after in itertools.pairwise(counted)) <= PERIODS_COUNTED * PERIOD_MS
+    assert counted[-1] <= 8 * PERIOD_MS + PERIODS_COUNTED * PERIOD_MS
