@@ -21,7 +21,7 @@ import structlog
 from steepest.clock import Clock, SystemClock
 from steepest.cluster.port import Cluster
 from steepest.errors import InputError, SteepestError
-from steepest.installation import local_cluster, open_log, open_snapshots
+from steepest.installation import local_cluster, open_log, open_snapshots, shares_of
 from steepest.log.base import Log
 from steepest.logging import configure_logging
 from steepest.runtime.health import Health
@@ -141,6 +141,7 @@ async def _run(build: Build, settings: ProcessSettings) -> None:
         pool=settings.pool,
         snapshots=open_snapshots(folder, log, service.name),
         clock=clock,
+        shares=shares_of(folder),
     )
     watching = asyncio.create_task(_leave_when_stuck(runtime.health))
     try:

@@ -9,8 +9,9 @@ environment (``STEEPEST_KAFKA`` and its like) comes before it, and is the only p
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -22,6 +23,7 @@ from steepest.log.file import FileLog
 from steepest.log.kafka_settings import KafkaSettings, kafka_settings
 from steepest.log.kafka_snapshots import LogSnapshots
 from steepest.log.snapshots import FolderSnapshots, SnapshotStore
+from steepest.runtime.shares import Share
 from steepest.state_folder import Installation, StateFolder
 
 SNAPSHOTS = TopicPartition("snapshots")
@@ -93,6 +95,16 @@ def open_snapshots(folder: StateFolder, log: Log, service: str = "") -> Snapshot
     if kafka_of(folder) is not None:
         return LogSnapshots(log, SNAPSHOTS, service or "system")
     return FolderSnapshots(folder.snapshots / service)
+
+
+def shares_of(folder: StateFolder) -> Callable[[Any], Share] | None:
+    """How processes of one service share a decider's topic: on Kafka by a consumer group, in files not at all."""
+    kafka = kafka_of(folder)
+    if kafka is None:
+        return None
+    from steepest.log.kafka_group import KafkaShare  # noqa: PLC0415 - as above
+
+    return lambda decider: KafkaShare(kafka, decider.topic, decider.name)
 
 
 def local_cluster(folder: StateFolder, installation: Installation) -> LocalCluster:
