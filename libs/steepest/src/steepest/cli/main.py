@@ -24,9 +24,11 @@ COMMANDS: Mapping[str, str] = {
     "events": "What happened, one line an event.",
     "explain": "Why a job is where it is: its story, read off the log.",
     "parse": "What the log-collector reads out of a training log.",
+    "record": "Copy the topics to a recording.",
     "replay": "Decide a recording again and compare, byte for byte.",
     "check": "Hold a recording to its invariants.",
     "topics": "The topics on Kafka: make them what they should be.",
+    "dead-letters": "What nobody could read: list it, show it, send it again.",
     "schema": "The topics and events as an AsyncAPI 3 document.",
 }
 """Each command's short help; it is the function of that name in the module of that name."""
@@ -97,7 +99,8 @@ def told(message: str, mend: str) -> str:
 
 
 def _load(name: str) -> click.Command:
-    command: click.Command = getattr(importlib.import_module(f"steepest.cli.{name}"), name)
+    module = name.replace("-", "_")
+    command: click.Command = getattr(importlib.import_module(f"steepest.cli.{module}"), module)
     if "structlog" in sys.modules:
         from steepest.cli.quiet import quiet
 

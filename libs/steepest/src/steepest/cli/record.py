@@ -1,0 +1,56 @@
+"""``steepest record``: topics, copied to a recording.
+
+It owns the options and what is told. It must never know how a recording is written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import click
+
+from steepest.cli.options import state_option
+
+EPILOG = """\b
+Examples:
+  steepest record --out today                      all that is there now, from the first record on
+  steepest record --out today                      again: only what has come since
+  steepest record --kafka kafka:9092 --out today --follow
+  steepest replay today && steepest check today
+
+A recording keeps every record's offset, so it begins with the first record. Where retention has removed that, nothing
+can be recorded, and the command says which offset is missing.
+"""
+
+
+@click.command(epilog=EPILOG)
+@state_option
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="The recording's folder.")
+@click.option("--follow/--no-follow", default=False, help="Go on with what comes, until interrupted.")
+def record(state: Path, *, out: Path, follow: bool) -> None:
+    """Copy the topics to a recording, or go on with one."""
+    import asyncio
+
+    from steepest.state_folder import StateFolder
+    from steepest.words import count
+
+    copied = 0
+
+    async def run() -> None:
+        nonlocal copied
+        from steepest.cli.pool import reading
+        from steepest.log.file import FileLog
+        from steepest.replay.record import record as copy
+
+        async with reading(StateFolder(state)) as (installation, log):
+            into = FileLog(out, installation.layout.partitions())
+            try:
+                async for number in copy(log, into, follow=follow):
+                    copied = number
+            finally:
+                await into.close()
+
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(run())
+    click.echo(f"{count(copied, 'record')} copied to {out}")
