@@ -74,8 +74,8 @@ def verdict(compared: Comparison) -> str:
     """What came out, in a sentence, whichever way it is."""
     mean = compared.mean_with_moves_s - compared.mean_without_moves_s
     return (
-        f"with SpeCon {count(compared.shorter, 'job')} took less time and {compared.longer} more; the mean completion time was "
-        f"{span(round(abs(mean) * 1000))} {'longer' if mean > 0 else 'shorter'}. "
+        f"with SpeCon {count(compared.shorter, 'job')} took less time and {compared.longer} more; "
+        f"the mean completion time was {span(round(abs(mean) * 1000))} {'longer' if mean > 0 else 'shorter'}. "
         "One pair of runs on a busy machine: times differ from run to run."
     )
 
