@@ -10,7 +10,7 @@ EDITABLE := $(foreach member,$(MEMBERS),-e $(member))
 export UV_PYTHON_DOWNLOADS := never
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format bench fuzz kafka lock clean
+.PHONY: help setup demo test lint format bench fuzz kafka kafka-start kafka-stop chaos lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,6 +60,15 @@ kafka: .kafka/libs ## Get an Apache Kafka broker (Maven, Java 17 or newer) for t
 .kafka/libs: tools/kafka/pom.xml
 	mvn -q -B -f tools/kafka/pom.xml dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=$(CURDIR)/$@
 	@touch $@
+
+kafka-start: $(STAMP)/runtime .kafka/libs ## Start a Kafka broker on port 9092
+	@$(BIN)/python tools/kafka/broker.py start
+
+kafka-stop: ## Stop it
+	@$(BIN)/python tools/kafka/broker.py stop
+
+chaos: $(STAMP)/dev .kafka/libs ## Kill services and the broker under load, then prove that nothing was lost: SEED=1 KILLS=100
+	@$(BIN)/python -m tests.chaos.run --seed $(or $(SEED),1) --kills $(or $(KILLS),100)
 
 lock: ## Resolve the dependencies anew, with hashes, for every Python from 3.11 on
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \

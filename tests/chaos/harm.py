@@ -1,0 +1,67 @@
+"""What is done to a running system, by a seeded schedule: services killed, the broker killed or stopped for a while.
+
+It owns the schedule. It must never look at what the system makes of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import signal
+
+from tests.chaos.system import KafkaSystem
+
+from steepest.log.broker import Broker
+
+ASLEEP_S = 8.0
+"""Longer than a group's session: its members are taken for dead, or the broker takes them for it."""
+
+
+class Harm:
+    """A schedule at work.
+
+    Attributes:
+        kills: Services killed, by module.
+        faults: What was done to the broker.
+    """
+
+    def __init__(self, seed: int, system: KafkaSystem, broker: Broker) -> None:
+        self.kills: dict[str, int] = {}
+        self.faults: list[str] = []
+        self._random = random.Random(seed)
+        self._system = system
+        self._broker = broker
+
+    async def do(self, kills: int, faults: int) -> None:
+        """So many services are killed one by one, and in between the broker is harmed so often."""
+        when = {round((each + 1) * kills / (faults + 1)) for each in range(faults)}
+        for number in range(kills):
+            await asyncio.sleep(self._random.uniform(0.2, 1.2))
+            await self._kill_one()
+            if number in when:
+                await self._harm_broker()
+
+    async def _kill_one(self) -> None:
+        while True:
+            running = sorted(self._system.services().items(), key=lambda item: (item[1], item[0]))
+            if running:
+                pid, module = self._random.choice(running)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                    self.kills[module] = self.kills.get(module, 0) + 1
+                    return
+            await asyncio.sleep(0.1)
+
+    async def _harm_broker(self) -> None:
+        if len(self.faults) % 2 == 0:
+            self.faults.append("SIGSTOP")
+            os.kill(self._broker.pid, signal.SIGSTOP)
+            await asyncio.sleep(ASLEEP_S)
+            os.kill(self._broker.pid, signal.SIGCONT)
+        else:
+            self.faults.append("SIGKILL")
+            await asyncio.to_thread(self._broker.stop, signal.SIGKILL)
+            await asyncio.sleep(self._random.uniform(0, 2))
+            await asyncio.to_thread(self._broker.start)

@@ -1,0 +1,202 @@
+"""``make chaos``: jobs and load on a real system over a real broker, harm by a seeded schedule, then proof from the topics.
+
+Everything that is proven is read from a recording of the topics, made after the system has stopped; what the services
+believed is not asked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from tests.chaos.harm import Harm
+from tests.chaos.load import Load, applied, reports_in
+from tests.chaos.system import KafkaSystem
+
+from steepest.cli.requests import append, asking, new_request
+from steepest.events.cluster import JobSpec, JobSubmitted
+from steepest.events.common import Resources
+from steepest.installation import open_snapshots
+from steepest.invariants import ALL, Audit, Status
+from steepest.log.base import Record, TopicPartition
+from steepest.log.broker import Broker, running_broker
+from steepest.log.file import FileLog
+from steepest.log.kafka_settings import KafkaSettings
+from steepest.replay.record import record
+from steepest.replay.replay import Replay
+from steepest.runtime.decode import received
+from steepest.runtime.snapshots import read_pool_snapshot
+from steepest.view.cluster_view import ClusterView
+
+HOME = Path(__file__).parents[2] / ".kafka"
+CLUSTER = TopicPartition("cluster")
+TRAINING = Path(__file__).parent / "training.py"
+
+
+async def chaos(
+    folder: Path, broker: Broker, *, seed: int, kills: int, faults: int, jobs: int, steps: int
+) -> dict[str, Any]:
+    """Run it all; give what was found.
+
+    Args:
+        folder: An empty folder.
+        broker: It runs, and is harmed.
+        seed: Of the schedule.
+        kills: Services to kill.
+        faults: Times to harm the broker.
+        jobs: Real trainings.
+        steps: Of each.
+    """
+    kafka = KafkaSettings(bootstrap=broker.bootstrap, prefix=f"chaos{seed}-")
+    nodes = [option for number in range(3) for option in ("--node", f"n{number}=0.5")]
+    system = KafkaSystem(folder / "state", kafka, "--interval", "1s", "--scale", "categorizer=2", *nodes)
+    marks = folder / "marks"
+    marks.mkdir()
+    try:
+        await system.start()
+        command = (sys.executable, str(TRAINING), str(marks), str(steps))
+        await submit(system, jobs, JobSpec(command=command, working_dir=str(marks), requests=Resources(50), retries=50))
+        layout = system.folder.read().layout
+        log = system.log()
+        load, harm, stop = Load(log, layout, "default"), Harm(seed, system, broker), asyncio.Event()
+        loading = asyncio.create_task(load.run(stop))
+        await harm.do(kills, faults)
+        await all_over(system, jobs)
+        stop.set()
+        await loading
+        assert await asyncio.to_thread(system.stop) == 0, system.told()
+        into = FileLog(folder / "recording", layout.partitions())
+        async for _ in record(log, into):
+            pass
+        found = await proof(into, load, system)
+        await into.close()
+        await log.close()
+    finally:
+        await asyncio.to_thread(system.end)
+    return {
+        "seed": seed,
+        "kills": sum(harm.kills.values()),
+        "broker_faults": len(harm.faults),
+        **found,
+        "double_runs": found["double_runs"] + len(list(marks.glob("*.twice"))),
+        "jobs": jobs,
+        "killed": harm.kills,
+    }
+
+
+async def submit(system: KafkaSystem, jobs: int, spec: JobSpec) -> None:
+    """Ask for jobs of one kind."""
+    async with asking(system.folder) as (log, pool):
+        for number in range(jobs):
+            await append(log, pool, JobSubmitted(job=f"job-{number}", request=new_request(), spec=spec))
+
+
+async def all_over(system: KafkaSystem, jobs: int) -> None:
+    """Wait until every job has ended."""
+    while True:
+        done = await asyncio.to_thread(system.call, "jobs", "--all", "--json")
+        if done.returncode == 0:
+            found = json.loads(done.stdout)
+            if len(found) >= jobs and all(job["outcome"] for job in found):
+                return
+        await asyncio.sleep(0.5)
+
+
+async def proof(recording: FileLog, load: Load, system: KafkaSystem) -> dict[str, Any]:
+    """What the topics say."""
+    losses = [one for at in await recording.partitions("loss") for one in await records(recording, at)]
+    reports = reports_in(losses)
+    taken = applied(reports)
+    cluster = await records(recording, CLUSTER)
+    audit, view = Audit(ALL), ClusterView()
+    for one in cluster:
+        audit.feed(received(one))
+        view.fold(received(one))
+    broken = [verdict for verdict in audit.verdicts() if verdict.status is not Status.HOLDS]
+    replay = Replay(recording)
+    replayed = await replay.run()
+    return {
+        "reports": len(load.acknowledged),
+        "lost": len(load.acknowledged - set(taken)),
+        "duplicated": len(taken) - len(set(taken)) + view.state.gaps,
+        "repeated_deliveries": len(reports) - len(taken),
+        "double_runs": sum(verdict.checker == "one-place" for verdict in broken),
+        "finished": sum(str(job.outcome) == "finished" for job in view.jobs),
+        "moves": sum(job.moves for job in view.jobs),
+        "nodes_lost": sum(type(received(one).event).__name__ == "NodeLost" for one in cluster),
+        "decisions": replayed.decisions,
+        "differences": replayed.differences,
+        "first_difference": msgspec.to_builtins(replayed.first_difference),
+        "broken": [f"{verdict.checker}: {verdict.status}: {verdict.message}" for verdict in broken],
+        "views_equal": encoded(view) == encoded(replay.views[CLUSTER]) and await live_view_equal(system, cluster),
+    }
+
+
+async def live_view_equal(system: KafkaSystem, cluster: list[Record]) -> bool:
+    """Whether what the live system had folded when it stopped is what the same records fold to now."""
+    log = system.log()
+    snapshot = await read_pool_snapshot(open_snapshots(system.folder, log), CLUSTER)
+    await log.close()
+    assert snapshot is not None, "the system has kept no snapshot"
+    view = ClusterView()
+    for one in cluster[: snapshot.view.position]:
+        view.fold(received(one))
+    return encoded(view) == encoded(ClusterView(snapshot.view))
+
+
+def encoded(view: ClusterView) -> bytes:
+    """A view as bytes."""
+    return msgspec.msgpack.encode(view.state, order="sorted")
+
+
+async def records(log: FileLog, at: TopicPartition) -> list[Record]:
+    """All records of a partition."""
+    end, found = await log.end(at), list[Record]()
+    reader = log.reader({at: 0})
+    while len(found) < end:
+        found.extend(await reader.poll())
+    await reader.close()
+    return found
+
+
+def main() -> None:
+    """Run as the command line says; the last line is one JSON object."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--faults", type=int, default=None, help="times the broker is harmed; default: one in 20 kills")
+    parser.add_argument("--jobs", type=int, default=12)
+    parser.add_argument("--steps", type=int, default=None, help="of each job; default: enough for the kills")
+    chosen = parser.parse_args()
+    faults = max(1, chosen.kills // 20) if chosen.faults is None else chosen.faults
+    steps = chosen.steps or 20 * chosen.kills
+    with (
+        tempfile.TemporaryDirectory(prefix="chaos-") as folder,
+        running_broker(Path(folder) / "broker", home=HOME) as broker,
+    ):
+        found = asyncio.run(
+            chaos(
+                Path(folder),
+                broker,
+                seed=chosen.seed,
+                kills=chosen.kills,
+                faults=faults,
+                jobs=chosen.jobs,
+                steps=steps,
+            )
+        )
+    print(json.dumps(found))  # noqa: T201 - what it is for
+    sound = not (
+        found["lost"] or found["duplicated"] or found["double_runs"] or found["differences"] or found["broken"]
+    )
+    sys.exit(0 if sound and found["finished"] == found["jobs"] and found["views_equal"] else 1)
+
+
+if __name__ == "__main__":
+    main()

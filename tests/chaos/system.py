@@ -1,0 +1,125 @@
+"""A real system on a real broker, for tests that do it harm: ``steepest up`` with every service a process of its own.
+
+It owns starting, finding processes, and awaiting. It must never know what a test is after.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from steepest.installation import KafkaPlace, open_log, remember_kafka
+from steepest.log.base import Log
+from steepest.log.kafka_settings import KafkaSettings, as_environment
+from steepest.state_folder import StateFolder
+
+STEEPEST = (sys.executable, "-m", "steepest")
+PATIENCE_S = 90.0
+
+
+class KafkaSystem:
+    """A state folder whose log is on Kafka, and at most one system on it.
+
+    Attributes:
+        folder: The installation.
+        kafka: Where its log is.
+    """
+
+    def __init__(self, state: Path, kafka: KafkaSettings, *options: str) -> None:
+        self.folder = StateFolder(state)
+        self.kafka = kafka
+        self._options = options
+        os.environ.update(as_environment(kafka))
+        self._env = dict(os.environ)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    async def start(self) -> None:
+        """Start it, and wait until it has said that it follows its log."""
+        told = self._launch()
+        await self.until(lambda: b"caught up" in told.read_bytes(), f"the system to follow its log; see {told}")
+        remember_kafka(self.folder, KafkaPlace(self.kafka.bootstrap, self.kafka.prefix))
+
+    def _launch(self) -> Path:
+        self.folder.root.mkdir(parents=True, exist_ok=True)
+        told = self.folder.root / "up.log"
+        told.unlink(missing_ok=True)
+        with told.open("wb") as output:
+            self._process = subprocess.Popen(
+                [*STEEPEST, "up", "--state", str(self.folder.root), "--kafka", self.kafka.bootstrap, *self._options],
+                stdout=output,
+                stderr=output,
+                env=self._env,
+                start_new_session=True,
+            )
+        return told
+
+    async def until(self, condition: Any, what: str) -> None:
+        """Wait for something that must come while the system runs."""
+        deadline = asyncio.get_running_loop().time() + PATIENCE_S
+        while not condition():
+            assert self._process is not None
+            assert self._process.poll() is None, f"the system has ended: {self.told()}"
+            assert asyncio.get_running_loop().time() < deadline, f"in vain waited for {what}: {self.told()}"
+            await asyncio.sleep(0.05)
+
+    def told(self) -> str:
+        """What it has said so far."""
+        return (self.folder.root / "up.log").read_text(errors="replace")
+
+    def services(self) -> dict[int, str]:
+        """The services' processes that run now, with their modules."""
+        assert self._process is not None
+        found = {}
+        for child in psutil.Process(self._process.pid).children():
+            try:
+                command = child.cmdline()
+            except psutil.NoSuchProcess:
+                continue
+            if command and command[-1].startswith("steepest_"):
+                found[child.pid] = command[-1]
+        return found
+
+    def stop(self) -> int:
+        """SIGTERM, and its exit status."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        return self._process.wait(PATIENCE_S)
+
+    def end(self) -> None:
+        """Leave nothing running, whatever a test has come to."""
+        if self._process is not None and self._process.poll() is None:
+            self.call("down", "--grace", "0.2s")
+            if self._process.poll() is None:
+                self._process.kill()
+                self._process.wait()
+
+    def call(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run a command on the folder."""
+        command, *rest = arguments
+        return subprocess.run(
+            [*STEEPEST, command, "--state", str(self.folder.root), *rest],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE_S,
+            env=self._env,
+        )
+
+    def ask(self, *arguments: str) -> Any:
+        """Run a command that must succeed, with ``--json``, and give what it printed."""
+        command, *rest = arguments
+        done = self.call(command, "--json", *rest)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    def log(self) -> Log:
+        """A handle on its log."""
+        return open_log(self.folder, self.folder.read())

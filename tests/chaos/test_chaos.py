@@ -1,0 +1,30 @@
+"""A short run of ``make chaos``: what must hold after services and the broker were killed, proven from the topics."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.chaos.run import HOME, chaos
+
+from steepest.log.broker import missing, running_broker
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+async def test_nothing_is_lost_doubled_or_run_twice(tmp_path: Path) -> None:
+    """Services are killed twelve times and the broker is harmed twice; every report, plan and job is there exactly once."""
+    if why := missing(HOME):
+        pytest.skip(f"{why}; get it with: make kafka")
+    with running_broker(tmp_path / "broker", home=HOME) as broker:
+        found = await chaos(tmp_path, broker, seed=7, kills=12, faults=2, jobs=12, steps=200)
+
+    assert found["kills"] == 12
+    assert found["broker_faults"] == 2
+    assert found["reports"] > 0
+    assert (found["lost"], found["duplicated"], found["double_runs"]) == (0, 0, 0)
+    assert found["finished"] == found["jobs"] == 12
+    assert found["broken"] == []
+    assert found["first_difference"] is None
+    assert found["nodes_lost"] == 0
+    assert found["views_equal"]
