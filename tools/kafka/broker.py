@@ -1,3 +1,4 @@
+# ruff: noqa: INP001 - a tool, not a package
 """``make kafka-start`` and ``make kafka-stop``: a broker that stays when this process leaves."""
 
 from __future__ import annotations
