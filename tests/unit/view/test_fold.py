@@ -350,6 +350,13 @@ def test_who_holds_rebalancing_up() -> None:
     assert undecided == [0, 0, 1, 1, 0, 1, 0]
 
 
+def test_a_stay_counts_once() -> None:
+    """Of two decisions about one job the first in the log is the one."""
+    pool = Pool(w1=1_000)
+    pool.run("job", "w1", CC)
+    assert pool.feed(stay("job", "w1"), stay("job", "w1")) == [True, False]
+
+
 # --- what is remembered ---------------------------------------------------------------------------------------------------
 
 
@@ -367,6 +374,16 @@ def test_old_ended_jobs_and_plans_are_forgotten(monkeypatch: pytest.MonkeyPatch)
     again = ClusterView.restore(pool.view.snapshot())
     for view in (pool.view, again):
         assert list(view.over) == ["place-job-7-0", "place-job-8-0", "place-job-9-0"]
+
+
+def test_plans_are_forgotten_in_the_order_in_which_they_ended_also_after_a_restart() -> None:
+    """One that was made first and ended last is the last to go."""
+    pool = Pool(w1=1_000)
+    pool.feed(submitted("slow"), placement("slow", "w1"))
+    pool.run("quick", "w1")
+    pool.carry_out("slow")
+    assert list(pool.view.over) == ["place-quick-0", "place-slow-0"]
+    assert list(ClusterView.restore(pool.view.snapshot()).over) == ["place-quick-0", "place-slow-0"]
 
 
 def test_a_name_is_free_again_once_its_job_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,6 +82,29 @@ def test_a_beginning_that_is_not_the_next_one_does_not_count() -> None:
     assert pool.fold(right)
 
 
+def test_a_beginning_for_another_incarnation_does_not_count() -> None:
+    """Of every step, or an old process would be saved or stopped in place of the one that runs."""
+    for step in STEPS[ON_REQUEST]:
+        pool = moving(before=step)
+        due = pool.next_action("job")
+        assert isinstance(due, c.StepBegun)
+        for wrong in (due.incarnation - 1, due.incarnation + 1):
+            fields = {name: getattr(due, name) for name in due.__struct_fields__} | {"incarnation": wrong}
+            assert pool.fold(c.StepBegun(**fields)) is False, (step, wrong)
+
+
+@pytest.mark.parametrize("step", STEPS[ON_REQUEST])
+@pytest.mark.parametrize("why", ["cancelled", "ended"])
+def test_a_beginning_that_a_doom_came_before_does_not_count(step: c.Step, why: str) -> None:
+    """It was on its way to the log when the job was cancelled or ended: nobody may act on it."""
+    pool = moving(before=step)
+    due = pool.next_action("job")
+    assert isinstance(due, c.StepBegun)
+    pool.fold(cancelled("job") if why == "cancelled" else pool.stopped("job", 1))
+    spared = why == "ended" and step in {c.Step.START, c.Step.VERIFY}  # it had ended before; or VERIFY will tell
+    assert pool.fold(due) is spared
+
+
 def test_an_outcome_counts_once_and_only_for_the_newest_beginning() -> None:
     """Whoever takes a step over outdates what its predecessor may still report."""
     pool = moving(before=c.Step.STOP)
@@ -260,6 +283,21 @@ def test_a_step_of_unclear_effect_is_due_again_after_a_hold_that_doubles(step: c
     assert pool.carry_out("job").node == "w2"
 
 
+@pytest.mark.parametrize("then", ["done", "given up"])
+def test_the_step_after_an_unclear_one_waits_for_nothing(then: str) -> None:
+    """The hold was that step's."""
+    pool = moving(before=c.Step.STOP if then == "done" else c.Step.START, tries=1)
+    for _ in range(4):
+        pool.fail("job", "uncertain", definite=False)
+    if then == "done":
+        pool.fold(success(pool.begin("job"), pool.job("job")))
+    else:
+        pool.fail("job")
+    due = pool.next_action("job")
+    assert isinstance(due, c.StepBegun)
+    assert due.step is c.Step.START
+
+
 def test_unclear_effects_do_not_count_as_tries() -> None:
     """``tries`` counts definite failures only."""
     pool = moving(before=c.Step.CHECKPOINT, tries=2)
@@ -373,6 +411,40 @@ def test_what_one_witness_of_a_stop_does_not_know_the_other_may() -> None:
     pool.fold(pool.stopped("job", 0))
     pool.fold(success(begun, pool.job("job"), exit_status=None))
     assert pool.job("job").exit_status == 0
+
+
+@pytest.mark.parametrize("told", [0, None])
+def test_a_job_that_finished_while_it_was_stopped_is_not_started_again(told: int | None) -> None:
+    """Whether the stop saw the status, or only the node did."""
+    pool = moving(before=c.Step.STOP)
+    begun = pool.begin("job")
+    if told is None:
+        pool.fold(pool.stopped("job", 0))
+    pool.fold(success(begun, pool.job("job"), exit_status=told))
+    assert isinstance(pool.next_action("job"), c.PlanAbandoned)
+    assert pool.carry_out("job").exit_status == 0
+
+
+def test_why_a_process_is_gone_is_not_explained_away_by_its_plan() -> None:
+    """What the node said of it is what people must read, not that a plan was given up."""
+    pool = moving(before=c.Step.CHECKPOINT)
+    pool.fold(pool.stopped("job", None, reason="the node was rebooted"))
+    job = pool.carry_out("job")
+    assert (job.phase, job.stop_reason, job.stop_code) == (Phase.STOPPED, "the node was rebooted", "")
+
+
+def test_a_failure_is_judged_once() -> None:
+    """A job that was tried again, and whose new place was given up before it started, has not failed a second time."""
+    pool = Pool(w1=1_000)
+    pool.run("job", "w1", retries=1)
+    pool.feed(
+        pool.stopped("job", 1),
+        c.RetryPlanned(job="job", incarnation=1, charged=True, not_before_ms=0, reason="x"),
+        placement("job", "w1", incarnation=1),
+        c.PlanAbandoned(plan="place-job-1", job="job", code="given-up", message="it is Friday"),
+    )
+    job = pool.job("job")
+    assert (job.phase, job.exit_status, job.stop_reason) == (Phase.STOPPED, None, "it is Friday")
 
 
 # --- checkpoints ------------------------------------------------------------------------------------------------------

@@ -141,7 +141,7 @@ def _job_stopped(view: ClusterView, event: c.JobStopped, received: Received[Any]
     plan.stopped_ms = received.at_ms
     saved = job.checkpoint.step if job.checkpoint else 0
     plan.steps_lost = max(0, (event.step or 0) - saved)
-    if event.exit_status == 0:
+    if job.exit_status == 0:
         plan.doomed = plan.doomed or "the job finished"
     rules.step_done(plan)
     if plan.kind is PlanKind.CANCEL:
