@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import logging
 import sys
 import tempfile
 from pathlib import Path
@@ -28,6 +29,7 @@ from steepest.log.base import Record, TopicPartition
 from steepest.log.broker import Broker, running_broker
 from steepest.log.file import FileLog
 from steepest.log.kafka_settings import KafkaSettings
+from steepest.logging import configure_logging
 from steepest.replay.record import record
 from steepest.replay.replay import Replay
 from steepest.runtime.decode import received
@@ -174,6 +176,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=12)
     parser.add_argument("--steps", type=int, default=None, help="of each job; default: enough for the kills")
     chosen = parser.parse_args()
+    configure_logging(logging.ERROR)
     faults = max(1, chosen.kills // 20) if chosen.faults is None else chosen.faults
     steps = chosen.steps or 20 * chosen.kills
     with (

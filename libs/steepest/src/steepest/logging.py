@@ -12,6 +12,8 @@ import structlog
 def configure_logging(level: int = logging.INFO, stream: TextIO | None = None) -> None:
     """Set up structlog for this process."""
     out = stream or sys.stderr
+    # Kafka's client says every failed attempt, several times a second; what comes of it is told by whoever asked it.
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     renderer = structlog.dev.ConsoleRenderer() if out.isatty() else structlog.processors.JSONRenderer(sort_keys=True)
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(level),
