@@ -1,0 +1,5 @@
+"""``python -m steepest``."""
+
+from steepest.cli.main import main
+
+main()
