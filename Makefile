@@ -25,12 +25,12 @@ $(STAMP)/venv:
 	@mkdir -p $(STAMP) && touch $@
 
 $(STAMP)/runtime: $(STAMP)/venv requirements/runtime.txt $(addsuffix /pyproject.toml,$(MEMBERS))
-	$(UV) pip install --quiet --python $(BIN)/python --require-hashes --compile-bytecode -r requirements/runtime.txt
+	$(UV) pip install --quiet --python $(BIN)/python --no-deps --require-hashes --compile-bytecode -r requirements/runtime.txt
 	$(UV) pip install --quiet --python $(BIN)/python --no-deps $(EDITABLE)
 	@touch $@
 
 $(STAMP)/dev: $(STAMP)/runtime requirements/dev.txt
-	$(UV) pip install --quiet --python $(BIN)/python --require-hashes --compile-bytecode -r requirements/dev.txt
+	$(UV) pip install --quiet --python $(BIN)/python --no-deps --require-hashes --compile-bytecode -r requirements/dev.txt
 	@touch $@
 
 demo: $(STAMP)/runtime ## Real training jobs on an emulated cluster, to the end, with a report
@@ -70,10 +70,13 @@ kafka-stop: ## Stop it
 chaos: $(STAMP)/dev .kafka/libs ## Kill services and the broker under load, then prove that nothing was lost: SEED=1 KILLS=100
 	@$(BIN)/python -m tests.chaos.run --seed $(or $(SEED),1) --kills $(or $(KILLS),100)
 
+# The demo reads the data sets that are files in scikit-learn, and never imports it: what it would import is left out.
+DATA_ONLY := --no-emit-package scipy --no-emit-package joblib --no-emit-package threadpoolctl
+
 lock: ## Resolve the dependencies anew, with hashes, for every Python from 3.11 on
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 	  --no-emit-index-url --no-emit-find-links --extra demo --extra kafka libs/steepest/pyproject.toml \
-	  --no-emit-package steepest-sdk -o requirements/runtime.txt
+	  --no-emit-package steepest-sdk $(DATA_ONLY) -o requirements/runtime.txt
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 	  --no-emit-index-url --no-emit-find-links --group dev -c requirements/runtime.txt -o requirements/dev.txt
 	echo 'uv==$(UV_VERSION)' | $(UV) pip compile --quiet --universal --generate-hashes --no-header --no-annotate \
