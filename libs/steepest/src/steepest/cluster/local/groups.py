@@ -143,12 +143,13 @@ def _try(groups: Groups) -> None:
     """Make a capped group and move a process into it; raises OSError where that does not go."""
     groups.open({".probe": 100})  # no node's name begins with a dot
     probe = groups.make(".probe", str(os.getpid()), 50, 100)
-    process = subprocess.Popen(["sleep", "60"], stdin=subprocess.DEVNULL)
+    # It reads from us, so that it ends with us, whatever happens in between.
+    process = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
     try:
         (probe / "cgroup.procs").write_text(str(process.pid))
     finally:
         process.kill()
-        process.wait()
+        process.communicate()
         groups.remove(probe)
         groups.remove(probe.parent)
 
