@@ -1,6 +1,6 @@
 """A training that shows whether it runs twice at once: it holds a lock, and leaves a mark where it finds it held.
 
-Arguments: a folder for lock and marks, and the number of steps.
+It trains until a file named ``enough`` is in the folder that is its only argument, where lock and marks are as well.
 """
 
 from __future__ import annotations
@@ -14,21 +14,32 @@ from pathlib import Path
 import steepest_sdk
 
 STEP_S = 0.02
+STEPS = 1_000_000
+SLOW_S = 0.4
+"""Saving and loading take this long, so that a kill can meet them."""
+
+
+def save(into: Path) -> None:
+    """Write a checkpoint, slowly."""
+    time.sleep(SLOW_S)
+    (into / "model").touch()
 
 
 def main() -> None:
     """Train; the model is the number of the last step, and its loss falls quickly at first."""
-    folder, steps = Path(sys.argv[1]), int(sys.argv[2])
+    folder = Path(sys.argv[1])
     name = os.environ["STEEPEST_JOB"]
     with (folder / f"{name}.lock").open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             (folder / f"{name}.twice").touch()
-        run = steepest_sdk.start(save=lambda into: (into / "model").touch(), load=lambda _: None)
-        for step in run.steps(steps):
+        run = steepest_sdk.start(save=save, load=lambda _: time.sleep(SLOW_S))
+        for step in run.steps(STEPS):
             time.sleep(STEP_S)
             run.report(step, loss=1 / step)
+            if (folder / "enough").exists():
+                break
 
 
 if __name__ == "__main__":

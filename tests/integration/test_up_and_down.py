@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import resource
 import sys
 from collections.abc import Iterator
@@ -10,8 +11,10 @@ from typing import TypeVar
 
 import pytest
 
+from steepest.cli.pool import Pool, fold, look, reading
 from steepest.events import cluster as c
 from steepest.events.received import Received
+from steepest.state_folder import StateFolder
 from steepest.testing import contract_job
 from steepest.testing.running_system import RunningSystem
 
@@ -89,6 +92,24 @@ def test_what_is_asked_while_nothing_runs_waits_in_the_log(system: RunningSystem
     system.start()
     assert system.await_end("later").outcome is c.Outcome.FINISHED
     assert system.await_end("dropped").outcome is c.Outcome.CANCELLED
+
+
+def test_a_snapshot_saves_time_and_changes_nothing(system: RunningSystem) -> None:
+    """What commands read from a snapshot and the tail behind it is what the whole log says."""
+    system.start()
+    system.submit("short", *JOB, "--steps", "3")
+    system.await_end("short")
+    system.call("down")
+    system.call("submit", "--name", "tail", "--", *JOB)
+    assert list((system.state / "snapshots").iterdir())
+
+    assert look(system.state).view.state == asyncio.run(_whole(system.state)).view.state
+
+
+async def _whole(state: Path) -> Pool:
+    folder = StateFolder(state)
+    async with reading(folder) as (installation, log):
+        return await fold(folder, installation, log, tell=lambda *_, **__: None)
 
 
 def test_parameters_change_when_asked_and_stay_otherwise(system: RunningSystem) -> None:
