@@ -1,10 +1,13 @@
-"""One step done on the cluster, and the event that tells its outcome.
+"""One step done on the cluster, and the event that tells its outcome: there always is one, within a time limit.
 
 It owns the translation between steps and calls of the cluster port, and what is done when a call's effect is uncertain: it
-is looked up. It must never know which step comes next.
+is looked up. A call that hangs, or fails in a way that no adapter should, is uncertain too. It must never know which step
+comes next.
 """
 
 from __future__ import annotations
+
+import asyncio
 
 import msgspec
 import structlog
@@ -14,46 +17,80 @@ from steepest.errors import ClusterError, RefusedError, UncertainError
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointRef
 from steepest.events.parameters import MoveLimits
-from steepest.view.state import Job
+from steepest.view.state import Job, Plan
 
 logger = structlog.get_logger(__name__)
 
+START_S = 60.0
+"""How long a node may take to accept a process."""
+
+SLACK_S = 15.0
+"""What a call may take beyond its own limit: SIGKILL, say, and a slow disk."""
+
+LOOK_UP_S = 10.0
+"""How long looking up may take, which changes nothing and reads little."""
+
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """A step that was begun and read back, with all that is needed to act on it."""
+    """A step that was begun and read back, with all that is needed to act on it.
+
+    Attributes:
+        request: The name by which a checkpoint is asked for, and released. Whoever takes the step over asks under the
+            same name, and gets the answer that was given already; after a failure the name is another one.
+    """
 
     begun: c.StepBegun
     spec: c.JobSpec
     restore: CheckpointRef | None
     limits: MoveLimits
+    request: str
 
     @property
     def replica(self) -> ReplicaId:
         """The replica that is acted on."""
         return ReplicaId(self.begun.job)
 
-    @property
-    def request(self) -> str:
-        """The name by which a checkpoint is asked for, and released."""
-        return f"{self.begun.plan}.{self.begun.attempt}"
 
-
-def task(begun: c.StepBegun, job: Job, limits: MoveLimits) -> Task:
+def task(begun: c.StepBegun, job: Job, plan: Plan, limits: MoveLimits) -> Task:
     """The step as it stands where it was read back."""
-    return Task(begun=begun, spec=job.spec, restore=job.checkpoint, limits=limits)
+    request = request_of(plan.id, plan.failures, plan.unclear)
+    return Task(begun=begun, spec=job.spec, restore=job.checkpoint, limits=limits, request=request)
+
+
+def request_of(plan: str, failures: int = 0, unclear: int = 0) -> str:
+    """The name under which a plan asks for a checkpoint after so many failures."""
+    return f"{plan}.{failures}.{unclear}"
+
+
+def time_limit_s(step: c.Step, limits: MoveLimits) -> float:
+    """How long a step takes at most, from its reading back to its outcome, in seconds."""
+    return _call_limit_s(step, limits) + LOOK_UP_S
+
+
+def _call_limit_s(step: c.Step, limits: MoveLimits) -> float:
+    own_s = {
+        c.Step.CHECKPOINT: limits.checkpoint_timeout_ms / 1000,
+        c.Step.STOP: limits.stop_grace_ms / 1000,
+        c.Step.START: START_S,
+        c.Step.VERIFY: limits.verify_timeout_ms / 1000,
+    }
+    return own_s[step] + SLACK_S
 
 
 async def act(cluster: Cluster, task: Task) -> c.ClusterEvent:
     """Do the step and give its outcome; a failure is an outcome too."""
     try:
-        return await _STEPS[task.begun.step](cluster, task)
+        async with asyncio.timeout(_call_limit_s(task.begun.step, task.limits)):
+            return await _STEPS[task.begun.step](cluster, task)
     except UncertainError as error:
         return await _look_up(cluster, task, error)
     except ClusterError as error:
         return _failed(task, error)
+    except TimeoutError:
+        return await _look_up(cluster, task, UncertainError("the cluster did not answer in time", code="timeout"))
     except Exception as error:
         logger.exception("a step failed in a way that no adapter should", step=task.begun)
-        return _failed(task, UncertainError(f"{type(error).__name__}: {error}", code="bug"))
+        return await _look_up(cluster, task, UncertainError(f"{type(error).__name__}: {error}", code="bug"))
 
 
 async def _checkpoint(cluster: Cluster, task: Task) -> c.ClusterEvent:
@@ -104,23 +141,31 @@ _STEPS = {c.Step.CHECKPOINT: _checkpoint, c.Step.STOP: _stop, c.Step.START: _sta
 
 async def _look_up(cluster: Cluster, task: Task, error: UncertainError) -> c.ClusterEvent:
     """What became of a call whose effect is not known: asked of the cluster, never assumed."""
-    begun = task.begun
     try:
-        if begun.step is c.Step.CHECKPOINT:
-            await cluster.release(task.replica, begun.incarnation, request=task.request)
-            return _failed(task, RefusedError(str(error), code=error.code))
-        status = await cluster.lookup(task.replica)
-    except ClusterError:
+        async with asyncio.timeout(LOOK_UP_S):
+            if task.begun.step is c.Step.CHECKPOINT:
+                await cluster.release(task.replica, task.begun.incarnation, request=task.request)
+                return _failed(task, RefusedError(str(error), code=error.code))
+            return _told(task, await cluster.lookup(task.replica), error)
+    except Exception as second:  # noqa: BLE001 - whatever it is, it is not known what became of the call
+        logger.warning("could not look up what became of a step", step=task.begun, why=repr(second))
         return _failed(task, error)
-    if begun.step is c.Step.START and status is not None and status.incarnation == begun.incarnation:
-        return _job_placed(task)
-    if begun.step is c.Step.STOP and status is not None and _has_ended(status, begun.incarnation):
+
+
+def _told(task: Task, status: ReplicaStatus | None, error: UncertainError) -> c.ClusterEvent:
+    """What became of a step, by what is so."""
+    begun = task.begun
+    same = status is not None and status.incarnation == begun.incarnation
+    if status is not None and same and begun.step is c.Step.START:
+        # Its process is not proven to run: beginning again completes the start.
+        return _failed(task, error) if status.phase is ReplicaPhase.STARTING else _job_placed(task)
+    if status is not None and same and begun.step is c.Step.STOP and _has_ended(status):
         return _job_stopped(begun, status.exit_status, status.step, status.checkpoint)
     return _failed(task, RefusedError(str(error), code=error.code))
 
 
-def _has_ended(status: ReplicaStatus, incarnation: int) -> bool:
-    return status.incarnation == incarnation and status.phase in {ReplicaPhase.EXITED, ReplicaPhase.GONE}
+def _has_ended(status: ReplicaStatus) -> bool:
+    return status.phase in {ReplicaPhase.EXITED, ReplicaPhase.GONE}
 
 
 def _job_stopped(

@@ -55,6 +55,7 @@ class FakeNodes:
         lost: Nodes that start nothing.
         history: Every start and end, in order.
         overfull: Starts that took more than a node has.
+        doubled: Starts of a replica while another incarnation of it ran, forgotten ones included.
     """
 
     def __init__(self, capacities: Mapping[str, Resources], folder: Path, clock: Clock) -> None:
@@ -63,6 +64,7 @@ class FakeNodes:
         self.lost: dict[str, None] = {}
         self.history: list[Moment] = []
         self.overfull: list[Moment] = []
+        self.doubled: list[Moment] = []
         self._folder = folder
         self._clock = clock
         self._changed = asyncio.Event()
@@ -193,6 +195,8 @@ class FakeNodes:
     def _note_start(self, training: Training) -> None:
         moment = Moment(training.replica, training.incarnation, training.node, "start")
         self.history.append(moment)
+        if sum(other.replica == training.replica for other in self.running()) > 1:
+            self.doubled.append(moment)
         taken = Resources()
         for other in self.running():
             if other.node == training.node:

@@ -29,6 +29,10 @@ PROGRAM = "train"
 """The only program that there is."""
 
 
+HOLD_LOOK_S = 0.05
+"""How often a process that waits after its checkpoint looks for what follows; as the SDK does."""
+
+
 class Program(msgspec.Struct, frozen=True, kw_only=True):
     """What a training does; the flags of ``steepest.testing.contract_job``, and how its loss falls.
 
@@ -167,6 +171,10 @@ class Training:
         """SIGTERM: save and leave."""
         self._stop = not self.program.ignore_term
 
+    def exit(self, status: int) -> None:
+        """Leave by itself."""
+        self._end(ReplicaPhase.EXITED, status)
+
     def kill(self) -> None:
         """SIGKILL."""
         self._end(ReplicaPhase.EXITED, -9)
@@ -227,7 +235,7 @@ class Training:
         while not (self._stop or request.name in self._released or self._request):
             if self._clock.monotonic() >= until:
                 return
-            await self._clock.sleep(min(0.01, max(0.0, until - self._clock.monotonic())))
+            await self._clock.sleep(min(HOLD_LOOK_S, max(0.0, until - self._clock.monotonic())))
 
     def _answer(self, request: Request, answer: CheckpointRef | str) -> None:
         self.answers[request.name] = answer

@@ -179,6 +179,20 @@ class Rig:
         """Ask for a job's end."""
         await self.tell(c.JobCancelRequested(job=job, request=f"cancel-{job}"))
 
+    async def migrate(self, job: str, source: str, target: str, *, plan: str = "move-1", incarnation: int = 1) -> None:
+        """Plan a move, as the node-scorer does."""
+        await self.tell(
+            c.MigrationPlanned(
+                plan=plan,
+                job=job,
+                incarnation=incarnation,
+                source=source,
+                target=target,
+                kind=c.MoveKind.REALLOCATION,
+                because=c.Because(rule="a test says so"),
+            )
+        )
+
     # --- looking -----------------------------------------------------------------------------------------------------
 
     async def events(self) -> list[Received[c.ClusterEvent]]:
@@ -194,9 +208,11 @@ class Rig:
         return fold_all(await self.events())
 
     async def broken(self) -> Sequence[str]:
-        """What the invariants find broken, or cannot judge."""
+        """What the invariants find broken or cannot judge, and what the nodes have seen that must never be."""
         verdicts = check(await self.events())
-        return [f"{one.checker}: {one.message}" for one in verdicts if one.status is not Status.HOLDS]
+        found = [f"{one.checker}: {one.message}" for one in verdicts if one.status is not Status.HOLDS]
+        found += [f"ran twice: {moment}" for moment in self.nodes.doubled]
+        return found + [f"more than the node has: {moment}" for moment in self.nodes.overfull]
 
     async def aclose(self) -> None:
         """End everything, for the test is over."""

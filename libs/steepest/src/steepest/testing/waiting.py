@@ -11,7 +11,9 @@ from collections.abc import Callable
 PATIENCE_S = 60.0
 """How long something that must come is waited for. It ends a hopeless test, and nothing is measured by it."""
 
-LOOK_EVERY_S = 0.01
+FIRST_LOOK_S = 0.005
+LONGEST_LOOK_S = 0.25
+"""Looks become rarer while nothing comes."""
 
 
 async def until(condition: Callable[[], object], what: str = "", *, within_s: float = PATIENCE_S) -> None:
@@ -27,6 +29,8 @@ async def until(condition: Callable[[], object], what: str = "", *, within_s: fl
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + within_s
+    look_s = FIRST_LOOK_S
     while not condition():
         assert loop.time() < deadline, f"in vain waited {within_s:g} s for {what or 'the condition'}"
-        await asyncio.sleep(LOOK_EVERY_S)
+        await asyncio.sleep(look_s)
+        look_s = min(look_s * 1.5, LONGEST_LOOK_S)
