@@ -60,7 +60,7 @@ Shows = Callable[[Any], bool]
 
 
 def chooser(topic: str, *, job: str | None, types: tuple[str, ...], show_all: bool) -> Shows:
-    """Which events of a topic are wanted.
+    """Which events of a topic are wanted; None stands for a record that nobody can read, which is about nobody.
 
     Raises:
         UsageError: The topic has no event of such a type.
@@ -79,6 +79,8 @@ def chooser(topic: str, *, job: str | None, types: tuple[str, ...], show_all: bo
     kinds = tuple(names[name] for name in types) or tuple(kind for kind in names.values() if kind not in hidden)
 
     def shows(event: Any) -> bool:
+        if event is None:
+            return job is None and not types
         return isinstance(event, kinds) and (job is None or _is_about(event, job))
 
     return shows
@@ -123,7 +125,8 @@ def as_words(record: Record, shows: Shows) -> str | None:
     try:
         event = received(record).event
     except UndecodableError as error:
-        return f"{record.offset:>7}  {_clock(record.at_ms)}  this record cannot be read: {one_line(str(error))}"
+        told = f"{record.offset:>7}  {_clock(record.at_ms)}  this record cannot be read: {one_line(str(error))}"
+        return told if shows(None) else None
     if not shows(event):
         return None
     told = sentence(event) if record.at.topic == "cluster" or isinstance(event, LogOpened) else _fields(event)
@@ -161,5 +164,5 @@ def as_json_line(record: Record, shows: Shows) -> str | None:
     try:
         event = received(record).event
     except UndecodableError as error:
-        return msgspec.json.encode({**fields, "unreadable": str(error)}).decode()
+        return msgspec.json.encode({**fields, "unreadable": str(error)}).decode() if shows(None) else None
     return msgspec.json.encode({**fields, "event": event}).decode() if shows(event) else None
