@@ -221,6 +221,7 @@ def test_a_record_that_nobody_can_read_is_passed_over(system: RunningSystem) -> 
     assert system.await_end("after-garbage").outcome is c.Outcome.FINISHED
     shown = system.call("events", "--since", str(offset)).stdout.splitlines()[0]
     assert "this record cannot be read: no event of topic cluster" in shown
+    assert "cannot be read" not in system.call("events", "--job", "after-garbage").stdout
     letters = system.call("events", "--topic", "dead-letters").stdout
     assert f"offset={offset}" in letters
 
