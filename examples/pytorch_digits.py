@@ -40,7 +40,7 @@ def main() -> None:
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
-            run.report(epoch=epoch + 1, loss=loss)
+            run.report(epoch=epoch + 1, loss=loss.item())
         schedule.step()
         print(f"epoch {epoch + 1} of {epochs}, loss {loss.item():.4f}")
 

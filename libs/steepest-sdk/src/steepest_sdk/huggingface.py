@@ -64,7 +64,7 @@ class SteepestCallback(TrainerCallback):  # type: ignore[misc]  # transformers i
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Reports the step, and has the trainer save after it if a checkpoint is wanted."""
         del args
-        self._run.record(state.global_step, epoch=math.ceil(state.epoch))
+        self._run.record(state.global_step, epoch=_epoch(state))
         if self._run.wanted and not control.should_save:
             control.should_save = self._ours = True
 
@@ -75,7 +75,7 @@ class SteepestCallback(TrainerCallback):  # type: ignore[misc]  # transformers i
             return
         metrics = {name: value for name, value in logs.items() if _is_metric(name)}
         if metrics:
-            self._run.record(state.global_step, epoch=math.ceil(state.epoch), **metrics)
+            self._run.record(state.global_step, epoch=_epoch(state), **metrics)
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Takes over what the trainer has just saved, if it is wanted.
@@ -102,6 +102,11 @@ class SteepestCallback(TrainerCallback):  # type: ignore[misc]  # transformers i
 
     def _remember(self, folder: Path) -> None:
         self.checkpoint = str(folder)
+
+
+def _epoch(state: Any) -> int | None:
+    """The epoch in which a step lies, from 1; the trainer counts in fractions, and not at all before it trains."""
+    return None if state.epoch is None else math.ceil(state.epoch)
 
 
 def _restore_renamed(model: Any, folder: Path) -> None:
