@@ -23,14 +23,17 @@ JOBS = tuple(f"job-{number}" for number in range(8))
         st.tuples(st.sampled_from(JOBS), st.sampled_from(NODES)), max_size=8, unique_by=lambda move: move[0]
     ),
     read_back=st.lists(st.integers(0, 7), max_size=8),
+    lost=st.none() | st.sampled_from(NODES),
 )
 @settings(max_examples=100, deadline=None)
 def test_the_overlay_is_what_the_view_will_be(
+    *,
     where: list[str],
     of: list[c.Category],
     use: list[int],
     moves: list[tuple[str, str]],
     read_back: list[int],
+    lost: str | None,
 ) -> None:
     """Free room, counts, and the order of Algorithm 4 with plans under way are those of the view that holds the plans."""
     pool = Pool(**dict.fromkeys(NODES, 1_000))
@@ -46,12 +49,18 @@ def test_the_overlay_is_what_the_view_will_be(
         if plan := pending.plans.get(f"plan-{number}"):
             pool.fold(migration(plan.job, plan.source or "", plan.target, plan=f"plan-{number}"))
             pending.read_back(f"plan-{number}")
+    if lost is not None:
+        pool.view.nodes.lose(pool.node(lost))
     over = {node: (pending.free(pool.node(node)), pending.replicas(pool.node(node))) for node in NODES}
     order = [node.name for node in score.by_score(pool.view, pending)]
     scores = {node: score.score(pool.view, pool.node(node), pending) for node in NODES}
     again = msgspec.msgpack.decode(msgspec.msgpack.encode(pending), type=Pending)
     assert again == pending
 
+    if lost is not None:
+        assert lost not in order
+        pool.fold(used(lost, use[NODES.index(lost)]))  # back, or no plan about it would be valid
+        order = [node.name for node in score.by_score(pool.view, pending)]
     for plan_id, plan in list(pending.plans.items()):
         assert pool.fold(migration(plan.job, plan.source or "", plan.target, plan=plan_id))
         pending.read_back(plan_id)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from types import FrameType
+
 import pytest
 
 from steepest.events import cluster as c
@@ -58,6 +61,19 @@ SCENARIOS = {
         exit small                      -> finished small | place small-2 w1
         exit fat                        -> finished fat | place big w1
         tick                            ->
+    """,
+    "a move that fails makes room where it was to go": """
+        node w1 1000
+        node w2 200
+        submit a cpu=150                -> admit a | place a w1
+        carry a
+        move a w1->w2
+        submit b cpu=900                -> admit b
+        submit d cpu=100                -> admit d | place d w1
+        submit e cpu=150 first_node=w2  -> admit e
+        fail a refused
+        fail a refused
+        carry a                         -> place e w2
     """,
     "a job that no node can ever hold is rejected, once nodes had time to join": """
         node w1 1000
@@ -237,6 +253,54 @@ def test_two_jobs_at_neighbouring_positions_do_not_take_the_same_place() -> None
     driver = DeciderDriver(Placer(), delay=10, w1=100, w2=100)
     made = driver.ask(submitted("a"), submitted("b"), submitted("d"))
     assert [spell(event) for event in made] == ["admit a", "place a w1", "admit b", "place b w2", "admit d"]
+
+
+def test_placements_under_way_count_in_the_spread() -> None:
+    """A node to which a job is on its way is fuller by it already, so the next goes elsewhere."""
+    driver = DeciderDriver(Placer(), delay=10, w1=1_000, w2=1_000, w3=2_000)
+    made = driver.ask(*(submitted(name, 200) for name in ("a", "b", "d", "e", "f")))
+    assert [event.nodes[0] for event in made if isinstance(event, c.PlacementPlanned)] == ["w3", "w1", "w2", "w3", "w3"]
+
+
+def calls_of_a_tick(waiting: int) -> int:
+    """How many functions the placer calls at a tick, with that many equal jobs for which no node has room."""
+    driver = DeciderDriver(**{f"n{number:03}": 50 for number in range(40)})
+    driver.feed(*(submitted(f"job-{number}", 100) for number in range(waiting)))
+    tick = driver.append(c.Tick(counted_ms=1_000))
+    driver.take_in(tick)
+    counted = 0
+
+    def count(_frame: FrameType, kind: str, _argument: object) -> None:
+        nonlocal counted
+        counted += kind in {"call", "c_call"}
+
+    sys.setprofile(count)
+    try:
+        assert Placer().step(driver.view, tick) == []
+    finally:
+        sys.setprofile(None)
+    return counted
+
+
+def test_nodes_are_looked_at_once_for_all_jobs_that_ask_for_the_same() -> None:
+    """Where one of them does not fit, none does: each more in the queue costs a few calls, not a look at every node."""
+    assert calls_of_a_tick(102) - calls_of_a_tick(2) <= 100 * 10
+
+
+def test_room_is_given_away_as_soon_as_a_process_has_ended() -> None:
+    """In the queue's order: whoever is submitted before the end is judged must not get it first."""
+    driver = DeciderDriver(Placer(), w1=1_000)
+    driver.run("fat", "w1", cpu_m=900)
+    driver.fold(submitted("first", 500))
+    driver._delay = lambda: 5
+    made = driver.ask(driver.stopped("fat", 0), submitted("second", 500), submitted("third", 600))
+    assert [spell(event) for event in made] == [
+        "finished fat",
+        "place first w1",
+        "admit second",
+        "place second w1",
+        "admit third",
+    ]
 
 
 def test_a_placement_that_turns_out_void_is_forgotten_and_made_anew() -> None:

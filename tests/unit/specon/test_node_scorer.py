@@ -46,6 +46,18 @@ SCENARIOS = {
         run f w2 CC                 # w2: 5
         request job                             -> stay job
     """,
+    "it stays also where another node with the lowest score uses less, and has the first name": """
+        node w1 1000
+        node w2 1000
+        run a w2 PC
+        run b w2 PC
+        run job w2 CC
+        run d w1 PC
+        run e w1 PC
+        run f w1 CC
+        use w2 900
+        request job                             -> stay job
+    """,
     "a score that is lower by half a point is enough to move": """
         node w1 1000
         node w2 1000
@@ -296,6 +308,8 @@ def test_two_requests_at_neighbouring_positions_do_not_take_the_same_hole() -> N
         driver.run(name, "w1")
     driver.run("one", "w1", CC)
     driver.run("two", "w1", CC)
+    driver.run("e", "w3", PC)
+    driver.run("f", "w3", PC)  # with one on its way to w2 its score is 1, and w3's 4
     made = driver.ask(requested("one"), requested("two"))
     assert [event.target for event in made if isinstance(event, c.MigrationPlanned)] == ["w2", "w3"]
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from types import FrameType
+
 import pytest
 
 from steepest.events import cluster as c
@@ -356,6 +359,32 @@ def test_a_decision_tells_what_it_was_made_from() -> None:
     assert isinstance(plan, c.MigrationPlanned)
     assert [(node.node, node.replicas) for node in plan.because.nodes] == [("w2", 0), ("w1", 2)]
     assert (plan.because.balance_factor, plan.because.converged_ms) == (1, 5_000)
+
+
+def calls_of_a_tick(jobs: int) -> int:
+    """How many functions the rebalancer calls at a tick, with one converged job each on some of 40 workers."""
+    driver = DeciderDriver(**{f"n{number:03}": 1_000 for number in range(40)})
+    for number in range(jobs):
+        driver.run(f"job-{number}", f"n{number:03}", CC)
+    tick = driver.append(c.Tick(counted_ms=1_000))
+    driver.take_in(tick)
+    counted = 0
+
+    def count(_frame: FrameType, kind: str, _argument: object) -> None:
+        nonlocal counted
+        counted += kind in {"call", "c_call"}
+
+    sys.setprofile(count)
+    try:
+        assert Rebalancer().step(driver.view, tick) == ()
+    finally:
+        sys.setprofile(None)
+    return counted
+
+
+def test_where_nobody_can_spare_a_job_none_is_looked_for() -> None:
+    """Many idle workers and one job on each of the others: no look at every job for each of the idle ones."""
+    assert calls_of_a_tick(20) == calls_of_a_tick(2)
 
 
 def test_a_job_that_waits_is_not_active() -> None:

@@ -174,6 +174,19 @@ def test_a_lost_node_that_is_heard_of_is_back_with_all_that_it_holds(sign: c.Clu
     assert (len(pool.view.nodes), pool.view.nodes.replicas) == (1, 1)
 
 
+def test_a_job_that_ends_on_a_lost_node_is_counted_nowhere_when_the_node_is_back() -> None:
+    """What is taken and given back meanwhile is kept, though the node is in no order."""
+    pool = Pool(w1=1_000, w2=1_000)
+    pool.run("job", "w1")
+    pool.run("stays", "w1")
+    pool.fold(c.NodeLost(node="w1", silent_ms=15_000))
+    pool.end("job")
+    assert pool.view.nodes.replicas == 0
+    pool.fold(used("w1", 0))
+    assert pool.view.nodes.replicas == 1
+    assert pool.allocated() == {"w1": 100}
+
+
 def test_a_node_is_lost_once_and_an_unknown_one_never() -> None:
     """Both are refused."""
     pool = Pool(w1=1_000)

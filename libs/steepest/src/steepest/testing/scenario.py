@@ -16,6 +16,7 @@ act                             what it tells
 ``submit J [k=v …]``            a job is submitted; ``cpu``, ``mode``, ``retries``, ``first_node``, ``request``,
                                 ``replicas``
 ``run J N [PC|WC|CC] [k=v …]``  a job is submitted, placed and started on a node; growth was measured of one with a category
+``move J N->N``                 Algorithm 4 moves the job, by hand
 ``carry J``                     the job's plan is carried out to its end
 ``fail J CODE``                 the step that is due for the job fails definitely
 ``category J PC|WC|CC``         the job is of another category
@@ -133,6 +134,12 @@ def _set(driver: DeciderDriver, _: list[str], options: dict[str, str]) -> None:
     driver.fold(c.PoolConfigured(parameters=msgspec.convert(now, PoolParameters, strict=False)))
 
 
+def _move(driver: DeciderDriver, words: list[str], _: dict[str, str]) -> None:
+    name, way = words
+    source, target = way.split("->")
+    driver.fold(pool.migration(name, source, target, incarnation=driver.job(name).incarnation))
+
+
 def _carry(driver: DeciderDriver, words: list[str], _: dict[str, str]) -> None:
     driver.deliver(everything=True)
     driver.carry_out(words[0])
@@ -166,6 +173,7 @@ _ACTS: dict[str, Callable[[DeciderDriver, list[str], dict[str, str]], None]] = {
     "use": _tell(lambda name, cpu_m: pool.used(name, int(cpu_m))),
     "submit": _submit,
     "run": _run,
+    "move": _move,
     "carry": _carry,
     "fail": _fail,
     "category": _tell(lambda name, after: pool.category(name, c.Category(after))),

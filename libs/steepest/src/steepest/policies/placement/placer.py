@@ -137,12 +137,7 @@ def _admission(job: Job, event: c.JobSubmitted) -> Iterator[c.ClusterEvent]:
 
 
 def _may_place(view: ClusterView, job: Job) -> bool:
-    return (
-        job.phase is Phase.WAITING
-        and not job.cancel
-        and job.spec.replicas == 1
-        and job.not_before_counted_ms <= view.counted_ms
-    )
+    return job.phase is Phase.WAITING and job.spec.replicas == 1 and job.not_before_counted_ms <= view.counted_ms
 
 
 def _never_fits(view: ClusterView, job: Job) -> str:

@@ -24,7 +24,7 @@ from steepest.policies.pending import Pending
 from steepest.policies.specon.score import by_score, score, seen
 from steepest.view.cluster_view import ClusterView
 from steepest.view.plans import why_immovable, why_no_room
-from steepest.view.state import Job, Node, Phase
+from steepest.view.state import Job, Node
 
 NODES_TOLD = 16
 """Nodes that a decision names among its inputs."""
@@ -117,15 +117,7 @@ class NodeScorer:
 
 def _may_be_decided(view: ClusterView, job: Job) -> bool:
     """Whether a request of the job is open: it runs, nothing is in flight, and Algorithm 4 has not decided about it."""
-    return (
-        view.parameters.moves
-        and job.phase is Phase.RUNNING
-        and job.alive
-        and job.plan is None
-        and job.cancel is None
-        and not job.migrated
-        and bool(job.nodes)
-    )
+    return view.parameters.moves and job.alive and job.plan is None and not job.migrated
 
 
 def _why_out(job: Job, node: Node, source: Node, pending: Pending) -> str:

@@ -73,7 +73,7 @@ class Rebalancer:
         """Workers with fewer than ``count`` jobs, plans under way included."""
         found = []
         for node in view.nodes.by_count():
-            if node.count >= count + len(self.state.plans):
+            if node.count >= count:
                 break
             if self.state.count(node) < count:
                 found.append(node)
@@ -133,4 +133,4 @@ def _all_decided(view: ClusterView) -> bool:
 
 
 def _may_move(job: Job) -> bool:
-    return job.alive and job.plan is None and job.cancel is None and not why_immovable(job)
+    return job.plan is None and not why_immovable(job)

@@ -1,0 +1,86 @@
+"""Which records deciders are asked about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from steepest.events import cluster as c
+from steepest.events.received import ID, Received
+from steepest.policies.decider import fold_and_decide
+from steepest.testing.pool import Pool, cancelled, migration, placement, stay, submitted
+from steepest.view.cluster_view import ClusterView
+
+
+class Asked:
+    """A decider that remembers what it was asked about, and decides nothing."""
+
+    name = "asked"
+    logic = 1
+    state_type = dict
+    state: Any = None
+
+    def __init__(self) -> None:
+        self.events: list[c.ClusterEvent] = []
+
+    def step(self, view: ClusterView, received: Received[c.ClusterEvent]) -> list[c.ClusterEvent]:
+        """Remember it, after the view has taken it in."""
+        assert view.position == received.offset + 1
+        self.events.append(received.event)
+        return []
+
+
+WAITED_FOR = (
+    placement("nobody", "w1"),
+    migration("nobody", "w1", "w1"),
+    stay("nobody", "w1"),
+    c.RetryPlanned(job="nobody", incarnation=1, charged=False, not_before_ms=0, reason=""),
+    c.JobRejected(job="nobody", request="r", reason=""),
+    c.JobEnded(job="nobody", outcome=c.Outcome.FAILED),
+    c.NodeLost(node="w9", silent_ms=1),
+)
+
+
+def asked(pool: Pool, event: c.ClusterEvent, headers: dict[str, str] | None = None) -> bool:
+    """Whether a decider is asked about the next record."""
+    decider = Asked()
+    _, made = fold_and_decide(pool.view, [decider], pool.append(event, headers))
+    assert len(made) == len(decider.events)
+    return decider.events == [event]
+
+
+@pytest.mark.parametrize("event", WAITED_FOR, ids=lambda event: type(event).__name__)
+def test_a_decider_reads_back_what_it_waits_for_also_where_it_does_not_count(event: c.ClusterEvent) -> None:
+    """Else it would wait for ever, and say no more of that job or node."""
+    assert asked(Pool(), event)
+
+
+@pytest.mark.parametrize("event", WAITED_FOR, ids=lambda event: type(event).__name__)
+def test_nobody_is_asked_about_what_was_delivered_before(event: c.ClusterEvent) -> None:
+    """It was read back the first time."""
+    pool = Pool()
+    headers = {ID: "placer/e1/cluster/0/1/0"}
+    assert asked(pool, event, headers)
+    assert not asked(pool, event, headers)
+
+
+def test_deciders_are_asked_about_what_counts_and_about_nothing_else() -> None:
+    """A second cancel of the same job is no news."""
+    pool = Pool()
+    assert asked(pool, submitted("job"))
+    assert not asked(pool, submitted("job"))
+    assert asked(pool, cancelled("job"))
+    assert not asked(pool, cancelled("job"))
+    assert not asked(pool, c.CheckpointModeDeclared(job="nobody", incarnation=1, mode="none"))  # type: ignore[arg-type]
+
+
+def test_all_deciders_are_asked_in_their_order() -> None:
+    """What each makes is given in the same order."""
+    pool = Pool()
+    deciders = [Asked(), Asked()]
+    event = submitted("job")
+    counts, made = fold_and_decide(pool.view, deciders, pool.append(event))
+    assert counts
+    assert made == [[], []]
+    assert [decider.events for decider in deciders] == [[event], [event]]
