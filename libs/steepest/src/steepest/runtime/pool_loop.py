@@ -190,9 +190,9 @@ class PoolLoop:
         self._saved = position
 
 
-async def poll_or_stop(reader: Reader, stop: asyncio.Event) -> Sequence[Record]:
+async def poll_or_stop(reader: Reader, stop: asyncio.Event, max_records: int = BATCH) -> Sequence[Record]:
     """The next records; none once ``stop`` is set. What is not read now is read the next time."""
-    poll = asyncio.ensure_future(reader.poll(max_records=BATCH))
+    poll = asyncio.ensure_future(reader.poll(max_records=max_records))
     stopped = asyncio.ensure_future(stop.wait())
     try:
         await asyncio.wait((poll, stopped), return_when=asyncio.FIRST_COMPLETED)

@@ -28,6 +28,9 @@ from steepest.runtime.pool_loop import SNAPSHOT_EVERY, poll_or_stop
 from steepest.runtime.shares import Share, follow_shares
 from steepest.runtime.snapshots import StreamSnapshot, keep_stream_snapshot, read_stream_snapshot, restored, state_of
 
+BATCH = 5_000
+"""Records a batch. No effector waits for its turn here, and each batch waits once for its outputs to be acknowledged."""
+
 
 class Lane(msgspec.Struct):
     """One partition: its decider, its position, and what the decider has made of it.
@@ -99,7 +102,7 @@ class StreamLoop:
         reader = self._log.reader({at: lane.position for at, lane in self._lanes.items()})
         try:
             while not stop.is_set():
-                await self._batch(await poll_or_stop(reader, stop))
+                await self._batch(await poll_or_stop(reader, stop, BATCH))
         finally:
             await reader.close()
         for lane in self._lanes.values():
