@@ -87,6 +87,11 @@ class KafkaSystem:
                 found[child.pid] = command[-1]
         return found
 
+    def services_left(self) -> bool:
+        """Whether anything of it still runs."""
+        assert self._process is not None
+        return self._process.poll() is None
+
     def stop(self) -> int:
         """SIGTERM, and its exit status."""
         assert self._process is not None
@@ -111,6 +116,17 @@ class KafkaSystem:
             check=False,
             timeout=PATIENCE_S,
             env=self._env,
+        )
+
+    def plain(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run a command that is not about the folder."""
+        return subprocess.run(
+            [*STEEPEST, *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE_S,
+            env={**self._env, "STEEPEST_STATE_DIR": str(self.folder.root)},
         )
 
     def ask(self, *arguments: str) -> Any:

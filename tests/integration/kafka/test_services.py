@@ -1,0 +1,124 @@
+"""Services as processes over a real broker, driven by the command line alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.chaos.system import KafkaSystem
+
+from steepest.errors import InputError
+from steepest.events.registry import TOPICS
+from steepest.log.base import NewRecord, TopicPartition
+from steepest.log.kafka_settings import KafkaSettings, as_environment, kafka_settings
+
+TRAINING = Path(__file__).parents[2] / "chaos" / "training.py"
+
+
+@pytest.fixture
+def system(tmp_path: Path, kafka: KafkaSettings) -> Iterator[KafkaSystem]:
+    """A system that does not run yet."""
+    found = KafkaSystem(tmp_path / "state", kafka, "--node", "n1=0.5", "--node", "n2=0.5", "--interval", "1s")
+    yield found
+    found.end()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+async def test_a_job_is_submitted_run_explained_and_recorded(system: KafkaSystem, tmp_path: Path) -> None:
+    """Every command of the embedded system works on Kafka; a service that is killed comes back; the recording replays."""
+    await system.start()
+    command = (sys.executable, str(TRAINING), str(tmp_path), "120")
+    assert system.ask("submit", "--name", "one", "--", *command)["state"] == "admitted"
+    pid = next(pid for pid, module in system.services().items() if module == "steepest_placer")
+    os.kill(pid, signal.SIGKILL)
+    endless = (sys.executable, str(TRAINING), str(tmp_path), "100000")
+    assert system.ask("submit", "--name", "two", "--", *endless)["state"] == "admitted"
+    assert system.ask("cancel", "two")["outcome"] == "cancelled"
+
+    def ended() -> bool:
+        jobs = {job["job"]: job["outcome"] for job in system.ask("jobs", "--all")}
+        return jobs == {"one": "finished", "two": "cancelled"}
+
+    await system.until(ended, "both jobs to end")
+    assert "was killed by signal 9" in system.told()
+    assert {node["node"] for node in system.ask("nodes")} == {"n1", "n2"}
+    assert "finished" in system.call("explain", "one").stdout
+    assert "one finished" in system.call("events").stdout
+    assert system.call("down").returncode == 0
+    assert not system.services_left()
+
+    recording = tmp_path / "recording"
+    assert system.call("record", "--out", str(recording)).returncode == 0
+    assert system.call("record", "--out", str(recording)).stdout.startswith("no record copied")
+    for command_name in ("replay", "check"):
+        assert system.plain(command_name, str(recording)).returncode == 0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+async def test_what_nobody_can_read_is_set_aside_and_sent_again(system: KafkaSystem) -> None:
+    """Wrong bytes on any topic become one dead letter each with their place, the services go on, and resend repeats them."""
+    await system.start()
+    bad = {
+        "no JSON": b"\xff\xfe",
+        "no object": b"[1]",
+        "an unknown type": b'{"type":"Unheard"}',
+        "empty": b"",
+        "huge": b"x" * 2_000_000,
+    }
+    log = system.log()
+    topics = [name for name in TOPICS if name != "dead-letters"]
+    await log.append(
+        [
+            NewRecord(to=TopicPartition(topic), key="someone", value=value, at_ms=1)
+            for topic in topics
+            for value in bad.values()
+        ]
+    )
+    await log.close()
+
+    def listed() -> list[dict[str, str]]:
+        lines = system.plain("dead-letters", "list", "--json").stdout.splitlines()
+        return [json.loads(line) for line in lines]
+
+    await system.until(lambda: len(listed()) == len(topics) * len(bad), "a letter about each record")
+    one = next(letter for letter in listed() if letter["topic"] == "loss" and "Unheard" in letter["reason"])
+    sent = json.loads(system.plain("dead-letters", "resend", "--json", one["record"]).stdout)
+    assert list(sent) == [one["record"]]
+    await system.until(lambda: len(listed()) == len(topics) * len(bad) + 1, "a letter about what was sent again")
+    shown = json.loads(system.plain("dead-letters", "show", "--json", sent[one["record"]]).stdout)
+    assert shown["value"] == one["value"]
+    assert all(module in system.services().values() for module in ("steepest_categorizer", "steepest_worker_monitor"))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("STEEPEST_KAFKA", "no-port"),
+        ("STEEPEST_KAFKA", "host:1,:2"),
+        ("STEEPEST_KAFKA_SECURITY", "TLS"),
+        ("STEEPEST_KAFKA_SECURTY", "SSL"),
+        ("STEEPEST_KAFKA_PREFIX", "a b"),
+        ("STEEPEST_KAFKA_SASL_MECHANISM", "GSSAPI"),
+    ],
+)
+def test_a_wrong_setting_is_refused_by_name(name: str, value: str) -> None:
+    """A setting that is none, or has a value that it cannot have, is refused, and the message says where to look."""
+    with pytest.raises(InputError) as refused:
+        kafka_settings({"STEEPEST_KAFKA": "host:9092", name: value})
+
+    assert name in f"{refused.value} {refused.value.mend}"
+
+
+def test_settings_reach_another_process_as_they_are() -> None:
+    """What is written to an environment is read from it again."""
+    settings = KafkaSettings(bootstrap="a:1,b:2", prefix="p-", security="SASL_SSL", username="u", password="secret")  # noqa: S106
+
+    assert kafka_settings(as_environment(settings)) == settings
+    assert "secret" not in repr(settings)
