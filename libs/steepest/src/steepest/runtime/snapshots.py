@@ -16,8 +16,7 @@ import structlog
 from steepest.errors import LogUnavailableError
 from steepest.log.base import TopicPartition
 from steepest.log.snapshots import SnapshotStore
-from steepest.view.cluster_view import STATE_VERSION
-from steepest.view.state import ViewState
+from steepest.view.state import STATE_VERSION, ViewState
 
 logger = structlog.get_logger(__name__)
 

@@ -13,68 +13,25 @@ import msgspec
 
 from steepest.errors import LogEpochError, LogVersionError
 from steepest.events import cluster as c
-from steepest.events.parameters import PoolParameters
 from steepest.events.received import ID, PREVIOUS, DecisionId, Received
 from steepest.events.registry import FLAGS, READS
 from steepest.view import fold_jobs, fold_plans, fold_pool
-from steepest.view.jobs import Jobs
-from steepest.view.nodes import Nodes
-from steepest.view.state import Job, Plan, PlanStatus, ViewState
-
-STATE_VERSION = 1
-"""Version of :class:`ViewState`; a snapshot of another version is not used."""
+from steepest.view.projection import Projection
+from steepest.view.state import ViewState
 
 _HANDLERS = {**fold_pool.HANDLERS, **fold_jobs.HANDLERS, **fold_plans.HANDLERS}
 
 
-class ClusterView:
+class ClusterView(Projection):
     """The projection of one pool's partition of ``cluster``.
 
     Attributes:
-        state: All of it, as plain data.
-        nodes: The nodes, in the orders that deciders ask for.
-        jobs: The jobs, likewise.
-        in_flight: The plans that are valid and not over.
-        over: The plans that are over or void and still remembered, oldest first.
-        touched: The job that the newest record was about, if any.
         repeated: Whether the newest record was delivered before.
     """
 
     def __init__(self, state: ViewState | None = None) -> None:
-        self.state = state or ViewState()
-        self.nodes = Nodes(self.state.nodes, self.state.parameters.specon)
-        self.jobs = Jobs(self.state.jobs)
-        self.in_flight: dict[str, Plan] = {
-            plan.id: plan for plan in self.state.plans.values() if plan.status is PlanStatus.IN_FLIGHT
-        }
-        self.over: dict[str, None] = {plan: None for plan in self.state.plans if plan not in self.in_flight}
-        self.touched: Job | None = None
+        super().__init__(state)
         self.repeated = False
-
-    # --- looking ---------------------------------------------------------------------------------------------------
-
-    @property
-    def counted_ms(self) -> int:
-        """The pool's counted time."""
-        return self.state.counted_ms
-
-    @property
-    def parameters(self) -> PoolParameters:
-        """The parameters in force."""
-        return self.state.parameters
-
-    @property
-    def position(self) -> int:
-        """The offset of the next record to fold."""
-        return self.state.position
-
-    def plan_of(self, job: Job) -> Plan | None:
-        """The plan in flight for a job."""
-        return self.in_flight.get(job.plan) if job.plan else None
-
-    def plan(self, plan: str) -> Plan | None:
-        """A plan, also one that is over or void, as long as it is remembered."""
-        return self.state.plans.get(plan)
 
     def snapshot(self) -> bytes:
         """The whole view as bytes; :meth:`restore` makes an equal one."""
@@ -88,8 +45,6 @@ class ClusterView:
             msgspec.DecodeError: It is no snapshot of this state version.
         """
         return cls(msgspec.msgpack.decode(snapshot, type=ViewState))
-
-    # --- folding ---------------------------------------------------------------------------------------------------
 
     def fold(self, received: Received[c.ClusterEvent]) -> bool:
         """Take in the next record and say whether it counts.
@@ -130,11 +85,6 @@ class ClusterView:
         state.streams[stream] = decision.position
         state.last_ids[stream] = text
         return True
-
-    def find(self, name: str) -> Job | None:
-        """The job that a record is about, which becomes ``touched``; None where nobody submitted it."""
-        self.touched = self.jobs.get(name)
-        return self.touched
 
 
 def _refuse_unknown_version(event: c.PoolConfigured) -> None:

@@ -5,19 +5,17 @@ A handler says with False that its event does not count where it stands: it is o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.view import lifecycle
 from steepest.view.handlers import Handlers
+from steepest.view.projection import Projection
 from steepest.view.state import Job, Phase
 
-if TYPE_CHECKING:
-    from steepest.view.cluster_view import ClusterView
 
-
-def _submitted(view: ClusterView, event: c.JobSubmitted, received: Received[Any]) -> bool:
+def _submitted(view: Projection, event: c.JobSubmitted, received: Received[Any]) -> bool:
     if event.job in view.jobs:
         view.touched = view.jobs[event.job]
         # Sent twice it counts once; another job of the same name is for the placer to reject.
@@ -35,7 +33,7 @@ def _submitted(view: ClusterView, event: c.JobSubmitted, received: Received[Any]
     return True
 
 
-def _cancel_requested(view: ClusterView, event: c.JobCancelRequested, received: Received[Any]) -> bool:
+def _cancel_requested(view: Projection, event: c.JobCancelRequested, received: Received[Any]) -> bool:
     job = view.find(event.job)
     if job is None or job.phase is Phase.ENDED or job.cancel:
         return False
@@ -44,7 +42,7 @@ def _cancel_requested(view: ClusterView, event: c.JobCancelRequested, received: 
     return True
 
 
-def _admitted(view: ClusterView, event: c.JobAdmitted, _: Received[Any]) -> bool:
+def _admitted(view: Projection, event: c.JobAdmitted, _: Received[Any]) -> bool:
     job = view.find(event.job)
     if job is None or job.request != event.request or job.phase is Phase.ENDED:
         return False
@@ -52,7 +50,7 @@ def _admitted(view: ClusterView, event: c.JobAdmitted, _: Received[Any]) -> bool
     return True
 
 
-def _rejected(view: ClusterView, event: c.JobRejected, received: Received[Any]) -> bool:
+def _rejected(view: Projection, event: c.JobRejected, received: Received[Any]) -> bool:
     job = view.find(event.job)
     if job is None or job.request != event.request or job.phase is not Phase.WAITING:
         return False
@@ -60,7 +58,7 @@ def _rejected(view: ClusterView, event: c.JobRejected, received: Received[Any]) 
     return True
 
 
-def _ended(view: ClusterView, event: c.JobEnded, received: Received[Any]) -> bool:
+def _ended(view: Projection, event: c.JobEnded, received: Received[Any]) -> bool:
     job = view.find(event.job)
     if job is None or job.phase not in {Phase.WAITING, Phase.STOPPED}:
         return False  # a job that runs, or may, ends by its process first
@@ -68,7 +66,7 @@ def _ended(view: ClusterView, event: c.JobEnded, received: Received[Any]) -> boo
     return True
 
 
-def _retry(view: ClusterView, event: c.RetryPlanned, _: Received[Any]) -> bool:
+def _retry(view: Projection, event: c.RetryPlanned, _: Received[Any]) -> bool:
     job = view.find(event.job)
     if job is None or job.phase is not Phase.STOPPED or event.incarnation != job.incarnation:
         return False
@@ -81,12 +79,12 @@ def _retry(view: ClusterView, event: c.RetryPlanned, _: Received[Any]) -> bool:
     return True
 
 
-def _replica_started(view: ClusterView, event: c.ReplicaStarted, _: Received[Any]) -> bool:
+def _replica_started(view: Projection, event: c.ReplicaStarted, _: Received[Any]) -> bool:
     job = view.find(event.job)
     return job is not None and job.incarnation == event.incarnation and job.phase is Phase.RUNNING
 
 
-def _mode_declared(view: ClusterView, event: c.CheckpointModeDeclared, _: Received[Any]) -> bool:
+def _mode_declared(view: Projection, event: c.CheckpointModeDeclared, _: Received[Any]) -> bool:
     job = view.find(event.job)
     if job is None or job.incarnation != event.incarnation or job.phase is Phase.ENDED:
         return False
@@ -94,7 +92,7 @@ def _mode_declared(view: ClusterView, event: c.CheckpointModeDeclared, _: Receiv
     return True
 
 
-def _checkpoint_verified(view: ClusterView, event: c.CheckpointVerified, _: Received[Any]) -> bool:
+def _checkpoint_verified(view: Projection, event: c.CheckpointVerified, _: Received[Any]) -> bool:
     job = view.find(event.job)
     if job is None or job.incarnation != event.incarnation or job.phase is Phase.ENDED:
         return False
@@ -104,7 +102,7 @@ def _checkpoint_verified(view: ClusterView, event: c.CheckpointVerified, _: Rece
     return True
 
 
-def _replica_stopped(view: ClusterView, event: c.ReplicaStopped, _: Received[Any]) -> bool:
+def _replica_stopped(view: Projection, event: c.ReplicaStopped, _: Received[Any]) -> bool:
     job = view.find(event.job)
     if job is None or job.phase is Phase.ENDED or job.incarnation != event.incarnation:
         return False
@@ -124,7 +122,7 @@ def _replica_stopped(view: ClusterView, event: c.ReplicaStopped, _: Received[Any
     return True
 
 
-def _growth(view: ClusterView, event: c.GrowthMeasured, _: Received[Any]) -> bool:
+def _growth(view: Projection, event: c.GrowthMeasured, _: Received[Any]) -> bool:
     job = view.find(event.job)
     if job is None or job.phase is Phase.ENDED:
         return False
@@ -135,7 +133,7 @@ def _growth(view: ClusterView, event: c.GrowthMeasured, _: Received[Any]) -> boo
     return True
 
 
-def _category(view: ClusterView, event: c.CategoryChanged, _: Received[Any]) -> bool:
+def _category(view: Projection, event: c.CategoryChanged, _: Received[Any]) -> bool:
     job = view.find(event.job)
     if job is None or job.phase is Phase.ENDED or job.migrated:
         # Algorithm 3 line 3 loops over migrated = False only: a decided job keeps its category.
@@ -149,12 +147,12 @@ def _category(view: ClusterView, event: c.CategoryChanged, _: Received[Any]) -> 
     return True
 
 
-def _requested(view: ClusterView, event: c.ReallocationRequested, _: Received[Any]) -> bool:
+def _requested(view: Projection, event: c.ReallocationRequested, _: Received[Any]) -> bool:
     job = view.find(event.job)
     return job is not None and job.phase is Phase.RUNNING
 
 
-def _stays(view: ClusterView, event: c.StayDecided, _: Received[Any]) -> bool:
+def _stays(view: Projection, event: c.StayDecided, _: Received[Any]) -> bool:
     job = view.find(event.job)
     if job is None or job.incarnation != event.incarnation or job.migrated or job.phase is not Phase.RUNNING:
         return False

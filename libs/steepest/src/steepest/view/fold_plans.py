@@ -6,17 +6,15 @@ does not count where it stands: a plan that is void, an outcome that is outdated
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.view import lifecycle
 from steepest.view import plans as rules
 from steepest.view.handlers import Handlers
+from steepest.view.projection import Projection
 from steepest.view.state import Heading, Job, Phase, Plan, PlanKind, PlanStatus
-
-if TYPE_CHECKING:
-    from steepest.view.cluster_view import ClusterView
 
 Outcome = (
     c.StepBegun
@@ -31,7 +29,7 @@ Outcome = (
 )
 
 
-def _placement(view: ClusterView, event: c.PlacementPlanned, received: Received[Any]) -> bool:
+def _placement(view: Projection, event: c.PlacementPlanned, received: Received[Any]) -> bool:
     job = view.find(event.job)
     if event.plan in view.state.plans:
         return False
@@ -52,7 +50,7 @@ def _placement(view: ClusterView, event: c.PlacementPlanned, received: Received[
     return True
 
 
-def _migration(view: ClusterView, event: c.MigrationPlanned, received: Received[Any]) -> bool:
+def _migration(view: Projection, event: c.MigrationPlanned, received: Received[Any]) -> bool:
     job = view.find(event.job)
     if event.plan in view.state.plans:
         return False
@@ -84,19 +82,19 @@ def _new_plan(kind: PlanKind, event: c.PlacementPlanned | c.MigrationPlanned, re
     )
 
 
-def _void(view: ClusterView, plan: Plan, why: str) -> bool:
+def _void(view: Projection, plan: Plan, why: str) -> bool:
     plan.status, plan.reason = PlanStatus.VOID, why
     lifecycle.forget_old(view, plan)
     return False
 
 
-def _concerned(view: ClusterView, event: Outcome) -> tuple[Job | None, Plan | None]:
+def _concerned(view: Projection, event: Outcome) -> tuple[Job | None, Plan | None]:
     """The job and the plan in flight that an event is about; no plan where it is another job's."""
     job, plan = view.find(event.job), view.in_flight.get(event.plan)
     return job, plan if plan is not None and plan.job == event.job else None
 
 
-def _step_begun(view: ClusterView, event: c.StepBegun, _: Received[Any]) -> bool:
+def _step_begun(view: Projection, event: c.StepBegun, _: Received[Any]) -> bool:
     job, plan = _concerned(view, event)
     if job is None or plan is None or not rules.may_begin(plan, event, job):
         return False
@@ -106,7 +104,7 @@ def _step_begun(view: ClusterView, event: c.StepBegun, _: Received[Any]) -> bool
     return True
 
 
-def _step_failed(view: ClusterView, event: c.StepFailed, _: Received[Any]) -> bool:
+def _step_failed(view: Projection, event: c.StepFailed, _: Received[Any]) -> bool:
     job, plan = _concerned(view, event)
     if job is None or plan is None or not rules.counts(plan, event.step, event.attempt):
         return False
@@ -124,7 +122,7 @@ def _step_failed(view: ClusterView, event: c.StepFailed, _: Received[Any]) -> bo
     return True
 
 
-def _checkpoint_saved(view: ClusterView, event: c.CheckpointSaved, _: Received[Any]) -> bool:
+def _checkpoint_saved(view: Projection, event: c.CheckpointSaved, _: Received[Any]) -> bool:
     job, plan = _concerned(view, event)
     if job is None or plan is None or not rules.counts(plan, c.Step.CHECKPOINT, event.attempt):
         return False
@@ -133,7 +131,7 @@ def _checkpoint_saved(view: ClusterView, event: c.CheckpointSaved, _: Received[A
     return True
 
 
-def _job_stopped(view: ClusterView, event: c.JobStopped, received: Received[Any]) -> bool:
+def _job_stopped(view: Projection, event: c.JobStopped, received: Received[Any]) -> bool:
     job, plan = _concerned(view, event)
     if job is None or plan is None or not rules.counts(plan, c.Step.STOP, event.attempt):
         return False
@@ -150,7 +148,7 @@ def _job_stopped(view: ClusterView, event: c.JobStopped, received: Received[Any]
     return True
 
 
-def _job_placed(view: ClusterView, event: c.JobPlaced, received: Received[Any]) -> bool:
+def _job_placed(view: Projection, event: c.JobPlaced, received: Received[Any]) -> bool:
     job, plan = _concerned(view, event)
     if job is None or plan is None or not rules.counts(plan, c.Step.START, event.attempt):
         return False
@@ -166,7 +164,7 @@ def _job_placed(view: ClusterView, event: c.JobPlaced, received: Received[Any]) 
     return True
 
 
-def _resumed(view: ClusterView, event: c.JobResumed, _: Received[Any]) -> bool:
+def _resumed(view: Projection, event: c.JobResumed, _: Received[Any]) -> bool:
     job, plan = _concerned(view, event)
     if job is None or plan is None or not rules.counts(plan, c.Step.VERIFY, event.attempt):
         return False
@@ -174,7 +172,7 @@ def _resumed(view: ClusterView, event: c.JobResumed, _: Received[Any]) -> bool:
     return True
 
 
-def _migration_finished(view: ClusterView, event: c.MigrationFinished, received: Received[Any]) -> bool:
+def _migration_finished(view: Projection, event: c.MigrationFinished, received: Received[Any]) -> bool:
     job, plan = _concerned(view, event)
     if job is None or plan is None or plan.heading is not Heading.DONE:
         return False
@@ -187,7 +185,7 @@ def _migration_finished(view: ClusterView, event: c.MigrationFinished, received:
     return True
 
 
-def _migration_failed(view: ClusterView, event: c.MigrationFailed, received: Received[Any]) -> bool:
+def _migration_failed(view: Projection, event: c.MigrationFailed, received: Received[Any]) -> bool:
     job, plan = _concerned(view, event)
     if job is None or plan is None or plan.heading is not Heading.FAILED:
         return False
@@ -199,7 +197,7 @@ def _migration_failed(view: ClusterView, event: c.MigrationFailed, received: Rec
     return True
 
 
-def _abandoned(view: ClusterView, event: c.PlanAbandoned, received: Received[Any]) -> bool:
+def _abandoned(view: Projection, event: c.PlanAbandoned, received: Received[Any]) -> bool:
     job, plan = _concerned(view, event)
     if job is None or plan is None or plan.begun or (plan.unclear and plan.step is c.Step.START):
         return False
@@ -211,7 +209,7 @@ def _abandoned(view: ClusterView, event: c.PlanAbandoned, received: Received[Any
     return True
 
 
-def _undo_move(view: ClusterView, job: Job, plan: Plan) -> None:
+def _undo_move(view: Projection, job: Job, plan: Plan) -> None:
     """The move did not work out: the job counts where it is, and may ask again."""
     source, target = plan.sources[0], plan.targets[0]
     if job.alive and job.node == target:

@@ -2,39 +2,37 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.view.handlers import Handlers
-
-if TYPE_CHECKING:
-    from steepest.view.cluster_view import ClusterView
+from steepest.view.projection import Projection
 
 
-def _opened(view: ClusterView, event: c.LogOpened, _: Received[Any]) -> None:
+def _opened(view: Projection, event: c.LogOpened, _: Received[Any]) -> None:
     view.state.epoch = event.epoch
 
 
-def _configured(view: ClusterView, event: c.PoolConfigured, _: Received[Any]) -> None:
+def _configured(view: Projection, event: c.PoolConfigured, _: Received[Any]) -> None:
     view.state.reads = event.reads
     view.state.flags = event.flags
     view.state.parameters = event.parameters
     view.nodes.weigh_by(event.parameters.specon)
 
 
-def _ticked(view: ClusterView, event: c.Tick, _: Received[Any]) -> bool:
+def _ticked(view: Projection, event: c.Tick, _: Received[Any]) -> bool:
     if event.counted_ms <= view.state.counted_ms:
         return False
     view.state.counted_ms = event.counted_ms
     return True
 
 
-def _node_joined(view: ClusterView, event: c.NodeJoined, received: Received[Any]) -> None:
+def _node_joined(view: Projection, event: c.NodeJoined, received: Received[Any]) -> None:
     view.nodes.join(event.node, event.capacity, view.counted_ms, received.offset)
 
 
-def _node_lost(view: ClusterView, event: c.NodeLost, _: Received[Any]) -> bool:
+def _node_lost(view: Projection, event: c.NodeLost, _: Received[Any]) -> bool:
     node = view.nodes.get(event.node)
     if node is None or node.lost:
         return False
@@ -42,7 +40,7 @@ def _node_lost(view: ClusterView, event: c.NodeLost, _: Received[Any]) -> bool:
     return True
 
 
-def _node_used(view: ClusterView, event: c.NodeUsage, received: Received[Any]) -> bool:
+def _node_used(view: Projection, event: c.NodeUsage, received: Received[Any]) -> bool:
     node = view.nodes.get(event.node)
     if node is None:
         return False

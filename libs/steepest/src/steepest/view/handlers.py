@@ -5,5 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-Handlers = dict[type, Callable[[Any, Any, Any], bool | None]]
+from steepest.events.received import Received
+from steepest.view.projection import Projection
+
+Handlers = dict[type, Callable[[Projection, Any, Received[Any]], bool | None]]
 """Event type to handler(view, event, received); False means that the event does not count where it stands."""

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointRef
 from steepest.events.received import Received
 from steepest.view import plans as rules
+from steepest.view.projection import Projection
 from steepest.view.state import Job, Phase, Plan, PlanKind, PlanStatus
-
-if TYPE_CHECKING:
-    from steepest.view.cluster_view import ClusterView
 
 PLANS_KEPT = 1_000
 """Plans that are over and still remembered, newest last, for people who ask why."""
 
 
-def fly(view: ClusterView, plan: Plan, job: Job) -> None:
+def fly(view: Projection, plan: Plan, job: Job) -> None:
     """A valid plan takes off."""
     rules.begin_walk(plan, job.mode)
     view.state.plans[plan.id] = plan
@@ -25,7 +23,7 @@ def fly(view: ClusterView, plan: Plan, job: Job) -> None:
     job.plan = plan.id
 
 
-def conclude(view: ClusterView, plan: Plan, status: PlanStatus, reason: str = "") -> None:
+def conclude(view: Projection, plan: Plan, status: PlanStatus, reason: str = "") -> None:
     """A plan is over."""
     plan.status, plan.reason = status, reason
     plan.steps, plan.begun = (), False
@@ -34,7 +32,7 @@ def conclude(view: ClusterView, plan: Plan, status: PlanStatus, reason: str = ""
     forget_old(view, plan)
 
 
-def forget_old(view: ClusterView, plan: Plan) -> None:
+def forget_old(view: Projection, plan: Plan) -> None:
     """Remember a plan that is over, and no more than PLANS_KEPT of them."""
     view.over[plan.id] = None
     view.state.plans[plan.id] = view.state.plans.pop(plan.id, plan)  # a snapshot keeps this order
@@ -43,7 +41,7 @@ def forget_old(view: ClusterView, plan: Plan) -> None:
         del view.over[oldest], view.state.plans[oldest]
 
 
-def end(view: ClusterView, job: Job, outcome: c.Outcome, reason: str, received: Received[Any]) -> None:
+def end(view: Projection, job: Job, outcome: c.Outcome, reason: str, received: Received[Any]) -> None:
     """A job is over and holds nothing any more."""
     view.nodes.release(job)
     job.phase = Phase.ENDED
@@ -91,7 +89,7 @@ def remember(job: Job, checkpoint: CheckpointRef | None) -> None:
         job.saved_since_start = True
 
 
-def settle(view: ClusterView, job: Job) -> None:
+def settle(view: Projection, job: Job) -> None:
     """A job without a process and without a plan holds nothing any more."""
     if job.phase is Phase.RUNNING and not job.alive and job.plan is None:
         view.nodes.release(job)
@@ -99,7 +97,7 @@ def settle(view: ClusterView, job: Job) -> None:
         view.jobs.update(job)
 
 
-def cancel_if_free(view: ClusterView, job: Job, received: Received[Any]) -> None:
+def cancel_if_free(view: Projection, job: Job, received: Received[Any]) -> None:
     """A cancel of a job that runs, with nothing else in flight, becomes a plan of its own."""
     if not job.cancel or job.plan or not job.alive:
         return
@@ -116,7 +114,7 @@ def cancel_if_free(view: ClusterView, job: Job, received: Received[Any]) -> None
     fly(view, plan, job)
 
 
-def after(view: ClusterView, job: Job, received: Received[Any]) -> None:
+def after(view: Projection, job: Job, received: Received[Any]) -> None:
     """A plan is over: a job without a process is free, one that is to be cancelled can be."""
     settle(view, job)
     cancel_if_free(view, job, received)

@@ -13,6 +13,9 @@ from steepest.events.cluster import Category, JobSpec, MoveKind, Outcome, Step
 from steepest.events.common import CheckpointMode, CheckpointRef, Resources
 from steepest.events.parameters import PoolParameters
 
+STATE_VERSION = 1
+"""Version of :class:`ViewState`; a snapshot of another version is not used."""
+
 CATEGORIES = (Category.PROGRESSING, Category.WATCHED, Category.CONVERGED)
 
 

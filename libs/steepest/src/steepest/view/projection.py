@@ -1,0 +1,63 @@
+"""What a view holds and how it is looked at: the state of a pool, with its orders kept beside it.
+
+It owns no rule and folds nothing: the ``fold_…`` modules change it, :class:`~steepest.view.cluster_view.ClusterView` calls
+them in the log's order.
+"""
+
+from __future__ import annotations
+
+from steepest.events.parameters import PoolParameters
+from steepest.view.jobs import Jobs
+from steepest.view.nodes import Nodes
+from steepest.view.state import Job, Plan, PlanStatus, ViewState
+
+
+class Projection:
+    """The state of one pool as its log has left it.
+
+    Attributes:
+        state: All of it, as plain data.
+        nodes: The nodes, in the orders that deciders ask for.
+        jobs: The jobs, likewise.
+        in_flight: The plans that are valid and not over.
+        over: The plans that are over or void and still remembered, oldest first.
+        touched: The job that the newest record was about, if any.
+    """
+
+    def __init__(self, state: ViewState | None = None) -> None:
+        self.state = state or ViewState()
+        self.nodes = Nodes(self.state.nodes, self.state.parameters.specon)
+        self.jobs = Jobs(self.state.jobs)
+        self.in_flight: dict[str, Plan] = {
+            plan.id: plan for plan in self.state.plans.values() if plan.status is PlanStatus.IN_FLIGHT
+        }
+        self.over: dict[str, None] = {plan: None for plan in self.state.plans if plan not in self.in_flight}
+        self.touched: Job | None = None
+
+    @property
+    def counted_ms(self) -> int:
+        """The pool's counted time."""
+        return self.state.counted_ms
+
+    @property
+    def parameters(self) -> PoolParameters:
+        """The parameters in force."""
+        return self.state.parameters
+
+    @property
+    def position(self) -> int:
+        """The offset of the next record to fold."""
+        return self.state.position
+
+    def plan_of(self, job: Job) -> Plan | None:
+        """The plan in flight for a job."""
+        return self.in_flight.get(job.plan) if job.plan else None
+
+    def plan(self, plan: str) -> Plan | None:
+        """A plan, also one that is over or void, as long as it is remembered."""
+        return self.state.plans.get(plan)
+
+    def find(self, name: str) -> Job | None:
+        """The job that a record is about, which becomes ``touched``; None where nobody submitted it."""
+        self.touched = self.jobs.get(name)
+        return self.touched
