@@ -1,11 +1,12 @@
-"""What all tests have in common: where a component is required, a skip is a failure."""
+"""What all tests have in common: a test's logging is its own, and where a component is required a skip is a failure."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 
 import pytest
+import structlog
 
 REQUIRED = os.environ.get("STEEPEST_REQUIRE_COMPONENTS") == "1"
 
@@ -22,3 +23,10 @@ def pytest_runtest_makereport(
         report.longrepr = f"{item.nodeid} needs what is missing here, and everything is required: {reason}"
     del call
     return report
+
+
+@pytest.fixture(autouse=True)
+def own_logging() -> Iterator[None]:
+    """A command under test sets up the process's logging; the next test begins with the defaults."""
+    yield
+    structlog.reset_defaults()
