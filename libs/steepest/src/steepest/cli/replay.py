@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from pathlib import Path
 
@@ -18,18 +19,25 @@ Examples:
   steepest replay .steepest            the recording of a running or stopped system
   steepest replay tests/golden/demo    a recording by itself
   steepest replay RECORDING --json | jq .first_difference
+  steepest replay RECORDING --into 127.0.0.1:9092 --speed 10     feed a test system that runs there
 """
 
 
 @click.command(epilog=EPILOG)
 @click.argument("recording", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--into", metavar="HOST:PORT", help="Feed what came from outside to the system on this Kafka cluster.")
+@click.option("--speed", type=click.FloatRange(0, min_open=True), default=1.0, show_default=True, help="With --into.")
 @click.option("--json/--no-json", "as_json", default=False, help="Print one JSON object and nothing else.")
-def replay(recording: Path, *, as_json: bool) -> None:
+def replay(recording: Path, *, into: str | None, speed: float, as_json: bool) -> None:
     """Decide everything in RECORDING again and compare with what was decided then.
 
     Exits with 0 if every decision is the same byte for byte, and with 1 if one differs; the first position that
     differs is named, with both versions.
     """
+    if into is not None:
+        fed = asyncio.run(_feed(recording, into, speed))
+        click.echo(msgspec.json.encode({"fed": fed}) if as_json else f"fed {fed} records to {into}")
+        return
     report = asyncio.run(_replay(recording))
     if as_json:
         click.echo(msgspec.json.encode(report))
@@ -45,6 +53,33 @@ async def _replay(recording: Path) -> Report:
         return await Replay(log).run()
     finally:
         await log.close()
+
+
+async def _feed(recording: Path, into: str, speed: float) -> int:
+    """Feed a recording to the cluster that is named; its topics must be there, and the pools have the same names."""
+    from steepest.cli.quiet import quiet
+    from steepest.clock import SystemClock
+    from steepest.errors import InputError
+    from steepest.log.kafka import KafkaLog
+    from steepest.log.kafka_settings import kafka_settings
+    from steepest.replay.feed import feed
+    from steepest.runtime.layout import Layout
+
+    quiet()
+    settings = kafka_settings(os.environ, into)
+    if settings is None:
+        raise InputError("there is no cluster to feed", mend="say which: --into HOST:PORT")
+    source = FileLog.open(log_folder(recording), read_only=True)
+    layout = Layout(loss_partitions=source.topics["loss"])
+    target = KafkaLog(settings, layout.partitions())
+    fed = 0
+    try:
+        async for number in feed(source, target, layout, SystemClock(), speed):
+            fed = number
+    finally:
+        await target.close()
+        await source.close()
+    return fed
 
 
 def log_folder(recording: Path) -> Path:
