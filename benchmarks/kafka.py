@@ -1,0 +1,265 @@
+"""What the log on Kafka costs: throughput, latency, scaling out and memory, each beside a bare client in the same run.
+
+* *throughput*: one categorizer process over a topic of many reports until it has read them all, beside a bare
+  ``getmany`` and decode loop over the same topic, the two in turn.
+* *latency*: reports at a steady rate; from a report's append to the append of the decision that it caused, beside bare
+  produce → consume at the same rate on a topic of its own.
+* *scale*: the same topic read by 1, 2 and 4 categorizer processes.
+* *memory*: the resident set of a categorizer after all of it.
+
+It starts a broker of its own (``make kafka``). Broker, load and categorizers share the machine's cores, so that on few
+cores scaling out shows what it costs rather than what it gains.
+
+Run: ``python benchmarks/kafka.py [--reports 2000000] [--rate 2000] [--seconds 20] [--json]``
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+from aiokafka import TopicPartition as KafkaPartition
+
+from steepest.cli.topics import apply_topics
+from steepest.events.common import Resources
+from steepest.events.loss import JobWatched, LossReported
+from steepest.events.parameters import SpeConParameters
+from steepest.events.received import ID, SEQUENCE, SOURCE, DecisionId
+from steepest.events.registry import LOSS
+from steepest.installation import KafkaPlace, open_log, remember_kafka
+from steepest.log.base import NewRecord, TopicPartition
+from steepest.log.broker import running_broker
+from steepest.log.kafka import KafkaLog, consumer
+from steepest.log.kafka_settings import KafkaSettings, as_environment
+from steepest.runtime.decode import new_record
+from steepest.runtime.layout import Layout
+from steepest.state_folder import Installation, NodeSpec, StateFolder
+
+HOME = Path(__file__).parents[1] / ".kafka"
+JOBS = 400
+EVERY_MS = 3_000
+INTERVAL_MS = 30_000
+CLUSTER = TopicPartition("cluster")
+LATENCY_JOBS = 20
+WARM_UP_S = 2.0
+GROWTH = b'"GrowthMeasured"'
+
+
+class Bench:
+    """An installation on a broker, made anew for each measurement."""
+
+    def __init__(self, folder: Path, bootstrap: str, name: str) -> None:
+        self.kafka = KafkaSettings(bootstrap=bootstrap, prefix=f"{name}-")
+        self.folder = StateFolder(folder / name)
+        self.folder.create(Installation(nodes=(NodeSpec("n1", Resources(1000)),)))
+        remember_kafka(self.folder, KafkaPlace(bootstrap, self.kafka.prefix))
+        self.layout: Layout = self.folder.read().layout
+
+    async def open(self) -> KafkaLog:
+        """Its topics, and a handle on them."""
+        await apply_topics(self.kafka, self.layout)
+        log = open_log(self.folder, self.folder.read())
+        assert isinstance(log, KafkaLog)
+        return log
+
+    def categorizer(self) -> subprocess.Popen[bytes]:
+        """One more process."""
+        env = {**os.environ, **as_environment(self.kafka), "STEEPEST_STATE_DIR": str(self.folder.root)}
+        return subprocess.Popen(
+            [sys.executable, "-m", "steepest_categorizer"], env=env, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL
+        )
+
+
+def watched(layout: Layout, job: str, interval_ms: int) -> NewRecord:
+    """A job's first record."""
+    parameters = SpeConParameters(interval_ms=interval_ms)
+    event = JobWatched(job=job, pool="default", incarnation=1, metric="loss", parameters=parameters)
+    return new_record(layout.of_key("loss", job), job, event, 0, {SOURCE: f"bench/{job}", SEQUENCE: "0"})
+
+
+def report(layout: Layout, job: str, number: int, at_ms: int) -> NewRecord:
+    """A job's report with this number."""
+    event = LossReported(job=job, incarnation=1, step=number, value=1 / (1 + number))
+    return new_record(
+        layout.of_key("loss", job), job, event, at_ms, {SOURCE: f"bench/{job}", SEQUENCE: str(number + 1)}
+    )
+
+
+async def fill(log: KafkaLog, layout: Layout, reports: int) -> None:
+    """Append all reports, a round of all jobs at a time; one in ten ends an interval."""
+    jobs = [f"job-{number}" for number in range(JOBS)]
+    await log.append([watched(layout, job, INTERVAL_MS) for job in jobs])
+    for number in range(reports // JOBS):
+        await log.append([report(layout, job, number, (number + 1) * EVERY_MS) for job in jobs])
+
+
+async def bare(bench: Bench) -> tuple[float, float]:
+    """Seconds on the wall and of CPU that ``getmany`` and decoding take for the whole topic."""
+    client = consumer(bench.kafka)
+    await client.start()
+    partitions = [KafkaPartition(f"{bench.kafka.prefix}loss", at.partition) for at in bench.layout.of_topic("loss")]
+    client.assign(partitions)
+    left = sum((await client.end_offsets(partitions)).values())
+    for partition in partitions:
+        client.seek(partition, 0)
+    began, began_cpu = time.perf_counter(), time.process_time()
+    while left:
+        for batch in (await client.getmany(timeout_ms=1000, max_records=1000)).values():
+            for record in batch:
+                LOSS.decode(record.value)
+            left -= len(batch)
+    took = time.perf_counter() - began, time.process_time() - began_cpu
+    await client.stop()
+    return took
+
+
+async def categorized(bench: Bench, log: KafkaLog, members: int, due: int) -> tuple[float, float, list[int]]:
+    """Seconds from the first decision to the last one that the topic asks for, of the wall and of CPU; memory in MiB."""
+    start = await log.end(CLUSTER)
+    processes = [bench.categorizer() for _ in range(members)]
+    reader = log.reader({CLUSTER: start})
+    began, began_cpu, found = 0.0, 0.0, 0
+    while found < due:
+        for record in await reader.poll(max_records=5000):
+            if not began:
+                began, began_cpu = time.perf_counter(), cpu_of(processes)
+            found += GROWTH in record.value
+    took, took_cpu = time.perf_counter() - began, cpu_of(processes) - began_cpu
+    memory = [psutil.Process(process.pid).memory_info().rss >> 20 for process in processes]
+    for process in processes:
+        process.terminate()
+    for process in processes:
+        process.wait()
+    await reader.close()
+    return took, took_cpu, memory
+
+
+def cpu_of(processes: Sequence[subprocess.Popen[bytes]]) -> float:
+    """CPU seconds that processes have used so far."""
+    return sum(sum(psutil.Process(process.pid).cpu_times()[:2]) for process in processes)
+
+
+async def main_throughput(folder: Path, bootstrap: str, reports: int, members: Sequence[int]) -> dict[str, Any]:
+    """Fill a topic for each number of processes, and read it."""
+    rows: dict[str, Any] = {}
+    for count in members:
+        bench = Bench(folder, bootstrap, f"through{count}")
+        log = await bench.open()
+        await fill(log, bench.layout, reports)
+        # One measurement for each interval that a later report has ended.
+        due = ((reports // JOBS - 1) * EVERY_MS // INTERVAL_MS - 1) * JOBS
+        plain = [await bare(bench)]
+        took, took_cpu, memory = await categorized(bench, log, count, due)
+        plain.append(await bare(bench))
+        await log.close()
+        rows[str(count)] = {
+            "bare_per_s": round(reports / statistics.mean(wall for wall, _ in plain)),
+            "categorizer_per_s": round(reports / took),
+            "share_of_bare": round(statistics.mean(wall for wall, _ in plain) / took, 2),
+            "bare_per_cpu_s": round(reports / statistics.mean(cpu for _, cpu in plain)),
+            "categorizer_per_cpu_s": round(reports / took_cpu),
+            "memory_mib": memory,
+        }
+    return rows
+
+
+async def latency(folder: Path, bootstrap: str, rate: int, seconds: int) -> dict[str, Any]:
+    """Steady reports, and when what they cause is appended; all times by the same clock."""
+    bench = Bench(folder, bootstrap, "latency")
+    log, reading = await bench.open(), open_log(bench.folder, bench.folder.read())
+    jobs = [f"job-{number}" for number in range(LATENCY_JOBS)]
+    await log.append([watched(bench.layout, job, 100) for job in jobs])
+    process = bench.categorizer()
+    sent: dict[tuple[int, int], float] = {}
+    direct: list[float] = []
+    decided: list[float] = []
+    stop, works = asyncio.Event(), asyncio.Event()
+
+    async def follow(at: Sequence[TopicPartition]) -> None:
+        reader = reading.reader({each: await reading.end(each) for each in at})
+        while not stop.is_set():
+            for record in await reader.poll(timeout_s=0.5):
+                now = time.perf_counter()
+                cause = DecisionId.parse(record.headers.get(ID, ""))
+                if record.at.topic == "loss" and (record.at.partition, record.offset) in sent:
+                    direct.append(now - sent[record.at.partition, record.offset])
+                elif GROWTH in record.value:
+                    works.set()
+                if cause is not None and GROWTH in record.value and (cause.partition, cause.offset) in sent:
+                    decided.append(now - sent[cause.partition, cause.offset])
+        await reader.close()
+
+    following = [asyncio.create_task(follow(bench.layout.of_topic("loss"))), asyncio.create_task(follow([CLUSTER]))]
+    began, number, batch = time.perf_counter(), 0, max(1, rate // 200)
+    measured_from = float("inf")  # until the process has begun, and the group has dealt the partitions
+    while time.perf_counter() - measured_from < seconds:
+        if works.is_set() and measured_from == float("inf"):
+            measured_from = time.perf_counter() + WARM_UP_S
+        due = began + number * batch / rate
+        await asyncio.sleep(max(0, due - time.perf_counter()))
+        records = [
+            report(bench.layout, jobs[(number * batch + each) % LATENCY_JOBS], number, time.time_ns() // 10**6)
+            for each in range(batch)
+        ]
+        appended = time.perf_counter()
+        for record, offset in zip(records, await log.append(records), strict=True):
+            if appended > measured_from:
+                sent[record.to.partition, offset] = appended
+        number += 1
+    await asyncio.sleep(1)
+    stop.set()
+    await asyncio.gather(*following)
+    process.terminate()
+    process.wait()
+    await log.close()
+    await reading.close()
+    return {"rate": rate, "produce_consume_ms": spread(direct), "loss_decision_ms": spread(decided)}
+
+
+def spread(seconds: Sequence[float]) -> dict[str, float]:
+    """Median and 99th percentile in milliseconds."""
+    cuts = statistics.quantiles(seconds, n=100) if len(seconds) > 1 else [float("nan")] * 99
+    return {"p50": round(1000 * cuts[49], 1), "p99": round(1000 * cuts[98], 1), "n": len(seconds)}
+
+
+def main() -> None:
+    """Measure, and print one JSON object or the same in lines."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--reports", type=int, default=2_000_000)
+    parser.add_argument("--rate", type=int, default=2_000)
+    parser.add_argument("--seconds", type=int, default=20)
+    parser.add_argument("--members", type=int, nargs="*", default=[1, 2, 4])
+    parser.add_argument("--json", action="store_true")
+    chosen = parser.parse_args()
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-") as folder,
+        running_broker(Path(folder) / "broker", home=HOME) as broker,
+    ):
+        result = {
+            "cores": os.cpu_count(),
+            "reports": chosen.reports,
+            "latency": asyncio.run(latency(Path(folder), broker.bootstrap, chosen.rate, chosen.seconds)),
+            "throughput": asyncio.run(main_throughput(Path(folder), broker.bootstrap, chosen.reports, chosen.members)),
+        }
+    if chosen.json:
+        print(json.dumps(result))
+        return
+    for name, value in result.items():
+        print(name, value if not isinstance(value, dict) else "")
+        for key, row in value.items() if isinstance(value, dict) else ():
+            print(f"  {key:20} {row}")
+
+
+if __name__ == "__main__":
+    main()
