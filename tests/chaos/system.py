@@ -92,6 +92,12 @@ class KafkaSystem:
         assert self._process is not None
         return self._process.poll() is None
 
+    def kill(self) -> None:
+        """SIGKILL to the system itself; its services are left to themselves."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
     def stop(self) -> int:
         """SIGTERM, and its exit status."""
         assert self._process is not None

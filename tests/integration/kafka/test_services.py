@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 from tests.chaos.system import KafkaSystem
 
@@ -95,6 +96,22 @@ async def test_what_nobody_can_read_is_set_aside_and_sent_again(system: KafkaSys
     shown = json.loads(system.plain("dead-letters", "show", "--json", sent[one["record"]]).stdout)
     assert shown["value"] == one["value"]
     assert all(module in system.services().values() for module in ("steepest_categorizer", "steepest_worker_monitor"))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+async def test_services_do_not_outlive_the_system(system: KafkaSystem) -> None:
+    """Where `up` is killed its services stop by themselves, so that the next one does not run beside them."""
+    await system.start()
+    services = [psutil.Process(pid) for pid in system.services()]
+    assert len(services) == 7
+
+    system.kill()
+
+    _, alive = psutil.wait_procs(services, timeout=60)
+    assert alive == []
+    await system.start()
+    assert len(system.services()) == 7
 
 
 @pytest.mark.parametrize(
