@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import json
 import logging
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -177,6 +178,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=None, help="of each job; default: enough for the kills")
     chosen = parser.parse_args()
     configure_logging(logging.ERROR)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that whoever stops us leaves nothing running
     faults = max(1, chosen.kills // 20) if chosen.faults is None else chosen.faults
     steps = chosen.steps or 20 * chosen.kills
     with (
