@@ -75,6 +75,20 @@ def a_step_taken_over_after_a_cancel() -> Story:
     return story.stopped("cancel", "a", "n1").add(c.JobEnded(job="a", outcome=c.Outcome.CANCELLED))
 
 
+def a_start_begun_again_after_a_cancel() -> Story:
+    """Nobody knows whether a START took effect when a cancel comes: it is begun again, and then what runs is stopped."""
+    story = Story().opened(n1=1000).submitted("a").placement_planned("place", "a", "n1")
+    story.begun("place", c.Step.START, "a", 1, "n1")
+    story.add(
+        c.StepFailed(
+            plan="place", step=c.Step.START, attempt=1, job="a", code="timeout", definite=False, message="no answer"
+        ),
+        c.JobCancelRequested(job="a", request="cancel"),
+    )
+    story.started("place", "a", "n1", 1)
+    return story.stopped("cancel", "a", "n1").add(c.JobEnded(job="a", outcome=c.Outcome.CANCELLED))
+
+
 def facts_in_their_own_time() -> Story:
     """The news that a process has stopped comes before the migrator's, or when its successor moves already."""
     story = Story().opened(n1=1000, n2=1000).add(c.JobCancelRequested(job="a", request="too early"))
@@ -161,6 +175,7 @@ SOUND: tuple[Callable[[], Story], ...] = (
     a_move_whose_process_dies_at_the_target,
     a_migrator_that_is_overtaken,
     a_step_taken_over_after_a_cancel,
+    a_start_begun_again_after_a_cancel,
     facts_in_their_own_time,
     void_plans_that_rest,
     a_cancel_that_comes_between,

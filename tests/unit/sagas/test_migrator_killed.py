@@ -123,6 +123,26 @@ async def test_a_migrator_that_was_there_before_takes_over(scene: Scene, step: S
     await scene.check()
 
 
+async def test_of_two_migrators_one_acts(scene: Scene) -> None:
+    """Where two overlap, both begin each step, and only the one whose beginning stands first in the log does it."""
+    await scene.begin()
+    acted: list[str] = []
+
+    async def note(call: str, when: When) -> None:
+        if when is When.BEFORE:
+            acted.append(call)
+
+    scene.migrator.cluster._every = note
+    scene.rig.start("migrator", every=note)
+    await scene.rig.clock.sleep(1)
+    await scene.move()
+    end = await scene.conclusion()
+
+    assert isinstance(end, c.MigrationFinished)
+    assert sorted(acted) == sorted(CALLS.values())
+    await scene.check()
+
+
 @pytest.mark.parametrize("when", list(When))
 @pytest.mark.parametrize("step", STEPS)
 async def test_a_migrator_that_wakes_up_late_starts_nothing(scene: Scene, step: Step, when: When) -> None:

@@ -6,8 +6,9 @@ Theory. ``attempt`` numbers the beginnings of a plan over all its steps. A begin
 plan is not over, and its step was not done for that incarnation; two migrators that overlap may append others, which
 nobody acts on. Of each counting beginning the first outcome counts, until the next one begins. A plan is *doomed* where
 its job was cancelled, or has ended by itself before the plan's STOP was under way: then no further step begins, though
-one that is under way may be taken over. A plan is over with its first conclusion, with its job, and a placement with its
-job's place; one cannot be abandoned while a step is under way.
+one that is under way may be taken over, and a START that may have taken effect is begun again, to know. A plan is over
+with its first conclusion, with its job, and a placement with its job's place; one cannot be abandoned while a step is
+under way.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ class Walk(msgspec.Struct, kw_only=True):
         begun: The newest beginning that counts.
         attempt: Its number; 0 before the first.
         under_way: Whether its outcome is awaited.
+        unclear: Whether its outcome was a failure that may have taken effect.
         done: The steps done, each with its incarnation.
         over: Offset of the record that ended it.
         end: The event that ended it.
@@ -60,6 +62,7 @@ class Walk(msgspec.Struct, kw_only=True):
     begun: c.StepBegun | None = None
     attempt: int = 0
     under_way: bool = False
+    unclear: bool = False
     done: dict[tuple[c.Step, int], None] = {}
     doomed: bool = False
     over: int | None = None
@@ -94,7 +97,7 @@ class Steps:
             case c.StepBegun():
                 return self._begin(event, received.offset)
             case c.StepFailed():
-                return self._take_outcome(event.plan, event.step, event.attempt) is not None
+                return self._fail(event)
             case c.CheckpointSaved() | c.JobStopped() | c.JobPlaced() | c.JobResumed():
                 return self._succeed(event, received.offset)
             case c.MigrationFinished() | c.MigrationFailed() | c.PlanAbandoned():
@@ -132,10 +135,10 @@ class Steps:
             walk.over is not None
             or event.attempt != walk.attempt + 1
             or (event.step, event.incarnation) in walk.done
-            or (barred and not walk.under_way)
+            or (barred and not walk.under_way and not (walk.unclear and event.step is c.Step.START))
         ):
             return False
-        walk.begun, walk.attempt, walk.under_way = event, event.attempt, True
+        walk.begun, walk.attempt, walk.under_way, walk.unclear = event, event.attempt, True, False
         return True
 
     def _take_outcome(self, plan: str, step: c.Step, attempt: int) -> Walk | None:
@@ -147,6 +150,12 @@ class Steps:
             return None
         walk.under_way = False
         return walk
+
+    def _fail(self, event: c.StepFailed) -> bool:
+        walk = self._take_outcome(event.plan, event.step, event.attempt)
+        if walk is not None:
+            walk.unclear = not event.definite
+        return walk is not None
 
     def _succeed(self, event: Outcome, offset: int) -> bool:
         walk = self._take_outcome(event.plan, _DONE_BY[type(event)], event.attempt)

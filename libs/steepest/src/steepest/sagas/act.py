@@ -82,10 +82,8 @@ async def act(cluster: Cluster, task: Task) -> c.ClusterEvent:
     try:
         async with asyncio.timeout(_call_limit_s(task.begun.step, task.limits)):
             return await _STEPS[task.begun.step](cluster, task)
-    except UncertainError as error:
-        return await _look_up(cluster, task, error)
     except ClusterError as error:
-        return _failed(task, error)
+        return await _after_failure(cluster, task, error)
     except TimeoutError:
         return await _look_up(cluster, task, UncertainError("the cluster did not answer in time", code="timeout"))
     except Exception as error:
@@ -130,38 +128,60 @@ async def _verify(cluster: Cluster, task: Task) -> c.ClusterEvent:
     step = await cluster.wait_for_step(
         task.replica,
         begun.incarnation,
-        at_least=task.restore.step if task.restore else 0,
+        at_least=_step_wanted(task),
         timeout_s=task.limits.verify_timeout_ms / 1000,
     )
-    return c.JobResumed(plan=begun.plan, attempt=begun.attempt, job=begun.job, incarnation=begun.incarnation, step=step)
+    return _job_resumed(begun, step)
 
 
 _STEPS = {c.Step.CHECKPOINT: _checkpoint, c.Step.STOP: _stop, c.Step.START: _start, c.Step.VERIFY: _verify}
 
 
-async def _look_up(cluster: Cluster, task: Task, error: UncertainError) -> c.ClusterEvent:
-    """What became of a call whose effect is not known: asked of the cluster, never assumed."""
+async def _after_failure(cluster: Cluster, task: Task, error: ClusterError) -> c.ClusterEvent:
+    """The outcome of a call that failed.
+
+    A start or stop that was refused may have been done before, by a migrator that did not live to tell.
+    """
+    if error.definite and task.begun.step not in {c.Step.START, c.Step.STOP}:
+        return _failed(task, error)
+    return await _look_up(cluster, task, error)
+
+
+async def _look_up(cluster: Cluster, task: Task, error: ClusterError) -> c.ClusterEvent:
+    """What became of a step whose effect is not known: asked of the cluster, never assumed."""
     try:
         async with asyncio.timeout(LOOK_UP_S):
             if task.begun.step is c.Step.CHECKPOINT:
                 await cluster.release(task.replica, task.begun.incarnation, request=task.request)
                 return _failed(task, RefusedError(str(error), code=error.code))
             return _told(task, await cluster.lookup(task.replica), error)
-    except Exception as second:  # noqa: BLE001 - whatever it is, it is not known what became of the call
+    except Exception as second:  # noqa: BLE001 - whatever it is, it is not known what became of the step
         logger.warning("could not look up what became of a step", step=task.begun, why=repr(second))
-        return _failed(task, error)
+        return _failed(task, UncertainError(str(error), code=error.code))
 
 
-def _told(task: Task, status: ReplicaStatus | None, error: UncertainError) -> c.ClusterEvent:
+def _told(task: Task, status: ReplicaStatus | None, error: ClusterError) -> c.ClusterEvent:
     """What became of a step, by what is so."""
     begun = task.begun
-    same = status is not None and status.incarnation == begun.incarnation
-    if status is not None and same and begun.step is c.Step.START:
-        # Its process is not proven to run: beginning again completes the start.
-        return _failed(task, error) if status.phase is ReplicaPhase.STARTING else _job_placed(task)
-    if status is not None and same and begun.step is c.Step.STOP and _has_ended(status):
-        return _job_stopped(begun, status.exit_status, status.step, status.checkpoint)
+    if status is not None and status.incarnation == begun.incarnation:
+        match begun.step:
+            case c.Step.START if status.phase is ReplicaPhase.STARTING:
+                # Its process is not proven to run: beginning again completes the start.
+                return _failed(task, UncertainError(str(error), code=error.code))
+            case c.Step.START:
+                return _job_placed(task)
+            case c.Step.STOP if _has_ended(status):
+                return _job_stopped(begun, status.exit_status, status.step, status.checkpoint)
+            case c.Step.VERIFY if status.exit_status == 0 or (status.step or -1) >= _step_wanted(task):
+                return _job_resumed(begun, status.step)
+            case c.Step.VERIFY if _has_ended(status):
+                return _failed(task, RefusedError(str(error), code="ended"))
     return _failed(task, RefusedError(str(error), code=error.code))
+
+
+def _step_wanted(task: Task) -> int:
+    """The step that proves that the job goes on from where it was saved."""
+    return task.restore.step if task.restore else 0
 
 
 def _has_ended(status: ReplicaStatus) -> bool:
@@ -180,6 +200,10 @@ def _job_stopped(
         step=step,
         checkpoint=checkpoint,
     )
+
+
+def _job_resumed(begun: c.StepBegun, step: int | None) -> c.JobResumed:
+    return c.JobResumed(plan=begun.plan, attempt=begun.attempt, job=begun.job, incarnation=begun.incarnation, step=step)
 
 
 def _job_placed(task: Task) -> c.JobPlaced:
