@@ -37,8 +37,7 @@ class KafkaSystem:
         self.folder = StateFolder(state)
         self.kafka = kafka
         self._options = options
-        os.environ.update(as_environment(kafka))
-        self._env = dict(os.environ)
+        self._env = {**os.environ, **as_environment(kafka)}
         self._process: subprocess.Popen[bytes] | None = None
 
     async def start(self) -> None:
@@ -87,10 +86,10 @@ class KafkaSystem:
                 found[child.pid] = command[-1]
         return found
 
-    def services_left(self) -> bool:
-        """Whether anything of it still runs."""
+    def wait(self) -> int:
+        """Wait until it has left, and give its exit status."""
         assert self._process is not None
-        return self._process.poll() is None
+        return self._process.wait(PATIENCE_S)
 
     def kill(self) -> None:
         """SIGKILL to the system itself; its services are left to themselves."""
@@ -102,7 +101,7 @@ class KafkaSystem:
         """SIGTERM, and its exit status."""
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
-        return self._process.wait(PATIENCE_S)
+        return self.wait()
 
     def end(self) -> None:
         """Leave nothing running, whatever a test has come to."""

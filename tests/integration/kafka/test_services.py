@@ -52,7 +52,7 @@ async def test_a_job_is_submitted_run_explained_and_recorded(system: KafkaSystem
     assert "finished" in system.call("explain", "one").stdout
     assert "one finished" in system.call("events").stdout
     assert system.call("down").returncode == 0
-    assert not system.services_left()
+    assert system.wait() == 0
 
     recording = tmp_path / "recording"
     assert system.call("record", "--out", str(recording)).returncode == 0

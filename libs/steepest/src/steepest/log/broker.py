@@ -18,6 +18,8 @@ import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import psutil
+
 from steepest.errors import InputError, LogUnavailableError
 
 START_S = 60.0
@@ -59,7 +61,7 @@ class Broker:
         self.port = port or _port_before(folder) or _free_port()
         self._controller = _free_port()
         self._home = home or Path(os.environ.get("STEEPEST_KAFKA_HOME", ".kafka"))
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: psutil.Process | None = None
 
     @property
     def bootstrap(self) -> str:
@@ -80,6 +82,8 @@ class Broker:
     def start(self) -> None:
         """Format the folder if it is new, start, and wait until the broker takes connections.
 
+        One that was left behind by a process that was killed runs on, and is ours from now on.
+
         Raises:
             InputError: Java or the jars are missing.
             LogUnavailableError: It does not come up; the end of its log is told.
@@ -94,24 +98,38 @@ class Broker:
                 PROPERTIES.format(port=self.port, controller=self._controller, folder=self.folder.resolve())
             )
             self._java("kafka.tools.StorageTool", "format", "--standalone", "-t", _cluster_id(), "-c", str(properties))
-        with (self.folder / "broker.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                self._command("kafka.Kafka", str(properties)), stdout=log, stderr=log, start_new_session=True
-            )
+        self._process = self._left_behind(properties)
+        if self._process is None:
+            with (self.folder / "broker.log").open("ab") as log:
+                self._process = psutil.Popen(
+                    self._command("kafka.Kafka", str(properties)), stdout=log, stderr=log, start_new_session=True
+                )
+            self._pid_file.write_text(str(self._process.pid))
         self._wait()
 
     def stop(self, number: int = signal.SIGTERM) -> None:
         """Stop it; SIGKILL stops it as a crash would."""
         if self._process is None:
             return
-        with contextlib.suppress(ProcessLookupError):
+        with contextlib.suppress(psutil.NoSuchProcess):
             self._process.send_signal(number)
         try:
             self._process.wait(timeout=20)
-        except subprocess.TimeoutExpired:
+        except psutil.TimeoutExpired:
             self._process.kill()
             self._process.wait()
         self._process = None
+
+    @property
+    def _pid_file(self) -> Path:
+        return self.folder / "pid"
+
+    def _left_behind(self, properties: Path) -> psutil.Process | None:
+        """The process that runs on the folder already; a number may be another process's by now."""
+        with contextlib.suppress(FileNotFoundError, ValueError, psutil.Error):
+            process = psutil.Process(int(self._pid_file.read_text()))
+            return process if str(properties) in process.cmdline() else None
+        return None
 
     def _java(self, *arguments: str) -> None:
         done = subprocess.run(self._command(*arguments), capture_output=True, text=True, check=False)
@@ -126,7 +144,7 @@ class Broker:
         assert self._process is not None  # noqa: S101 - started by the caller
         deadline = time.monotonic() + START_S
         while time.monotonic() < deadline:
-            if self._process.poll() is not None:
+            if not self._process.is_running() or self._process.status() == psutil.STATUS_ZOMBIE:
                 break
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
                 return
