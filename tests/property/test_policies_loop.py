@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode
 from steepest.events.parameters import BalanceRule, PoolParameters, SpeConParameters
+from steepest.invariants import Status, check
 from steepest.policies.monitor.silence import Silence
 from steepest.policies.placement.placer import Placer
 from steepest.policies.specon.node_scorer import NodeScorer
@@ -154,6 +155,7 @@ def test_no_job_is_lost_and_all_is_given_back(told: list[Happening], guard: bool
     assert len(driver.view.jobs) == loop.submitted
     assert driver.allocated() == {}
     assert driver.view.state.gaps == 0
+    assert [verdict for verdict in check(driver.log) if verdict.status is Status.BROKEN] == []
     assert [decider.name for decider in driver.deciders if _waits(decider.state)] == []
 
 

@@ -425,6 +425,15 @@ def test_a_job_that_finished_while_it_was_stopped_is_not_started_again(told: int
     assert pool.carry_out("job").exit_status == 0
 
 
+def test_a_job_that_finished_while_its_stop_was_unclear_is_not_stopped_again() -> None:
+    """There is nothing left to stop or to move."""
+    pool = moving(before=c.Step.STOP)
+    begun = pool.begin("job")
+    pool.fold(pool.stopped("job", 0))
+    pool.fail("job", "uncertain", definite=False, begun=begun)
+    assert isinstance(pool.next_action("job"), c.PlanAbandoned)
+
+
 def test_why_a_process_is_gone_is_not_explained_away_by_its_plan() -> None:
     """What the node said of it is what people must read, not that a plan was given up."""
     pool = moving(before=c.Step.CHECKPOINT)
@@ -457,6 +466,16 @@ def test_the_steps_lost_are_those_since_the_checkpoint() -> None:
     pool.fold(success(begun, pool.job("job"), step=80))
     pool.carry_out("job")
     assert pool.job("job").steps_lost == 30
+
+
+def test_the_steps_lost_are_those_since_the_checkpoint_that_it_really_resumes_from() -> None:
+    """A newer one may be told between the stop and the start."""
+    pool = moving(ON_STOP, before=c.Step.STOP)
+    begun = pool.begin("job")
+    pool.fold(success(begun, pool.job("job"), step=80))
+    pool.fold(c.CheckpointVerified(job="job", incarnation=1, checkpoint=checkpoint(75)))
+    pool.carry_out("job")
+    assert pool.job("job").steps_lost == 5
 
 
 def test_a_first_checkpoint_that_is_told_late_does_not_replace_a_newer_one() -> None:

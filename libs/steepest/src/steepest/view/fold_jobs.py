@@ -116,8 +116,10 @@ def _replica_stopped(view: Projection, event: c.ReplicaStopped, _: Received[Any]
     if plan is None:
         lifecycle.settle(view, job)
         return True
-    stopping = plan.begun and plan.step is c.Step.STOP  # whose outcome tells whether the job had finished
-    if not stopping and plan.step is not c.Step.VERIFY:
+    stopping = plan.begun and plan.step is c.Step.STOP
+    if stopping and event.exit_status == 0:
+        plan.doomed = plan.doomed or "the job finished"
+    elif not stopping and plan.step is not c.Step.VERIFY:
         plan.doomed = plan.doomed or "the job ended by itself"
     return True
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from steepest.events import cluster as c
+from steepest.events.common import CheckpointRef
 from steepest.events.received import Received
 from steepest.view import lifecycle
 from steepest.view import plans as rules
@@ -137,8 +138,8 @@ def _job_stopped(view: Projection, event: c.JobStopped, received: Received[Any])
         return False
     lifecycle.stopped(job, event)
     plan.stopped_ms = received.at_ms
-    saved = job.checkpoint.step if job.checkpoint else 0
-    plan.steps_lost = max(0, (event.step or 0) - saved)
+    plan.stopped_step = job.stop_step or 0
+    plan.steps_lost = _steps_lost(plan, job.checkpoint)
     if job.exit_status == 0:
         plan.doomed = plan.doomed or "the job finished"
     rules.step_done(plan)
@@ -146,6 +147,10 @@ def _job_stopped(view: Projection, event: c.JobStopped, received: Received[Any])
         lifecycle.conclude(view, plan, PlanStatus.FINISHED)
         lifecycle.settle(view, job)
     return True
+
+
+def _steps_lost(plan: Plan, restore: CheckpointRef | None) -> int:
+    return max(0, plan.stopped_step - (restore.step if restore else 0))
 
 
 def _job_placed(view: Projection, event: c.JobPlaced, received: Received[Any]) -> bool:
@@ -157,6 +162,8 @@ def _job_placed(view: Projection, event: c.JobPlaced, received: Received[Any]) -
     job.nodes = (event.node,)
     job.alive = job.stopped_incarnation != event.incarnation
     job.first_placed_ms = received.at_ms if job.first_placed_ms is None else job.first_placed_ms
+    if plan.kind is PlanKind.MIGRATE:
+        plan.steps_lost = _steps_lost(plan, event.restore)  # a newer checkpoint may have been told since the stop
     rules.step_done(plan)
     if plan.kind is PlanKind.PLACE:
         lifecycle.conclude(view, plan, PlanStatus.FINISHED)

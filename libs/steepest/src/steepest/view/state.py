@@ -183,6 +183,8 @@ class Plan(msgspec.Struct, kw_only=True):
         next_incarnation: The incarnation that its START starts.
         doomed: Why it must be given up as soon as no step is under way; empty while it need not.
         stopped_ms: When its STOP was done.
+        stopped_step: The last step that the job had reported then.
+        steps_lost: Those since the checkpoint that the job resumes from.
     """
 
     id: str
@@ -208,6 +210,7 @@ class Plan(msgspec.Struct, kw_only=True):
     code: str = ""
     message: str = ""
     stopped_ms: int = 0
+    stopped_step: int = 0
     steps_lost: int = 0
 
     @property
