@@ -19,13 +19,11 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from steepest.cluster.port import ReplicaId
-from steepest.collector.heartbeats import HeartbeatSender
 from steepest.errors import RefusedError, UncertainError
 from steepest.events import cluster as c
 from steepest.events.parameters import MoveLimits, PoolParameters
-from steepest.runtime.service import Service
-from steepest.testing.fake_cluster import FakeCluster, When
-from steepest.testing.rig import POOL, Process, Rig
+from steepest.testing.fake_cluster import When
+from steepest.testing.rig import Process, Rig
 from steepest.testing.virtual_time import run_virtually
 from steepest.testing.waiting import until
 from steepest.view.state import Phase
@@ -50,9 +48,7 @@ class Play:
         self._rig = rig
         self._lots = random.Random(seed)
         self._trouble = trouble
-        cluster = FakeCluster(rig.nodes, POOL, rig.clock)
-        sender = Service(name="heartbeat-sender", effectors=(HeartbeatSender(cluster),))
-        self._others = rig.start("placer", "worker-monitor", sender)
+        self._others = rig.start("placer", "worker-monitor", rig.beats())
         self._migrators: list[Process] = []
         self._moves = 0
         self._start_migrator()

@@ -1,14 +1,16 @@
-"""The log-collector: follows what every incarnation prints and reports, and sends its losses.
+"""The log-collector: follows every incarnation from its start to its end, and says when a job will report no more.
 
-A job that reports through the SDK is read from its reports; what it prints counts only as long as it has reported nothing.
-Losses that are no finite numbers are told apart, because they decide nothing and people should know.
+It owns when reading begins and ends. What is read becomes events in :mod:`steepest.collector.feed`.
+
+Incarnations of a job are read one after the other, so that no report of an older one comes after one of a newer. What ended
+while nobody was here is still read to its end, for as long as the cluster keeps it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import math
-from collections.abc import AsyncIterator, Sequence
+import shutil
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -16,30 +18,42 @@ import structlog
 
 from steepest.clock import Clock
 from steepest.cluster.port import Cluster, ReplicaFiles
-from steepest.collector.folders import Batch, MetricFolder
+from steepest.collector.feed import Feed, Follow
+from steepest.collector.folders import MetricFolder
+from steepest.collector.judged import DEFAULT_METRIC
 from steepest.collector.source import Source
+from steepest.errors import ClusterError
 from steepest.events import cluster as c
-from steepest.events.loss import JobUnwatched, JobWatched, LossDiverged, LossReported
+from steepest.events.loss import JobUnwatched
 from steepest.events.parameters import SpeConParameters
 from steepest.events.received import Received
 from steepest.runtime.effector import Effector, Send
-from steepest.training_logs.records import LossRecord, is_training_loss
+from steepest.training_logs.recognise import AUTO
 from steepest.view.cluster_view import ClusterView
-from steepest.view.state import Job
+from steepest.view.state import Job, Phase
 
 logger = structlog.get_logger(__name__)
 
-DEFAULT_METRIC = "loss"
 SDK_FORMAT = "steepest-sdk"
 
+KEEP_OVER_S = 600.0
+"""How long places of a job that is over are kept: longer than the cluster keeps its files, which are read once only."""
 
-class Follow(msgspec.Struct, frozen=True, kw_only=True):
-    """An incarnation to follow, with all that must be known of its job."""
+Key = tuple[str, int]
+"""A job and an incarnation."""
+
+
+class Over(msgspec.Struct, frozen=True):
+    """A job that is over."""
 
     job: str
-    incarnation: int
-    node: str
-    spec: c.JobSpec
+
+
+class Missed(msgspec.Struct, frozen=True):
+    """What may have been missed: every job that has or had an incarnation, and the nodes on which it may be kept."""
+
+    jobs: Mapping[str, tuple[c.JobSpec, bool]]
+    nodes: Sequence[str]
     parameters: SpeConParameters
 
 
@@ -54,20 +68,21 @@ class LossCollector(Effector):
         self._clock = clock
         self._pool = pool
         self._folder = folder
-        self._work: asyncio.Queue[Follow | str] = asyncio.Queue()
-        self._stops: dict[tuple[str, int], asyncio.Event] = {}
-        self._followed: dict[str, list[asyncio.Task[None]]] = {}
+        self._work: asyncio.Queue[tuple[Follow, str] | Over | Missed] = asyncio.Queue()
+        self._stops: dict[Key, asyncio.Event] = {}
+        self._reading: dict[str, list[asyncio.Task[None]]] = {}
+        self._over: dict[str, float] = {}
 
     # --- following the log (nothing here waits) ------------------------------------------------------------------------
 
     def caught_up(self, view: ClusterView) -> None:
-        """Follow everything that runs, and read to its end what was being read."""
+        """Follow everything that runs, and look for what ended meanwhile."""
         for job in view.jobs:
             if job.alive:
                 self._follow(view, job)
-            elif job.incarnation and self._kept(job.name, job.incarnation, "reports").parent.exists():
-                self._follow(view, job)
-                self._end(job.name, job.incarnation)
+        begun = {job.name: (job.spec, job.phase is Phase.ENDED) for job in view.jobs if job.incarnation}
+        nodes = [node.name for node in view.nodes]
+        self._work.put_nowait(Missed(begun, nodes, view.parameters.specon))
 
     def observe(self, view: ClusterView, received: Received[c.ClusterEvent], *, counts: bool) -> None:
         """Follow what is placed, read to its end what has stopped."""
@@ -75,32 +90,27 @@ class LossCollector(Effector):
             return
         match received.event:
             case c.JobPlaced(job=name):
+                self._end(name, before=view.jobs[name].incarnation)
                 self._follow(view, view.jobs[name])
             case c.ReplicaStopped(job=name, incarnation=incarnation) | c.JobStopped(job=name, incarnation=incarnation):
-                self._end(name, incarnation)
-            case c.JobEnded(job=name):
-                for job, incarnation in list(self._stops):
-                    if job == name:
-                        self._end(job, incarnation)
-                self._work.put_nowait(name)
+                self._end(name, before=incarnation + 1)
+            case c.JobEnded(job=name) | c.JobRejected(job=name) if view.jobs[name].phase is Phase.ENDED:
+                self._end(name)
+                self._work.put_nowait(Over(name))
 
     def _follow(self, view: ClusterView, job: Job) -> None:
         if (job.name, job.incarnation) in self._stops or not job.nodes:
             return
-        self._stops[job.name, job.incarnation] = asyncio.Event()
-        self._work.put_nowait(
-            Follow(
-                job=job.name,
-                incarnation=job.incarnation,
-                node=job.nodes[0],
-                spec=job.spec,
-                parameters=view.parameters.specon,
-            )
-        )
+        stop = self._stops[job.name, job.incarnation] = asyncio.Event()
+        if not job.alive:
+            stop.set()  # its end was told before its beginning
+        follow = Follow(job=job.name, incarnation=job.incarnation, spec=job.spec, parameters=view.parameters.specon)
+        self._work.put_nowait((follow, job.nodes[0]))
 
-    def _end(self, job: str, incarnation: int) -> None:
-        if (stop := self._stops.get((job, incarnation))) is not None:
-            stop.set()
+    def _end(self, job: str, *, before: int | None = None) -> None:
+        for (name, incarnation), stop in self._stops.items():
+            if name == job and (before is None or incarnation < before):
+                stop.set()
 
     # --- reading and sending ---------------------------------------------------------------------------------------------
 
@@ -109,120 +119,103 @@ class LossCollector(Effector):
         async with asyncio.TaskGroup() as group:
             while True:
                 match await self._work.get():
-                    case Follow() as follow:
-                        task = group.create_task(self._read(follow, send))
-                        self._followed.setdefault(follow.job, []).append(task)
-                    case str(job):
+                    case (follow, node):
+                        kept = await self._kept_on((node,))
+                        self._begin(group, follow, kept.get((follow.job, follow.incarnation)), send)
+                    case Over(job):
                         group.create_task(self._unwatch(job, send))
+                    case Missed() as missed:
+                        await self._make_up(group, missed, send)
+
+    def _begin(self, group: asyncio.TaskGroup, follow: Follow, files: ReplicaFiles | None, send: Send) -> None:
+        earlier = tuple(self._reading.setdefault(follow.job, []))
+        task = group.create_task(self._read_after(earlier, follow, files, send))
+        self._reading[follow.job].append(task)
+
+    async def _make_up(self, group: asyncio.TaskGroup, missed: Missed, send: Send) -> None:
+        """Read to its end what ended unseen, and let go of places that nobody will need."""
+        kept = await self._kept_on(missed.nodes)
+        for job, incarnation in sorted(kept):
+            if job in missed.jobs and (job, incarnation) not in self._stops:
+                stop = self._stops[job, incarnation] = asyncio.Event()
+                stop.set()
+                spec, _ = missed.jobs[job]
+                follow = Follow(job=job, incarnation=incarnation, spec=spec, parameters=missed.parameters)
+                self._begin(group, follow, kept[job, incarnation], send)
+        names = await asyncio.to_thread(_names, self._folder)
+        for job in dict.fromkeys([*sorted(job for job, _ in kept), *names]):
+            if job in missed.jobs and missed.jobs[job][1]:
+                group.create_task(self._unwatch(job, send))
+        wanted = {job for job, _ in kept} | {job for job, _ in self._stops}
+        await asyncio.to_thread(_clear, self._folder, [name for name in names if name not in wanted])
 
     async def _unwatch(self, job: str, send: Send) -> None:
         """After the job's last report."""
-        if tasks := self._followed.pop(job, []):
-            await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._reading.pop(job, []), return_exceptions=True)
         await send(JobUnwatched(job=job), topic="loss", key=job)
+        now = self._clock.monotonic()
+        self._over[job] = now
+        due = [name for name, since in self._over.items() if now - since >= KEEP_OVER_S]
+        for name in due:
+            del self._over[name]
+        await asyncio.to_thread(_clear, self._folder, due)
 
-    async def _read(self, follow: Follow, send: Send) -> None:
+    async def _read_after(
+        self, earlier: Iterable[asyncio.Task[None]], follow: Follow, files: ReplicaFiles | None, send: Send
+    ) -> None:
+        """Read an incarnation once those before it are read. Whatever goes wrong, it is no other job's trouble."""
+        await asyncio.gather(*earlier, return_exceptions=True)
+        try:
+            if files is None:
+                logger.warning("no output to follow", job=follow.job, incarnation=follow.incarnation)
+            else:
+                await _guard(self._read(follow, files, send), follow)
+        finally:
+            self._stops.pop((follow.job, follow.incarnation), None)
+
+    async def _read(self, follow: Follow, files: ReplicaFiles, send: Send) -> None:
         stop = self._stops[follow.job, follow.incarnation]
-        files = _files_of(self._cluster.files(follow.node), follow)
-        if files is None:
-            logger.warning("no output to follow", job=follow.job, incarnation=follow.incarnation, node=follow.node)
-            return
-        feed = Feed(follow, self._pool, self._clock, send)
         metric = None if follow.spec.metric == DEFAULT_METRIC else follow.spec.metric
-        reports, output = (
-            Source(path, self._kept(follow.job, follow.incarnation, name), self._clock, log_format=form, metric=metric)
-            for name, path, form in (
-                ("reports", files.reports, SDK_FORMAT),
-                ("output", files.output, follow.spec.log_format),
-            )
+        place = self._folder / follow.job / str(follow.incarnation)
+        reports = Source(files.reports, place / "reports", stop, self._clock, log_format=SDK_FORMAT, metric=metric)
+        output = Source(
+            files.output, place / "output", stop, self._clock, log_format=follow.spec.log_format or AUTO, metric=metric
         )
-        carrying = [
-            feed.carry("reports", reports, stop, preferred=True),
-            feed.carry("output", output, stop, preferred=False),
-        ]
+        feed = Feed(follow, self._pool, self._clock, send)
+        carrying = [feed.carry_reports(reports), feed.carry_output(output, reports)]
         if follow.spec.metrics_folder:
             folder = MetricFolder(Path(follow.spec.metrics_folder), metric, self._clock)
             found = (folder.tensorboard(stop), folder.mlflow_files(stop), folder.mlflow_database(stop))
             carrying += [feed.carry_folder(batches) for batches in found]
-        await asyncio.gather(*carrying)
-        reports.forget()
-        output.forget()
-        self._stops.pop((follow.job, follow.incarnation), None)
+        await asyncio.gather(*(_guard(one, follow) for one in carrying))
 
-    def _kept(self, job: str, incarnation: int, source: str) -> Path:
-        return self._folder / job / str(incarnation) / source
-
-
-class Feed:
-    """What the sources of one incarnation have in common: which of them counts, and whether it is watched yet."""
-
-    def __init__(self, follow: Follow, pool: str, clock: Clock, send: Send) -> None:
-        self._follow = follow
-        self._pool = pool
-        self._clock = clock
-        self._send = send
-        self._reports = False
-        self._watched = ""
-
-    async def carry(self, name: str, source: Source, stop: asyncio.Event, *, preferred: bool) -> None:
-        """Send a source's records until all is read."""
-        stream = f"{self._follow.job}.{self._follow.incarnation}.{name}"
-        async for records in source.batches(stop):
-            self._reports = self._reports or (preferred and bool(records))
-            if not records or (self._reports and not preferred):
-                continue
-            await self._report(stream, records, [source.sequence(record) for record in records])
-
-    async def carry_folder(self, batches: AsyncIterator[Batch]) -> None:
-        """Send what is found in the job's metric folder; its sources go on from one incarnation to the next."""
-        async for batch in batches:
-            await self._report(f"{self._follow.job}.{batch.source}", batch.records, batch.numbers)
-
-    async def _report(self, stream: str, records: Sequence[LossRecord], numbers: Sequence[int]) -> None:
-        for record in records:
-            await self._watch(record)
-        await self._send(
-            *(self._event(record) for record in records),
-            topic="loss",
-            key=self._follow.job,
-            source=stream,
-            numbers=numbers,
-        )
-
-    async def _watch(self, record: LossRecord) -> None:
-        """Say what is judged before the first report, and again if the judged metric has another name."""
-        asked = self._follow.spec.metric
-        judged = record.split == "train" and (is_training_loss(record) if asked == DEFAULT_METRIC else True)
-        metric = record.metric if judged else asked
-        if self._watched and (not judged or self._watched == metric):
-            return
-        self._watched = metric
-        watched = JobWatched(
-            job=self._follow.job,
-            pool=self._pool,
-            incarnation=self._follow.incarnation,
-            metric=metric,
-            parameters=self._follow.parameters,
-        )
-        await self._send(watched, topic="loss", key=self._follow.job)
-
-    def _event(self, record: LossRecord) -> LossReported | LossDiverged:
-        job, incarnation = self._follow.job, self._follow.incarnation
-        if not math.isfinite(record.value):
-            word = "nan" if math.isnan(record.value) else ("inf" if record.value > 0 else "-inf")
-            return LossDiverged(
-                job=job, incarnation=incarnation, step=record.step, metric=record.metric[:2000], value=word
-            )
-        return LossReported(
-            job=job,
-            incarnation=incarnation,
-            step=record.step,
-            epoch=record.epoch,
-            metric=record.metric[:2000],
-            value=record.value,
-            split=record.split,
-        )
+    async def _kept_on(self, nodes: Iterable[str]) -> dict[Key, ReplicaFiles]:
+        """What the cluster keeps on these nodes."""
+        found: dict[Key, ReplicaFiles] = {}
+        for node in nodes:
+            try:
+                on_node = await asyncio.to_thread(self._cluster.files, node)
+            except (OSError, ClusterError) as error:
+                logger.warning("cannot see what is kept on a node", node=node, why=str(error))
+            else:
+                found.update({(files.replica.job, files.incarnation): files for files in on_node})
+        return found
 
 
-def _files_of(files: Sequence[ReplicaFiles], follow: Follow) -> ReplicaFiles | None:
-    return next((one for one in files if one.replica.job == follow.job and one.incarnation == follow.incarnation), None)
+async def _guard(reading: Awaitable[None], follow: Follow) -> None:
+    """Whatever goes wrong with one source, it is no other source's trouble."""
+    try:
+        await reading
+    except OSError as error:
+        logger.warning("cannot be read any further", job=follow.job, incarnation=follow.incarnation, why=str(error))
+    except Exception:
+        logger.exception("cannot be read any further", job=follow.job, incarnation=follow.incarnation)
+
+
+def _names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+
+
+def _clear(folder: Path, names: Iterable[str]) -> None:
+    for name in names:
+        shutil.rmtree(folder / name, ignore_errors=True)

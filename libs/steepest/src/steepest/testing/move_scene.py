@@ -8,16 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from steepest.cluster.port import ReplicaId
-from steepest.collector.heartbeats import HeartbeatSender
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.parameters import MoveLimits, PoolParameters
 from steepest.log.base import NewRecord
-from steepest.runtime.service import Service
-from steepest.testing.fake_cluster import FakeCluster, When
+from steepest.testing.fake_cluster import When
 from steepest.testing.fake_training import Training
 from steepest.testing.faulty_log import LogDeed
-from steepest.testing.rig import POOL, Process, Rig
+from steepest.testing.rig import Process, Rig
 from steepest.testing.waiting import until
 from steepest.view.state import Job, Phase
 
@@ -35,9 +33,7 @@ class Scene:
 
     def __init__(self, rig: Rig) -> None:
         self.rig = rig
-        cluster = FakeCluster(rig.nodes, POOL, rig.clock)
-        sender = Service(name="heartbeat-sender", effectors=(HeartbeatSender(cluster),))
-        self.others = rig.start("placer", "worker-monitor", sender)
+        self.others = rig.start("placer", "worker-monitor", rig.beats())
         self.migrator = self.start_migrator()
 
     def start_migrator(self) -> Process:

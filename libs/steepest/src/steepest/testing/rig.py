@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from steepest.clock import Clock
+from steepest.collector.heartbeats import HeartbeatSender
 from steepest.embedded import installed_services
 from steepest.events import cluster as c
 from steepest.events.common import Resources
@@ -148,6 +149,11 @@ class Rig:
         process = Process(runtime, log, cluster, life)
         self._processes.append(process)
         return process
+
+    def beats(self) -> Service:
+        """Heartbeats of all nodes, where no log-collector sends them."""
+        cluster = FakeCluster(self.nodes, POOL, self.clock)
+        return Service(name="heartbeat-sender", effectors=(HeartbeatSender(cluster),))
 
     def _built(self, service: str | Service, log: Log, cluster: FakeCluster) -> Service:
         if isinstance(service, Service):

@@ -35,13 +35,15 @@ class At(NamedTuple):
     """A place in a run.
 
     ``order`` grows within one run and tells a repeated line from a new one; None: unknown. Where it is ``coarse``,
-    several readings may fall on one place, and one repeats only if its value does.
+    several readings may fall on one place, and one repeats only if its value does. ``at_ms`` is when the writer says that
+    it was, where it does.
     """
 
     step: int | None = None
     epoch: int | float | None = None
     order: Order | None = None
     coarse: bool = False
+    at_ms: int | None = None
 
 
 class Found(NamedTuple):

@@ -72,10 +72,9 @@ def to_record(
     if lane is None or judge(lane, found, process) != "new":
         return None
     line, position, index = place
-    step, epoch = at.step, at.epoch
-    if step is None:
-        return LossRecord(line, position, index, lane.accepted, True, epoch, metric, value, split, format_name)  # noqa: FBT003
-    return LossRecord(line, position, index, step, False, epoch, metric, value, split, format_name)  # noqa: FBT003
+    counted = at.step is None
+    step = lane.accepted if counted else at.step
+    return LossRecord(line, position, index, step, counted, at.epoch, metric, value, split, format_name, at.at_ms)
 
 
 def _new_lane(lanes: dict[str, Lane], name: str) -> Lane | None:

@@ -38,6 +38,7 @@ class LossRecord(msgspec.Struct, frozen=True, gc=False):
         value: finite, NaN or infinite; never missing.
         split: whether training or held-out data was measured.
         format: name of the log format.
+        at_ms: when the job says that it was, in milliseconds of its wall clock; None: it does not say.
     """
 
     line: int
@@ -50,6 +51,7 @@ class LossRecord(msgspec.Struct, frozen=True, gc=False):
     value: float
     split: Split
     format: str
+    at_ms: int | None = None
 
 
 def is_training_loss(record: LossRecord) -> bool:

@@ -15,7 +15,7 @@ def _read(line: Line, context: Context) -> list[Found] | None:
         return None
     epoch = report.get("epoch")
     at = at_step(context, step, epoch if isinstance(epoch, int | float) else None)
-    return readings(numbers(metrics), at, context)
+    return readings(numbers(metrics), at._replace(at_ms=integer(report.get("at_ms"))), context)
 
 
 FORMAT = Format(

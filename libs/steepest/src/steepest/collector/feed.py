@@ -1,0 +1,144 @@
+"""What an incarnation's sources become on the ``loss`` topic: which of them counts, what is judged, and when it was.
+
+It owns the events and their order. It must never know files, or when reading begins and ends.
+
+What a job reports through the SDK goes before what is found in its metric folder, and that before what it prints: a source
+counts only as long as no better one has brought anything. Losses that are no finite numbers are told apart, because they
+decide nothing and people should know.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import AsyncIterator, Iterator, Sequence
+
+import msgspec
+
+from steepest.clock import Clock
+from steepest.collector.folders import Batch
+from steepest.collector.judged import Judged
+from steepest.collector.source import Source
+from steepest.events import cluster as c
+from steepest.events.loss import JobWatched, LossDiverged, LossReported
+from steepest.events.parameters import SpeConParameters
+from steepest.runtime.effector import Send
+from steepest.training_logs.records import LossRecord
+
+LONGEST_NAME = 2_000
+
+
+class Rank(enum.IntEnum):
+    """How good a source is."""
+
+    PRINTED = 1
+    FOLDER = 2
+    REPORTED = 3
+
+
+class Follow(msgspec.Struct, frozen=True, kw_only=True):
+    """An incarnation to follow, with all that must be known of its job."""
+
+    job: str
+    incarnation: int
+    spec: c.JobSpec
+    parameters: SpeConParameters
+
+
+class Feed:
+    """The sources of one incarnation, on their way to the log."""
+
+    def __init__(self, follow: Follow, pool: str, clock: Clock, send: Send) -> None:
+        self._follow = follow
+        self._pool = pool
+        self._clock = clock
+        self._send = send
+        self._best = Rank.PRINTED
+        self._judged = Judged(follow.spec.metric)
+
+    async def carry_reports(self, reports: Source) -> None:
+        """Send what the job reports, until all is read."""
+        if reports.has_brought_any:
+            self._best = Rank.REPORTED
+        async for records in reports.batches():
+            self._best = Rank.REPORTED
+            await self._carry(self._stream("reports"), reports, records)
+
+    async def carry_output(self, output: Source, reports: Source) -> None:
+        """Send what the job prints, until all is read. What it has reported by then is looked at first."""
+        async for records in output.batches():
+            await reports.caught_up()
+            if self._best is Rank.PRINTED:
+                await self._carry(self._stream("output"), output, records)
+
+    async def carry_folder(self, batches: AsyncIterator[Batch]) -> None:
+        """Send what is found in the job's metric folder; its sources go on from one incarnation to the next."""
+        async for batch in batches:
+            self._best = max(self._best, Rank.FOLDER)
+            if self._best is Rank.FOLDER:
+                times = [self._clock.now_ms()] * len(batch.records)
+                await self._report(f"{self._follow.job}.{batch.source}", batch.records, batch.numbers, times)
+
+    def _stream(self, name: str) -> str:
+        return f"{self._follow.job}.{self._follow.incarnation}.{name}"
+
+    async def _carry(self, stream: str, source: Source, records: Sequence[LossRecord]) -> None:
+        numbers = [source.sequence(record) for record in records]
+        times = [source.time_of(record) for record in records]
+        await self._report(stream, records, numbers, times)
+
+    async def _report(
+        self, stream: str, records: Sequence[LossRecord], numbers: Sequence[int], times: Sequence[int]
+    ) -> None:
+        """Say what is judged before the first report, and again from where it has another name."""
+        for begin, end, judged in self._runs(records):
+            if judged is not None:
+                await self._send(
+                    self._watched(judged), topic="loss", key=self._follow.job, times=times[begin : begin + 1]
+                )
+            await self._send(
+                *(self._event(record) for record in records[begin:end]),
+                topic="loss",
+                key=self._follow.job,
+                times=times[begin:end],
+                source=stream,
+                numbers=numbers[begin:end],
+            )
+
+    def _runs(self, records: Sequence[LossRecord]) -> Iterator[tuple[int, int, str | None]]:
+        """Records from and up to, that are judged alike; with the name where it is new."""
+        begin, judged = 0, None
+        for at, record in enumerate(records):
+            name = self._judged.take(record)
+            if name is None:
+                continue
+            if at > begin:
+                yield begin, at, judged
+            begin, judged = at, name
+        if records:
+            yield begin, len(records), judged
+
+    def _watched(self, metric: str) -> JobWatched:
+        return JobWatched(
+            job=self._follow.job,
+            pool=self._pool,
+            incarnation=self._follow.incarnation,
+            metric=metric[:LONGEST_NAME],
+            parameters=self._follow.parameters,
+        )
+
+    def _event(self, record: LossRecord) -> LossReported | LossDiverged:
+        job, incarnation = self._follow.job, self._follow.incarnation
+        metric = record.metric[:LONGEST_NAME]
+        if not math.isfinite(record.value):
+            word = "nan" if math.isnan(record.value) else ("inf" if record.value > 0 else "-inf")
+            return LossDiverged(job=job, incarnation=incarnation, step=record.step, metric=metric, value=word)
+        return LossReported(
+            job=job,
+            incarnation=incarnation,
+            step=record.step,
+            epoch=record.epoch,
+            metric=metric,
+            value=record.value,
+            split=record.split,
+        )

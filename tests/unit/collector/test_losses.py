@@ -1,0 +1,331 @@
+"""The log-collector in a whole system: every report is counted once, whatever happens to its process."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from steepest.cluster.port import ReplicaId
+from steepest.collector.losses import LossCollector
+from steepest.events import cluster as c
+from steepest.events.common import Resources
+from steepest.events.loss import JobUnwatched, JobWatched, LossDiverged, LossReported
+from steepest.events.parameters import PoolParameters, SpeConParameters
+from steepest.events.received import SEQUENCE, SOURCE, Received
+from steepest.testing.fake_nodes import FakeNodes
+from steepest.testing.fake_training import PROGRAM, Training
+from steepest.testing.rig import Process, Rig, events_of
+from steepest.testing.waiting import until
+from steepest.view.state import Phase
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+    """A system without a log-collector."""
+    async with contextlib.aclosing(Rig(tmp_path, {"n1": 500, "n2": 500})) as rig:
+        rig.start("placer", "worker-monitor", "migrator", "categorizer", rig.beats())
+        await rig.configure(PoolParameters(specon=SpeConParameters(interval_ms=2_000)))
+        yield rig
+
+
+async def losses(rig: Rig) -> list[Received[Any]]:
+    """What the categorizer takes from the log: events in order, without those whose number is not new."""
+    taken: list[Received[Any]] = []
+    newest: dict[str, int] = {}
+    for at in rig.layout.of_topic("loss"):
+        for received in await events_of(rig.log, at):
+            source, number = received.headers.get(SOURCE, ""), int(received.headers.get(SEQUENCE, "0"))
+            if source and number <= newest.get(source, -1):
+                continue
+            newest[source] = number
+            taken.append(received)
+    return taken
+
+
+async def steps(rig: Rig, job: str, incarnation: int = 1) -> list[int | None]:
+    """The steps that count of an incarnation, in order."""
+    found = [one.event for one in await losses(rig) if isinstance(one.event, LossReported)]
+    return [one.step for one in found if (one.job, one.incarnation) == (job, incarnation)]
+
+
+async def over(rig: Rig, process: Process, *jobs: str) -> None:
+    """Wait until jobs are over, and unwatched."""
+
+    def are_over() -> bool:
+        found = [process.view.jobs.get(job) for job in jobs]
+        return all(job is not None and job.phase is Phase.ENDED for job in found)
+
+    await until(are_over, "the jobs to be over", within_s=300)
+    while not set(jobs) <= {one.event.job for one in await losses(rig) if isinstance(one.event, JobUnwatched)}:
+        await rig.clock.sleep(0.1)
+
+
+def training(rig: Rig, job: str = "a") -> Training:
+    """The newest process of a job."""
+    found = rig.nodes.newest(ReplicaId(job))
+    assert found is not None
+    return found
+
+
+def output(rig: Rig, text: str, job: str = "a") -> None:
+    """Let a job print something."""
+    with training(rig, job).output.open("a") as file:
+        file.write(text)
+
+
+async def submit(rig: Rig, job: str, *arguments: str, **spec: Any) -> None:
+    """Submit a training with more to its spec than the rig knows."""
+    asked = c.JobSpec(command=(PROGRAM, *arguments), requests=Resources(cpu_m=100), **spec)
+    await rig.tell(c.JobSubmitted(job=job, request=f"submit-{job}", spec=asked))
+
+
+async def begun(process: Process, rig: Rig, job: str = "a") -> None:
+    """Wait until a job trains."""
+    await until(lambda: job in process.view.jobs and process.view.jobs[job].alive)
+    await until(lambda: (training(rig, job).step or 0) > 0)
+
+
+# --- from beginning to end --------------------------------------------------------------------------------------------
+
+
+async def test_every_report_is_sent_once_between_watching_and_unwatching(rig: Rig) -> None:
+    """First what is to be known of the job, then its reports in order, then that no more will come."""
+    process = rig.start("log-collector")
+    await rig.submit("a", "--steps", "12", "--step-s", "1", "--flat-after", "5")
+    await over(rig, process, "a")
+    kinds = [type(one.event) for one in await losses(rig) if getattr(one.event, "job", "") == "a"]
+
+    assert kinds == [JobWatched, *[LossReported] * 12, JobUnwatched]
+    assert await steps(rig, "a") == list(range(1, 13))
+
+
+async def test_reports_carry_the_time_of_the_job(rig: Rig) -> None:
+    """A report's time is when it was made: a second after the one before it."""
+    process = rig.start("log-collector")
+    await rig.submit("a", "--steps", "5", "--step-s", "1", "--flat-after", "5")
+    await over(rig, process, "a")
+    times = [one.at_ms for one in await losses(rig) if isinstance(one.event, LossReported)]
+
+    assert [time - times[0] for time in times] == [0, 1_000, 2_000, 3_000, 4_000]
+
+
+async def test_incarnations_are_told_one_after_the_other(rig: Rig) -> None:
+    """All reports of an incarnation stand before the first of the next one."""
+    process = rig.start("log-collector")
+    await rig.submit("a", "--steps", "12", "--step-s", "1", "--flat-after", "5", node="n1")
+    await begun(process, rig)
+    await rig.migrate("a", "n1", "n2")
+    await over(rig, process, "a")
+    order = [one.event.incarnation for one in await losses(rig) if isinstance(one.event, LossReported | JobWatched)]
+
+    assert order == sorted(order)
+    assert [*await steps(rig, "a", 1), *await steps(rig, "a", 2)] == list(range(1, 13))
+
+
+async def test_a_job_that_ends_at_once_is_read(rig: Rig) -> None:
+    """Also where its end is told before its beginning."""
+    process = rig.start("log-collector")
+    await rig.submit("a", "--steps", "1", "--step-s", "0.001", "--flat-after", "5")
+    await over(rig, process, "a")
+
+    assert await steps(rig, "a") == [1]
+
+
+# --- crashes ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kill_s", [0.5, 6.5, 7.5, 11.5])
+async def test_a_collector_that_was_killed_goes_on(rig: Rig, kill_s: float) -> None:
+    """Killed at any time between sending and keeping its place, it loses no report, and none counts twice."""
+    process = rig.start("log-collector")
+    await rig.submit("a", "--steps", "15", "--step-s", "0.5", "--flat-after", "9")
+    await begun(process, rig)
+    await rig.clock.sleep(kill_s)
+    process.kill()
+    await rig.clock.sleep(2)
+    again = rig.start("log-collector")
+    await over(rig, again, "a")
+
+    assert await steps(rig, "a") == list(range(1, 16))
+
+
+async def test_a_job_that_ended_meanwhile_is_read_to_its_end(rig: Rig) -> None:
+    """What a job reported while no collector was there is sent by the next one, and then it is unwatched."""
+    process = rig.start("log-collector")
+    await rig.submit("a", "--steps", "8", "--step-s", "1", "--flat-after", "5")
+    await begun(process, rig)
+    process.kill()
+    await rig.clock.sleep(20)
+    assert not rig.nodes.running("a")
+    again = rig.start("log-collector")
+    await over(rig, again, "a")
+
+    assert await steps(rig, "a") == list(range(1, 9))
+
+
+async def test_a_job_that_came_and_went_meanwhile_is_read(rig: Rig) -> None:
+    """Also one that no collector has ever seen running."""
+    process = rig.start("log-collector")
+    await until(process.runtime.health.is_ready)
+    process.kill()
+    await rig.submit("a", "--steps", "3", "--step-s", "1", "--flat-after", "5")
+    await rig.clock.sleep(20)
+    again = rig.start("log-collector")
+    await over(rig, again, "a")
+
+    assert await steps(rig, "a") == [1, 2, 3]
+
+
+async def test_what_was_read_is_not_read_again(rig: Rig) -> None:
+    """A collector that starts after the job's end sends none of its reports again, and forgets its place in time."""
+    process = rig.start("log-collector")
+    await rig.submit("a", "--steps", "8", "--step-s", "1", "--flat-after", "5")
+    await over(rig, process, "a")
+    process.kill()
+    sent = sum([await rig.log.end(at) for at in rig.layout.of_topic("loss")])
+    again = rig.start("log-collector")
+    await until(again.runtime.health.is_ready)
+    await rig.clock.sleep(5)
+    reports = [one for at in rig.layout.of_topic("loss") for one in (await events_of(rig.log, at))]
+
+    assert len([one for one in reports if isinstance(one.event, LossReported)]) == 8
+    assert len(reports) == sent + 1  # it is unwatched once more, which harms nobody
+    again.kill()
+    await until(lambda: not rig.nodes.jobs, within_s=120)
+    last = rig.start("log-collector")
+    await until(last.runtime.health.is_ready)
+    await until(lambda: not (rig.folder / "state" / "collector" / "a").exists())
+
+
+# --- which source counts ------------------------------------------------------------------------------------------------
+
+
+async def test_reports_go_before_printed_lines(rig: Rig) -> None:
+    """What a job prints counts no more once it has reported through the SDK."""
+    process = rig.start("log-collector")
+    await rig.submit("a", "--steps", "8", "--step-s", "1", "--flat-after", "5")
+    await begun(process, rig)
+    for step in range(1, 6):
+        output(rig, f"step {100 + step} loss: {1 / step:.4f}\n")
+        await rig.clock.sleep(1)
+    await over(rig, process, "a")
+
+    assert await steps(rig, "a") == list(range(1, 9))
+
+
+async def test_a_backlog_does_not_mix_sources(rig: Rig) -> None:
+    """Read late, both files are complete; the reports still go first."""
+    await rig.submit("a", "--steps", "60", "--step-s", "1", "--flat-after", "5")
+    await rig.clock.sleep(5)
+    output(rig, "".join(f"step {100 + step} loss: {1 / step:.4f}\n" for step in range(1, 60)))
+    process = rig.start("log-collector")
+    await over(rig, process, "a")
+
+    assert await steps(rig, "a") == list(range(1, 61))
+
+
+async def test_printed_lines_count_where_nothing_is_reported(rig: Rig) -> None:
+    """A job that only says how many steps are done, or nothing, is read from its output."""
+    process = rig.start("log-collector")
+    await rig.submit("a", "--steps", "8", "--step-s", "1")
+    await begun(process, rig)
+    for step in range(1, 6):
+        output(rig, f"step {step} loss: {1 / step:.4f}\n")
+        await rig.clock.sleep(0.5)
+    await over(rig, process, "a")
+
+    assert await steps(rig, "a") == [1, 2, 3, 4, 5]
+
+
+async def test_what_is_no_number_is_told_apart(rig: Rig) -> None:
+    """NaN and infinities become events of their own, in their place."""
+    process = rig.start("log-collector")
+    await rig.submit("a", "--steps", "8", "--step-s", "1")
+    await begun(process, rig)
+    output(rig, "step 1 loss: 0.5\nstep 2 loss: nan\nstep 3 loss: inf\nstep 4 loss: -inf\nstep 5 loss: 0.25\n")
+    await over(rig, process, "a")
+    told = [
+        (one.event.step, one.event.value)
+        for one in await losses(rig)
+        if isinstance(one.event, LossReported | LossDiverged)
+    ]
+
+    assert told == [(1, 0.5), (2, "nan"), (3, "inf"), (4, "-inf"), (5, 0.25)]
+
+
+async def test_a_metric_with_another_name_is_watched_from_there_on(rig: Rig) -> None:
+    """The new name stands between the last report of the old one and the first of its own that is judged."""
+    process = rig.start("log-collector")
+    await rig.submit("a", "--steps", "8", "--step-s", "1")
+    await begun(process, rig)
+    text = [{"step": step, "metrics": {"loss" if step < 5 else "lm_loss": 1 / step}} for step in range(1, 31)]
+    with training(rig).reports.open("a") as reports:
+        reports.write("".join(json.dumps(line) + "\n" for line in text))
+    await over(rig, process, "a")
+    told = [one.event for one in await losses(rig) if isinstance(one.event, JobWatched | LossReported)]
+    watched = [at for at, event in enumerate(told) if isinstance(event, JobWatched)]
+
+    assert [told[at].metric for at in watched] == ["loss", "lm_loss"]
+    assert all(event.metric == "lm_loss" for event in told[watched[1] :])
+    assert len([event for event in told if isinstance(event, LossReported)]) == 30
+
+
+# --- hostile and broken -----------------------------------------------------------------------------------------------
+
+
+async def damage_format(rig: Rig) -> None:
+    """A log format that there is none of."""
+    await submit(rig, "bad", "--steps", "3", "--step-s", "1", log_format="no-such-format")
+
+
+async def damage_file(rig: Rig) -> None:
+    """Reports that cannot be read: a folder has their name."""
+    await submit(rig, "bad", "--steps", "30", "--step-s", "1")
+    await until(lambda: rig.nodes.newest(ReplicaId("bad")) is not None)
+    reports = training(rig, "bad").reports
+    reports.unlink(missing_ok=True)
+    reports.mkdir()
+
+
+async def damage_lines(rig: Rig) -> None:
+    """Bytes that are no text, without an end."""
+    await submit(rig, "bad", "--steps", "5", "--step-s", "1")
+    await until(lambda: rig.nodes.newest(ReplicaId("bad")) is not None)
+    training(rig, "bad").output.write_bytes(b"loss: \xff\xfe\x00{" * 100_000)
+
+
+@pytest.mark.parametrize("damage", [damage_format, damage_file, damage_lines])
+async def test_a_broken_job_is_no_other_jobs_trouble(rig: Rig, damage: Callable[[Rig], Awaitable[None]]) -> None:
+    """Whatever is wrong with one job's output, the others' reports go on, and the process lives."""
+    process = rig.start("log-collector")
+    await damage(rig)
+    await rig.submit("a", "--steps", "5", "--step-s", "1", "--flat-after", "5")
+    await over(rig, process, "a", "bad")
+
+    assert await steps(rig, "a") == [1, 2, 3, 4, 5]
+    assert not process.task.done()
+
+
+async def test_a_node_that_cannot_be_looked_at_stops_nothing(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the cluster's files cannot be listed, it is told, and the next job is read."""
+
+    def unreadable(_nodes: FakeNodes, _node: str) -> list[Training]:
+        raise PermissionError(13, "a test forbids it")
+
+    process = rig.start("log-collector")
+    await until(process.runtime.health.is_ready)
+    collector = next(one for one in process.runtime._effectors if isinstance(one, LossCollector))
+    monkeypatch.setattr(collector._cluster, "files", lambda node: unreadable(rig.nodes, node))
+    await rig.submit("bad", "--steps", "5", "--step-s", "1", "--flat-after", "5")
+    await begun(process, rig, "bad")
+    await rig.clock.sleep(1)
+    monkeypatch.undo()
+    await rig.submit("a", "--steps", "5", "--step-s", "1", "--flat-after", "5")
+    await over(rig, process, "a", "bad")
+
+    assert await steps(rig, "a") == [1, 2, 3, 4, 5]
