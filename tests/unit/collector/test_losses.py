@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,8 @@ from steepest.events.common import Resources
 from steepest.events.loss import JobUnwatched, JobWatched, LossDiverged, LossReported
 from steepest.events.parameters import PoolParameters, SpeConParameters
 from steepest.events.received import SEQUENCE, SOURCE, Received
+from steepest.log.base import NewRecord
+from steepest.testing.fake_cluster import When
 from steepest.testing.fake_nodes import FakeNodes
 from steepest.testing.fake_training import PROGRAM, Training
 from steepest.testing.rig import Process, Rig, events_of
@@ -127,6 +129,41 @@ async def test_incarnations_are_told_one_after_the_other(rig: Rig) -> None:
     assert [*await steps(rig, "a", 1), *await steps(rig, "a", 2)] == list(range(1, 13))
 
 
+async def test_an_incarnation_waits_for_the_one_before_it(rig: Rig) -> None:
+    """Also where the log is slow to take what the older one reported."""
+    process = rig.start("log-collector")
+    await rig.submit("a", "--steps", "12", "--step-s", "1", "--flat-after", "5", node="n1")
+    await begun(process, rig)
+
+    async def slow(call: str, when: When, records: Sequence[NewRecord]) -> None:
+        is_old = any(b"LossReported" in one.value and b'"incarnation":1' in one.value for one in records)
+        if (call, when) == ("append", When.BEFORE) and is_old:
+            await rig.clock.sleep(3)
+
+    process.log.deed = slow
+    await rig.migrate("a", "n1", "n2")
+    await over(rig, process, "a")
+    order = [one.event.incarnation for one in await losses(rig) if isinstance(one.event, LossReported | JobWatched)]
+
+    assert order == sorted(order)
+    assert [*await steps(rig, "a", 1), *await steps(rig, "a", 2)] == list(range(1, 13))
+
+
+async def test_an_end_that_only_the_migrator_saw_holds_up_nobody(rig: Rig) -> None:
+    """A process that dies at its target is followed no longer than until the next one is placed."""
+    process = rig.start("log-collector")
+    await rig.submit("a", "--steps", "20", "--step-s", "1", "--flat-after", "5", node="n1")
+    await begun(process, rig)
+    await rig.migrate("a", "n1", "n2")
+    await until(lambda: training(rig).incarnation == 2)
+    training(rig).kill()
+    await until(lambda: training(rig).incarnation == 3)
+    while not await steps(rig, "a", 3):
+        await rig.clock.sleep(0.1)
+
+    assert rig.nodes.running("a")
+
+
 async def test_a_job_that_ends_at_once_is_read(rig: Rig) -> None:
     """Also where its end is told before its beginning."""
     process = rig.start("log-collector")
@@ -227,6 +264,37 @@ async def test_a_backlog_does_not_mix_sources(rig: Rig) -> None:
     await over(rig, process, "a")
 
     assert await steps(rig, "a") == list(range(1, 61))
+
+
+async def test_reports_are_looked_for_before_a_line_counts(rig: Rig) -> None:
+    """A job that for long reported nothing but its steps has reported losses since; then what it printed counts no more."""
+    await rig.submit("a", "--steps", "2", "--step-s", "5", "--flat-after", "5")
+    await until(lambda: rig.nodes.newest(ReplicaId("a")) is not None)
+    await until(training(rig).reports.exists)
+    with training(rig).reports.open("a") as reports:
+        reports.write('{"step": 0, "metrics": {}}\n' * 50_000)
+    output(rig, "step 101 loss: 0.5\n")
+    await rig.clock.sleep(6)
+    process = rig.start("log-collector")
+    await over(rig, process, "a")
+
+    assert await steps(rig, "a") == [1, 2]
+
+
+async def test_after_a_restart_reports_still_go_first(rig: Rig) -> None:
+    """A collector that starts anew knows that the job has reported, also where its next report is long in coming."""
+    process = rig.start("log-collector")
+    await rig.submit("a", "--steps", "3", "--step-s", "10", "--flat-after", "5")
+    await begun(process, rig)
+    while await steps(rig, "a") != [1]:
+        await rig.clock.sleep(0.1)
+    await rig.clock.sleep(1)
+    process.kill()
+    output(rig, "step 101 loss: 0.5\n")
+    again = rig.start("log-collector")
+    await over(rig, again, "a")
+
+    assert await steps(rig, "a") == [1, 2, 3]
 
 
 async def test_printed_lines_count_where_nothing_is_reported(rig: Rig) -> None:

@@ -101,9 +101,7 @@ class LossCollector(Effector):
     def _follow(self, view: ClusterView, job: Job) -> None:
         if (job.name, job.incarnation) in self._stops or not job.nodes:
             return
-        stop = self._stops[job.name, job.incarnation] = asyncio.Event()
-        if not job.alive:
-            stop.set()  # its end was told before its beginning
+        self._stops[job.name, job.incarnation] = asyncio.Event()
         follow = Follow(job=job.name, incarnation=job.incarnation, spec=job.spec, parameters=view.parameters.specon)
         self._work.put_nowait((follow, job.nodes[0]))
 
