@@ -141,7 +141,8 @@ async def test_a_move_that_cannot_be_done_leaves_the_job_running(
         assert end.message
     else:
         assert isinstance(end, c.MigrationFinished)
-        assert (when, step) in {(When.AFTER, Step.STOP), (When.AFTER, Step.START)}
+        # A verification changes nothing: what the look-up tells of the job's steps is as good as its own answer.
+        assert step is Step.VERIFY or (when, step) in {(When.AFTER, Step.STOP), (When.AFTER, Step.START)}
     await scene.end()
     assert scene.job.outcome is Outcome.FINISHED
     assert scene.rig.nodes.finished("a") == 1

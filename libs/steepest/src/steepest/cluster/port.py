@@ -169,9 +169,7 @@ class Cluster(Protocol):
             UncertainError: The node does not answer.
         """
 
-    async def wait_for_step(
-        self, replica: ReplicaId, incarnation: int, *, at_least: int, timeout_s: float
-    ) -> int:
+    async def wait_for_step(self, replica: ReplicaId, incarnation: int, *, at_least: int, timeout_s: float) -> int:
         """Wait until that incarnation reports a step ≥ ``at_least`` (or ends with status 0) and give the step.
 
         Raises:
