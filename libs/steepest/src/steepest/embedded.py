@@ -53,19 +53,21 @@ class Configurator(Effector):
     def __init__(self, parameters: PoolParameters | None) -> None:
         """``None`` leaves what the log holds."""
         self._wanted = parameters
-        self._differs: asyncio.Queue[PoolParameters] = asyncio.Queue()
+        self._differs: asyncio.Queue[PoolConfigured] = asyncio.Queue()
 
     def caught_up(self, view: ClusterView) -> None:
         """Compare with what is in force; a log that was never configured is."""
         never = view.parameters == PoolParameters()
         if self._wanted is not None and (never or view.parameters != self._wanted):
-            self._differs.put_nowait(self._wanted)
+            # A version or flag that the log has raised stays: only the parameters are others.
+            raised = view.state
+            self._differs.put_nowait(PoolConfigured(reads=raised.reads, flags=raised.flags, parameters=self._wanted))
             self._wanted = None
 
     async def run(self, send: Send) -> None:
         """Write what was found to differ."""
         while True:
-            await send(PoolConfigured(parameters=await self._differs.get()))
+            await send(await self._differs.get())
 
 
 class Embedded:

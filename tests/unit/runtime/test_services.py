@@ -1,0 +1,126 @@
+"""The composition roots: every installed service builds on memory, and together they carry a workload to its end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from steepest.clock import SystemClock
+from steepest.embedded import Configurator, build_services, installed_services
+from steepest.events import cluster as c
+from steepest.events.parameters import PoolParameters, SpeConParameters
+from steepest.log.memory import MemoryLog
+from steepest.runtime.layout import Layout
+from steepest.runtime.service import Service, Settings
+from steepest.testing.fake_cluster import FakeCluster
+from steepest.testing.fake_nodes import FakeNodes
+from steepest.testing.rig import POOL, Process, Rig
+from steepest.testing.waiting import until
+from steepest.view.state import Phase
+
+SERVICES = ("categorizer", "log-collector", "migrator", "node-scorer", "placer", "rebalancer", "worker-monitor")
+
+
+def test_all_services_are_found() -> None:
+    """What ``steepest up`` runs are the services that are installed, in the order of their names."""
+    assert tuple(installed_services()) == SERVICES
+
+
+@pytest.mark.parametrize("name", SERVICES)
+async def test_a_service_builds_on_memory(name: str, tmp_path: Path) -> None:
+    """Each composition root takes any log, cluster and clock, does nothing yet, and names itself."""
+    clock = SystemClock()
+    log = MemoryLog(Layout().partitions())
+    cluster = FakeCluster(FakeNodes({}, tmp_path, clock), POOL, clock)
+    service = installed_services()[name](Settings(state_dir=str(tmp_path)), log, cluster, clock)
+
+    assert isinstance(service, Service)
+    assert service.name == name
+    assert service.cluster_deciders or service.stream_deciders or service.effectors
+
+
+async def test_deciders_and_effectors_have_names_of_their_own(tmp_path: Path) -> None:
+    """Names are parts of ids and of snapshots: no two are the same in one process."""
+    clock = SystemClock()
+    log = MemoryLog(Layout().partitions())
+    services = build_services(
+        Settings(state_dir=str(tmp_path)), log, FakeCluster(FakeNodes({}, tmp_path, clock), POOL, clock), clock
+    )
+    deciders = [one.name for service in services for one in (*service.cluster_deciders, *service.stream_deciders)]
+    effectors = [one.name for service in services for one in service.effectors]
+
+    assert [name for name, count in Counter(deciders + effectors).items() if count > 1] == []
+
+
+async def test_a_workload_from_submission_to_its_end(rig: Rig) -> None:
+    """All services in one process: jobs are placed, learn, converge, are moved and finish, and every invariant holds."""
+    process = rig.start(*SERVICES)
+    await rig.configure(PoolParameters(specon=SpeConParameters(interval_ms=3_000)))
+    for number, flat in enumerate((8, 40, 50)):
+        arguments = ("--steps", "60", "--step-s", "0.5", "--flat-after", str(flat))
+        await rig.submit(f"j{number}", *arguments, node="n1", cpu_m=80)
+    await until(lambda: len(process.view.jobs) == 3)
+    await until(lambda: all(job.phase is Phase.ENDED for job in process.view.jobs), "all to be over", within_s=300)
+    await process.stop()
+    moved = await rig.of_type(c.MigrationFinished)
+
+    assert [job.outcome for job in process.view.jobs] == [c.Outcome.FINISHED] * 3
+    assert [rig.nodes.finished(job.name) for job in process.view.jobs] == [1, 1, 1]
+    assert [(event.job, event.target, event.steps_lost) for event in moved] == [("j0", "n2", 0)]
+    assert {"CategoryChanged", "ReallocationRequested", "GrowthMeasured", "JobResumed"} <= {
+        type(one.event).__name__ for one in await rig.events()
+    }
+    assert await rig.broken() == []
+    assert process.view.snapshot() == (await rig.view()).snapshot()
+
+
+async def test_each_service_as_a_process_of_its_own(rig: Rig) -> None:
+    """The same workload over seven processes on one log; each of them is killed once and started again."""
+    processes = {name: rig.start(name) for name in SERVICES}
+    await rig.configure(PoolParameters(specon=SpeConParameters(interval_ms=3_000)))
+    for number, flat in enumerate((8, 40, 50)):
+        arguments = ("--steps", "60", "--step-s", "0.5", "--flat-after", str(flat))
+        await rig.submit(f"j{number}", *arguments, node="n1", cpu_m=80)
+    for name in SERVICES:
+        await rig.clock.sleep(3)
+        processes[name].kill()
+        await rig.clock.sleep(0.5)
+        processes[name] = rig.start(name)
+    await until(processes["placer"].runtime.health.is_ready)
+    jobs = processes["placer"].view.jobs
+    await until(lambda: all(job.phase is Phase.ENDED for job in jobs), "all to be over", within_s=300)
+
+    assert [job.outcome for job in jobs] == [c.Outcome.FINISHED] * 3
+    assert [rig.nodes.finished(job.name) for job in jobs] == [1, 1, 1]
+    assert [event.job for event in await rig.of_type(c.MigrationFinished)] == ["j0"]
+    assert await rig.broken() == []
+
+
+def configured(rig: Rig, parameters: PoolParameters) -> Process:
+    """Start a process that puts these parameters in force."""
+    return rig.start(Service(name="embedded", effectors=(Configurator(parameters),)))
+
+
+async def test_parameters_are_put_in_force_once(rig: Rig) -> None:
+    """Starting again with the same parameters writes nothing."""
+    first = configured(rig, PoolParameters(tick_ms=700))
+    await until(lambda: first.view.parameters.tick_ms == 700)
+    again = configured(rig, PoolParameters(tick_ms=700))
+    await until(again.runtime.health.is_ready)
+    await rig.clock.sleep(5)
+
+    assert len(await rig.of_type(c.PoolConfigured)) == 1
+
+
+async def test_new_parameters_leave_what_was_switched_on(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Starting with other parameters lowers no version, and takes back no flag, that the log has raised."""
+    monkeypatch.setattr("steepest.view.cluster_view.READS", 9)
+    monkeypatch.setattr("steepest.view.cluster_view.FLAGS", {4: "a test's"})
+    await rig.tell(c.PoolConfigured(reads=9, flags=(4,)))
+    process = configured(rig, PoolParameters(tick_ms=700))
+    await until(lambda: process.view.parameters.tick_ms == 700)
+    newest = (await rig.of_type(c.PoolConfigured))[-1]
+
+    assert (newest.reads, newest.flags) == (9, (4,))
