@@ -44,6 +44,11 @@ MODES = ("on-request", "on-stop", "none")
 @click.option("--retries", type=click.IntRange(0), default=0, show_default=True, help="Failures that are tried again.")
 @click.option("--metric", default="loss", show_default=True, help="The evaluation function's name in its output.")
 @click.option("--format", "log_format", default="auto", show_default=True, help="The format of its lines.")
+@click.option(
+    "--metrics-folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Read its losses from TensorBoard event files or an MLflow store below this folder too.",
+)
 @click.option("--model", default="", help="What it trains, for people.")
 @click.option("--env", multiple=True, metavar="K=V", help="A variable for its environment. Repeat it.")
 @click.option("--workdir", type=click.Path(file_okay=False, path_type=Path), help="Where it runs; default: here.")
@@ -80,6 +85,7 @@ def spec_of(
     retries: int,
     metric: str,
     log_format: str,
+    metrics_folder: Path | None,
     model: str,
     env: Sequence[str],
     workdir: Path | None,
@@ -107,6 +113,7 @@ def spec_of(
         model=model,
         metric=metric,
         log_format=log_format,
+        metrics_folder=str(metrics_folder.absolute()) if metrics_folder else "",
     )
 
 
