@@ -23,8 +23,11 @@ from steepest.cluster.port import Cluster
 from steepest.errors import InputError, SteepestError
 from steepest.installation import local_cluster, open_log, open_snapshots, shares_of
 from steepest.log.base import Log
+from steepest.log.locks import locked
 from steepest.logging import configure_logging
 from steepest.runtime.health import Health
+from steepest.runtime.identity import open_partitions
+from steepest.runtime.outbox import patiently
 from steepest.runtime.probe import probes
 from steepest.runtime.runtime import Runtime
 from steepest.runtime.service import Service, Settings
@@ -132,6 +135,10 @@ async def _run(build: Build, settings: ProcessSettings) -> None:
     if settings.stop_at_eof:
         await _stop_at_eof(stop)
     log = open_log(folder, installation)
+    async for attempt in patiently():
+        with attempt:
+            async with locked(folder.opening_lock):  # of several services that start at once, one opens the log
+                await open_partitions(log, installation.layout, clock)
     cluster = local_cluster(folder, installation)
     service = build(Settings(pool=settings.pool, state_dir=settings.state_dir), log, cluster, clock)
     runtime = Runtime(

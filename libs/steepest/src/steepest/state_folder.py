@@ -61,6 +61,7 @@ class StateFolder:
         self.log = root / "log"
         self.snapshots = root / "snapshots"
         self.cluster = root / "cluster"
+        self.opening_lock = root / "opening.lock"
         self._up_lock = root / "up.lock"
         self._installation = root / "steepest.json"
 
