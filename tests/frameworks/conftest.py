@@ -139,7 +139,7 @@ class Supervisor:
 
 
 def _launch(folder: Path, script: Path, arguments: Sequence[str], variables: Mapping[str, str]) -> Training:
-    folder.mkdir()
+    folder.mkdir(parents=True)
     outside = {key: value for key, value in os.environ.items() if not key.startswith("STEEPEST_")}
     with folder.joinpath("output").open("wb") as output:
         process = subprocess.Popen(
@@ -155,7 +155,17 @@ def _launch(folder: Path, script: Path, arguments: Sequence[str], variables: Map
 @pytest.fixture
 def supervisor(tmp_path: Path) -> Iterator[Supervisor]:
     """A supervisor of one job; whatever it started is gone after the test."""
-    supervisor = Supervisor(tmp_path)
+    yield from _supervisor(tmp_path)
+
+
+@pytest.fixture
+def another(tmp_path: Path) -> Iterator[Supervisor]:
+    """One of a job that is compared with it."""
+    yield from _supervisor(tmp_path / "another")
+
+
+def _supervisor(root: Path) -> Iterator[Supervisor]:
+    supervisor = Supervisor(root)
     yield supervisor
     for training in supervisor.started:
         training.process.kill()

@@ -44,7 +44,7 @@ class Digits(LightningModule):  # type: ignore[misc]  # lightning is not there w
 def main() -> None:
     """Trains, and says how well it has learned."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--epochs", type=int, required=True)
+    parser.add_argument("--epochs", type=int, default=None)
     parser.add_argument("--max-steps", type=int, default=-1)
     parser.add_argument("--accumulate", type=int, default=1)
     parser.add_argument("--ordinary-loader", action="store_true")

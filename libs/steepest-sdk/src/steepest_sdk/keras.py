@@ -50,17 +50,14 @@ class SteepestCallback(keras.callbacks.Callback):  # type: ignore[misc]  # keras
         self._told_sum = 0.0
 
     def on_train_begin(self, logs: Mapping[str, Any] | None = None) -> None:
-        """Restores the model; ``fit`` has built it and its optimiser by now."""
+        """Learns how many epochs there will be."""
         del logs
         self._epochs = self._run.epochs(self.params["epochs"])
-        if self._restored is not None:
-            self.model.load_weights(self._restored / WEIGHTS)
-            with np.load(self._restored / SEEDS, allow_pickle=False) as seeds:
-                for number, variable in enumerate(_seeds(self.model)):
-                    variable.assign(seeds[str(number)])
 
     def on_epoch_begin(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
         """The safe point: nothing of the epoch is done, and all of the one before, other callbacks included.
+
+        The first one restores: ``fit`` has built the model and its optimiser by now, and draws the order of the data next.
 
         Raises:
             SystemExit: With status 85: the process was told to leave, and its state is saved.
@@ -73,8 +70,7 @@ class SteepestCallback(keras.callbacks.Callback):  # type: ignore[misc]  # keras
                 "call fit(..., initial_epoch=steepest.initial_epoch)"
             )
         if self._restored is not None:
-            # Only here does the order of the data, which fit() draws next, follow as it would have.
-            _restore_random_state(json.loads((self._restored / RANDOM).read_text()))
+            self._restore(self._restored)
             self._restored = None
         self._batches = self._told_batches = 0
         self._told_sum = 0.0
@@ -105,6 +101,13 @@ class SteepestCallback(keras.callbacks.Callback):  # type: ignore[misc]  # keras
             **{str(number): keras.ops.convert_to_numpy(seed) for number, seed in enumerate(_seeds(self.model))},
         )
         (folder / RANDOM).write_text(json.dumps(_random_state()))
+
+    def _restore(self, folder: Path) -> None:
+        self.model.load_weights(folder / WEIGHTS)
+        with np.load(folder / SEEDS, allow_pickle=False) as seeds:
+            for number, variable in enumerate(_seeds(self.model)):
+                variable.assign(seeds[str(number)])
+        _restore_random_state(json.loads((folder / RANDOM).read_text()))
 
     def _remember(self, folder: Path) -> None:
         self._restored = folder

@@ -99,6 +99,14 @@ class SteepestCallback(Callback):  # type: ignore[misc]  # lightning is not ther
         if isinstance(trainer.train_dataloader, ResumableLoader) and not trainer.is_last_batch:
             self._run.safe_point()
 
+    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+        """Has a schedule by plateaus make its step at the end of the resumed epoch as well.
+
+        Lightning would leave it out, because its checkpoints hold no metrics; but those of a validation are all there.
+        """
+        del pl_module
+        trainer.fit_loop._restarting = False  # noqa: SLF001 - its setter says no more than that a resumed run restarts
+
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
         """Remembers the metrics there are, to tell those of the validation from them."""
         del pl_module
@@ -128,15 +136,19 @@ class SteepestCallback(Callback):  # type: ignore[misc]  # lightning is not ther
             _take_back_epoch(checkpoint["loops"]["fit_loop"])
 
     def state_dict(self) -> dict[str, Any]:
-        """What the trainer's checkpoint leaves out: the random generators, and between epochs the place in the data."""
+        """What the trainer's checkpoint leaves out.
+
+        The random generators, between epochs the place in the data, and losses that are not reported yet.
+        """
         loader = None if self._trainer is None else self._trainer.train_dataloader
         place = loader.state_dict() if isinstance(loader, ResumableLoader) else None
-        return {"random": random_state(), "loader": place}
+        return {"random": random_state(), "loader": place, "losses": [float(loss) for loss in self._losses]}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Lets the generators go on where they were."""
         restore_random_state(state_dict["random"])
         self._loader_state = state_dict["loader"]
+        self._losses = list(state_dict["losses"])
 
     def _add(self, outputs: Any) -> None:
         loss = outputs.get("loss") if isinstance(outputs, Mapping) else outputs
