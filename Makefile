@@ -10,7 +10,7 @@ EDITABLE := $(foreach member,$(MEMBERS),-e $(member))
 export UV_PYTHON_DOWNLOADS := never
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format bench fuzz kafka kafka-start kafka-stop chaos lock clean
+.PHONY: help setup demo test test-frameworks lint format bench fuzz kafka kafka-start kafka-stop chaos lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,17 @@ demo: $(STAMP)/runtime ## Real training jobs on an emulated cluster, to the end,
 
 test: $(STAMP)/dev ## All tests
 	$(BIN)/python -m pytest $(TEST)
+
+# PyTorch and its kin take 6 GB, so they have an environment of their own, which nothing else needs.
+$(STAMP)/frameworks: $(STAMP)/runtime requirements/dev.txt requirements/frameworks.txt
+	$(UV) venv --quiet --clear --python $(BIN)/python .venv-frameworks
+	$(UV) pip install --quiet --python .venv-frameworks/bin/python --no-deps --require-hashes \
+	  -r requirements/runtime.txt -r requirements/dev.txt -r requirements/frameworks.txt
+	$(UV) pip install --quiet --python .venv-frameworks/bin/python --no-deps $(EDITABLE)
+	@touch $@
+
+test-frameworks: $(STAMP)/frameworks ## The SDK's callbacks in real frameworks, in a venv of their own (6 GB)
+	.venv-frameworks/bin/python -m pytest -n auto tests/frameworks $(TEST)
 
 lint: $(STAMP)/dev ## Style, types, import contracts, generated files
 	$(BIN)/ruff check .
@@ -79,8 +90,11 @@ lock: ## Resolve the dependencies anew, with hashes, for every Python from 3.11 
 	  --no-emit-package steepest-sdk $(DATA_ONLY) -o requirements/runtime.txt
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 	  --no-emit-index-url --no-emit-find-links --group dev -c requirements/runtime.txt -o requirements/dev.txt
+	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+	  --no-emit-index-url --no-emit-find-links -c requirements/runtime.txt -c requirements/dev.txt \
+	  requirements/frameworks.in -o requirements/frameworks.txt
 	echo 'uv==$(UV_VERSION)' | $(UV) pip compile --quiet --universal --generate-hashes --no-header --no-annotate \
 	  --no-emit-index-url --no-emit-find-links - -o requirements/uv.txt
 
 clean: ## Remove what the targets made
-	rm -rf .venv $(STAMP) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf .venv .venv-frameworks $(STAMP) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
