@@ -33,6 +33,7 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
         rig.start("placer", "worker-monitor", "migrator", "categorizer", rig.beats())
         await rig.configure(PoolParameters(specon=SpeConParameters(interval_ms=2_000)))
         yield rig
+        assert await rig.broken() == []
 
 
 async def losses(rig: Rig) -> list[Received[Any]]:
