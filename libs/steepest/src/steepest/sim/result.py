@@ -1,0 +1,119 @@
+"""What a simulation came to, job by job, and the figures that are made of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import msgspec
+
+
+class JobResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What became of one job. Times are seconds since the workload's start.
+
+    Attributes:
+        start_s: First start; None: it never ran.
+        end_s: None: it did not finish.
+        outcome: ``finished``, or why it did not: ``rejected``, ``failed``, ``running``, ``waiting``.
+    """
+
+    name: str
+    submit_s: float
+    start_s: float | None = None
+    end_s: float | None = None
+    outcome: str = "finished"
+    migrations: int = 0
+    preemptions: int = 0
+
+    @property
+    def jct_s(self) -> float:
+        """Job completion time: from submission to end.
+
+        Raises:
+            ValueError: It has not ended.
+        """
+        if self.end_s is None:
+            raise ValueError(f"job {self.name} has not ended")
+        return self.end_s - self.submit_s
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """The figures of one run, in seconds; the object that ``steepest simulate --json`` prints.
+
+    Attributes:
+        jobs: Submitted.
+        mean_jct: Over the jobs that finished; 0 where none did, and so the others.
+        p90_jct: Element ⌊n·0.9⌋, from 0, of the sorted completion times, and so on.
+        mean_wait: From submission to first start, over the jobs that started.
+        makespan: The last end, from the workload's start.
+        utilisation: Share of the cluster's GPU-seconds (CPU-seconds, where the jobs ask for no GPU) in use from the start
+            to the makespan.
+        events: Events that the simulation handled.
+        wall_seconds: How long it took; the only figure that differs from run to run.
+    """
+
+    policy: str
+    jobs: int
+    finished: int
+    mean_jct: float
+    median_jct: float
+    p90_jct: float
+    p99_jct: float
+    mean_wait: float
+    makespan: float
+    utilisation: float
+    migrations: int
+    preemptions: int
+    events: int
+    wall_seconds: float
+
+
+class SimulationResult(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of one policy.
+
+    Attributes:
+        jobs: In the workload's order.
+        used: Resource-seconds in use over the run, in the unit that ``capacity`` has.
+        capacity: GPUs of the cluster, or its CPU in millicores where the jobs ask for no GPU.
+        assumptions: What the run had to assume that its workload does not say.
+    """
+
+    policy: str
+    seed: int
+    jobs: Sequence[JobResult]
+    used: float
+    capacity: float
+    events: int
+    wall_seconds: float
+    assumptions: Sequence[str] = ()
+
+    def summary(self) -> Summary:
+        """The figures."""
+        finished = [job for job in self.jobs if job.end_s is not None]
+        jcts = sorted(job.jct_s for job in finished)
+        waits = [job.start_s - job.submit_s for job in self.jobs if job.start_s is not None]
+        makespan = max((job.end_s for job in finished if job.end_s is not None), default=0.0)
+        return Summary(
+            policy=self.policy,
+            jobs=len(self.jobs),
+            finished=len(finished),
+            mean_jct=_mean(jcts),
+            median_jct=_quantile(jcts, 0.5),
+            p90_jct=_quantile(jcts, 0.9),
+            p99_jct=_quantile(jcts, 0.99),
+            mean_wait=_mean(waits),
+            makespan=makespan,
+            utilisation=self.used / (self.capacity * makespan) if self.capacity and makespan else 0.0,
+            migrations=sum(job.migrations for job in self.jobs),
+            preemptions=sum(job.preemptions for job in self.jobs),
+            events=self.events,
+            wall_seconds=self.wall_seconds,
+        )
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values) if values else 0.0
+
+
+def _quantile(ascending: Sequence[float], q: float) -> float:
+    return ascending[math.floor(len(ascending) * q)] if ascending else 0.0
