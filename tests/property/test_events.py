@@ -35,7 +35,7 @@ def _(info: msgspec.inspect.StrType) -> st.SearchStrategy[str]:
 @values.register
 def _(info: msgspec.inspect.IntType) -> st.SearchStrategy[int]:
     least = info.ge if info.gt is None else info.gt + 1
-    return st.integers(least, 2**53)
+    return st.integers(least, info.le)
 
 
 @values.register

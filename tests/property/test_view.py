@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from steepest.events import cluster as c
-from steepest.events.common import CheckpointMode, Resources
+from steepest.events.common import LARGEST, CheckpointMode, Resources
 from steepest.events.parameters import BalanceRule, PoolParameters, SpeConParameters
 from steepest.events.received import ID, PREVIOUS
 from steepest.policies.decider import fold_and_decide
@@ -41,6 +41,7 @@ JOBS = st.sampled_from(["a", "b", "c", "d"])
 NODES = st.sampled_from(["w1", "w2", "w3", "w4"])
 PLANS = st.sampled_from(["p", "q"])
 SMALL = st.integers(0, 4)
+SIZES = SMALL | st.just(LARGEST)
 STATUS = st.sampled_from([None, 0, 1, 85, -9])
 CHECKPOINTS = st.none() | st.builds(checkpoint, st.integers(0, 300), st.integers(1, 3))
 CATEGORIES = st.sampled_from(c.Category)
@@ -68,9 +69,9 @@ PARAMETERS = st.builds(
 )
 
 NONSENSE: st.SearchStrategy[Any] = st.one_of(
-    st.builds(c.Tick, counted_ms=st.integers(0, 60_000)),
+    st.builds(c.Tick, counted_ms=st.integers(0, 60_000) | st.just(LARGEST)),
     st.builds(c.PoolConfigured, parameters=PARAMETERS),
-    st.builds(c.NodeLost, node=NODES, silent_ms=SMALL),
+    st.builds(c.NodeLost, node=NODES, silent_ms=SIZES),
     st.builds(used, NODES, st.integers(0, 900)),
     st.builds(c.ReplicaStarted, job=JOBS, incarnation=SMALL, node=NODES),
     st.builds(c.CheckpointModeDeclared, job=JOBS, incarnation=SMALL, mode=MODES),
@@ -84,16 +85,16 @@ NONSENSE: st.SearchStrategy[Any] = st.one_of(
     st.builds(
         c.GrowthMeasured,
         job=JOBS,
-        interval=SMALL,
+        interval=SIZES,
         total=st.just(1.0),
         count=st.just(1),
         largest=st.just(1.0),
-        first_ms=SMALL,
-        last_ms=SMALL,
+        first_ms=SIZES,
+        last_ms=SIZES,
         category=CATEGORIES,
     ),
     st.builds(c.CategoryChanged, job=JOBS, before=CATEGORIES, after=CATEGORIES, growth=st.just(0.0)),
-    st.builds(c.ReallocationRequested, job=JOBS, growth=st.just(0.0), interval=SMALL),
+    st.builds(c.ReallocationRequested, job=JOBS, growth=st.just(0.0), interval=SIZES),
     st.builds(
         c.PlacementPlanned,
         plan=PLANS,
@@ -114,7 +115,7 @@ NONSENSE: st.SearchStrategy[Any] = st.one_of(
     ),
     st.builds(c.StayDecided, job=JOBS, incarnation=SMALL, node=NODES, because=st.just(BECAUSE)),
     st.builds(
-        c.RetryPlanned, job=JOBS, incarnation=SMALL, charged=st.booleans(), not_before_ms=SMALL, reason=st.just("")
+        c.RetryPlanned, job=JOBS, incarnation=SMALL, charged=st.booleans(), not_before_ms=SIZES, reason=st.just("")
     ),
     st.builds(
         c.StepBegun, plan=PLANS, step=st.sampled_from(c.Step), attempt=SMALL, job=JOBS, incarnation=SMALL, node=NODES
@@ -136,7 +137,7 @@ NONSENSE: st.SearchStrategy[Any] = st.one_of(
     st.builds(c.JobPlaced, plan=PLANS, attempt=SMALL, job=JOBS, incarnation=SMALL, node=NODES),
     st.builds(c.JobResumed, plan=PLANS, attempt=SMALL, job=JOBS, incarnation=SMALL),
     st.builds(
-        c.MigrationFinished, plan=PLANS, job=JOBS, target=NODES, steps_lost=SMALL, took_ms=SMALL, paused_ms=SMALL
+        c.MigrationFinished, plan=PLANS, job=JOBS, target=NODES, steps_lost=SIZES, took_ms=SIZES, paused_ms=SIZES
     ),
     st.builds(c.MigrationFailed, plan=PLANS, job=JOBS, code=st.just("x"), message=st.just("")),
     st.builds(c.PlanAbandoned, plan=PLANS, job=JOBS, code=st.just("x")),

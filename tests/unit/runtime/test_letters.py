@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from steepest.events import cluster as c
+from steepest.events.common import LARGEST
 from steepest.events.dead_letter import DeadLetter
 from steepest.events.loss import LossReported
 from steepest.events.received import ID, DecisionId
@@ -16,6 +17,7 @@ from steepest.log.file import FileLog
 from steepest.log.recording import partition_file
 from steepest.log.snapshots import MemorySnapshots
 from steepest.runtime.letters import DEAD_LETTERS, LETTER_BYTES
+from steepest.runtime.snapshots import read_pool_snapshot
 from steepest.testing.rig import AT, POOL, Process, Rig, events_of, read_all
 from steepest.testing.waiting import until
 
@@ -57,6 +59,8 @@ BAD = {
     "another topic's event": encode(LossReported(job="a", incarnation=1, value=0.5)),
     "a name that is none": b'{"type":"NodeJoined","node":"../../etc","capacity":{}}',
     "a negative amount": b'{"type":"Tick","counted_ms":-4}',
+    "a time of 64 bits": b'{"type":"Tick","counted_ms":9223372036854775808}',
+    "a time without end": b'{"type":"Tick","counted_ms":1%s}' % (b"0" * 400),
     "not a number": b'{"type":"GrowthMeasured","job":"a","interval":1,"total":NaN}',
     "nested without end": b"[" * 100_000,
     "huge": b'{"type":"' + b"x" * 2_000_000 + b'"}',
@@ -77,6 +81,23 @@ async def test_what_cannot_be_read_is_told_and_passed_over(rig: Rig, value: byte
     assert letter.reason
     assert letter.value == value[:LETTER_BYTES]
     assert process.runtime.metrics.dead_letters.labels("cluster")._value.get() == 1
+
+
+@pytest.mark.parametrize("counted_ms", [LARGEST, LARGEST + 1, 2**64, 10**300])
+async def test_a_forged_time_spoils_no_snapshot(rig: Rig, counted_ms: int) -> None:
+    """Whatever number somebody writes, the view can still be kept, and a process goes on from what was kept."""
+    snapshots = MemorySnapshots()
+    first = rig.start("placer", snapshots=snapshots)
+    await send(rig, b'{"type":"Tick","counted_ms":%d}' % counted_ms)
+    await admitted(rig, first, "before")
+    assert first.view.counted_ms == (LARGEST if counted_ms == LARGEST else 0)
+    await first.stop()
+    kept = await read_pool_snapshot(snapshots, AT)
+    assert kept is not None
+    assert kept.view.counted_ms == first.view.counted_ms
+    await admitted(rig, rig.start("placer", snapshots=snapshots), "after")
+
+    assert len(await letters(rig.log)) == (counted_ms != LARGEST)
 
 
 async def test_a_huge_key_and_headers_make_no_huge_letter(rig: Rig) -> None:

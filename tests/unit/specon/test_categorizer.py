@@ -147,7 +147,7 @@ def test_each_source_has_its_own_sequence_for_each_job() -> None:
     assert not ignored(categorizer)
 
 
-@pytest.mark.parametrize("seq", ["", "one", "1.5", "9" * 5000, None])
+@pytest.mark.parametrize("seq", ["", "one", "1.5", "9" * 5000, "9" * 19, "-1", None])
 def test_a_source_without_a_readable_sequence_is_not_believed(seq: str | None) -> None:
     """Its records could be repetitions, so they are counted and change nothing, also where the job is new."""
     categorizer = Categorizer()

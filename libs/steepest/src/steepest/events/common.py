@@ -10,9 +10,16 @@ import msgspec
 Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$(?!\n)")]
 """A job, node or pool: lower-case letters, digits, dots, dashes and underscores, 1–63 of them."""
 
-Count = Annotated[int, msgspec.Meta(ge=0)]
-Millis = Annotated[int, msgspec.Meta(ge=0)]
+LARGEST = 2**63 - 1
+"""Snapshots hold integers of 64 bits: a number from outside is of 63, so that one and a little more fits as well."""
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=LARGEST)]
+Positive = Annotated[int, msgspec.Meta(gt=0, le=LARGEST)]
+Millis = Annotated[int, msgspec.Meta(ge=0, le=LARGEST)]
 """A time of the wall clock, or a span of time, in integer milliseconds."""
+
+ExitStatus = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+"""0–255, or minus the signal's number; whatever else a system may say in 32 bits."""
 
 Text = Annotated[str, msgspec.Meta(max_length=2000)]
 """A sentence for people; bounded because it may repeat what came from outside."""

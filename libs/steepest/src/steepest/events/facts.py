@@ -6,7 +6,7 @@ import enum
 
 import msgspec
 
-from steepest.events.common import CheckpointMode, CheckpointRef, Count, Millis, Name, Resources, Text
+from steepest.events.common import CheckpointMode, CheckpointRef, Count, ExitStatus, Millis, Name, Resources, Text
 from steepest.events.parameters import PoolParameters
 
 
@@ -25,7 +25,7 @@ class PoolConfigured(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """
 
     reads: Count = 1
-    flags: tuple[int, ...] = ()
+    flags: tuple[Count, ...] = ()
     parameters: PoolParameters = PoolParameters()
 
 
@@ -96,7 +96,7 @@ class ReplicaStopped(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     replica: Count = 0
     incarnation: Count
     node: Name
-    exit_status: int | None = None
+    exit_status: ExitStatus | None = None
     step: Count | None = None
     checkpoint: CheckpointRef | None = None
     reason: Text = ""
@@ -115,5 +115,5 @@ class JobEnded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ta
 
     job: Name
     outcome: Outcome
-    exit_status: int | None = None
+    exit_status: ExitStatus | None = None
     reason: Text = ""

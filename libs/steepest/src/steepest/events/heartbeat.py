@@ -6,7 +6,7 @@ import enum
 
 import msgspec
 
-from steepest.events.common import CheckpointMode, CheckpointRef, Count, Millis, Name, Resources
+from steepest.events.common import CheckpointMode, CheckpointRef, Count, ExitStatus, Millis, Name, Resources
 
 
 class ReplicaState(enum.StrEnum):
@@ -34,7 +34,7 @@ class ReplicaReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     replica: Count = 0
     incarnation: Count
     state: ReplicaState
-    exit_status: int | None = None
+    exit_status: ExitStatus | None = None
     cpu_m: Count | None = None
     memory_mib: Count | None = None
     step: Count | None = None

@@ -6,7 +6,7 @@ import enum
 
 import msgspec
 
-from steepest.events.common import CheckpointRef, Count, Millis, Name, Text
+from steepest.events.common import CheckpointRef, Count, ExitStatus, Millis, Name, Text
 
 
 class JobAdmitted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
@@ -79,7 +79,7 @@ class JobStopped(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     attempt: Count
     job: Name
     incarnation: Count
-    exit_status: int | None = None
+    exit_status: ExitStatus | None = None
     step: Count | None = None
     checkpoint: CheckpointRef | None = None
 

@@ -7,9 +7,7 @@ from typing import Annotated
 
 import msgspec
 
-from steepest.events.common import Count
-
-Positive = Annotated[int, msgspec.Meta(gt=0)]
+from steepest.events.common import Count, Positive
 
 
 class Normalisation(enum.StrEnum):

@@ -68,12 +68,12 @@ class DecisionId(msgspec.Struct, frozen=True, order=True):
     def parse(cls, text: str) -> DecisionId | None:
         """The id that ``text`` spells, or None."""
         match text.split("/"):
-            case [decider, epoch, topic, *numbers] if [*map(_is_number, numbers)] == [True, True, True]:
+            case [decider, epoch, topic, *numbers] if [*map(is_number, numbers)] == [True, True, True]:
                 partition, offset, index = map(int, numbers)
                 return cls(decider, epoch, topic, partition, offset, index)
         return None
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
     """Whether it spells a number of at most 63 bits: a header comes from outside, and may be anything."""
     return text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS

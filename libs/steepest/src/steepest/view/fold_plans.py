@@ -186,7 +186,7 @@ def _migration_finished(view: Projection, event: c.MigrationFinished, received: 
     for source in plan.sources:
         view.nodes.give_back(job, source)
     job.moves += 1
-    job.steps_lost += event.steps_lost
+    lifecycle.lose_steps(job, event.steps_lost)
     lifecycle.conclude(view, plan, PlanStatus.FINISHED)
     lifecycle.after(view, job, received)
     return True
@@ -196,7 +196,7 @@ def _migration_failed(view: Projection, event: c.MigrationFailed, received: Rece
     job, plan = _concerned(view, event)
     if job is None or plan is None or plan.heading is not Heading.FAILED:
         return False
-    job.steps_lost += event.steps_lost
+    lifecycle.lose_steps(job, event.steps_lost)
     _undo_move(view, job, plan)
     lifecycle.not_started(job, event.code, event.message)
     lifecycle.conclude(view, plan, PlanStatus.FAILED, event.message)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from steepest.events import cluster as c
-from steepest.events.common import CheckpointRef
+from steepest.events.common import LARGEST, CheckpointRef
 from steepest.events.received import Received
 from steepest.view import plans as rules
 from steepest.view.projection import Projection
@@ -87,6 +87,11 @@ def remember(job: Job, checkpoint: CheckpointRef | None) -> None:
     if checkpoint is not None and checkpoint != job.checkpoint:
         job.checkpoint = checkpoint
         job.saved_since_start = True
+
+
+def lose_steps(job: Job, steps: int) -> None:
+    """A job has to do steps again; so many that nobody can have meant it are counted as the most there are."""
+    job.steps_lost = min(job.steps_lost + steps, LARGEST)
 
 
 def settle(view: Projection, job: Job) -> None:

@@ -24,7 +24,7 @@ import msgspec
 from steepest.events.cluster import Category, CategoryChanged, GrowthMeasured, LogOpened, ReallocationRequested
 from steepest.events.loss import JobUnwatched, JobWatched, LossEvent, LossReported
 from steepest.events.parameters import RequestTick, SpeConParameters
-from steepest.events.received import SEQUENCE, SOURCE, Received
+from steepest.events.received import SEQUENCE, SOURCE, Received, is_number
 from steepest.policies.decider import Decision
 from steepest.policies.specon.category_machine import Comparison, compare, move
 from steepest.policies.specon.growth import LARGEST_VALUE, Intervals
@@ -59,7 +59,7 @@ class Ignored(msgspec.Struct, kw_only=True, gc=False):
         unknown: Of a job that is not watched.
         stale: Of an incarnation older than the newest watched.
         repeated: Not beyond what their source sent before.
-        unnumbered: From a source whose sequence is no decimal integer.
+        unnumbered: From a source whose sequence is no decimal integer, or has too many digits.
         oversized: Values of a magnitude above ``LARGEST_VALUE``.
     """
 
@@ -120,11 +120,11 @@ class Categorizer:
         source = headers.get(SOURCE)
         if source is None:
             return True
-        try:
-            number = int(headers.get(SEQUENCE, ""))
-        except ValueError:
+        text = headers.get(SEQUENCE, "")
+        if not is_number(text):
             self.state.ignored.unnumbered += 1
             return False
+        number = int(text)
         if number <= job.sequences.get(source, -1):
             self.state.ignored.repeated += 1
             return False
