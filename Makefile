@@ -10,7 +10,7 @@ EDITABLE := $(foreach member,$(MEMBERS),-e $(member))
 export UV_PYTHON_DOWNLOADS := never
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-frameworks lint format bench fuzz kafka kafka-start kafka-stop chaos lock clean
+.PHONY: help setup demo test test-frameworks lint format bench fuzz kafka kafka-start kafka-stop mosquitto chaos lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -78,6 +78,11 @@ kafka-start: $(STAMP)/runtime .kafka/libs ## Start a Kafka broker on port 9092
 kafka-stop: ## Stop it
 	@$(BIN)/python tools/kafka/broker.py stop
 
+mosquitto: ## Get the Mosquitto broker (Debian, Ubuntu) for the tests of MQTT
+	@test -n "$$(PATH=$$PATH:/usr/sbin command -v mosquitto)" || { \
+	  sudo=; test "$$(id -u)" = 0 || sudo=sudo; \
+	  $$sudo apt-get update -q && $$sudo apt-get install -q -y --no-install-recommends mosquitto; }
+
 chaos: $(STAMP)/dev .kafka/libs ## Kill services and the broker under load, then prove that nothing was lost: SEED=1 KILLS=100
 	@$(BIN)/python -m tests.chaos.run --seed $(or $(SEED),1) --kills $(or $(KILLS),100)
 
@@ -86,7 +91,7 @@ DATA_ONLY := --no-emit-package scipy --no-emit-package joblib --no-emit-package 
 
 lock: ## Resolve the dependencies anew, with hashes, for every Python from 3.11 on
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
-	  --no-emit-index-url --no-emit-find-links --extra demo --extra kafka libs/steepest/pyproject.toml \
+	  --no-emit-index-url --no-emit-find-links --extra demo --extra kafka --extra mqtt libs/steepest/pyproject.toml \
 	  --no-emit-package steepest-sdk $(DATA_ONLY) -o requirements/runtime.txt
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 	  --no-emit-index-url --no-emit-find-links --group dev -c requirements/runtime.txt -o requirements/dev.txt
