@@ -27,6 +27,8 @@ class SimJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         batch_size: As its user asked; None where the trace names none.
         family: Name of its loss family (:mod:`steepest.sim.losses`); empty: chosen by model and seed.
         memory_mib: The process's memory, which a checkpoint has to carry; 0: unknown.
+        demand_cpu_m: CPU that one replica can use, which decides how fast it runs where CPU is short; a container of
+            Kubernetes may use more than the reservation in ``requests``. 0: as much as it requests.
         details: Further columns that only a peer's rules read.
     """
 
@@ -40,6 +42,7 @@ class SimJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     batch_size: int | None = None
     family: str = ""
     memory_mib: int = 0
+    demand_cpu_m: int = 0
     details: Mapping[str, str] = {}
 
     @property
