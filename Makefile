@@ -39,7 +39,8 @@ demo: $(STAMP)/runtime ## Real training jobs on an emulated cluster, to the end,
 test: $(STAMP)/dev ## All tests
 	$(BIN)/python -m pytest $(TEST)
 
-# PyTorch and its kin take 6 GB, so they have an environment of their own, which nothing else needs.
+# PyTorch and its kin take 6 GB, so they have an environment of their own, which nothing else needs. Their bytecode is
+# kept as they are imported: without it each of the tests' processes compiles PyTorch for ten seconds.
 $(STAMP)/frameworks: $(STAMP)/runtime requirements/dev.txt requirements/frameworks.txt
 	$(UV) venv --quiet --clear --python $(BIN)/python .venv-frameworks
 	$(UV) pip install --quiet --python .venv-frameworks/bin/python --no-deps --require-hashes \
@@ -48,7 +49,7 @@ $(STAMP)/frameworks: $(STAMP)/runtime requirements/dev.txt requirements/framewor
 	@touch $@
 
 test-frameworks: $(STAMP)/frameworks ## The SDK's callbacks in real frameworks, in a venv of their own (6 GB)
-	.venv-frameworks/bin/python -m pytest -n auto tests/frameworks $(TEST)
+	PYTHONDONTWRITEBYTECODE= .venv-frameworks/bin/python -m pytest -n auto tests/frameworks $(TEST)
 
 lint: $(STAMP)/dev ## Style, types, import contracts, generated files
 	$(BIN)/ruff check .
