@@ -10,7 +10,7 @@ EDITABLE := $(foreach member,$(MEMBERS),-e $(member))
 export UV_PYTHON_DOWNLOADS := never
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-frameworks lint format bench fuzz kafka kafka-start kafka-stop mosquitto chaos lock clean
+.PHONY: help setup demo test test-frameworks lint format bench fuzz kafka kafka-start kafka-stop mosquitto engine images chaos lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -83,6 +83,14 @@ mosquitto: ## Get the Mosquitto broker (Debian, Ubuntu) for the tests of MQTT
 	@test -n "$$(PATH=$$PATH:/usr/sbin command -v mosquitto)" || { \
 	  sudo=; test "$$(id -u)" = 0 || sudo=sudo; \
 	  $$sudo apt-get update -q && $$sudo apt-get install -q -y --no-install-recommends mosquitto; }
+
+engine: ## Get a Docker engine and debootstrap (Debian, Ubuntu) for the Docker tests; no image registry is ever asked
+	@PATH=$$PATH:/usr/sbin; { command -v dockerd && command -v debootstrap; } > /dev/null || { \
+	  sudo=; test "$$(id -u)" = 0 || sudo=sudo; \
+	  $$sudo apt-get update -q && $$sudo apt-get install -q -y --no-install-recommends docker.io debootstrap; }
+
+images: $(STAMP)/runtime ## Make images for jobs from Debian packages (as root), and import them where an engine runs
+	@$(BIN)/python -m steepest.testing.docker_images
 
 chaos: $(STAMP)/dev .kafka/libs ## Kill services and the broker under load, then prove that nothing was lost: SEED=1 KILLS=100
 	@$(BIN)/python -m tests.chaos.run --seed $(or $(SEED),1) --kills $(or $(KILLS),100)
