@@ -13,8 +13,8 @@ from typing import Literal
 import psutil
 import pytest
 
+from steepest.cluster.folder import IncarnationFolder, StartRecord, StateFolder, read_json
 from steepest.cluster.local import LocalCluster, LocalNode
-from steepest.cluster.local.folder import IncarnationFolder, StartRecord, StateFolder, read_json
 from steepest.cluster.local.groups import find_groups
 from steepest.cluster.port import ReplicaId, ReplicaSpec
 from steepest.events.common import Resources

@@ -11,8 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from steepest.cluster.folder import StateFolder
 from steepest.cluster.local import LocalCluster, LocalNode
-from steepest.cluster.local.folder import StateFolder
 from steepest.events.common import Resources
 
 

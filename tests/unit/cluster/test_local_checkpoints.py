@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from steepest.cluster.local.checkpoints import Volume
+from steepest.cluster.checkpoints import Volume
 from steepest.errors import InputError
 from steepest_sdk.checkpoints import CheckpointFolder
 

@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 import pytest
 
+from steepest.cluster.folder import StartRecord, StateFolder, read_json
 from steepest.cluster.local import LocalCluster
-from steepest.cluster.local.folder import StartRecord, StateFolder, read_json
 from steepest.cluster.port import ReplicaId, ReplicaPhase, ReplicaSpec
 from steepest.errors import ClusterError, InputError, RefusedError, UncertainError
 from steepest.events.heartbeat import ReplicaReport, ReplicaState

@@ -14,11 +14,11 @@ from pathlib import Path
 import psutil
 import pytest
 
+from steepest.cluster.folder import StartRecord, StateFolder, read_json, write_json
 from steepest.cluster.local import LocalCluster
-from steepest.cluster.local.folder import StartRecord, StateFolder, read_json, write_json
 from steepest.cluster.local.supervisor import start_mark
-from steepest.cluster.local.watch import Watch, wait
 from steepest.cluster.port import ReplicaId, ReplicaPhase, ReplicaSpec, ReplicaStatus
+from steepest.cluster.watch import Watch, wait
 from steepest.errors import RefusedError
 from steepest.testing import contract_job
 

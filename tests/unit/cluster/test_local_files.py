@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from steepest.cluster.local import conversation
-from steepest.cluster.local.conversation import Answer, ReportsTail
-from steepest.cluster.local.folder import (
+from steepest.cluster import conversation
+from steepest.cluster.conversation import Answer, ReportsTail
+from steepest.cluster.folder import (
     Hello,
     IncarnationFolder,
     SpecRecord,

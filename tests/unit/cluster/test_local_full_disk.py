@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from steepest.cluster.folder import StartRecord, StateFolder, read_json
 from steepest.cluster.local import LocalCluster
-from steepest.cluster.local.folder import StartRecord, StateFolder, read_json
 from steepest.cluster.port import ReplicaId, ReplicaPhase, ReplicaSpec
 from steepest.errors import ClusterError
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from steepest.cluster.folder import IncarnationFolder, SpecRecord
 from steepest.cluster.local.duty import DutyCycles
-from steepest.cluster.local.folder import IncarnationFolder, SpecRecord
 from steepest.cluster.local.phases import Observation
 from steepest.cluster.local.roster import Tracked
 from steepest.cluster.local.shares import demand, divide, max_min

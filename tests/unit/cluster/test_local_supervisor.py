@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from steepest.cluster.local import locks, supervisor
+from steepest.cluster import locks
+from steepest.cluster.folder import ExitRecord, IncarnationFolder, SpecRecord, StateFolder, read_json
+from steepest.cluster.local import supervisor
 from steepest.cluster.local.duty import tell
-from steepest.cluster.local.folder import ExitRecord, IncarnationFolder, SpecRecord, StateFolder, read_json
 from steepest.cluster.port import ReplicaId
 
 

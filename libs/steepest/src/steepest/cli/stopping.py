@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import msgspec
 
 from steepest.cli.quiet import quiet
-from steepest.cluster.local.folder import StateFolder as ClusterFolder
+from steepest.cluster.folder import StateFolder as ClusterFolder
 from steepest.cluster.local.phases import declare_gone
 from steepest.cluster.port import Cluster, ReplicaId, ReplicaPhase, Stopped
 from steepest.errors import ClusterError, UncertainError

@@ -14,21 +14,21 @@ from typing import Literal
 
 import msgspec
 
-from steepest.cluster.local import conversation, locks
-from steepest.cluster.local.acts import definite, uncancelled
-from steepest.cluster.local.asking import Asking, withdraw
-from steepest.cluster.local.checkpoints import Volume
-from steepest.cluster.local.conversation import ReportsTail
+from steepest.cluster import conversation, locks
+from steepest.cluster.acts import definite, uncancelled
+from steepest.cluster.asking import Asking, withdraw
+from steepest.cluster.checkpoints import Volume
+from steepest.cluster.conversation import ReportsTail
+from steepest.cluster.folder import IncarnationFolder, LimitRecord, SpecRecord, StateFolder, read_json, write_json
 from steepest.cluster.local.duty import tell
 from steepest.cluster.local.engine import Engine
-from steepest.cluster.local.folder import IncarnationFolder, LimitRecord, SpecRecord, StateFolder, read_json, write_json
 from steepest.cluster.local.groups import Groups, cap, find_groups
 from steepest.cluster.local.launch import Launch, is_known, launch
 from steepest.cluster.local.phases import Observation, boot_id, declare_gone, observe
 from steepest.cluster.local.roster import Roster
 from steepest.cluster.local.supervisor import FULL_SHARE
-from steepest.cluster.local.watch import wait
 from steepest.cluster.port import ReplicaFiles, ReplicaId, ReplicaSpec, ReplicaStatus, Stopped
+from steepest.cluster.watch import wait
 from steepest.errors import ClusterError, InputError, RefusedError, UncertainError
 from steepest.events.common import CheckpointRef, Name, Resources
 from steepest.events.heartbeat import NodeHeartbeat

@@ -14,13 +14,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 
 import structlog
 
-from steepest.cluster.local.beats import Listener, heartbeat
-from steepest.cluster.local.checkpoints import Volume
+from steepest.cluster.beats import Listener, heartbeat
+from steepest.cluster.checkpoints import Volume
+from steepest.cluster.folder import IncarnationFolder, StateFolder
 from steepest.cluster.local.duty import DutyCycles, tell
-from steepest.cluster.local.folder import IncarnationFolder, StateFolder
 from steepest.cluster.local.groups import Groups
 from steepest.cluster.local.roster import Roster, Tracked, jobs_of
-from steepest.cluster.local.watch import Watch, wait
+from steepest.cluster.watch import Watch, wait
 from steepest.events.common import CheckpointRef, Resources
 from steepest.events.heartbeat import NodeHeartbeat
 

@@ -20,8 +20,8 @@ from pathlib import Path
 
 import msgspec
 
-from steepest.cluster.local import locks, supervisor
-from steepest.cluster.local.folder import (
+from steepest.cluster import locks
+from steepest.cluster.folder import (
     IncarnationFolder,
     SpecRecord,
     StateFolder,
@@ -29,6 +29,7 @@ from steepest.cluster.local.folder import (
     spec_record,
     write_json,
 )
+from steepest.cluster.local import supervisor
 from steepest.cluster.local.phases import Observation, observe
 from steepest.cluster.port import ReplicaPhase, ReplicaSpec
 from steepest.errors import ClusterError, RefusedError, UncertainError

@@ -26,8 +26,8 @@ import msgspec
 import psutil
 import structlog
 
-from steepest.cluster.local import locks
-from steepest.cluster.local.folder import (
+from steepest.cluster import locks
+from steepest.cluster.folder import (
     ExitRecord,
     GoneRecord,
     IncarnationFolder,

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from steepest.cluster.local.conversation import ReportsTail, hello
-from steepest.cluster.local.folder import (
+from steepest.cluster.conversation import ReportsTail, hello
+from steepest.cluster.folder import (
     Hello,
     IncarnationFolder,
     LimitRecord,

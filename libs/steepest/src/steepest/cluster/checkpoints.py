@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from steepest.cluster.local.folder import complain
+from steepest.cluster.folder import complain
 from steepest.errors import InputError
 from steepest.events.common import CheckpointRef, Count
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from steepest.cluster.local.folder import Hello, IncarnationFolder, complain, read_json, write_json
+from steepest.cluster.folder import Hello, IncarnationFolder, complain, read_json, write_json
 from steepest.events.common import Count
 
 _CHUNK_BYTES = 1 << 16

@@ -8,13 +8,13 @@ from __future__ import annotations
 import asyncio
 import time
 
-from steepest.cluster.local import conversation
-from steepest.cluster.local.acts import definite, uncancelled
-from steepest.cluster.local.checkpoints import Volume
-from steepest.cluster.local.conversation import Answer
-from steepest.cluster.local.folder import IncarnationFolder
+from steepest.cluster import conversation
+from steepest.cluster.acts import definite, uncancelled
+from steepest.cluster.checkpoints import Volume
+from steepest.cluster.conversation import Answer
+from steepest.cluster.folder import IncarnationFolder
 from steepest.cluster.local.phases import observe
-from steepest.cluster.local.watch import Watch, wait
+from steepest.cluster.watch import Watch, wait
 from steepest.errors import InputError, RefusedError, UncertainError
 from steepest.events.common import CheckpointRef
 
