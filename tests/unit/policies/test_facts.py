@@ -213,3 +213,26 @@ def test_other_records_say_nothing() -> None:
     """The topic's first record is no heartbeat."""
     opened = Received(event=c.LogOpened(epoch="e"), topic="heartbeats", partition=0, offset=0, at_ms=0)
     assert Facts().step(opened) == ()
+
+
+def test_a_heartbeat_that_comes_again_changes_nothing() -> None:
+    """Where its source numbers it, an old heartbeat is not taken for news; another source's, or an unnumbered one, is."""
+    monitor = Monitor()
+
+    def hear(number: str, *replicas: ReplicaReport, source: str = "w1.g1") -> list[str]:
+        beat = NodeHeartbeat(node="w1", pool="pool", at_ms=START_MS, capacity=SIZE, replicas=replicas)
+        headers = {"source": source, "seq": number}
+        received = Received(event=beat, topic="heartbeats", partition=0, offset=0, at_ms=START_MS, headers=headers)
+        return kinds([decision.event for decision in monitor.facts.step(received)])
+
+    assert hear("1") == ["NodeJoined", "NodeUsage"]
+    assert hear("2", report()) == ["ReplicaStarted"]
+    assert hear("1") == []
+    assert hear("2", report()) == []
+    assert hear("3", report(state=EXITED)) == ["ReplicaStopped"]
+    assert hear("1", report(state=EXITED), source="w1.g2") == []
+    assert hear("no number", source="w1.g2") == []
+    assert hear("2", report(incarnation=2), source="w1.g2") == ["ReplicaStarted"]
+    for number in range(10):
+        hear("1", source=f"w1.other{number}")
+    assert len(monitor.facts.state.nodes["w1"].sequences) == 4

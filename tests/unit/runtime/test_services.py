@@ -21,16 +21,19 @@ from steepest.testing.waiting import until
 from steepest.view.state import Phase
 
 SERVICES = ("categorizer", "log-collector", "migrator", "node-scorer", "placer", "rebalancer", "worker-monitor")
+INSTALLED = tuple(sorted([*SERVICES, "mqtt-bridge"]))
+"""One that has work only where a broker is named comes to them."""
 
 
 def test_all_services_are_found() -> None:
     """What ``steepest up`` runs are the services that are installed, in the order of their names."""
-    assert tuple(installed_services()) == SERVICES
+    assert tuple(installed_services()) == INSTALLED
 
 
-@pytest.mark.parametrize("name", SERVICES)
-async def test_a_service_builds_on_memory(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", INSTALLED)
+async def test_a_service_builds_on_memory(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each composition root takes any log, cluster and clock, does nothing yet, and names itself."""
+    monkeypatch.setenv("STEEPEST_MQTT", "broker:1883")
     clock = SystemClock()
     log = MemoryLog(Layout().partitions())
     cluster = FakeCluster(FakeNodes({}, tmp_path, clock), POOL, clock)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from steepest.alone import run_alone
@@ -10,16 +11,20 @@ from steepest.cluster.port import Cluster
 from steepest.collector.heartbeats import HeartbeatSender
 from steepest.collector.losses import LossCollector
 from steepest.log.base import Log
+from steepest.mqtt.settings import mqtt_settings
 from steepest.runtime.service import Service, Settings
 
 
 def build(settings: Settings, log: Log, cluster: Cluster, clock: Clock) -> Service:  # noqa: ARG001 - every service's form
     """The service's parts."""
     places = Path(settings.state_dir) / "collector"
-    return Service(
-        name="log-collector",
-        effectors=(HeartbeatSender(cluster), LossCollector(cluster, clock, settings.pool, places)),
-    )
+    effectors = (HeartbeatSender(cluster), LossCollector(cluster, clock, settings.pool, places))
+    mqtt = mqtt_settings(os.environ)
+    if mqtt is None or mqtt.device is None:
+        return Service(name="log-collector", effectors=effectors)
+    from steepest.mqtt.agent import OverMqtt  # noqa: PLC0415 - its client is not needed where the log can be reached
+
+    return Service(name="log-collector", effectors=(OverMqtt(mqtt, clock, effectors),))
 
 
 def main() -> None:

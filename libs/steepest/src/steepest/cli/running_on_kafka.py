@@ -25,11 +25,15 @@ from steepest.events.parameters import PoolParameters
 from steepest.installation import KafkaPlace, kafka_of, kafka_place, open_log, open_snapshots, remember_kafka
 from steepest.log.broker import Broker
 from steepest.log.kafka_settings import KafkaSettings, as_environment
+from steepest.mqtt.settings import VARIABLE
 from steepest.runtime.probe import probes
 from steepest.runtime.runtime import Runtime
 from steepest.runtime.service import Service
 from steepest.state_folder import StateFolder
 from steepest.supervisor import Program, Supervisor
+
+WANTED_WHERE_SET = {"mqtt-bridge": VARIABLE}
+"""Services that have work only where a variable names something, and then for one process."""
 
 
 def run_on_kafka(
@@ -103,10 +107,13 @@ def _programs(
     modules = {point.name: point.module for point in entry_points(group=GROUP)}
     if unknown := sorted(set(scales) - set(modules)):
         raise InputError(f"no service {unknown[0]!r} is installed", mend=f"there are {', '.join(sorted(modules))}")
+    if alone := [name for name in scales if name in WANTED_WHERE_SET]:
+        raise InputError(f"{alone[0]} is one process", mend=f"leave --scale {alone[0]} out")
     logs = folder.root / "services"
     logs.mkdir(parents=True, exist_ok=True)
     common = {"STEEPEST_STATE_DIR": str(folder.root.absolute()), "STEEPEST_POOL": folder.read().pool}
     port = metrics_port
+    modules = {name: module for name, module in modules.items() if is_wanted(name)}
     for service in sorted(modules):
         for number in range(scales.get(service, 1)):
             name = service if number == 0 else f"{service}-{number + 1}"
@@ -118,6 +125,12 @@ def _programs(
             yield Program(
                 name=name, command=(sys.executable, "-m", modules[service]), env=env, output=logs / f"{name}.log"
             )
+
+
+def is_wanted(service: str) -> bool:
+    """Whether a service has any work, as far as the environment says."""
+    variable = WANTED_WHERE_SET.get(service)
+    return variable is None or bool(os.environ.get(variable))
 
 
 async def _run(

@@ -23,6 +23,7 @@ Examples:
   steepest up --alpha 0.02 --interval 10s --metrics 9400
   steepest up --kafka auto                     every service a process, over a broker of its own (`make kafka`)
   steepest up --kafka kafka:9092 --scale categorizer=2
+  steepest up --mqtt broker:1883               and take in what devices say over MQTT
   steepest submit -- python train.py           from another terminal
   steepest down                                likewise
 
@@ -56,6 +57,7 @@ CORES_SHARE = 0.8
 @click.command(epilog=EPILOG)
 @folder_option
 @click.option("--kafka", metavar="HOST:PORT|auto", help="Run every service as a process, over Kafka.")
+@click.option("--mqtt", metavar="HOST:PORT", help="Take in heartbeats and losses from this MQTT broker.")
 @click.option("--scale", "scales", type=ScaleType(), multiple=True, help="Processes of a service. Repeat it.")
 @click.option("--node", "nodes", type=NodeType(), multiple=True, help="An emulated node of a new folder. Repeat it.")
 @click.option("--heartbeat", type=SPAN, help="Period of the nodes' heartbeats in a new folder (500ms).")
@@ -66,6 +68,7 @@ def up(
     state: Path,
     *,
     kafka: str | None,
+    mqtt: str | None,
     scales: tuple[tuple[str, int], ...],
     nodes: tuple[NodeSpec, ...],
     heartbeat: int | None,
@@ -84,8 +87,12 @@ def up(
     from steepest.cli.running import run
     from steepest.cli.running_on_kafka import run_on_kafka
     from steepest.installation import kafka_place
+    from steepest.mqtt.settings import VARIABLE, mqtt_settings
     from steepest.state_folder import StateFolder
 
+    if mqtt is not None:
+        os.environ[VARIABLE] = mqtt  # where the service finds it, also in a process of its own
+    mqtt_settings(os.environ)
     folder = StateFolder(state)
     prepare(folder, nodes, heartbeat)
     if kafka is not None or kafka_place(folder) is not None or os.environ.get("STEEPEST_KAFKA"):

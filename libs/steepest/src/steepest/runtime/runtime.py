@@ -53,6 +53,8 @@ class Runtime:
         """``shares`` gives, for a stream decider, the share of its topic; without it, one has all partitions."""
         self.health = Health(clock)
         self.metrics = metrics or Metrics()
+        for collector in (one for service in services for one in service.collectors):
+            self.metrics.registry.register(collector)
         self._log = log
         self._layout = layout
         self._clock = clock

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 import msgspec
+from prometheus_client.registry import Collector
 
 from steepest.policies.decider import ClusterDecider, StreamDecider
 from steepest.runtime.effector import Effector
@@ -39,12 +40,14 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
         cluster_deciders: Deciders that read ``cluster``; all of a process share one view.
         stream_deciders: Deciders that read another topic.
         effectors: What acts on the world.
+        collectors: Metrics of its own, beside those of the runtime.
     """
 
     name: str
     cluster_deciders: tuple[Any, ...] = ()
     stream_deciders: tuple[Any, ...] = ()
     effectors: tuple[Effector, ...] = ()
+    collectors: tuple[Collector, ...] = ()
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

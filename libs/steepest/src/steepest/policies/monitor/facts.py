@@ -1,12 +1,13 @@
 """From heartbeats to facts: what is new in a node's heartbeat since the one before.
 
 Heartbeats repeat the whole state of a node; the pool's log gets only the changes, and the node's usage at most once every
-``USAGE_EVERY_MS``. Losing a heartbeat therefore loses nothing.
+``USAGE_EVERY_MS``. Losing a heartbeat therefore loses nothing. A heartbeat that comes twice must not take the node back to
+what it was: where its source numbers it, what is not beyond the source's last is dropped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -14,11 +15,14 @@ import msgspec
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode, Resources
 from steepest.events.heartbeat import NodeHeartbeat, ReplicaReport, ReplicaState
-from steepest.events.received import Received
+from steepest.events.received import SEQUENCE, SOURCE, Received, is_number
 from steepest.policies.decider import Decision
 
 USAGE_EVERY_MS = 500
 """Shortest time between two ``NodeUsage`` of one node."""
+
+SOURCES_KEPT = 4
+"""Sources of a node that are remembered: an agent has one at a time, and a new one with each start."""
 
 
 class KnownReplica(msgspec.Struct):
@@ -31,11 +35,16 @@ class KnownReplica(msgspec.Struct):
 
 
 class KnownNode(msgspec.Struct):
-    """What was said of a node already."""
+    """What was said of a node already.
+
+    Attributes:
+        sequences: The highest number of each source, the newest source at the end.
+    """
 
     capacity: Resources
     usage_ms: int = -USAGE_EVERY_MS
     replicas: dict[str, KnownReplica] = {}
+    sequences: dict[str, int] = {}
 
 
 class FactsState(msgspec.Struct):
@@ -58,16 +67,24 @@ class Facts:
     def step(self, received: Received[Any]) -> Sequence[Decision]:
         """What is new in a heartbeat. Work: O(1) in the number of nodes."""
         event = received.event
-        if not isinstance(event, NodeHeartbeat):
+        if not isinstance(event, NodeHeartbeat) or self._is_repeated(event.node, received.headers):
             return ()
-        return [Decision(event.pool, fact) for fact in self._new(event)]
+        facts = [Decision(event.pool, fact) for fact in self._new(event)]
+        _remember(self.state.nodes[event.node], received.headers)
+        return facts
+
+    def _is_repeated(self, node: str, headers: Mapping[str, str]) -> bool:
+        known = self.state.nodes.get(node)
+        number = _number(headers)
+        return known is not None and number is not None and number <= known.sequences.get(headers[SOURCE], -1)
 
     def _new(self, beat: NodeHeartbeat) -> Iterator[c.ClusterEvent]:
         node = self.state.nodes.get(beat.node)
         if node is None or node.capacity != beat.capacity:
             yield c.NodeJoined(node=beat.node, capacity=beat.capacity)
-            known = node.replicas if node else {}
-            node = self.state.nodes[beat.node] = KnownNode(beat.capacity, replicas=known)
+            before_it = node or KnownNode(beat.capacity)
+            node = KnownNode(beat.capacity, replicas=before_it.replicas, sequences=before_it.sequences)
+            self.state.nodes[beat.node] = node
         if not 0 <= beat.at_ms - node.usage_ms < USAGE_EVERY_MS:  # its clock may have been set back
             node.usage_ms = beat.at_ms
             yield c.NodeUsage(node=beat.node, used=beat.used, jobs=_cpu(beat))
@@ -84,6 +101,22 @@ class Facts:
             if report.incarnation == before.incarnation:
                 yield from _changes(beat.node, report, before)
         node.replicas = listed
+
+
+def _number(headers: Mapping[str, str]) -> int | None:
+    """A heartbeat's number within its source; None where it has none that can be believed."""
+    text = headers.get(SEQUENCE, "")
+    return int(text) if SOURCE in headers and is_number(text) else None
+
+
+def _remember(node: KnownNode, headers: Mapping[str, str]) -> None:
+    number = _number(headers)
+    if number is None:
+        return
+    node.sequences.pop(headers[SOURCE], None)
+    node.sequences[headers[SOURCE]] = number
+    if len(node.sequences) > SOURCES_KEPT:
+        del node.sequences[next(iter(node.sequences))]
 
 
 def _changes(node: str, report: ReplicaReport, known: KnownReplica) -> Iterator[c.ClusterEvent]:

@@ -1,0 +1,103 @@
+"""Which losses may go to the log, and what must stand there before them.
+
+It owns the rules that need the pool's view. It must never know MQTT.
+
+* A job that the pool does not know, or an incarnation that was never placed, is refused: it would fence the real one.
+* A device that forwards what a job's files hold says itself what is watched (its events name their source). For a training
+  script that reports by itself the bridge says it, from the job's specification and the parameters in force, as the
+  log-collector does, and again when the judged name changes. When the job is over it says that as well.
+* What comes after the job's end is appended as it is, and decides nothing.
+"""
+
+from __future__ import annotations
+
+import math
+
+from steepest.collector.judged import Judged
+from steepest.events.common import Text
+from steepest.events.loss import JobUnwatched, JobWatched, LossDiverged, LossReported
+from steepest.mqtt.payload import Message, RefusedMessageError
+from steepest.training_logs.records import LossRecord, Split
+from steepest.view.cluster_view import ClusterView
+from steepest.view.state import Job, Phase
+
+
+class Watching:
+    """What the bridge itself watches.
+
+    Attributes:
+        watched: The incarnation of each job.
+    """
+
+    def __init__(self, pool: str, watched: dict[str, int]) -> None:
+        self.watched = watched
+        self._pool = pool
+        self._judged: dict[str, Judged] = {}
+
+    def before(self, view: ClusterView, message: Message) -> JobWatched | None:
+        """What must be appended before a message on ``loss``.
+
+        Raises:
+            RefusedMessageError: It may not be appended itself; the code is ``job``.
+        """
+        event = message.event
+        job = view.jobs.get(message.key)
+        if job is None:
+            raise RefusedMessageError(f"`$.event.job`: pool {self._pool} has no job {message.key}", code="job")
+        if isinstance(event, JobUnwatched):
+            if job.phase is not Phase.ENDED:
+                raise RefusedMessageError(f"`$.event.job`: {job.name} is not over", code="job")
+            return None
+        incarnation = event.incarnation  # type: ignore[union-attr]  # heartbeats do not come here
+        if incarnation > job.incarnation:
+            raise RefusedMessageError(
+                f"`$.event.incarnation` is {incarnation}; the newest of {job.name} is {job.incarnation}", code="job"
+            )
+        if not isinstance(event, LossReported | LossDiverged) or message.said.source is not None:
+            return None
+        if job.phase is Phase.ENDED or incarnation < job.incarnation:
+            return None
+        return self._begin(view, job, event)
+
+    def over(self, job: str) -> JobUnwatched | None:
+        """What must be appended when a job has ended."""
+        self._judged.pop(job, None)
+        return JobUnwatched(job=job) if self.watched.pop(job, None) is not None else None
+
+    def ended(self, view: ClusterView) -> list[str]:
+        """The watched jobs that have ended, or were forgotten since."""
+        found = {name: view.jobs.get(name) for name in self.watched}
+        return [name for name, job in found.items() if job is None or job.phase is Phase.ENDED]
+
+    def _begin(self, view: ClusterView, job: Job, event: LossReported | LossDiverged) -> JobWatched | None:
+        if self.watched.get(job.name) != job.incarnation:
+            self._judged.pop(job.name, None)
+        judged = self._judged.setdefault(job.name, Judged(job.spec.metric))
+        name: Text | None = judged.take(_as_record(event))
+        if name is None:
+            return None
+        self.watched[job.name] = job.incarnation
+        return JobWatched(
+            job=job.name,
+            pool=self._pool,
+            incarnation=job.incarnation,
+            metric=name,
+            parameters=view.parameters.specon,
+        )
+
+
+def _as_record(event: LossReported | LossDiverged) -> LossRecord:
+    """What is judged of a report: its name, and of which split it is."""
+    split: Split = "eval" if isinstance(event, LossReported) and event.split == "eval" else "train"
+    return LossRecord(
+        line=1,
+        position=0,
+        index=0,
+        step=event.step,
+        step_counted=False,
+        epoch=None,
+        metric=event.metric,
+        value=event.value if isinstance(event, LossReported) else math.nan,
+        split=split,
+        format="mqtt",
+    )

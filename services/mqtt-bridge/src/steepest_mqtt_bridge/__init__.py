@@ -1,0 +1,44 @@
+"""The MQTT bridge: heartbeats and losses of devices, from an MQTT broker to the log."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from steepest.alone import run_alone
+from steepest.clock import Clock
+from steepest.cluster.port import Cluster
+from steepest.errors import InputError
+from steepest.log.base import Log
+from steepest.mqtt.metric_defs import MqttMetrics
+from steepest.mqtt.settings import VARIABLE, mqtt_settings
+from steepest.runtime.service import Service, Settings
+
+
+def build(settings: Settings, log: Log, cluster: Cluster, clock: Clock) -> Service:  # noqa: ARG001 - every service's form
+    """The service's parts; none where no broker is named."""
+    mqtt = mqtt_settings(os.environ)
+    if mqtt is None:
+        return Service(name="mqtt-bridge")
+    from steepest.mqtt.bridge import MqttBridge  # noqa: PLC0415 - its client is not needed where no broker is named
+
+    metrics = MqttMetrics()
+    folder = Path(settings.state_dir) / "mqtt-bridge"
+    bridge = MqttBridge(mqtt, pool=settings.pool, log=log, clock=clock, folder=folder, metrics=metrics)
+    return Service(name="mqtt-bridge", effectors=(bridge,), collectors=metrics.collectors())
+
+
+def main() -> None:
+    """Run the service alone, until SIGTERM or SIGINT."""
+    run_alone(_build_with_broker)
+
+
+def _build_with_broker(settings: Settings, log: Log, cluster: Cluster, clock: Clock) -> Service:
+    """As ``build``; a process of its own has no other work.
+
+    Raises:
+        InputError: No broker is named.
+    """
+    if not os.environ.get(VARIABLE):
+        raise InputError("no MQTT broker is named", mend=f"set {VARIABLE} to its host:port")
+    return build(settings, log, cluster, clock)
