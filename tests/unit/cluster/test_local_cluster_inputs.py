@@ -190,8 +190,8 @@ async def test_a_limit_outlives_the_adapter(make_cluster: Callable[[], LocalClus
     await first.close()
     second = make_cluster()
     await second.lookup(JOB)
-    assert second._engine is not None
-    tracked = second._engine.roster.get(JOB)
+    assert second._background is not None
+    tracked = second._background.roster.get(JOB)
 
     assert tracked is not None
     assert tracked.limit_m == 123
@@ -242,7 +242,7 @@ async def test_a_consumer_that_leaves_takes_no_end_with_it(cluster: LocalCluster
     """A consumer cancelled while an end is still being looked into does not keep the others from hearing of it."""
     await cluster.start(JOB, 1, "a", train(), None)
     await cluster.wait_for_step(JOB, 1, at_least=1, timeout_s=60.0)
-    engine = cluster._engine
+    engine = cluster._background
     assert engine is not None
     await engine.checkpoint(JOB.job)
     verifying = engine._volumes[JOB.job][1]

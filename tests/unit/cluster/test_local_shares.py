@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from steepest.cluster.folder import IncarnationFolder, SpecRecord
 from steepest.cluster.local.duty import DutyCycles
-from steepest.cluster.local.phases import Observation
-from steepest.cluster.local.roster import Tracked
+from steepest.cluster.local.roster import LocalTracked
 from steepest.cluster.local.shares import demand, divide, max_min
-from steepest.cluster.local.usage import Use
+from steepest.cluster.observation import Observation
 from steepest.cluster.port import ReplicaId, ReplicaPhase
+from steepest.cluster.roster import Use
 
 AMOUNTS = st.floats(min_value=0, max_value=1e6)
 BOUNDS = st.dictionaries(st.integers(), AMOUNTS, max_size=8)
@@ -111,9 +111,9 @@ def test_a_newcomer_starts_with_a_fair_share(tmp_path: Path) -> None:
     assert duty.first("b", None, [running(tmp_path, "x")]) == 500
 
 
-def running(tmp_path: Path, job: str, limit_m: int | None = None) -> Tracked:
+def running(tmp_path: Path, job: str, limit_m: int | None = None) -> LocalTracked:
     """A replica that runs on node ``a``, by duty cycle."""
-    tracked = Tracked(
+    tracked = LocalTracked(
         IncarnationFolder(tmp_path / job, ReplicaId(job), 1), SpecRecord(node="a", command=("x",), cpu_limit_m=limit_m)
     )
     tracked.seen = Observation(phase=ReplicaPhase.RUNNING)

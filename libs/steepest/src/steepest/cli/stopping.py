@@ -16,7 +16,7 @@ import msgspec
 
 from steepest.cli.quiet import quiet
 from steepest.cluster.folder import StateFolder as ClusterFolder
-from steepest.cluster.local.phases import declare_gone
+from steepest.cluster.observation import declare_gone
 from steepest.cluster.port import Cluster, ReplicaId, ReplicaPhase, Stopped
 from steepest.errors import ClusterError, UncertainError
 from steepest.installation import local_cluster

@@ -1,4 +1,4 @@
-"""What every call of the local adapter does alike: say what a failure means, and finish what must not stop half way."""
+"""What calls over a state folder do alike: say what a failure means, and finish what must not stop half way."""
 
 from __future__ import annotations
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 
 from steepest.cluster import conversation
 from steepest.cluster.acts import definite, uncancelled
 from steepest.cluster.checkpoints import Volume
 from steepest.cluster.conversation import Answer
 from steepest.cluster.folder import IncarnationFolder
-from steepest.cluster.local.phases import observe
+from steepest.cluster.observation import Observation
 from steepest.cluster.watch import Watch, wait
 from steepest.errors import InputError, RefusedError, UncertainError
 from steepest.events.common import CheckpointRef
@@ -26,14 +27,20 @@ class Asking:
         watch: Tells when to look for the answer.
         volume: The job's checkpoints.
         folder: The incarnation.
-        boot: Which boot of the machine it is now.
+        observe: Tells what surely is so of it.
     """
 
-    def __init__(self, watch: Watch, volume: Volume, folder: IncarnationFolder, boot: str) -> None:
+    def __init__(
+        self,
+        watch: Watch,
+        volume: Volume,
+        folder: IncarnationFolder,
+        observe: Callable[[IncarnationFolder], Awaitable[Observation]],
+    ) -> None:
         self._watch = watch
         self._volume = volume
         self._folder = folder
-        self._boot = boot
+        self._observe = observe
 
     async def checkpoint(self, request: str, *, hold_s: float, timeout_s: float) -> CheckpointRef:
         """Ask, wait, verify. Whatever goes wrong after the request was written, cancellation included, it is withdrawn.
@@ -62,7 +69,7 @@ class Asking:
     async def _answer(self, request: str, deadline: float) -> Answer:
         while True:
             beat = self._watch.pulse.beat()
-            seen = await asyncio.to_thread(observe, self._folder, self._boot)
+            seen = await self._observe(self._folder)
             # Read after the look at the process: an answer that it gave just before its end counts.
             answer = await asyncio.to_thread(conversation.answer, self._folder, request)
             if answer is not None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 
-from steepest.cluster.local.roster import Tracked
 from steepest.cluster.port import ReplicaPhase
+from steepest.cluster.roster import Tracked
 from steepest.errors import BugError
 from steepest.events.common import CheckpointRef, Resources
 from steepest.events.heartbeat import NodeHeartbeat, ReplicaReport, ReplicaState
@@ -104,7 +104,7 @@ class Listener:
         while True:
             await self._some.wait()
             if self._failure is not None:
-                raise BugError("the local cluster's heartbeats broke off") from self._failure
+                raise BugError("the cluster's heartbeats broke off") from self._failure
             if self._closed:
                 return
             node = next(iter(self._waiting))

@@ -1,4 +1,4 @@
-"""Where the local adapter keeps everything, and how its small files are read and written.
+"""Where an adapter keeps everything, and how its small files are read and written.
 
 It owns names, paths and record shapes on disk. It must never know processes: whether something runs is not its business.
 A file that cannot be read as what it should be counts as absent, and the reason is logged once.

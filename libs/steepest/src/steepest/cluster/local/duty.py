@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from steepest.cluster.local.roster import Tracked
+from steepest.cluster.local.roster import LocalTracked
 from steepest.cluster.local.shares import demand, divide, max_min
 from steepest.cluster.local.supervisor import FULL_SHARE
 from steepest.cluster.port import ReplicaId
@@ -50,14 +50,14 @@ class DutyCycles:
         self._capacities_m = capacities_m
         self._paces: dict[_Key, _Pace] = {}
 
-    def first(self, node: str, limit_m: int | None, others: Sequence[Tracked]) -> int:
+    def first(self, node: str, limit_m: int | None, others: Sequence[LocalTracked]) -> int:
         """The ‰ to start a replica with: what it gets if everybody on the node wants all."""
         bounds = [self._bound(node, each.limit_m) for each in others if each.node == node and each.runs]
         own = len(bounds)
         shares = max_min(self._capacities_m[node], dict(enumerate([*bounds, self._bound(node, limit_m)])))
         return min(max(round(shares[own]), 1), FULL_SHARE)
 
-    def divide(self, running: Sequence[Tracked], *, measured: bool) -> list[tuple[Tracked, int]]:
+    def divide(self, running: Sequence[LocalTracked], *, measured: bool) -> list[tuple[LocalTracked, int]]:
         """Divide anew; give the ‰ of every replica, whether it changed or not.
 
         Args:
@@ -85,7 +85,7 @@ class DutyCycles:
         return capacity_m if limit_m is None else min(limit_m, capacity_m)
 
 
-def _key(tracked: Tracked) -> _Key:
+def _key(tracked: LocalTracked) -> _Key:
     return (tracked.folder.replica, tracked.folder.incarnation)
 
 

@@ -1,46 +1,36 @@
-"""What the local adapter does by itself: look, measure, divide CPU, send heartbeats.
+"""What the local adapter does by itself beyond what every adapter does: divide CPU, and keep control groups.
 
-It owns the two background tasks and what they share with the calls of the port. It must never start or stop a replica.
-
-* The *looker* looks at all that has not ended whenever a file changed, at the latest after ``Watch.poll_s`` seconds.
-* The *beater* measures at every heartbeat period, divides CPU by it, and sends a heartbeat for each node.
+It must never start or stop a replica.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
-import structlog
-
-from steepest.cluster.beats import Listener, heartbeat
-from steepest.cluster.checkpoints import Volume
-from steepest.cluster.folder import IncarnationFolder, StateFolder
+from steepest.cluster.background import Background
+from steepest.cluster.folder import StateFolder
 from steepest.cluster.local.duty import DutyCycles, tell
 from steepest.cluster.local.groups import Groups
-from steepest.cluster.local.roster import Roster, Tracked, jobs_of
-from steepest.cluster.watch import Watch, wait
-from steepest.events.common import CheckpointRef, Resources
-from steepest.events.heartbeat import NodeHeartbeat
-
-_log = structlog.get_logger(__name__)
+from steepest.cluster.local.roster import LocalRoster, LocalTracked
+from steepest.events.common import Resources
 
 
-class Engine:
+class Engine(Background[LocalTracked]):
     """The adapter's background. To be made in a running loop, after the roster was loaded.
 
     Args:
-        capacities: Node to capacity.
-        clock: The wall clock, in integer milliseconds.
         groups: Control groups, already open; None: duty cycles.
     """
+
+    roster: LocalRoster
 
     def __init__(
         self,
         *,
         state: StateFolder,
-        roster: Roster,
+        roster: LocalRoster,
         capacities: Mapping[str, Resources],
         pool: str,
         heartbeat_s: float,
@@ -48,183 +38,44 @@ class Engine:
         groups: Groups | None,
         events: bool,
     ) -> None:
-        self.roster = roster
-        self.watch = Watch(events=events)
+        super().__init__(
+            state=state,
+            roster=roster,
+            capacities=capacities,
+            pool=pool,
+            heartbeat_s=heartbeat_s,
+            clock=clock,
+            events=events,
+        )
         self.groups = groups
         self.duty = DutyCycles({node: capacity.cpu_m for node, capacity in capacities.items()})
-        self._state = state
-        self._capacities = capacities
-        self._pool = pool
-        self._heartbeat_s = heartbeat_s
-        self._clock = clock
-        self._volumes: dict[str, tuple[Volume, asyncio.Lock]] = {}
-        self._listeners: list[Listener] = []
-        self._looking = asyncio.Lock()
-        self._tasks: list[asyncio.Task[None]] = []
-        self._settling: list[asyncio.Task[None]] = []
 
-    def start(self) -> None:
-        """Begin."""
-        self._tasks = [asyncio.create_task(task) for task in (self._look_on(), self._beat_on(), self._verify_on())]
-        for task in self._tasks:
-            task.add_done_callback(self._ended)
+    async def see(self) -> list[LocalTracked]:
+        """See ``Background.see``."""
+        return await asyncio.to_thread(self.roster.look)
 
-    async def close(self) -> None:
-        """End the background, and every stream of heartbeats."""
-        background = [*self._tasks, *self._settling]
-        for task in background:
-            task.cancel()
-        await asyncio.gather(*background, return_exceptions=True)
-        for listener in self._listeners:
-            listener.close()
-        await self.watch.close()
-        if self.groups is not None:
-            await asyncio.to_thread(self.groups.close)
+    async def measure(self) -> None:
+        """See ``Background.measure``."""
+        await asyncio.to_thread(self.roster.measure, time.monotonic())
 
-    def track(self, folder: IncarnationFolder) -> None:
-        """Track an incarnation, and look at it soon."""
-        before = self.roster.get(folder.replica)
-        if self.roster.track(folder) is not None:
-            self.watch_over(folder)
-            if before is not None:
-                self._let_go(before)
-        self.watch.pulse.fire()
-
-    def watch_over(self, folder: IncarnationFolder) -> None:
-        """Hear of what happens to an incarnation. Jobs append to files in their control folder all the time."""
-        self.watch.add(folder.path, closed=True)
-        self.watch.add(folder.control)
-
-    def drop(self, job: str) -> None:
-        """Forget everything about a job."""
-        dropped = self.roster.drop(job)
-        for each in dropped:
-            self._let_go(each)
-        self._volumes.pop(job, None)
-        self._send(each.node for each in dropped)
-
-    async def look(self) -> None:
-        """Look at everything now; send heartbeats where something changed."""
-        async with self._looking:
-            changed = await asyncio.to_thread(self.roster.look)
-        if not changed:
-            return
-        for each in changed:
-            if each.seen.ended:
-                self._let_go(each)
-                self._settling.append(asyncio.create_task(self._settle(each)))
-        self._settling = [task for task in self._settling if not task.done()]
-        await self.divide(measured=False)
-        self._send(each.node for each in changed)
-
-    async def _settle(self, ended: Tracked) -> None:
-        """What a job saved before it left, it may have saved after anybody looked last."""
-        if self.roster.get(ended.folder.replica) is ended:
-            await self._survive(self.checkpoint(ended.folder.replica.job))
-        ended.settled = True
-        self._send([ended.node])
-
-    async def divide(self, *, measured: bool) -> None:
+    async def changed(self, *, measured: bool) -> None:
         """Divide the nodes' CPU among what runs without a control group, and tell the supervisors."""
         orders = self.duty.divide(self.roster.running(), measured=measured)
         await asyncio.to_thread(_tell_all, orders)
 
-    async def checkpoint(self, job: str) -> CheckpointRef | None:
-        """The newest good checkpoint of a job, verified now."""
-        if job not in self._volumes:
-            self._volumes[job] = (Volume(self._state.checkpoints(job), job), asyncio.Lock())
-        volume, reading = self._volumes[job]
-        async with reading:
-            return await asyncio.to_thread(volume.refresh)
-
-    async def heartbeats(self) -> AsyncIterator[NodeHeartbeat]:
-        """All heartbeats from now on, beginning with one of each node."""
-        if self._settling:  # what ended while nobody looked is told at once
-            await asyncio.wait(self._settling)  # and not gathered: a consumer that leaves must not cancel them
-        listener = Listener()
-        for node in self._capacities:
-            listener.put(self._heartbeat(node))
-        self._listeners.append(listener)
-        try:
-            async for beat in listener.beats():
-                yield beat
-        finally:
-            self._listeners.remove(listener)
-
-    def _let_go(self, tracked: Tracked) -> None:
-        """Of what has ended."""
-        self.watch.remove(tracked.folder.path)
-        self.watch.remove(tracked.folder.control)
+    def let_go(self, tracked: LocalTracked) -> None:
+        """See ``Background.let_go``."""
+        super().let_go(tracked)
         if self.groups is not None and tracked.cgroup is not None:
             self.groups.remove(tracked.cgroup)
 
-    async def _look_on(self) -> None:
-        while True:
-            beat = self.watch.pulse.beat()
-            await self._survive(self.look())
-            await wait(beat, self.watch.poll_s)
-
-    async def _beat_on(self) -> None:
-        while True:
-            began = time.monotonic()
-            await self._survive(self._beat())
-            await asyncio.sleep(max(self._heartbeat_s - (time.monotonic() - began), 0.0))
-
-    async def _beat(self) -> None:
-        await self._follow_others()
-        async with self._looking:
-            await asyncio.to_thread(self.roster.measure, time.monotonic())
-        await self.divide(measured=True)
-        self._send(self._capacities)
-
-    async def _follow_others(self) -> None:
-        """Another process may have an adapter on the same folder: what it starts and forgets is ours to tell as well."""
-        for folder in await asyncio.to_thread(self.roster.untracked):
-            self.track(folder)
-        for job in await asyncio.to_thread(self.roster.retired):
-            self.drop(job)
-
-    async def _verify_on(self) -> None:
-        """Checkpoints are verified beside the heartbeats: hashing gigabytes must not make a node look dead."""
-        while True:
-            for job in jobs_of(self.roster.running()):
-                await self._survive(self.checkpoint(job))
-            await asyncio.sleep(self._heartbeat_s)
-
-    async def _survive(self, act: Awaitable[object]) -> None:
-        """A full disk or a folder that somebody removed must not end the background."""
-        try:
-            await act
-        except OSError as error:
-            _log.warning("background act failed", why=str(error))
-
-    def _send(self, nodes: Iterable[str]) -> None:
-        for node in sorted(set(nodes) & self._capacities.keys()):
-            beat = self._heartbeat(node)
-            for listener in self._listeners:
-                listener.put(beat)
-
-    def _heartbeat(self, node: str) -> NodeHeartbeat:
-        return heartbeat(
-            node=node,
-            pool=self._pool,
-            at_ms=self._clock(),
-            capacity=self._capacities[node],
-            replicas=self.roster.on(node),
-            checkpoint=self._known_checkpoint,
-        )
-
-    def _known_checkpoint(self, job: str) -> CheckpointRef | None:
-        return self._volumes[job][0].newest if job in self._volumes else None
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        if task.cancelled() or (failure := task.exception()) is None:
-            return
-        _log.error("background task failed", why=repr(failure))
-        for listener in self._listeners:
-            listener.close(failure)
+    async def close(self) -> None:
+        """See ``Background.close``."""
+        await super().close()
+        if self.groups is not None:
+            await asyncio.to_thread(self.groups.close)
 
 
-def _tell_all(orders: Iterable[tuple[Tracked, int]]) -> None:
+def _tell_all(orders: Iterable[tuple[LocalTracked, int]]) -> None:
     for tracked, permille in orders:
         tell(tracked.folder.orders, f"share {permille}")

@@ -30,7 +30,8 @@ from steepest.cluster.folder import (
     write_json,
 )
 from steepest.cluster.local import supervisor
-from steepest.cluster.local.phases import Observation, observe
+from steepest.cluster.local.phases import observe
+from steepest.cluster.observation import Observation
 from steepest.cluster.port import ReplicaPhase, ReplicaSpec
 from steepest.errors import ClusterError, RefusedError, UncertainError
 from steepest.events.common import CheckpointRef

@@ -22,42 +22,17 @@ import subprocess
 import time
 from pathlib import Path
 
-import msgspec
 import psutil
 import structlog
 
 from steepest.cluster import locks
-from steepest.cluster.folder import (
-    ExitRecord,
-    GoneRecord,
-    IncarnationFolder,
-    StartRecord,
-    read_json,
-    write_json,
-)
+from steepest.cluster.folder import IncarnationFolder, StartRecord, read_json
 from steepest.cluster.local.supervisor import ON_LINUX, start_mark
+from steepest.cluster.observation import Observation, declare_gone, recorded_end
 from steepest.cluster.port import ReplicaPhase
 
 _log = structlog.get_logger(__name__)
 _DEATH_S = 2.0  # SIGKILL takes microseconds unless the process waits for a disk
-
-
-class Observation(msgspec.Struct, frozen=True, kw_only=True):
-    """What is so now.
-
-    Attributes:
-        began: Something of it may have run; False only where a start was never carried out.
-    """
-
-    phase: ReplicaPhase
-    exit_status: int | None = None
-    reason: str = ""
-    began: bool = True
-
-    @property
-    def ended(self) -> bool:
-        """It does not run any more and never will."""
-        return self.phase in (ReplicaPhase.EXITED, ReplicaPhase.GONE)
 
 
 def observe(folder: IncarnationFolder, boot: str) -> Observation:
@@ -67,34 +42,19 @@ def observe(folder: IncarnationFolder, boot: str) -> Observation:
         folder: The incarnation.
         boot: Which boot of the machine it is now.
     """
-    if (ended := _recorded_end(folder)) is not None:
+    if (ended := recorded_end(folder)) is not None:
         return ended
     if locks.is_held(folder.lock):
         started = folder.start.exists()
         return Observation(phase=ReplicaPhase.RUNNING if started else ReplicaPhase.STARTING)
     # The supervisor may have written the end after the first look and let go of the lock before the second.
-    if (ended := _recorded_end(folder)) is not None:
+    if (ended := recorded_end(folder)) is not None:
         return ended
     if not folder.start.exists():
         return Observation(phase=ReplicaPhase.STARTING, began=False)
     if not _nothing_left(folder, boot):
         return Observation(phase=ReplicaPhase.RUNNING, reason="its supervisor died; it is being killed")
     return declare_gone(folder, "its supervisor died, and nobody saw how the job ended")
-
-
-def declare_gone(folder: IncarnationFolder, reason: str) -> Observation:
-    """Put on record that it does not run and never will; only for what was proven."""
-    write_json(folder.gone, GoneRecord(reason=reason))
-    _log.warning("replica gone", incarnation=str(folder), why=reason)
-    return Observation(phase=ReplicaPhase.GONE, reason=reason)
-
-
-def _recorded_end(folder: IncarnationFolder) -> Observation | None:
-    if (exited := read_json(folder.exit, ExitRecord)) is not None:
-        return Observation(phase=ReplicaPhase.EXITED, exit_status=exited.status, reason=exited.reason)
-    if (gone := read_json(folder.gone, GoneRecord)) is not None:
-        return Observation(phase=ReplicaPhase.GONE, reason=gone.reason)
-    return None
 
 
 def _nothing_left(folder: IncarnationFolder, boot: str) -> bool:

@@ -15,6 +15,8 @@ from typing import Generic, TypeVar
 import msgspec
 import psutil
 
+from steepest.cluster.roster import Use
+
 _K = TypeVar("_K", bound=Hashable)
 _MIB = 1 << 20
 
@@ -24,13 +26,6 @@ class Place(msgspec.Struct, frozen=True):
 
     session: int
     cgroup: str | None = None
-
-
-class Use(msgspec.Struct, frozen=True):
-    """CPU since the sample before in millicores, resident memory in MiB."""
-
-    cpu_m: int | None = None
-    memory_mib: int | None = None
 
 
 class _Sample(msgspec.Struct, frozen=True):
@@ -60,7 +55,7 @@ class Meter(Generic[_K]):
             if cpu_s is not None:
                 samples[key] = _Sample(now_s, cpu_s)
                 cpu_m = _rate_m(self._samples.get(key), samples[key])
-            uses[key] = Use(cpu_m, memory_mib)
+            uses[key] = Use(cpu_m=cpu_m, memory_mib=memory_mib)
         self._samples = samples
         return uses
 

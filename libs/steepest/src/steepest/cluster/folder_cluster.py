@@ -1,0 +1,255 @@
+"""What adapters over a state folder have in common: the calls of the port that need no more than to see a replica.
+
+It owns the order within these calls and what a failure of them means. It must never know what a replica is run by. The state
+folder is the truth: every call reads it anew, so an adapter that was asleep acts on nothing stale.
+"""
+
+from __future__ import annotations
+
+import abc
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from steepest.cluster import conversation
+from steepest.cluster.acts import uncancelled
+from steepest.cluster.asking import Asking, withdraw
+from steepest.cluster.background import Background
+from steepest.cluster.checkpoints import Volume
+from steepest.cluster.conversation import ReportsTail
+from steepest.cluster.folder import IncarnationFolder, SpecRecord, StateFolder, read_json
+from steepest.cluster.observation import Observation
+from steepest.cluster.port import ReplicaFiles, ReplicaId, ReplicaStatus, Stopped
+from steepest.cluster.watch import wait
+from steepest.errors import ClusterError, InputError, RefusedError, UncertainError
+from steepest.events.common import CheckpointRef, Name, Resources
+from steepest.events.heartbeat import NodeHeartbeat
+
+_B = TypeVar("_B", bound=Background[Any])
+STEP_POLL_S = 0.05
+"""Reports are appended without an event that would be worth its price."""
+
+
+class FolderCluster(abc.ABC, Generic[_B]):
+    """An adapter that keeps everything in a state folder. It acts when first called, within a running loop.
+
+    Args:
+        state_dir: Everything is kept here; a new adapter on the same folder adopts what runs.
+        capacities: All nodes of the pool.
+        pool: The pool's name, for the heartbeats.
+        heartbeat_s: The heartbeats' period in seconds.
+        clock: The wall clock, in integer milliseconds.
+        events: False polls instead of using the file system's events.
+
+    Raises:
+        InputError: The nodes or the pool have no names.
+    """
+
+    def __init__(
+        self,
+        state_dir: Path,
+        capacities: Sequence[tuple[str, Resources]],
+        pool: str,
+        *,
+        heartbeat_s: float,
+        clock: Callable[[], int],
+        events: bool,
+    ) -> None:
+        self._state = StateFolder(state_dir)
+        self._capacities: Mapping[str, Resources] = {_checked(name): capacity for name, capacity in capacities}
+        if len(self._capacities) < len(capacities):
+            raise InputError("two nodes have the same name", code="bad-name")
+        self._pool = _checked(pool)
+        self._heartbeat_s = heartbeat_s
+        self._clock = clock
+        self._events = events
+        self._opening = asyncio.Lock()
+        self._background: _B | None = None
+        self._closed = False
+        self._starting: dict[str, asyncio.Lock] = {}
+
+    # --- what an adapter adds -----------------------------------------------------------------------------------------
+
+    @abc.abstractmethod
+    async def _open(self) -> _B:
+        """Load what is in the state folder, look at it, and start the background."""
+
+    @abc.abstractmethod
+    async def _observe(self, folder: IncarnationFolder) -> Observation:
+        """What surely is so of an incarnation whose folder is there.
+
+        Raises:
+            UncertainError: Its node does not answer.
+        """
+
+    @abc.abstractmethod
+    def _forget(self, job: str) -> None:
+        """Refuse while anything of a job may run; else remove what is kept of it. It blocks."""
+
+    # --- the port -----------------------------------------------------------------------------------------------------
+
+    async def checkpoint(
+        self, replica: ReplicaId, incarnation: int, *, request: str, hold_s: float, timeout_s: float
+    ) -> CheckpointRef:
+        """See ``Cluster.checkpoint``. Whatever goes wrong after the request was written, it is withdrawn."""
+        background = await self._ready()
+        folder = self._folder(replica, incarnation)
+        await self._refuse_unless_running(folder)
+        volume = Volume(self._state.checkpoints(replica.job), replica.job)
+        asking = Asking(background.watch, volume, folder, self._observe)
+        return await asking.checkpoint(request, hold_s=hold_s, timeout_s=timeout_s)
+
+    async def release(self, replica: ReplicaId, incarnation: int, *, request: str) -> None:
+        """See ``Cluster.release``."""
+        await self._ready()
+        folder = self._folder(replica, incarnation)
+        if await asyncio.to_thread(folder.path.exists):
+            await withdraw(folder, request)
+
+    async def lookup(self, replica: ReplicaId) -> ReplicaStatus | None:
+        """See ``Cluster.lookup``. An interrupted start is ``STARTING``: starting it again completes it."""
+        background = await self._ready()
+        known = await asyncio.to_thread(self._state.incarnations, replica)
+        if not known:
+            return None
+        folder = known[-1]
+        spec = await asyncio.to_thread(read_json, folder.spec, SpecRecord)
+        if spec is None:
+            raise UncertainError(f"{folder.spec} cannot be read", code="damaged-state", mend="restore or remove it")
+        background.track(folder)
+        seen = await self._observe(folder)
+        said = await asyncio.to_thread(conversation.hello, folder)
+        return ReplicaStatus(
+            replica=replica,
+            incarnation=folder.incarnation,
+            node=spec.node,
+            phase=seen.phase,
+            exit_status=seen.exit_status,
+            step=await asyncio.to_thread(ReportsTail(folder.reports).read),
+            restored_step=said.restored_step if said else None,
+            checkpoint=await background.checkpoint(replica.job),
+        )
+
+    async def wait_for_step(self, replica: ReplicaId, incarnation: int, *, at_least: int, timeout_s: float) -> int:
+        """See ``Cluster.wait_for_step``."""
+        background = await self._ready()
+        folder = self._folder(replica, incarnation)
+        if not await asyncio.to_thread(folder.path.exists):
+            raise RefusedError(f"{folder} was never started here", code="not-running")
+        tail = ReportsTail(folder.reports)
+        deadline = time.monotonic() + timeout_s
+        while True:
+            beat = background.watch.pulse.beat()
+            seen = await self._observe(folder)
+            look_again = time.monotonic() + background.watch.poll_s
+            while True:
+                # Read after the look at the process: what it reported just before its end counts.
+                step = await asyncio.to_thread(tail.read)
+                if step is not None and step >= at_least:
+                    return step
+                if seen.ended:
+                    return await self._last_step(folder, seen, step)
+                now = time.monotonic()
+                if now >= deadline:
+                    raise RefusedError(
+                        f"{folder} did not reach step {at_least} in {timeout_s:g} s", code="step-timeout"
+                    )
+                await wait(beat, min(STEP_POLL_S, deadline - now))
+                if beat.is_set() or now >= look_again:
+                    break
+
+    async def _last_step(self, folder: IncarnationFolder, seen: Observation, step: int | None) -> int:
+        if seen.exit_status != 0:
+            raise RefusedError(f"{folder} ended with status {seen.exit_status} at step {step}", code="ended")
+        said = await asyncio.to_thread(conversation.hello, folder)
+        return step if step is not None else (said.restored_step or 0 if said else 0)
+
+    async def heartbeats(self) -> AsyncIterator[NodeHeartbeat]:
+        """See ``Cluster.heartbeats``: beginning with one of each node, and at once when a job says how it can be saved."""
+        background = await self._ready()
+        async for beat in background.heartbeats():
+            yield beat
+
+    def files(self, node: str) -> Sequence[ReplicaFiles]:
+        """See ``Cluster.files``."""
+        if not self._state.jobs.is_dir():
+            return []
+        return [
+            ReplicaFiles(
+                replica=folder.replica,
+                incarnation=folder.incarnation,
+                output=folder.output,
+                reports=folder.reports,
+            )
+            for folder in self._state.all()
+            if (spec := read_json(folder.spec, SpecRecord)) is not None and spec.node == node
+        ]
+
+    async def forget(self, job: str) -> None:
+        """See ``Cluster.forget``. Output and checkpoints move to ``ended/<job>.<n>/``.
+
+        Raises:
+            RefusedError: ``still-running``.
+        """
+        background = await self._ready()
+        self._state.job(job)
+        async with self._starting.setdefault(job, asyncio.Lock()):
+            await uncancelled(asyncio.to_thread(self._forget, job))
+            background.drop(job)
+        del self._starting[job]
+
+    async def close(self) -> None:
+        """See ``Cluster.close``."""
+        self._closed = True
+        async with self._opening:
+            if self._background is not None:
+                await self._background.close()
+                self._background = None
+
+    # --- what calls have in common ------------------------------------------------------------------------------------
+
+    async def _ready(self) -> _B:
+        async with self._opening:
+            if self._closed:
+                raise ClusterError("the cluster was closed", code="closed")
+            if self._background is None:
+                self._background = await self._open()
+            return self._background
+
+    def _folder(self, replica: ReplicaId, incarnation: int) -> IncarnationFolder:
+        return self._state.incarnation(replica, incarnation)
+
+    def _check(self, job: str, restore: CheckpointRef | None) -> None:
+        """Refuse a checkpoint that is not what was chosen. It blocks."""
+        if restore is None:
+            return
+        try:
+            found = Volume(self._state.checkpoints(job), job).verify(restore.name)
+        except InputError as error:
+            raise RefusedError(str(error), code="checkpoint-refused") from error
+        if found != restore:
+            raise RefusedError(f"the checkpoint {restore.name} is another one by now", code="checkpoint-refused")
+
+    async def _refuse_unless_running(self, folder: IncarnationFolder) -> None:
+        if not await asyncio.to_thread(folder.path.exists):
+            raise RefusedError(f"{folder} was never started here", code="not-running")
+        seen = await self._observe(folder)
+        if seen.ended or not seen.began:
+            raise RefusedError(f"{folder} is {seen.phase}", code="not-running")
+
+    async def _as_it_ended(self, background: _B, folder: IncarnationFolder, seen: Observation) -> Stopped:
+        await background.look()
+        step = await asyncio.to_thread(ReportsTail(folder.reports).read)
+        checkpoint = await background.checkpoint(folder.replica.job)
+        return Stopped(exit_status=seen.exit_status, step=step, checkpoint=checkpoint)
+
+
+def _checked(name: str) -> str:
+    try:
+        return msgspec.convert(name, Name)
+    except msgspec.ValidationError as error:
+        raise InputError(f"{name!r} is no name of a node or pool: {error}", code="bad-name") from error
