@@ -1,0 +1,140 @@
+"""Clusters by their names: ``8x8gpu``, ``4x16cpu+2x8cpu``, or a TOML file for nodes that are uneven otherwise.
+
+It owns both forms and what a node has that neither names. It must never know what is to run there.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from steepest.errors import InputError
+from steepest.events.common import Name, Resources
+from steepest.sim.cluster_spec import ClusterSpec, SimNode
+from steepest.sim.workloads.text import read_text
+
+GPU_CPU_M = 12_000
+GPU_MEMORY_MIB = 65_536
+"""Beside each GPU 12 cores and 64 GiB: a little more than the 92 CPUs and 520 GB that the peers' simulators give a node
+of 8 GPUs, so that GPUs alone decide what fits, as they do there."""
+
+CORE_MEMORY_MIB = 8_192
+"""8 GiB for each core of a node without GPUs: the 64 GB and 8 cores of the thesis' workers."""
+
+MOST_NODES = 100_000
+_MOST_EACH = 10_000
+_LARGEST_SPEED = 1_000.0
+_LARGEST_RATE = 1e9
+
+_PART = re.compile(r"(\d{1,9})x(\d{1,9})(cpu|gpu)", re.ASCII)
+_MEND = "Write e.g. 8x8gpu (8 nodes of 8 GPUs), 4x16cpu, 2x8gpu+4x32cpu, or name a TOML file (docs/workloads.md)."
+
+
+class _Group(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    count: int = 1
+    name: Name | None = None
+    gpus: int = 0
+    cpus: float | None = None
+    memory_gib: float | None = None
+    speed: float = 1.0
+    storage_mib_s: float = 500.0
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    node: list[_Group]
+
+
+def open_cluster(name: str) -> ClusterSpec:
+    """The cluster of a name like ``8x8gpu``, of several joined with ``+``, or of a TOML file.
+
+    Raises:
+        InputError: It is neither, or says what no cluster can have; the part or field is named.
+    """
+    if name.endswith(".toml") or "/" in name:
+        return read_cluster(Path(name))
+    groups = [_group(part, name) for part in name.split("+")]
+    return _spec(groups, name)
+
+
+def read_cluster(path: Path) -> ClusterSpec:
+    """The nodes of a TOML file: tables ``[[node]]`` with count, name, gpus, cpus, memory_gib, speed and storage_mib_s.
+
+    Raises:
+        InputError: The file is no such file; the table and field are named.
+    """
+    try:
+        found = msgspec.convert(tomllib.loads(read_text(path)), _File)
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError, RecursionError, ValueError) as error:
+        raise InputError(f"{path}: describes no cluster: {error}", mend="See docs/workloads.md.") from error
+    for number, group in enumerate(found.node):
+        if (fault := _fault(group)) is not None:
+            raise InputError(f"{path}, node {number}, {fault}", mend="See docs/workloads.md.")
+    return _spec(found.node, str(path))
+
+
+def _group(part: str, whole: str) -> _Group:
+    match = _PART.fullmatch(part.strip())
+    if match is None:
+        shown = f" (of {whole[:100]!r})" if part != whole else ""
+        raise InputError(f"cluster {part[:100]!r}{shown}: is not <nodes>x<number>gpu or cpu", mend=_MEND)
+    each = int(match[2])
+    group = _Group(count=int(match[1]), gpus=each) if match[3] == "gpu" else _Group(count=int(match[1]), cpus=each)
+    if not each:
+        raise InputError(f"cluster {part!r}: a node must have something", mend=_MEND)
+    if (fault := _fault(group)) is not None:
+        raise InputError(f"cluster {part!r}, {fault}", mend=_MEND)
+    return group
+
+
+def _fault(group: _Group) -> str | None:
+    bounds: Mapping[str, tuple[float | None, float, float]] = {
+        "count": (group.count, 1, MOST_NODES),
+        "gpus": (group.gpus, 0, _MOST_EACH),
+        "cpus": (group.cpus, 0.001, _MOST_EACH),
+        "memory_gib": (group.memory_gib, 0.001, _MOST_EACH * 100),
+        "speed": (group.speed, 1 / _LARGEST_SPEED, _LARGEST_SPEED),
+        "storage_mib_s": (group.storage_mib_s, 1, _LARGEST_RATE),
+    }
+    for field, (value, least, most) in bounds.items():
+        if value is not None and not (math.isfinite(value) and least <= value <= most):
+            return f"{field}: {value} is not between {least:g} and {most:g}"
+    if not group.gpus and group.cpus is None:
+        return "cpus: a node needs gpus or cpus"
+    return None
+
+
+def _capacity(group: _Group) -> Resources:
+    cpu_m = group.gpus * GPU_CPU_M if group.cpus is None else round(group.cpus * 1_000)
+    memory_mib = group.gpus * GPU_MEMORY_MIB or cpu_m * CORE_MEMORY_MIB // 1_000
+    if group.memory_gib is not None:
+        memory_mib = round(group.memory_gib * 1_024)
+    return Resources(cpu_m=cpu_m, memory_mib=memory_mib, gpus=group.gpus)
+
+
+def _spec(groups: Sequence[_Group], source: str) -> ClusterSpec:
+    total = sum(group.count for group in groups)
+    if not total:
+        raise InputError(f"{source}: there is no node in it", mend=_MEND)
+    if total > MOST_NODES:
+        raise InputError(f"{source}: {total} nodes are more than {MOST_NODES}", mend="Ask for fewer.")
+    digits = len(str(total - 1))
+    nodes: dict[str, SimNode] = {}
+    for group in groups:
+        capacity = _capacity(group)
+        for number in range(group.count):
+            name = _name(group, number, f"node-{len(nodes):0{digits}}")
+            if name in nodes:
+                raise InputError(f"{source}, name: two nodes are called {name}", mend="Name each group differently.")
+            nodes[name] = SimNode(name=name, capacity=capacity, speed=group.speed, storage_mib_s=group.storage_mib_s)
+    return ClusterSpec(source=source, nodes=tuple(nodes.values()))
+
+
+def _name(group: _Group, number: int, unnamed: str) -> str:
+    if group.name is None:
+        return unnamed
+    return group.name if group.count == 1 else f"{group.name}-{number}"

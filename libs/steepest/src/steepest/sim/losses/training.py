@@ -1,0 +1,41 @@
+"""What one simulated job reports: its family's curve at its step, with its own noise."""
+
+from __future__ import annotations
+
+import math
+
+from steepest.errors import InputError
+from steepest.sim.losses.families import FAMILIES, Family, family_of
+from steepest.sim.losses.noise import normal, stream_of
+from steepest.sim.workload import SimJob
+
+_DIGITS = 9
+"""Mathematical libraries differ in the last bits of a logarithm; a recording must not."""
+
+
+class Training:
+    """The losses of one job under one seed; a call depends on its step alone.
+
+    Attributes:
+        family: What the losses follow.
+    """
+
+    __slots__ = ("_iterations", "_stream", "family")
+
+    def __init__(self, job: SimJob, seed: int) -> None:
+        """A job that names no family gets its model's; one that names no model either, one of its own.
+
+        Raises:
+            InputError: It names a family that does not exist.
+        """
+        if job.family and job.family not in FAMILIES:
+            raise InputError(f"job {job.name}, family: there is no loss family {job.family!r}")
+        self.family: Family = FAMILIES[job.family] if job.family else family_of(job.model or job.name, seed)
+        self._iterations = job.iterations
+        self._stream = stream_of(seed, job.name)
+
+    def loss(self, step: int) -> float:
+        """What the job reports after so many of its iterations, to nine digits; above 0."""
+        expected = self.family.curve.expected(min(1.0, step / self._iterations))
+        value = expected * math.exp(self.family.noise * normal(self._stream, step))
+        return float(f"{value:.{_DIGITS}g}")

@@ -1,0 +1,1 @@
+"""Workloads: readers of traces, a file a format, and generators of arrivals."""

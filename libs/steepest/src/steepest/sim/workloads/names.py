@@ -1,0 +1,49 @@
+"""Names of a trace made fit for the log: the same name always the same way, and no two alike."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+from steepest.events.common import Name
+
+_OTHER = re.compile(r"[^a-z0-9._-]+")
+_LONGEST = 63
+_DIGEST_LETTERS = 8
+
+
+def fit_names(names: Sequence[str]) -> list[str]:
+    """What each of some different names is called on the log.
+
+    A name that is fit already stays. Any other is written in small letters, its other signs as dashes, and gets the
+    beginning of its digest (BLAKE2b), so that ``A b`` and ``a-b`` stay two.
+    """
+    taken = {name for name in names if _fits(name)}
+    fitted = []
+    for name in names:
+        found = name
+        attempt = 0
+        while not _fits(found) or (found != name and found in taken):
+            found = _with_digest(name, attempt)
+            attempt += 1
+        taken.add(found)
+        fitted.append(found)
+    return fitted
+
+
+def _fits(name: str) -> bool:
+    try:
+        msgspec.convert(name, Name)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def _with_digest(name: str, attempt: int) -> str:
+    salt = attempt.to_bytes(8, "little")
+    digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), salt=salt).hexdigest()[:_DIGEST_LETTERS]
+    stem = _OTHER.sub("-", name.lower())[: _LONGEST - _DIGEST_LETTERS - 1].strip("._-")
+    return f"{stem or 'job'}-{digest}"

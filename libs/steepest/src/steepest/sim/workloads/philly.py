@@ -1,0 +1,49 @@
+"""Jobs of Microsoft's Philly cluster, as the Pollux artifact has them: ``timestamp,duration,num_gpus,gpu_time,cluster``.
+
+Lines stand in no order. The first submission becomes time zero. The trace knows no iterations: one a second is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from steepest.events.common import Resources
+from steepest.sim.workload import SimJob
+from steepest.sim.workloads.found import Found, Skip
+from steepest.sim.workloads.table import LONGEST_S, MOST_GPUS, Row, csv_rows
+
+COLUMNS = ("timestamp", "duration", "num_gpus")
+
+
+def read_philly(text: str, source: object) -> Iterator[Found]:
+    """The jobs, with submissions in seconds since 1970, as if the cluster's clock had been UTC.
+
+    Raises:
+        InputError: A line is not what the format says.
+    """
+    for number, row in enumerate(csv_rows(text, source)):
+        submit_s = _seconds(row)
+        work_s = row.number("duration", least=0, most=LONGEST_S)
+        gpus = row.whole("num_gpus", least=0, most=MOST_GPUS)
+        if not gpus or not work_s:
+            yield Found(row.line, Skip("ran for no time" if gpus else "asked for no GPU"))
+            continue
+        cluster = row.optional("cluster")
+        job = SimJob(
+            name=f"job-{number}",
+            submit_s=submit_s,
+            requests=Resources(gpus=gpus),
+            work_s=work_s,
+            iterations=max(1, round(work_s)),
+            details={"cluster": cluster} if cluster else {},
+        )
+        yield Found(row.line, job)
+
+
+def _seconds(row: Row) -> float:
+    shown = row.text("timestamp")
+    try:
+        return datetime.fromisoformat(shown).replace(tzinfo=UTC).timestamp()
+    except (ValueError, OverflowError):
+        raise row.wrong("timestamp", f"{shown!r} is no time like 2017-10-09 07:01:55") from None

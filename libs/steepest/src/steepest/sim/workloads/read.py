@@ -1,0 +1,88 @@
+"""A workload by its name: a file in any format that is known by its content, or one of the published arrivals."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from steepest.errors import InputError
+from steepest.sim.workload import Workload
+from steepest.sim.workloads import gavel, muri, openb, philly, pollux
+from steepest.sim.workloads.arrivals import PREFIX, arrivals
+from steepest.sim.workloads.found import Found, workload_of
+from steepest.sim.workloads.jsonl import read_jsonl
+from steepest.sim.workloads.table import header_of
+from steepest.sim.workloads.text import read_text
+
+
+class _Csv(msgspec.Struct, frozen=True):
+    columns: tuple[str, ...]
+    read: Callable[[str, object], Iterator[Found]]
+    from_first: bool = False
+
+
+_CSV: Mapping[str, _Csv] = {
+    "muri": _Csv(muri.MURI, muri.read_muri),
+    "tiresias": _Csv(muri.TIRESIAS, muri.read_tiresias),
+    "pollux": _Csv(pollux.COLUMNS, pollux.read_pollux),
+    "philly": _Csv(philly.COLUMNS, philly.read_philly, from_first=True),
+    "openb": _Csv(openb.COLUMNS, openb.read_openb),
+}
+"""In this order: a trace of Muri may have all columns of Tiresias', but milliseconds in them."""
+
+
+def open_workload(name: str, *, seed: int = 0, throughputs: Path | None = None) -> Workload:
+    """The workload of a name like ``thesis:fixed-20``, drawn with the seed, or of a file.
+
+    Raises:
+        InputError: There is none of that name, or :func:`read_workload` refuses the file.
+    """
+    if name.startswith(PREFIX):
+        return arrivals(name, seed)
+    return read_workload(Path(name), throughputs=throughputs)
+
+
+def read_workload(path: Path, *, throughputs: Path | None = None) -> Workload:
+    """The jobs of a file, plain or gzip, whose format is known by its first line and not by its name.
+
+    Args:
+        path: A trace of Muri, Tiresias, Pollux, Philly, openb or Gavel, or our JSON Lines.
+        throughputs: Gavel's measured throughputs, which only its traces need; None: looked for beside the trace.
+
+    Raises:
+        InputError: The file is damaged, in none of the formats, or has a line that is wrong; which, and what in it.
+    """
+    text = read_text(path)
+    first = next(line for line in text.split("\n") if line.strip())
+    if first.lstrip().startswith("{"):
+        return workload_of(read_jsonl(text, path), source=path, format_="jsonl")
+    if "\t" in first:
+        speeds = gavel.read_speeds(throughputs or gavel.find_throughputs(path))
+        return workload_of(gavel.read_gavel(text, path, speeds), source=path, format_="gavel")
+    name, format_ = _recognised(first, path)
+    return workload_of(format_.read(text, path), source=path, format_=name, from_first=format_.from_first)
+
+
+def _recognised(first: str, path: Path) -> tuple[str, _Csv]:
+    try:
+        header = header_of(next(csv.reader([first])))
+    except (csv.Error, StopIteration):
+        header = []
+    lacking = {name: [column for column in one.columns if column not in header] for name, one in _CSV.items()}
+    for name, lacks in lacking.items():
+        if not lacks:
+            return name, _CSV[name]
+    nearest = min(lacking, key=lambda name: len(lacking[name]) / len(_CSV[name].columns))
+    if len(lacking[nearest]) == len(_CSV[nearest].columns):
+        raise InputError(
+            f"{path}, line 1: is in no format of workloads that is known",
+            mend=f"Give a trace of {', '.join(_CSV)} or gavel, or JSON Lines (docs/workloads.md).",
+        )
+    raise InputError(
+        f"{path}, line 1: the header is that of no format that is known; of {nearest}'s columns it lacks "
+        + ", ".join(lacking[nearest]),
+        mend="Give the file its columns, or write JSON Lines (docs/workloads.md).",
+    )
