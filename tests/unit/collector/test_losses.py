@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from steepest.cluster.port import ReplicaId
+from steepest.cluster.port import ReplicaFiles, ReplicaId
+from steepest.cluster.simulated.training import Training
 from steepest.collector.losses import LossCollector
 from steepest.events import cluster as c
 from steepest.events.common import Resources
@@ -20,7 +21,7 @@ from steepest.events.received import SEQUENCE, SOURCE, Received
 from steepest.log.base import NewRecord
 from steepest.testing.fake_cluster import When
 from steepest.testing.fake_nodes import FakeNodes
-from steepest.testing.fake_training import PROGRAM, Training
+from steepest.testing.fake_training import PROGRAM
 from steepest.testing.rig import Process, Rig, events_of
 from steepest.testing.waiting import until
 from steepest.view.state import Phase
@@ -75,9 +76,14 @@ def training(rig: Rig, job: str = "a") -> Training:
     return found
 
 
+def files(rig: Rig, job: str = "a") -> ReplicaFiles:
+    """Where the newest process of a job prints and reports."""
+    return rig.nodes.witness.files(training(rig, job))
+
+
 def output(rig: Rig, text: str, job: str = "a") -> None:
     """Let a job print something."""
-    with training(rig, job).output.open("a") as file:
+    with files(rig, job).output.open("a") as file:
         file.write(text)
 
 
@@ -271,8 +277,8 @@ async def test_reports_are_looked_for_before_a_line_counts(rig: Rig) -> None:
     """A job that for long reported nothing but its steps has reported losses since; then what it printed counts no more."""
     await rig.submit("a", "--steps", "2", "--step-s", "5", "--flat-after", "5")
     await until(lambda: rig.nodes.newest(ReplicaId("a")) is not None)
-    await until(training(rig).reports.exists)
-    with training(rig).reports.open("a") as reports:
+    await until(files(rig).reports.exists)
+    with files(rig).reports.open("a") as reports:
         reports.write('{"step": 0, "metrics": {}}\n' * 50_000)
     output(rig, "step 101 loss: 0.5\n")
     await rig.clock.sleep(6)
@@ -333,7 +339,7 @@ async def test_a_metric_with_another_name_is_watched_from_there_on(rig: Rig) -> 
     await rig.submit("a", "--steps", "8", "--step-s", "1")
     await begun(process, rig)
     text = [{"step": step, "metrics": {"loss" if step < 5 else "lm_loss": 1 / step}} for step in range(1, 31)]
-    with training(rig).reports.open("a") as reports:
+    with files(rig).reports.open("a") as reports:
         reports.write("".join(json.dumps(line) + "\n" for line in text))
     await over(rig, process, "a")
     told = [one.event for one in await losses(rig) if isinstance(one.event, JobWatched | LossReported)]
@@ -356,7 +362,7 @@ async def damage_file(rig: Rig) -> None:
     """Reports that cannot be read: a folder has their name."""
     await submit(rig, "bad", "--steps", "30", "--step-s", "1")
     await until(lambda: rig.nodes.newest(ReplicaId("bad")) is not None)
-    reports = training(rig, "bad").reports
+    reports = files(rig, "bad").reports
     reports.unlink(missing_ok=True)
     reports.mkdir()
 
@@ -365,7 +371,7 @@ async def damage_lines(rig: Rig) -> None:
     """Bytes that are no text, without an end."""
     await submit(rig, "bad", "--steps", "5", "--step-s", "1")
     await until(lambda: rig.nodes.newest(ReplicaId("bad")) is not None)
-    training(rig, "bad").output.write_bytes(b"loss: \xff\xfe\x00{" * 100_000)
+    files(rig, "bad").output.write_bytes(b"loss: \xff\xfe\x00{" * 100_000)
 
 
 @pytest.mark.parametrize("damage", [damage_format, damage_file, damage_lines])

@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from steepest.cluster.port import ReplicaId, ReplicaSpec
+from steepest.cluster.simulated.training import Training
 from steepest.events.common import Resources
 from steepest.testing.cluster_contract import ClusterContract
 from steepest.testing.cluster_harness import ClusterHarness
 from steepest.testing.fake_cluster import FakeCluster
 from steepest.testing.fake_nodes import FakeNodes
-from steepest.testing.fake_training import PROGRAM, Training
+from steepest.testing.fake_training import PROGRAM
 from steepest.testing.virtual_time import VirtualClock
 
 
@@ -56,7 +57,7 @@ class FakeHarness(ClusterHarness):
 
     async def aclose(self) -> None:
         """End everything."""
-        await self._world.aclose()
+        self._world.end_all()
         for cluster in (*self._zombies, self.cluster):
             await cluster.close()
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from steepest.cluster.port import ReplicaId
+from steepest.cluster.simulated.training import Training
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.parameters import MoveLimits, PoolParameters
 from steepest.log.base import NewRecord
 from steepest.testing.fake_cluster import When
-from steepest.testing.fake_training import Training
 from steepest.testing.faulty_log import LogDeed
 from steepest.testing.rig import Process, Rig
 from steepest.testing.waiting import until

@@ -217,11 +217,11 @@ class Rig:
         """What the invariants find broken or cannot judge, and what the nodes have seen that must never be."""
         verdicts = check(await self.events())
         found = [f"{one.checker}: {one.message}" for one in verdicts if one.status is not Status.HOLDS]
-        found += [f"ran twice: {moment}" for moment in self.nodes.doubled]
-        return found + [f"more than the node has: {moment}" for moment in self.nodes.overfull]
+        found += [f"ran twice: {moment}" for moment in self.nodes.witness.doubled]
+        return found + [f"more than the node has: {moment}" for moment in self.nodes.witness.overfull]
 
     async def aclose(self) -> None:
         """End everything, for the test is over."""
         for process in self._processes:
             await process.aclose()
-        await self.nodes.aclose()
+        self.nodes.end_all()

@@ -1,0 +1,328 @@
+"""The simulated nodes and all that runs on them: what is so, whatever any adapter of it was told or believes.
+
+It owns which incarnation may start, and every call of the cluster port as an act with a result that comes later. It must
+never know tasks or coroutines: :mod:`steepest.cluster.simulated.cluster` makes awaitable what is a callback here, and a
+simulation uses it as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from steepest.cluster.port import ReplicaId, ReplicaPhase, ReplicaSpec, ReplicaStatus, Stopped
+from steepest.cluster.simulated.model import Model
+from steepest.cluster.simulated.node import SimulatedNode
+from steepest.cluster.simulated.timeline import Timeline
+from steepest.cluster.simulated.training import Request, Training, Witness
+from steepest.errors import ClusterError, RefusedError
+from steepest.events.common import CheckpointRef, Resources
+from steepest.events.heartbeat import NodeHeartbeat, ReplicaReport, ReplicaState
+
+T = TypeVar("T")
+
+Then = Callable[[T | ClusterError], None]
+"""Is called once, with what a call gives or with the error that it raises."""
+
+
+class End(Protocol):
+    """Is called when a wait is over."""
+
+    def __call__(self, *, in_time: bool) -> None:
+        """``in_time``: what was waited for has come."""
+
+
+_STATES = {
+    ReplicaPhase.RUNNING: ReplicaState.RUNNING,
+    ReplicaPhase.EXITED: ReplicaState.EXITED,
+    ReplicaPhase.GONE: ReplicaState.GONE,
+}
+
+
+class KnownJob(msgspec.Struct):
+    """What is kept of a job until it is forgotten: its volume, and the incarnations of each replica."""
+
+    volume: list[CheckpointRef] = []
+    incarnations: dict[ReplicaId, dict[int, Training]] = {}
+
+
+class SimulatedNodes:
+    """Some nodes.
+
+    Attributes:
+        nodes: By name.
+        jobs: What is not forgotten.
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[SimulatedNode],
+        model_of: Callable[[ReplicaId, ReplicaSpec], Model],
+        timeline: Timeline,
+        *,
+        witness: Witness | None = None,
+    ) -> None:
+        """Nodes on which nothing runs.
+
+        Args:
+            nodes: All of them.
+            model_of: What a replica does; raises ``no-such-program`` where it cannot be known.
+            timeline: Time.
+            witness: Is told what every training does.
+        """
+        self.nodes = {node.name: node for node in nodes}
+        self.jobs: dict[str, KnownJob] = {}
+        self.timeline = timeline
+        self._model_of = model_of
+        self._witness = witness or Witness()
+        self._on: dict[str, dict[Training, None]] = {node.name: {} for node in nodes}
+        self._beaten: dict[Training, tuple[float, float]] = {}
+
+    # --- looking -----------------------------------------------------------------------------------------------------
+
+    def newest(self, replica: ReplicaId) -> Training | None:
+        """The newest incarnation of a replica."""
+        known = self.jobs[replica.job].incarnations.get(replica) if replica.job in self.jobs else None
+        return known[max(known)] if known else None
+
+    def get(self, replica: ReplicaId, incarnation: int) -> Training | None:
+        """One incarnation."""
+        job = self.jobs.get(replica.job)
+        return job.incarnations.get(replica, {}).get(incarnation) if job else None
+
+    def on(self, node: str) -> list[Training]:
+        """All incarnations on a node that are not forgotten."""
+        return list(self._on[node])
+
+    def lookup(self, replica: ReplicaId) -> ReplicaStatus | None:
+        """See ``Cluster.lookup``."""
+        training = self.newest(replica)
+        if training is None:
+            return None
+        return ReplicaStatus(
+            replica=replica,
+            incarnation=training.incarnation,
+            node=training.node,
+            phase=training.phase,
+            exit_status=training.exit_status,
+            step=training.step,
+            restored_step=training.restored_step,
+            checkpoint=_newest_checkpoint(training),
+        )
+
+    def beat(self, node: str, pool: str, at_ms: int) -> NodeHeartbeat:
+        """What a node says of itself: the newest incarnation of each replica on it, and the CPU since the last beat."""
+        newest = [training for training in self._on[node] if self.newest(training.replica) is training]
+        reports = tuple(self._report(training) for training in newest)
+        used = Resources(cpu_m=sum(report.cpu_m or 0 for report in reports))
+        capacity = self.nodes[node].capacity
+        return NodeHeartbeat(node=node, pool=pool, at_ms=at_ms, capacity=capacity, used=used, replicas=reports)
+
+    # --- acting ------------------------------------------------------------------------------------------------------
+
+    def start(
+        self, replica: ReplicaId, incarnation: int, node: str, spec: ReplicaSpec, restore: CheckpointRef | None
+    ) -> None:
+        """See ``Cluster.start``."""
+        if node not in self.nodes:
+            raise RefusedError(f"there is no node {node!r}", code="unknown-node")
+        newest = self.newest(replica)
+        if (known := self.get(replica, incarnation)) is not None:
+            if known.node != node:
+                raise RefusedError(f"{replica}.{incarnation} is on {known.node}", code="wrong-node")
+            return
+        if newest is not None and newest.incarnation > incarnation:
+            raise RefusedError(f"{replica} is at incarnation {newest.incarnation}", code="stale-incarnation")
+        if newest is not None and newest.running:
+            raise RefusedError(f"{replica}.{newest.incarnation} still runs", code="still-running")
+        if self.nodes[node].lost:
+            raise RefusedError(f"{node} is lost", code="node-lost")
+        model = self._model_of(replica, spec)
+        job = self.jobs.get(replica.job) or KnownJob()
+        if restore is not None and restore not in job.volume:
+            raise RefusedError(f"there is no checkpoint {restore.name}", code="checkpoint-refused")
+        self.jobs[replica.job] = job
+        training = Training(
+            replica,
+            incarnation,
+            self.nodes[node],
+            spec,
+            model,
+            restore=restore,
+            volume=job.volume,
+            timeline=self.timeline,
+            witness=self._witness,
+        )
+        job.incarnations.setdefault(replica, {})[incarnation] = training
+        self._on[node][training] = None
+        training.begin()
+
+    def checkpoint(
+        self,
+        replica: ReplicaId,
+        incarnation: int,
+        *,
+        request: str,
+        hold_s: float,
+        timeout_s: float,
+        then: Then[CheckpointRef],
+    ) -> None:
+        """See ``Cluster.checkpoint``."""
+        training = self._running(replica, incarnation)
+
+        def end(*, in_time: bool) -> None:
+            answer = _accepted(training, request, answered=in_time)
+            if isinstance(answer, ClusterError):
+                training.release(request)
+            then(answer)
+
+        training.ask(Request(request, hold_s))
+        self._wait(training, lambda: request in training.answers or not training.running, timeout_s, end)
+
+    def release(self, replica: ReplicaId, incarnation: int, *, request: str) -> None:
+        """See ``Cluster.release``."""
+        training = self.get(replica, incarnation)
+        if training is not None:
+            training.release(request)
+
+    def stop(self, replica: ReplicaId, incarnation: int, *, grace_s: float, then: Then[Stopped]) -> None:
+        """See ``Cluster.stop``."""
+        training = self.get(replica, incarnation)
+        if training is None:
+            raise RefusedError(f"{replica}.{incarnation} was never started", code="unknown-incarnation")
+
+        def end(*, in_time: bool) -> None:
+            if not in_time:
+                training.kill()
+            then(Stopped(exit_status=training.exit_status, step=training.step, checkpoint=_newest_checkpoint(training)))
+
+        training.terminate()
+        self._wait(training, lambda: not training.running, grace_s, end)
+
+    def limit(self, replica: ReplicaId, incarnation: int, cpu_limit_m: int | None) -> None:
+        """See ``Cluster.limit``."""
+        training = self._running(replica, incarnation)
+        training.limit_m = cpu_limit_m
+        self.nodes[training.node].share()
+
+    def wait_for_step(
+        self, replica: ReplicaId, incarnation: int, *, at_least: int, timeout_s: float, then: Then[int]
+    ) -> None:
+        """See ``Cluster.wait_for_step``."""
+        training = self.get(replica, incarnation)
+        if training is None:
+            raise RefusedError(f"{replica}.{incarnation} was never started", code="not-running")
+
+        def end(*, in_time: bool) -> None:  # noqa: ARG001 - how it ended is looked at
+            then(_reached(training, at_least))
+
+        self._wait(training, lambda: (training.step or -1) >= at_least or not training.running, timeout_s, end)
+
+    def forget(self, name: str) -> None:
+        """See ``Cluster.forget``."""
+        job = self.jobs.get(name)
+        trainings = [one for known in job.incarnations.values() for one in known.values()] if job else []
+        for training in trainings:
+            if training.running:
+                raise RefusedError(f"{training.replica}.{training.incarnation} runs", code="still-running")
+        for training in trainings:
+            del self._on[training.node][training]
+            self._beaten.pop(training, None)
+        self.jobs.pop(name, None)
+
+    def lose(self, node: str) -> None:
+        """A node fails: what runs on it is gone, and it starts nothing until :meth:`mend`."""
+        self.nodes[node].lost = True
+        for training in self.on(node):
+            training.lose()
+
+    def mend(self, node: str) -> None:
+        """A lost node is back, with nothing running on it."""
+        self.nodes[node].lost = False
+
+    # --- what these have in common -----------------------------------------------------------------------------------
+
+    def _running(self, replica: ReplicaId, incarnation: int) -> Training:
+        training = self.get(replica, incarnation)
+        if training is None or not training.running:
+            raise RefusedError(f"{replica}.{incarnation} does not run", code="not-running")
+        return training
+
+    def _wait(self, training: Training, condition: Callable[[], bool], timeout_s: float, end: End) -> None:
+        """Call ``end`` once: when ``condition`` has come to hold, or when time is out."""
+        over = False
+
+        def look() -> bool:
+            nonlocal over
+            if not over and condition():
+                over = True
+                timer.cancel()
+                end(in_time=True)
+            return over
+
+        def time_out() -> None:
+            nonlocal over
+            if not over:
+                over = True
+                end(in_time=condition())
+
+        timer = self.timeline.call_at(self.timeline.now_s() + timeout_s, time_out)
+        training.watch(look)
+
+    def _report(self, training: Training) -> ReplicaReport:
+        return ReplicaReport(
+            job=training.replica.job,
+            replica=training.replica.index,
+            incarnation=training.incarnation,
+            state=_STATES[training.phase],
+            exit_status=training.exit_status,
+            cpu_m=self._used_m(training),
+            step=training.step,
+            checkpoint_mode=training.mode,
+            checkpoint=_newest_checkpoint(training),
+        )
+
+    def _used_m(self, training: Training) -> int:
+        """CPU since the beat before, in millicores: the mean, as a real node measures it."""
+        if not training.running:
+            return 0
+        now_s = self.timeline.now_s()
+        used_m_s = training.cpu_m_s + (now_s - training.since_s) * training.share_m
+        before_s, before_m_s = self._beaten.get(training, (now_s, 0.0))
+        if now_s <= before_s:
+            self._beaten.setdefault(training, (now_s, used_m_s))
+            return round(training.share_m)
+        self._beaten[training] = (now_s, used_m_s)
+        return round((used_m_s - before_m_s) / (now_s - before_s))
+
+
+def running(nodes: SimulatedNodes) -> Iterator[Training]:
+    """All that runs and is not forgotten."""
+    for node in nodes.nodes:
+        yield from (training for training in nodes.on(node) if training.running)
+
+
+def _newest_checkpoint(training: Training) -> CheckpointRef | None:
+    return training.volume[-1] if training.volume else None
+
+
+def _accepted(training: Training, request: str, *, answered: bool) -> CheckpointRef | ClusterError:
+    match training.answers.get(request):
+        case CheckpointRef() as saved:
+            return saved
+        case str(why):
+            code = "checkpoint-invalid" if why == "invalid" else "checkpoint-refused"
+            return RefusedError(f"{training.replica}: {why}", code=code)
+    return RefusedError(f"{training.replica} did not answer", code="not-running" if answered else "checkpoint-timeout")
+
+
+def _reached(training: Training, at_least: int) -> int | ClusterError:
+    if training.step is not None and training.step >= at_least:
+        return training.step
+    if training.running:
+        return RefusedError(f"{training.replica} did not reach step {at_least}", code="step-timeout")
+    if training.exit_status != 0:
+        return RefusedError(f"{training.replica} ended with status {training.exit_status}", code="ended")
+    return training.step or training.restored_step or 0

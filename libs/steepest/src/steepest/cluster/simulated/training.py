@@ -1,0 +1,334 @@
+"""One incarnation of one replica, from its start to its end: it counts steps, reports, saves and leaves.
+
+It owns what a process does by the protocol of ``docs/control-folder.md``. It must never know other incarnations or
+callers. How fast its steps go is its node's business (:mod:`steepest.cluster.simulated.node`), which calls
+:meth:`Training.reach` at the step that was due.
+
+::
+
+    launching ──► training ──► saving ──► holding ──► training      asked for a checkpoint
+                     │  ▲────────────────────┘ release, or the hold is over
+                     └──────► saving ──► ended (85)                 SIGTERM
+                     └──────► ended                                 its last step
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from steepest.cluster.port import ReplicaId, ReplicaPhase, ReplicaSpec
+from steepest.cluster.simulated.model import Delay, Model
+from steepest.cluster.simulated.timeline import Timeline, Timer
+from steepest.events.common import CheckpointMode, CheckpointRef
+
+if TYPE_CHECKING:
+    from steepest.cluster.simulated.node import SimulatedNode
+
+NEARLY = 1e-9
+"""A step of which no more than this is left is completed: sums of floats are no more exact."""
+
+LEFT = 85
+"""Exit status of a process that saved and left."""
+
+
+class State(enum.Enum):
+    """What a process is doing."""
+
+    LAUNCHING = enum.auto()
+    TRAINING = enum.auto()
+    SAVING = enum.auto()
+    HOLDING = enum.auto()
+    ENDED = enum.auto()
+
+
+class Request(msgspec.Struct, frozen=True):
+    """A wish for a checkpoint."""
+
+    name: str
+    hold_s: float
+
+
+class Witness:
+    """Is told what a training does; each method may be overridden."""
+
+    def begins(self, training: Training) -> None:
+        """The process runs."""
+
+    def reports(self, training: Training, step: int, loss: float | None) -> None:
+        """It reports a step."""
+
+    def changes(self, training: Training) -> None:
+        """Something that a caller may wait for has changed."""
+
+
+class Training:
+    """One incarnation.
+
+    Attributes:
+        state: What it is doing.
+        step: The last step completed that the outside knows of; None before the first.
+        mode: How it says that it can be checkpointed; None before it has said so.
+        phase: Running, exited, or gone where nobody saw the end.
+        answers: The checkpoint of each request answered, or why it was refused.
+        limit_m: Its CPU cap in millicores.
+        done: Steps completed, with the fraction of the one under way, at ``since_s``.
+        share_m: CPU in millicores that it has since then.
+        pace: Steps a second since then.
+        cpu_m_s: CPU used up to then, in millicore-seconds.
+    """
+
+    def __init__(
+        self,
+        replica: ReplicaId,
+        incarnation: int,
+        node: SimulatedNode,
+        spec: ReplicaSpec,
+        model: Model,
+        *,
+        restore: CheckpointRef | None,
+        volume: list[CheckpointRef],
+        timeline: Timeline,
+        witness: Witness,
+    ) -> None:
+        self.replica = replica
+        self.incarnation = incarnation
+        self.spec = spec
+        self.model = model
+        self.state = State.LAUNCHING
+        self.step: int | None = None
+        self.restored_step = restore.step if restore else None
+        self.mode: CheckpointMode | None = None
+        self.phase = ReplicaPhase.RUNNING
+        self.exit_status: int | None = None
+        self.answers: dict[str, CheckpointRef | str] = {}
+        self.limit_m = spec.cpu_limit_m
+        self.volume = volume
+        self.done = float(restore.step) if restore else 0.0
+        self._completed = restore.step if restore else 0
+        self.since_s = timeline.now_s()
+        self.share_m = 0.0
+        self.pace = 0.0
+        self.cpu_m_s = 0.0
+        self._node = node
+        self._timeline = timeline
+        self._witness = witness
+        self._request: Request | None = None
+        self._held: str | None = None
+        self._stop = False
+        self._watchers: list[Callable[[], bool]] = []
+        self._timer: Timer | None = None
+
+    @property
+    def node(self) -> str:
+        """Where it runs."""
+        return self._node.name
+
+    @property
+    def running(self) -> bool:
+        """Whether it may still do anything."""
+        return self.phase is ReplicaPhase.RUNNING
+
+    def begin(self) -> None:
+        """The process is there: it launches, and then trains."""
+        self._witness.begins(self)
+        delay_s = self.model.delay_s(Delay.LAUNCH, self.incarnation)
+        if self.restored_step is not None:
+            delay_s += self.model.delay_s(Delay.RESTORE, self.incarnation) + self._transfer_s()
+        self._after(delay_s, self._launched)
+
+    # --- what a supervisor does ----------------------------------------------------------------------------------------
+
+    def watch(self, look: Callable[[], bool]) -> None:
+        """Call ``look`` now and after every change, until it gives True."""
+        if not look():
+            self._watchers.append(look)
+
+    def ask(self, request: Request) -> None:
+        """Wish for a checkpoint."""
+        if request.name in self.answers:
+            return
+        self._request = request
+        if self.state is State.HOLDING:  # its supervisor has forgotten the one before
+            self._held = None
+            self._goes_on()
+        self._node.retime()
+
+    def release(self, name: str) -> None:
+        """Nobody will stop it after that request."""
+        if self._request is not None and self._request.name == name:
+            self._request = None
+        if self._held == name:
+            self._held = None
+            if self.state is State.HOLDING:
+                self._train_on()
+
+    def terminate(self) -> None:
+        """SIGTERM: save and leave, at the end of the step."""
+        if self.model.ignore_term or not self.running:
+            return
+        self._stop = True
+        if self.state is State.HOLDING:
+            self._leave()
+        else:
+            self._node.retime()
+
+    def exit(self, status: int) -> None:
+        """Leave by itself."""
+        self._end(ReplicaPhase.EXITED, status)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self._end(ReplicaPhase.EXITED, -9)
+
+    def lose(self) -> None:
+        """End in a way that nobody sees."""
+        self._end(ReplicaPhase.GONE, None)
+
+    # --- what its node does --------------------------------------------------------------------------------------------
+
+    def advance(self, now_s: float) -> None:
+        """Count what was trained and used since the last look."""
+        passed_s = now_s - self.since_s
+        self.done += passed_s * self.pace
+        self.cpu_m_s += passed_s * self.share_m
+        self.since_s = now_s
+
+    def target(self) -> float:
+        """The step at which something is due: a report, the end, a crash, or the end of this step for who waits."""
+        if self._stop or (self._request is not None and not self.model.silent) or self._owes_proof():
+            return float(max(self._completed + 1, math.ceil(self.done - NEARLY)))
+        every = self.model.report_every
+        due = (self._completed // every + 1) * every
+        for other in (self.model.steps, self.model.crash_at):
+            if other is not None and self._completed < other < due:
+                due = other
+        return float(due)
+
+    def reach(self, step: int) -> None:
+        """The step that was due is completed."""
+        self.done = float(step)
+        self.step = self._completed = step
+        model = self.model
+        if step % model.report_every == 0 or step == model.steps:
+            self._witness.reports(self, step, model.loss(step) if model.loss else None)
+        if step == model.crash_at and self.incarnation == 1:
+            self.exit(1)
+        elif step == model.steps:
+            self.exit(model.exit_status)
+        elif self._owes_proof():
+            self._save_then(self._goes_on)
+        else:
+            self._goes_on()
+
+    # --- what it does itself -------------------------------------------------------------------------------------------
+
+    def _launched(self) -> None:
+        self.mode = self.model.mode
+        if self.model.steps is not None and self.done >= self.model.steps:
+            self.exit(self.model.exit_status)
+            return
+        self._train_on()
+        self._changed()
+
+    def _train_on(self) -> None:
+        self._cancel_timer()
+        self.state = State.TRAINING
+        self._node.enter(self)
+
+    def _goes_on(self) -> None:
+        """After a step: serve who waits, or train on."""
+        request = self._request
+        if self._stop:
+            self._leave()
+        elif request is not None and not self.model.silent:
+            self._request = None
+            self._serve(request)
+        elif self.state is not State.TRAINING:
+            self._train_on()
+        self._changed()
+
+    def _owes_proof(self) -> bool:
+        """One that saves only when stopped saves once before, to prove that it can."""
+        return self.model.mode is CheckpointMode.ON_STOP and not self.volume and not self.model.spoil
+
+    def _serve(self, request: Request) -> None:
+        if self.model.mode is not CheckpointMode.ON_REQUEST:
+            self.answers[request.name] = "it saves when it is stopped"
+            if self.state is not State.TRAINING:
+                self._train_on()
+            return
+        self._held = request.name
+        self._save_then(lambda: self._saved_for(request))
+
+    def _saved_for(self, request: Request) -> None:
+        self.answers[request.name] = self._save()
+        if self._stop:
+            self._leave()
+        elif self._held != request.name or self._request is not None:
+            self._held = None
+            self._goes_on()
+        else:
+            self.state = State.HOLDING
+            self._after(request.hold_s, lambda: self.release(request.name))
+        self._changed()
+
+    def _leave(self) -> None:
+        if self.model.mode is CheckpointMode.NONE or self._is_saved():
+            self.exit(LEFT)
+        else:
+            self._save_then(lambda: self.exit(LEFT))
+
+    def _is_saved(self) -> bool:
+        return bool(self.volume) and self.volume[-1].step == int(self.done)
+
+    def _save_then(self, act: Callable[[], None]) -> None:
+        """Stop training, save, and go on with ``act``."""
+        self._node.leave(self)
+        self.state = State.SAVING
+
+        def saved() -> None:
+            self._save()
+            act()
+
+        self._after(self.model.delay_s(Delay.SAVE, self.incarnation) + self._transfer_s(), saved)
+
+    def _save(self) -> CheckpointRef | str:
+        if self.model.spoil:
+            return "invalid"
+        step = int(self.done)
+        name = f"step-{step:08}-i{self.incarnation:04}"
+        saved = CheckpointRef(name, step, f"sha256:{self.replica.job}-{step}")
+        if saved not in self.volume[-1:]:
+            self.volume.append(saved)
+        return saved
+
+    def _transfer_s(self) -> float:
+        return self.model.checkpoint_mib / self._node.storage_mib_s
+
+    def _after(self, delay_s: float, act: Callable[[], None]) -> None:
+        self._cancel_timer()
+        self._timer = self._timeline.call_at(self._timeline.now_s() + delay_s, act)
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _end(self, phase: ReplicaPhase, status: int | None) -> None:
+        if not self.running:
+            return
+        self._cancel_timer()
+        self._node.leave(self)
+        self.state = State.ENDED
+        self.phase, self.exit_status = phase, status
+        self._changed()
+
+    def _changed(self) -> None:
+        watchers, self._watchers = self._watchers, []
+        self._watchers += [look for look in watchers if not look()]
+        self._witness.changes(self)
