@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from steepest import words
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode, CheckpointRef, Resources
-from steepest.events.parameters import PoolParameters
+from steepest.events.parameters import FlowConParameters, PoolParameters, SpeConParameters, Threshold
 from steepest.events.registry import CLUSTER
 
 SAVED = CheckpointRef(name="step-00000120-i0001", step=120, digest="sha256:0")
@@ -22,6 +22,17 @@ SPOKEN: list[tuple[c.ClusterEvent, str]] = [
     (
         c.PoolConfigured(parameters=PoolParameters(moves=False)),
         "parameters in force: α 0.01, interval 30 s, placement spread, a tick every 1.0 s, no moves",
+    ),
+    (
+        c.PoolConfigured(
+            parameters=PoolParameters(
+                specon=SpeConParameters(threshold=Threshold.FITTED), flowcon=FlowConParameters(on=True)
+            )
+        ),
+        (
+            "parameters in force: α fitted to each job, interval 30 s, placement spread, a tick every 1.0 s, "
+            "limits by FlowCon (α 0.03 a second, interval 30 s)"
+        ),
     ),
     (c.Tick(counted_ms=65_000), "the pool's clock is at 1 min 05 s"),
     (c.NodeJoined(node="n1", capacity=Resources(600, 2048)), "node n1 is here with 600m CPU, 2048 MiB"),
@@ -116,6 +127,25 @@ SPOKEN: list[tuple[c.ClusterEvent, str]] = [
     (
         c.PlanAbandoned(plan="p", job="a", code="given-up", message="cancelled"),
         "a: the plan p is given up (given-up): cancelled",
+    ),
+    (
+        c.LimitsPlanned(
+            plan="p",
+            node="n1",
+            limits=(c.JobLimit("a", 1, c.GrowthList.COMPLETING, 200), c.JobLimit("b", 2, c.GrowthList.NEW)),
+            because=c.LimitsBecause(rule="Algorithm 1"),
+        ),
+        "limits on n1 (Algorithm 1): a 200m CPU (CL), b no limit (NL)",
+    ),
+    (c.LimitsApplied(plan="p", node="n1", job="a", incarnation=1, cpu_m=200), "a has 200m CPU on n1 from here on"),
+    (c.LimitsApplied(plan="p", node="n1", job="a", incarnation=1), "a has no limit on n1 from here on"),
+    (
+        c.LimitsRefused(plan="p", node="n1", job="a", incarnation=1, code="not-running", definite=True, message="gone"),
+        "a did not get its limit on n1 (not-running), so it has what it had: gone",
+    ),
+    (
+        c.LimitsRefused(plan="p", node="n1", job="a", incarnation=1, code="timeout", definite=False, message="slow"),
+        "a did not get its limit on n1 (timeout), so nobody knows yet what it has: slow",
     ),
 ]
 

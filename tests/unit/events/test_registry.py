@@ -13,7 +13,8 @@ from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.heartbeat import NodeHeartbeat
 from steepest.events.loss import JobUnwatched, LossReported
-from steepest.events.registry import CLUSTER, HEARTBEATS, LOSS, TOPICS, Topic, encode
+from steepest.events.parameters import FlowConParameters, PoolParameters, SpeConParameters, Threshold
+from steepest.events.registry import CLUSTER, HEARTBEATS, LOSS, READS, SINCE, TOPICS, Topic, encode, reads_for
 
 EVENTS = [(topic, event) for topic in TOPICS.values() for event in topic.types]
 
@@ -29,6 +30,28 @@ def test_only_a_plan_to_move_has_two_writers() -> None:
     """Algorithms 4 and 5 both plan moves; every other event has one writer."""
     shared = {event for topic in TOPICS.values() for event, writer in topic.writers.items() if "," in writer}
     assert shared == {c.MigrationPlanned}
+
+
+@pytest.mark.parametrize(
+    ("parameters", "reads"),
+    [
+        (PoolParameters(), 1),
+        (PoolParameters(moves=False, tick_ms=5), 1),
+        (PoolParameters(flowcon=FlowConParameters(alpha=0.5)), 1),
+        (PoolParameters(flowcon=FlowConParameters(on=True)), 2),
+        (PoolParameters(placement="flowcon2"), 2),
+        (PoolParameters(specon=SpeConParameters(threshold=Threshold.FITTED)), 2),
+    ],
+)
+def test_a_pool_asks_for_the_readers_that_it_needs(parameters: PoolParameters, reads: int) -> None:
+    """Whoever does not know what a pool switches on stops before it; what is switched off asks for nothing."""
+    assert reads_for(parameters) == reads <= READS
+
+
+def test_events_that_came_later_are_named_with_their_version() -> None:
+    """Every version up to ours, and none beyond, brought something that may stand on the cluster topic."""
+    assert set(SINCE) <= set(CLUSTER.types)
+    assert sorted({1, *SINCE.values()}) == list(range(1, READS + 1))
 
 
 def test_no_two_events_share_a_name() -> None:

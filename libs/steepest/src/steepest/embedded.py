@@ -13,6 +13,7 @@ from steepest.cluster.port import Cluster
 from steepest.errors import InputError
 from steepest.events.cluster import PoolConfigured
 from steepest.events.parameters import PoolParameters
+from steepest.events.registry import reads_for
 from steepest.installation import local_cluster
 from steepest.log.base import Log
 from steepest.log.file import FileLog
@@ -60,8 +61,8 @@ class Configurator(Effector):
         never = view.parameters == PoolParameters()
         if self._wanted is not None and (never or view.parameters != self._wanted):
             # A version or flag that the log has raised stays: only the parameters are others.
-            raised = view.state
-            self._differs.put_nowait(PoolConfigured(reads=raised.reads, flags=raised.flags, parameters=self._wanted))
+            reads = max(view.state.reads, reads_for(self._wanted))
+            self._differs.put_nowait(PoolConfigured(reads=reads, flags=view.state.flags, parameters=self._wanted))
             self._wanted = None
 
     async def run(self, send: Send) -> None:

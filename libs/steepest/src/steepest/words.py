@@ -12,6 +12,7 @@ from typing import Any
 
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode, CheckpointRef
+from steepest.events.parameters import FlowConParameters, Threshold
 from steepest.view.nodes import in_words
 
 ROUTINE = (c.Tick, c.NodeUsage, c.GrowthMeasured)
@@ -87,11 +88,18 @@ def _log_opened(event: c.LogOpened) -> str:
 
 def _pool_configured(event: c.PoolConfigured) -> str:
     ours, specon = event.parameters, event.parameters.specon
+    alpha = f"α {specon.alpha:g}" if specon.threshold is Threshold.FIXED else "α fitted to each job"
     moves = "" if ours.moves else ", no moves"
     return (
-        f"parameters in force: α {specon.alpha:g}, interval {span(specon.interval_ms)}, "
-        f"placement {ours.placement}, a tick every {span(ours.tick_ms)}{moves}"
+        f"parameters in force: {alpha}, interval {span(specon.interval_ms)}, "
+        f"placement {ours.placement}, a tick every {span(ours.tick_ms)}{moves}{_flowcon(ours.flowcon)}"
     )
+
+
+def _flowcon(flowcon: FlowConParameters) -> str:
+    if not flowcon.on:
+        return ""
+    return f", limits by FlowCon (α {flowcon.alpha:g} a {flowcon.per}, interval {span(flowcon.interval_ms)})"
 
 
 def _tick(event: c.Tick) -> str:
@@ -202,6 +210,24 @@ def _stay(event: c.StayDecided) -> str:
     return f"{event.job} stays on {event.node} ({event.because.rule})"
 
 
+def limit_in_words(cpu_m: int | None) -> str:
+    """A CPU limit."""
+    return "no limit" if cpu_m is None else f"{cpu_m}m CPU"
+
+
+def _limits(event: c.LimitsPlanned) -> str:
+    told = ", ".join(f"{one.job} {limit_in_words(one.cpu_m)} ({one.growth_list})" for one in event.limits)
+    return f"limits on {event.node} ({event.because.rule}): {told}"
+
+
+def growth_seen(job: c.GrowthSeen) -> str:
+    """A job as FlowCon saw it."""
+    if job.efficiency is None:
+        return f"{job.job} ({job.before}, nothing measured yet)"
+    use = "" if job.use is None else f", {job.use:.1%} of the node used"
+    return f"{job.job} ({job.before}, growth efficiency {job.efficiency:.4g}{use})"
+
+
 # --- what became of them ------------------------------------------------------------------------------------------------
 
 _BEGUN = {
@@ -258,6 +284,15 @@ def _abandoned(event: c.PlanAbandoned) -> str:
     )
 
 
+def _limit_applied(event: c.LimitsApplied) -> str:
+    return f"{event.job} has {limit_in_words(event.cpu_m)} on {event.node} from here on"
+
+
+def _limit_refused(event: c.LimitsRefused) -> str:
+    effect = "it has what it had" if event.definite else "nobody knows yet what it has"
+    return f"{event.job} did not get its limit on {event.node} ({event.code}), so {effect}: {event.message}"
+
+
 def _after(step: int | None) -> str:
     return "" if step is None else f" after step {step}"
 
@@ -298,4 +333,7 @@ _SENTENCES: Mapping[type, Callable[[Any], str]] = {
     c.MigrationFinished: _moved,
     c.MigrationFailed: _not_moved,
     c.PlanAbandoned: _abandoned,
+    c.LimitsPlanned: _limits,
+    c.LimitsApplied: _limit_applied,
+    c.LimitsRefused: _limit_refused,
 }

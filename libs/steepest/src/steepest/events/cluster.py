@@ -29,6 +29,8 @@ from steepest.events.outcomes import (
     JobRejected,
     JobResumed,
     JobStopped,
+    LimitsApplied,
+    LimitsRefused,
     MigrationFailed,
     MigrationFinished,
     PlanAbandoned,
@@ -38,6 +40,11 @@ from steepest.events.outcomes import (
 )
 from steepest.events.plans import (
     Because,
+    GrowthList,
+    GrowthSeen,
+    JobLimit,
+    LimitsBecause,
+    LimitsPlanned,
     MigrationPlanned,
     MoveKind,
     NodeScore,
@@ -79,6 +86,9 @@ ClusterEvent = (
     | MigrationFinished
     | MigrationFailed
     | PlanAbandoned
+    | LimitsPlanned
+    | LimitsApplied
+    | LimitsRefused
 )
 """Everything that may stand on ``cluster``."""
 
@@ -90,16 +100,23 @@ __all__ = [
     "CheckpointSaved",
     "CheckpointVerified",
     "ClusterEvent",
+    "GrowthList",
     "GrowthMeasured",
+    "GrowthSeen",
     "JobAdmitted",
     "JobCancelRequested",
     "JobEnded",
+    "JobLimit",
     "JobPlaced",
     "JobRejected",
     "JobResumed",
     "JobSpec",
     "JobStopped",
     "JobSubmitted",
+    "LimitsApplied",
+    "LimitsBecause",
+    "LimitsPlanned",
+    "LimitsRefused",
     "LogOpened",
     "MigrationFailed",
     "MigrationFinished",

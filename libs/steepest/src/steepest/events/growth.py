@@ -30,6 +30,7 @@ class GrowthMeasured(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         growth: G by the parameters' normalisation, rounded to 9 digits; the first one is a baseline only.
         per_second: FlowCon's progress P_c: growth divided by the seconds between the two intervals' means.
         category: The job's category from here on.
+        threshold: The α that ``per_second`` was compared with, where it is fitted to the job.
     """
 
     job: Name
@@ -42,6 +43,7 @@ class GrowthMeasured(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     growth: float | None = None
     per_second: float | None = None
     category: Category
+    threshold: float | None = None
 
 
 class CategoryChanged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):

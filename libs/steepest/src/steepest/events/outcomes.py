@@ -6,7 +6,7 @@ import enum
 
 import msgspec
 
-from steepest.events.common import CheckpointRef, Count, ExitStatus, Millis, Name, Text
+from steepest.events.common import CheckpointRef, Count, ExitStatus, Millis, Name, Positive, Text
 
 
 class JobAdmitted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
@@ -140,3 +140,25 @@ class PlanAbandoned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     job: Name
     code: Text
     message: Text = ""
+
+
+class LimitsApplied(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
+    """The engine took the limit that the plan has for this job: from here on it is in force."""
+
+    plan: Text
+    node: Name
+    job: Name
+    incarnation: Count
+    cpu_m: Positive | None = None
+
+
+class LimitsRefused(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
+    """The engine did not take it, and what it answered. ``definite``: the limit surely is what it was."""
+
+    plan: Text
+    node: Name
+    job: Name
+    incarnation: Count
+    code: Text
+    definite: bool
+    message: Text

@@ -31,6 +31,13 @@ class BalanceRule(enum.StrEnum):
     FLOOR = "floor"  # ⌊·⌋, as printed
 
 
+class Threshold(enum.StrEnum):
+    """Where the categorizer's threshold α comes from."""
+
+    FIXED = "fixed"  # the parameter, as in SpeCon
+    FITTED = "fitted"  # what the job's own growth so far lets expect: the variant ``specon-adaptive``
+
+
 class SpeConParameters(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """SpeCon's parameters (thesis §6.2 and Algorithms 3–5); defaults are the thesis's and the reading of its flaws.
 
@@ -41,6 +48,7 @@ class SpeConParameters(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
         weight_wc: Weight w_wc of a watched one.
         weight_cc: Weight w_cc of a converged one.
         guard: Algorithm 3 line 15: no move unless |PC| + |WC| > 1 on the job's worker.
+        threshold: Whether ``alpha`` is used, or one fitted to the job's own growth.
     """
 
     alpha: Annotated[float, msgspec.Meta(gt=0)] = 0.01
@@ -52,6 +60,46 @@ class SpeConParameters(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     request_tick: RequestTick = RequestTick.NEXT
     guard: bool = True
     balance_rule: BalanceRule = BalanceRule.AT_LEAST_ONE
+    threshold: Threshold = Threshold.FIXED
+
+
+class Resource(enum.StrEnum):
+    """What growth efficiency may be measured against."""
+
+    CPU = "cpu"
+    MEMORY = "memory"
+    BLOCK_IO = "block-io"
+    NETWORK_IO = "network-io"
+
+
+class ProgressUnit(enum.StrEnum):
+    """What FlowCon's progress is measured in, and so its threshold α, which the thesis calls a percentage of growth."""
+
+    SECOND = "second"  # as printed: |E(t_i) − E(t_(i−1))| / (t_i − t_(i−1))
+    INTERVAL = "interval"  # that times the length of an interval
+
+
+class FlowConParameters(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """FlowCon's parameters (thesis §5.1 and §6.1, and its authors' code); the defaults are theirs, but for the cap.
+
+    Attributes:
+        on: Whether FlowCon limits jobs at all.
+        alpha: Threshold α of growth efficiency, in the unit that ``per`` gives, for a whole node's worth of use.
+        per: The unit of progress.
+        interval_ms: Time between two runs on a node (``itval``), and the span that each looks at. Rounded up to a
+            multiple of SpeCon's interval, because progress is made of the categorizer's buckets.
+        most_doublings: How often the interval is doubled while all jobs of a node complete. The authors have no such cap.
+        resources: What efficiency is measured against; those that nobody measures are left out.
+        granularity_m: CPU limits are rounded down to multiples of this, in millicores. The authors' are whole cores.
+    """
+
+    on: bool = False
+    alpha: Annotated[float, msgspec.Meta(gt=0)] = 0.03
+    per: ProgressUnit = ProgressUnit.SECOND
+    interval_ms: Positive = 30_000
+    most_doublings: Annotated[int, msgspec.Meta(ge=0, le=20)] = 5
+    resources: tuple[Resource, ...] = (Resource.CPU,)
+    granularity_m: Positive = 1
 
 
 class MoveLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -94,3 +142,4 @@ class PoolParameters(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     node_lost_ms: Positive = 15_000
     settle_ms: Count = 5_000
     retry_hold_ms: Count = 1_000
+    flowcon: FlowConParameters = FlowConParameters()

@@ -6,7 +6,7 @@ import enum
 
 import msgspec
 
-from steepest.events.common import Count, Millis, Name, Text
+from steepest.events.common import Count, Millis, Name, Positive, Text
 
 
 class NodeScore(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -90,3 +90,76 @@ class RetryPlanned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     charged: bool
     not_before_ms: Millis
     reason: Text
+
+
+class GrowthList(enum.StrEnum):
+    """FlowCon's three lists of a node's jobs, by growth efficiency (thesis §4.2, Algorithm 1)."""
+
+    NEW = "NL"
+    WATCHED = "WL"
+    COMPLETING = "CL"
+
+
+class JobLimit(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The CPU limit that an incarnation is to have, and the list that it is in from here on.
+
+    Attributes:
+        cpu_m: In millicores; None: no limit but the node's own.
+    """
+
+    job: Name
+    incarnation: Count
+    growth_list: GrowthList
+    cpu_m: Positive | None = None
+
+
+class GrowthSeen(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A job as a run of FlowCon's Algorithm 1 saw it.
+
+    Attributes:
+        before: The list that it was in, from which its limit follows.
+        efficiency: G: its progress for each whole node's worth of use, the mean over the resources that are considered
+            and measured; None: it has no measured progress or use yet.
+        progress: P, in the unit of the threshold α.
+        use: Mean measured CPU over the same span, as a share of the node.
+    """
+
+    job: Name
+    before: GrowthList
+    efficiency: float | None = None
+    progress: float | None = None
+    use: float | None = None
+
+
+class LimitsBecause(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What limits were planned from.
+
+    Attributes:
+        rule: The branch that decided.
+        jobs: Every job on the node, in the order of their names.
+        total: ΣG.
+        beta: β = 1 + 1/n.
+        floor: The least share of the node that a limit leaves, 1/(β·n).
+        interval_ms: Until the next run, unless a job starts or stops before.
+    """
+
+    rule: Text
+    jobs: tuple[GrowthSeen, ...] = ()
+    total: float = 0.0
+    beta: float = 0.0
+    floor: float = 0.0
+    interval_ms: Millis = 0
+
+    @property
+    def count(self) -> int:
+        """How many jobs are on the node: n."""
+        return len(self.jobs)
+
+
+class LimitsPlanned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
+    """The jobs on a node are to have these CPU limits (FlowCon, Algorithm 1). For each job the newest plan holds."""
+
+    plan: Text
+    node: Name
+    limits: tuple[JobLimit, ...]
+    because: LimitsBecause

@@ -17,9 +17,13 @@ from steepest.errors import BugError, UndecodableError
 from steepest.events import cluster as c
 from steepest.events import heartbeat, loss
 from steepest.events.dead_letter import DeadLetter
+from steepest.events.parameters import PoolParameters
 
-READS = 1
+READS = 2
 """The event version that this code knows: raise it with every new event type on ``cluster`` and every new flag."""
+
+SINCE: Mapping[type, int] = {c.LimitsPlanned: 2, c.LimitsApplied: 2, c.LimitsRefused: 2}
+"""The event version from which on an event may stand on ``cluster``; 1 for all that are not named."""
 
 FLAGS: Mapping[int, str] = {}
 """The behaviour flags that this code knows, and what each one changes."""
@@ -95,6 +99,20 @@ def members(events: Any) -> tuple[type, ...]:
     return (events,)
 
 
+def reads_for(parameters: PoolParameters) -> int:
+    """The event version that a pool with these parameters needs of its readers.
+
+    Version 2 knows FlowCon's limits, its placement, and thresholds that are fitted.
+    """
+    plain = PoolParameters()
+    knows_more = (
+        parameters.flowcon.on
+        or parameters.placement != plain.placement
+        or parameters.specon.threshold is not plain.specon.threshold
+    )
+    return 2 if knows_more else 1
+
+
 def _topic(
     name: str, events: Any, *, key: str, description: str, writers: Mapping[str, tuple[type, ...]], partitions: int = 1
 ) -> Topic[Any]:
@@ -131,6 +149,8 @@ CLUSTER: Topic[c.ClusterEvent] = _topic(
         "placer": (c.PlacementPlanned, c.RetryPlanned, c.JobAdmitted, c.JobRejected, c.JobEnded),
         "node-scorer": (c.StayDecided,),
         "node-scorer, rebalancer": (c.MigrationPlanned,),
+        "limit-planner": (c.LimitsPlanned,),
+        "resizer": (c.LimitsApplied, c.LimitsRefused),
         "migrator": (
             c.StepBegun,
             c.StepFailed,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from steepest.policies.flowcon.limit_planner import LimitPlanner
 from steepest.policies.monitor.facts import Facts
 from steepest.policies.monitor.silence import Silence
 from steepest.policies.placement.placer import Placer
@@ -12,7 +13,7 @@ from steepest.policies.specon.categorizer import Categorizer
 from steepest.policies.specon.node_scorer import NodeScorer
 from steepest.policies.specon.rebalancer import Rebalancer
 
-CLUSTER_DECIDERS: Mapping[str, Any] = {kind.name: kind for kind in (Silence, Placer, NodeScorer, Rebalancer)}
+CLUSTER_DECIDERS: Mapping[str, Any] = {kind.name: kind for kind in (Silence, Placer, NodeScorer, Rebalancer, LimitPlanner)}
 """Those that read ``cluster``; each is made with its state, or with none to begin anew."""
 
 STREAM_DECIDERS: Mapping[str, Any] = {kind.name: kind for kind in (Facts, Categorizer)}

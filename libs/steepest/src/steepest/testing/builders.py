@@ -18,7 +18,7 @@ EPOCH = "epoch"
 DECIDERS = {
     event: writer.split(",")[0]
     for event, writer in CLUSTER.writers.items()
-    if writer not in {"operator", "user", "migrator"}
+    if writer not in {"operator", "user", "migrator", "resizer"}
 }
 """Each event type that a decider makes, with (one of) its deciders."""
 

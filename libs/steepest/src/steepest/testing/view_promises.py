@@ -45,6 +45,7 @@ def check_accounting(view: ClusterView, *, room: bool) -> None:
     for found in view.nodes:
         assert found.allocated == taken.pop(found.name, Resources()), found
         assert found.replicas == counted.pop(found.name, [0, 0, 0]), found
+        assert set(found.jobs) == {job.name for job in view.jobs if found.name in job.holds}, found
         assert min(found.allocated.cpu_m, found.allocated.memory_mib, found.allocated.gpus) >= 0, found
         assert not room or Resources().fits(found.free), found
     assert not taken, "a job holds a place on a node that is not there"
@@ -64,6 +65,7 @@ def check_plans(view: ClusterView) -> None:
 def check_lives(view: ClusterView) -> None:
     """A job without a process and without a plan holds nothing; any other holds exactly its places."""
     for job in view.jobs:
+        assert job.limit is None or job.alive, f"{job.name} has a limit and no process"
         held, assigned = sum(job.holds.values()), sum(job.assigned.values())
         if job.phase is not Phase.RUNNING:
             assert (held, assigned, job.alive, job.plan) == (0, 0, False, None), job

@@ -111,6 +111,7 @@ def _step_failed(view: Projection, event: c.StepFailed, _: Received[Any]) -> boo
         return False
     if event.definite and event.code in rules.NOT_RUNNING:
         job.alive = False
+        job.limit = None
     rules.step_failed(
         plan,
         job,

@@ -46,6 +46,7 @@ def end(view: Projection, job: Job, outcome: c.Outcome, reason: str, received: R
     view.nodes.release(job)
     job.phase = Phase.ENDED
     job.alive = False
+    job.limit = None
     job.outcome = outcome
     job.stop_reason = reason
     job.ended_ms = received.at_ms
@@ -57,6 +58,7 @@ def begin_incarnation(job: Job, incarnation: int) -> None:
     """A new process of a job is about to start."""
     job.incarnation = incarnation
     job.saved_since_start = False
+    job.limit = None
     forget_stop(job)
 
 
@@ -68,6 +70,7 @@ def forget_stop(job: Job) -> None:
 def stopped(job: Job, event: c.ReplicaStopped | c.JobStopped) -> None:
     """A job's process does not run any more. Two may tell of it; what one of them does not know the other may."""
     job.alive = False
+    job.limit = None
     job.stopped_incarnation = job.incarnation
     job.exit_status = job.exit_status if event.exit_status is None else event.exit_status
     job.stop_step = job.stop_step if event.step is None else event.step

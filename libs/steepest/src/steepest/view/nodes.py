@@ -138,6 +138,7 @@ class Nodes:
         """Reserve the place of one replica of ``job`` on a node."""
         node = self._nodes[name]
         node.allocated += job.spec.requests
+        node.jobs[job.name] = None
         job.holds[name] = job.holds.get(name, 0) + 1
         self._fill(node)
 
@@ -146,9 +147,11 @@ class Nodes:
         held = job.holds.pop(name, 0)
         if held < 1:
             raise BugError(f"job {job.name} holds no place on node {name}")
+        node = self._nodes[name]
         if held > 1:
             job.holds[name] = held - 1
-        node = self._nodes[name]
+        else:
+            del node.jobs[job.name]
         node.allocated -= job.spec.requests
         self._fill(node)
 

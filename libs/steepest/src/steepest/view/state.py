@@ -9,11 +9,11 @@ import enum
 
 import msgspec
 
-from steepest.events.cluster import Category, JobSpec, MoveKind, Outcome, Step
+from steepest.events.cluster import Category, GrowthList, JobSpec, MoveKind, Outcome, Step
 from steepest.events.common import CheckpointMode, CheckpointRef, Resources
 from steepest.events.parameters import PoolParameters
 
-STATE_VERSION = 1
+STATE_VERSION = 2
 """Version of :class:`ViewState`; a snapshot of another version is not used."""
 
 CATEGORIES = (Category.PROGRESSING, Category.WATCHED, Category.CONVERGED)
@@ -26,6 +26,7 @@ class Node(msgspec.Struct, kw_only=True):
         allocated: Requests of the replicas that run here and of those that valid plans reserve a place for.
         replicas: Replicas of each category assigned here, in the order PC, WC, CC. A replica on its way counts at its
             target from the moment its plan is valid.
+        jobs: The jobs that hold a place here; one that moves holds two.
         seen_counted_ms: When the node was last heard of.
         seen_offset: The record by which.
     """
@@ -35,6 +36,7 @@ class Node(msgspec.Struct, kw_only=True):
     allocated: Resources = Resources()
     used: Resources = Resources()
     replicas: list[int] = msgspec.field(default_factory=lambda: [0, 0, 0])
+    jobs: dict[str, None] = {}
     jobs_cpu_m: dict[str, int] = {}
     lost: bool = False
     seen_counted_ms: int = 0
@@ -65,6 +67,31 @@ class Phase(enum.StrEnum):
     ENDED = "ended"
 
 
+class Limit(msgspec.Struct, kw_only=True):
+    """What FlowCon has planned for an incarnation, and what became of it.
+
+    Attributes:
+        plan: The plan that wanted ``cpu_m`` first.
+        growth_list: The list that the job is in.
+        cpu_m: The CPU limit that it is to have, in millicores; None: none.
+        in_force_m: The one that the engine took last.
+        in_force_counted_ms: When its outcome stood in the log.
+        answered: Whether the engine has said yes or surely no.
+        refused: What it answered when it said no, or nothing clear.
+        unclear: Answers in a row after which nobody knows whether the limit was taken.
+    """
+
+    plan: str
+    growth_list: GrowthList
+    cpu_m: int | None = None
+    in_force_m: int | None = None
+    in_force_counted_ms: int = 0
+    answered: bool = False
+    refused: str = ""
+    unclear: int = 0
+    not_before_counted_ms: int = 0
+
+
 class Job(msgspec.Struct, kw_only=True):
     """A job from its submission on.
 
@@ -80,6 +107,7 @@ class Job(msgspec.Struct, kw_only=True):
         converged_counted_ms: When it became CC.
         migrated: Algorithm 4 has decided about it (moved or stayed): its category is frozen.
         rebalanced: Algorithm 5 has moved it.
+        limit: What FlowCon has planned for this incarnation; None before its first run with it.
         plan: The plan in flight, if any.
         cancel: The request that asked to stop it for good.
     """
@@ -108,6 +136,7 @@ class Job(msgspec.Struct, kw_only=True):
     moves: int = 0
     moves_failed: int = 0
     steps_lost: int = 0
+    limit: Limit | None = None
     plan: str | None = None
     cancel: str | None = None
     retries_used: int = 0

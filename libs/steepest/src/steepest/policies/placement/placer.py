@@ -1,7 +1,7 @@
 """The placer: admits jobs, gives those that wait their node, starts failed ones again, and says when a job is over.
 
-It decides about a job when a record concerns it, and goes through the queue when a record may have made room. Which node a
-job gets is the placement policy's business.
+It decides about a job when a record concerns it, and goes through the queue when a record may have made room. Which
+node a job gets is the placement policy's business.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.received import Received
 from steepest.policies.pending import Pending
-from steepest.policies.placement.spread import fits, spread
+from steepest.policies.placement.policies import placement
+from steepest.policies.placement.spread import fits
 from steepest.view.cluster_view import ClusterView
 from steepest.view.nodes import in_words
 from steepest.view.state import Job, Node, Phase
@@ -91,7 +92,7 @@ class Placer:
                 continue
             node = self._node(view, job)
             if node is not None:
-                yield self._plan(job, node, offset)
+                yield self._plan(view, job, node, offset)
                 continue
             no_room[wish] = None
             if why := _never_fits(view, job):
@@ -103,13 +104,13 @@ class Placer:
     def _node(self, view: ClusterView, job: Job) -> Node | None:
         pinned = _first_node(job)
         if pinned is None:
-            return spread(view, job, self.state)
+            return placement(view.parameters.placement).choose(view, job, self.state)
         node = view.nodes.get(pinned)
         return node if node is not None and fits(job, node, self.state) else None
 
-    def _plan(self, job: Job, node: Node, offset: int) -> c.PlacementPlanned:
+    def _plan(self, view: ClusterView, job: Job, node: Node, offset: int) -> c.PlacementPlanned:
         seen = c.NodeScore(node=node.name, score=0.0, used_cpu_m=node.used.cpu_m, replicas=self.state.count(node))
-        rule = "its user names the first node" if _first_node(job) else "spread: least allocated afterwards"
+        rule = "its user names the first node" if _first_node(job) else placement(view.parameters.placement).rule
         plan = c.PlacementPlanned(
             plan=f"place-{offset}-{job.name}",
             job=job.name,

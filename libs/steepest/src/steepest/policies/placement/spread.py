@@ -1,8 +1,8 @@
 """``spread``: the default rule of Kubernetes for a pod that waits: the node that is least allocated afterwards.
 
-Kubernetes' NodeResourcesFit plugin with its LeastAllocated strategy scores a node by the mean, over its resources, of the
-share that would be free with the pod on it; ties go here to the node with fewer replicas, then to the first name, where
-Kubernetes draws lots.
+Kubernetes' NodeResourcesFit plugin with its LeastAllocated strategy scores a node by the mean, over its resources, of
+the share that would be free with the pod on it; ties go here to the node with fewer replicas, then to the first name,
+where Kubernetes draws lots.
 """
 
 from __future__ import annotations

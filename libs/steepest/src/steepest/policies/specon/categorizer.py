@@ -13,6 +13,9 @@ The reading, where the printed algorithm is in doubt:
 * A converged job that grows by less than α asks for its reallocation, at every such interval, because the node-scorer
   may not be able to grant it yet. With ``RequestTick.NEXT`` the first request comes with the interval after the one in
   which it converged, so with the fourth at the earliest: 120 s after the first report where itval is 30 s.
+
+The variant ``specon-adaptive`` (``Threshold.FITTED``) compares with a threshold that is fitted to the job's own growth,
+and is otherwise the same (:mod:`steepest.policies.specon.trend`).
 """
 
 from __future__ import annotations
@@ -23,11 +26,12 @@ import msgspec
 
 from steepest.events.cluster import Category, CategoryChanged, GrowthMeasured, LogOpened, ReallocationRequested
 from steepest.events.loss import JobUnwatched, JobWatched, LossEvent, LossReported
-from steepest.events.parameters import RequestTick, SpeConParameters
-from steepest.events.received import SEQUENCE, SOURCE, Received, is_number
+from steepest.events.parameters import RequestTick, SpeConParameters, Threshold
+from steepest.events.received import MAX_DIGITS, SEQUENCE, SOURCE, Received
 from steepest.policies.decider import Decision
 from steepest.policies.specon.category_machine import Comparison, compare, move
 from steepest.policies.specon.growth import LARGEST_VALUE, Intervals
+from steepest.policies.specon.trend import Trend
 
 Out = Sequence[Decision]
 NOTHING: Out = ()
@@ -41,6 +45,7 @@ class JobState(msgspec.Struct, kw_only=True, gc=False):
         incarnation: The newest watched.
         sequences: The highest sequence number seen of each source.
         intervals: None before the first report that counts.
+        trend: Of its growth so far, where the threshold is fitted to it.
     """
 
     pool: str
@@ -50,6 +55,7 @@ class JobState(msgspec.Struct, kw_only=True, gc=False):
     category: Category = Category.PROGRESSING
     sequences: dict[str, int] = {}
     intervals: Intervals | None = None
+    trend: Trend | None = None
 
 
 class Ignored(msgspec.Struct, kw_only=True, gc=False):
@@ -121,7 +127,7 @@ class Categorizer:
         if source is None:
             return True
         text = headers.get(SEQUENCE, "")
-        if not is_number(text):
+        if not text.isdecimal() or len(text) > MAX_DIGITS:
             self.state.ignored.unnumbered += 1
             return False
         number = int(text)
@@ -169,8 +175,15 @@ def _judge(name: str, job: JobState, intervals: Intervals) -> Out:
     """Say what the open interval, which is over and has reports, means for its job."""
     parameters = job.parameters
     growth = intervals.growth(parameters.normalisation)
-    comparison = Comparison.BASELINE if intervals.baseline else compare(growth, parameters.alpha)
+    per_second, threshold = intervals.per_second(growth), None
     before = job.category
+    if intervals.baseline:
+        comparison = Comparison.BASELINE
+    elif parameters.threshold is Threshold.FITTED:
+        job.trend = job.trend or Trend(intervals.now_ms)
+        comparison, threshold = job.trend.compare(before, per_second, intervals.now_ms)
+    else:
+        comparison = compare(growth, parameters.alpha)
     after = job.category = move(before, comparison)
     measured = GrowthMeasured(
         job=name,
@@ -181,8 +194,9 @@ def _judge(name: str, job: JobState, intervals: Intervals) -> Out:
         first_ms=intervals.first_ms,
         last_ms=intervals.now_ms,
         growth=growth,
-        per_second=intervals.per_second(growth),
+        per_second=per_second,
         category=after,
+        threshold=threshold,
     )
     decided = [Decision(job.pool, measured)]
     if after is not before:

@@ -1,12 +1,14 @@
 """SpeCon Algorithm 4: where a converged job goes, or that it stays.
 
-The reading of the printed pseudo-code (thesis §5.2): the minimum score is found over all workers before any is chosen; the
-score of the job's own worker includes the job itself, as the thesis's worked example shows (score 11 with Job-1 on it);
-among workers with the minimum the one that uses least is the target; if the job's own worker is among them it stays. Either
-way the job is decided, which the view remembers as ``migrated``, and freezes its category.
+The reading of the printed pseudo-code (thesis §5.2): the minimum score is found over all workers before any is chosen;
+the score of the job's own worker includes the job itself, as the thesis's worked example shows (score 11 with Job-1 on
+it); among workers with the minimum the one that uses least is the target; if the job's own worker is among them it
+stays. Either way the job is decided, which the view remembers as ``migrated``, and freezes its category.
 
-A worker without room for the job is out of the question, which the paper does not consider. The guard |PC| + |WC| > 1 is
-Algorithm 3 line 15: at least two growing jobs must remain on the worker, or nobody would gain.
+A worker without room for the job is out of the question, which the paper does not consider. The guard |PC| + |WC| > 1
+is Algorithm 3 line 15: at least two growing jobs must remain on the worker, or nobody would gain. Where FlowCon limits
+jobs as well, a request is left unanswered while a cap may be all that is wrong, or a move would not pay
+(:mod:`steepest.policies.flowcon.with_specon`).
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import msgspec
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode
 from steepest.events.received import Received
+from steepest.policies.flowcon import with_specon
 from steepest.policies.pending import Pending
 from steepest.policies.specon.score import by_score, score, seen
 from steepest.view.cluster_view import ClusterView
@@ -74,6 +77,10 @@ class NodeScorer:
         target = self._target(view, job, source)
         if target is source:
             return (self._stay(view, job, source, "Algorithm 4: its own node is among those with the lowest score"),)
+        pays = with_specon.pays(view, job, target, self.state.count(target))
+        return (self._move(view, job, source, target, offset),) if pays else ()
+
+    def _move(self, view: ClusterView, job: Job, source: Node, target: Node, offset: int) -> c.MigrationPlanned:
         plan = c.MigrationPlanned(
             plan=f"move-{offset}",
             job=job.name,
@@ -84,7 +91,7 @@ class NodeScorer:
             because=self._because(view, job, source, "Algorithm 4: the lowest score, then the least use"),
         )
         self.state.add(plan.plan, job, source.name, target.name)
-        return (plan,)
+        return plan
 
     def _target(self, view: ClusterView, job: Job, source: Node) -> Node:
         """The first node in the order of score, use and name that has room; the source where it is as good."""
@@ -117,7 +124,8 @@ class NodeScorer:
 
 def _may_be_decided(view: ClusterView, job: Job) -> bool:
     """Whether a request of the job is open: it runs, nothing is in flight, and Algorithm 4 has not decided about it."""
-    return view.parameters.moves and job.alive and job.plan is None and not job.migrated
+    may = view.parameters.moves and job.alive and job.plan is None and not job.migrated
+    return may and not with_specon.why_not_yet(view, job)
 
 
 def _why_out(job: Job, node: Node, source: Node, pending: Pending) -> str:

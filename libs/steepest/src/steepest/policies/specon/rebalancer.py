@@ -21,6 +21,7 @@ from collections.abc import Iterator, Sequence
 from steepest.events import cluster as c
 from steepest.events.parameters import BalanceRule
 from steepest.events.received import Received
+from steepest.policies.flowcon import with_specon
 from steepest.policies.pending import Pending
 from steepest.policies.specon.score import seen
 from steepest.view.cluster_view import ClusterView
@@ -92,6 +93,7 @@ class Rebalancer:
                 and _may_move(job)
                 and not self.state.concerns(job)
                 and job.spec.requests.fits(free)
+                and with_specon.pays(view, job, target, self.state.count(target))
             ):
                 return job
         return None

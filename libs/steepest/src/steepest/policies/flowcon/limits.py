@@ -1,0 +1,73 @@
+"""From growth efficiencies to CPU limits (FlowCon thesis, Algorithm 1, lines 18–27): shares of a node, and millicores.
+
+The reading. The thesis prints one formula for two lists; the authors' code has: a new job gets min(G/ΣG, 1), a
+completing one max(G/ΣG, 1/(β·n)), a watched one keeps what it has, with β = 1 + 1/n taken anew at each run. Where all
+complete, all are free. Where ΣG = 0 nothing changes. Lists are those held before the run's transitions. Two things are
+ours:
+
+* No limit is below the floor 1/(β·n) of a completing job, also that of a new one, nor below 1 % of a core. The authors
+  cut limits down to whole cores and give ``--cpus 0`` for what is below one, which Docker takes for no limit at all.
+* A new job of which nothing was measured yet keeps what it has: no limit. The authors compute 0 for it, with that
+  effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from steepest.events.cluster import GrowthList
+
+LEAST_M = 10
+"""No limit is below 1 % of a core."""
+
+FREE = 1.0
+"""The share that means no limit."""
+
+
+def beta(count: int) -> float:
+    """β of a node with so many jobs."""
+    return 1 + 1 / count
+
+
+def floor(count: int) -> float:
+    """The least share that a limit leaves on a node with so many jobs: 1/(β·n) = 1/(n+1)."""
+    return 1 / (count + 1)
+
+
+def shares(jobs: Sequence[tuple[GrowthList, float | None]]) -> list[float | None]:
+    """The share of the node that each job is limited to; None where its limit stays what it is.
+
+    Args:
+        jobs: Of every job on the node the list that it is in and its efficiency G; None: not known yet.
+    """
+    if all(growth_list is GrowthList.COMPLETING for growth_list, _ in jobs):
+        return [FREE] * len(jobs)
+    total = sum_of([efficiency for _, efficiency in jobs])
+    if not total:
+        return [None] * len(jobs)
+    least = floor(len(jobs))
+    return [_share(growth_list, efficiency, total, least) for growth_list, efficiency in jobs]
+
+
+def sum_of(efficiencies: Sequence[float | None]) -> float:
+    """ΣG over what is known."""
+    return sum(one for one in efficiencies if one is not None)
+
+
+def _share(growth_list: GrowthList, efficiency: float | None, total: float, least: float) -> float | None:
+    if growth_list is GrowthList.WATCHED or (growth_list is GrowthList.NEW and efficiency is None):
+        return None
+    return min(max((efficiency or 0.0) / total, least), FREE)
+
+
+def millicores(share: float, capacity_m: int, granularity_m: int) -> int | None:
+    """A share as a CPU limit of a node with this capacity; None: no limit.
+
+    It is rounded down, so that no share below the whole becomes no limit; what rounding would make nothing of is left as
+    it is, and what is below ``LEAST_M`` is that.
+    """
+    if share >= FREE:
+        return None
+    exact_m = int(round(share * capacity_m, 6))
+    limit_m = max(exact_m // granularity_m * granularity_m or exact_m, LEAST_M)
+    return limit_m if limit_m < capacity_m else None
