@@ -16,7 +16,7 @@ import msgspec
 from steepest.errors import InputError
 from steepest.events.common import Name, Resources
 from steepest.sim.cluster_spec import ClusterSpec, SimNode
-from steepest.sim.workloads.text import read_text
+from steepest.sim.text import read_text
 
 GPU_CPU_M = 12_000
 GPU_MEMORY_MIB = 65_536

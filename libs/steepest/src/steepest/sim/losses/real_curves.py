@@ -14,8 +14,8 @@ import msgspec
 
 from steepest.errors import InputError
 from steepest.sim.losses.curve import Points
-from steepest.sim.workloads.table import csv_rows
-from steepest.sim.workloads.text import read_text
+from steepest.sim.table import csv_rows
+from steepest.sim.text import read_text
 
 _WHOLE = 0.9
 """A run counts where its losses reach this share of its last evaluation: most logs hold their first 100 steps only."""

@@ -96,21 +96,21 @@ def _model(name: str, kind: _Kind, *, work_s: float, demand_cpu_m: int, every_s:
 
 SPECON: Mapping[str, Model] = {
     "vae-pytorch": _model("vae-pytorch", _VAE, work_s=216, demand_cpu_m=6_600, every_s=2),
-    "vae-tensorflow": _model("vae-tensorflow", _VAE, work_s=160, demand_cpu_m=6_600, every_s=2),
-    "gru-pytorch": _model("gru-pytorch", _GRU, work_s=480, demand_cpu_m=6_400, every_s=3),
-    "gru-tensorflow": _model("gru-tensorflow", _GRU, work_s=300, demand_cpu_m=7_200, every_s=3),
-    "bi-rnn-pytorch": _model("bi-rnn-pytorch", _BI, work_s=780, demand_cpu_m=6_400, every_s=4),
-    "bi-rnn-tensorflow": _model("bi-rnn-tensorflow", _BI, work_s=540, demand_cpu_m=7_200, every_s=4),
-    "rnn-pytorch": _model("rnn-pytorch", _RNN, work_s=175, demand_cpu_m=4_800, every_s=2),
-    "rnn-tensorflow": _model("rnn-tensorflow", _RNN, work_s=100, demand_cpu_m=5_600, every_s=2),
-    "dynamic-rnn-pytorch": _model("dynamic-rnn-pytorch", _DYNAMIC, work_s=145, demand_cpu_m=4_800, every_s=2),
-    "dynamic-rnn-tensorflow": _model("dynamic-rnn-tensorflow", _DYNAMIC, work_s=65, demand_cpu_m=5_600, every_s=1),
+    "vae-tensorflow": _model("vae-tensorflow", _VAE, work_s=152, demand_cpu_m=6_600, every_s=2),
+    "gru-pytorch": _model("gru-pytorch", _GRU, work_s=455, demand_cpu_m=6_400, every_s=3),
+    "gru-tensorflow": _model("gru-tensorflow", _GRU, work_s=285, demand_cpu_m=7_200, every_s=3),
+    "bi-rnn-pytorch": _model("bi-rnn-pytorch", _BI, work_s=740, demand_cpu_m=6_400, every_s=4),
+    "bi-rnn-tensorflow": _model("bi-rnn-tensorflow", _BI, work_s=515, demand_cpu_m=7_200, every_s=4),
+    "rnn-pytorch": _model("rnn-pytorch", _RNN, work_s=168, demand_cpu_m=4_800, every_s=2),
+    "rnn-tensorflow": _model("rnn-tensorflow", _RNN, work_s=95, demand_cpu_m=5_600, every_s=2),
+    "dynamic-rnn-pytorch": _model("dynamic-rnn-pytorch", _DYNAMIC, work_s=136, demand_cpu_m=4_800, every_s=2),
+    "dynamic-rnn-tensorflow": _model("dynamic-rnn-tensorflow", _DYNAMIC, work_s=60, demand_cpu_m=5_600, every_s=1),
 }
 """Those of the thesis' SpeCon experiments, by model and framework."""
 
 FLOWCON: Mapping[str, Model] = {
     "vae-pytorch": SPECON["vae-pytorch"],
-    "mnist-pytorch": _model("mnist-pytorch", _MNIST, work_s=222, demand_cpu_m=7_200, every_s=2),
+    "mnist-pytorch": _model("mnist-pytorch", _MNIST, work_s=198, demand_cpu_m=7_200, every_s=2),
     "mnist-tensorflow": _model("mnist-tensorflow", _MNIST, work_s=31, demand_cpu_m=7_200, every_s=1),
     "gru-tensorflow": SPECON["gru-tensorflow"],
     "lstm-cfc": _model("lstm-cfc", _LSTM, work_s=90, demand_cpu_m=6_400, every_s=2),

@@ -15,10 +15,10 @@ import msgspec
 
 from steepest.errors import InputError
 from steepest.events.common import Resources
+from steepest.sim.table import LONGEST_S, MOST_GPUS, MOST_ITERATIONS, tab_rows
+from steepest.sim.text import read_text
 from steepest.sim.workload import SimJob
 from steepest.sim.workloads.found import Found
-from steepest.sim.workloads.table import LONGEST_S, MOST_GPUS, MOST_ITERATIONS, tab_rows
-from steepest.sim.workloads.text import read_text
 
 COLUMNS = (
     "job_type",

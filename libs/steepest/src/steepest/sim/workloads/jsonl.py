@@ -10,9 +10,9 @@ import msgspec
 from steepest.errors import InputError
 from steepest.events.common import Resources
 from steepest.sim.losses.families import FAMILIES
+from steepest.sim.table import LONGEST_S, MOST_CPU_M, MOST_GPUS, MOST_ITERATIONS, MOST_MEMORY_MIB
 from steepest.sim.workload import SimJob
 from steepest.sim.workloads.found import Found
-from steepest.sim.workloads.table import LONGEST_S, MOST_CPU_M, MOST_GPUS, MOST_ITERATIONS, MOST_MEMORY_MIB
 
 _BOUNDS: Mapping[str, tuple[float, float]] = {
     "submit_s": (0, LONGEST_S),

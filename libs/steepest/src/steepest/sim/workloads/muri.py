@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from steepest.events.common import Resources
+from steepest.sim.table import LONGEST_S, MOST_GPUS, MOST_ITERATIONS, Row, csv_rows
 from steepest.sim.workload import SimJob
 from steepest.sim.workloads.found import Found
-from steepest.sim.workloads.table import LONGEST_S, MOST_GPUS, MOST_ITERATIONS, Row, csv_rows
 
 TIRESIAS = ("job_id", "num_gpu", "submit_time", "iterations", "model_name", "duration")
 MURI = ("job_id", "num_gpu", "submit_time", "iterations", "model_name", "iteration_time")

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from steepest.events.common import Resources
+from steepest.sim.table import LONGEST_S, MOST_CPU_M, MOST_GPUS, MOST_MEMORY_MIB, csv_rows
 from steepest.sim.workload import SimJob
 from steepest.sim.workloads.found import Found, Skip
-from steepest.sim.workloads.table import LONGEST_S, MOST_CPU_M, MOST_GPUS, MOST_MEMORY_MIB, csv_rows
 
 COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "creation_time", "deletion_time", "scheduled_time")
 

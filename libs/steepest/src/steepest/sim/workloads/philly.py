@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from steepest.events.common import Resources
+from steepest.sim.table import LONGEST_S, MOST_GPUS, Row, csv_rows
 from steepest.sim.workload import SimJob
 from steepest.sim.workloads.found import Found, Skip
-from steepest.sim.workloads.table import LONGEST_S, MOST_GPUS, Row, csv_rows
 
 COLUMNS = ("timestamp", "duration", "num_gpus")
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from steepest.events.common import Resources
+from steepest.sim.table import LONGEST_S, csv_rows
 from steepest.sim.workload import SimJob
 from steepest.sim.workloads.found import Found
-from steepest.sim.workloads.table import LONGEST_S, csv_rows
 
 COLUMNS = ("name", "time", "application", "num_replicas", "batch_size")
 

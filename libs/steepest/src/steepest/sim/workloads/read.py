@@ -9,13 +9,13 @@ from pathlib import Path
 import msgspec
 
 from steepest.errors import InputError
+from steepest.sim.table import header_of
+from steepest.sim.text import read_text
 from steepest.sim.workload import Workload
 from steepest.sim.workloads import gavel, muri, openb, philly, pollux
 from steepest.sim.workloads.arrivals import PREFIX, arrivals
 from steepest.sim.workloads.found import Found, workload_of
 from steepest.sim.workloads.jsonl import read_jsonl
-from steepest.sim.workloads.table import header_of
-from steepest.sim.workloads.text import read_text
 
 
 class _Csv(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""The text of a file from outside: plain or gzip, bounded, in UTF-8.
+"""The text of a file that a simulation is given: plain or gzip, bounded, in UTF-8.
 
 It owns bytes, compression and encoding. It must never know what the text says.
 """
