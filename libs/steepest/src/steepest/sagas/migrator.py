@@ -19,9 +19,10 @@ from steepest.cluster.port import Cluster, ReplicaId
 from steepest.events import cluster as c
 from steepest.events.received import SOURCE, Received
 from steepest.runtime.effector import Effector, Send
-from steepest.sagas.act import LOOK_UP_S, SLACK_S, Task, act, request_of, task, time_limit_s
+from steepest.sagas.act import LOOK_UP_S, SLACK_S, act, time_limit_s
 from steepest.sagas.janitor import Janitor
 from steepest.sagas.next_action import begin, next_action
+from steepest.sagas.task import Task, request_of, task
 from steepest.view.cluster_view import ClusterView
 from steepest.view.state import Plan, PlanKind
 

@@ -1,0 +1,141 @@
+"""A step that was begun and read back, and the events that tell what became of it.
+
+It owns the translation of what a cluster says into outcomes, whoever asked the cluster and however long it took. Pure.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from steepest.cluster.port import ReplicaId, ReplicaPhase, ReplicaSpec, ReplicaStatus, Stopped
+from steepest.errors import ClusterError, RefusedError, UncertainError
+from steepest.events import cluster as c
+from steepest.events.common import CheckpointRef
+from steepest.events.parameters import MoveLimits
+from steepest.view.state import Job, Plan
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True):
+    """A step that was begun and read back, with all that is needed to act on it.
+
+    Attributes:
+        request: The name by which a checkpoint is asked for, and released. Whoever takes the step over asks under the
+            same name, and gets the answer that was given already; after a failure the name is another one.
+    """
+
+    begun: c.StepBegun
+    spec: c.JobSpec
+    restore: CheckpointRef | None
+    limits: MoveLimits
+    request: str
+
+    @property
+    def replica(self) -> ReplicaId:
+        """The replica that is acted on."""
+        return ReplicaId(self.begun.job)
+
+
+def task(begun: c.StepBegun, job: Job, plan: Plan, limits: MoveLimits) -> Task:
+    """The step as it stands where it was read back."""
+    request = request_of(plan.id, plan.failures, plan.unclear)
+    return Task(begun=begun, spec=job.spec, restore=job.checkpoint, limits=limits, request=request)
+
+
+def request_of(plan: str, failures: int = 0, unclear: int = 0) -> str:
+    """The name under which a plan asks for a checkpoint after so many failures."""
+    return f"{plan}.{failures}.{unclear}"
+
+
+def replica_spec(spec: c.JobSpec) -> ReplicaSpec:
+    """What is to be started."""
+    return ReplicaSpec(command=spec.command, working_dir=spec.working_dir, env=spec.env, requests=spec.requests)
+
+
+def step_wanted(task: Task) -> int:
+    """The step that proves that the job goes on from where it was saved."""
+    return task.restore.step if task.restore else 0
+
+
+def may_have_been_done(task: Task) -> bool:
+    """Whether a refused step may have been done before, by a migrator that did not live to tell."""
+    return task.begun.step in {c.Step.START, c.Step.STOP}
+
+
+def saved(task: Task, checkpoint: CheckpointRef) -> c.CheckpointSaved:
+    """CHECKPOINT is done."""
+    begun = task.begun
+    return c.CheckpointSaved(
+        plan=begun.plan, attempt=begun.attempt, job=begun.job, incarnation=begun.incarnation, checkpoint=checkpoint
+    )
+
+
+def stopped(task: Task, how: Stopped) -> c.JobStopped:
+    """STOP is done."""
+    begun = task.begun
+    return c.JobStopped(
+        plan=begun.plan,
+        attempt=begun.attempt,
+        job=begun.job,
+        incarnation=begun.incarnation,
+        exit_status=how.exit_status,
+        step=how.step,
+        checkpoint=how.checkpoint,
+    )
+
+
+def placed(task: Task) -> c.JobPlaced:
+    """START is done."""
+    begun = task.begun
+    return c.JobPlaced(
+        plan=begun.plan,
+        attempt=begun.attempt,
+        job=begun.job,
+        incarnation=begun.incarnation,
+        node=begun.node,
+        restore=task.restore,
+    )
+
+
+def resumed(task: Task, step: int | None) -> c.JobResumed:
+    """VERIFY is done."""
+    begun = task.begun
+    return c.JobResumed(plan=begun.plan, attempt=begun.attempt, job=begun.job, incarnation=begun.incarnation, step=step)
+
+
+def failed(task: Task, error: ClusterError) -> c.StepFailed:
+    """The step failed."""
+    begun = task.begun
+    return c.StepFailed(
+        plan=begun.plan,
+        step=begun.step,
+        attempt=begun.attempt,
+        job=begun.job,
+        code=error.code,
+        definite=error.definite,
+        message=str(error)[:2000],
+    )
+
+
+def looked_up(task: Task, status: ReplicaStatus | None, error: ClusterError) -> c.ClusterEvent:
+    """What became of a step whose call ended with ``error``, by what is so."""
+    begun = task.begun
+    if status is not None and status.incarnation == begun.incarnation:
+        match begun.step:
+            case c.Step.START if status.phase is ReplicaPhase.STARTING:
+                # Its process is not proven to run: beginning again completes the start.
+                return failed(task, UncertainError(str(error), code=error.code))
+            case c.Step.START:
+                return placed(task)
+            case c.Step.STOP if _has_ended(status):
+                return stopped(
+                    task, Stopped(exit_status=status.exit_status, step=status.step, checkpoint=status.checkpoint)
+                )
+            case c.Step.VERIFY if status.exit_status == 0 or (status.step or -1) >= step_wanted(task):
+                return resumed(task, status.step)
+            case c.Step.VERIFY if _has_ended(status):
+                return failed(task, RefusedError(str(error), code="ended"))
+    return failed(task, RefusedError(str(error), code=error.code))
+
+
+def _has_ended(status: ReplicaStatus) -> bool:
+    return status.phase in {ReplicaPhase.EXITED, ReplicaPhase.GONE}
