@@ -233,9 +233,12 @@ def test_a_log_without_its_last_line_end_is_read_in_full(name: str) -> None:
 USUAL = (
     "Epoch {epoch} iteration {index:04d}/0020: training loss {value}",
     "Epoch {epoch}, training loss {value}: {percent:3d}%|####      | {index}/20 [00:03<05:01,  2.21it/s]",
+    "Epoch {epoch}, validation pixAcc: {value}, mIoU: 0.5: 100%|###| 9/9 [00:01<00:00]",
+    "Epoch {epoch} validation pixAcc: {value}, mIoU: 0.25",
 )
 OTHERS = (
-    "Epoch {epoch}, validation pixAcc: {value}, mIoU: 0.5: 100%|###| 9/9 [00:01<00:00]",
+    "Epoch {epoch}, validation pixAcc: {value}",
+    "[1,1]<stdout>:Epoch {epoch}, validation pixAcc: {value}, mIoU: 0.5",
     "Epoch {epoch}, training loss {value}",
     "[1,1]<stdout>:Epoch {epoch} iteration {index:04d}/0020: training loss {value}",
     "Epoch {epoch}, training loss {value}: 10%|#| {index}/20 [00:03<05:01]Epoch 9, training loss 3",
@@ -276,3 +279,11 @@ def test_the_short_way_reads_what_the_long_way_reads(
     assert comparable(short_records) == comparable(long_records)
     remembered, expected = short.snapshot(), long.snapshot()
     assert repr((remembered.lanes, remembered.context)) == repr((expected.lanes, expected.context))
+
+
+def test_the_short_way_remembers_as_much_as_the_long_way() -> None:
+    """Of more readings than are remembered both keep the same, also where the short way takes them at once."""
+    log = b"".join(b"Epoch %d iteration %04d/0020: training loss 2.5\n" % divmod(at, 20) for at in range(1, 700))
+    short, long = LogReader("gluon"), LogReader("gluon", explain=True)
+    assert comparable(short.feed(log)) == comparable(long.feed(log))
+    assert short.snapshot().lanes == long.snapshot().lanes

@@ -98,7 +98,7 @@ class Format:
         read: reads one line: None where it is not of this format, else its readings (none for a mere header).
         rank: 0 is recognised by one line; 1 (a general notation) gives way when a 0 turns up; 2 guesses.
         signs: needles while the format is not yet recognised, where the needles would be too common then.
-        usual: the line that makes up most of such a log, as one pattern from its start to its end; see ``usual``.
+        usual: the lines that make up most of such a log, as one pattern; see ``usual.read_usual``.
     """
 
     name: str

@@ -6,6 +6,7 @@ A metric's places grow within one run. A reading at the top place again is a rep
 printing, a redraw). One below it is either a late repetition or the first of a restarted run; see ``_went_back``.
 """
 
+from collections.abc import Sequence
 from math import isfinite
 from typing import Literal
 
@@ -25,6 +26,9 @@ MAX_LANES = 512
 
 Verdict = Literal["new", "repeated", "other process", "unchanged"]
 
+Seen = tuple[Order, float | None, int]
+"""A place, the value first read there (None where not finite: JSON has no NaN), and how often one was read there."""
+
 
 class Lane(msgspec.Struct):
     """What is remembered of one metric.
@@ -32,7 +36,7 @@ class Lane(msgspec.Struct):
     Attributes:
         accepted: readings that were new; the counted step.
         top: greatest place of the current run.
-        seen: recent places of this run: value first read there (None where not finite: JSON has no NaN), and how often.
+        seen: the latest places of this run.
         sources: latest place of each process that prints this metric.
         most: how often one place was printed at most; 2 with two ranks that both print.
         latest: the latest value.
@@ -42,7 +46,7 @@ class Lane(msgspec.Struct):
 
     accepted: int = 0
     top: Order | None = None
-    seen: list[tuple[Order, float | None, int]] = []
+    seen: list[Seen] = []
     sources: dict[str, Order] = {}
     most: int = 1
     latest: float | None = None
@@ -124,27 +128,29 @@ def _went_back(lane: Lane, place: Order, found: Found, *, newcomer: bool, moved_
     return _begin(lane, place, found)
 
 
-def advance(lane: Lane, place: Order, value: float) -> None:
-    """Remembers a reading at a step beyond all others of its run."""
-    lane.top = place
-    lane.seen.append((place, value, 1))
+def advance(lane: Lane, seen: Sequence[Seen], count: int = 1) -> None:
+    """Remembers ``count`` readings of which each is beyond all before it in its run; ``seen`` are the latest of them."""
+    lane.seen += seen
     if len(lane.seen) > REMEMBERED_PLACES:
-        del lane.seen[: REMEMBERED_PLACES // 2]
+        del lane.seen[:-REMEMBERED_PLACES]
+    lane.top, lane.latest, _ = lane.seen[-1]
+    lane.accepted += count
+
+
+def accept(lane: Lane, value: float) -> None:
+    """Remembers a reading without a place."""
     lane.accepted += 1
     lane.latest = value
-    lane.stepwise = True
 
 
 def _begin(lane: Lane, place: Order, found: Found) -> Verdict:
-    stepwise = lane.stepwise
-    advance(lane, place, found.value)
-    lane.stepwise = stepwise or found.scope != "epoch"
+    advance(lane, ((place, found.value, 1),))
+    lane.stepwise = lane.stepwise or found.scope != "epoch"
     return "new"
 
 
 def _accept(lane: Lane, found: Found) -> Verdict:
-    lane.accepted += 1
-    lane.latest = found.value
+    accept(lane, found.value)
     lane.stepwise = lane.stepwise or found.scope != "epoch"
     return "new"
 

@@ -16,7 +16,7 @@ from steepest.training_logs.recognise import AUTO, Choice, Recogniser
 from steepest.training_logs.records import LossRecord
 from steepest.training_logs.scan import Scanner
 from steepest.training_logs.skips import REPEATED, reason_for
-from steepest.training_logs.usual import LANE, read_usual
+from steepest.training_logs.usual import read_usual
 
 MAX_EXAMPLES = 20
 """Lines kept for people of those that were passed over."""
@@ -120,8 +120,8 @@ class LogReader:
         scanner = Scanner(block)
         recogniser, lanes, context = self._recogniser, self._state.lanes, self._state.context
         while True:
-            if recogniser.usual is not None and not self._explain and (lane := lanes.get(LANE)) is not None:
-                records += read_usual(recogniser.usual, scanner, lane, context, self.format or "")
+            if recogniser.usual is not None and not self._explain:
+                records += read_usual(recogniser.usual, scanner, lanes, context, self.format or "")
             line = scanner.next_line(self._needles())
             if line is None:
                 return records

@@ -13,13 +13,17 @@ class Scanner:
     Attributes:
         data: the block's lines, each ended by a newline.
         at: where the next line begins.
+        offset: where the block begins in the source.
+        whole_lines: whether each line is one of the source's too, and not a redraw within it.
     """
 
-    __slots__ = ("_block", "_counted", "_hits", "_line", "_needles", "_size", "at", "data")
+    __slots__ = ("_block", "_counted", "_hits", "_line", "_needles", "_size", "at", "data", "offset", "whole_lines")
 
     def __init__(self, block: Block) -> None:
         self.data = block.data
         self.at = 0
+        self.offset = block.offset
+        self.whole_lines = block.data is block.source
         self._block = block
         self._size = len(block.data)
         self._line = block.line
@@ -55,7 +59,7 @@ class Scanner:
     def pass_to(self, at: int) -> int:
         """Goes on there; returns the source's offset of that place."""
         self.at = min(at, self._size)
-        return self._block.offset + self.at
+        return self.offset + self.at
 
     def _next_hit(self, at: int) -> int:
         hits, find, best = self._hits, self.data.find, self._size

@@ -29,10 +29,17 @@ _BATCH = re.compile(
 _TRAINING = re.compile(
     rb"\bEpoch (\d{1,9})(?:,?| iteration (\d{1,9})/(\d{1,9}):) (training loss|validation)\b(?: (" + NUMBER + rb"))?"
 )
+_PLAIN = rb"\d{1,9}+\.\d{1,9}+"
 _USUAL = re.compile(
-    rb"Epoch (\d{1,9})(?: iteration (\d{1,9})/(\d{1,9}):|,) training loss (" + NUMBER + rb")"
-    rb"(?:: {1,4}\d{1,3}%\|[^|\n]{0,200}+\| (\d{1,9})/(\d{1,9}) \[[\w :<,./?]{1,80}+\])?$",
-    re.MULTILINE,
+    rb"Epoch (\d{1,9}+)(?:(?: iteration (\d{1,9}+)/\d{1,9}+:|,(?=[^|\n]{1,60}+\|[^|\n]{0,200}+\| (\d{1,9}+)/\d{1,9}+ \[))"
+    rb" training loss ("
+    + _PLAIN
+    + rb")|,? validation pixAcc: (?P<pixAcc>"
+    + _PLAIN
+    + rb"), mIoU: (?P<mIoU>"
+    + _PLAIN
+    + rb"))"
+    rb"(?:: {1,4}\d{1,3}%\|[^|\n]{0,200}+\| \d{1,9}+/\d{1,9}+ \[[\w :<,./?]{1,80}+\])?\n"
 )
 _BAR = re.compile(rb"\| (\d{1,9})/(\d{1,9}) \[")
 _EPOCH = re.compile(rb"(?<!from )(?:\[Epoch (\d{1,9})\]|\bEpoch ?\[(\d{1,9})\]) {0,4}(?!,? ?\[?Batch)")
