@@ -1,0 +1,159 @@
+"""A bridge over a log in files, and devices, as a test needs them.
+
+It owns starting, killing and reading. It must never know what a test is after.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from paho.mqtt.client import Client
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+from tests.unit.mqtt.messages import said
+
+from steepest.clock import SystemClock
+from steepest.errors import UndecodableError
+from steepest.events.common import Resources
+from steepest.installation import open_log
+from steepest.log.base import Log, Record, TopicPartition
+from steepest.runtime.decode import new_record, received
+from steepest.runtime.identity import open_partitions
+from steepest.state_folder import Installation, NodeSpec, StateFolder
+from steepest.testing.pool import Pool
+from steepest.testing.rig import read_all
+from steepest.testing.waiting import until
+
+PATIENCE_S = 60.0
+
+
+class Edge:
+    """An installation with a bridge as a process, or none; the job ``job`` runs in its pool as incarnation 1.
+
+    Attributes:
+        folder: The installation.
+    """
+
+    def __init__(self, root: Path, broker: str, environ: Mapping[str, str] | None = None) -> None:
+        """``environ`` has settings of the bridge and its log."""
+        self.folder = StateFolder(root)
+        self.folder.create(Installation(nodes=(NodeSpec("edge-1", Resources(cpu_m=1_000)),), loss_partitions=2))
+        self._env = {**os.environ, "STEEPEST_STATE_DIR": str(root), "STEEPEST_MQTT": broker, **(environ or {})}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._output = root / "bridge.log"
+
+    async def open(self) -> None:
+        """Give the log its identity and its job."""
+        pool = Pool(w1=1_000)
+        pool.run("job", "w1")
+        log = self.log()
+        await open_partitions(log, self.folder.read().layout, SystemClock())
+        at = TopicPartition("cluster")
+        await log.append([new_record(at, "default", one.event, one.at_ms, one.headers) for one in pool.log[1:]])
+        await log.close()
+
+    def log(self) -> Log:
+        """A handle on the log."""
+        return open_log(self.folder, self.folder.read())
+
+    # --- the bridge ------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Start a bridge, and wait until it is connected."""
+        told = len(self.told())
+        self._process = self._launched()
+
+        def connected() -> bool:
+            assert self._process is not None
+            assert self._process.poll() is None, self.told()
+            return "connected" in self.told()[told:]
+
+        await until(connected, f"the bridge to connect: {self.told()}")
+
+    def _launched(self) -> subprocess.Popen[bytes]:
+        with self._output.open("ab") as output:
+            return subprocess.Popen(
+                [sys.executable, "-m", "steepest_mqtt_bridge"], stdout=output, stderr=output, env=self._env
+            )
+
+    def end(self, number: int = signal.SIGKILL) -> int:
+        """Send the bridge a signal, and give the status that it ends with."""
+        if self._process is None:
+            return 0
+        process, self._process = self._process, None
+        process.send_signal(number)
+        return process.wait(PATIENCE_S)
+
+    def told(self) -> str:
+        """What bridges have said so far."""
+        return self._output.read_text() if self._output.exists() else ""
+
+    # --- the log -----------------------------------------------------------------------------------------------------------
+
+    async def records(self, topic: str) -> list[Record]:
+        """A topic's records beside its identity."""
+        log = self.log()
+        try:
+            found = [one for at in await log.partitions(topic) for one in await read_all(log, at)]
+        finally:
+            await log.close()
+        return [one for one in found if b'"LogOpened"' not in one.value]
+
+    async def events(self, topic: str) -> list[Any]:
+        """Its events; of what a reader drops because it was sent before, only the first."""
+        events, seen = [], set()
+        for record in await self.records(topic):
+            name = (record.headers.get("source"), record.headers.get("seq"))
+            if name not in seen or name == (None, None):
+                seen.add(name)
+                try:
+                    events.append(received(record).event)
+                except UndecodableError as error:
+                    events.append(error)
+        return events
+
+    async def until(self, count: int, topic: str) -> list[Any]:
+        """Wait for so many events of a topic, and give them all."""
+        async with asyncio.timeout(PATIENCE_S):
+            while len(events := await self.events(topic)) < count:
+                assert self._process is None or self._process.poll() is None, self.told()
+                await asyncio.sleep(0.05)
+        return events
+
+
+class Device:
+    """Something that publishes whatever a test wants, and waits until the broker has it."""
+
+    def __init__(self, port: int, name: str = "edge-1", **login: str) -> None:
+        """Connect."""
+        self._name = name
+        self._client = Client(CallbackAPIVersion.VERSION2, f"test-{name}", protocol=MQTTProtocolVersion.MQTTv5)
+        self._client.reconnect_delay_set(1, 1)
+        self._client.on_publish = lambda _client, _data, mid, *_: self._acknowledged.add(mid)
+        self._acknowledged: set[int] = set()
+        if login:
+            self._client.username_pw_set(**login)
+        self._client.connect_async("127.0.0.1", port)
+        self._client.loop_start()
+
+    async def say(self, event: dict[str, Any], seq: int, **more: Any) -> None:
+        """Publish an event under a number."""
+        channel = "heartbeats" if event["type"] == "NodeHeartbeat" else "loss"
+        await self.publish(f"steepest/{self._name}/{channel}", said(event, seq, device=self._name, **more))
+
+    async def publish(self, topic: str, payload: bytes) -> None:
+        """Publish bytes."""
+        info = self._client.publish(topic, payload, qos=1)
+        await until(lambda: info.mid in self._acknowledged, "the broker to take a message")
+        self._acknowledged.remove(info.mid)
+
+    def close(self) -> None:
+        """Go away."""
+        self._client.disconnect()
+        self._client.loop_stop()

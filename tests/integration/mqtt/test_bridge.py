@@ -1,0 +1,163 @@
+"""The bridge on a real broker: nothing is lost and nothing counts twice, whoever is stopped or killed."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.integration.mqtt.conftest import Mosquitto
+from tests.integration.mqtt.edge import Device, Edge
+from tests.unit.mqtt.messages import beat, loss, said
+
+from steepest.events.loss import JobWatched, LossReported
+from steepest.testing.waiting import until
+
+
+@pytest.fixture
+async def edge(tmp_path: Path, mosquitto: Mosquitto) -> AsyncIterator[Edge]:
+    """An installation whose bridge runs."""
+    edge = Edge(tmp_path / "state", mosquitto.address)
+    await edge.open()
+    await edge.start()
+    yield edge
+    edge.end()
+
+
+@pytest.fixture
+async def device(mosquitto: Mosquitto, edge: Edge) -> AsyncIterator[Device]:
+    """A device called edge-1."""
+    del edge  # it is there before anybody speaks
+    device = Device(mosquitto.port)
+    yield device
+    device.close()
+
+
+def times(events: list[object]) -> list[int]:
+    """When heartbeats were made."""
+    return [event.at_ms for event in events]  # type: ignore[attr-defined]
+
+
+async def test_what_a_device_says_is_on_the_log(edge: Edge, device: Device) -> None:
+    """Heartbeats and losses stand on their topics, numbered for their readers; what is watched is said once before."""
+    await device.say(beat(at_ms=5), 1)
+    await device.say(loss(2.0, step=1), 2, at_ms=7)
+    await device.say(loss(1.5, step=2), 3)
+    await device.say(loss(1.4, step=3), 4, source="job.1.reports", number="12")
+    losses = await edge.until(4, "loss")
+
+    assert times(await edge.until(1, "heartbeats")) == [5]
+    assert [type(one) for one in losses] == [JobWatched, LossReported, LossReported, LossReported]
+    assert [one.step for one in losses[1:]] == [1, 2, 3]
+    assert [one.at_ms for one in await edge.records("loss")][:2] == [7, 7]
+    headers = [(one.headers.get("source"), one.headers.get("seq")) for one in await edge.records("loss")]
+    assert headers == [(None, None), ("edge-1.g1", "2"), ("edge-1.g1", "3"), ("job.1.reports", "12")]
+    assert edge.end(signal.SIGTERM) == 0
+
+
+async def test_what_is_wrong_becomes_a_letter_and_the_bridge_goes_on(edge: Edge, device: Device) -> None:
+    """One letter each, with the reason, the topic and the bytes; what comes after them is taken."""
+    bad = {
+        "no message for loss": ("steepest/edge-1/loss", b"\xff\xfe"),
+        "Input data was truncated": ("steepest/edge-1/loss", b""),
+        "more than": ("steepest/edge-1/loss", b"x" * 300_000),
+        "the topic is edge-2's": ("steepest/edge-2/heartbeats", said(beat())),
+        "may speak for itself alone": ("steepest/edge-1/heartbeats", said(beat("edge-2"))),
+        "Unheard": ("steepest/edge-1/loss", said({"type": "Unheard"})),
+        "no topic of ours": ("steepest/edge-1/cluster", said(beat())),
+        "this bridge works for": ("steepest/edge-1/heartbeats", said(beat(pool="other"))),
+        "has no job nobody": ("steepest/edge-1/loss", said(loss(job="nobody"), 10)),
+        "newest of job is 1": ("steepest/edge-1/loss", said(loss(incarnation=2), 11)),
+        "job is not over": ("steepest/edge-1/loss", said({"type": "JobUnwatched", "job": "job"}, 12)),
+    }
+    for topic, payload in bad.values():
+        await device.publish(topic, payload)
+    await device.say(loss(step=1), 13)
+    await device.say(loss(step=2), 12)
+    await device.say(loss(step=3), 14)
+    await edge.until(3, "loss")
+    letters = await edge.until(len(bad) + 1, "dead-letters")
+
+    for (why, (topic, payload)), letter in zip(bad.items(), letters, strict=False):
+        assert why in letter.reason
+        assert (letter.topic, letter.key, letter.value) == ("mqtt", topic, payload[:65_536])
+    assert "`$.seq` is 12 after 13" in letters[-1].reason
+    assert [one.step for one in await edge.events("loss") if isinstance(one, LossReported)] == [1, 3]
+
+
+async def test_a_message_that_comes_again_counts_once(edge: Edge, device: Device) -> None:
+    """A device that did not see its acknowledgement says it again; what it left out is told of."""
+    for number in (1, 2, 1, 2, 3, 3, 6):
+        await device.say(beat(at_ms=number), number)
+
+    assert times(await edge.until(4, "heartbeats")) == [1, 2, 3, 6]
+    assert len(await edge.records("heartbeats")) == 4
+    assert await edge.records("dead-letters") == []
+    await until(lambda: '"missing": 2' in edge.told(), "the bridge to tell of what is missing")
+
+
+@pytest.mark.slow
+async def test_a_bridge_may_be_killed_at_any_time(edge: Edge, device: Device) -> None:
+    """What is said while it is down waits at the broker; what it had not acknowledged comes again and counts once."""
+    number = 0
+    for _ in range(4):
+        for _ in range(40):
+            number += 1
+            await device.say(beat(at_ms=number), number)
+            await device.say(loss(step=number), 1_000 + number, generation="g2")
+        edge.end(signal.SIGKILL)
+        number += 1
+        await device.say(beat(at_ms=number), number)
+        await device.say(loss(step=number), 1_000 + number, generation="g2")
+        await edge.start()
+    heard = await edge.until(number, "heartbeats")
+    await edge.until(number + 1, "loss")
+    reported = [one.step for one in await edge.events("loss") if isinstance(one, LossReported)]
+
+    assert times(heard) == list(range(1, number + 1))
+    assert reported == list(range(1, number + 1))
+    assert len(await edge.records("heartbeats")) == number
+    assert await edge.records("dead-letters") == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+async def test_a_broker_may_be_restarted(edge: Edge, device: Device, mosquitto: Mosquitto, how: signal.Signals) -> None:
+    """Stopped or killed, with a bridge that is there or away: all that it had acknowledged comes through, once, in order."""
+    for number in range(1, 31):
+        await device.say(beat(at_ms=number), number)
+    edge.end(signal.SIGKILL)
+    for number in range(31, 41):
+        await device.say(beat(at_ms=number), number)
+    if how is signal.SIGKILL:
+        await until(lambda: b"g1" in mosquitto.kept(), "the broker to write")
+        await until(lambda: said(beat(at_ms=40), 40) in mosquitto.kept(), "the broker to write down the last")
+    mosquitto.end(how)
+    mosquitto.start()
+    await edge.start()
+    await edge.until(40, "heartbeats")
+    mosquitto.end(how)
+    mosquitto.start()
+    await device.say(beat(at_ms=41), 41)
+
+    assert times(await edge.until(41, "heartbeats")) == list(range(1, 42))
+    assert len(await edge.records("heartbeats")) == 41
+    assert await edge.records("dead-letters") == []
+
+
+async def test_what_was_kept_may_be_lost(edge: Edge, device: Device) -> None:
+    """Without its file the bridge finds on the log what it has seen."""
+    await device.say(beat(at_ms=1), 1)
+    await device.say(loss(step=1), 2)
+    await edge.until(2, "loss")
+    edge.end(signal.SIGKILL)
+    for file in (edge.folder.root / "mqtt-bridge").glob("*"):
+        file.unlink()
+    await edge.start()
+    await device.say(loss(step=1), 2)
+    await device.say(beat(at_ms=3), 3)
+
+    assert times(await edge.until(2, "heartbeats")) == [1, 3]
+    assert [one.step for one in (await edge.events("loss"))[1:]] == [1]
+    assert len(await edge.records("loss")) == 2
