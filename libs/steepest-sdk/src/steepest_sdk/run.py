@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import operator
 import os
+import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Literal, SupportsFloat, SupportsIndex
+from typing import Literal, Protocol, SupportsFloat, SupportsIndex
 
 from steepest_sdk import environment
 from steepest_sdk.checkpoints import Checkpoint, CheckpointFolder
@@ -21,6 +23,13 @@ Save = Callable[[Path], object]
 Load = Callable[[Path], object]
 
 
+class Reports(Protocol):
+    """What takes reports, and never raises into a training."""
+
+    def append(self, step: int, epoch: int | None, metrics: Mapping[str, SupportsFloat]) -> None:
+        """Takes the metrics of a step."""
+
+
 class Run:
     """One training, from the step at which it begins or goes on; made by ``start``.
 
@@ -32,7 +41,7 @@ class Run:
 
     def __init__(
         self,
-        reports: ReportFile | None = None,
+        reports: Reports | None = None,
         safe_points: SafePoints | None = None,
         step: int = 0,
         epochs: int | None = None,
@@ -211,7 +220,26 @@ def start(
     except ValueError as error:
         tell(f"{error}: this training runs unsupervised")
         return Run()
-    return Run() if supervised is None else _attach(supervised, save, load, "none" if save is None else mode)
+    return (
+        Run(_over_mqtt()) if supervised is None else _attach(supervised, save, load, "none" if save is None else mode)
+    )
+
+
+def _over_mqtt() -> Reports | None:
+    """Where an unsupervised training's reports go, if a broker is named."""
+    if not os.environ.get("STEEPEST_MQTT"):
+        return None
+    from steepest_sdk import mqtt  # noqa: PLC0415 - only on a device
+
+    try:
+        edge = mqtt.read(os.environ)
+        reports = mqtt.begin(edge) if edge else None
+    except (ImportError, OSError, ValueError, sqlite3.Error) as error:
+        tell(f"nothing is reported over MQTT: {error}")
+        return None
+    if reports is not None:
+        atexit.register(reports.close)
+    return reports
 
 
 def _attach(supervised: Environment, save: Save | None, load: Load | None, mode: Mode) -> Run:
