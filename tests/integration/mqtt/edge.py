@@ -18,6 +18,7 @@ from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from tests.unit.mqtt.messages import said
 
+from steepest.cli.pool import records_to_end
 from steepest.clock import SystemClock
 from steepest.errors import UndecodableError
 from steepest.events.common import Resources
@@ -27,7 +28,6 @@ from steepest.runtime.decode import new_record, received
 from steepest.runtime.identity import open_partitions
 from steepest.state_folder import Installation, NodeSpec, StateFolder
 from steepest.testing.pool import Pool
-from steepest.testing.rig import read_all
 from steepest.testing.waiting import until
 
 PATIENCE_S = 60.0
@@ -100,7 +100,7 @@ class Edge:
         """A topic's records beside its identity."""
         log = self.log()
         try:
-            found = [one for at in await log.partitions(topic) for one in await read_all(log, at)]
+            found = [one for at in await log.partitions(topic) async for one in records_to_end(log, at)]
         finally:
             await log.close()
         return [one for one in found if b'"LogOpened"' not in one.value]

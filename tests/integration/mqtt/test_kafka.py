@@ -1,0 +1,67 @@
+"""The bridge before a log on Kafka: a broker of Kafka that is killed loses and doubles nothing either."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.integration.mqtt.conftest import Mosquitto
+from tests.integration.mqtt.edge import Device, Edge
+from tests.unit.mqtt.messages import beat, loss
+
+from steepest.cli.topics import apply_topics
+from steepest.events.loss import LossReported
+from steepest.installation import KafkaPlace, remember_kafka
+from steepest.log.broker import Broker, missing, running_broker
+from steepest.log.kafka_settings import KafkaSettings
+
+HOME = Path(__file__).parents[3] / ".kafka"
+
+
+@pytest.fixture
+async def kafka(tmp_path: Path) -> AsyncIterator[Broker]:
+    """A Kafka broker that a test may kill."""
+    if why := missing(HOME):
+        pytest.skip(f"{why}; get it with: make kafka")
+    with running_broker(tmp_path / "kafka", home=HOME) as started:
+        yield started
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+async def test_kafka_may_be_killed(tmp_path: Path, mosquitto: Mosquitto, kafka: Broker) -> None:
+    """What is said while Kafka is away waits, though the bridge is killed as well; all of it is on the topics, once."""
+    edge = Edge(tmp_path / "state", mosquitto.address)
+    settings = KafkaSettings(bootstrap=kafka.bootstrap)
+    remember_kafka(edge.folder, KafkaPlace(settings.bootstrap))
+    await apply_topics(settings, edge.folder.read().layout)
+    await edge.open()
+    await edge.start()
+    device = Device(mosquitto.port)
+    try:
+        for number in range(1, 21):
+            await device.say(beat(at_ms=number), number)
+            await device.say(loss(step=number), 100 + number, generation="g2")
+        kafka.stop(signal.SIGKILL)
+        for number in range(21, 41):
+            await device.say(beat(at_ms=number), number)
+            await device.say(loss(step=number), 100 + number, generation="g2")
+        edge.end(signal.SIGKILL)
+        kafka.start()
+        await edge.start()
+        for number in range(41, 46):
+            await device.say(beat(at_ms=number), number)
+            await device.say(loss(step=number), 100 + number, generation="g2")
+        heard = await edge.until(45, "heartbeats")
+        await edge.until(46, "loss")
+        reported = [one.step for one in await edge.events("loss") if isinstance(one, LossReported)]
+        letters = await edge.records("dead-letters")
+    finally:
+        device.close()
+        edge.end()
+
+    assert [one.at_ms for one in heard] == list(range(1, 46))
+    assert reported == list(range(1, 46))
+    assert letters == []
