@@ -28,6 +28,7 @@ CORE_MEMORY_MIB = 8_192
 
 MOST_NODES = 100_000
 _MOST_EACH = 10_000
+_LONGEST_NAME = 63
 _LARGEST_SPEED = 1_000.0
 _LARGEST_RATE = 1e9
 
@@ -103,6 +104,8 @@ def _fault(group: _Group) -> str | None:
     for field, (value, least, most) in bounds.items():
         if value is not None and not (math.isfinite(value) and least <= value <= most):
             return f"{field}: {value} is not between {least:g} and {most:g}"
+    if group.name and group.count > 1 and len(group.name) + len(f"-{group.count - 1}") > _LONGEST_NAME:
+        return f"name: with the nodes' numbers it has more than {_LONGEST_NAME} letters"
     if not group.gpus and group.cpus is None:
         return "cpus: a node needs gpus or cpus"
     return None

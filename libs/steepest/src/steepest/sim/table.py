@@ -97,11 +97,11 @@ class Row:
             raise self.wrong(column, f"{_shown(str(number))} is above {most:g}, the largest that is read")
 
 
-def csv_rows(text: str, source: object) -> Iterator[Row]:
-    """The rows below a header, which names the columns; blank lines are passed over.
+def csv_rows(text: str, columns: Sequence[str], source: object) -> Iterator[Row]:
+    """The rows below a header, which names the columns, in any order; blank lines are passed over.
 
     Raises:
-        InputError: A name stands twice in the header, or a row has more or fewer cells than it.
+        InputError: A column is not in the header, or twice, or a row has more or fewer cells than it.
     """
     lines = csv.reader(io.StringIO(text, newline=""), strict=True)
     header: list[str] | None = None
@@ -111,11 +111,7 @@ def csv_rows(text: str, source: object) -> Iterator[Row]:
                 continue
             if header is None:
                 header = header_of(cells)
-                if twice := [name for name in header if header.count(name) > 1]:
-                    raise InputError(
-                        f"{source}, line {lines.line_num}: column {twice[0]} stands in the header twice",
-                        mend="Name each column once.",
-                    )
+                _check_header(header, columns, f"{source}, line {lines.line_num}")
                 continue
             yield Row(_matched(header, cells, source, lines.line_num), source=source, line=lines.line_num)
     except csv.Error as error:
@@ -123,6 +119,15 @@ def csv_rows(text: str, source: object) -> Iterator[Row]:
             f"{source}, line {lines.line_num}: is no row of a CSV table: {error}",
             mend="Correct the line, or take it out.",
         ) from error
+
+
+def _check_header(header: Sequence[str], columns: Sequence[str], where: str) -> None:
+    for name in header:
+        if header.count(name) > 1:
+            raise InputError(f"{where}, column {name}: stands in the header twice", mend="Name each column once.")
+    for name in columns:
+        if name not in header:
+            raise InputError(f"{where}, column {name}: is not in the header", mend="Give the table its columns.")
 
 
 def tab_rows(text: str, columns: Sequence[str], source: object) -> Iterator[Row]:

@@ -87,7 +87,7 @@ def pollux_curves(folder: Path) -> Iterator[RealCurve]:
             best = _ERROR_OF.get(application.name)
             points = [
                 (row.number("progress", least=0, most=1e12), row.number("metric", least=0, most=_LARGEST))
-                for row in csv_rows(read_text(path), path)
+                for row in csv_rows(read_text(path), ("progress", "metric"), path)
             ]
             losses = [(step, metric if best is None else best - metric) for step, metric in points]
             yield from _curve(path.name, application.name, losses)

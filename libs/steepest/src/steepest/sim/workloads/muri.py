@@ -27,7 +27,7 @@ def read_muri(text: str, source: object) -> Iterator[Found]:
     Raises:
         InputError: A line is not what the format says.
     """
-    for row in csv_rows(text, source):
+    for row in csv_rows(text, MURI, source):
         iterations = row.whole("iterations", least=1, most=MOST_ITERATIONS)
         per_iteration_ms = row.number("iteration_time", least=0, most=LONGEST_S)
         work_s = iterations * per_iteration_ms / 1000
@@ -42,7 +42,7 @@ def read_tiresias(text: str, source: object) -> Iterator[Found]:
     Raises:
         InputError: A line is not what the format says.
     """
-    for row in csv_rows(text, source):
+    for row in csv_rows(text, TIRESIAS, source):
         work_s = row.number("duration", least=0, most=LONGEST_S)
         if not work_s:
             raise row.wrong("duration", "the job takes no time")

@@ -24,7 +24,7 @@ def read_openb(text: str, source: object) -> Iterator[Found]:
     Raises:
         InputError: A line is not what the format says.
     """
-    for row in csv_rows(text, source):
+    for row in csv_rows(text, COLUMNS, source):
         created = row.number("creation_time", least=0, most=LONGEST_S)
         deleted = row.number("deletion_time", least=0, most=LONGEST_S)
         requests = Resources(

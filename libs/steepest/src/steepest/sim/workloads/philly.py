@@ -22,7 +22,7 @@ def read_philly(text: str, source: object) -> Iterator[Found]:
     Raises:
         InputError: A line is not what the format says.
     """
-    for number, row in enumerate(csv_rows(text, source)):
+    for number, row in enumerate(csv_rows(text, COLUMNS, source)):
         submit_s = _seconds(row)
         work_s = row.number("duration", least=0, most=LONGEST_S)
         gpus = row.whole("num_gpus", least=0, most=MOST_GPUS)

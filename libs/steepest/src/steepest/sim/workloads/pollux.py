@@ -46,7 +46,7 @@ def read_pollux(text: str, source: object) -> Iterator[Found]:
     Raises:
         InputError: A line is not what the format says, or names an application that was not measured.
     """
-    for row in csv_rows(text, source):
+    for row in csv_rows(text, COLUMNS, source):
         application = row.text("application")
         if application not in GPU_SECONDS:
             raise row.wrong("application", f"{application!r} is none of {', '.join(GPU_SECONDS)}")

@@ -1,0 +1,50 @@
+"""The default scheduler's run in a few lines: arrivals spread over the workers, each worker's CPU shared fairly.
+
+It is what the lengths of the thesis' models were chosen with, and as plain as it can be, so that the published figures
+are compared with nothing of the simulator's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from steepest.sim.workload import SimJob
+
+
+def completions(jobs: Sequence[SimJob], capacities_m: Sequence[int]) -> list[float]:
+    """The completion time of each job, in seconds from its submission; the worker with the fewest jobs takes it.
+
+    ``capacities_m`` are the workers' millicores. A job's share is the largest that all can have who want more, and its
+    speed is its share of what it could use.
+    """
+    left: list[dict[int, float]] = [{} for _ in capacities_m]
+    ends: dict[int, float] = {}
+    waiting = list(range(len(jobs)))
+    now = 0.0
+    while waiting or any(left):
+        speeds = [_speeds(jobs, here, capacity) for here, capacity in zip(left, capacities_m, strict=True)]
+        events = [now + here[one] / speed[one] for here, speed in zip(left, speeds, strict=True) for one in here]
+        if waiting:
+            events.append(jobs[waiting[0]].submit_s)
+        passed, now = min(events) - now, min(events)
+        for here, speed in zip(left, speeds, strict=True):
+            for one in list(here):
+                here[one] -= speed[one] * passed
+                if here[one] < 1e-6:
+                    del here[one]
+                    ends[one] = now
+        if waiting and jobs[waiting[0]].submit_s <= now:
+            here = min(left, key=len)
+            here[waiting[0]] = jobs[waiting[0]].work_s
+            waiting.pop(0)
+    return [ends[one] - job.submit_s for one, job in enumerate(jobs)]
+
+
+def _speeds(jobs: Sequence[SimJob], here: dict[int, float], capacity_m: float) -> dict[int, float]:
+    speeds: dict[int, float] = {}
+    by_demand = sorted(here, key=lambda one: jobs[one].demand_cpu_m)
+    for taken, one in enumerate(by_demand):
+        share = min(jobs[one].demand_cpu_m, capacity_m / (len(by_demand) - taken))
+        capacity_m -= share
+        speeds[one] = share / jobs[one].demand_cpu_m
+    return speeds
