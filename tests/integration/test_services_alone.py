@@ -1,4 +1,4 @@
-"""The seven services as processes of their own on one state folder: they work, and SIGKILL of any of them loses nothing."""
+"""The services as processes of their own on one state folder: they work, and SIGKILL of any of them loses nothing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,17 @@ from steepest.state_folder import Installation, NodeSpec, StateFolder
 from steepest.view.cluster_view import ClusterView
 from steepest.view.state import Phase
 
-SERVICES = ("categorizer", "log-collector", "migrator", "node-scorer", "placer", "rebalancer", "worker-monitor")
+SERVICES = (
+    "categorizer",
+    "limit-planner",
+    "log-collector",
+    "migrator",
+    "node-scorer",
+    "placer",
+    "rebalancer",
+    "resizer",
+    "worker-monitor",
+)
 AT = TopicPartition("cluster")
 PATIENCE_S = 90.0
 """How long something that must come is waited for; it ends a hopeless test, and nothing is measured by it."""
@@ -157,7 +167,7 @@ def broken(installed: Installed) -> list[str]:
 
 
 @pytest.mark.slow
-async def test_a_job_runs_through_seven_processes(installed: Installed) -> None:
+async def test_a_job_runs_through_all_processes(installed: Installed) -> None:
     """Started all at once on a folder without a log, the services open one, run a job to its end, and stop when told."""
     await installed.tell(submitted("a", "-m", "steepest.demo_jobs.linear", "--steps", "200"))
     await installed.until(lambda: installed.are_over("a"), "the job to be over")

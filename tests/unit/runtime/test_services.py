@@ -20,7 +20,17 @@ from steepest.testing.rig import POOL, Process, Rig
 from steepest.testing.waiting import until
 from steepest.view.state import Phase
 
-SERVICES = ("categorizer", "log-collector", "migrator", "node-scorer", "placer", "rebalancer", "worker-monitor")
+SERVICES = (
+    "categorizer",
+    "limit-planner",
+    "log-collector",
+    "migrator",
+    "node-scorer",
+    "placer",
+    "rebalancer",
+    "resizer",
+    "worker-monitor",
+)
 INSTALLED = tuple(sorted([*SERVICES, "mqtt-bridge"]))
 """One that has work only where a broker is named comes to them."""
 
@@ -80,7 +90,7 @@ async def test_a_workload_from_submission_to_its_end(rig: Rig) -> None:
 
 
 async def test_each_service_as_a_process_of_its_own(rig: Rig) -> None:
-    """The same workload over seven processes on one log; each of them is killed once and started again."""
+    """The same workload over a process for each service on one log; each of them is killed once and started again."""
     processes = {name: rig.start(name) for name in SERVICES}
     await rig.configure(PoolParameters(specon=SpeConParameters(interval_ms=3_000)))
     for number, flat in enumerate((8, 40, 50)):

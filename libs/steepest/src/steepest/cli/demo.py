@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from steepest.cli.options import json_option
+from steepest.cli.options import json_option, policy_option
 
 if TYPE_CHECKING:
     from steepest.demo.comparison import Comparison
@@ -33,7 +33,8 @@ WITHOUT_MOVES = "without-moves"
 EPILOG = """\b
 Examples:
   steepest demo
-  steepest demo --compare              the same jobs once more without moves, for comparison
+  steepest demo --compare              the same jobs once more with nothing of it, for comparison
+  steepest demo --policy flowcon       limit jobs by growth efficiency instead of moving them
   steepest demo --svg demo.svg         keep a picture of the live view
   steepest demo --json | jq .migrations
 
@@ -57,13 +58,26 @@ if it was interrupted.
     show_default=True,
     help="Of the trainings; 0.5: half as long.",
 )
-@click.option("--compare", is_flag=True, help="Run the same jobs again without moves, from the same first placement.")
+@policy_option("specon")
+@click.option(
+    "--compare",
+    is_flag=True,
+    help="Run the same jobs again with neither moves nor limits, from the same first placement.",
+)
 @click.option("--svg", type=click.Path(dir_okay=False, path_type=Path), help="Write the most telling picture here.")
 @json_option
 def demo(
-    state: Path | None, seed: int, jobs: int, length: float, svg: Path | None, *, compare: bool, as_json: bool
+    state: Path | None,
+    seed: int,
+    jobs: int,
+    length: float,
+    *,
+    policy: str,
+    svg: Path | None,
+    compare: bool,
+    as_json: bool,
 ) -> None:
-    """Run real training jobs on four emulated nodes, watch SpeCon schedule them, and tell what happened.
+    """Run real training jobs on four emulated nodes, watch them being scheduled, and tell what happened.
 
     All that happened is kept in a recording, which `steepest replay` and `steepest check` take.
     """
@@ -83,19 +97,19 @@ def demo(
     folder = stage.own_folder(state)
     given = workload(seed, stage.cores(), jobs, length)
     try:
-        status = asyncio.run(_demo(folder, given, svg, compare=compare, as_json=as_json))
+        status = asyncio.run(_demo(folder, given, policy, svg, compare=compare, as_json=as_json))
     except asyncio.CancelledError:
         status = INTERRUPTED
     sys.exit(status)
 
 
-async def _demo(folder: Path, given: Workload, svg: Path | None, *, compare: bool, as_json: bool) -> int:
+async def _demo(folder: Path, given: Workload, policy: str, svg: Path | None, *, compare: bool, as_json: bool) -> int:
     from steepest.demo.comparison import compare as compared
     from steepest.demo.play import Play
     from steepest.demo.report import summary
     from steepest.demo.workload import parameters, pinned
 
-    first = Play(folder, given, parameters())
+    first = Play(folder, given, parameters(policy))
     story = await first.run(_audience(as_json=as_json))
     if svg is not None:
         _draw(await first.recorded(), svg)
@@ -106,9 +120,9 @@ async def _demo(folder: Path, given: Workload, svg: Path | None, *, compare: boo
     comparison: Comparison | None = None
     if compare and not first.interrupted.is_set():
         places = {job.name: job.first_node for job in story.jobs.values() if job.first_node}
-        second = Play(folder / WITHOUT_MOVES, pinned(given, places), parameters(moves=False))
+        second = Play(folder / WITHOUT_MOVES, pinned(given, places), parameters("none"))
         if not as_json:
-            click.echo("\nthe same jobs again, from the same first nodes, without moves:")
+            click.echo("\nthe same jobs again, from the same first nodes, with neither moves nor limits:")
         comparison = compared(story, await second.run(_audience(as_json=as_json)), str(second.recording))
     plays = [play for play in (first, second) if play is not None]
     interrupted = any(play.interrupted.is_set() for play in plays)

@@ -21,7 +21,8 @@ Examples:
   steepest jobs --all
   steepest jobs --json | jq '.[] | select(.category == "CC") | .job'
 
-Growth is the one measured last (SpeCon: PC progressing, WC watched, CC converged); times are those that the job has
+Growth is the one measured last (SpeCon: PC progressing, WC watched, CC converged); the limit is the CPU limit in force, with
+FlowCon's list (NL new, WL watched, CL completing); times are those that the job has
 waited for its first place, and run since.
 """
 
@@ -32,6 +33,7 @@ COLUMNS = (
     "phase",
     "cat",
     "#growth",
+    "#limit",
     "#moves",
     "#retries",
     "#waited",
@@ -73,6 +75,9 @@ def as_dict(pool: Pool, job: Job) -> dict[str, object]:
         "alive": job.alive,
         "category": job.category,
         "growth": job.growth,
+        "limit_m": job.limit.in_force_m if job.limit else None,
+        "limit_planned_m": job.limit.cpu_m if job.limit else None,
+        "growth_list": job.limit.growth_list if job.limit else None,
         "moves": job.moves,
         "moves_failed": job.moves_failed,
         "steps_lost": job.steps_lost,
@@ -134,12 +139,20 @@ def _row(job: Job, now_ms: int) -> list[Cell]:
         (phase, _STYLES.get(phase, "")),
         str(job.category) if job.measured else "",
         "" if job.growth is None else f"{job.growth:.4f}",
+        _limit(job),
         str(job.moves),
         f"{job.retries_used}/{job.spec.retries}",
         span(waited_ms(job, now_ms)),
         "" if running is None else span(running),
         job.stop_reason,
     ]
+
+
+def _limit(job: Job) -> str:
+    if job.limit is None:
+        return ""
+    limit_m = job.limit.in_force_m
+    return f"{job.limit.growth_list} {'none' if limit_m is None else f'{limit_m}m'}"
 
 
 def _what(job: Job) -> str:

@@ -20,10 +20,10 @@ Examples:
   steepest nodes --json | jq '.[] | {node, score}'
 
 The score is SpeCon's: 2 for each progressing job, 1.5 for each watched one, 1 for each converged one, unless the pool's
-parameters say otherwise. A converged job moves to the node with the lowest.
+parameters say otherwise. A converged job moves to the node with the lowest. Limited are the jobs whose CPU FlowCon limits.
 """
 
-COLUMNS = ("node", "state", "#capacity", "#reserved", "#used", "#score", "#jobs", "#PC", "#WC", "#CC")
+COLUMNS = ("node", "state", "#capacity", "#reserved", "#used", "#limited", "#score", "#jobs", "#PC", "#WC", "#CC")
 
 
 @click.command(epilog=EPILOG)
@@ -57,9 +57,20 @@ def as_dict(pool: Pool, node: Node) -> dict[str, object]:
         "capacity": _amounts(node.capacity.cpu_m, node.capacity.memory_mib),
         "reserved": _amounts(node.allocated.cpu_m, node.allocated.memory_mib),
         "used": _amounts(node.used.cpu_m, node.used.memory_mib),
+        "limits": limits(pool, node),
         "score": pool.view.nodes.score(node),
         "replicas": {"PC": progressing, "WC": watched, "CC": converged},
         "jobs": [job.name for job in pool.view.jobs if node.name in job.holds],
+    }
+
+
+def limits(pool: Pool, node: Node) -> dict[str, int]:
+    """The CPU limits in force on a node, in millicores, by job; a job without one is not there."""
+    there = ((name, pool.view.jobs[name]) for name in node.jobs)
+    return {
+        name: job.limit.in_force_m
+        for name, job in there
+        if job.limit is not None and job.limit.in_force_m is not None and node.name in job.nodes
     }
 
 
@@ -76,6 +87,7 @@ def _row(pool: Pool, node: Node) -> list[Cell]:
         in_words(node.capacity),
         in_words(node.allocated),
         f"{node.used.cpu_m}m CPU",
+        f"{len(limits(pool, node))} of {len(node.jobs)}",
         f"{pool.view.nodes.score(node):g}",
         str(node.count),
         *(str(replicas) for replicas in node.replicas),

@@ -56,6 +56,24 @@ AUTO = "auto"
 """A broker of the installation's own."""
 
 
+def policy_option(default: str | None) -> Callable[[F], F]:
+    """``--policy NAME``: what schedules beside the first placement."""
+    return click.option(
+        "--policy",
+        type=click.Choice(POLICY_NAMES),
+        default=default,
+        show_default=default is not None,
+        help="Who moves jobs, and who limits their CPU.",
+    )
+
+
+POLICY_NAMES = ("specon", "specon-adaptive", "flowcon", "specon+flowcon", "none")
+"""Those of ``steepest.policies.named``, which a command need not import to be described; a test holds them together."""
+
+PLACEMENT_NAMES = ("spread", "flowcon2")
+"""Likewise, those of ``steepest.policies.placement.policies``."""
+
+
 def json_option(command: F) -> F:
     """``--json``: for programs."""
     return click.option("--json/--no-json", "as_json", default=False, help="Print JSON and nothing else.")(command)

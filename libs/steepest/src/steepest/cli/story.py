@@ -11,10 +11,11 @@ import msgspec
 
 from steepest.events import cluster as c
 from steepest.events.received import Received
+from steepest.policies.flowcon.with_specon import why_not_yet
 from steepest.view.cluster_view import ClusterView
 from steepest.view.plans import why_immovable, why_no_room
 from steepest.view.state import Job, Phase, Plan, PlanKind, PlanStatus
-from steepest.words import CATEGORIES, ENDED, count, is_routine, node_seen, sentence, span
+from steepest.words import CATEGORIES, ENDED, count, growth_seen, is_routine, limit_in_words, node_seen, sentence, span
 
 PLANS = (c.PlacementPlanned, c.MigrationPlanned)
 
@@ -34,7 +35,7 @@ class Chapter(msgspec.Struct, kw_only=True):
     type: str
     sentence: str
     details: list[str]
-    because: c.Because | None = None
+    because: c.Because | c.LimitsBecause | None = None
     void: str = ""
     again: int = 0
 
@@ -59,10 +60,14 @@ class Teller:
     def __init__(self, job: str) -> None:
         self._job = job
         self._chapters: list[Chapter] = []
+        self._limit: c.JobLimit | None = None
 
     def hear(self, view: ClusterView, received: Received[c.ClusterEvent], *, counts: bool) -> None:
         """Take in a record that ``view`` has folded."""
         event = received.event
+        if isinstance(event, c.LimitsPlanned):
+            self._hear_limits(event, received)
+            return
         if getattr(event, "job", None) != self._job or is_routine(event) or _of_a_namesake(view, event):
             return
         void = "" if counts else why_void(view, received)
@@ -74,6 +79,13 @@ class Teller:
             last.details = [f"it asked again {count(last.again, 'time')}"]
             return
         self._chapters.append(_chapter(received, void))
+
+    def _hear_limits(self, event: c.LimitsPlanned, received: Received[c.ClusterEvent]) -> None:
+        """A plan for a whole node is part of the story where the job's own limit or list is another one by it."""
+        mine = next((limit for limit in event.limits if limit.job == self._job), None)
+        if mine is not None and mine != self._limit:
+            self._limit = mine
+            self._chapters.append(_limits_chapter(event, mine, received))
 
     def story(self, view: ClusterView) -> Story:
         """The story up to where the view stands."""
@@ -115,6 +127,24 @@ def _chapter(received: Received[c.ClusterEvent], void: str) -> Chapter:
     )
 
 
+def _limits_chapter(event: c.LimitsPlanned, mine: c.JobLimit, received: Received[c.ClusterEvent]) -> Chapter:
+    because = event.because
+    listed = f", and is in {mine.growth_list} from here on"
+    details = [f"looked at {growth_seen(job)}" for job in because.jobs]
+    if because.jobs:
+        details.append(
+            f"ΣG = {because.total:.4g}, β = {because.beta:.3g}: no limit below {because.floor:.1%} of the node"
+        )
+    return Chapter(
+        offset=received.offset,
+        at_ms=received.at_ms,
+        type=type(event).__name__,
+        sentence=f"{mine.job} is to have {limit_in_words(mine.cpu_m)} on {event.node}{listed} ({because.rule})",
+        details=details,
+        because=because,
+    )
+
+
 def _inputs(because: c.Because) -> Iterator[str]:
     for node in because.nodes:
         yield f"looked at {node_seen(node)}"
@@ -139,7 +169,7 @@ def now(view: ClusterView, job: Job) -> str:
         case Phase.WAITING:
             return f"{job.name} waits for a place: {'; '.join(_why_waiting(view, job))}"
         case Phase.RUNNING:
-            return f"{job.name} runs on {job.node}{_growth(job)}; {_why_there(view, job)}"
+            return f"{job.name} runs on {job.node}{_limited(job)}{_growth(job)}; {_why_there(view, job)}"
         case _:
             return f"{job.name} has stopped, and it is not decided yet whether it starts again"
 
@@ -171,6 +201,18 @@ def _why_waiting(view: ClusterView, job: Job) -> list[str]:
     return rooms if all(rooms) else ["the placer looks at it at the next record that may have made room"]
 
 
+def _limited(job: Job) -> str:
+    limit = job.limit
+    if limit is None:
+        return ""
+    told = f" with {limit_in_words(limit.in_force_m)}"
+    if not limit.answered:
+        told += f" ({limit_in_words(limit.cpu_m)} is asked for)"
+    elif limit.refused:
+        told += f" ({limit_in_words(limit.cpu_m)} was refused: {limit.refused})"
+    return told
+
+
 def _growth(job: Job) -> str:
     if job.growth is None:
         return " (no growth measured yet)"
@@ -187,6 +229,13 @@ def _why_there(view: ClusterView, job: Job) -> str:
         return "jobs are moved once they have converged"
     if job.migrated:
         return "Algorithm 4 has decided about it; Algorithm 5 may still move it to a node with fewer jobs"
+    return _why_undecided(view, job)
+
+
+def _why_undecided(view: ClusterView, job: Job) -> str:
+    """Why Algorithm 4 has not decided about a converged job."""
+    if why := why_not_yet(view, job):
+        return f"it asks for another place in vain: {why}"
     node = view.nodes.get(job.nodes[0]) if job.nodes else None
     if view.parameters.specon.guard and node is not None and node.growing <= 1:
         return (

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from steepest.cli.options import SPAN, NodeType, folder_option
+from steepest.cli.options import PLACEMENT_NAMES, SPAN, NodeType, folder_option, policy_option
 
 if TYPE_CHECKING:
     from steepest.events.parameters import PoolParameters
+    from steepest.runtime.probe import Address
     from steepest.state_folder import Installation, NodeSpec, StateFolder
 
 EPILOG = """\b
@@ -21,8 +22,10 @@ Examples:
   steepest up
   steepest up --state /tmp/try --node big=1.2:4Gi --node small=0.4
   steepest up --alpha 0.02 --interval 10s --metrics 9400
+  steepest up --policy specon+flowcon --placement flowcon2
   steepest up --kafka auto                     every service a process, over a broker of its own (`make kafka`)
   steepest up --kafka kafka:9092 --scale categorizer=2
+  steepest up --kafka kafka:9092 --service migrator --service log-collector    the others run elsewhere
   steepest up --mqtt broker:1883               and take in what devices say over MQTT
   steepest submit -- python train.py           from another terminal
   steepest down                                likewise
@@ -45,6 +48,22 @@ class ScaleType(click.ParamType[tuple[str, int]]):
         return name, int(number)
 
 
+class AddressType(click.ParamType["Address"]):
+    """``[HOST:]PORT``: where probes are answered."""
+
+    name = "[host:]port"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Address:
+        """The address."""
+        from steepest.runtime.probe import Address
+
+        host, _, port = str(value).rpartition(":")
+        if not (port.isdecimal() and int(port) <= MOST_PORT):
+            self.fail(f"{value!r}: write it like 9400 or 0.0.0.0:9400", param, ctx)
+        return Address(int(port), host) if host else Address(int(port))
+
+
+MOST_PORT = 65535
 MOST_PROCESSES = 64
 
 SHARES = (35, 28, 22, 15)
@@ -59,27 +78,34 @@ CORES_SHARE = 0.8
 @click.option("--kafka", metavar="HOST:PORT|auto", help="Run every service as a process, over Kafka.")
 @click.option("--mqtt", metavar="HOST:PORT", help="Take in heartbeats and losses from this MQTT broker.")
 @click.option("--scale", "scales", type=ScaleType(), multiple=True, help="Processes of a service. Repeat it.")
+@click.option("--service", "services", metavar="NAME", multiple=True, help="Run only this service here. Repeat it.")
 @click.option("--node", "nodes", type=NodeType(), multiple=True, help="An emulated node of a new folder. Repeat it.")
 @click.option("--heartbeat", type=SPAN, help="Period of the nodes' heartbeats in a new folder (500ms).")
 @click.option("--alpha", type=click.FloatRange(0, min_open=True), help="SpeCon's growth threshold α (0.01).")
 @click.option("--interval", type=SPAN, help="Length of the interval in which growth is measured (30s).")
-@click.option("--metrics", type=click.IntRange(0, 65535), help="Serve /metrics, /healthz and /readyz on this port.")
+@policy_option(None)
+@click.option("--placement", type=click.Choice(PLACEMENT_NAMES), help="Which node an arrival gets (spread).")
+@click.option("--metrics", type=AddressType(), help="Serve /metrics, /healthz and /readyz there (on 127.0.0.1).")
 def up(
     state: Path,
     *,
     kafka: str | None,
     mqtt: str | None,
     scales: tuple[tuple[str, int], ...],
+    services: tuple[str, ...],
     nodes: tuple[NodeSpec, ...],
     heartbeat: int | None,
     alpha: float | None,
     interval: int | None,
-    metrics: int | None,
+    policy: str | None,
+    placement: str | None,
+    metrics: Address | None,
 ) -> None:
     """Run the system until SIGTERM or SIGINT, telling what happens: in this process, or on Kafka.
 
-    A state folder that is not there is made, with four nodes that have 80 % of this machine's cores together. --alpha
-    and --interval are put in force where they differ from what the log holds; without them it keeps what it holds.
+    A state folder that is not there is made, with four nodes that have 80 % of this machine's cores together. --alpha,
+    --interval, --policy and --placement are put in force where they differ from what the log holds; without them it
+    keeps what it holds.
     """
     import asyncio
     import os
@@ -95,12 +121,16 @@ def up(
     mqtt_settings(os.environ)
     folder = StateFolder(state)
     prepare(folder, nodes, heartbeat)
+
+    def asked() -> PoolParameters | None:
+        return wanted(folder, alpha, interval, policy=policy, placement=placement)
+
     if kafka is not None or kafka_place(folder) is not None or os.environ.get("STEEPEST_KAFKA"):
-        run_on_kafka(folder, kafka, dict(scales), lambda: wanted(folder, alpha, interval), metrics)
+        run_on_kafka(folder, kafka, dict(scales), asked, metrics=metrics, only=services)
         return
-    if scales:
-        raise click.UsageError("--scale is for services that are processes: see --kafka")
-    asyncio.run(run(folder, wanted(folder, alpha, interval), metrics))
+    if scales or services:
+        raise click.UsageError("--scale and --service are for services that are processes: see --kafka")
+    asyncio.run(run(folder, asked(), metrics))
 
 
 def prepare(folder: StateFolder, nodes: tuple[NodeSpec, ...], heartbeat_ms: int | None) -> None:
@@ -150,12 +180,20 @@ def default_nodes() -> tuple[NodeSpec, ...]:
     )
 
 
-def wanted(folder: StateFolder, alpha: float | None, interval_ms: int | None) -> PoolParameters | None:
-    """The parameters to put in force; None: those that the log holds."""
+def wanted(
+    folder: StateFolder,
+    alpha: float | None,
+    interval_ms: int | None,
+    *,
+    policy: str | None = None,
+    placement: str | None = None,
+) -> PoolParameters | None:
+    """The parameters to put in force; None: those that the log holds. FlowCon looks at as long an interval as SpeCon."""
     import msgspec
 
     from steepest.cli.pool import look
     from steepest.installation import kafka_of
+    from steepest.policies.named import under
     from steepest.view.cluster_view import ClusterView
 
     is_there = kafka_of(folder) is not None or (folder.log / "recording.json").exists()
@@ -164,6 +202,14 @@ def wanted(folder: StateFolder, alpha: float | None, interval_ms: int | None) ->
     before = view.parameters
     changes = {"alpha": alpha, "interval_ms": interval_ms}
     specon = msgspec.structs.replace(before.specon, **{name: new for name, new in changes.items() if new is not None})
+    flowcon = msgspec.structs.replace(before.flowcon, interval_ms=interval_ms or before.flowcon.interval_ms)
     # The pool's clock must not be coarser than what it measures.
-    after = msgspec.structs.replace(before, specon=specon, tick_ms=min(before.tick_ms, specon.interval_ms))
+    after = msgspec.structs.replace(
+        before,
+        specon=specon,
+        flowcon=flowcon,
+        tick_ms=min(before.tick_ms, specon.interval_ms),
+        placement=placement or before.placement,
+    )
+    after = after if policy is None else under(policy, after)
     return None if configured and after == before else after

@@ -1,4 +1,4 @@
-"""The same workload with and without moves, side by side. It claims nothing: it puts measured times next to each other."""
+"""The same workload under a policy and under none, side by side. It claims nothing: it puts measured times together."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import msgspec
 
 from steepest.demo.report import Table
 from steepest.demo.story import Story
+from steepest.policies.named import POLICIES, named
 from steepest.words import count, span
 
 
 class JobComparison(msgspec.Struct, frozen=True, kw_only=True):
-    """Completion times of one job, in seconds; None where it did not end."""
+    """Completion times of one job, in seconds; None where it did not end. “Without moves” is also without limits."""
 
     job: str
     with_moves_s: float | None
@@ -21,12 +22,14 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """Two runs from the same first placement.
 
     Attributes:
-        with_moves_s: Seconds of the run with SpeCon; mean completion time of its jobs.
+        policy: What the first run was under, in words.
+        with_moves_s: Seconds of the run under it; mean completion time of its jobs.
         shorter: Jobs whose completion time was shorter with moves.
         longer: Jobs whose completion time was longer.
         without_moves_recording: The second run's recording.
     """
 
+    policy: str
     with_moves_s: float
     without_moves_s: float
     mean_with_moves_s: float
@@ -51,6 +54,7 @@ def compare(with_moves: Story, without_moves: Story, recording: str) -> Comparis
         if job.with_moves_s is not None and job.without_moves_s is not None
     ]
     return Comparison(
+        policy=POLICIES[named(with_moves.view.parameters)].title,
         with_moves_s=_length(with_moves),
         without_moves_s=_length(without_moves),
         mean_with_moves_s=_mean([first for first, _ in pairs]),
@@ -67,14 +71,14 @@ def comparison_table(compared: Comparison) -> Table:
     rows = [_row(job.job, job.with_moves_s, job.without_moves_s) for job in compared.per_job]
     rows.append(_row("mean of the jobs", compared.mean_with_moves_s, compared.mean_without_moves_s))
     rows.append(_row("the whole run", compared.with_moves_s, compared.without_moves_s))
-    return ("completion time", "#with SpeCon", "#without moves", "#difference"), rows
+    return ("completion time", f"#with {compared.policy}", "#without", "#difference"), rows
 
 
 def verdict(compared: Comparison) -> str:
     """What came out, in a sentence, whichever way it is."""
     mean = compared.mean_with_moves_s - compared.mean_without_moves_s
     return (
-        f"with SpeCon {count(compared.shorter, 'job')} took less time and {compared.longer} more; "
+        f"with {compared.policy} {count(compared.shorter, 'job')} took less time and {compared.longer} more; "
         f"the mean completion time was {span(round(abs(mean) * 1000))} {'longer' if mean > 0 else 'shorter'}. "
         "One pair of runs on a busy machine: times differ from run to run."
     )

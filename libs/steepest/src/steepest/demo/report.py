@@ -35,13 +35,14 @@ class MoveSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """One job; each of its categories with the seconds from its start to when that began."""
+    """One job; each of its categories with the seconds from its start to when that began, and each CPU limit likewise."""
 
     job: str
     model: str
     outcome: c.Outcome | None
     reason: str
     categories: list[tuple[c.Category, float]]
+    limits: list[tuple[int | None, float]]
     nodes: list[str]
     waited_s: float | None
     completion_s: float | None
@@ -54,6 +55,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         jobs: How many were submitted.
         migrations: Moves that arrived, of both algorithms.
         stays: Decisions of Algorithm 4 that a job stays.
+        limits: How often FlowCon's limit of a job came in force.
         rebalances: Those of the migrations that Algorithm 5 planned.
         steps_lost: Steps that had to be done again.
         seconds: From the first record to the last.
@@ -70,6 +72,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     rebalances: int
     migrations_failed: int
     steps_lost: int
+    limits: int
     seconds: float
     recording: str
     state: str
@@ -90,6 +93,7 @@ def summary(story: Story, recording: str, state: str) -> Summary:
         rebalances=sum(move.kind is c.MoveKind.REBALANCE for move in done),
         migrations_failed=sum(bool(move.failed) for move in story.moves),
         steps_lost=story.steps_lost,
+        limits=story.limits,
         seconds=(story.now_ms - story.began_ms) / 1000,
         recording=recording,
         state=state,
@@ -106,6 +110,7 @@ def _job(job: JobStory) -> JobSummary:
         outcome=job.outcome,
         reason=job.reason,
         categories=[(category, (at_ms - began) / 1000) for at_ms, category in job.categories],
+        limits=[(cpu_m, (at_ms - began) / 1000) for at_ms, cpu_m in job.limits],
         nodes=_path(job),
         waited_s=_seconds(job.waited_ms),
         completion_s=_seconds(job.completion_ms),
@@ -144,8 +149,12 @@ def result(story: Story) -> str:
     jobs = ", ".join([f"{finished} of {count(len(story.jobs), 'job')} finished", *others])
     return (
         f"{jobs} in {span(story.now_ms - story.began_ms)}: {moves_in_words(story)}, {count(story.stays, 'stay')}, "
-        f"{count(story.steps_lost, 'step')} lost"
+        f"{count(story.steps_lost, 'step')} lost{_limits(story)}"
     )
+
+
+def _limits(story: Story) -> str:
+    return f", {count(story.limits, 'limit')} set" if story.view.parameters.flowcon.on else ""
 
 
 def job_table(story: Story) -> Table:

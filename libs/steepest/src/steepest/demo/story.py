@@ -24,6 +24,8 @@ TOLD = (
     c.MigrationFailed,
     c.PlanAbandoned,
     c.RetryPlanned,
+    c.LimitsPlanned,
+    c.LimitsRefused,
     c.JobRejected,
     c.JobEnded,
     c.NodeLost,
@@ -68,6 +70,7 @@ class JobStory(msgspec.Struct, kw_only=True):
         categories: Each category that it held, with when that began.
         means: Mean of the evaluation function in each interval with reports.
         stays: How often Algorithm 4 decided that it stays.
+        limits: Each CPU limit that came in force (None: none any more), with when that was.
     """
 
     name: str
@@ -82,6 +85,7 @@ class JobStory(msgspec.Struct, kw_only=True):
     means: list[float] = []
     moves: list[Move] = []
     stays: int = 0
+    limits: list[tuple[int, int | None]] = []
     steps_lost: int = 0
 
     @property
@@ -147,6 +151,11 @@ class Story:
         return sum(job.stays for job in self.jobs.values())
 
     @property
+    def limits(self) -> int:
+        """How often a CPU limit came in force."""
+        return sum(cpu_m is not None for job in self.jobs.values() for _, cpu_m in job.limits)
+
+    @property
     def steps_lost(self) -> int:
         """Steps that were done twice."""
         return sum(job.steps_lost for job in self.jobs.values())
@@ -182,6 +191,8 @@ class Story:
                 job.means.append(total / count)
             case c.StayDecided():
                 job.stays += 1
+            case c.LimitsApplied(cpu_m=cpu_m):
+                job.limits.append((at_ms, cpu_m))
         if state.outcome is not None and job.outcome is None:
             job.outcome, job.ended_ms = state.outcome, state.ended_ms
             job.reason = getattr(event, "reason", "")

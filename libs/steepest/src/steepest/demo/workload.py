@@ -14,7 +14,8 @@ import msgspec
 
 from steepest.events.cluster import JobSpec
 from steepest.events.common import Resources
-from steepest.events.parameters import PoolParameters, SpeConParameters
+from steepest.events.parameters import FlowConParameters, PoolParameters, SpeConParameters
+from steepest.policies.named import under
 from steepest.state_folder import NodeSpec
 
 CAPACITIES_M = (600, 450, 350, 200)
@@ -105,9 +106,14 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
         return sum(arrival.core_s for arrival in self.arrivals)
 
 
-def parameters(*, moves: bool = True) -> PoolParameters:
-    """The pool's parameters: SpeCon's, on a time scale on which a training takes half a minute and not half a day."""
-    return PoolParameters(tick_ms=TICK_MS, moves=moves, specon=SpeConParameters(interval_ms=INTERVAL_MS))
+def parameters(policy: str = "specon") -> PoolParameters:
+    """The pool's parameters under a policy, on a time scale on which a training takes half a minute and not half a day."""
+    plain = PoolParameters(
+        tick_ms=TICK_MS,
+        specon=SpeConParameters(interval_ms=INTERVAL_MS),
+        flowcon=FlowConParameters(interval_ms=INTERVAL_MS),
+    )
+    return under(policy, plain)
 
 
 def nodes(cores: int) -> tuple[NodeSpec, ...]:

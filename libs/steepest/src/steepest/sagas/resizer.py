@@ -1,10 +1,10 @@
 """The resizer: gives each job the CPU limit that FlowCon's newest plan has for it, and reports what the engine answered.
 
-A limit is a value that is set and not a step that is taken, so nothing fences it: setting it twice is setting it once, the
-call names the incarnation, and the newest plan holds. Whoever starts sets every limit anew that its log holds, because a cap may
-have been lost while nobody looked. What nobody knows to have worked is set again after a hold; what the engine refuses for
-sure is the planner's business. An outcome that comes too late tells that somebody has set an older limit after a newer one: the
-newer one is set again.
+A limit is a value that is set and not a step that is taken, so nothing fences it: setting it twice is setting it once,
+the call names the incarnation, and the newest plan holds. Whoever starts sets every limit anew that its log holds,
+because a cap may have been lost while nobody looked. What nobody knows to have worked is set again after a hold; what
+the engine refuses for sure is the planner's business. An outcome that comes too late tells that somebody has set an
+older limit after a newer one: the newer one is set again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ class Wish(msgspec.Struct, frozen=True):
 
     Attributes:
         told: Whether the log holds the engine's answer already.
-        attempt: How often its outcome was unclear.
     """
 
     plan: str
@@ -41,8 +40,7 @@ class Wish(msgspec.Struct, frozen=True):
     job: str
     incarnation: int
     cpu_m: int | None
-    told: bool = False
-    attempt: int = 0
+    told: bool
 
 
 class Resizer(Effector):
@@ -73,9 +71,10 @@ class Resizer(Effector):
                     job = view.jobs.get(limit.job)
                     if job is not None and job.limit is not None and not job.limit.answered:
                         self._want(job)
-            case c.LimitsApplied() as event if not counts:
-                job = view.touched
-                if job is not None and job.limit is not None and _differs(job, event):
+            case c.LimitsApplied() as event if counts:
+                self._unclear.pop(event.job, None)
+            case c.LimitsApplied() as event:
+                if (job := view.touched) is not None and _differs(job, event):
                     self._want(job)
             case c.LimitsRefused() as event if counts and not event.definite:
                 self._unclear[event.job] = None
@@ -92,14 +91,13 @@ class Resizer(Effector):
             incarnation=job.incarnation,
             cpu_m=limit.cpu_m,
             told=limit.answered,
-            attempt=limit.unclear,
         )
         self._due.put_nowait(job.name)
 
     def _ask_again(self, view: ClusterView) -> None:
         for name in list(self._unclear):
             job = view.jobs.get(name)
-            if job is None or job.limit is None or job.limit.answered:
+            if job is None or job.limit is None:
                 del self._unclear[name]
             elif job.limit.not_before_counted_ms <= view.counted_ms:
                 del self._unclear[name]
@@ -121,8 +119,10 @@ class Resizer(Effector):
         try:
             while (wish := self._wishes.pop(job, None)) is not None:
                 outcome = await self._set(wish)
-                if not (wish.told and isinstance(outcome, c.LimitsApplied)):
+                if not wish.told:
                     await send(outcome)
+                elif isinstance(outcome, c.LimitsRefused) and not outcome.definite:
+                    self._unclear[job] = None
         finally:
             del self._busy[job]
 
@@ -136,7 +136,7 @@ class Resizer(Effector):
             return _refused(wish, "timeout", "the cluster did not answer in time", definite=False)
         except Exception as error:
             logger.exception("a limit failed in a way that no adapter should", wish=wish)
-            return _refused(wish, "bug", f"{type(error).__name__}: {error}"[:500], definite=False)
+            return _refused(wish, "bug", f"{type(error).__name__}: {error}", definite=False)
         return c.LimitsApplied(
             plan=wish.plan, node=wish.node, job=wish.job, incarnation=wish.incarnation, cpu_m=wish.cpu_m
         )
@@ -151,7 +151,7 @@ def _refused(wish: Wish, code: str, message: str, *, definite: bool) -> c.Limits
         incarnation=wish.incarnation,
         code=code,
         definite=definite,
-        message=message,
+        message=message[:2000],
     )
 
 

@@ -1,0 +1,5 @@
+"""``python -m steepest_resizer``."""
+
+from steepest_resizer import main
+
+main()
