@@ -1,0 +1,45 @@
+"""``las``: least attained service first, looked at once a round (Blox ``schedulers/las.py``).
+
+Service is GPUs times seconds of running. It needs no knowledge of a job's length, but two long jobs that have had as much
+take turns every round, and pay for each turn: what Tiresias' queues are there to avoid.
+
+Blox looks anew every round; how long a round is, it leaves to its user. 300 s is this implementation's choice.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import ClassVar
+
+import msgspec
+
+from steepest.policies.baselines.policy import Active, ActiveJob, Order
+
+
+class LasParameters(msgspec.Struct, frozen=True, kw_only=True):
+    """Attributes: ``round_s``, seconds between two looks while somebody waits."""
+
+    round_s: float = 300.0
+
+
+class Las:
+    """Whoever has had least comes first; of equal ones, whoever was before."""
+
+    name: ClassVar[str] = "las"
+    reads_losses: ClassVar[bool] = False
+
+    def __init__(self, parameters: LasParameters | None = None, state: Active | None = None) -> None:
+        self.parameters = parameters or LasParameters()
+        self.state = state or Active()
+
+    def order(self, now_s: float, arrived: Sequence[ActiveJob], ended: Sequence[ActiveJob], capacity: int) -> Order:
+        """All active jobs by their attained service."""
+        del now_s, capacity
+        jobs = self.state.update(arrived, ended)
+        jobs.sort(key=lambda job: job.attained_s * job.asked)
+        return Order(jobs=jobs)
+
+    def again_s(self, now_s: float, running: Sequence[ActiveJob]) -> float:
+        """A round later, if anybody waits."""
+        return now_s + self.parameters.round_s if len(running) < len(self.state.jobs) else math.inf

@@ -1,0 +1,141 @@
+"""``tiresias``: two-dimensional least attained service in discrete queues (Tiresias, NSDI 2019, §3.2).
+
+A job's attained service is its running seconds times its GPUs. Jobs enter the first of some queues and drop one queue down
+when their service reaches that queue's limit; queues are served first to last, and within one in the order of arrival. So
+jobs that differ little in what they have had do not preempt each other. The simulator published with the paper has three
+queues with limits of 3,250 and 7,200 GPU-seconds, which are the defaults. In it, jobs that run stand before those that wait
+in the same queue. A job that has waited for ``promote`` times as long as it has run goes back to the first queue; that is
+off by default, as it is there.
+
+A sum of floating-point times can end one rounding short of a limit at the very instant that was computed for reaching it,
+and would be looked at again and again without time going on; the comparison therefore forgives a microsecond.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import ClassVar
+
+import msgspec
+
+from steepest.policies.baselines.policy import ActiveJob, Order
+
+SLACK_S = 1e-6
+
+
+class TiresiasParameters(msgspec.Struct, frozen=True, kw_only=True):
+    """Parameters of Tiresias.
+
+    Attributes:
+        limits: Units times seconds at which a job leaves each queue but the last.
+        running_first: Whether a queue's running jobs stand before its waiting ones.
+        whole_seconds: Whether the running time at which a limit is looked at is rounded up to whole seconds.
+        promote: A waiting job goes back to the first queue after this many times its running time; None: never.
+    """
+
+    limits: tuple[float, ...] = (3250.0, 7200.0)
+    running_first: bool = True
+    whole_seconds: bool = False
+    promote: float | None = None
+
+
+class TiresiasState(msgspec.Struct):
+    """Queues and what they are ordered by.
+
+    Attributes:
+        queues: Jobs, first queue first.
+        level: By a job's number, the queue it is in.
+        waits_since: By a waiting job's number, when its waiting began; kept only where there is promotion.
+    """
+
+    queues: list[list[ActiveJob]]
+    level: dict[int, int] = {}
+    waits_since: dict[int, float] = {}
+
+
+class Tiresias:
+    """2D-LAS."""
+
+    name: ClassVar[str] = "tiresias"
+    reads_losses: ClassVar[bool] = False
+
+    def __init__(self, parameters: TiresiasParameters | None = None, state: TiresiasState | None = None) -> None:
+        self.parameters = parameters or TiresiasParameters()
+        self.state = state or TiresiasState(queues=[[] for _ in range(len(self.parameters.limits) + 1)])
+
+    def order(self, now_s: float, arrived: Sequence[ActiveJob], ended: Sequence[ActiveJob], capacity: int) -> Order:
+        """Queue after queue, once every job is in its own."""
+        del capacity
+        state = self.state
+        if self.parameters.running_first:
+            state.queues = [
+                [job for job in queue if job.units] + [job for job in queue if not job.units]
+                if len(queue) > 1
+                else queue
+                for queue in state.queues
+            ]
+        for job in ended:
+            state.queues[state.level.pop(job.number)].remove(job)
+        for job in arrived:
+            state.queues[0].append(job)
+            state.level[job.number] = 0
+        self._demote()
+        if self.parameters.promote is not None:
+            self._promote(now_s, self.parameters.promote)
+        return Order(jobs=[job for queue in state.queues for job in queue])
+
+    def again_s(self, now_s: float, running: Sequence[ActiveJob]) -> float:
+        """The next time at which a running job reaches its queue's limit, or a waiting one has waited long enough."""
+        limits, level = self.parameters.limits, self.state.level
+        last, up = len(limits), self.parameters.whole_seconds
+        earliest = math.inf
+        for job in running:
+            queue = level[job.number]
+            if queue < last:
+                needed = limits[queue] / job.asked
+                at = now_s + (math.ceil(needed) if up else needed) - job.attained_s
+                earliest = min(earliest, at)
+        if self.parameters.promote is not None:
+            earliest = min(earliest, self._next_promotion(now_s, running, self.parameters.promote))
+        return max(earliest, now_s + SLACK_S)
+
+    def _demote(self) -> None:
+        """Move every running job that has reached its queue's limit to the next queue's end, one queue at most.
+
+        Jobs that drop into a queue together do so in the order of their submission.
+        """
+        state = self.state
+        dropped: list[tuple[int, list[ActiveJob]]] = []
+        for number, limit in enumerate(self.parameters.limits):
+            queue = state.queues[number]
+            over = [job for job in queue if job.units and (job.attained_s + SLACK_S) * job.asked >= limit]
+            if over:
+                state.queues[number] = [job for job in queue if job not in over]
+                dropped.append((number + 1, over))
+        for number, jobs in dropped:
+            jobs.sort(key=lambda job: job.number)
+            state.queues[number].extend(jobs)
+            for job in jobs:
+                state.level[job.number] = number
+
+    def _promote(self, now_s: float, times: float) -> None:
+        state = self.state
+        for queue in state.queues[1:]:
+            for job in [job for job in queue if not job.units]:
+                since = state.waits_since.setdefault(job.number, now_s)
+                if now_s - since + SLACK_S >= times * job.attained_s:
+                    queue.remove(job)
+                    state.queues[0].append(job)
+                    state.level[job.number] = 0
+                    del state.waits_since[job.number]
+
+    def _next_promotion(self, now_s: float, running: Sequence[ActiveJob], times: float) -> float:
+        state = self.state
+        for job in running:
+            state.waits_since.pop(job.number, None)
+        waiting = [job for queue in state.queues[1:] for job in queue if not job.units]
+        return min(
+            (state.waits_since.setdefault(job.number, now_s) + times * job.attained_s for job in waiting),
+            default=math.inf,
+        )

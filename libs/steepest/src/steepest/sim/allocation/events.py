@@ -1,0 +1,82 @@
+"""The event loop: from arrival, end or a policy's wish to the next, asking the policy at each.
+
+It owns the order of things at one instant: what ends, then what arrives, then how far everybody has come, then the decision.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import msgspec
+
+from steepest.policies.baselines.policy import AllocationPolicy
+from steepest.sim.allocation.costs import Costs
+from steepest.sim.allocation.job import RunningJob
+from steepest.sim.allocation.shares import Shares
+
+STALLED = 10_000
+"""Events in a row, without any progress, after which a run is over: its starts cost more time than its policy grants."""
+
+
+class Course(msgspec.Struct):
+    """What a run has been, beside what became of its jobs.
+
+    Attributes:
+        used: Units times seconds.
+        stalled: Whether it was ended for lack of progress.
+    """
+
+    used: float = 0.0
+    events: int = 0
+    stalled: bool = False
+
+
+def run_events(
+    jobs: Sequence[RunningJob], capacity: int, policy: AllocationPolicy, shares: Shares, costs: Costs
+) -> Course:
+    """Run jobs, sorted by submission, until all have ended or nothing can happen any more."""
+    course = Course()
+    running: list[RunningJob] = []
+    ending: list[RunningJob] = []
+    now = last = 0.0
+    again = end = math.inf
+    arrivals, in_use, idle = 0, 0, 0
+    submissions = [job.submit_s for job in jobs] + [math.inf]
+    while True:
+        now = min(submissions[arrivals], end, again)
+        if now == math.inf:
+            return course
+        course.used += in_use * (now - last)
+        course.events += 1
+        ended: list[RunningJob] = []
+        if end <= now:
+            ended = ending
+            _end(ended, now, running, shares)
+        first = arrivals
+        while submissions[arrivals] <= now:
+            arrivals += 1
+        moved = costs.advance(running, now, last)
+        idle = 0 if moved or ended or arrivals > first else idle + 1
+        if idle > STALLED:
+            course.stalled = True
+            return course
+        for job in running:
+            job.report()
+        order = policy.order(now, jobs[first:arrivals], ended, capacity)
+        running, fresh = shares.serve(order, running, course.events)
+        costs.begun(fresh, now)
+        for job in fresh:
+            if job.start_s is None:
+                job.start_s = now
+        again = policy.again_s(now, running)
+        end, ending = costs.next_end(running, now)
+        in_use = sum([job.units for job in running])
+        last = now
+
+
+def _end(ended: Sequence[RunningJob], now: float, running: list[RunningJob], shares: Shares) -> None:
+    for job in ended:
+        job.finished_s = now
+        running.remove(job)
+        shares.release(job)

@@ -1,0 +1,90 @@
+"""Free units on each node, and the placement rules that take them.
+
+It owns where shares lie. It must never know which job should have one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from steepest.sim.allocation.job import Place
+
+
+class Nodes:
+    """What is free, node by node, in the order of the cluster's description."""
+
+    def __init__(self, capacity: Sequence[int]) -> None:
+        self.capacity = tuple(capacity)
+        self.total = sum(capacity)
+        self.free = list(capacity)
+
+    def take(self, place: Place) -> None:
+        """Take what :meth:`fits` found free."""
+        for node, units in place:
+            self.free[node] -= units
+
+    def give_back(self, place: Place) -> None:
+        """Free a share."""
+        for node, units in place:
+            self.free[node] += units
+
+    def fits(self, place: Place) -> bool:
+        """Whether this very place is free."""
+        return all(units <= self.free[node] for node, units in place)
+
+    def empty(self) -> None:
+        """Free everything."""
+        self.free[:] = self.capacity
+
+    def most_free(self, units: int, piece: int = 1) -> Place | None:
+        """Whole pieces from the node that has most free, ties to the first, then from the next."""
+        place: list[tuple[int, int]] = []
+        for node in sorted(range(len(self.free)), key=lambda node: -self.free[node]):
+            here = min(self.free[node] // piece * piece, units)
+            if not here:
+                break
+            place.append((node, here))
+            units -= here
+            if not units:
+                return tuple(place)
+        return None
+
+    def consolidated(self, units: int, piece: int = 1) -> Place | None:
+        """All on the first node where they fit; if there is none, on as few nodes as possible."""
+        for node, free in enumerate(self.free):
+            if free >= units:
+                return ((node, units),)
+        return self.most_free(units, piece)
+
+    def yarn(self, units: int) -> Place | None:
+        """All on the first node where they fit, or on the first wholly idle nodes and, for the rest, the first other.
+
+        What is the largest node's is left to the rule of whole nodes; no smaller job is ever divided.
+        """
+        free, size = self.free, max(self.capacity)
+        place: list[tuple[int, int]] = []
+        if units > size:
+            idle = [node for node, has in enumerate(free) if has == self.capacity[node] == size][: units // size]
+            if len(idle) < units // size:
+                return None
+            place = [(node, size) for node in idle]
+            units %= size
+        if units:
+            taken = {node for node, _ in place}
+            node = next((node for node, has in enumerate(free) if has >= units and node not in taken), None)
+            if node is None:
+                return None
+            place.append((node, units))
+        return tuple(place)
+
+
+def counting_suffices(capacity: Sequence[int], asked: Sequence[int]) -> bool:
+    """Whether ``yarn``, packing an empty cluster, takes a job exactly if enough units are free in all.
+
+    It does where all nodes are of one size, and that and every job's share are powers of two. For a node is opened for a
+    job only when all nodes opened before have less free than the job takes, and later, smaller jobs fill those first; so
+    no two opened nodes have a common bit in their numbers of free units. A share that is a single bit then fits on one of
+    them if it is at most their sum, and what they have together is less than a node.
+    """
+    sizes = [*capacity, *asked]
+    return len(set(capacity)) == 1 and all(size > 0 and size & (size - 1) == 0 for size in sizes)

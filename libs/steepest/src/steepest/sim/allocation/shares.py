@@ -1,0 +1,228 @@
+"""From a policy's order to shares on nodes: who fits, who keeps a place, who is put elsewhere.
+
+It owns the walk through an order. It must never know what a start costs.
+
+Each way returns the jobs that run, in the order's order, and those of them that have a new share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol, cast
+
+from steepest.policies.baselines.policy import Order
+from steepest.sim.allocation.job import Place, RunningJob
+from steepest.sim.allocation.nodes import Nodes
+
+Runs = list[RunningJob]
+
+
+class Shares(Protocol):
+    """A way to serve an order."""
+
+    def serve(self, order: Order, running: Runs, turn: int) -> tuple[Runs, Runs]:
+        """Who runs now, and who of them on a new share; whoever of ``running`` does not is preempted."""
+        ...
+
+    def ever_fits(self, job: RunningJob) -> bool:
+        """Whether an empty cluster would take a job."""
+        ...
+
+    def release(self, job: RunningJob) -> None:
+        """A job has ended."""
+        ...
+
+
+class Counted:
+    """Units are counted, and lie nowhere."""
+
+    def __init__(self, nodes: Nodes) -> None:
+        self.total = nodes.total
+
+    def ever_fits(self, job: RunningJob) -> bool:
+        """Whether there are as many units."""
+        return job.asked <= self.total
+
+    def release(self, job: RunningJob) -> None:
+        """Nothing to do: who runs is counted anew each time."""
+
+    def serve(self, order: Order, running: Runs, turn: int) -> tuple[Runs, Runs]:
+        """Give units while there are any."""
+        free, runs, fresh = self.total, [], []
+        for job, units in wanted(order):
+            if units <= free:
+                free -= units
+                job.turn = turn
+                runs.append(job)
+                if job.units != units:
+                    fresh.append(job)
+                    job.units = units
+                if not free:
+                    break
+            elif order.stops:
+                break
+        _preempt(running, turn)
+        return runs, fresh
+
+
+class Anew:
+    """All nodes are emptied, and every job is placed again, in the order."""
+
+    def __init__(self, nodes: Nodes) -> None:
+        self.nodes = nodes
+
+    def ever_fits(self, job: RunningJob) -> bool:
+        """Whether the rule finds a place on empty nodes."""
+        self.nodes.empty()
+        return self.nodes.yarn(job.asked) is not None
+
+    def release(self, job: RunningJob) -> None:
+        """Nothing to do: who runs is counted anew each time."""
+
+    def serve(self, order: Order, running: Runs, turn: int) -> tuple[Runs, Runs]:
+        """Place one after the other; a job may change its node unnoticed."""
+        self.nodes.empty()
+        runs, fresh = [], []
+        for job, units in wanted(order):
+            place = self.nodes.yarn(units)
+            if place is None:
+                if order.stops:
+                    break
+                continue
+            self.nodes.take(place)
+            if job.units != units:
+                fresh.append(job)
+            job.turn, job.units, job.place = turn, units, place
+            runs.append(job)
+        _preempt(running, turn)
+        return runs, fresh
+
+
+class Kept:
+    """Who runs on keeps its place. Shares may be divided to the last unit, so whoever can be counted in can be placed."""
+
+    def __init__(self, nodes: Nodes, rule: Callable[[int], Place | None]) -> None:
+        self.nodes = nodes
+        self.rule = rule
+
+    def ever_fits(self, job: RunningJob) -> bool:
+        """Whether there are as many units."""
+        return job.asked <= self.nodes.total
+
+    def release(self, job: RunningJob) -> None:
+        """Free its place."""
+        self.nodes.give_back(job.place)
+
+    def serve(self, order: Order, running: Runs, turn: int) -> tuple[Runs, Runs]:
+        """Count who runs, free what others had, place who is new."""
+        runs = granted(order, self.nodes.total, turn)
+        fresh = [(job, units) for job, units in runs if job.units != units]
+        for job in running:
+            if job.turn != turn:
+                self.nodes.give_back(job.place)
+        _preempt(running, turn)
+        for job, _ in fresh:
+            if job.units:
+                self.nodes.give_back(job.place)
+                job.migrations += 1
+        for job, units in fresh:
+            place = self.rule(units)
+            assert place is not None, "units that were counted can be placed"  # noqa: S101
+            self.nodes.take(place)
+            job.place, job.units = place, units
+        return [job for job, _ in runs], [job for job, _ in fresh]
+
+
+class Pieces:
+    """Shares in equal pieces that lie on one node each, as replicas of a job that asks for CPU do.
+
+    Free units may lie where no piece fits. A job then takes the place of others that come later in the order, last first;
+    these find their old place again if it is still free when it is their turn.
+    """
+
+    def __init__(self, nodes: Nodes) -> None:
+        self.nodes = nodes
+
+    def ever_fits(self, job: RunningJob) -> bool:
+        """Whether empty nodes take all pieces."""
+        piece = job.asked // job.pieces
+        return sum(capacity // piece for capacity in self.nodes.capacity) >= job.pieces
+
+    def release(self, job: RunningJob) -> None:
+        """Free its place."""
+        self.nodes.give_back(job.place)
+
+    def serve(self, order: Order, running: Runs, turn: int) -> tuple[Runs, Runs]:
+        """Place one after the other, with those that run on in their places from the beginning."""
+        wishes = list(wanted(order))
+        keeps = {job.number: job.place for job, units in wishes if job.units == units}
+        for job in running:
+            if job.number not in keeps:
+                self.nodes.give_back(job.place)
+        behind = [job for job, _ in wishes if job.number in keeps]
+        runs, fresh = [], []
+        for job, units in wishes:
+            place = self._place(job, units, keeps, behind)
+            if place is None:
+                if order.stops:
+                    break
+                continue
+            if place != job.place:
+                fresh.append(job)
+                job.migrations += bool(job.units)
+            job.turn, job.place, job.units = turn, place, units
+            runs.append(job)
+        for job in behind:
+            if job.turn != turn and job.number in keeps:
+                self.nodes.give_back(job.place)
+        _preempt(running, turn)
+        return runs, fresh
+
+    def _place(self, job: RunningJob, units: int, keeps: dict[int, Place], behind: Runs) -> Place | None:
+        """The job's place, taken; those in ``behind`` that stand before it are out of the question."""
+        kept = keeps.pop(job.number, None)
+        if kept is not None:
+            behind.remove(job)
+            return kept
+        if job.units == units and self.nodes.fits(job.place):
+            self.nodes.take(job.place)
+            return job.place
+        while True:
+            place = self.nodes.consolidated(units, units // job.pieces)
+            if place is not None:
+                self.nodes.take(place)
+                return place
+            if not behind:
+                return None
+            loser = behind.pop()
+            del keeps[loser.number]
+            self.nodes.give_back(loser.place)
+
+
+def wanted(order: Order) -> Iterable[tuple[RunningJob, int]]:
+    """Jobs and the units that each is to get."""
+    jobs = cast("Sequence[RunningJob]", order.jobs)
+    if order.units is None:
+        return zip(jobs, [job.asked for job in jobs], strict=True)
+    return zip(jobs, order.units, strict=True)
+
+
+def granted(order: Order, free: int, turn: int) -> list[tuple[RunningJob, int]]:
+    """Those of an order for whom there are units, marked with the decision's number."""
+    runs = []
+    for job, units in wanted(order):
+        if units <= free:
+            free -= units
+            job.turn = turn
+            runs.append((job, units))
+        elif order.stops:
+            break
+    return runs
+
+
+def _preempt(running: Runs, turn: int) -> None:
+    for job in running:
+        if job.turn != turn:
+            job.units = 0
+            job.place = ()
+            job.preemptions += 1

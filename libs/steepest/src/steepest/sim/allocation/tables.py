@@ -1,0 +1,209 @@
+"""An application's measured tables, as the Pollux artifact publishes them: a folder of CSV files an application.
+
+It owns what the files say and how it is read between their rows. It must never know a job.
+
+* ``placements.csv``: seconds of a step, and of the synchronisation in it, by placement and local batch size.
+* ``scalability.csv``: the same by number of nodes and replicas, for more nodes than the placements have.
+* ``validation-<batch>.csv``: a line an epoch: progress, iterations, and the gradient's squared norm and variance.
+"""
+
+from __future__ import annotations
+
+import csv
+import functools
+import math
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from steepest.errors import InputError
+
+Counts = tuple[int, ...]
+"""GPUs on each node."""
+
+Point = tuple[float, ...]
+
+Row = tuple[float, float, float]
+"""Local batch size; seconds of a step, and of the synchronisation in it."""
+
+LARGEST_FILE = 16 * 2**20
+MOST_NODES = 16
+"""Beyond which the tables say no more, and a placement counts as one of so many."""
+
+LOCAL_LIMITS: Mapping[str, tuple[int, int]] = {"yolov3": (4, 8)}
+"""Least and largest local batch size where the artifact sets them itself, and not by its tables."""
+
+
+class Epoch(msgspec.Struct, frozen=True):
+    """A line of a validation file."""
+
+    progress: float
+    iteration: float
+    grad_sqr: float
+    grad_var: float
+
+
+class Tables:
+    """One application.
+
+    Attributes:
+        batches: Batch sizes that were validated, ascending; the first is the initial one.
+        ends: Progress at which each epoch ends.
+        local_least: Least local batch size that was measured.
+        local_most: The largest.
+
+    Args:
+        folder: With the files.
+
+    Raises:
+        InputError: A file is missing, or a line of it is no row of numbers.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        validations = {
+            _batch(file): [
+                Epoch(*values) for values in _numbers(file, ("progress", "iteration", "grad_sqr", "grad_var"))
+            ]
+            for file in sorted(folder.glob("validation-*.csv"))
+        }
+        self.batches = sorted(validations)
+        self.epochs = [validations[batch] for batch in self.batches]
+        if not self.epochs or len({len(rows) for rows in self.epochs}) != 1 or not self.epochs[0]:
+            raise InputError(
+                f"{folder}: needs files validation-<batch>.csv, all with a line for every epoch",
+                mend="Give the folder traces of the Pollux artifact (--profiles).",
+            )
+        self.ends = [min(row.progress for row in rows) for rows in zip(*self.epochs, strict=True)]
+        self._placements: dict[Counts, list[Row]] = defaultdict(list)
+        columns = ("local_bsz", "step_time", "sync_time")
+        for placement, *row in _numbers(folder / "placements.csv", ("placement", *columns)):
+            counts = tuple(int(digit) for digit in str(int(placement)))
+            self._placements[counts].append((row[0], row[1], row[2]))
+        for rows in self._placements.values():
+            rows.sort()
+        measured = sorted({row[0] for rows in self._placements.values() for row in rows})
+        self.local_least, self.local_most = LOCAL_LIMITS.get(folder.name, (int(measured[0]), int(measured[-1])))
+
+    def noise(self, epochs_done: int, batch: float) -> tuple[float, float]:
+        """The gradient's squared norm and variance in the next epoch, between the two nearest batch sizes."""
+        rows = [rows[epochs_done] for rows in self.epochs]
+        return (
+            interpolate(batch, self.batches, [row.grad_sqr for row in rows]),
+            interpolate(batch, self.batches, [row.grad_var for row in rows]),
+        )
+
+    def iteration(self, epoch: int, batch: float) -> float:
+        """Iterations at the end of an epoch, counted from 0."""
+        return interpolate(batch, self.batches, [rows[epoch].iteration for rows in self.epochs])
+
+    @functools.cache  # noqa: B019 - one object an application and run
+    def step(self, placement: Counts, local: int) -> tuple[float, float]:
+        """Seconds of a step, and of the synchronisation in it.
+
+        Args:
+            placement: GPUs on each node, in the order in which they were taken.
+            local: Batch size on each GPU.
+
+        Raises:
+            InputError: The tables do not reach to that batch size.
+        """
+        least = min(placement[turn:] + placement[:turn] for turn in range(len(placement)))
+        if least in self._placements:
+            rows = self._placements[least]
+            sizes = [row[0] for row in rows]
+            if not sizes[0] <= local <= sizes[-1]:
+                raise self._beyond(placement, local)
+            return interpolate(local, sizes, [row[1] for row in rows]), interpolate(
+                local, sizes, [row[2] for row in rows]
+            )
+        step, sync = self._scattered((min(len(placement), MOST_NODES), sum(placement), local))
+        if math.isnan(step) or math.isnan(sync):
+            raise self._beyond(placement, local)
+        return float(step), float(sync)
+
+    @functools.cached_property
+    def _scattered(self) -> Callable[[tuple[int, int, int]], Sequence[float]]:
+        """Between the points of all tables by nodes, replicas and local batch size."""
+        try:
+            from scipy.interpolate import LinearNDInterpolator  # noqa: PLC0415 - an extra that only this needs
+        except ImportError:
+            raise InputError(
+                "a placement on more nodes than an application's tables name needs scipy",
+                code="missing-extra",
+                mend="Install it: pip install 'steepest[simulate]'.",
+            ) from None
+        triples: dict[Point, list[Point]] = defaultdict(list)
+        for counts, rows in self._placements.items():
+            for local, *seconds in rows:
+                triples[len(counts), sum(counts), local].append(tuple(seconds))
+        points = [
+            (*at, *(math.fsum(column) / len(column) for column in zip(*rows, strict=True)))
+            for at, rows in sorted(triples.items())
+        ]
+        columns = ("num_nodes", "num_replicas", "local_bsz", "step_time", "sync_time")
+        points += [tuple(row) for row in _numbers(self.folder / "scalability.csv", columns)]
+        found: Callable[[tuple[int, int, int]], Sequence[float]] = LinearNDInterpolator(
+            [point[:3] for point in points], [point[3:] for point in points]
+        )
+        return found
+
+    def _beyond(self, placement: Counts, local: int) -> InputError:
+        on = "+".join(map(str, placement))
+        return InputError(
+            f"{self.folder}: has no step time for {on} GPUs with a local batch of {local}",
+            mend="Give the job a batch size and replicas that were measured.",
+        )
+
+
+def interpolate(at: float, known: Sequence[float], values: Sequence[float]) -> float:
+    """Linear between the two neighbours; the nearest outside of all."""
+    place = bisect_left(known, at)
+    if place == len(known):
+        return values[-1]
+    if place == 0 or known[place] == at:
+        return values[place]
+    low, high = known[place - 1], known[place]
+    return values[place - 1] + (values[place] - values[place - 1]) * (at - low) / (high - low)
+
+
+def _batch(file: Path) -> int:
+    try:
+        return int(file.stem.removeprefix("validation-"))
+    except ValueError:
+        raise InputError(f"{file}: its name must end in a batch size, as validation-128.csv") from None
+
+
+def _numbers(file: Path, columns: Sequence[str]) -> list[list[float]]:
+    """Some columns of a file, row by row.
+
+    Raises:
+        InputError: It cannot be read, is too large, lacks a column, or has something else than a finite number there.
+    """
+    try:
+        if file.stat().st_size > LARGEST_FILE:
+            raise InputError(f"{file}: has more than {LARGEST_FILE} bytes")
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(
+            f"{file}: cannot be read: {error}", mend="Give the folder traces of the Pollux artifact (--profiles)."
+        ) from None
+    rows = []
+    reader = csv.DictReader(text.splitlines())
+    for number, line in enumerate(reader, 2):
+        row = []
+        for column in columns:
+            said = line.get(column)
+            try:
+                row.append(float(said or ""))
+            except (TypeError, ValueError):
+                row.append(math.nan)
+            if not math.isfinite(row[-1]):
+                raise InputError(f"{file}, line {number}, column {column}: {said!r} is no number")
+        rows.append(row)
+    if not rows:
+        raise InputError(f"{file}: has no rows")
+    return rows

@@ -1,0 +1,131 @@
+"""Rules of a simulated cluster that no policy decides: what a start costs, where shares lie, when there is a decision.
+
+It owns them as data. ``default`` is what one would expect of a cluster; ``muri`` and ``pollux`` are the readings of two
+published simulators, several of them odd, and exist so that their published figures come out (``docs/peers.md`` tells of
+each odd rule and what it is worth).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+
+import msgspec
+
+from steepest.policies.baselines.greedy import RoundsParameters
+from steepest.policies.baselines.optimus import OptimusParameters
+from steepest.policies.baselines.slaq import SlaqParameters
+from steepest.policies.baselines.tiresias import TiresiasParameters
+
+
+class AtRestart(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that starts makes no progress at first; a start after the first has to save and to load a checkpoint as well.
+
+    Attributes:
+        launch_s: Until a container runs and the framework is up: what SpeCon measured for a move (under 5 s, of which the
+            checkpoint is a small part).
+        checkpoint_mib: Size of a checkpoint of a job whose memory is unknown.
+    """
+
+    launch_s: float = 5.0
+    checkpoint_mib: float = 1024.0
+
+
+class AtEveryEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """Whenever anything happens in the cluster, every running job loses so much of the time since the last event.
+
+    Attributes:
+        table: Seconds by model and number of GPUs.
+        otherwise_s: For a model that is not in the table.
+    """
+
+    table: Mapping[str, Mapping[int, float]]
+    otherwise_s: float
+
+
+class Countdown(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that gets other GPUs than it had makes no progress for so long."""
+
+    seconds: float
+
+
+class Placement(enum.StrEnum):
+    """Where a job's GPUs lie."""
+
+    CONSOLIDATE = "consolidate"  # the first node where all fit; if none, as few nodes as possible
+    YARN = "yarn"  # the first node where all fit; larger jobs on wholly idle nodes; all jobs anew at every event
+    MOST_FREE = "most-free"  # always the node that has most free
+
+
+class Rules(msgspec.Struct, frozen=True, kw_only=True):
+    """One reading.
+
+    Attributes:
+        overhead: What a start costs.
+        placement: Where shares lie.
+        round_s: Seconds between decisions; 0: whenever something happens.
+        counted: Policies for which GPUs are counted and not placed, and for which ends are never merged.
+        merge_ends: Jobs whose ends differ by less than this share of the time end together.
+        step_column: Detail of a job that holds the milliseconds of one iteration; empty: its work over its iterations.
+        step_factor: By which an iteration takes longer than said.
+        profiles: Whether speeds come from an application's measured tables.
+        parameters: Of policies that do not run with their own defaults.
+    """
+
+    name: str
+    overhead: AtRestart | AtEveryEvent | Countdown
+    placement: Placement
+    round_s: float = 0.0
+    counted: tuple[str, ...] = ()
+    merge_ends: float = 0.0
+    step_column: str = ""
+    step_factor: float = 1.0
+    profiles: bool = False
+    parameters: Mapping[str, TiresiasParameters | RoundsParameters] = {}
+
+
+def _row(*seconds: float) -> Mapping[int, float]:
+    return dict(zip((1, 2, 4, 8, 16, 32), seconds, strict=True))
+
+
+DEFAULT = Rules(name="default", overhead=AtRestart(), placement=Placement.CONSOLIDATE)
+
+MURI = Rules(
+    name="muri",
+    overhead=AtEveryEvent(
+        table={
+            "vgg16": _row(7, 7, 8, 9, 9, 10),
+            "vgg19": _row(7, 7, 8, 9, 10, 10),
+            "resnet18": _row(4, 5, 5, 7, 7, 7),
+            "shufflenet_v2_x1_0": _row(4, 4, 5, 5, 7, 8),
+            "bert": _row(10, 10, 10, 10, 10, 10),
+            "gpt2": _row(10, 10, 10, 10, 10, 10),
+            "a2c": _row(38, 39, 39, 46, 46, 46),
+            "dqn": _row(5, 5, 6, 6, 8, 8),
+        },
+        otherwise_s=10,
+    ),
+    placement=Placement.YARN,
+    counted=("tiresias",),
+    merge_ends=1e-9,
+    step_column="iteration_time",
+    step_factor=1.015,
+    parameters={"tiresias": TiresiasParameters(whole_seconds=True)},
+)
+"""The simulator of Muri (Rivendile/Muri 4e69a78c, ``simulator/run_sim.py``)."""
+
+POLLUX = Rules(
+    name="pollux",
+    overhead=Countdown(seconds=30),
+    placement=Placement.MOST_FREE,
+    round_s=60,
+    profiles=True,
+    parameters={
+        "tiresias": TiresiasParameters(limits=(57_600,), running_first=False),
+        "optimus": OptimusParameters(round_s=0),
+        "slaq": SlaqParameters(round_s=0),
+    },
+)
+"""The simulator of Pollux (petuum/adaptdl c793c708, branch ``osdi21-artifact``, ``simulator/simulator.py``)."""
+
+RULES: Mapping[str, Rules] = {rules.name: rules for rules in (DEFAULT, MURI, POLLUX)}
