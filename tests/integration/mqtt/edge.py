@@ -67,7 +67,7 @@ class Edge:
     async def start(self) -> None:
         """Start a bridge, and wait until it is connected."""
         told = len(self.told())
-        self._process = self._launched()
+        self.launch()
 
         def connected() -> bool:
             assert self._process is not None
@@ -76,9 +76,10 @@ class Edge:
 
         await until(connected, f"the bridge to connect: {self.told()}")
 
-    def _launched(self) -> subprocess.Popen[bytes]:
+    def launch(self) -> None:
+        """Start a bridge that may not get to connect."""
         with self._output.open("ab") as output:
-            return subprocess.Popen(
+            self._process = subprocess.Popen(
                 [sys.executable, "-m", "steepest_mqtt_bridge"], stdout=output, stderr=output, env=self._env
             )
 
@@ -130,8 +131,8 @@ class Edge:
 class Device:
     """Something that publishes whatever a test wants, and waits until the broker has it."""
 
-    def __init__(self, port: int, name: str = "edge-1", **login: str) -> None:
-        """Connect."""
+    def __init__(self, port: int, name: str = "edge-1", authority: str = "", **login: str) -> None:
+        """Connect; with an authority, over TLS."""
         self._name = name
         self._client = Client(CallbackAPIVersion.VERSION2, f"test-{name}", protocol=MQTTProtocolVersion.MQTTv5)
         self._client.reconnect_delay_set(1, 1)
@@ -139,6 +140,8 @@ class Device:
         self._acknowledged: set[int] = set()
         if login:
             self._client.username_pw_set(**login)
+        if authority:
+            self._client.tls_set(authority)
         self._client.connect_async("127.0.0.1", port)
         self._client.loop_start()
 

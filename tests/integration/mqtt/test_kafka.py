@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.chaos.system import KafkaSystem
 from tests.integration.mqtt.conftest import Mosquitto
 from tests.integration.mqtt.edge import Device, Edge
 from tests.unit.mqtt.messages import beat, loss
@@ -27,6 +28,24 @@ async def kafka(tmp_path: Path) -> AsyncIterator[Broker]:
         pytest.skip(f"{why}; get it with: make kafka")
     with running_broker(tmp_path / "kafka", home=HOME) as started:
         yield started
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+async def test_up_on_kafka_runs_the_bridge(tmp_path: Path, mosquitto: Mosquitto, kafka: Broker) -> None:
+    """Where a broker of MQTT is named it is one of the services, as a process of its own."""
+    options = ("--node", "edge-1=0.5", "--mqtt", mosquitto.address)
+    system = KafkaSystem(tmp_path / "state", KafkaSettings(bootstrap=kafka.bootstrap), *options)
+    log = tmp_path / "state" / "services" / "mqtt-bridge.log"
+    try:
+        await system.start()
+        await system.until(lambda: log.exists() and "connected" in log.read_text(), "the bridge to connect")
+        services = sorted(system.services().values())
+        assert system.stop() == 0
+    finally:
+        system.end()
+
+    assert "steepest_mqtt_bridge" in services
 
 
 @pytest.mark.slow

@@ -37,8 +37,8 @@ def _build_with_broker(settings: Settings, log: Log, cluster: Cluster, clock: Cl
     """As ``build``; a process of its own has no other work.
 
     Raises:
-        InputError: No broker is named.
+        InputError: No broker is named, or a setting is wrong.
     """
-    if not os.environ.get(VARIABLE):
+    if mqtt_settings(os.environ) is None:
         raise InputError("no MQTT broker is named", mend=f"set {VARIABLE} to its host:port")
     return build(settings, log, cluster, clock)

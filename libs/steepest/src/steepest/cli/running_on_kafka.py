@@ -56,6 +56,8 @@ def run_on_kafka(
         InputError: Another system runs on the folder, or a setting is wrong.
         LogError: The log cannot be reached, or is not for this reader.
     """
+    if alone := [name for name in scales if name in WANTED_WHERE_SET]:
+        raise InputError(f"{alone[0]} cannot be scaled: it is one process", mend=f"leave --scale {alone[0]} out")
     quiet(logging.WARNING)
     with folder.sole(), _cluster(folder, kafka) as settings:
         installation = folder.read()
@@ -107,8 +109,6 @@ def _programs(
     modules = {point.name: point.module for point in entry_points(group=GROUP)}
     if unknown := sorted(set(scales) - set(modules)):
         raise InputError(f"no service {unknown[0]!r} is installed", mend=f"there are {', '.join(sorted(modules))}")
-    if alone := [name for name in scales if name in WANTED_WHERE_SET]:
-        raise InputError(f"{alone[0]} is one process", mend=f"leave --scale {alone[0]} out")
     logs = folder.root / "services"
     logs.mkdir(parents=True, exist_ok=True)
     common = {"STEEPEST_STATE_DIR": str(folder.root.absolute()), "STEEPEST_POOL": folder.read().pool}

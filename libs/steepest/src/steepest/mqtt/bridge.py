@@ -24,7 +24,7 @@ from steepest.mqtt.metric_defs import MqttMetrics
 from steepest.mqtt.payload import LOSS, Message, RefusedMessageError, parse
 from steepest.mqtt.place import ORIGIN, Memory, origin
 from steepest.mqtt.seen import Standing
-from steepest.mqtt.session import Arrived, Session
+from steepest.mqtt.session import ON_THE_WAY, Arrived, Session
 from steepest.mqtt.settings import MqttSettings
 from steepest.mqtt.watching import Watching
 from steepest.runtime.decode import new_record
@@ -67,7 +67,7 @@ class MqttBridge(Effector):
         self._metrics = metrics
         self._work: asyncio.Queue[Arrived | Over] = asyncio.Queue()
         client_id = settings.client_id or f"steepest-bridge-{pool}-{settings.prefix}"
-        self._session = Session(settings, client_id, metrics, self._work.put_nowait)
+        self._session = Session(settings, client_id, metrics, self._take)
         self._memory = Memory(log, folder / "place")
         self._watching = Watching(pool, {})
         self._letters = EdgeLetters(clock)
@@ -82,13 +82,18 @@ class MqttBridge(Effector):
         """Jobs are looked up in this view from now on."""
         self._view = view
         self._caught_up.set()
+        self._end(self._watching.ended(view))
 
     def observe(self, view: ClusterView, received: Received[c.ClusterEvent], *, counts: bool) -> None:
         """A job that has ended is watched no more."""
         self._at = TopicPartition(received.topic, received.partition)
         match received.event:
             case c.JobEnded(job=name) | c.JobRejected(job=name) if counts and name in view.jobs:
-                self._work.put_nowait(Over(name))
+                self._end([name])
+
+    def _end(self, jobs: Sequence[str]) -> None:
+        for job in jobs:
+            self._work.put_nowait(Over(job))
 
     # --- carrying --------------------------------------------------------------------------------------------------------
 
@@ -100,8 +105,7 @@ class MqttBridge(Effector):
                 self._layout = Layout(pools=(self._pool,), loss_partitions=len(await self._log.partitions(LOSS)))
                 await self._memory.restore()
         self._watching = Watching(self._pool, self._memory.watched)
-        for job in self._watching.ended(self._view):
-            self._work.put_nowait(Over(job))
+        self._end(self._watching.ended(self._view))
         kept_at = self._clock.monotonic()
         async with self._session.connected():
             while True:
@@ -111,6 +115,13 @@ class MqttBridge(Effector):
                     async for attempt in patiently():
                         with attempt:
                             await self._memory.keep()
+
+    def _take(self, arrived: Arrived) -> None:
+        """A message of QoS 0 is nothing that the broker would keep back until we have room."""
+        if arrived.mid == 0 and self._work.qsize() >= ON_THE_WAY:
+            self._metrics.refused.labels("qos").inc()
+            return
+        self._work.put_nowait(arrived)
 
     async def _batch(self) -> Sequence[Arrived | Over]:
         """What is there, after waiting for the first for a while."""

@@ -32,7 +32,7 @@ logger = structlog.get_logger(__name__)
 ON_THE_WAY = 500
 """Messages that the broker may send ahead of their acknowledgement; so many wait in memory at most."""
 
-LARGEST_PACKET = 8 * 2**20
+LARGEST_PACKET = 2**20
 """Bytes. Beyond this a broker keeps a message from us by itself; what is smaller and still too large is told."""
 
 NEVER = 0xFFFF_FFFF
