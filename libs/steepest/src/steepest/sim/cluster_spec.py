@@ -17,12 +17,16 @@ class SimNode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         capacity: What it has.
         speed: Work done in a second with all that a job asks for; 1 is the node that a workload's times were taken on.
         storage_mib_s: Rate at which checkpoints are written to and read from the shared volume, in MiB/s.
+        mtbf_s: Mean time between its failures, drawn exponentially; 0: it never fails.
+        repair_s: How long it is away then.
     """
 
     name: str
     capacity: Resources
     speed: float = 1.0
     storage_mib_s: float = 500.0
+    mtbf_s: float = 0.0
+    repair_s: float = 600.0
 
 
 class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True):

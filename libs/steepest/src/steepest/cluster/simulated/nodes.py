@@ -78,6 +78,7 @@ class SimulatedNodes:
         self._model_of = model_of
         self._witness = witness or Witness()
         self._on: dict[str, dict[Training, None]] = {node.name: {} for node in nodes}
+        self._forgotten_m_s = 0.0
         self._beaten: dict[Training, tuple[float, float]] = {}
 
     # --- looking -----------------------------------------------------------------------------------------------------
@@ -119,6 +120,10 @@ class SimulatedNodes:
         used = Resources(cpu_m=sum(report.cpu_m or 0 for report in reports))
         capacity = self.nodes[node].capacity
         return NodeHeartbeat(node=node, pool=pool, at_ms=at_ms, capacity=capacity, used=used, replicas=reports)
+
+    def cpu_m_s(self) -> float:
+        """CPU used by all trainings up to now, forgotten ones included, in millicore-seconds."""
+        return self._forgotten_m_s + sum(self._cpu_m_s(one) for known in self._on.values() for one in known)
 
     # --- acting ------------------------------------------------------------------------------------------------------
 
@@ -229,6 +234,7 @@ class SimulatedNodes:
                 raise RefusedError(f"{training.replica}.{training.incarnation} runs", code="still-running")
         for training in trainings:
             del self._on[training.node][training]
+            self._forgotten_m_s += training.cpu_m_s
             self._beaten.pop(training, None)
         self.jobs.pop(name, None)
 
@@ -284,12 +290,15 @@ class SimulatedNodes:
             checkpoint=_newest_checkpoint(training),
         )
 
+    def _cpu_m_s(self, training: Training) -> float:
+        return training.cpu_m_s + (self.timeline.now_s() - training.since_s) * training.share_m
+
     def _used_m(self, training: Training) -> int:
         """CPU since the beat before, in millicores: the mean, as a real node measures it."""
         if not training.running:
             return 0
         now_s = self.timeline.now_s()
-        used_m_s = training.cpu_m_s + (now_s - training.since_s) * training.share_m
+        used_m_s = self._cpu_m_s(training)
         before_s, before_m_s = self._beaten.get(training, (now_s, 0.0))
         if now_s <= before_s:
             self._beaten.setdefault(training, (now_s, used_m_s))

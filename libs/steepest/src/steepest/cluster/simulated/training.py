@@ -80,6 +80,7 @@ class Training:
         share_m: CPU in millicores that it has since then.
         pace: Steps a second since then.
         cpu_m_s: CPU used up to then, in millicore-seconds.
+        held: The request after whose checkpoint it waits or will wait; None: none.
     """
 
     def __init__(
@@ -118,7 +119,7 @@ class Training:
         self._timeline = timeline
         self._witness = witness
         self._request: Request | None = None
-        self._held: str | None = None
+        self.held: str | None = None
         self._stop = False
         self._watchers: list[Callable[[], bool]] = []
         self._timer: Timer | None = None
@@ -154,7 +155,7 @@ class Training:
             return
         self._request = request
         if self.state is State.HOLDING:  # its supervisor has forgotten the one before
-            self._held = None
+            self.held = None
             self._goes_on()
         self._node.retime()
 
@@ -162,8 +163,8 @@ class Training:
         """Nobody will stop it after that request."""
         if self._request is not None and self._request.name == name:
             self._request = None
-        if self._held == name:
-            self._held = None
+        if self.held == name:
+            self.held = None
             if self.state is State.HOLDING:
                 self._train_on()
 
@@ -262,15 +263,15 @@ class Training:
             if self.state is not State.TRAINING:
                 self._train_on()
             return
-        self._held = request.name
+        self.held = request.name
         self._save_then(lambda: self._saved_for(request))
 
     def _saved_for(self, request: Request) -> None:
         self.answers[request.name] = self._save()
         if self._stop:
             self._leave()
-        elif self._held != request.name or self._request is not None:
-            self._held = None
+        elif self.held != request.name or self._request is not None:
+            self.held = None
             self._goes_on()
         else:
             self.state = State.HOLDING

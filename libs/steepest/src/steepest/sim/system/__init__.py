@@ -1,0 +1,1 @@
+"""A whole pool in virtual time: the real deciders, view and saga over simulated nodes."""

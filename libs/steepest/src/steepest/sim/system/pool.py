@@ -1,0 +1,148 @@
+"""A pool's log in virtual time: what is appended is folded by the view, decided about, and acted on, in the log's order.
+
+It owns the log and the clock that ticks into it. Nothing is encoded and nothing is lost, so that a record costs what its
+fold and its decisions cost. Deciders, view and saga are those of the live system.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from steepest.cluster.simulated.nodes import SimulatedNodes
+from steepest.cluster.simulated.timeline import VirtualTimeline
+from steepest.events import cluster as c
+from steepest.events.parameters import PoolParameters
+from steepest.events.received import ID, LOGIC, PREVIOUS, DecisionId, Received
+from steepest.events.registry import READS
+from steepest.policies.decider import ClusterDecider, fold_and_decide
+from steepest.policies.deciders import CLUSTER_DECIDERS
+from steepest.policies.monitor.silence import Silence
+from steepest.sim.system.hands import Hands
+from steepest.sim.system.senses import Senses
+from steepest.view.cluster_view import ClusterView
+
+POOL = "default"
+EPOCH = "simulated"
+
+Watch = Callable[[Received[Any]], None]
+"""Is called with every record of the log once it is folded."""
+
+
+class SimulatedPool:
+    """One pool, from its first record on.
+
+    Attributes:
+        timeline: Its time, which begins at 0.
+        nodes: What runs.
+        view: The fold of its log.
+        records: How many records its log has.
+    """
+
+    def __init__(
+        self,
+        parameters: PoolParameters,
+        make_nodes: Callable[[VirtualTimeline, Senses], SimulatedNodes],
+        *,
+        heartbeat_s: float,
+        act_s: float,
+        watch: Watch | None = None,
+    ) -> None:
+        """Open the log, put the parameters in force, and let the nodes join.
+
+        Args:
+            parameters: Those of the pool.
+            make_nodes: The nodes, on this timeline, with this witness.
+            heartbeat_s: The heartbeats' period.
+            act_s: Seconds that a stop or a start of a move takes beside what the process does.
+            watch: Is called with every record.
+        """
+        self.timeline = VirtualTimeline()
+        self.view = ClusterView()
+        self.records = 0
+        self._watch = watch
+        self._deciders: Sequence[ClusterDecider] = [
+            kind()
+            for kind in CLUSTER_DECIDERS.values()
+            if kind is not Silence  # a simulated node says that it is lost
+        ]
+        self._last_ids = [""] * len(self._deciders)
+        self._arriving: deque[tuple[c.ClusterEvent, dict[str, str], int]] = deque()
+        self._folding = False
+        self._counted_ms = 0
+        self._over = False
+        self.senses = Senses(POOL, self.tell, lambda: self.view.parameters.specon, self.now_ms, heartbeat_s)
+        self.nodes = self.senses.nodes = make_nodes(self.timeline, self.senses)
+        self._hands = Hands(self.nodes, self.tell, act_s)
+        self.tell(c.LogOpened(epoch=EPOCH))
+        self.tell(c.PoolConfigured(reads=READS, parameters=parameters))
+        for node in self.nodes.nodes:
+            self.senses.beat(node)
+        self._tick_later()
+
+    def now_ms(self) -> int:
+        """The time of records, in milliseconds since the beginning."""
+        return round(self.timeline.now_s() * 1000)
+
+    def tell(self, event: c.ClusterEvent) -> None:
+        """Append a record; whatever follows from it at this moment is appended too."""
+        self._arriving.append((event, {}, self.now_ms()))
+        if self._folding:
+            return
+        self._folding = True
+        try:
+            while self._arriving:
+                self._fold(*self._arriving.popleft())
+        finally:
+            self._folding = False
+
+    def end(self) -> None:
+        """Tick no more: nothing that happens any more is of interest."""
+        self._over = True
+
+    def lose(self, node: str, for_s: float) -> None:
+        """A node fails, with all that runs on it, and is back after so many seconds."""
+        self.tell(c.NodeLost(node=node, silent_ms=0))
+        self.nodes.lose(node)
+        self.timeline.call_at(self.timeline.now_s() + for_s, lambda: self._mend(node))
+
+    def _mend(self, node: str) -> None:
+        self.nodes.mend(node)
+        self.senses.beat(node)
+
+    def _tick_later(self) -> None:
+        period_ms = self.view.parameters.tick_ms
+
+        def tick() -> None:
+            if not self._over:
+                self._counted_ms += period_ms
+                self.tell(c.Tick(counted_ms=self._counted_ms))
+                self._tick_later()
+
+        self.timeline.call_at(self.timeline.now_s() + period_ms / 1000, tick)
+
+    def _fold(self, event: c.ClusterEvent, headers: dict[str, str], at_ms: int) -> None:
+        received = Received(
+            event=event, topic="cluster", partition=0, offset=self.records, at_ms=at_ms, key=POOL, headers=headers
+        )
+        self.records += 1
+        counts, made = fold_and_decide(self.view, self._deciders, received)
+        for number, events in enumerate(made):
+            if events:
+                self._decided(number, received, events)
+        self._hands.observe(self.view, received, counts=counts)
+        if type(event) is c.JobEnded and counts:
+            self.senses.forget(event.job)
+        if self._watch is not None:
+            self._watch(received)
+
+    def _decided(self, number: int, cause: Received[Any], events: Sequence[c.ClusterEvent]) -> None:
+        decider = self._deciders[number]
+        for index, event in enumerate(events):
+            made = str(DecisionId(decider.name, EPOCH, cause.topic, cause.partition, cause.offset, index))
+            headers = {ID: made, LOGIC: str(decider.logic)}
+            if previous := self._last_ids[number]:
+                headers[PREVIOUS] = previous
+            self._last_ids[number] = made
+            self._arriving.append((event, headers, cause.at_ms))

@@ -1,0 +1,132 @@
+"""What is told in a simulated pool: the nodes' heartbeats and the jobs' losses, as the live services tell them.
+
+It owns when something is told, not what follows: the facts and the categories are made by the same deciders as live.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from steepest.cluster.simulated.nodes import SimulatedNodes
+from steepest.cluster.simulated.training import Training, Witness
+from steepest.events import cluster as c
+from steepest.events import loss
+from steepest.events.parameters import SpeConParameters
+from steepest.events.received import Received
+from steepest.policies.monitor.facts import Facts
+from steepest.policies.specon.categorizer import Categorizer
+
+
+class Senses(Witness):
+    """Heartbeats at once where something changes, else at a period while anything trains; losses as they are reported.
+
+    Attributes:
+        nodes: Set before the first training begins.
+    """
+
+    nodes: SimulatedNodes
+
+    def __init__(
+        self,
+        pool: str,
+        tell: Callable[[c.ClusterEvent], None],
+        parameters: Callable[[], SpeConParameters],
+        now_ms: Callable[[], int],
+        heartbeat_s: float,
+    ) -> None:
+        """Senses of a pool.
+
+        Args:
+            pool: Its name.
+            tell: Appends an event.
+            parameters: Those that a job's reports are judged by from its next incarnation on.
+            now_ms: The time of records.
+            heartbeat_s: The period.
+        """
+        self.categorizer = Categorizer()
+        self.facts = Facts()
+        self._pool = pool
+        self._tell = tell
+        self._parameters = parameters
+        self._now_ms = now_ms
+        self._heartbeat_s = heartbeat_s
+        self._told: dict[Training, tuple[object, ...]] = {}
+        self._dirty: dict[str, None] = {}
+        self._beating: dict[str, None] = {}
+
+    # --- heartbeats --------------------------------------------------------------------------------------------------
+
+    def begins(self, training: Training) -> None:
+        """See ``Witness``."""
+        self._judge(
+            loss.JobWatched(
+                job=training.replica.job,
+                pool=self._pool,
+                incarnation=training.incarnation,
+                metric="loss",
+                parameters=self._parameters(),
+            )
+        )
+        self.changes(training)
+        if training.node not in self._beating:
+            self._beating[training.node] = None
+            self._beat_later(training.node)
+
+    def changes(self, training: Training) -> None:
+        """See ``Witness``."""
+        news = (training.phase, training.mode, bool(training.volume))
+        if self._told.get(training) == news:
+            return
+        if training.running:
+            self._told[training] = news
+        else:
+            self._told.pop(training, None)
+        if training.node not in self._dirty:
+            self._dirty[training.node] = None
+            timeline = self.nodes.timeline
+            timeline.call_at(timeline.now_s(), lambda: self._beat_changed(training.node))
+
+    def _beat_changed(self, node: str) -> None:
+        del self._dirty[node]
+        self.beat(node)
+
+    def _beat_later(self, node: str) -> None:
+        timeline = self.nodes.timeline
+        timeline.call_at(timeline.now_s() + self._heartbeat_s, lambda: self._beat_again(node))
+
+    def _beat_again(self, node: str) -> None:
+        self.beat(node)
+        if any(training.running for training in self.nodes.on(node)):
+            self._beat_later(node)
+        else:
+            del self._beating[node]
+
+    def beat(self, node: str) -> None:
+        """A node says how it is."""
+        beat = self.nodes.beat(node, self._pool, self._now_ms())
+        for decision in self.facts.step(self._received(beat, "heartbeats")):
+            self._tell(decision.event)
+
+    # --- losses ------------------------------------------------------------------------------------------------------
+
+    def reports(self, training: Training, step: int, loss: float | None) -> None:
+        """See ``Witness``."""
+        if loss is not None:
+            self._report(training, step, loss)
+
+    def _report(self, training: Training, step: int, value: float) -> None:
+        self._judge(
+            loss.LossReported(job=training.replica.job, incarnation=training.incarnation, step=step, value=value)
+        )
+
+    def forget(self, job: str) -> None:
+        """A job is over."""
+        self._judge(loss.JobUnwatched(job=job))
+
+    def _judge(self, event: loss.LossEvent) -> None:
+        for decision in self.categorizer.step(self._received(event, "loss")):
+            self._tell(decision.event)
+
+    def _received(self, event: Any, topic: str) -> Received[Any]:
+        return Received(event=event, topic=topic, partition=0, offset=0, at_ms=self._now_ms())

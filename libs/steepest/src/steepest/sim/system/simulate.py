@@ -1,0 +1,226 @@
+"""One run of a whole pool over a workload: from names to a result.
+
+It owns which parts make up a run, and what is counted of it. Deciding, folding and acting are the live system's.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from steepest.cluster.port import ReplicaId, ReplicaSpec
+from steepest.cluster.simulated.model import Model
+from steepest.cluster.simulated.node import SimulatedNode
+from steepest.cluster.simulated.nodes import SimulatedNodes
+from steepest.cluster.simulated.timeline import VirtualTimeline
+from steepest.errors import InputError
+from steepest.events import cluster as c
+from steepest.events.parameters import PoolParameters
+from steepest.events.received import Received
+from steepest.sim.cluster_spec import ClusterSpec, SimNode
+from steepest.sim.result import JobResult, SimulationResult
+from steepest.sim.system.models import model_of
+from steepest.sim.system.pool import SimulatedPool, Watch
+from steepest.sim.system.senses import Senses
+from steepest.sim.workload import SimJob, Workload
+
+HEARTBEAT_S = 5.0
+ACT_S = 0.55
+"""Of the 1.1 s that SpeCon's authors' log shows for a move, half for its stop and half for its start."""
+
+TICKS = 20_000
+"""Long workloads tick less often, so that a run of months is not made of ticks; at most once an interval."""
+
+PATIENCE_S = 30 * 86_400.0
+"""A run in which for so long no job comes, starts, learns or ends is over."""
+
+ASSUMPTIONS = (
+    "Progress is proportional to the CPU that a job gets; jobs on one node share it fairly, up to what each can use.",
+    "A limit is a hard cap that yields where CPU would be idle (the reading of FlowCon's soft limits).",
+    "A move costs the writing and reading of its checkpoint at the nodes' rate, 1.1 s of a manager's time, and a launch.",
+)
+
+
+class Course(msgspec.Struct):
+    """What is noticed of a run as it goes on."""
+
+    starts_s: dict[str, float] = {}
+    ends_s: dict[str, float] = {}
+    outcomes: dict[str, str] = {}
+    migrations: dict[str, int] = {}
+    newest_s: float = 0.0
+
+    def notice(self, received: Received[Any]) -> None:
+        """Take in a record."""
+        event = received.event
+        at_s = received.at_ms / 1000
+        match event:
+            case c.JobPlaced():
+                self.starts_s.setdefault(event.job, at_s)
+            case c.JobSubmitted() | c.GrowthMeasured():
+                pass
+            case c.JobEnded():
+                self.ends_s[event.job] = at_s
+                self.outcomes[event.job] = event.outcome.value
+            case c.JobRejected():
+                self.outcomes[event.job] = "rejected"
+            case c.MigrationFinished():
+                self.migrations[event.job] = self.migrations.get(event.job, 0) + 1
+            case _:
+                return
+        self.newest_s = at_s
+
+
+def simulate_system(
+    workload: Workload,
+    cluster: ClusterSpec,
+    policy: str,
+    parameters: PoolParameters,
+    seed: int,
+    *,
+    first_nodes: Mapping[str, str] | None = None,
+    watch: Watch | None = None,
+) -> SimulationResult:
+    """Run the live deciders, view and saga over a workload on simulated nodes.
+
+    Args:
+        workload: Jobs of one replica each; what a gang asks for must fit one node.
+        cluster: Nodes.
+        policy: Its name, for the result.
+        parameters: What makes it that policy.
+        seed: Draws losses, delays and failures.
+        first_nodes: Where to place jobs first, for a paired comparison; the placement policy decides about the others.
+        watch: Is called with every record of the pool's log.
+
+    Raises:
+        InputError: A job is not fit for this.
+    """
+    began = time.perf_counter()
+    jobs = {job.name: job for job in workload.jobs}
+    parameters = _paced(parameters, workload)
+    models: dict[str, Model] = {}
+
+    def model(replica: ReplicaId, _: ReplicaSpec) -> Model:
+        if replica.job not in models:
+            models[replica.job] = model_of(jobs[replica.job], seed, parameters.specon.interval_ms / 1000)
+        return models[replica.job]
+
+    def make_nodes(timeline: VirtualTimeline, senses: Senses) -> SimulatedNodes:
+        nodes = [_node(node, timeline) for node in cluster.nodes]
+        return SimulatedNodes(nodes, model, timeline, witness=senses)
+
+    course = Course()
+
+    def see(received: Received[Any]) -> None:
+        course.notice(received)
+        if watch is not None:
+            watch(received)
+
+    pool = SimulatedPool(
+        parameters,
+        make_nodes,
+        heartbeat_s=max(HEARTBEAT_S, 5 * parameters.tick_ms / 1000),
+        act_s=ACT_S,
+        watch=see,
+    )
+    for job in workload.jobs:
+        _submit_later(pool, job, (first_nodes or {}).get(job.name))
+    _fail_later(pool, cluster, seed)
+    _run(pool, course, len(jobs))
+    gpus = any(job.gpus for job in workload.jobs)
+    return SimulationResult(
+        policy=policy,
+        seed=seed,
+        jobs=[_result(job, course) for job in workload.jobs],
+        used=_used(workload, course) if gpus else pool.nodes.cpu_m_s(),
+        capacity=float(cluster.gpus if gpus else sum(node.capacity.cpu_m for node in cluster.nodes)),
+        events=pool.timeline.done + pool.records,
+        wall_seconds=time.perf_counter() - began,
+        assumptions=ASSUMPTIONS,
+    )
+
+
+def _paced(parameters: PoolParameters, workload: Workload) -> PoolParameters:
+    """Parameters with a clock that suits the workload's length, and no node that is lost by its silence."""
+    span_s = max(job.submit_s + job.work_s for job in workload.jobs)
+    tick_ms = max(parameters.tick_ms, min(parameters.specon.interval_ms, round(span_s / TICKS) * 1000))
+    return msgspec.structs.replace(parameters, tick_ms=tick_ms)
+
+
+def _node(node: SimNode, timeline: VirtualTimeline) -> SimulatedNode:
+    return SimulatedNode(
+        node.name,
+        node.capacity,
+        timeline,
+        speed=node.speed,
+        storage_mib_s=node.storage_mib_s,
+        caps_yield=True,
+    )
+
+
+def _submit_later(pool: SimulatedPool, job: SimJob, first_node: str | None) -> None:
+    each = job.requests
+    requests = each
+    for _ in range(job.replicas - 1):
+        requests += each
+    try:
+        spec = c.JobSpec(
+            command=("simulated", job.name),
+            requests=requests,
+            model=job.model,
+            retries=1 if job.fails_at else 0,
+            first_node=first_node,
+        )
+        submitted = c.JobSubmitted(job=job.name, request=f"submit-{job.name}", spec=spec)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(f"job {job.name}: {error}") from error
+    pool.timeline.call_at(job.submit_s, lambda: pool.tell(submitted))
+
+
+def _fail_later(pool: SimulatedPool, cluster: ClusterSpec, seed: int) -> None:
+    for node in cluster.nodes:
+        if node.mtbf_s:
+            _fail_again(pool, node, random.Random(f"{seed}/{node.name}"), 0.0)  # noqa: S311 - no secret
+
+
+def _fail_again(pool: SimulatedPool, node: SimNode, lots: random.Random, from_s: float) -> None:
+    at_s = from_s + lots.expovariate(1 / node.mtbf_s)
+
+    def fail() -> None:
+        pool.lose(node.name, node.repair_s)
+        _fail_again(pool, node, lots, at_s + node.repair_s)
+
+    pool.timeline.call_at(at_s, fail)
+
+
+def _run(pool: SimulatedPool, course: Course, jobs: int) -> None:
+    """Let time pass until all jobs are over, or nothing comes of it any more."""
+    while len(course.outcomes) < jobs and pool.timeline.step():
+        if pool.timeline.now_s() - course.newest_s > PATIENCE_S:
+            break
+    pool.end()
+
+
+def _result(job: SimJob, course: Course) -> JobResult:
+    outcome = course.outcomes.get(job.name) or ("running" if job.name in course.starts_s else "waiting")
+    return JobResult(
+        name=job.name,
+        submit_s=job.submit_s,
+        start_s=course.starts_s.get(job.name),
+        end_s=course.ends_s.get(job.name) if outcome == "finished" else None,
+        outcome=outcome,
+        migrations=course.migrations.get(job.name, 0),
+    )
+
+
+def _used(workload: Workload, course: Course) -> float:
+    """GPU-seconds held, from each job's start to its end."""
+    return sum(
+        (course.ends_s[job.name] - course.starts_s[job.name]) * job.gpus
+        for job in workload.jobs
+        if job.name in course.ends_s and job.name in course.starts_s
+    )
