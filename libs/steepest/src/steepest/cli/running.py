@@ -16,14 +16,14 @@ from steepest.cli.teller import Teller, say
 from steepest.embedded import embedded
 from steepest.errors import SteepestError
 from steepest.events.parameters import PoolParameters
-from steepest.runtime.probe import probes
+from steepest.runtime.probe import Address, probes
 from steepest.state_folder import StateFolder
 from steepest.view.cluster_view import ClusterView
 from steepest.view.nodes import in_words
 from steepest.words import count
 
 
-async def run(folder: StateFolder, parameters: PoolParameters | None, metrics_port: int | None) -> None:
+async def run(folder: StateFolder, parameters: PoolParameters | None, metrics: Address | None) -> None:
     """Run the system on a state folder until SIGTERM or SIGINT.
 
     Raises:
@@ -35,9 +35,8 @@ async def run(folder: StateFolder, parameters: PoolParameters | None, metrics_po
         stop = stop_on_signals()
         with ExitStack() as stack:
             say(_greeting(folder))
-            if metrics_port is not None:
-                port = stack.enter_context(probes(system.runtime, metrics_port))
-                say(f"metrics on http://127.0.0.1:{port}/metrics")
+            if metrics is not None:
+                say(f"metrics on {stack.enter_context(probes(system.runtime, metrics))}")
             try:
                 await system.runtime.run(stop)
             except ExceptionGroup as failures:

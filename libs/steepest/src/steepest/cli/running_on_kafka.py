@@ -9,7 +9,7 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from importlib.metadata import entry_points
 
@@ -26,7 +26,7 @@ from steepest.installation import KafkaPlace, kafka_of, kafka_place, open_log, o
 from steepest.log.broker import Broker
 from steepest.log.kafka_settings import KafkaSettings, as_environment
 from steepest.mqtt.settings import VARIABLE
-from steepest.runtime.probe import probes
+from steepest.runtime.probe import Address, probes
 from steepest.runtime.runtime import Runtime
 from steepest.runtime.service import Service
 from steepest.state_folder import StateFolder
@@ -41,7 +41,9 @@ def run_on_kafka(
     kafka: str | None,
     scales: Mapping[str, int],
     wanted: Callable[[], PoolParameters | None],
-    metrics_port: int | None,
+    *,
+    metrics: Address | None,
+    only: Collection[str],
 ) -> None:
     """Run the system until SIGTERM or SIGINT.
 
@@ -50,7 +52,8 @@ def run_on_kafka(
         kafka: ``host:port``, ``auto`` for a broker of its own, or None for where the log was before.
         scales: Processes of a service, where it is not one.
         wanted: The parameters to put in force, asked for once the log is there.
-        metrics_port: Of the system itself; each service has one of the next ones.
+        metrics: Where the system itself answers; each service has one of the next ports.
+        only: The services to run here, where the others run elsewhere; empty: all.
 
     Raises:
         InputError: Another system runs on the folder, or a setting is wrong.
@@ -65,8 +68,8 @@ def run_on_kafka(
         parameters = wanted()
         names = ", ".join(node.name for node in installation.nodes)
         say(f"up on {folder.root} (process {os.getpid()}) over Kafka at {settings.bootstrap}, with {names}")
-        programs = list(_programs(folder, settings, scales, metrics_port))
-        asyncio.run(_run(folder, programs, parameters, metrics_port))
+        programs = list(_programs(folder, settings, scales, metrics, only))
+        asyncio.run(_run(folder, programs, parameters, metrics))
         say("stopped; what ran goes on running: `steepest down` stops it")
 
 
@@ -103,25 +106,28 @@ async def _topics(settings: KafkaSettings, folder: StateFolder) -> None:
 
 
 def _programs(
-    folder: StateFolder, settings: KafkaSettings, scales: Mapping[str, int], metrics_port: int | None
+    folder: StateFolder,
+    settings: KafkaSettings,
+    scales: Mapping[str, int],
+    metrics: Address | None,
+    only: Collection[str],
 ) -> Iterator[Program]:
-    """Every installed service, in the order of the names, as often as it is asked for."""
+    """Every installed service or only those named, in the order of the names, as often as it is asked for."""
     modules = {point.name: point.module for point in entry_points(group=GROUP)}
-    if unknown := sorted(set(scales) - set(modules)):
+    if unknown := sorted({*scales, *only} - set(modules)):
         raise InputError(f"no service {unknown[0]!r} is installed", mend=f"there are {', '.join(sorted(modules))}")
     logs = folder.root / "services"
     logs.mkdir(parents=True, exist_ok=True)
     common = {"STEEPEST_STATE_DIR": str(folder.root.absolute()), "STEEPEST_POOL": folder.read().pool}
-    port = metrics_port
-    modules = {name: module for name, module in modules.items() if is_wanted(name)}
+    modules = {name: module for name, module in modules.items() if name in only or (not only and is_wanted(name))}
     for service in sorted(modules):
         for number in range(scales.get(service, 1)):
             name = service if number == 0 else f"{service}-{number + 1}"
             env = {**common, **as_environment(settings)}
-            if port:
-                port += 1
-                env["STEEPEST_METRICS_PORT"] = str(port)
-                say(f"{name}: metrics on http://127.0.0.1:{port}/metrics")
+            if metrics and metrics.port:
+                metrics = metrics._replace(port=metrics.port + 1)
+                env |= {"STEEPEST_METRICS_PORT": str(metrics.port), "STEEPEST_METRICS_HOST": metrics.host}
+                say(f"{name}: metrics on {metrics}")
             yield Program(
                 name=name, command=(sys.executable, "-m", modules[service]), env=env, output=logs / f"{name}.log"
             )
@@ -134,7 +140,7 @@ def is_wanted(service: str) -> bool:
 
 
 async def _run(
-    folder: StateFolder, programs: list[Program], parameters: PoolParameters | None, metrics_port: int | None
+    folder: StateFolder, programs: list[Program], parameters: PoolParameters | None, metrics: Address | None
 ) -> None:
     """Follow the log ourselves, to configure and to tell, beside the processes."""
     stop = stop_on_signals()
@@ -150,8 +156,8 @@ async def _run(
     )
     try:
         with ExitStack() as stack:
-            if metrics_port is not None:
-                say(f"metrics on http://127.0.0.1:{stack.enter_context(probes(runtime, metrics_port))}/metrics")
+            if metrics is not None:
+                say(f"metrics on {stack.enter_context(probes(runtime, metrics))}")
             async with asyncio.TaskGroup() as group:
                 group.create_task(Supervisor(programs, say).run(stop), name="supervisor")
                 group.create_task(runtime.run(stop), name="system")

@@ -1,4 +1,4 @@
-"""What monitoring asks of a running system over HTTP: ``/metrics``, ``/healthz`` and ``/readyz``, on this machine only.
+"""What monitoring asks of a running system over HTTP: ``/metrics``, ``/healthz`` and ``/readyz``.
 
 It owns the door and its three answers. It must never know what a metric means.
 """
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
 from socketserver import ThreadingMixIn
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import make_wsgi_app
@@ -27,6 +27,16 @@ ANSWER_S = 5.0
 """An event loop that has no turn for this long serves nobody; whoever probes gives up at about the same time."""
 
 
+class Address(NamedTuple):
+    """Where probes are answered: on this machine only, unless another host is named (``0.0.0.0`` is everywhere)."""
+
+    port: int
+    host: str = "127.0.0.1"
+
+    def __str__(self) -> str:
+        return f"http://{self.host}:{self.port}/metrics"
+
+
 class _Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True
 
@@ -39,23 +49,23 @@ class _Handler(WSGIRequestHandler):
 
 
 @contextmanager
-def probes(runtime: Runtime, port: int) -> Iterator[int]:
-    """Answer for a runtime of the running event loop, and give the port (0 asks for any that is free).
+def probes(runtime: Runtime, at: Address) -> Iterator[Address]:
+    """Answer for a runtime of the running event loop, and give the address (port 0 asks for any that is free).
 
     Raises:
-        InputError: The port is taken, or not ours to open.
+        InputError: The port is taken or not ours to open, or the host is none of this machine's.
     """
     app = _app(runtime, asyncio.get_running_loop())
     try:
-        server = make_server("127.0.0.1", port, app, server_class=_Server, handler_class=_Handler)
+        server = make_server(at.host, at.port, app, server_class=_Server, handler_class=_Handler)
     except OSError as error:
         raise InputError(
-            f"cannot serve metrics on port {port}: {error.strerror}", mend="name another port with --metrics"
+            f"cannot serve metrics on {at.host}:{at.port}: {error.strerror}", mend="name another port with --metrics"
         ) from error
     thread = threading.Thread(target=server.serve_forever, name="probes", daemon=True)
     thread.start()
     try:
-        yield server.server_port
+        yield at._replace(port=server.server_port)
     finally:
         server.shutdown()
         server.server_close()
