@@ -62,6 +62,8 @@ def _snapshots_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool_loop, "SNAPSHOT_EVERY", 5)
     monkeypatch.setattr(stream_loop, "SNAPSHOT_EVERY", 5)
     monkeypatch.setattr(pool_loop, "BATCH", 7)
+    monkeypatch.setattr(stream_loop, "BATCH", 4)
+    monkeypatch.setattr(stream_loop, "CHUNK", 2)
 
 
 @pytest.fixture(autouse=True)

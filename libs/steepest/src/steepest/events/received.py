@@ -52,7 +52,7 @@ class DecisionId(msgspec.Struct, frozen=True, order=True):
     index: int
 
     def __str__(self) -> str:
-        return f"{self.stream}/{self.offset}/{self.index}"
+        return f"{self.decider}/{self.epoch}/{self.topic}/{self.partition}/{self.offset}/{self.index}"
 
     @property
     def stream(self) -> str:

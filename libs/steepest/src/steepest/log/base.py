@@ -21,7 +21,7 @@ from typing import Protocol
 import msgspec
 
 
-class TopicPartition(msgspec.Struct, frozen=True, order=True):
+class TopicPartition(msgspec.Struct, frozen=True, order=True, cache_hash=True):
     """One partition of one topic."""
 
     topic: str

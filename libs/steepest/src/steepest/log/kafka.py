@@ -253,6 +253,8 @@ class KafkaReader:
         if done:
             fetched, self._fetching = self._fetching, None
             self._ready.extend(fetched.result())
+            # The next ones come while the caller works on these, and waits for what it appends.
+            self._fetching = asyncio.create_task(self._fetched(max_records))
 
     async def _fetched(self, max_records: int) -> list[Record]:
         """The next records, however long they take to come."""
@@ -268,7 +270,7 @@ class KafkaReader:
             ) from error
         except CLIENT_ERRORS as error:
             raise LogUnavailableError(f"Kafka: {type(error).__name__}: {error}") from error
-        return [_record(self._start[partition][0], raw) for partition, batch in got.items() for raw in batch]
+        return [record for partition, batch in got.items() for record in _records(self._start[partition][0], batch)]
 
     async def _connected(self) -> AIOKafkaConsumer:
         """The client; a poll that is cancelled while it connects leaves it to the next one."""
@@ -334,21 +336,39 @@ def consumer(settings: KafkaSettings) -> AIOKafkaConsumer:
     )
 
 
-def _record(at: TopicPartition, raw: Any) -> Record:
+def _records(at: TopicPartition, batch: Sequence[Any]) -> list[Record]:
+    """A client's records as ours."""
+    try:
+        return [
+            Record(
+                at=at,
+                offset=raw.offset,
+                key=raw.key.decode() if raw.key else "",
+                value=raw.value or b"",
+                at_ms=raw.timestamp,
+                headers={name: value.decode() for name, value in raw.headers},
+            )
+            for raw in batch
+        ]
+    except (UnicodeDecodeError, AttributeError):  # bytes that are no text, or a header without a value
+        return [_doubtful(at, raw) for raw in batch]
+
+
+def _doubtful(at: TopicPartition, raw: Any) -> Record:
+    """A client's record as ours, damaged where its key or headers are no text."""
+    key, headers = raw.key or b"", {name: value or b"" for name, value in raw.headers}
     damage = ""
     try:
-        key = (raw.key or b"").decode()
-        headers = {name: value.decode() for name, value in raw.headers}
+        for text in (key, *headers.values()):
+            text.decode()
     except UnicodeDecodeError as error:
         damage = f"its key or headers are no text: {error}"
-        key = (raw.key or b"").decode(errors="replace")
-        headers = {name: value.decode(errors="replace") for name, value in raw.headers}
     return Record(
         at=at,
         offset=raw.offset,
-        key=key,
-        value=b"" if raw.value is None else raw.value,
+        key=key.decode(errors="replace"),
+        value=raw.value or b"",
         at_ms=raw.timestamp,
-        headers=headers,
+        headers={name: value.decode(errors="replace") for name, value in headers.items()},
         damage=damage,
     )

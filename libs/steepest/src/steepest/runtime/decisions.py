@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from prometheus_client import Counter
+
 from steepest.events.cluster import ClusterEvent
 from steepest.events.received import ID, LOGIC, PREVIOUS, DecisionId, Received
 from steepest.log.base import Log, NewRecord, Record, TopicPartition
@@ -39,6 +41,7 @@ class Stream:
         self.last_ids: dict[str, str] = dict(last_ids or {})
         self._logic = str(logic)
         self._metrics = metrics
+        self._counters: dict[type, Counter] = {}
         self._found: Found = {}
 
     def fence(self, found: Found) -> None:
@@ -57,15 +60,23 @@ class Stream:
         out: list[NewRecord] = []
         for index, (to, key, event) in enumerate(made):
             decision = DecisionId(self.name, epoch, cause.topic, cause.partition, cause.offset, index)
-            if self._is_in_the_log(decision, to):
+            if self._found and self._is_in_the_log(decision, to):
                 self._metrics.repeated.labels(self.name).inc()
                 continue
-            previous = self.last_ids.get(str(to))
-            text = self.last_ids[str(to)] = str(decision)
-            headers = {ID: text, LOGIC: self._logic} | ({PREVIOUS: previous} if previous else {})
+            text, place = str(decision), str(to)
+            headers = {ID: text, LOGIC: self._logic}
+            if previous := self.last_ids.get(place):
+                headers[PREVIOUS] = previous
+            self.last_ids[place] = text
             out.append(new_record(to, key, event, cause.at_ms, headers))
-            self._metrics.decisions.labels(self.name, type(event).__name__).inc()
+            self._count(type(event))
         return out
+
+    def _count(self, kind: type) -> None:
+        counter = self._counters.get(kind)
+        if counter is None:
+            counter = self._counters[kind] = self._metrics.decisions.labels(self.name, kind.__name__)
+        counter.inc()
 
     def passed(self, position: int) -> bool:
         """Whether all that was found in the log has a cause before ``position``; then it need not be looked for again."""

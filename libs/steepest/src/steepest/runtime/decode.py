@@ -21,10 +21,11 @@ def received(record: Record) -> Received[Any]:
     """
     if record.damage:
         raise UndecodableError(record.damage, code="damaged")
+    at = record.at
     return Received(
-        event=TOPICS[record.at.topic].decode(record.value),
-        topic=record.at.topic,
-        partition=record.at.partition,
+        event=TOPICS[at.topic].decode(record.value),
+        topic=at.topic,
+        partition=at.partition,
         offset=record.offset,
         at_ms=record.at_ms,
         key=record.key,
