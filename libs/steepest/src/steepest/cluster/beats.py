@@ -68,6 +68,8 @@ def _report(tracked: Tracked, state: ReplicaState, checkpoint: CheckpointRef | N
         exit_status=tracked.seen.exit_status,
         cpu_m=tracked.use.cpu_m,
         memory_mib=tracked.use.memory_mib,
+        block_bytes_s=tracked.use.block_bytes_s,
+        network_bytes_s=tracked.use.network_bytes_s,
         step=tracked.tail.step,
         checkpoint_mode=tracked.hello.checkpoint_mode if tracked.hello else None,
         checkpoint=checkpoint,

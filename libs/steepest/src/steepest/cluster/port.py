@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Protocol
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from steepest.events.common import CheckpointRef, Resources
 from steepest.events.heartbeat import NodeHeartbeat
@@ -47,6 +48,7 @@ class ReplicaSpec(msgspec.Struct, frozen=True, kw_only=True):
         env: Environment variables added to the adapter's own.
         requests: Reserved resources; what the node must have free.
         cpu_limit_m: Hard CPU cap in millicores; None is no cap but the node's own.
+        image: The container image to run it in; empty is the adapter's default. Nodes without containers need none.
     """
 
     command: tuple[str, ...]
@@ -54,6 +56,7 @@ class ReplicaSpec(msgspec.Struct, frozen=True, kw_only=True):
     env: Mapping[str, str] = {}
     requests: Resources = Resources()
     cpu_limit_m: int | None = None
+    image: str = ""
 
 
 class ReplicaPhase(enum.StrEnum):
@@ -126,8 +129,8 @@ class Cluster(Protocol):
 
         Raises:
             RefusedError: ``stale-incarnation``, ``still-running`` (an older incarnation is not proven ended),
-                ``unknown-node``, ``node-lost``, ``no-such-program``, ``checkpoint-refused`` or ``wrong-node`` (that
-                incarnation was started on another node).
+                ``unknown-node``, ``node-lost``, ``no-such-program``, ``no-such-image``, ``checkpoint-refused`` or
+                ``wrong-node`` (that incarnation was started on another node).
             UncertainError: It may have started.
         """
 
@@ -155,11 +158,26 @@ class Cluster(Protocol):
             UncertainError: It may still run.
         """
 
-    async def limit(self, replica: ReplicaId, incarnation: int, cpu_limit_m: int | None) -> None:
-        """Set the hard CPU cap of a running replica in millicores; None takes it away.
+    async def limit(
+        self,
+        replica: ReplicaId,
+        incarnation: int,
+        cpu_limit_m: int | None,
+        *,
+        memory_limit_mib: int | UnsetType | None = UNSET,
+    ) -> None:
+        """Set the hard caps of a running replica; None takes one away, and asking for what is so already changes nothing.
+
+        Args:
+            replica: Which one.
+            incarnation: Its incarnation.
+            cpu_limit_m: CPU in millicores.
+            memory_limit_mib: Memory in MiB; left out, it stays as it is.
 
         Raises:
-            RefusedError: ``not-running``.
+            RefusedError: ``not-running``, ``limit-refused`` (the node does not take this cap: a replica uses more memory
+                than that, say) or ``limit-unsupported`` (its nodes cannot cap memory).
+            UncertainError: It may have been set.
         """
 
     async def lookup(self, replica: ReplicaId) -> ReplicaStatus | None:

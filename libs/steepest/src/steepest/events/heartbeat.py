@@ -24,6 +24,8 @@ class ReplicaReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         exit_status: 0–255, or minus the signal's number; only where ``state`` is exited.
         cpu_m: CPU used since the heartbeat before, in millicores; None where it is unknown.
         memory_mib: Resident memory; None where it is unknown.
+        block_bytes_s: Read from and written to block devices since the heartbeat before, a second; None where unknown.
+        network_bytes_s: Received and sent since the heartbeat before, a second; None where unknown.
         step: The last step that the process reported.
         checkpoint_mode: How the process says that it can be checkpointed; None: it has not said.
         checkpoint: The newest verified checkpoint on the job's volume.
@@ -37,6 +39,8 @@ class ReplicaReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     exit_status: ExitStatus | None = None
     cpu_m: Count | None = None
     memory_mib: Count | None = None
+    block_bytes_s: Count | None = None
+    network_bytes_s: Count | None = None
     step: Count | None = None
     checkpoint_mode: CheckpointMode | None = None
     checkpoint: CheckpointRef | None = None

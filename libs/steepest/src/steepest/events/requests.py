@@ -13,6 +13,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         command: Program and arguments; no shell.
         working_dir: Where it runs.
+        image: The container image to run it in; empty is the cluster's default.
         env: Variables added to its environment.
         requests: Reserved resources of each replica.
         replicas: How many processes; SpeCon's jobs have one.
@@ -27,6 +28,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     command: tuple[str, ...]
     working_dir: str | None = None
+    image: Text = ""
     env: dict[str, str] = {}
     requests: Resources = Resources(cpu_m=50)
     replicas: Count = 1

@@ -48,7 +48,13 @@ def request_of(plan: str, failures: int = 0, unclear: int = 0) -> str:
 
 def replica_spec(spec: c.JobSpec) -> ReplicaSpec:
     """What is to be started."""
-    return ReplicaSpec(command=spec.command, working_dir=spec.working_dir, env=spec.env, requests=spec.requests)
+    return ReplicaSpec(
+        command=spec.command,
+        working_dir=spec.working_dir,
+        image=spec.image,
+        env=spec.env,
+        requests=spec.requests,
+    )
 
 
 def step_wanted(task: Task) -> int:

@@ -28,11 +28,13 @@ class ClusterHarness(abc.ABC):
     Attributes:
         nodes: At least two nodes, and what they have; each has at least 200 millicores.
         pool: Their pool.
+        caps_memory: Whether nodes can cap memory.
         cluster: The adapter in use now.
     """
 
     nodes: dict[str, Resources]
     pool: str
+    caps_memory: bool = False
     cluster: Cluster
 
     @abc.abstractmethod

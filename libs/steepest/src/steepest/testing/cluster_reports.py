@@ -83,6 +83,22 @@ class ReportsContract:
         with refused("not-running"):
             await stage.cluster.limit(JOB, 1, 100)
 
+    async def test_memory_is_capped_or_the_cap_refused(self, stage: Stage) -> None:
+        """A cap of memory is set and taken away where nodes can; where they cannot, it is refused, and never ignored."""
+        await stage.train()
+        await stage.cluster.limit(JOB, 1, 100, memory_limit_mib=None)
+        if stage.harness.caps_memory:
+            await stage.cluster.limit(JOB, 1, 100, memory_limit_mib=64)
+            await stage.cluster.limit(JOB, 1, None)
+            await stage.cluster.limit(JOB, 1, None, memory_limit_mib=None)
+        else:
+            with refused("limit-unsupported"):
+                await stage.cluster.limit(JOB, 1, 100, memory_limit_mib=64)
+        status = await stage.cluster.lookup(JOB)
+
+        assert status is not None
+        assert await stage.reach((status.step or 0) + 1)
+
     # Heartbeats, files, forget
 
     async def test_every_node_beats(self, stage: Stage) -> None:

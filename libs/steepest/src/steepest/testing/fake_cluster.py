@@ -18,6 +18,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from msgspec import UNSET, UnsetType
+
 from steepest.clock import Clock
 from steepest.cluster.port import ReplicaId, ReplicaSpec, ReplicaStatus, Stopped
 from steepest.cluster.simulated.cluster import SimulatedCluster
@@ -137,9 +139,21 @@ class FakeCluster(SimulatedCluster):
         """See ``Cluster.stop``."""
         return await self._call("stop", lambda: super(FakeCluster, self).stop(replica, incarnation, grace_s=grace_s))
 
-    async def limit(self, replica: ReplicaId, incarnation: int, cpu_limit_m: int | None) -> None:
+    async def limit(
+        self,
+        replica: ReplicaId,
+        incarnation: int,
+        cpu_limit_m: int | None,
+        *,
+        memory_limit_mib: int | UnsetType | None = UNSET,
+    ) -> None:
         """See ``Cluster.limit``."""
-        await self._call("limit", lambda: super(FakeCluster, self).limit(replica, incarnation, cpu_limit_m))
+        await self._call(
+            "limit",
+            lambda: super(FakeCluster, self).limit(
+                replica, incarnation, cpu_limit_m, memory_limit_mib=memory_limit_mib
+            ),
+        )
 
     async def lookup(self, replica: ReplicaId) -> ReplicaStatus | None:
         """See ``Cluster.lookup``."""

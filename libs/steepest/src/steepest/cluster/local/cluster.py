@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from steepest.cluster import locks
 from steepest.cluster.acts import definite, uncancelled
@@ -146,11 +147,20 @@ class LocalCluster(FolderCluster[Engine]):
             if not observe(folder, self._boot).began:
                 declare_gone(folder, "it was stopped before it began")
 
-    async def limit(self, replica: ReplicaId, incarnation: int, cpu_limit_m: int | None) -> None:
+    async def limit(
+        self,
+        replica: ReplicaId,
+        incarnation: int,
+        cpu_limit_m: int | None,
+        *,
+        memory_limit_mib: int | UnsetType | None = UNSET,
+    ) -> None:
         """See ``Cluster.limit``. The cap outlives the adapter."""
         engine = await self._ready()
         folder = self._folder(replica, incarnation)
         await self._refuse_unless_running(folder)
+        if isinstance(memory_limit_mib, int):
+            raise RefusedError("emulated nodes cap no memory", code="limit-unsupported")
         engine.track(folder)
         await engine.look()
         tracked = engine.roster.get(replica)

@@ -13,11 +13,13 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import TextIO, TypeVar
 
+from msgspec import UNSET, UnsetType
+
 from steepest.clock import Clock
 from steepest.cluster.port import ReplicaFiles, ReplicaId, ReplicaSpec, ReplicaStatus, Stopped
 from steepest.cluster.simulated.nodes import SimulatedNodes, Then
 from steepest.cluster.simulated.training import Training, Witness
-from steepest.errors import ClusterError
+from steepest.errors import ClusterError, RefusedError
 from steepest.events.common import CheckpointRef
 from steepest.events.heartbeat import NodeHeartbeat
 
@@ -131,9 +133,18 @@ class SimulatedCluster:
         """See ``Cluster.stop``."""
         return await self._result(lambda then: self._nodes.stop(replica, incarnation, grace_s=grace_s, then=then))
 
-    async def limit(self, replica: ReplicaId, incarnation: int, cpu_limit_m: int | None) -> None:
+    async def limit(
+        self,
+        replica: ReplicaId,
+        incarnation: int,
+        cpu_limit_m: int | None,
+        *,
+        memory_limit_mib: int | UnsetType | None = UNSET,
+    ) -> None:
         """See ``Cluster.limit``."""
         self._refuse_closed()
+        if isinstance(memory_limit_mib, int):
+            raise RefusedError("simulated nodes cap no memory", code="limit-unsupported")
         self._nodes.limit(replica, incarnation, cpu_limit_m)
 
     async def lookup(self, replica: ReplicaId) -> ReplicaStatus | None:

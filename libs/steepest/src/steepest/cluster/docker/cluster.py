@@ -1,0 +1,303 @@
+"""The Docker cluster: the port's calls, each made of checks, one act, and a wait for its proof.
+
+It owns the order within a call and what a failure of it means. Nodes are engines; the state folder has to be on a disk that
+every engine's machine has at the same path. It makes, stops and removes only containers that it has marked as its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import requests
+from docker.errors import APIError, DockerException, NotFound
+from msgspec import UNSET, UnsetType
+
+from steepest.cluster import locks
+from steepest.cluster.acts import definite, uncancelled
+from steepest.cluster.docker.background import DockerBackground, DockerTracked
+from steepest.cluster.docker.container import container_of, label_of, name_of, updates
+from steepest.cluster.docker.host import SERVER_FAILED, DockerNode, Host, status_of
+from steepest.cluster.docker.launch import Launch, launch, remove
+from steepest.cluster.docker.sight import observe
+from steepest.cluster.folder import IncarnationFolder, SpecRecord, read_json
+from steepest.cluster.folder_cluster import FolderCluster
+from steepest.cluster.observation import Observation, declare_gone
+from steepest.cluster.port import ReplicaId, ReplicaSpec, Stopped
+from steepest.cluster.roster import Roster
+from steepest.cluster.watch import wait
+from steepest.errors import ClusterError, RefusedError, UncertainError
+from steepest.events.common import CheckpointRef, Resources
+
+_KILL_S = 10.0  # SIGKILL takes longer only for a process that waits for a disk
+_AGAIN_S = 1.0
+_CONFLICT = 409
+
+
+class DockerCluster(FolderCluster[DockerBackground]):
+    """Docker engines as nodes. It acts when first called, within a running loop.
+
+    Args:
+        state_dir: Everything is kept here; a new adapter on the same folder adopts what runs.
+        nodes: All nodes of the pool.
+        pool: The pool's name, for the heartbeats.
+        image: The image of a replica that names none.
+        heartbeat_s: The heartbeats' period in seconds. Engines measure once a second.
+        clock: The wall clock, in integer milliseconds.
+        events: False polls the state folder instead of using the file system's events, as for a network's folder.
+
+    Raises:
+        InputError: The nodes are no set of names.
+    """
+
+    def __init__(
+        self,
+        state_dir: Path,
+        nodes: Sequence[DockerNode],
+        pool: str,
+        *,
+        image: str,
+        heartbeat_s: float = 1.0,
+        clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        events: bool = True,
+    ) -> None:
+        named = [(node.name, node.capacity) for node in nodes]
+        super().__init__(state_dir, named, pool, heartbeat_s=heartbeat_s, clock=clock, events=events)
+        self._hosts = {node.name: Host(node) for node in nodes}
+        self._image = image
+        self._label = label_of(self._state)
+
+    async def start(
+        self,
+        replica: ReplicaId,
+        incarnation: int,
+        node: str,
+        spec: ReplicaSpec,
+        restore: CheckpointRef | None,
+    ) -> None:
+        """See ``Cluster.start``. The checkpoint is verified before anything else happens.
+
+        Raises:
+            RefusedError: ``no-such-image`` as well.
+        """
+        background = await self._ready()
+        if node not in self._hosts:
+            raise RefusedError(f"there is no node {node!r}", code="unknown-node")
+        folder = self._folder(replica, incarnation)
+        async with self._starting.setdefault(replica.job, asyncio.Lock()):
+            await uncancelled(self._start(background, folder, node, spec, restore))
+
+    async def _start(
+        self,
+        background: DockerBackground,
+        folder: IncarnationFolder,
+        node: str,
+        spec: ReplicaSpec,
+        restore: CheckpointRef | None,
+    ) -> None:
+        try:
+            await self._hosts[node].run(lambda: self._start_locked(folder, node, spec, restore))
+        finally:
+            background.track(folder)  # also after a failure: it may run
+
+    def _start_locked(
+        self, folder: IncarnationFolder, node: str, spec: ReplicaSpec, restore: CheckpointRef | None
+    ) -> None:
+        job, host = folder.replica.job, self._hosts[node]
+        with definite(f"{folder} did not start"), locks.held(self._state.locks / job):
+            if self._is_known(folder, node):
+                return
+            self._check(job, restore)
+            try:
+                engine = host.info()
+            except UncertainError as error:
+                raise RefusedError(str(error), code="node-lost", mend=error.mend) from error
+            order = Launch(
+                node=node,
+                spec=spec,
+                restore=restore,
+                label=self._label,
+                image=spec.image or self._image,
+                capacity=self._capacities[node],
+                engine=engine,
+            )
+            launch(host, self._state, folder, order)
+
+    def _is_known(self, folder: IncarnationFolder, node: str) -> bool:
+        """Whether that incarnation was started (it runs or has ended); False: it may be started now.
+
+        Raises:
+            RefusedError: ``stale-incarnation``, ``wrong-node`` or ``still-running``.
+            UncertainError: It may have been.
+        """
+        known = self._state.incarnations(folder.replica)
+        if known and known[-1].incarnation > folder.incarnation:
+            raise RefusedError(f"{folder} is stale: {known[-1]} is known", code="stale-incarnation")
+        for older in known:
+            if older.incarnation < folder.incarnation:
+                self._refuse_if_it_runs(older)
+        if not folder.path.exists():
+            return False
+        spec = read_json(folder.spec, SpecRecord)
+        if spec is not None and spec.node != node:
+            raise RefusedError(f"{folder} was started on {spec.node}, not on {node}", code="wrong-node")
+        return observe(self._hosts[node], folder, self._label).began
+
+    def _refuse_if_it_runs(self, older: IncarnationFolder) -> None:
+        try:
+            seen = observe(self._host_of(older), older, self._label)
+        except UncertainError as error:
+            raise RefusedError(
+                f"{older} is not proven to have ended: {error}", code="still-running", mend=error.mend
+            ) from error
+        if seen.began and not seen.ended:
+            raise RefusedError(f"{older} is {seen.phase}", code="still-running", mend="stop it first")
+
+    async def stop(self, replica: ReplicaId, incarnation: int, *, grace_s: float) -> Stopped:
+        """See ``Cluster.stop``. An engine that comes back within the grace is told again."""
+        background = await self._ready()
+        folder = self._folder(replica, incarnation)
+        if not await asyncio.to_thread(folder.path.exists):
+            raise RefusedError(f"{folder} was never started here", code="unknown-incarnation")
+        node = (await asyncio.to_thread(self._host_of, folder)).node.name
+        container = await asyncio.to_thread(container_of, folder)
+        seen = await self._end(background, folder, grace_s)
+        try:
+            await background.put_on_record(node, folder, container, seen)
+        except (ClusterError, DockerException, requests.RequestException, OSError):
+            background.watch.pulse.fire()  # it has ended all the same; the background goes on trying
+        return await self._as_it_ended(background, folder, seen)
+
+    async def _end(self, background: DockerBackground, folder: IncarnationFolder, grace_s: float) -> Observation:
+        host = self._host_of(folder)
+        patience = time.monotonic() + grace_s
+        told = False
+        while True:
+            beat = background.watch.pulse.beat()
+            late = time.monotonic() - patience
+            try:
+                seen = await self._observe(folder)
+                if seen.ended:
+                    return seen
+                if not seen.began:
+                    with definite(f"{folder} was not stopped"):
+                        await host.run(lambda: self._cancel_start(host, folder))
+                    continue
+                if late >= 0 or not told:
+                    number = "SIGKILL" if late >= 0 else "SIGTERM"
+                    told = await host.run(lambda n=number: self._signal(host, folder, n))  # type: ignore[misc]
+            except UncertainError:
+                if late >= _KILL_S:
+                    raise
+            if late >= _KILL_S:
+                raise UncertainError(f"{folder} still runs {_KILL_S:g} s after its grace", code="stop-timeout")
+            await wait(beat, _AGAIN_S if late >= 0 else min(_AGAIN_S, -late))
+
+    def _signal(self, host: Host, folder: IncarnationFolder, number: str) -> bool:
+        """Whether the first process was told. It blocks."""
+        name = name_of(self._label, folder)
+        with host.looking():  # whether it was told is not all that matters: it is looked at again
+            client = host.client()
+            try:
+                if client.inspect_container(name)["State"]["Paused"]:
+                    client.unpause(name)
+                client.kill(name, number)
+            except NotFound:
+                return False
+            except APIError as error:
+                if status_of(error) != _CONFLICT:  # it does not run (any more)
+                    raise
+                return False
+            return True
+
+    def _cancel_start(self, host: Host, folder: IncarnationFolder) -> None:
+        """An interrupted start must never be completed once it was stopped."""
+        with locks.held(self._state.locks / folder.replica.job):
+            if not observe(host, folder, self._label).began:
+                remove(host, name_of(self._label, folder))
+                declare_gone(folder, "it was stopped before it began")
+
+    async def limit(
+        self,
+        replica: ReplicaId,
+        incarnation: int,
+        cpu_limit_m: int | None,
+        *,
+        memory_limit_mib: int | UnsetType | None = UNSET,
+    ) -> None:
+        """See ``Cluster.limit``. The engine keeps the caps, also when it starts anew."""
+        await self._ready()
+        folder = self._folder(replica, incarnation)
+        await self._refuse_unless_running(folder)
+        host = self._host_of(folder)
+        await uncancelled(host.run(lambda: self._limit(host, folder, cpu_limit_m, memory_limit_mib)))
+
+    def _limit(
+        self, host: Host, folder: IncarnationFolder, cpu_limit_m: int | None, memory_limit_mib: int | UnsetType | None
+    ) -> None:
+        name = name_of(self._label, folder)
+        machine = host.info().capacity
+        capacity = Resources(cpu_m=self._capacities[host.node.name].cpu_m, memory_mib=machine.memory_mib)
+        try:
+            with host.acting(f"the limit of {folder} is as it was"):
+                client = host.client()
+                has = client.inspect_container(name)["HostConfig"]
+                client.update_container(name, **updates(cpu_limit_m, memory_limit_mib, has, capacity))
+        except NotFound as error:
+            raise RefusedError(f"{folder} does not run", code="not-running") from error
+        except ClusterError as error:
+            cause = error.__cause__
+            if isinstance(cause, APIError) and status_of(cause) < SERVER_FAILED:
+                raise RefusedError(str(error), code="limit-refused") from cause
+            raise
+
+    def _forget(self, job: str) -> None:
+        with definite(f"{job} is not forgotten"), locks.held(self._state.locks / job):
+            known = [folder for replica in self._state.replicas(job) for folder in self._state.incarnations(replica)]
+            for folder in known:
+                seen = observe(self._host_of(folder), folder, self._label)
+                if seen.began and not seen.ended:
+                    raise RefusedError(f"{folder} is {seen.phase}", code="still-running", mend="stop it first")
+            for folder in known:
+                remove(self._host_of(folder), name_of(self._label, folder))
+            self._state.retire(job)
+
+    async def _open(self) -> DockerBackground:
+        await asyncio.to_thread(self._state.make)
+        roster: Roster[DockerTracked] = Roster(self._state, DockerTracked)
+        background = DockerBackground(
+            state=self._state,
+            roster=roster,
+            capacities=self._capacities,
+            pool=self._pool,
+            heartbeat_s=self._heartbeat_s,
+            clock=self._clock,
+            events=self._events,
+            hosts=self._hosts,
+            label=self._label,
+        )
+        for tracked in await asyncio.to_thread(roster.load):
+            background.watch_over(tracked.folder)
+        await background.open()
+        return background
+
+    async def _observe(self, folder: IncarnationFolder) -> Observation:
+        host = await asyncio.to_thread(self._host_of, folder)
+        return await host.run(lambda: observe(host, folder, self._label))
+
+    def _host_of(self, folder: IncarnationFolder) -> Host:
+        """The engine of an incarnation whose folder is there. It blocks.
+
+        Raises:
+            UncertainError: Its node is none of ours, or not to be read.
+        """
+        spec = read_json(folder.spec, SpecRecord)
+        if spec is None or spec.node not in self._hosts:
+            raise UncertainError(
+                f"{folder} was started on {spec.node if spec else 'an unknown node'}, which is no node of this cluster",
+                code="unknown-node",
+                mend="name all nodes that something may still run on",
+            )
+        return self._hosts[spec.node]

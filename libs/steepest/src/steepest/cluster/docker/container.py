@@ -1,0 +1,190 @@
+"""What a container is to us: its name and labels, how it is made, and what its state says of an incarnation.
+
+It owns the translation between the port's words and the engine's. It must never call an engine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import docker
+import msgspec
+from docker.types import LogConfig, Mount
+from msgspec import UnsetType
+
+from steepest.cluster.folder import IncarnationFolder, StateFolder, read_json
+from steepest.cluster.observation import Observation
+from steepest.cluster.port import ReplicaPhase, ReplicaSpec
+from steepest.events.common import CheckpointRef, Resources
+
+PERIOD_US = 100_000
+MIN_QUOTA_US = 1000  # the kernel takes no less
+LABEL = "steepest.cluster"
+NO_PROGRAM = (126, 127)  # what an engine says of a program that may not be executed, or is not there
+UNSEEN = 255  # what an engine says where nobody saw the end, and what some programs exit with
+_SIGNALS = range(129, 193)  # 128 + the signal, as shells have it
+_MIB = 1 << 20
+_ONE_THREAD = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "NUMEXPR_NUM_THREADS": "1",
+}
+
+
+class ContainerRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """``container.json``: written before the container runs its first instruction.
+
+    Attributes:
+        id: The container's.
+        engine: The engine's, so that another one at the same address proves nothing.
+    """
+
+    id: str
+    engine: str
+
+
+def record_of(folder: IncarnationFolder) -> Path:
+    """Where an incarnation's container is on record."""
+    return folder.path / "container.json"
+
+
+def container_of(folder: IncarnationFolder) -> str | None:
+    """The id of an incarnation's container; None where none was ever started."""
+    record = read_json(record_of(folder), ContainerRecord)
+    return record.id if record else None
+
+
+def label_of(state: StateFolder) -> str:
+    """What marks the containers of a state folder: adapters of different folders never meet."""
+    return hashlib.sha256(str(state.path.resolve()).encode()).hexdigest()[:12]
+
+
+def name_of(label: str, folder: IncarnationFolder) -> str:
+    """The name of an incarnation's container. An engine has each name once, so it runs each incarnation once."""
+    return f"steepest-{label}-{folder.replica.job}.{folder.replica.index}.{folder.incarnation}"
+
+
+def labels_of(label: str, folder: IncarnationFolder) -> dict[str, str]:
+    """The labels of an incarnation's container."""
+    return {
+        LABEL: label,
+        "steepest.job": folder.replica.job,
+        "steepest.replica": str(folder.replica.index),
+        "steepest.incarnation": str(folder.incarnation),
+    }
+
+
+def quota_us(limit_m: int | None, capacity_m: int) -> int:
+    """A CPU cap as the kernel's quota for each ``PERIOD_US``; −1 is none.
+
+    No control group may have more than its parent (version 1), so a cap beyond the node's capacity is none.
+    """
+    if limit_m is None or limit_m >= capacity_m:
+        return -1
+    return max(limit_m * PERIOD_US // 1000, MIN_QUOTA_US)
+
+
+def updates(
+    cpu_limit_m: int | None, memory_limit_mib: int | UnsetType | None, has: Mapping[str, Any], capacity: Resources
+) -> dict[str, Any]:
+    """What ``docker update`` is told. No engine takes a memory limit away, so none is all that the node has.
+
+    Args:
+        cpu_limit_m: In millicores; None: none.
+        memory_limit_mib: In MiB; None: none; UNSET: as it is.
+        has: The container's ``HostConfig``.
+        capacity: The node's.
+    """
+    told: dict[str, Any] = {"cpu_period": PERIOD_US, "cpu_quota": quota_us(cpu_limit_m, capacity.cpu_m)}
+    if memory_limit_mib is None and has.get("Memory"):
+        memory_limit_mib = capacity.memory_mib
+    if isinstance(memory_limit_mib, int):
+        limit = memory_limit_mib * _MIB
+        told |= {"mem_limit": limit, "memswap_limit": limit}
+    return told
+
+
+def creation(
+    client: docker.APIClient,
+    *,
+    state: StateFolder,
+    folder: IncarnationFolder,
+    spec: ReplicaSpec,
+    image: str,
+    restore: CheckpointRef | None,
+    network: str | None,
+    capacity: Resources,
+) -> dict[str, Any]:
+    """The arguments of ``create_container``.
+
+    The control folder and the job's checkpoints are in the container where they are here, and so is the working folder, if
+    there is one here: it is the job's own code and data.
+    """
+    checkpoints = state.checkpoints(folder.replica.job)
+    places = [str(folder.control), str(checkpoints)]
+    if spec.working_dir is not None and Path(spec.working_dir).is_dir():
+        places.append(str(Path(spec.working_dir).absolute()))
+    label = label_of(state)
+    limits: dict[str, Any] = {"cpu_period": PERIOD_US, "cpu_quota": quota_us(spec.cpu_limit_m, capacity.cpu_m)}
+    if network is not None:
+        limits["network_mode"] = network
+    return {
+        "image": image,
+        "entrypoint": list(spec.command[:1]),
+        "command": list(spec.command[1:]),
+        "name": name_of(label, folder),
+        "labels": labels_of(label, folder),
+        "environment": environment(folder, checkpoints, spec, restore),
+        "working_dir": spec.working_dir,
+        "user": f"{os.getuid()}:{os.getgid()}",  # what it writes can be removed by who runs the adapter
+        "host_config": client.create_host_config(
+            mounts=[Mount(place, place, type="bind") for place in dict.fromkeys(places)],
+            # The engine must neither start anything again nor throw lines away before they were copied.
+            restart_policy={"Name": "no"},
+            log_config=LogConfig(type=LogConfig.types.JSON),
+            init=True,  # the kernel keeps SIGTERM from a first process that does not ask for it
+            **limits,
+        ),
+    }
+
+
+def environment(
+    folder: IncarnationFolder, checkpoints: Path, spec: ReplicaSpec, restore: CheckpointRef | None
+) -> dict[str, str]:
+    """The image's, one thread for numerical libraries, the spec's, and the control folder's variables."""
+    return {
+        **_ONE_THREAD,
+        "PYTHONUNBUFFERED": "1",
+        **spec.env,
+        "STEEPEST_JOB": folder.replica.job,
+        "STEEPEST_REPLICA": str(folder.replica.index),
+        "STEEPEST_INCARNATION": str(folder.incarnation),
+        "STEEPEST_CONTROL": str(folder.control),
+        "STEEPEST_CHECKPOINTS": str(checkpoints),
+        "STEEPEST_RESTORE": restore.name if restore else "",
+    }
+
+
+def observed(state: Mapping[str, Any], *, end_was_seen: bool) -> Observation:
+    """What a container's ``State`` says.
+
+    Args:
+        state: As ``docker inspect`` has it.
+        end_was_seen: Whether the engine told of its end as it happened, so that a status of 255 is the program's own.
+    """
+    if state["Status"] == "created":
+        return Observation(phase=ReplicaPhase.STARTING, began=False)
+    if state["Status"] not in {"exited", "dead"}:
+        return Observation(phase=ReplicaPhase.RUNNING)
+    status = int(state["ExitCode"])
+    if status == UNSEEN and not end_was_seen:
+        return Observation(phase=ReplicaPhase.GONE, reason="the engine did not see how it ended")
+    reason = "it ran out of memory" if state.get("OOMKilled") else str(state.get("Error") or "")
+    return Observation(
+        phase=ReplicaPhase.EXITED, exit_status=128 - status if status in _SIGNALS else status, reason=reason[:400]
+    )

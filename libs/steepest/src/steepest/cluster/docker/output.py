@@ -1,0 +1,104 @@
+"""Copies what a container prints into its incarnation's ``output.log``, byte for byte and once.
+
+It owns the copying. The engine keeps all that was printed, so a copy that broke off (a full disk, an engine or adapter that
+died) goes on behind what is in the file already. Of several adapters on one state folder one copies: it holds the file's
+lock, which the kernel drops when it dies. Its calls block.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import requests
+import structlog
+from docker.errors import APIError, DockerException, NotFound
+
+from steepest.cluster import locks
+from steepest.cluster.docker.host import Host
+from steepest.cluster.folder import IncarnationFolder
+
+_log = structlog.get_logger(__name__)
+_HANDOVER_S = 5.0  # who copies an ended container's last lines takes milliseconds
+
+
+class Output:
+    """Follows one container on a thread of its own."""
+
+    def __init__(self, host: Host, folder: IncarnationFolder, container: str) -> None:
+        self._host = host
+        self._folder = folder
+        self._container = container
+        self._stream: Any = None
+        self._leave = False
+        self.is_over = False
+        self._thread = threading.Thread(target=self._follow, name=f"output-{container[:60]}", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Leave at once; another adapter goes on."""
+        self._leave = True
+        if self._stream is not None:
+            with contextlib.suppress(OSError, AttributeError, DockerException):
+                self._stream.close()
+
+    def _follow(self) -> None:
+        try:
+            with _lock(self._folder, patience_s=0.0) as file:
+                if file is not None:
+                    self._copy(file)
+        except (DockerException, requests.RequestException, OSError, ValueError, AttributeError) as error:
+            if not self._leave:
+                _log.info("output: to be copied on later", incarnation=str(self._folder), why=str(error))
+        finally:
+            self.is_over = True
+
+    def _copy(self, file: int) -> None:
+        self._stream = self._host.client(None).logs(self._container, stream=True, follow=True)
+        if not self._leave:
+            append(file, self._stream)
+
+
+def complete(host: Host, folder: IncarnationFolder, container: str) -> None:
+    """Copy what is missing of an ended container's output.
+
+    Raises:
+        OSError: The disk is full, say; or somebody else copies for longer than ``_HANDOVER_S``.
+        DockerException, requests.RequestException: The engine does not answer.
+    """
+    with _lock(folder, patience_s=_HANDOVER_S) as file:
+        if file is None:
+            raise TimeoutError(f"somebody else copies the output of {folder}")
+        try:
+            append(file, host.client().logs(container, stream=True, follow=False))
+        except NotFound:
+            return
+        except APIError as error:
+            raise OSError(f"{host} does not give the output of {folder}: {error}") from error
+
+
+def append(file: int, chunks: Iterator[bytes]) -> None:
+    """Append what comes, but for as many bytes as the file has already."""
+    skip = os.fstat(file).st_size
+    for chunk in chunks:
+        rest = memoryview(chunk)[min(skip, len(chunk)) :]
+        skip -= len(chunk) - len(rest)
+        while rest:
+            rest = rest[os.write(file, rest) :]
+
+
+@contextlib.contextmanager
+def _lock(folder: IncarnationFolder, *, patience_s: float) -> Iterator[int | None]:
+    """The output file, locked and open for appending; None where somebody else copies."""
+    file = locks.take(folder.output, patience_s)
+    try:
+        if file is not None:
+            fcntl.fcntl(file, fcntl.F_SETFL, fcntl.fcntl(file, fcntl.F_GETFL) | os.O_APPEND)
+        yield file
+    finally:
+        if file is not None:
+            os.close(file)

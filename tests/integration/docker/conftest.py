@@ -1,0 +1,36 @@
+"""Two real engines for the session, and an empty cluster on them for every test."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from steepest.testing.cluster_harness import Stage
+from steepest.testing.docker_engine import DockerEngine
+from steepest.testing.docker_harness import DockerHarness, running_engines, why_not
+
+
+@pytest.fixture(scope="session")
+def engines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, DockerEngine]]:
+    """Engines of different sizes."""
+    if why := why_not():
+        pytest.skip(why)
+    with running_engines(tmp_path_factory.mktemp("docker")) as started:
+        yield started
+
+
+@pytest.fixture
+async def harness(tmp_path: Path, engines: dict[str, DockerEngine]) -> AsyncIterator[DockerHarness]:
+    """An empty cluster."""
+    async with contextlib.aclosing(DockerHarness(tmp_path / "state", engines)) as made:
+        await made.come_back()
+        yield made
+
+
+@pytest.fixture
+def stage(harness: DockerHarness) -> Stage:
+    """The harness, with the acts that most tests share."""
+    return Stage(harness)

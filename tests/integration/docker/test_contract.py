@@ -1,0 +1,9 @@
+"""The Docker cluster keeps the port's contract, on two real engines."""
+
+from __future__ import annotations
+
+from steepest.testing.cluster_contract import ClusterContract
+
+
+class TestDockerCluster(ClusterContract):
+    """The whole contract."""
