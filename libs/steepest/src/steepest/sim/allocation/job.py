@@ -80,14 +80,16 @@ def make_job(sim: SimJob, number: int, rules: Rules, *, share_gpus: bool) -> Run
         sim: The workload's.
         number: Its place there.
         rules: Say how long an iteration takes.
-        share_gpus: Whether a unit is a GPU, or a millicore.
+        share_gpus: Whether a unit is a GPU, or a millicore: a job asks for all the CPU that it can use, because these
+            policies give away what nobody else may touch.
 
     Raises:
         InputError: It has no work, or the column that the rules read is no number.
     """
     step_s = _step_s(sim, rules)
-    asked = sim.gpus if share_gpus else sim.requests.cpu_m * sim.replicas
-    quantum = 1 if share_gpus else min(1000, sim.requests.cpu_m) * sim.replicas
+    usable_m = sim.demand_cpu_m or sim.requests.cpu_m
+    asked = sim.gpus if share_gpus else usable_m * sim.replicas
+    quantum = 1 if share_gpus else min(1000, usable_m) * sim.replicas
     return RunningJob(
         number=number,
         name=sim.name,

@@ -9,7 +9,6 @@ It owns what the files say and how it is read between their rows. It must never 
 
 from __future__ import annotations
 
-import csv
 import functools
 import math
 from bisect import bisect_left
@@ -20,6 +19,8 @@ from pathlib import Path
 import msgspec
 
 from steepest.errors import InputError
+from steepest.sim.table import csv_rows
+from steepest.sim.text import read_text
 
 Counts = tuple[int, ...]
 """GPUs on each node."""
@@ -29,7 +30,9 @@ Point = tuple[float, ...]
 Row = tuple[float, float, float]
 """Local batch size; seconds of a step, and of the synchronisation in it."""
 
-LARGEST_FILE = 16 * 2**20
+LARGEST = 1e30
+"""Larger numbers would leave the range of floats when they are multiplied."""
+
 MOST_NODES = 16
 """Beyond which the tables say no more, and a placement counts as one of so many."""
 
@@ -78,10 +81,15 @@ class Tables:
                 mend="Give the folder traces of the Pollux artifact (--profiles).",
             )
         self.ends = [min(row.progress for row in rows) for rows in zip(*self.epochs, strict=True)]
+        if any(end <= start for start, end in zip([0.0, *self.ends], self.ends, strict=False)):
+            raise InputError(f"{folder}: progress at the ends of the epochs does not grow")
+        if any(row.grad_sqr + row.grad_var <= 0 for rows in self.epochs for row in rows):
+            raise InputError(f"{folder}: an epoch has a gradient of no size")
         self._placements: dict[Counts, list[Row]] = defaultdict(list)
         columns = ("local_bsz", "step_time", "sync_time")
         for placement, *row in _numbers(folder / "placements.csv", ("placement", *columns)):
             counts = tuple(int(digit) for digit in str(int(placement)))
+            self._check(row, counts_are_sound=all(counts))
             self._placements[counts].append((row[0], row[1], row[2]))
         for rows in self._placements.values():
             rows.sort()
@@ -145,11 +153,22 @@ class Tables:
             for at, rows in sorted(triples.items())
         ]
         columns = ("num_nodes", "num_replicas", "local_bsz", "step_time", "sync_time")
-        points += [tuple(row) for row in _numbers(self.folder / "scalability.csv", columns)]
+        for row in _numbers(self.folder / "scalability.csv", columns):
+            self._check(row[2:], counts_are_sound=row[0] >= 1)
+            points.append(tuple(row))
         found: Callable[[tuple[int, int, int]], Sequence[float]] = LinearNDInterpolator(
             [point[:3] for point in points], [point[3:] for point in points]
         )
         return found
+
+    def _check(self, row: Sequence[float], *, counts_are_sound: bool) -> None:
+        local, step, sync = row
+        if local < 1 or step <= 0 or sync > step or not counts_are_sound:
+            raise InputError(
+                f"{self.folder}: a step of {step:g} s with {sync:g} s of synchronisation and a local batch of {local:g}"
+                " was never measured",
+                mend="Get the tables anew from where they came from.",
+            )
 
     def _beyond(self, placement: Counts, local: int) -> InputError:
         on = "+".join(map(str, placement))
@@ -171,39 +190,22 @@ def interpolate(at: float, known: Sequence[float], values: Sequence[float]) -> f
 
 
 def _batch(file: Path) -> int:
-    try:
-        return int(file.stem.removeprefix("validation-"))
-    except ValueError:
-        raise InputError(f"{file}: its name must end in a batch size, as validation-128.csv") from None
+    digits = file.stem.removeprefix("validation-")
+    if not (digits.isascii() and digits.isdigit() and 0 < len(digits) < len("1000000000") and int(digits)):
+        raise InputError(f"{file}: its name must end in a batch size, as validation-128.csv")
+    return int(digits)
 
 
 def _numbers(file: Path, columns: Sequence[str]) -> list[list[float]]:
     """Some columns of a file, row by row.
 
     Raises:
-        InputError: It cannot be read, is too large, lacks a column, or has something else than a finite number there.
+        InputError: It cannot be read, lacks a column, has no row, or has something else there than a number from 0 on.
     """
-    try:
-        if file.stat().st_size > LARGEST_FILE:
-            raise InputError(f"{file}: has more than {LARGEST_FILE} bytes")
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(
-            f"{file}: cannot be read: {error}", mend="Give the folder traces of the Pollux artifact (--profiles)."
-        ) from None
-    rows = []
-    reader = csv.DictReader(text.splitlines())
-    for number, line in enumerate(reader, 2):
-        row = []
-        for column in columns:
-            said = line.get(column)
-            try:
-                row.append(float(said or ""))
-            except (TypeError, ValueError):
-                row.append(math.nan)
-            if not math.isfinite(row[-1]):
-                raise InputError(f"{file}, line {number}, column {column}: {said!r} is no number")
-        rows.append(row)
+    rows = [
+        [row.number(column, least=0, most=LARGEST) for column in columns]
+        for row in csv_rows(read_text(file), columns, file)
+    ]
     if not rows:
-        raise InputError(f"{file}: has no rows")
+        raise InputError(f"{file}: has no rows", mend="Get the file anew from where it came from.")
     return rows

@@ -1,0 +1,83 @@
+"""Runs of the simulator: one of them from names and files to a result, and several side by side on all cores.
+
+A run is a pure function of what it names, so its result is the same wherever and beside whatever it runs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import msgspec
+
+from steepest.errors import InputError
+from steepest.events.parameters import PoolParameters
+from steepest.sim.allocation.simulate import simulate_allocation
+from steepest.sim.clusters import open_cluster
+from steepest.sim.policies import LIVE
+from steepest.sim.result import SimulationResult
+from steepest.sim.rules import RULES
+from steepest.sim.system.simulate import simulate_system
+from steepest.sim.workloads.read import open_workload
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """What to simulate, by name.
+
+    Attributes:
+        workload: A file, or a name like ``thesis:fixed-20``.
+        cluster: E.g. ``8x8gpu``, or a file.
+        rules: Of :data:`steepest.sim.rules.RULES`.
+        parameters: Of the pool, for the live policies.
+        profiles: Folder of measured tables, for rules that go by them.
+    """
+
+    workload: str
+    cluster: str
+    policy: str
+    rules: str = "default"
+    seed: int = 0
+    parameters: PoolParameters = PoolParameters()
+    profiles: Path | None = None
+
+
+def simulate(run: Run) -> SimulationResult:
+    """Do one run.
+
+    Raises:
+        InputError: Something that it names is not there or not right; or a live policy under a peer's rules.
+    """
+    workload = open_workload(run.workload, seed=run.seed)
+    cluster = open_cluster(run.cluster)
+    if run.policy not in LIVE:
+        return simulate_allocation(workload, cluster, run.policy, RULES[run.rules], run.seed, profiles=run.profiles)
+    if run.rules != "default":
+        raise InputError(
+            f"policy {run.policy} runs as the live system does, and not by the rules of {run.rules}",
+            mend="Leave --rules out, or name an allocation policy.",
+        )
+    return simulate_system(workload, cluster, run.policy, LIVE[run.policy].parameters(run.parameters), run.seed)
+
+
+def simulate_all(runs: Sequence[Run], workers: int | None = None) -> Iterator[SimulationResult]:
+    """Do several runs side by side, and give their results in the order of the runs.
+
+    Args:
+        runs: What to do.
+        workers: Processes; None: as many as there are cores.
+
+    Raises:
+        InputError: As :func:`simulate`.
+    """
+    workers = min(len(runs), workers or os.cpu_count() or 1)
+    if workers <= 1:
+        yield from map(simulate, runs)
+        return
+    with ProcessPoolExecutor(workers) as pool:
+        try:
+            yield from pool.map(simulate, runs)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
