@@ -89,6 +89,8 @@ def test_a_file_of_uneven_nodes(tmp_path: Path) -> None:
         gpus = 4
         speed = 1.5
         storage_mib_s = 2000
+        mtbf_s = 86400
+        repair_s = 60
 
         [[node]]
         name = "old"
@@ -103,8 +105,17 @@ def test_a_file_of_uneven_nodes(tmp_path: Path) -> None:
     cluster = open_cluster(str(path))
 
     assert cluster.nodes == (
-        SimNode(name="fast-0", capacity=Resources(48_000, 262_144, 4), speed=1.5, storage_mib_s=2000.0),
-        SimNode(name="fast-1", capacity=Resources(48_000, 262_144, 4), speed=1.5, storage_mib_s=2000.0),
+        *(
+            SimNode(
+                name=name,
+                capacity=Resources(48_000, 262_144, 4),
+                speed=1.5,
+                storage_mib_s=2000.0,
+                mtbf_s=86_400.0,
+                repair_s=60.0,
+            )
+            for name in ("fast-0", "fast-1")
+        ),
         SimNode(name="old", capacity=Resources(8_000, 16_384, 0), speed=0.5),
         SimNode(name="node-3", capacity=Resources(2_500, 20_480, 0)),
     )
@@ -126,6 +137,8 @@ def test_a_file_of_uneven_nodes(tmp_path: Path) -> None:
         ("[[node]]\ngpus = 2.5", r"\$.node\[0\].gpus"),
         ("[[node]]\ncpus = 1\nspeed = 0", "node 0, speed: 0.0 is not between"),
         ("[[node]]\ncpus = 1\nstorage_mib_s = 0", "node 0, storage_mib_s: 0.0 is not between"),
+        ("[[node]]\ncpus = 1\nmtbf_s = -1", "node 0, mtbf_s: -1.0 is not between"),
+        ("[[node]]\ncpus = 1\nrepair_s = nan", "node 0, repair_s: nan is not between"),
         ("[[node]]\ncpus = 1\nmemory_gib = inf", "node 0, memory_gib: inf is not between"),
         ("[[node]]\ncpus = 1\ncount = 0", "node 0, count: 0 is not between"),
         ("[[node]]\ncpus = 1\nname = 'Big Node'", r"\$.node\[0\].name"),

@@ -16,6 +16,7 @@ import msgspec
 from steepest.errors import InputError
 from steepest.events.common import Name, Resources
 from steepest.sim.cluster_spec import ClusterSpec, SimNode
+from steepest.sim.table import LONGEST_S
 from steepest.sim.text import read_text
 
 GPU_CPU_M = 12_000
@@ -44,6 +45,8 @@ class _Group(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     memory_gib: float | None = None
     speed: float = 1.0
     storage_mib_s: float = 500.0
+    mtbf_s: float = 0.0
+    repair_s: float = 600.0
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -63,7 +66,10 @@ def open_cluster(name: str) -> ClusterSpec:
 
 
 def read_cluster(path: Path) -> ClusterSpec:
-    """The nodes of a TOML file: tables ``[[node]]`` with count, name, gpus, cpus, memory_gib, speed and storage_mib_s.
+    """The nodes of a TOML file.
+
+    It has tables ``[[node]]`` with ``count``, ``name``, ``gpus``, ``cpus``, ``memory_gib``, ``speed``, ``storage_mib_s``,
+    ``mtbf_s`` and ``repair_s``, of which ``gpus`` or ``cpus`` is needed.
 
     Raises:
         InputError: The file is no such file; the table and field are named.
@@ -100,6 +106,8 @@ def _fault(group: _Group) -> str | None:
         "memory_gib": (group.memory_gib, 0.001, _MOST_EACH * 100),
         "speed": (group.speed, 1 / _LARGEST_SPEED, _LARGEST_SPEED),
         "storage_mib_s": (group.storage_mib_s, 1, _LARGEST_RATE),
+        "mtbf_s": (group.mtbf_s or None, 1, LONGEST_S),
+        "repair_s": (group.repair_s, 0, LONGEST_S),
     }
     for field, (value, least, most) in bounds.items():
         if value is not None and not (math.isfinite(value) and least <= value <= most):
@@ -133,7 +141,14 @@ def _spec(groups: Sequence[_Group], source: str) -> ClusterSpec:
             name = _name(group, number, f"node-{len(nodes):0{digits}}")
             if name in nodes:
                 raise InputError(f"{source}, name: two nodes are called {name}", mend="Name each group differently.")
-            nodes[name] = SimNode(name=name, capacity=capacity, speed=group.speed, storage_mib_s=group.storage_mib_s)
+            nodes[name] = SimNode(
+                name=name,
+                capacity=capacity,
+                speed=group.speed,
+                storage_mib_s=group.storage_mib_s,
+                mtbf_s=group.mtbf_s,
+                repair_s=group.repair_s,
+            )
     return ClusterSpec(source=source, nodes=tuple(nodes.values()))
 
 

@@ -44,6 +44,9 @@ def read_philly(text: str, source: object) -> Iterator[Found]:
 def _seconds(row: Row) -> float:
     shown = row.text("timestamp")
     try:
-        return datetime.fromisoformat(shown).replace(tzinfo=UTC).timestamp()
+        found = datetime.fromisoformat(shown).replace(tzinfo=UTC).timestamp()
     except (ValueError, OverflowError):
         raise row.wrong("timestamp", f"{shown!r} is no time like 2017-10-09 07:01:55") from None
+    if not 0 <= found <= LONGEST_S:
+        raise row.wrong("timestamp", f"{shown} is not between 1970 and 2286")
+    return found
