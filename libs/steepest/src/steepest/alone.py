@@ -22,7 +22,7 @@ import structlog
 from steepest.clock import Clock, SystemClock
 from steepest.cluster.port import Cluster
 from steepest.errors import InputError, SteepestError
-from steepest.installation import local_cluster, open_log, open_snapshots, shares_of
+from steepest.installation import open_cluster, open_log, open_snapshots, shares_of
 from steepest.log.base import Log
 from steepest.log.locks import locked
 from steepest.logging import configure_logging
@@ -56,6 +56,9 @@ lower case and without STEEPEST_ (the environment comes first):
   STEEPEST_KAFKA_PREFIX   put before the names of topics and groups
   STEEPEST_KAFKA_SECURITY PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL
   STEEPEST_KAFKA_CA_FILE, _CERT_FILE, _KEY_FILE, _SASL_MECHANISM, _USERNAME, _PASSWORD
+  STEEPEST_MQTT           host:port of the broker whose devices mqtt-bridge hears
+  STEEPEST_MQTT_DEVICE    whose log-collector this is: it writes over MQTT
+  STEEPEST_MQTT_PREFIX, _CLIENT_ID, _USERNAME, _PASSWORD, _TLS, _CA_FILE, _CERT_FILE, _KEY_FILE
 
 Exit status: 0 stopped, 2 a setting or the log is wrong, 70 it was stuck and should be started anew.
 """
@@ -152,7 +155,7 @@ async def _run(build: Build, settings: ProcessSettings) -> None:
         with attempt:
             async with locked(folder.opening_lock):  # of several services that start at once, one opens the log
                 await open_partitions(log, installation.layout, clock)
-    cluster = local_cluster(folder, installation)
+    cluster = open_cluster(folder, installation)
     service = build(Settings(pool=settings.pool, state_dir=settings.state_dir), log, cluster, clock)
     runtime = Runtime(
         [service],
