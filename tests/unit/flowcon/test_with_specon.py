@@ -107,8 +107,8 @@ def test_what_was_moved_stays_capped() -> None:
     pool = capped()
     pool.planner.state.jobs["flat"].growth_list = CL
     pool.run("local", "w2", c.Category.PROGRESSING)
-    for number, mean in enumerate((1.0, 0.8), 1):
-        pool.interval(number, local=(mean, 900))
+    for number, mean in enumerate((1.0, 0.8), 2):
+        pool.interval(number, local=(mean, 500))
     asked(pool)
     pool.carry_out("flat")
     found = pool.job("flat")
@@ -117,6 +117,16 @@ def test_what_was_moved_stays_capped() -> None:
     assert pool.limit("flat") == (CL, 333)
     assert pool.limit("local") == (NL, None)
     assert pool.planner.state.moving == {}
+
+
+def test_what_was_moved_is_known_as_completing_also_where_nobody_is_capped() -> None:
+    """On an idle node all complete, so nothing is limited; its list is told all the same."""
+    pool = capped()
+    pool.planner.state.jobs["flat"].growth_list = CL
+    asked(pool)
+    pool.carry_out("flat")
+
+    assert pool.limit("flat") == (CL, None)
 
 
 def test_a_job_that_starts_again_by_itself_is_new() -> None:

@@ -168,6 +168,24 @@ def decisions_delivered_again() -> Story:
     return story
 
 
+def limits_set_refused_and_overtaken() -> Story:
+    """Two jobs are limited; an engine says yes, does not know, says no; a job moves while its limit is under way."""
+    new, completing = c.GrowthList.NEW, c.GrowthList.COMPLETING
+    story = Story().opened(n1=1000, n2=1000).add(c.PoolConfigured(reads=2)).running("a", "n1").running("b", "n1")
+    seen = (c.GrowthSeen("a", new, 0.5), c.GrowthSeen("b", completing, 0.1))
+    because = c.LimitsBecause(rule="Algorithm 1", jobs=seen, total=0.6)
+    wanted = (c.JobLimit("a", 1, new, 833), c.JobLimit("b", 1, completing, 333))
+    story.add(c.LimitsPlanned(plan="limits", node="n1", limits=wanted, because=because))
+    story.add(c.LimitsApplied(plan="limits", node="n1", job="a", incarnation=1, cpu_m=833))
+    for definite in (False, True):
+        story.add(
+            c.LimitsRefused(plan="limits", node="n1", job="b", incarnation=1, code="x", definite=definite, message="no")
+        )
+    story.moved("a", "n1", "n2")
+    late = c.LimitsApplied(plan="limits", node="n1", job="b", incarnation=1, cpu_m=333)
+    return story.add(c.NodeJoined(node="n1", capacity=Resources(cpu_m=100)), late)
+
+
 SOUND: tuple[Callable[[], Story], ...] = (
     a_move,
     a_move_of_a_job_that_saves_when_stopped,
@@ -184,6 +202,7 @@ SOUND: tuple[Callable[[], Story], ...] = (
     a_rejection_and_a_name_used_twice,
     a_node_that_shrinks_and_one_that_is_lost,
     decisions_delivered_again,
+    limits_set_refused_and_overtaken,
 )
 
 

@@ -15,6 +15,7 @@ from steepest.invariants.audit import Audit, check_with
 from steepest.invariants.capacity import Capacity
 from steepest.invariants.decision_ids import DecisionIds
 from steepest.invariants.incarnations import Incarnations
+from steepest.invariants.limits import Limits
 from steepest.invariants.one_place import OnePlace
 from steepest.invariants.plan_once import PlanOnce
 from steepest.invariants.reserved_first import ReservedFirst
@@ -32,6 +33,7 @@ ALL: tuple[type[Checker], ...] = (
     Accounting,
     DecisionIds,
     StepsLost,
+    Limits,
 )
 """Every checker, in the order in which verdicts are told."""
 

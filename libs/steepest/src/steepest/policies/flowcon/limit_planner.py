@@ -43,6 +43,7 @@ class Watched(msgspec.Struct):
         judged: The newest bucket that a run has judged; −1 before the first run.
         efficiency: G as the newest run saw it.
         limit_m: The CPU limit planned last, in millicores; None: none.
+        told: Whether any plan has named it, so that everybody knows its list.
     """
 
     node: str
@@ -52,6 +53,7 @@ class Watched(msgspec.Struct):
     judged: int = -1
     efficiency: float | None = None
     limit_m: int | None = None
+    told: bool = False
 
 
 class Round(msgspec.Struct):
@@ -188,9 +190,11 @@ class LimitPlanner:
             if share is not None:
                 watched.limit_m = limits.millicores(share, node.capacity.cpu_m, flowcon.granularity_m)
             _pass_on(watched, flowcon)
-            changed = changed or (watched.growth_list, watched.limit_m) != before
+            changed = changed or not watched.told or (watched.growth_list, watched.limit_m) != before
         self._wait(view, name, round_, jobs.values())
         if changed and not node.lost:
+            for watched in jobs.values():
+                watched.told = True
             yield c.LimitsPlanned(
                 plan=f"limits-{offset}-{name}",
                 node=name,

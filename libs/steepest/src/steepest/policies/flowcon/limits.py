@@ -68,6 +68,6 @@ def millicores(share: float, capacity_m: int, granularity_m: int) -> int | None:
     """
     if share >= FREE:
         return None
-    exact_m = int(round(share * capacity_m, 6))
+    exact_m = min(int(round(share * capacity_m, 6)), capacity_m - 1)
     limit_m = max(exact_m // granularity_m * granularity_m or exact_m, LEAST_M)
     return limit_m if limit_m < capacity_m else None

@@ -1,0 +1,83 @@
+"""Unsound logs about CPU limits: one anomaly each, which the checker must find and point at."""
+
+from __future__ import annotations
+
+import pytest
+
+from steepest.events import cluster as c
+from steepest.invariants.limits import Limits
+from steepest.testing.builders import Story
+from steepest.testing.verdicts import broken, told
+
+NL, WL, CL = c.GrowthList
+
+
+def limited(*limits_m: int | None, of: c.GrowthList = NL, reads: int = 2, node: str = "n1") -> Story:
+    """A run of FlowCon gives these limits to the jobs of a node with a core."""
+    names = "abc"[: len(limits_m)]
+    story = Story().opened(n1=1000).add(c.PoolConfigured(reads=reads))
+    for name in names:
+        story.running(name, "n1", cpu_m=50)
+    because = c.LimitsBecause(rule="told by hand", jobs=tuple(c.GrowthSeen(one, of, 1.0) for one in names), total=3.0)
+    limits = tuple(c.JobLimit(one, 1, of, cpu_m) for one, cpu_m in zip(names, limits_m, strict=True))
+    return story.add(c.LimitsPlanned(plan="limits", node=node, limits=limits, because=because))
+
+
+def applied(cpu_m: int | None, plan: str = "limits", job: str = "a", node: str = "n1", **other: int) -> c.LimitsApplied:
+    """An engine's yes."""
+    return c.LimitsApplied(plan=plan, node=node, job=job, incarnation=other.get("incarnation", 1), cpu_m=cpu_m)
+
+
+def test_what_was_planned_may_come_in_force() -> None:
+    """Plans and what was set are counted."""
+    assert told(Limits, limited(300, None).add(applied(300))) == "plans: 1, limits set: 1"
+
+
+@pytest.mark.parametrize("cpu_m", [1, 9, 1000, 5000])
+def test_a_limit_that_is_next_to_nothing_or_none_is_a_breach(cpu_m: int) -> None:
+    """Below 1 % of a core nothing runs, and what a node does not have is no limit."""
+    story = limited(cpu_m)
+    evidence, message = broken(Limits, story)
+
+    assert evidence == (story.end - 1,)
+    assert f"gives a {cpu_m}m of 1000m" in message
+
+
+def test_limits_that_come_to_two_nodes_are_a_breach() -> None:
+    """Shares come to one node, floors to less than another; limits that watched jobs keep are of other runs."""
+    assert "2997m in all" in broken(Limits, limited(999, 999, 999))[1]
+    assert told(Limits, limited(999, 999, 999, of=WL))
+
+
+def test_limits_need_readers_that_know_them() -> None:
+    """A reader of version 1 would make a dead letter of the plan."""
+    assert "readers of version 1" in broken(Limits, limited(300, reads=1))[1]
+
+
+def test_a_node_that_never_joined_has_no_jobs() -> None:
+    """Nothing is to be limited there."""
+    assert "never joined" in broken(Limits, limited(300, node="n9"))[1]
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (applied(200), "wants 300 for a, and 200 was set"),
+        (applied(None), "wants 300 for a, and None was set"),
+        (applied(300, plan="other"), "plans nothing for it there"),
+        (applied(300, job="b"), "plans nothing for it there"),
+        (applied(300, node="n2"), "plans nothing for it there"),
+        (applied(300, incarnation=2), "is for incarnation 1 of a, not 2"),
+        (
+            c.LimitsRefused(plan="x", node="n1", job="a", incarnation=1, code="no", definite=True, message=""),
+            "plans nothing for it there",
+        ),
+    ],
+)
+def test_an_answer_is_of_what_was_planned(answer: c.ClusterEvent, why: str) -> None:
+    """Whoever sets another limit than the planned one, or for somebody else, acts on nothing."""
+    story = limited(300).add(answer)
+    evidence, message = broken(Limits, story)
+
+    assert evidence[-1] in {story.end - 1, story.end - 2}
+    assert why in message
