@@ -1,0 +1,158 @@
+"""A simulated pool is the live system: same rules, same decisions, same promises."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from tests.unit.sim.twins import decided_in_a_rig, decided_in_simulation
+
+from steepest.events import cluster as c
+from steepest.events.common import Resources
+from steepest.events.parameters import PoolParameters
+from steepest.events.received import Received
+from steepest.invariants import Status, check
+from steepest.sim.cluster_spec import ClusterSpec, SimNode
+from steepest.sim.clusters import open_cluster
+from steepest.sim.policies import LIVE
+from steepest.sim.result import SimulationResult
+from steepest.sim.system.simulate import simulate_system
+from steepest.sim.workload import SimJob, Workload
+from steepest.sim.workloads.arrivals import arrivals
+from steepest.testing.virtual_time import run_virtually
+
+
+def run(
+    policy: str, *, seed: int = 3, cluster: ClusterSpec | None = None, workload: Workload | None = None
+) -> tuple[SimulationResult, list[Received[Any]]]:
+    """A run on mixed jobs that all start on one node, so that there is something to move; and its log."""
+    workload = workload or arrivals("mixed-20", seed)
+    log: list[Received[Any]] = []
+    result = simulate_system(
+        workload,
+        cluster or open_cluster("3x8cpu"),
+        policy,
+        LIVE[policy].parameters(PoolParameters()),
+        seed,
+        first_nodes={job.name: (cluster or open_cluster("3x8cpu")).nodes[0].name for job in workload.jobs},
+        watch=log.append,
+    )
+    return result, log
+
+
+@pytest.mark.parametrize("policy", list(LIVE))
+def test_all_jobs_end_and_all_invariants_hold(policy: str) -> None:
+    """The checkers that judge a live log judge a simulated one, and find nothing broken."""
+    result, log = run(policy)
+
+    assert [job.outcome for job in result.jobs] == ["finished"] * 20
+    assert [f"{one.checker}: {one.message}" for one in check(log) if one.status is not Status.HOLDS] == []
+
+
+def test_specon_moves_what_is_crowded_and_loses_no_step() -> None:
+    """All jobs start on one of three nodes: SpeCon moves some, and everybody is done sooner."""
+    spread, _ = run("spread")
+    specon, log = run("specon")
+    moved = [one.event for one in log if isinstance(one.event, c.MigrationFinished)]
+
+    assert len(moved) == sum(job.migrations for job in specon.jobs) > 0
+    assert all(event.steps_lost == 0 for event in moved)
+    assert specon.summary().makespan < spread.summary().makespan
+
+
+def test_a_limit_is_seen_in_who_ends_first() -> None:
+    """Under FlowCon limits are planned and applied, and no limit is refused."""
+    _, log = run("flowcon")
+    kinds = [type(one.event) for one in log]
+
+    assert c.LimitsPlanned in kinds
+    assert c.LimitsApplied in kinds
+    assert c.LimitsRefused not in kinds
+
+
+def test_a_failed_node_costs_time_and_no_job() -> None:
+    """Nodes that fail now and then end what runs on them; every job still ends, later."""
+    steady = open_cluster("3x8cpu")
+    shaky = ClusterSpec(
+        source="shaky",
+        nodes=[msgspec.structs.replace(node, mtbf_s=400.0, repair_s=60.0) for node in steady.nodes],
+    )
+    result, log = run("specon", cluster=shaky)
+    lost = [one for one in log if isinstance(one.event, c.NodeLost)]
+
+    assert lost
+    assert [job.outcome for job in result.jobs] == ["finished"] * 20
+    assert result.summary().makespan > run("specon")[0].summary().makespan
+
+
+def test_a_job_that_fails_is_retried_and_what_never_fits_is_rejected() -> None:
+    """One crashes at half its run and is started again; one asks for more than any node has."""
+    small = SimJob(
+        name="crashes", submit_s=0.0, requests=Resources(cpu_m=1000), work_s=100, iterations=100, fails_at=0.5
+    )
+    big = SimJob(name="big", submit_s=0.0, requests=Resources(cpu_m=64_000), work_s=10, iterations=10)
+    workload = Workload(source="test", format="test", jobs=[small, big])
+    result = simulate_system(workload, open_cluster("1x8cpu"), "spread", PoolParameters(moves=False), 0)
+    crashed, rejected = result.jobs
+
+    assert (crashed.outcome, rejected.outcome) == ("finished", "rejected")
+    assert crashed.jct_s > 150  # it had no checkpoint, so half of it was for nothing
+    assert rejected.start_s is None
+
+
+def test_the_same_seed_gives_the_same_bytes_under_any_hash_seed(tmp_path: Path) -> None:
+    """Two processes with other hash seeds write the same files."""
+    outs = []
+    steepest = str(Path(sys.executable).with_name("steepest"))
+    what = (
+        "--workload",
+        "thesis:mixed-20",
+        "--cluster",
+        "4x8cpu",
+        "--policy",
+        "specon+flowcon,srtf,slaq",
+        "--seed",
+        "0-1",
+    )
+    for number, hash_seed in enumerate(("1", "2718")):
+        out = tmp_path / str(number)
+        command = [steepest, "simulate", *what, "--out", str(out), "--jobs", str(number + 1)]
+        subprocess.run(command, env={**os.environ, "PYTHONHASHSEED": hash_seed}, check=True, timeout=100)
+        outs.append((out / "jobs.csv").read_bytes())
+    assert outs[0] == outs[1]
+
+
+def test_the_runtime_and_the_simulation_decide_alike(tmp_path: Path) -> None:
+    """The services as they run live, over the same nodes and trainings, come to the same categories, moves and stays."""
+    live = run_virtually(decided_in_a_rig(tmp_path))
+    simulated = decided_in_simulation()
+
+    assert any(isinstance(event, c.MigrationPlanned) for event in simulated)
+    assert [twin(event) for event in live] == [twin(event) for event in simulated]
+
+
+def twin(event: Any) -> tuple[str, ...]:
+    """What must be alike of a decision; the growth's last digits depend on when exactly a report was read."""
+    match event:
+        case c.MigrationPlanned():
+            return ("move", event.job, event.source, event.target)
+        case c.StayDecided():
+            return ("stay", event.job, event.node)
+    return ("category", event.job, event.before.value, event.after.value)
+
+
+def test_a_gpu_job_computes_at_its_nodes_speed() -> None:
+    """Work of 100 s takes 50 s on a node of speed 2, beside its launch."""
+    job = SimJob(name="a", submit_s=0.0, requests=Resources(gpus=2), work_s=100, iterations=100)
+    node = SimNode(name="n", capacity=Resources(cpu_m=8000, gpus=4), speed=2.0)
+    workload = Workload(source="test", format="test", jobs=[job])
+    spec = ClusterSpec(source="test", nodes=[node])
+    result = simulate_system(workload, spec, "spread", PoolParameters(moves=False), 0)
+
+    assert result.jobs[0].jct_s == pytest.approx(50, abs=5)
+    assert result.used == pytest.approx(2 * result.jobs[0].jct_s, rel=0.1)
