@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode
-from steepest.events.parameters import BalanceRule, PoolParameters, SpeConParameters
+from steepest.events.parameters import BalanceRule, FlowConParameters, PoolParameters, SpeConParameters
+from steepest.events.registry import reads_for
 from steepest.invariants import Status, check
+from steepest.policies.flowcon.limit_planner import LimitPlanner
 from steepest.policies.monitor.silence import Silence
 from steepest.policies.placement.placer import Placer
 from steepest.policies.specon.node_scorer import NodeScorer
@@ -41,13 +43,16 @@ Happening = tuple[int, int, int]
 class Loop:
     """A pool under way: what the world does, and when the migrator gets to act; decisions come back late."""
 
-    def __init__(self, specon: SpeConParameters) -> None:
+    def __init__(self, specon: SpeConParameters, *, limits: bool) -> None:
         self.delay = 0
-        self.driver = DeciderDriver(Placer(), NodeScorer(), Rebalancer(), Silence(), delay=lambda: self.delay)
+        self.planner = LimitPlanner()
+        deciders = (Placer(), NodeScorer(), Rebalancer(), Silence(), self.planner)
+        self.driver = DeciderDriver(*deciders, delay=lambda: self.delay)
         self.processes = Processes(self.driver)
         self.under_way: dict[str, c.StepBegun] = {}
         self.submitted = 0
-        self.driver.fold(c.PoolConfigured(parameters=PoolParameters(specon=specon)))
+        parameters = PoolParameters(specon=specon, flowcon=FlowConParameters(on=limits))
+        self.driver.fold(c.PoolConfigured(reads=reads_for(parameters), parameters=parameters))
         self.driver.feed(joined("w1", 1_000), joined("w2", 500), joined("w3", 500))
 
     def happen(self, kind: int, which: int, how: int) -> None:
@@ -140,11 +145,17 @@ def pick(options: Sequence[T], number: int) -> T:
     st.lists(st.tuples(st.sampled_from(HAPPENINGS), st.integers(0, 60), st.integers(0, 60)), min_size=50, max_size=250),
     st.booleans(),
     st.sampled_from(BalanceRule),
+    st.booleans(),
 )
 @settings(max_examples=80, deadline=None)
-def test_no_job_is_lost_and_all_is_given_back(told: list[Happening], guard: bool, rule: BalanceRule) -> None:  # noqa: FBT001
+def test_no_job_is_lost_and_all_is_given_back(
+    told: list[Happening],
+    guard: bool,  # noqa: FBT001
+    rule: BalanceRule,
+    limits: bool,  # noqa: FBT001
+) -> None:
     """Whatever happens in whichever order: each promise of the view holds after each thing, and all jobs end in the end."""
-    loop = Loop(SpeConParameters(guard=guard, balance_rule=rule))
+    loop = Loop(SpeConParameters(guard=guard, balance_rule=rule), limits=limits)
     for happening in told:
         loop.happen(*happening)
         loop.check()
@@ -156,7 +167,9 @@ def test_no_job_is_lost_and_all_is_given_back(told: list[Happening], guard: bool
     assert driver.allocated() == {}
     assert driver.view.state.gaps == 0
     assert [verdict for verdict in check(driver.log) if verdict.status is Status.BROKEN] == []
-    assert [decider.name for decider in driver.deciders if _waits(decider.state)] == []
+    assert [one.name for one in driver.deciders if one is not loop.planner and _waits(one.state)] == []
+    watched = loop.planner.state
+    assert (watched.jobs, watched.rounds, watched.moving) == ({}, {}, {})
 
 
 def _waits(state: Any) -> bool:

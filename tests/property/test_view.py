@@ -12,9 +12,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from steepest.events import cluster as c
 from steepest.events.common import LARGEST, CheckpointMode, Resources
-from steepest.events.parameters import BalanceRule, PoolParameters, SpeConParameters
+from steepest.events.parameters import BalanceRule, FlowConParameters, PoolParameters, SpeConParameters
 from steepest.events.received import ID, PREVIOUS
 from steepest.policies.decider import fold_and_decide
+from steepest.policies.flowcon.limit_planner import LimitPlanner
 from steepest.policies.monitor.silence import Silence
 from steepest.policies.placement.placer import Placer
 from steepest.policies.specon.node_scorer import NodeScorer
@@ -36,7 +37,7 @@ from steepest.testing.view_promises import check_view
 from steepest.view.cluster_view import ClusterView
 from steepest.view.state import Plan
 
-DECIDERS = (Placer, NodeScorer, Rebalancer, Silence)
+DECIDERS = (Placer, NodeScorer, Rebalancer, Silence, LimitPlanner)
 JOBS = st.sampled_from(["a", "b", "c", "d"])
 NODES = st.sampled_from(["w1", "w2", "w3", "w4"])
 PLANS = st.sampled_from(["p", "q"])
@@ -66,11 +67,34 @@ PARAMETERS = st.builds(
         guard=st.booleans(),
         balance_rule=st.sampled_from(BalanceRule),
     ),
+    flowcon=st.builds(FlowConParameters, on=st.booleans(), interval_ms=st.sampled_from([1, 7_000, 60_000])),
+    placement=st.sampled_from(["spread", "flowcon2", "none of ours"]),
 )
+LIMITS = st.none() | st.sampled_from([10, 99])
 
 NONSENSE: st.SearchStrategy[Any] = st.one_of(
     st.builds(c.Tick, counted_ms=st.integers(0, 60_000) | st.just(LARGEST)),
-    st.builds(c.PoolConfigured, parameters=PARAMETERS),
+    st.builds(c.PoolConfigured, parameters=PARAMETERS, reads=st.sampled_from([1, 2])),
+    st.builds(
+        c.LimitsPlanned,
+        plan=PLANS,
+        node=NODES,
+        limits=st.lists(st.builds(c.JobLimit, JOBS, SMALL, st.sampled_from(c.GrowthList), LIMITS), max_size=3).map(
+            tuple
+        ),
+        because=st.just(c.LimitsBecause(rule="")),
+    ),
+    st.builds(c.LimitsApplied, plan=PLANS, node=NODES, job=JOBS, incarnation=SMALL, cpu_m=LIMITS),
+    st.builds(
+        c.LimitsRefused,
+        plan=PLANS,
+        node=NODES,
+        job=JOBS,
+        incarnation=SMALL,
+        code=st.just("x"),
+        definite=st.booleans(),
+        message=st.just(""),
+    ),
     st.builds(c.NodeLost, node=NODES, silent_ms=SIZES),
     st.builds(used, NODES, st.integers(0, 900)),
     st.builds(c.ReplicaStarted, job=JOBS, incarnation=SMALL, node=NODES),
