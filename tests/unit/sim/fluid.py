@@ -1,4 +1,4 @@
-"""The default scheduler's run in a few lines: arrivals spread over the workers, each worker's CPU shared fairly.
+"""The default scheduler's run in a few lines: every job on its first worker, each worker's CPU shared fairly.
 
 It is what the lengths of the thesis' models were chosen with, and as plain as it can be, so that the published figures
 are compared with nothing of the simulator's own.
@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from steepest.sim.workload import SimJob
 
 
-def completions(jobs: Sequence[SimJob], capacities_m: Sequence[int]) -> list[float]:
-    """The completion time of each job, in seconds from its submission; the worker with the fewest jobs takes it.
+def completions(jobs: Sequence[SimJob], capacities_m: Sequence[int], workers: Sequence[int]) -> list[float]:
+    """The completion time of each job, in seconds from its submission.
 
-    ``capacities_m`` are the workers' millicores. A job's share is the largest that all can have who want more, and its
-    speed is its share of what it could use.
+    ``capacities_m`` are the workers' millicores, ``workers`` each job's place among them. A job's share is the largest that
+    all can have who want more, and its speed is its share of what it could use.
     """
     left: list[dict[int, float]] = [{} for _ in capacities_m]
     ends: dict[int, float] = {}
@@ -34,9 +34,8 @@ def completions(jobs: Sequence[SimJob], capacities_m: Sequence[int]) -> list[flo
                     del here[one]
                     ends[one] = now
         if waiting and jobs[waiting[0]].submit_s <= now:
-            here = min(left, key=len)
-            here[waiting[0]] = jobs[waiting[0]].work_s
-            waiting.pop(0)
+            arrived = waiting.pop(0)
+            left[workers[arrived]][arrived] = jobs[arrived].work_s
     return [ends[one] - job.submit_s for one, job in enumerate(jobs)]
 
 

@@ -10,6 +10,7 @@ import pytest
 from steepest.errors import InputError
 from steepest.sim.clusters import open_cluster
 from steepest.sim.losses.thesis import ASSUMPTIONS, FLOWCON, MODELS, SPECON
+from steepest.sim.reproduce.placement import first_nodes
 from steepest.sim.workloads.arrivals import PATTERNS, arrivals
 
 from .fluid import completions
@@ -17,21 +18,22 @@ from .fluid import completions
 
 def run(name: str, seed: int) -> tuple[float, float, list[float]]:
     """Mean completion time, makespan, and each job's completion time."""
-    jobs = arrivals(name, seed).jobs
-    capacities = [node.capacity.cpu_m for node in open_cluster(PATTERNS[name].cluster).nodes]
-    times = completions(jobs, capacities)
+    workload, cluster = arrivals(name, seed), open_cluster(PATTERNS[name].cluster)
+    jobs, places = workload.jobs, first_nodes(workload, cluster, seed)
+    names = [node.name for node in cluster.nodes]
+    capacities = [node.capacity.cpu_m for node in cluster.nodes]
+    times = completions(jobs, capacities, [names.index(places[job.name]) for job in jobs])
     makespan = max(job.submit_s + time for job, time in zip(jobs, times, strict=True))
     return statistics.fmean(times), makespan, times
 
 
+@pytest.mark.slow
 def test_twenty_vae_at_fixed_times() -> None:
-    """275.2 s on average, 348.7 s the largest that is known of, makespan 1,260 s; nothing is drawn."""
-    mean, makespan, times = run("fixed-20", 0)
+    """275.2 s on average and a makespan of 1,260 s, over the draws of first nodes; nothing else is drawn."""
+    runs = [run("fixed-20", seed) for seed in range(200)]
 
-    assert mean == pytest.approx(275.2, rel=0.02)
-    assert makespan == pytest.approx(1_260, rel=0.02)
-    assert max(times) == pytest.approx(348.7, rel=0.02)
-    assert run("fixed-20", 1) == (mean, makespan, times)
+    assert statistics.fmean(one[0] for one in runs) == pytest.approx(275.2, rel=0.03)
+    assert statistics.fmean(one[1] for one in runs) == pytest.approx(1_260, rel=0.03)
 
 
 @pytest.mark.slow
@@ -46,11 +48,11 @@ def test_twenty_vae_at_fixed_times() -> None:
     ],
 )
 def test_mixed_jobs(name: str, mean: float | None, makespan: float) -> None:
-    """The published run is one of those that the draw of models and times gives: within two standard deviations."""
+    """The published run is one of those that the draw of models and times gives: within 1.5 standard deviations."""
     runs = [run(name, seed) for seed in range(60)]
     for published, drawn in ((mean, [one[0] for one in runs]), (makespan, [one[1] for one in runs])):
         if published is not None:
-            assert abs(published - statistics.fmean(drawn)) < 2 * statistics.stdev(drawn), (published, drawn)
+            assert abs(published - statistics.fmean(drawn)) < 1.5 * statistics.stdev(drawn), (published, drawn)
 
 
 def test_flowcons_three_jobs() -> None:

@@ -1,0 +1,1 @@
+"""The published experiments run again in virtual time, beside what was published."""
