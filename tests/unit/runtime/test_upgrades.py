@@ -28,7 +28,7 @@ def old_code(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for kind in known[1:]:
         union = union | kind  # type: ignore[assignment]
     with monkeypatch.context() as patched:
-        patched.setitem(TOPICS, "cluster", msgspec.structs.replace(CLUSTER, decoder=msgspec.json.Decoder(union)))  # type: ignore[arg-type]
+        patched.setitem(TOPICS, "cluster", msgspec.structs.replace(CLUSTER, decoder=msgspec.json.Decoder(union)))
         patched.setattr(cluster_view, "READS", OLD)
         yield
 
