@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from steepest.collector.source import KEEP_EVERY_S, Source, read_place
+from steepest.collector.source import KEEP_EVERY_S, Source, numbered, read_place
+from steepest.events.received import is_number
 from steepest.testing.virtual_time import START_MS, VirtualClock
 from steepest.testing.waiting import until
 from steepest.training_logs.records import LossRecord
@@ -21,7 +22,7 @@ class Reading:
 
     def __init__(self, folder: Path, *, log_format: str = "steepest-sdk", file: str = "reports.jsonl") -> None:
         self.stop = asyncio.Event()
-        self.found: list[tuple[int, int | None, int]] = []
+        self.found: list[tuple[tuple[str, int], int | None, int]] = []
         kept = folder / "kept" / "reports"
         self.source = Source(folder / file, kept, self.stop, VirtualClock(), log_format=log_format, metric=None)
         self._task = asyncio.ensure_future(self._read())
@@ -31,7 +32,8 @@ class Reading:
             self._note(records)
 
     def _note(self, records: Sequence[LossRecord]) -> None:
-        self.found += [(self.source.sequence(one), one.step, self.source.time_of(one)) for one in records]
+        stream = self.source.stream("s")
+        self.found += [((stream, numbered(one)), one.step, self.source.time_of(one)) for one in records]
 
     @property
     def steps(self) -> list[int | None]:
@@ -105,7 +107,10 @@ async def test_what_was_read_to_its_end_is_not_read_again(tmp_path: Path) -> Non
 
 
 async def test_numbers_rise_over_a_rotation(tmp_path: Path) -> None:
-    """A file that follows another one begins at its first byte again, and its records are new all the same."""
+    """A file that follows another one begins at its first byte again, and its records are new all the same.
+
+    A number over all files would have more digits than readers believe, so each file has a stream of its own.
+    """
     reading = Reading(tmp_path, log_format="auto", file="output.log")
     output = tmp_path / "output.log"
     output.write_text("".join(f"step {step} loss: {1 / step:.4f}\n" for step in range(1, 40)) + "step 40 loss: 0.0250")
@@ -118,6 +123,8 @@ async def test_numbers_rise_over_a_rotation(tmp_path: Path) -> None:
 
     assert reading.steps == list(range(1, 45))
     assert numbers == sorted(set(numbers))
+    assert dict.fromkeys(stream for stream, _ in numbers) == {"s": None, "s.1": None}
+    assert all(is_number(str(number)) for _, number in numbers)
 
 
 async def test_reports_have_the_time_at_which_they_were_made(tmp_path: Path) -> None:

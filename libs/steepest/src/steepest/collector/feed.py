@@ -18,7 +18,7 @@ import msgspec
 from steepest.clock import Clock
 from steepest.collector.folders import Batch
 from steepest.collector.judged import Judged
-from steepest.collector.source import Source
+from steepest.collector.source import Source, numbered
 from steepest.events import cluster as c
 from steepest.events.loss import JobWatched, LossDiverged, LossReported
 from steepest.events.parameters import SpeConParameters
@@ -83,9 +83,9 @@ class Feed:
         return f"{self._follow.job}.{self._follow.incarnation}.{name}"
 
     async def _carry(self, stream: str, source: Source, records: Sequence[LossRecord]) -> None:
-        numbers = [source.sequence(record) for record in records]
+        numbers = [numbered(record) for record in records]
         times = [source.time_of(record) for record in records]
-        await self._report(stream, records, numbers, times)
+        await self._report(source.stream(stream), records, numbers, times)
 
     async def _report(
         self, stream: str, records: Sequence[LossRecord], numbers: Sequence[int], times: Sequence[int]

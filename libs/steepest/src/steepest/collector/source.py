@@ -33,7 +33,7 @@ class SourcePlace(msgspec.Struct, kw_only=True):
     """Where reading stands, as it is kept.
 
     Attributes:
-        files_before: Files that were rotated away before this one, so that sequence numbers go on rising.
+        files_before: Files that were rotated away before this one; each numbers its records from its first byte.
         at_ms: The newest time that a record was given.
         has_brought_any: Whether there was any record.
         is_done: Whether all was read, and nothing will follow.
@@ -114,9 +114,9 @@ class Source:
             self._moved.clear()
             await self._moved.wait()
 
-    def sequence(self, record: LossRecord) -> int:
-        """A record's number, which rises within the source."""
-        return (self._place.files_before << 80) + numbered(record)
+    def stream(self, name: str) -> str:
+        """The name under which the present file is numbered; over all files it would be longer than readers believe."""
+        return f"{name}.{self._place.files_before}" if self._place.files_before else name
 
     def time_of(self, record: LossRecord) -> int:
         """When a record was observed: as the job says, but never in the future, and never before the record before it."""
