@@ -73,7 +73,7 @@ def share_out(
     def offer(place: int) -> None:
         job, has = jobs[place], units[place]
         then = min(has + job.quantum, job.most)
-        if has and then > has:
+        if has and has < then <= has + capacity:
             worth = gain(job, has, then)
             if worth > 0:
                 heapq.heappush(heap, (-worth, place, then))
