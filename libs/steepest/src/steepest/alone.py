@@ -22,7 +22,7 @@ import structlog
 from steepest.clock import Clock, SystemClock
 from steepest.cluster.port import Cluster
 from steepest.errors import InputError, SteepestError
-from steepest.installation import local_cluster, open_log, open_snapshots, shares_of
+from steepest.installation import open_cluster, open_log, open_snapshots, shares_of
 from steepest.log.base import Log
 from steepest.log.locks import locked
 from steepest.logging import configure_logging
@@ -155,7 +155,7 @@ async def _run(build: Build, settings: ProcessSettings) -> None:
         with attempt:
             async with locked(folder.opening_lock):  # of several services that start at once, one opens the log
                 await open_partitions(log, installation.layout, clock)
-    cluster = local_cluster(folder, installation)
+    cluster = open_cluster(folder, installation)
     service = build(Settings(pool=settings.pool, state_dir=settings.state_dir), log, cluster, clock)
     runtime = Runtime(
         [service],

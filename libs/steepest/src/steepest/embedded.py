@@ -14,7 +14,7 @@ from steepest.errors import InputError
 from steepest.events.cluster import PoolConfigured
 from steepest.events.parameters import PoolParameters
 from steepest.events.registry import reads_for
-from steepest.installation import local_cluster
+from steepest.installation import open_cluster
 from steepest.log.base import Log
 from steepest.log.file import FileLog
 from steepest.log.snapshots import FolderSnapshots
@@ -104,7 +104,7 @@ async def embedded(
     with folder.sole():
         clock = SystemClock()
         log = FileLog(folder.log, installation.layout.partitions())
-        cluster = local_cluster(folder, installation)
+        cluster = open_cluster(folder, installation)
         settings = Settings(pool=installation.pool, state_dir=str(folder.root))
         services = build_services(settings, log, cluster, clock)
         runtime = Runtime(

@@ -16,7 +16,8 @@ from typing import Any
 import msgspec
 
 from steepest.cluster.local.cluster import LocalCluster, LocalNode
-from steepest.errors import RecordingError
+from steepest.cluster.port import Cluster
+from steepest.errors import InputError, RecordingError
 from steepest.log.aside import write_aside
 from steepest.log.base import Log, TopicPartition
 from steepest.log.file import FileLog
@@ -107,12 +108,37 @@ def shares_of(folder: StateFolder) -> Callable[[Any], Share] | None:
     return lambda decider: KafkaShare(kafka, decider.topic, decider.name)
 
 
-def local_cluster(folder: StateFolder, installation: Installation) -> LocalCluster:
-    """The emulated nodes of an installation."""
+def open_cluster(folder: StateFolder, installation: Installation) -> Cluster:
+    """The nodes of an installation: Docker engines, or emulated ones. They are connected when first called.
+
+    Raises:
+        InputError: The client that engines need is not installed.
+    """
+    if any(node.engine for node in installation.nodes):
+        return _docker_cluster(folder, installation)
     return LocalCluster(
         folder.cluster,
         [LocalNode(node.name, node.capacity) for node in installation.nodes],
         installation.pool,
+        heartbeat_s=installation.heartbeat_ms / 1000,
+    )
+
+
+def _docker_cluster(folder: StateFolder, installation: Installation) -> Cluster:
+    try:
+        from steepest.cluster.docker import DockerCluster, DockerNode  # noqa: PLC0415 - the client is an extra
+    except ImportError as error:
+        raise InputError(
+            f"the nodes are Docker engines, and their client is missing: {error}", mend="install steepest[docker]"
+        ) from error
+    return DockerCluster(
+        folder.cluster,
+        [
+            DockerNode(name=node.name, url=node.engine, capacity=node.capacity, tls=node.tls or None)
+            for node in installation.nodes
+        ],
+        installation.pool,
+        image=installation.image,
         heartbeat_s=installation.heartbeat_ms / 1000,
     )
 

@@ -23,10 +23,17 @@ VERSION = 1
 
 
 class NodeSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An emulated node."""
+    """A node: emulated on this machine, or a Docker engine.
+
+    Attributes:
+        engine: The engine's address; empty: it is emulated.
+        tls: The folder of the keys for it; empty: none.
+    """
 
     name: Name
     capacity: Resources
+    engine: str = ""
+    tls: str = ""
 
 
 class Installation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -35,6 +42,7 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     Attributes:
         pool: The pool's name.
         heartbeat_ms: Period of the nodes' heartbeats.
+        image: The image of jobs that name none, where nodes are Docker engines.
     """
 
     version: int = VERSION
@@ -42,6 +50,7 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     nodes: tuple[NodeSpec, ...]
     heartbeat_ms: int = 500
     loss_partitions: int = 4
+    image: str = ""
 
     @property
     def layout(self) -> Layout:

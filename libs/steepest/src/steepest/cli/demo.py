@@ -6,13 +6,16 @@ It owns the command's options, its outputs and its exit status. It must never kn
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from steepest.cli.nodes_of import DOCKER, cluster_option
+from steepest.cli.nodes_of import engines as engines_asked
 from steepest.cli.options import json_option, policy_option
 
 if TYPE_CHECKING:
@@ -37,6 +40,7 @@ Examples:
   steepest demo --policy flowcon       limit jobs by growth efficiency instead of moving them
   steepest demo --svg demo.svg         keep a picture of the live view
   steepest demo --json | jq .migrations
+  steepest demo --cluster docker       in containers, on four Docker engines of its own (root, `make engine images`)
 
 It takes about two minutes on two cores. Ctrl-C stops all jobs. Exits with 0 if every job finished, 1 if one failed, 130
 if it was interrupted.
@@ -58,6 +62,7 @@ if it was interrupted.
     show_default=True,
     help="Of the trainings; 0.5: half as long.",
 )
+@cluster_option
 @policy_option("specon")
 @click.option(
     "--compare",
@@ -72,6 +77,7 @@ def demo(
     jobs: int,
     length: float,
     *,
+    cluster: str | None,
     policy: str,
     svg: Path | None,
     compare: bool,
@@ -97,10 +103,24 @@ def demo(
     folder = stage.own_folder(state)
     given = workload(seed, stage.cores(), jobs, length)
     try:
-        status = asyncio.run(_demo(folder, given, policy, svg, compare=compare, as_json=as_json))
+        with _staged(cluster, given) as staged:
+            status = asyncio.run(_demo(folder, staged, policy, svg, compare=compare, as_json=as_json))
     except asyncio.CancelledError:
         status = INTERRUPTED
     sys.exit(status)
+
+
+@contextlib.contextmanager
+def _staged(cluster: str | None, given: Workload) -> Iterator[Workload]:
+    """The workload on the nodes that were asked for."""
+    from steepest.demo import engines
+
+    if cluster == DOCKER:
+        with engines.own_engines(given) as staged:
+            yield staged
+    else:
+        nodes = engines_asked(cluster)
+        yield engines.on(given, nodes) if nodes else given
 
 
 async def _demo(folder: Path, given: Workload, policy: str, svg: Path | None, *, compare: bool, as_json: bool) -> int:

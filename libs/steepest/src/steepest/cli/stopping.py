@@ -19,7 +19,7 @@ from steepest.cluster.folder import StateFolder as ClusterFolder
 from steepest.cluster.observation import declare_gone
 from steepest.cluster.port import Cluster, ReplicaId, ReplicaPhase, Stopped
 from steepest.errors import ClusterError, UncertainError
-from steepest.installation import local_cluster
+from steepest.installation import open_cluster
 from steepest.state_folder import Installation, StateFolder
 from steepest.words import ending
 
@@ -88,7 +88,7 @@ async def stop_all(folder: StateFolder, installation: Installation, grace_s: flo
     """
     quiet()
     with folder.sole():
-        cluster = local_cluster(folder, installation)
+        cluster = open_cluster(folder, installation)
         try:
             newest = dict(_incarnations(cluster, installation))
             stopped = await asyncio.gather(

@@ -52,6 +52,7 @@ MODES = ("on-request", "on-stop", "none")
 @click.option("--model", default="", help="What it trains, for people.")
 @click.option("--env", multiple=True, metavar="K=V", help="A variable for its environment. Repeat it.")
 @click.option("--workdir", type=click.Path(file_okay=False, path_type=Path), help="Where it runs; default: here.")
+@click.option("--image", default="", help="The container image to run it in, where nodes are Docker engines.")
 @click.option("--wait/--no-wait", default=False, help="Wait to its end; exit with 1 if it did not finish.")
 @json_option
 @click.argument("command", nargs=-1, required=True)
@@ -89,6 +90,7 @@ def spec_of(
     model: str,
     env: Sequence[str],
     workdir: Path | None,
+    image: str = "",
 ) -> JobSpec:
     """What the options ask for. Paths are made absolute: the job runs where its user meant.
 
@@ -106,6 +108,7 @@ def spec_of(
     return JobSpec(
         command=tuple(command),
         working_dir=str(folder),
+        image=image,
         env=dict(_variable(text) for text in env),
         requests=Resources(cpu, memory),
         checkpoint_mode=CheckpointMode(checkpoint) if checkpoint else None,

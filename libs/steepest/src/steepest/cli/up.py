@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from steepest.cli.nodes_of import IMAGE, cluster_option, engines, engines_as, refuse_others
 from steepest.cli.options import PLACEMENT_NAMES, SPAN, NodeType, folder_option, policy_option
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ Examples:
   steepest up --state /tmp/try --node big=1.2:4Gi --node small=0.4
   steepest up --alpha 0.02 --interval 10s --metrics 9400
   steepest up --policy specon+flowcon --placement flowcon2
+  steepest up --cluster docker                 jobs are containers, on this machine's Docker engine
   steepest up --kafka auto                     every service a process, over a broker of its own (`make kafka`)
   steepest up --kafka kafka:9092 --scale categorizer=2
   steepest up --kafka kafka:9092 --service migrator --service log-collector    the others run elsewhere
@@ -75,6 +77,8 @@ CORES_SHARE = 0.8
 
 @click.command(epilog=EPILOG)
 @folder_option
+@cluster_option
+@click.option("--image", default=IMAGE, show_default=True, help="For jobs that name none, on Docker engines.")
 @click.option("--kafka", metavar="HOST:PORT|auto", help="Run every service as a process, over Kafka.")
 @click.option("--mqtt", metavar="HOST:PORT", help="Take in heartbeats and losses from this MQTT broker.")
 @click.option("--scale", "scales", type=ScaleType(), multiple=True, help="Processes of a service. Repeat it.")
@@ -89,6 +93,8 @@ CORES_SHARE = 0.8
 def up(
     state: Path,
     *,
+    cluster: str | None,
+    image: str,
     kafka: str | None,
     mqtt: str | None,
     scales: tuple[tuple[str, int], ...],
@@ -120,7 +126,7 @@ def up(
         os.environ[VARIABLE] = mqtt  # where the service finds it, also in a process of its own
     mqtt_settings(os.environ)
     folder = StateFolder(state)
-    prepare(folder, nodes, heartbeat)
+    prepare(folder, nodes, heartbeat, cluster=cluster, image=image)
 
     def asked() -> PoolParameters | None:
         return wanted(folder, alpha, interval, policy=policy, placement=placement)
@@ -133,7 +139,14 @@ def up(
     asyncio.run(run(folder, asked(), metrics))
 
 
-def prepare(folder: StateFolder, nodes: tuple[NodeSpec, ...], heartbeat_ms: int | None) -> None:
+def prepare(
+    folder: StateFolder,
+    nodes: tuple[NodeSpec, ...],
+    heartbeat_ms: int | None,
+    *,
+    cluster: str | None = None,
+    image: str = IMAGE,
+) -> None:
     """Make the state folder, or make sure that it is what is asked for.
 
     Raises:
@@ -145,10 +158,14 @@ def prepare(folder: StateFolder, nodes: tuple[NodeSpec, ...], heartbeat_ms: int 
     if len({node.name for node in nodes}) < len(nodes):
         raise InputError("two nodes have the same name", mend="give each --node a name of its own")
     if not folder.exists:
-        asked = Installation(nodes=nodes or default_nodes())
+        found = engines(cluster, nodes)
+        asked = Installation(nodes=found or nodes or default_nodes(), image=image if found else "")
         folder.create(_with_heartbeat(asked, heartbeat_ms))
         return
     there = folder.read()
+    refuse_others(cluster, there)
+    if nodes and any(node.engine for node in there.nodes):
+        nodes = engines_as(nodes, there.nodes)
     asked = _with_heartbeat(Installation(nodes=nodes or there.nodes, heartbeat_ms=there.heartbeat_ms), heartbeat_ms)
     if (asked.nodes, asked.heartbeat_ms) != (there.nodes, there.heartbeat_ms):
         has = ", ".join(f"{node.name}={node.capacity.cpu_m}m" for node in there.nodes)

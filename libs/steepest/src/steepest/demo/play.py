@@ -58,7 +58,7 @@ class Play:
         self.story = Story()
         self.interrupted = asyncio.Event()
         self._folder = StateFolder(folder)
-        self._installation = Installation(nodes=workload.nodes, heartbeat_ms=HEARTBEAT_MS)
+        self._installation = Installation(nodes=workload.nodes, heartbeat_ms=HEARTBEAT_MS, image=workload.image)
         self._workload = workload
         self._parameters = parameters
         self._clock = SystemClock()

@@ -95,10 +95,11 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
-    """Nodes, and jobs in the order of their arrival."""
+    """Nodes, and jobs in the order of their arrival; and the image to run them in, where nodes are Docker engines."""
 
     nodes: tuple[NodeSpec, ...]
     arrivals: tuple[Arrival, ...]
+    image: str = ""
 
     @property
     def core_s(self) -> float:

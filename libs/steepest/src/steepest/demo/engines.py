@@ -1,0 +1,54 @@
+"""The demo's workload on Docker engines: the nodes, the image and the commands that belong to them.
+
+It owns engines of the demo's own, of its nodes' sizes, for the time of a run. They need root and what ``make engine`` and
+``make images`` get; no image registry is asked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from steepest.demo.workload import Workload
+from steepest.state_folder import NodeSpec
+
+PYTHON = "python3"
+
+
+@contextlib.contextmanager
+def own_engines(given: Workload) -> Iterator[Workload]:
+    """The workload on engines of one's own, each as large as the node it stands for.
+
+    Raises:
+        InputError: What they need is missing.
+    """
+    from steepest.testing import docker_images  # noqa: PLC0415 - the client is an extra
+    from steepest.testing.docker_engine import running_engine  # noqa: PLC0415 - as above
+
+    with contextlib.ExitStack() as stack:
+        # Sockets have short names, so not below the state folder.
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="steepest-")))
+        nodes = []
+        for node in given.nodes:
+            engine = stack.enter_context(running_engine(folder / node.name, cpu_m=node.capacity.cpu_m))
+            with contextlib.closing(engine.client()) as client:
+                docker_images.provide(client, docker_images.default_folder(), demo=True)
+            nodes.append(msgspec.structs.replace(node, engine=engine.url))
+        yield on(given, tuple(nodes))
+
+
+def on(given: Workload, nodes: tuple[NodeSpec, ...]) -> Workload:
+    """The workload on engines that are there: in the demo's image, whose Python is not the one that runs here."""
+    from steepest.testing.docker_images import DEMO  # noqa: PLC0415 - as above
+
+    arrivals = [
+        msgspec.structs.replace(
+            arrival, spec=msgspec.structs.replace(arrival.spec, command=(PYTHON, *arrival.spec.command[1:]))
+        )
+        for arrival in given.arrivals
+    ]
+    return msgspec.structs.replace(given, nodes=nodes, arrivals=tuple(arrivals), image=DEMO)
