@@ -20,14 +20,20 @@ class LocalTracked(Tracked):
 
     def __init__(self, folder: IncarnationFolder, spec: SpecRecord) -> None:
         super().__init__(folder, spec)
-        limit = read_json(folder.limit, LimitRecord)
-        self.limit_m = spec.cpu_limit_m if limit is None else limit.cpu_limit_m
+        self.limit_m = spec.cpu_limit_m
         self.start: StartRecord | None = None
+        self.look_up_limit()
 
     @property
     def cgroup(self) -> Path | None:
         """Its control group, where it has one."""
         return Path(self.start.cgroup) if self.start and self.start.cgroup else None
+
+    def look_up_limit(self) -> None:
+        """Another process may have an adapter on the same folder, and may have set another limit."""
+        limit = read_json(self.folder.limit, LimitRecord)
+        if limit is not None:
+            self.limit_m = limit.cpu_limit_m
 
     def look(self, boot: str) -> bool:
         """Look again; whether anything changed that others want to know at once."""
@@ -61,6 +67,7 @@ class LocalRoster(Roster[LocalTracked]):
         for key, tracked in running.items():
             tracked.use = uses[key]
             tracked.tail.read()
+            tracked.look_up_limit()
 
 
 def _place(tracked: LocalTracked) -> Place:

@@ -1,0 +1,108 @@
+"""FlowCon from outside: real processes on the emulated cluster, whose CPU is capped and whose caps are seen to act."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.integration import two_trainings
+
+from steepest.cluster.folder import StartRecord, StateFolder, read_json
+from steepest.cluster.port import ReplicaId
+from steepest.events import cluster as c
+from steepest.events.received import Received
+from steepest.testing.running_system import RunningSystem
+
+TRAINING = (sys.executable, two_trainings.__file__)
+NODE_M = 500
+MEASURED = 8
+
+
+@pytest.fixture
+def system(tmp_path: Path) -> Iterator[RunningSystem]:
+    """One node of half a core under FlowCon."""
+    running = RunningSystem(
+        tmp_path / "state", "--policy", "flowcon", "--interval", "1s", "--heartbeat", "250ms", "--node", "n1=0.5"
+    )
+    running.start()
+    yield running
+    running.end()
+
+
+def applied(job: str, system: RunningSystem, since: int = 0) -> tuple[int, c.LimitsApplied]:
+    """The first limit of a job that comes in force from an offset on, and where it stands."""
+
+    def wanted(found: Received[c.ClusterEvent]) -> tuple[int, c.LimitsApplied] | None:
+        event = found.event
+        is_it = isinstance(event, c.LimitsApplied) and event.job == job and event.cpu_m is not None
+        return (found.offset, event) if is_it and isinstance(event, c.LimitsApplied) else None
+
+    return system.await_event(wanted, since)
+
+
+def quota_m(state: Path, job: str) -> int | None:
+    """The CPU quota of a job's control group, in millicores; None where it has no group."""
+    folder = StateFolder(state / "cluster").incarnations(ReplicaId(job))[-1]
+    start = read_json(folder.start, StartRecord)
+    if start is None or not start.cgroup:
+        return None
+    group = Path(start.cgroup)
+    if (group / "cpu.max").exists():
+        quota, period = (group / "cpu.max").read_text().split()
+    else:
+        quota, period = ((group / f"cpu.cfs_{name}_us").read_text().strip() for name in ("quota", "period"))
+    return None if quota in {"max", "-1"} else int(quota) * 1000 // int(period)
+
+
+def used_m(system: RunningSystem, since: int) -> dict[str, float]:
+    """Mean measured CPU of each job over some heartbeats from an offset on."""
+    found: list[c.NodeUsage] = []
+
+    def enough(received: Received[c.ClusterEvent]) -> bool | None:
+        if isinstance(received.event, c.NodeUsage):
+            found.append(received.event)
+        return len(found) >= MEASURED or None
+
+    system.await_event(enough, since)
+    return {job: sum(each.jobs.get(job, 0) for each in found) / len(found) for job in found[0].jobs}
+
+
+def test_a_job_that_has_stopped_learning_is_capped_and_the_cap_acts(system: RunningSystem) -> None:
+    """Of two jobs that compute all the time the flat one is capped at a third, and leaves the rest to the other."""
+    system.submit("steep", *TRAINING, "steep")
+    system.submit("flat", *TRAINING, "flat")
+    at, limit = applied("flat", system)
+    quota = quota_m(system.state, "flat")
+    used = used_m(system, at + 1)
+
+    assert limit.cpu_m == NODE_M // 3
+    assert quota is None or abs(quota - NODE_M // 3) <= 1, "the control group has another quota"
+    assert used["flat"] * 1.3 < used["steep"], used
+    assert system.job("flat")["limit_m"] == NODE_M // 3
+    assert system.ask("nodes")[0]["limits"]["flat"] == NODE_M // 3
+    story = system.ask("explain", "flat")
+    assert {"LimitsPlanned", "LimitsApplied"} <= {chapter["type"] for chapter in story["chapters"]}
+    assert re.search(r"runs on n1 with 166m CPU", story["now"])
+    assert system.breaches() == []
+
+
+def test_limits_outlive_the_system_and_end_with_flowcon(system: RunningSystem) -> None:
+    """After a SIGKILL the caps still act and the log still holds; switched off, FlowCon takes them away."""
+    system.submit("steep", *TRAINING, "steep")
+    system.submit("flat", *TRAINING, "flat")
+    at, _ = applied("flat", system)
+    system.kill()
+    assert quota_m(system.state, "flat") in {None, NODE_M // 3, NODE_M // 3 - 1}
+    system.start("--policy", "none")
+
+    def lifted(found: Received[c.ClusterEvent]) -> bool | None:
+        event = found.event
+        return (isinstance(event, c.LimitsApplied) and event.job == "flat" and event.cpu_m is None) or None
+
+    assert system.await_event(lifted, at + 1)
+    assert quota_m(system.state, "flat") is None
+    assert system.job("flat")["limit_m"] is None
+    assert system.breaches() == []
