@@ -6,6 +6,7 @@ from steepest.cli.story import Story as Told
 from steepest.cli.story import Teller
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode, Resources
+from steepest.events.parameters import FlowConParameters, PoolParameters
 from steepest.testing.builders import Story
 from steepest.view.cluster_view import ClusterView
 
@@ -135,3 +136,63 @@ def test_the_end_is_the_end() -> None:
     )
 
     assert tell(story).now == "a is over: it failed: it exited with status 3"
+
+
+def limited() -> Story:
+    """FlowCon caps it: it is planned, refused, planned again and set; a plan that changes nothing for it comes between."""
+    seen = (c.GrowthSeen("a", c.GrowthList.COMPLETING, 0.004, 0.001, 0.25), c.GrowthSeen("b", c.GrowthList.NEW))
+    because = c.LimitsBecause(rule="Algorithm 1", jobs=seen, total=0.004, beta=1.5, floor=1 / 3, interval_ms=30_000)
+
+    def plan(name: str, cpu_m: int | None, job: str = "a") -> c.LimitsPlanned:
+        limit = c.JobLimit(job, 1, c.GrowthList.COMPLETING, cpu_m)
+        return c.LimitsPlanned(plan=name, node="n1", limits=(limit,), because=because)
+
+    no = c.LimitsRefused(plan="l1", node="n1", job="a", incarnation=1, code="busy", definite=True, message="later")
+    yes = c.LimitsApplied(plan="l3", node="n1", job="a", incarnation=1, cpu_m=166)
+    return placed().add(plan("l1", 166), no, plan("l2", 99, job="b"), plan("l3", 166), yes)
+
+
+def test_limits_are_told_with_what_they_were_planned_from() -> None:
+    """The plan is for a whole node; the job's story has its own limit, and how every job there was seen."""
+    chapters = {chapter.type: chapter for chapter in tell(limited()).chapters}
+    plan = chapters["LimitsPlanned"]
+
+    assert plan.sentence == "a is to have 166m CPU on n1, and is in CL from here on (Algorithm 1)"
+    assert plan.details == [
+        "looked at a (CL, growth efficiency 0.004, 25.0% of the node used)",
+        "looked at b (NL, nothing measured yet)",
+        "ΣG = 0.004, β = 1.5: no limit below 33.3% of the node",
+    ]
+    assert chapters["LimitsRefused"].sentence.endswith("(busy), so it has what it had: later")
+    assert chapters["LimitsApplied"].sentence == "a has 166m CPU on n1 from here on"
+
+
+def test_a_plan_that_changes_nothing_for_a_job_is_not_in_its_story() -> None:
+    """Nor is one that does not name it."""
+    types = [chapter.type for chapter in tell(limited()).chapters]
+
+    assert types.count("LimitsPlanned") == 1
+
+
+def test_now_says_what_limit_is_in_force() -> None:
+    """And what is asked for, or was refused."""
+    assert "runs on n1 with 166m CPU (" in tell(limited()).now
+    refused = limited()
+    del refused.records[-3:]
+    assert "with no limit (166m CPU was refused: busy: later)" in tell(refused).now
+    del refused.records[-1:]
+    assert "with no limit (166m CPU is asked for)" in tell(refused).now
+
+
+def test_a_converged_job_that_flowcon_keeps_says_so() -> None:
+    """Where SpeCon moves jobs too, it asks in vain until FlowCon lists it as completing."""
+    story = placed().add(
+        c.PoolConfigured(reads=2, parameters=PoolParameters(flowcon=FlowConParameters(on=True))),
+        c.CheckpointModeDeclared(job="a", incarnation=1, mode=CheckpointMode.ON_REQUEST),
+        c.CategoryChanged(job="a", before=c.Category.PROGRESSING, after=c.Category.CONVERGED, growth=0.001),
+    )
+
+    assert tell(story).now.endswith(
+        "it asks for another place in vain: "
+        "FlowCon does not list it as completing, so it may only be slow because of its cap"
+    )

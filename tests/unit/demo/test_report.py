@@ -8,6 +8,7 @@ from tests.unit.demo.run import story
 from steepest.demo.comparison import compare, comparison_table, verdict
 from steepest.demo.report import job_table, move_table, result, summary, timeline
 from steepest.demo.story import JobStory, Story
+from steepest.demo.workload import parameters
 from steepest.events import cluster as c
 from steepest.testing.builders import Story as Log
 
@@ -34,6 +35,36 @@ def test_result_is_a_sentence() -> None:
     """Everything that counts is in one line, failures too."""
     assert result(story()).startswith("1 of 4 jobs finished, 1 failed in ")
     assert result(story()).endswith(": 1 move, 1 stay, no step lost")
+
+
+def test_limits_are_told_where_flowcon_is_on() -> None:
+    """How often one came in force, of all jobs and of each; a limit that is taken away is no limit."""
+    log = Log().opened(n1=600).add(c.PoolConfigured(reads=2, parameters=parameters("flowcon"))).running("a", "n1")
+    for plan, cpu_m in (("p", 200), ("q", None)):
+        limit = c.JobLimit("a", 1, c.GrowthList.COMPLETING, cpu_m)
+        because = c.LimitsBecause(rule="told by hand")
+        log.add(
+            c.LimitsPlanned(plan=plan, node="n1", limits=(limit,), because=because),
+            c.LimitsApplied(plan=plan, node="n1", job="a", incarnation=1, cpu_m=cpu_m),
+        )
+    told = Story.of(log.records)
+    figures = summary(told, "", "")
+
+    assert result(told).endswith("no step lost, 1 limit set")
+    assert figures.limits == 1
+    assert [cpu_m for cpu_m, _ in figures.per_job[0].limits] == [200, None]
+
+
+def test_comparison_names_the_policy() -> None:
+    """What the first run was under, by the parameters in its log."""
+    first, second = ended_after({"a": 10}), ended_after({"a": 16})
+    first.view.state.parameters = parameters("specon+flowcon")
+
+    compared = compare(first, second, "")
+
+    assert compared.policy == "SpeCon and FlowCon"
+    assert comparison_table(compared)[0][1] == "#with SpeCon and FlowCon"
+    assert verdict(compared).startswith("with SpeCon and FlowCon 1 job took less time")
 
 
 def test_job_table_has_a_row_for_each_job() -> None:

@@ -21,6 +21,7 @@ BECAUSE = c.LimitsBecause(rule="a test says so")
 async def resizer(scene: Scene) -> Process:
     """A resizer, beside a job that trains on ``n1``."""
     await scene.begin()
+    await scene.rig.tell(c.PoolConfigured(reads=2, parameters=scene.others.view.parameters))
     return scene.rig.start("resizer")
 
 
