@@ -51,7 +51,8 @@ def _worked(job: Job, passed: float) -> None:
 def shortest(asked: list[Asked], nodes: int, *, by_gpus: bool) -> list[float]:
     """SRTF, or SRSF, with first-fit on nodes of 8 GPUs."""
     jobs = _jobs(asked)
-    coming, active = list(jobs), []
+    coming = list(jobs)
+    active: list[Job] = []
     ends: list[tuple[float, list[Job]]] = []
     now = 0.0
     while coming or active:
