@@ -62,6 +62,7 @@ def test_a_source_of_its_own_numbers_a_report() -> None:
         (LOSS, said(loss(metric="x" * 3_000)), "payload", "$.metric"),
         (LOSS, said(loss(), source="file"), "payload", "$.number"),
         (LOSS, said(loss(), source="file", number="-1"), "payload", "$.number"),
+        (LOSS, said(loss(), source="file", number="1" * 19), "payload", "$.number"),
         (LOSS, said(loss(), device="edge-2"), "device", "edge-2"),
         (HEARTBEATS, said(beat("edge-2")), "device", "edge-2"),
         (HEARTBEATS, said(beat(pool="other")), "pool", "other"),

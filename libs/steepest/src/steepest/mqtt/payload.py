@@ -18,6 +18,7 @@ from steepest.errors import UndecodableError
 from steepest.events.common import Count, Millis, Name
 from steepest.events.heartbeat import NodeHeartbeat
 from steepest.events.loss import JobUnwatched, JobWatched, LossDiverged, LossReported
+from steepest.events.received import MAX_DIGITS
 from steepest.events.registry import encode
 
 HEARTBEATS = "heartbeats"
@@ -31,7 +32,7 @@ DIGEST_DIGITS = 12
 
 Generation = Annotated[str, msgspec.Meta(pattern=r"^[a-zA-Z0-9_-]{1,40}$(?!\n)")]
 Source = Annotated[str, msgspec.Meta(pattern=r"^[\x21-\x7e]{1,500}$(?!\n)")]
-Digits = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,100}$(?!\n)")]
+Digits = Annotated[str, msgspec.Meta(pattern=rf"^[0-9]{{1,{MAX_DIGITS}}}$(?!\n)")]
 
 
 class RefusedMessageError(UndecodableError):
@@ -50,7 +51,7 @@ class Said(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         event: An event of the channel, as on the log's topic of the same name.
         at_ms: When it was observed, milliseconds of the device's wall clock; 0: when the bridge gets it.
         source: Where the device has it from (a file), if that numbers it beyond the device's own restarts.
-        number: Its number there, in decimal digits; such numbers may be longer than 63 bits.
+        number: Its number there, in decimal digits.
     """
 
     device: Name

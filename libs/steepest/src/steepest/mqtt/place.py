@@ -6,6 +6,7 @@ and not acknowledged comes again; its origin, a header of what was appended, tel
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -96,8 +97,7 @@ class Memory:
         scan_from = {str(at): await self._log.end(at) for at in await self._partitions()}
         place = Place(streams=self.seen.streams, watched=self.watched, scan_from=scan_from)
         try:
-            self._kept.parent.mkdir(parents=True, exist_ok=True)
-            write_aside(self._kept, msgspec.msgpack.encode(place))
+            await asyncio.to_thread(_write, self._kept, msgspec.msgpack.encode(place))
         except OSError as error:
             logger.warning("place not kept; a restart reads more of the log", file=str(self._kept), why=str(error))
 
@@ -125,6 +125,11 @@ async def _first(log: Log, at: TopicPartition) -> int:
     """The first offset that there still is: Kafka drops old records by age, other logs drop none."""
     begin = getattr(log, "begin", None)
     return int(await begin(at)) if begin else 0
+
+
+def _write(kept: Path, data: bytes) -> None:
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    write_aside(kept, data)
 
 
 def _read(kept: Path) -> Place | None:
