@@ -137,7 +137,9 @@ class Tables:
     def _scattered(self) -> Callable[[tuple[int, int, int]], Sequence[float]]:
         """Between the points of all tables by nodes, replicas and local batch size."""
         try:
-            from scipy.interpolate import LinearNDInterpolator  # noqa: PLC0415 - an extra that only this needs
+            # An extra that nothing else needs.
+            from scipy.interpolate import LinearNDInterpolator  # noqa: PLC0415
+            from scipy.spatial import QhullError  # noqa: PLC0415
         except ImportError:
             raise InputError(
                 "a placement on more nodes than an application's tables name needs scipy",
@@ -156,9 +158,15 @@ class Tables:
         for row in _numbers(self.folder / "scalability.csv", columns):
             self._check(row[2:], counts_are_sound=row[0] >= 1)
             points.append(tuple(row))
-        found: Callable[[tuple[int, int, int]], Sequence[float]] = LinearNDInterpolator(
-            [point[:3] for point in points], [point[3:] for point in points]
-        )
+        try:
+            found: Callable[[tuple[int, int, int]], Sequence[float]] = LinearNDInterpolator(
+                [point[:3] for point in points], [point[3:] for point in points]
+            )
+        except (QhullError, ValueError) as error:
+            raise InputError(
+                f"{self.folder}: no space is spanned by what was measured: {str(error).splitlines()[0]}",
+                mend="Get the tables anew from where they came from.",
+            ) from None
         return found
 
     def _check(self, row: Sequence[float], *, counts_are_sound: bool) -> None:
