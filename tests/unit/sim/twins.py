@@ -10,7 +10,7 @@ from steepest.cluster.simulated.nodes import SimulatedNodes
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.parameters import PoolParameters, SpeConParameters
-from steepest.sim.system.pool import SimulatedPool
+from steepest.sim.system.pool import Memory, SimulatedPool
 from steepest.testing.fake_training import PROGRAM, model_of
 from steepest.testing.rig import Rig
 from steepest.testing.waiting import until
@@ -55,7 +55,7 @@ def decided_in_simulation() -> list[Any]:
             ended.append(received.event.job)
 
     pool = SimulatedPool(
-        PARAMETERS,
+        Memory(),
         lambda timeline, senses: SimulatedNodes(
             [SimulatedNode(name, Resources(cpu_m=cpu_m), timeline) for name, cpu_m in NODES.items()],
             model_of,
@@ -66,6 +66,7 @@ def decided_in_simulation() -> list[Any]:
         act_s=0.0,
         watch=watch,
     )
+    pool.open(PARAMETERS)
     for job, flags in FLAGS.items():
         spec = c.JobSpec(command=(PROGRAM, *flags), requests=Resources(cpu_m=100), first_node="n1")
         pool.tell(c.JobSubmitted(job=job, request=f"submit-{job}", spec=spec))

@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from steepest.sim.result import SimulationResult, Summary
-    from steepest.sim.run import Run
+    from steepest.sim.whatif.run import WhatIf
+
+R = TypeVar("R")
+
+FROM_HELP = "A recording to play on, instead of a workload: what would come under other policies?"
 
 EPILOG = """\b
 Examples:
@@ -23,6 +27,7 @@ Examples:
   steepest simulate --workload trace.csv --cluster 8x8gpu --policy fifo,srtf,tiresias --json
   steepest simulate --workload trace3.csv --cluster 8x8gpu --policy tiresias --rules muri
   steepest simulate --workload thesis:mixed-50 --cluster 8x8cpu --policy specon --seed 0-9 --out results
+  steepest simulate --from .steepest --at 900 --policy spread,specon+flowcon --seed 0-9
   steepest simulate --policies
 
 Workloads: traces of Muri, Tiresias, Pollux, Gavel, Philly and openb, JSON Lines of one's own, or thesis:NAME
@@ -41,9 +46,11 @@ def _list_policies(ctx: click.Context, _param: click.Parameter, value: bool) -> 
 
 
 @click.command(epilog=EPILOG)
-@click.option("--workload", required=True, metavar="FILE|NAME", help="The jobs.")
-@click.option("--cluster", required=True, metavar="SPEC", help="The nodes: 8x8gpu, 4x16cpu+2x8cpu, or a TOML file.")
-@click.option("--policy", "policies", required=True, metavar="NAME[,NAME…]", help="What to compare; see --policies.")
+@click.option("--workload", metavar="FILE|NAME", help="The jobs.")
+@click.option("--cluster", metavar="SPEC", help="The nodes: 8x8gpu, 4x16cpu+2x8cpu, or a TOML file.")
+@click.option("--from", "recording", type=click.Path(exists=True, file_okay=False, path_type=Path), help=FROM_HELP)
+@click.option("--at", "position", type=int, help="With --from: what stands before this position is the past.")
+@click.option("--policy", "policies", metavar="NAME[,NAME…]", help="What to compare; see --policies.")
 @click.option("--seed", "seeds", default="0", metavar="N[,N…]", show_default=True, help="Seeds; also ranges: 0-9.")
 @click.option("--rules", default="default", show_default=True, help="Costs and placement: default, muri or pollux.")
 @click.option("--profiles", type=click.Path(path_type=Path), help="Folder of measured tables, for --rules pollux.")
@@ -61,9 +68,11 @@ def _list_policies(ctx: click.Context, _param: click.Parameter, value: bool) -> 
 )
 def simulate(
     *,
-    workload: str,
-    cluster: str,
-    policies: str,
+    workload: str | None,
+    cluster: str | None,
+    recording: Path | None,
+    position: int | None,
+    policies: str | None,
     seeds: str,
     rules: str,
     profiles: Path | None,
@@ -75,29 +84,71 @@ def simulate(
 
     Times are in seconds. SpeCon and FlowCon run as they do live: the same deciders, view and migration steps.
     """
-    from steepest.sim.policies import refuse_unknown
-    from steepest.sim.rules import RULES
     from steepest.sim.run import Run
+    from steepest.sim.run import simulate as simulate_one
 
-    if rules not in RULES:
-        raise click.UsageError(f"there are no rules {rules!r}; name one of {', '.join(RULES)}")
-    chosen = [name.strip() for name in policies.split(",") if name.strip()]
-    for name in chosen:
-        refuse_unknown(name)
-    runs = [
-        Run(workload=workload, cluster=cluster, policy=name, rules=rules, seed=seed, profiles=profiles)
-        for name in chosen
-        for seed in _seeds(seeds)
-    ]
-    results: list[SimulationResult] = []
-    for result in _simulated(runs, workers):
-        results.append(result)
-        if as_json:
-            click.echo(_as_json(result.summary()))
+    chosen = [name.strip() for name in (policies or "").split(",") if name.strip()]
+    seed_list = _seeds(seeds)
+    if recording is not None:
+        from steepest.sim.whatif.run import what_if
+
+        if workload or cluster or rules != "default" or profiles:
+            raise click.UsageError("a recording brings its own jobs, nodes and rules; leave those options out")
+        results = _results(what_if, _what_ifs(recording, position, chosen, seed_list), workers, as_json=as_json)
+    else:
+        if not workload or not cluster or not chosen:
+            raise click.UsageError("say what to simulate: --workload, --cluster and --policy; or --from a recording")
+        if position is not None:
+            raise click.UsageError("--at is a position of a recording; name the recording with --from")
+        runs = [
+            Run(workload=workload, cluster=cluster, policy=name, rules=rules, seed=seed, profiles=profiles)
+            for name in _known(chosen, rules)
+            for seed in seed_list
+        ]
+        results = _results(simulate_one, runs, workers, as_json=as_json)
     if out is not None:
         _write(out, results)
     if not as_json:
         _show(results)
+
+
+def _known(policies: Sequence[str], rules: str) -> Sequence[str]:
+    """The policies, if there are all of them and the rules."""
+    from steepest.sim.policies import refuse_unknown
+    from steepest.sim.rules import RULES
+
+    if rules not in RULES:
+        raise click.UsageError(f"there are no rules {rules!r}; name one of {', '.join(RULES)}")
+    for name in policies:
+        refuse_unknown(name)
+    return policies
+
+
+def _what_ifs(recording: Path, position: int | None, policies: Sequence[str], seeds: Sequence[int]) -> list[WhatIf]:
+    from steepest.cli.replay import log_folder
+    from steepest.sim.policies import LIVE
+    from steepest.sim.whatif.play import AS_RECORDED
+    from steepest.sim.whatif.run import WhatIf
+
+    for name in policies:
+        if name not in LIVE:
+            raise click.UsageError(f"a recording is played on by the live policies {', '.join(LIVE)}, not by {name!r}")
+    return [
+        WhatIf(recording=log_folder(recording), position=position, policy=name, seed=seed)
+        for name in (AS_RECORDED, *policies)
+        for seed in seeds
+    ]
+
+
+def _results(
+    do: Callable[[R], SimulationResult], runs: Sequence[R], workers: int | None, *, as_json: bool
+) -> list[SimulationResult]:
+    results = []
+    for result in _simulated(do, runs, workers):
+        results.append(result)
+        if as_json:
+            click.echo(_as_json(result.summary()))
+    return results
 
 
 def _seeds(text: str) -> list[int]:
@@ -112,18 +163,20 @@ def _seeds(text: str) -> list[int]:
     return seeds
 
 
-def _simulated(runs: Sequence[Run], workers: int | None) -> Iterator[SimulationResult]:
+def _simulated(
+    do: Callable[[R], SimulationResult], runs: Sequence[R], workers: int | None
+) -> Iterator[SimulationResult]:
     """The results as they come, with a bar on a terminal."""
-    from steepest.sim.run import simulate_all
+    from steepest.sim.run import side_by_side
 
     if not sys.stderr.isatty():
-        yield from simulate_all(runs, workers)
+        yield from side_by_side(do, runs, workers)
         return
     from rich.console import Console
     from rich.progress import track
 
     console = Console(stderr=True)
-    yield from track(simulate_all(runs, workers), "simulating", total=len(runs), console=console, transient=True)
+    yield from track(side_by_side(do, runs, workers), "simulating", total=len(runs), console=console, transient=True)
 
 
 def _as_json(summary: Summary) -> bytes:

@@ -6,9 +6,10 @@ A run is a pure function of what it names, so its result is the same wherever an
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -21,6 +22,8 @@ from steepest.sim.result import SimulationResult
 from steepest.sim.rules import RULES
 from steepest.sim.system.simulate import simulate_system
 from steepest.sim.workloads.read import open_workload
+
+R = TypeVar("R")
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,23 +64,26 @@ def simulate(run: Run) -> SimulationResult:
     return simulate_system(workload, cluster, run.policy, LIVE[run.policy].parameters(run.parameters), run.seed)
 
 
-def simulate_all(runs: Sequence[Run], workers: int | None = None) -> Iterator[SimulationResult]:
+def side_by_side(
+    do: Callable[[R], SimulationResult], runs: Sequence[R], workers: int | None = None
+) -> Iterator[SimulationResult]:
     """Do several runs side by side, and give their results in the order of the runs.
 
     Args:
+        do: Does one, in a process of its own.
         runs: What to do.
         workers: Processes; None: as many as there are cores.
 
     Raises:
-        InputError: As :func:`simulate`.
+        What ``do`` raises.
     """
     workers = min(len(runs), workers or os.cpu_count() or 1)
     if workers <= 1:
-        yield from map(simulate, runs)
+        yield from map(do, runs)
         return
     with ProcessPoolExecutor(workers) as pool:
         try:
-            yield from pool.map(simulate, runs)
+            yield from pool.map(do, runs)
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise

@@ -32,6 +32,7 @@ class SimulatedNode:
         speed: float = 1.0,
         storage_mib_s: float = 500.0,
         caps_yield: bool = False,
+        gives_m: int | None = None,
     ) -> None:
         """A node.
 
@@ -41,6 +42,7 @@ class SimulatedNode:
             timeline: Time.
             speed: Steps go so many times as fast as on the node that models were measured on.
             storage_mib_s: Rate at which checkpoints are written and read.
+            gives_m: CPU that it really gives, in millicores: a machine that others use too gives less than its capacity.
             caps_yield: Whether idle CPU goes also to those whose caps hold them back.
         """
         self.name = name
@@ -49,6 +51,7 @@ class SimulatedNode:
         self.storage_mib_s = storage_mib_s
         self.lost = False
         self.training: dict[Training, None] = {}
+        self._gives_m = capacity.cpu_m if gives_m is None else gives_m
         self._caps_yield = caps_yield
         self._timeline = timeline
         self._timer: Timer | None = None
@@ -72,7 +75,7 @@ class SimulatedNode:
         """Share out the CPU anew."""
         now_s = self._timeline.now_s()
         trainings = list(self.training)
-        capacity = self.capacity.cpu_m
+        capacity = self._gives_m
         demands = [capacity if one.model.demand_m is None else one.model.demand_m for one in trainings]
         shares = share_out(capacity, demands, [one.limit_m for one in trainings], yields=self._caps_yield)
         for training, demand, share in zip(trainings, demands, shares, strict=True):

@@ -18,7 +18,7 @@ from steepest.cluster.simulated.node import SimulatedNode
 from steepest.cluster.simulated.timeline import Timeline
 from steepest.cluster.simulated.training import Request, Training, Witness
 from steepest.errors import ClusterError, RefusedError
-from steepest.events.common import CheckpointRef, Resources
+from steepest.events.common import CheckpointMode, CheckpointRef, Resources
 from steepest.events.heartbeat import NodeHeartbeat, ReplicaReport, ReplicaState
 
 T = TypeVar("T")
@@ -149,20 +149,24 @@ class SimulatedNodes:
         if restore is not None and restore not in job.volume:
             raise RefusedError(f"there is no checkpoint {restore.name}", code="checkpoint-refused")
         self.jobs[replica.job] = job
-        training = Training(
-            replica,
-            incarnation,
-            self.nodes[node],
-            spec,
-            model,
-            restore=restore,
-            volume=job.volume,
-            timeline=self.timeline,
-            witness=self._witness,
-        )
-        job.incarnations.setdefault(replica, {})[incarnation] = training
-        self._on[node][training] = None
-        training.begin()
+        self._make(replica, incarnation, node, spec, restore=restore, model=model).begin()
+
+    def adopt(
+        self,
+        replica: ReplicaId,
+        incarnation: int,
+        node: str,
+        spec: ReplicaSpec,
+        *,
+        step: int,
+        mode: CheckpointMode,
+        checkpoint: CheckpointRef | None,
+    ) -> None:
+        """An incarnation that was started elsewhere, in a recording say, goes on here after ``step``."""
+        job = self.jobs.setdefault(replica.job, KnownJob())
+        job.volume += [checkpoint] if checkpoint else []
+        training = self._make(replica, incarnation, node, spec, restore=None, model=self._model_of(replica, spec))
+        training.go_on(step, mode)
 
     def checkpoint(
         self,
@@ -247,6 +251,32 @@ class SimulatedNodes:
     def mend(self, node: str) -> None:
         """A lost node is back, with nothing running on it."""
         self.nodes[node].lost = False
+
+    def _make(
+        self,
+        replica: ReplicaId,
+        incarnation: int,
+        node: str,
+        spec: ReplicaSpec,
+        *,
+        restore: CheckpointRef | None,
+        model: Model,
+    ) -> Training:
+        job = self.jobs[replica.job]
+        training = Training(
+            replica,
+            incarnation,
+            self.nodes[node],
+            spec,
+            model,
+            restore=restore,
+            volume=job.volume,
+            timeline=self.timeline,
+            witness=self._witness,
+        )
+        job.incarnations.setdefault(replica, {})[incarnation] = training
+        self._on[node][training] = None
+        return training
 
     # --- what these have in common -----------------------------------------------------------------------------------
 

@@ -142,6 +142,16 @@ class Training:
             delay_s += self.model.delay_s(Delay.RESTORE, self.incarnation) + self._transfer_s()
         self._after(delay_s, self._launched)
 
+    def go_on(self, step: int, mode: CheckpointMode) -> None:
+        """The process has been there for long: it trains on after ``step``."""
+        self.done = float(step)
+        self.step = self._completed = step
+        self.mode = mode
+        if self.model.steps is not None and step >= self.model.steps:
+            self._after(0.0, lambda: self.exit(self.model.exit_status))
+        else:
+            self._train_on()
+
     # --- what a supervisor does ----------------------------------------------------------------------------------------
 
     def watch(self, look: Callable[[], bool]) -> None:

@@ -31,7 +31,7 @@ def simulate_allocation(
 ) -> SimulationResult:
     """Run a policy over a workload.
 
-    GPUs are what is shared, and other resources count as enough; where no job asks for a GPU, it is the CPU that jobs can use.
+    GPUs are what is shared, and other resources count as enough; where no job asks for one, it is the CPU that jobs can use.
 
     Args:
         workload: Jobs.

@@ -15,7 +15,7 @@ from steepest.cluster.simulated.nodes import SimulatedNodes
 from steepest.errors import ClusterError
 from steepest.events import cluster as c
 from steepest.events.received import Received
-from steepest.sagas.next_action import next_action
+from steepest.sagas.next_action import begin, next_action
 from steepest.sagas.task import (
     Task,
     failed,
@@ -50,6 +50,14 @@ class Hands:
         self._tell = tell
         self._act_s = act_s
         self._sent: dict[str, dict[int, None]] = {}
+
+    def take_over(self, view: ClusterView, now_ms: int) -> None:
+        """Go on with what somebody else has begun: a step under way is begun anew."""
+        for plan in list(view.in_flight.values()):
+            if plan.begun:
+                self._tell(begin(plan, view.jobs[plan.job]))
+            else:
+                self._move_on(view, plan, now_ms)
 
     def observe(self, view: ClusterView, received: Received[c.ClusterEvent], *, counts: bool) -> None:
         """A record was folded: begin what follows from it."""

@@ -7,8 +7,10 @@ fold and its decisions cost. Deciders, view and saga are those of the live syste
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+import msgspec
 
 from steepest.cluster.simulated.nodes import SimulatedNodes
 from steepest.cluster.simulated.timeline import VirtualTimeline
@@ -18,7 +20,9 @@ from steepest.events.received import ID, LOGIC, PREVIOUS, DecisionId, Received
 from steepest.events.registry import READS
 from steepest.policies.decider import ClusterDecider, fold_and_decide
 from steepest.policies.deciders import CLUSTER_DECIDERS
+from steepest.policies.monitor.facts import Facts
 from steepest.policies.monitor.silence import Silence
+from steepest.policies.specon.categorizer import Categorizer
 from steepest.sim.system.hands import Hands
 from steepest.sim.system.senses import Senses
 from steepest.view.cluster_view import ClusterView
@@ -30,64 +34,109 @@ Watch = Callable[[Received[Any]], None]
 """Is called with every record of the log once it is folded."""
 
 
+def deciders_of_a_pool() -> list[ClusterDecider]:
+    """Those that read a pool's log, as they begin; but for the one that judges silence: simulated nodes are never silent."""
+    return [kind() for kind in CLUSTER_DECIDERS.values() if kind is not Silence]
+
+
+class Memory(msgspec.Struct):
+    """What everybody who decides remembers.
+
+    Attributes:
+        partition: The pool's, in ``cluster``.
+        at_ms: The time to which it belongs, and at which a simulation begins.
+        pending: What was decided and does not stand in the log yet, with its headers and time.
+    """
+
+    view: ClusterView = msgspec.field(default_factory=ClusterView)
+    deciders: list[ClusterDecider] = msgspec.field(default_factory=deciders_of_a_pool)
+    categorizer: Categorizer = msgspec.field(default_factory=Categorizer)
+    facts: Facts = msgspec.field(default_factory=Facts)
+    partition: int = 0
+    at_ms: int = 0
+    pending: list[tuple[c.ClusterEvent, Mapping[str, str], int]] = []
+
+
 class SimulatedPool:
-    """One pool, from its first record on.
+    """One pool; :meth:`open` a new log or :meth:`resume` one, and then let the timeline go on.
 
     Attributes:
         timeline: Its time, which begins at 0.
         nodes: What runs.
         view: The fold of its log.
         records: How many records its log has.
+        watch: Is called with every record.
     """
 
     def __init__(
         self,
-        parameters: PoolParameters,
+        memory: Memory,
         make_nodes: Callable[[VirtualTimeline, Senses], SimulatedNodes],
         *,
         heartbeat_s: float,
         act_s: float,
         watch: Watch | None = None,
     ) -> None:
-        """Open the log, put the parameters in force, and let the nodes join.
+        """A pool in which nothing happens yet.
 
         Args:
-            parameters: Those of the pool.
+            memory: Of those who decide.
             make_nodes: The nodes, on this timeline, with this witness.
             heartbeat_s: The heartbeats' period.
             act_s: Seconds that a stop or a start of a move takes beside what the process does.
             watch: Is called with every record.
         """
         self.timeline = VirtualTimeline()
-        self.view = ClusterView()
-        self.records = 0
-        self._watch = watch
-        self._deciders: Sequence[ClusterDecider] = [
-            kind()
-            for kind in CLUSTER_DECIDERS.values()
-            if kind is not Silence  # a simulated node says that it is lost
-        ]
-        self._last_ids = [""] * len(self._deciders)
-        self._arriving: deque[tuple[c.ClusterEvent, dict[str, str], int]] = deque()
+        self.view = memory.view
+        self.records = self.view.position
+        self.watch = watch
+        self._deciders = memory.deciders
+        self._partition = memory.partition
+        self._begin_ms = memory.at_ms
+        self._last_ids = dict(self.view.state.last_ids)
+        self._arriving: deque[tuple[c.ClusterEvent, Mapping[str, str], int]] = deque(memory.pending)
         self._folding = False
-        self._counted_ms = 0
+        self._counted_ms = self.view.counted_ms
         self._over = False
-        self.senses = Senses(POOL, self.tell, lambda: self.view.parameters.specon, self.now_ms, heartbeat_s)
+        self.senses = Senses(
+            POOL,
+            self.tell,
+            lambda: self.view.parameters.specon,
+            self.now_ms,
+            heartbeat_s,
+            categorizer=memory.categorizer,
+            facts=memory.facts,
+        )
         self.nodes = self.senses.nodes = make_nodes(self.timeline, self.senses)
         self._hands = Hands(self.nodes, self.tell, act_s)
+
+    def open(self, parameters: PoolParameters) -> None:
+        """Begin a log, put the parameters in force, and let the nodes join."""
         self.tell(c.LogOpened(epoch=EPOCH))
         self.tell(c.PoolConfigured(reads=READS, parameters=parameters))
         for node in self.nodes.nodes:
             self.senses.beat(node)
         self._tick_later()
 
+    def resume(self) -> None:
+        """Go on where the log ends: take over what is under way, and append what was decided last."""
+        for node in self.nodes.nodes:
+            for training in self.nodes.on(node):
+                self.senses.adopt(training)
+        self._hands.take_over(self.view, self.now_ms())
+        self._drain()
+        self._tick_later()
+
     def now_ms(self) -> int:
-        """The time of records, in milliseconds since the beginning."""
-        return round(self.timeline.now_s() * 1000)
+        """The time of records, in milliseconds of the log's clock."""
+        return self._begin_ms + round(self.timeline.now_s() * 1000)
 
     def tell(self, event: c.ClusterEvent) -> None:
         """Append a record; whatever follows from it at this moment is appended too."""
         self._arriving.append((event, {}, self.now_ms()))
+        self._drain()
+
+    def _drain(self) -> None:
         if self._folding:
             return
         self._folding = True
@@ -122,9 +171,15 @@ class SimulatedPool:
 
         self.timeline.call_at(self.timeline.now_s() + period_ms / 1000, tick)
 
-    def _fold(self, event: c.ClusterEvent, headers: dict[str, str], at_ms: int) -> None:
+    def _fold(self, event: c.ClusterEvent, headers: Mapping[str, str], at_ms: int) -> None:
         received = Received(
-            event=event, topic="cluster", partition=0, offset=self.records, at_ms=at_ms, key=POOL, headers=headers
+            event=event,
+            topic="cluster",
+            partition=self._partition,
+            offset=self.records,
+            at_ms=at_ms,
+            key=POOL,
+            headers=headers,
         )
         self.records += 1
         counts, made = fold_and_decide(self.view, self._deciders, received)
@@ -134,15 +189,15 @@ class SimulatedPool:
         self._hands.observe(self.view, received, counts=counts)
         if type(event) is c.JobEnded and counts:
             self.senses.forget(event.job)
-        if self._watch is not None:
-            self._watch(received)
+        if self.watch is not None:
+            self.watch(received)
 
     def _decided(self, number: int, cause: Received[Any], events: Sequence[c.ClusterEvent]) -> None:
         decider = self._deciders[number]
         for index, event in enumerate(events):
-            made = str(DecisionId(decider.name, EPOCH, cause.topic, cause.partition, cause.offset, index))
-            headers = {ID: made, LOGIC: str(decider.logic)}
-            if previous := self._last_ids[number]:
+            made = DecisionId(decider.name, self.view.state.epoch, cause.topic, cause.partition, cause.offset, index)
+            headers = {ID: str(made), LOGIC: str(decider.logic)}
+            if previous := self._last_ids.get(made.stream):
                 headers[PREVIOUS] = previous
-            self._last_ids[number] = made
+            self._last_ids[made.stream] = headers[ID]
             self._arriving.append((event, headers, cause.at_ms))

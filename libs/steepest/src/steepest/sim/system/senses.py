@@ -34,6 +34,9 @@ class Senses(Witness):
         parameters: Callable[[], SpeConParameters],
         now_ms: Callable[[], int],
         heartbeat_s: float,
+        *,
+        categorizer: Categorizer,
+        facts: Facts,
     ) -> None:
         """Senses of a pool.
 
@@ -43,9 +46,11 @@ class Senses(Witness):
             parameters: Those that a job's reports are judged by from its next incarnation on.
             now_ms: The time of records.
             heartbeat_s: The period.
+            categorizer: Judges the reports.
+            facts: Makes facts of the heartbeats.
         """
-        self.categorizer = Categorizer()
-        self.facts = Facts()
+        self._categorizer = categorizer
+        self._facts = facts
         self._pool = pool
         self._tell = tell
         self._parameters = parameters
@@ -69,13 +74,16 @@ class Senses(Witness):
             )
         )
         self.changes(training)
-        if training.node not in self._beating:
-            self._beating[training.node] = None
-            self._beat_later(training.node)
+        self._keep_beating(training.node)
+
+    def adopt(self, training: Training) -> None:
+        """It runs already, and everything that it was has been told."""
+        self._told[training] = _news(training)
+        self._keep_beating(training.node)
 
     def changes(self, training: Training) -> None:
         """See ``Witness``."""
-        news = (training.phase, training.mode, bool(training.volume))
+        news = _news(training)
         if self._told.get(training) == news:
             return
         if training.running:
@@ -86,6 +94,11 @@ class Senses(Witness):
             self._dirty[training.node] = None
             timeline = self.nodes.timeline
             timeline.call_at(timeline.now_s(), lambda: self._beat_changed(training.node))
+
+    def _keep_beating(self, node: str) -> None:
+        if node not in self._beating:
+            self._beating[node] = None
+            self._beat_later(node)
 
     def _beat_changed(self, node: str) -> None:
         del self._dirty[node]
@@ -105,7 +118,7 @@ class Senses(Witness):
     def beat(self, node: str) -> None:
         """A node says how it is."""
         beat = self.nodes.beat(node, self._pool, self._now_ms())
-        for decision in self.facts.step(self._received(beat, "heartbeats")):
+        for decision in self._facts.step(self._received(beat, "heartbeats")):
             self._tell(decision.event)
 
     # --- losses ------------------------------------------------------------------------------------------------------
@@ -125,8 +138,13 @@ class Senses(Witness):
         self._judge(loss.JobUnwatched(job=job))
 
     def _judge(self, event: loss.LossEvent) -> None:
-        for decision in self.categorizer.step(self._received(event, "loss")):
+        for decision in self._categorizer.step(self._received(event, "loss")):
             self._tell(decision.event)
 
     def _received(self, event: Any, topic: str) -> Received[Any]:
         return Received(event=event, topic=topic, partition=0, offset=0, at_ms=self._now_ms())
+
+
+def _news(training: Training) -> tuple[object, ...]:
+    """What a heartbeat tells at once when it changes."""
+    return (training.phase, training.mode, bool(training.volume))

@@ -24,7 +24,7 @@ from steepest.events.received import Received
 from steepest.sim.cluster_spec import ClusterSpec, SimNode
 from steepest.sim.result import JobResult, SimulationResult
 from steepest.sim.system.models import model_of
-from steepest.sim.system.pool import SimulatedPool, Watch
+from steepest.sim.system.pool import Memory, SimulatedPool, Watch
 from steepest.sim.system.senses import Senses
 from steepest.sim.workload import SimJob, Workload
 
@@ -48,23 +48,22 @@ ASSUMPTIONS = (
 class Course(msgspec.Struct):
     """What is noticed of a run as it goes on."""
 
-    starts_s: dict[str, float] = {}
-    ends_s: dict[str, float] = {}
+    starts_ms: dict[str, int] = {}
+    ends_ms: dict[str, int] = {}
     outcomes: dict[str, str] = {}
     migrations: dict[str, int] = {}
-    newest_s: float = 0.0
+    newest_ms: int = 0
 
     def notice(self, received: Received[Any]) -> None:
         """Take in a record."""
         event = received.event
-        at_s = received.at_ms / 1000
         match event:
             case c.JobPlaced():
-                self.starts_s.setdefault(event.job, at_s)
+                self.starts_ms.setdefault(event.job, received.at_ms)
             case c.JobSubmitted() | c.GrowthMeasured():
                 pass
             case c.JobEnded():
-                self.ends_s[event.job] = at_s
+                self.ends_ms[event.job] = received.at_ms
                 self.outcomes[event.job] = event.outcome.value
             case c.JobRejected():
                 self.outcomes[event.job] = "rejected"
@@ -72,7 +71,7 @@ class Course(msgspec.Struct):
                 self.migrations[event.job] = self.migrations.get(event.job, 0) + 1
             case _:
                 return
-        self.newest_s = at_s
+        self.newest_ms = received.at_ms
 
 
 def simulate_system(
@@ -120,17 +119,13 @@ def simulate_system(
         if watch is not None:
             watch(received)
 
-    pool = SimulatedPool(
-        parameters,
-        make_nodes,
-        heartbeat_s=max(HEARTBEAT_S, 5 * parameters.tick_ms / 1000),
-        act_s=ACT_S,
-        watch=see,
-    )
+    heartbeat_s = max(HEARTBEAT_S, 5 * parameters.tick_ms / 1000)
+    pool = SimulatedPool(Memory(), make_nodes, heartbeat_s=heartbeat_s, act_s=ACT_S, watch=see)
+    pool.open(parameters)
     for job in workload.jobs:
         _submit_later(pool, job, (first_nodes or {}).get(job.name))
     _fail_later(pool, cluster, seed)
-    _run(pool, course, len(jobs))
+    run_to_the_end(pool, course, len(jobs))
     gpus = any(job.gpus for job in workload.jobs)
     return SimulationResult(
         policy=policy,
@@ -197,21 +192,21 @@ def _fail_again(pool: SimulatedPool, node: SimNode, lots: random.Random, from_s:
     pool.timeline.call_at(at_s, fail)
 
 
-def _run(pool: SimulatedPool, course: Course, jobs: int) -> None:
+def run_to_the_end(pool: SimulatedPool, course: Course, jobs: int) -> None:
     """Let time pass until all jobs are over, or nothing comes of it any more."""
     while len(course.outcomes) < jobs and pool.timeline.step():
-        if pool.timeline.now_s() - course.newest_s > PATIENCE_S:
+        if pool.now_ms() - course.newest_ms > 1000 * PATIENCE_S:
             break
     pool.end()
 
 
 def _result(job: SimJob, course: Course) -> JobResult:
-    outcome = course.outcomes.get(job.name) or ("running" if job.name in course.starts_s else "waiting")
+    outcome = course.outcomes.get(job.name) or ("running" if job.name in course.starts_ms else "waiting")
     return JobResult(
         name=job.name,
         submit_s=job.submit_s,
-        start_s=course.starts_s.get(job.name),
-        end_s=course.ends_s.get(job.name) if outcome == "finished" else None,
+        start_s=_seconds(course.starts_ms.get(job.name)),
+        end_s=_seconds(course.ends_ms.get(job.name)) if outcome == "finished" else None,
         outcome=outcome,
         migrations=course.migrations.get(job.name, 0),
     )
@@ -220,7 +215,11 @@ def _result(job: SimJob, course: Course) -> JobResult:
 def _used(workload: Workload, course: Course) -> float:
     """GPU-seconds held, from each job's start to its end."""
     return sum(
-        (course.ends_s[job.name] - course.starts_s[job.name]) * job.gpus
+        (course.ends_ms[job.name] - course.starts_ms[job.name]) / 1000 * job.gpus
         for job in workload.jobs
-        if job.name in course.ends_s and job.name in course.starts_s
+        if job.name in course.ends_ms and job.name in course.starts_ms
     )
+
+
+def _seconds(ms: int | None) -> float | None:
+    return None if ms is None else ms / 1000

@@ -1,0 +1,1 @@
+"""A recording played on in virtual time: what another policy would have made of it."""

@@ -1,0 +1,171 @@
+"""How jobs of a recording go on: what a step costs them, how many are left, and what they will report.
+
+Where the recording shows a job finish, its steps and losses are known, whoever asks. Where it does not, they are a guess:
+the loss follows the curve fitted to the reports so far, and the job ends once that curve has no more than ``LEFT_OVER`` of
+its whole fall before it. How wrong the guess may be is shown by making it again from other reports: each seed but the
+first draws as many of them as there are, with repetition (a bootstrap of the fit), and gives one course.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import random
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from steepest.cluster.simulated.model import Delay, Model
+from steepest.policies.baselines.loss_fit import FEWEST, Curve, fit
+from steepest.sim.whatif.history import FULL, History, Seen
+
+LEFT_OVER = 0.01
+"""A job ends when this share of its loss's fall is left."""
+
+MOST_TIMES = 20
+"""A fitted curve that has not flattened after so many times the steps seen is believed no further."""
+
+POINTS = 60
+"""Reports that a fit is made of: evenly chosen ones tell as much as all."""
+
+CORE_M = 1000
+"""What a process can use that was held back whenever it was looked at: most trainings keep one core busy."""
+
+USUAL_LAUNCH_S = 1.0
+USUAL_STEP_S = 1.0
+
+
+class Future(msgspec.Struct, frozen=True):
+    """A job's course.
+
+    Attributes:
+        model: What it does on a node.
+        known: The recording shows its end.
+    """
+
+    model: Model
+    known: bool
+
+
+def future(name: str, history: History, seed: int) -> Future:
+    """The course of one job under one seed.
+
+    Args:
+        name: The job.
+        history: What the recording shows, beyond the position as well; but of a job that is not seen to finish, only
+            reports before it count.
+        seed: 0: from all reports; others draw from them.
+    """
+    seen, at_ms = history.seen[name], history.past.memory.at_ms
+    known = seen.finished
+    reports = [report for report in seen.reports if known or report[0] <= at_ms]
+    demand_m, step_s = _cost(seen, history.gives_m)
+    points = _by_step(reports)
+    curve = None if known else fit_of(points, random.Random(f"{seed}/{name}") if seed else None)  # noqa: S311 - no secret
+    steps = (seen.last_step or _newest(points)) if known else _last_step(points, curve)
+    launch_s = _launch_s(seen, step_s)
+    return Future(
+        Model(
+            steps=max(1, steps),
+            step_s=step_s,
+            demand_m=demand_m,
+            idle_m=0,
+            report_every=_spacing(points),
+            loss=_losses(points, curve),
+            delay_s=lambda delay, _: launch_s if delay is Delay.LAUNCH else 0.1,
+        ),
+        known,
+    )
+
+
+def fit_of(points: Sequence[tuple[int, float]], lots: random.Random | None) -> Curve | None:
+    """The curve through some reports, or through as many drawn from them."""
+    chosen = points[:: max(1, len(points) // POINTS)]
+    if lots is not None:
+        chosen = sorted(lots.choices(chosen, k=len(chosen)))
+    return fit([(float(step), value) for step, value in chosen]) if len(chosen) >= FEWEST else None
+
+
+def _by_step(reports: Sequence[tuple[int, int, int, float]]) -> list[tuple[int, float]]:
+    """Step and value, rising; what was repeated after a restart counts as it was reported last."""
+    return sorted({step: value for _, _, step, value in reports}.items())
+
+
+def _cost(seen: Seen, gives_m: Mapping[str, int]) -> tuple[int, float]:
+    """CPU that it can use, in millicores, and the seconds of a step with all of it."""
+    use = seen.use
+    steps = _steps_done(seen)
+    held_back = use.most_m >= FULL * gives_m.get(use.most_on, 0)
+    demand_m = max(use.most_m, CORE_M) if held_back else use.most_m
+    if not demand_m or not steps:
+        spans = [(later[0] - one[0], later[2] - one[2]) for one, later in _neighbours(seen)]
+        paces = [span_ms / 1000 / more for span_ms, more in spans if more > 0 and span_ms > 0]
+        return 0, statistics.median(paces) if paces else USUAL_STEP_S
+    return demand_m, use.millicore_ms / 1000 / steps / demand_m
+
+
+def _neighbours(seen: Seen) -> list[tuple[tuple[int, int, int, float], tuple[int, int, int, float]]]:
+    pairs = zip(seen.reports, seen.reports[1:], strict=False)
+    return [(one, later) for one, later in pairs if one[1] == later[1]]
+
+
+def _steps_done(seen: Seen) -> int:
+    """Steps trained, those twice that were trained twice."""
+    done: dict[int, tuple[int, int]] = {}
+    for _, incarnation, step, _ in seen.reports:
+        first, _last = done.get(incarnation, (step, step))
+        done[incarnation] = (first, step)
+    spans = sorted(done.items())
+    begin = 0
+    total = 0
+    for number, (_, (first, last)) in enumerate(spans):
+        total += last - (begin if number == 0 else min(first, begin))
+        begin = last
+    return total
+
+
+def _launch_s(seen: Seen, step_s: float) -> float:
+    """From the placement to the first step, as the fastest of its incarnations shows it."""
+    firsts: dict[int, int] = {}
+    for at_ms, incarnation, _, _ in seen.reports:
+        firsts.setdefault(incarnation, at_ms)
+    spans = [(firsts[one] - at_ms) / 1000 for one, at_ms in seen.placed_ms.items() if one in firsts]
+    return max(0.05, min(spans) - _spacing(_by_step(seen.reports)) * step_s) if spans else USUAL_LAUNCH_S
+
+
+def _spacing(points: Sequence[tuple[int, float]]) -> int:
+    """Steps between two reports."""
+    gaps = [later[0] - one[0] for one, later in itertools.pairwise(points)]
+    return max(1, round(statistics.median(gaps))) if gaps else 1
+
+
+def _newest(points: Sequence[tuple[int, float]]) -> int:
+    return points[-1][0] if points else 0
+
+
+def _last_step(points: Sequence[tuple[int, float]], curve: Curve | None) -> int:
+    """Where it ends: where the curve has flattened; without one, after as much again as was seen."""
+    done = max(1, _newest(points))
+    if curve is None:
+        return 2 * done
+    whole = points[0][1] - curve.floor
+    step = done
+    while step < MOST_TIMES * done and curve.at(step) - curve.floor > LEFT_OVER * whole:
+        step += max(1, done // 50)
+    return max(step, done + 1)
+
+
+def _losses(points: Sequence[tuple[int, float]], curve: Curve | None) -> Callable[[int], float | None] | None:
+    """What it reports: as it did where the recording shows it, else by its curve."""
+    if not points:
+        return None
+    steps = [step for step, _ in points]
+
+    def loss(step: int) -> float:
+        place = bisect.bisect_left(steps, step)
+        if place < len(points):
+            return points[place][1]
+        return points[-1][1] if curve is None else min(curve.at(step), points[-1][1])
+
+    return loss

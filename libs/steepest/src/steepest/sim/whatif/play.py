@@ -1,0 +1,148 @@
+"""A recording's pool played on from a position, in virtual time, under its own policy or another."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from steepest.cluster.port import ReplicaId, ReplicaSpec
+from steepest.cluster.simulated.model import Model
+from steepest.cluster.simulated.node import SimulatedNode
+from steepest.cluster.simulated.nodes import SimulatedNodes
+from steepest.cluster.simulated.timeline import VirtualTimeline
+from steepest.errors import InputError
+from steepest.events import cluster as c
+from steepest.sim.policies import LIVE
+from steepest.sim.result import JobResult, SimulationResult
+from steepest.sim.system.pool import SimulatedPool
+from steepest.sim.system.senses import Senses
+from steepest.sim.system.simulate import ACT_S, HEARTBEAT_S, Course, run_to_the_end
+from steepest.sim.whatif.futures import Future, future
+from steepest.sim.whatif.history import History
+from steepest.view.state import Job, Phase
+
+AS_RECORDED = "as recorded"
+
+
+def play_on(history: History, policy: str, seed: int) -> SimulationResult:
+    """Play on from where the past ends; the jobs that had not ended there are what counts.
+
+    Args:
+        history: Is used up: read it again for another run.
+        policy: Of :data:`steepest.sim.policies.LIVE`, or ``as recorded`` for the parameters in force.
+        seed: 0: the futures that fit best; others draw them.
+
+    Raises:
+        InputError: No job is left.
+    """
+    began = time.perf_counter()
+    past = history.past
+    later = [event for _, event in history.later if isinstance(event, c.JobSubmitted)]
+    left = [job for job in past.memory.view.jobs if job.phase is not Phase.ENDED]
+    names = [*(job.name for job in left), *(event.job for event in later)]
+    if not names:
+        raise InputError("no job is left at that position", mend="Name an earlier position: --at POSITION.")
+    unknown = [name for name in names if name not in history.seen or not history.seen[name].reports]
+    futures = {name: future(name, history, seed) for name in names if name not in unknown}
+    pool = _pool(history, futures)
+    course = Course(newest_ms=past.memory.at_ms)
+    pool.watch = course.notice
+    for job in left:
+        if job.alive and job.nodes:
+            _adopt(pool.nodes, job, _done(history, job.name))
+    pool.resume()
+    if policy != AS_RECORDED:
+        _switch(pool, policy)
+    for at_ms, event in history.later:
+        _tell_later(pool, at_ms - past.memory.at_ms, event)
+    run_to_the_end(pool, course, len(names))
+    submitted_ms = {job.name: job.submitted_ms for job in left}
+    submitted_ms |= {event.job: at_ms for at_ms, event in history.later if isinstance(event, c.JobSubmitted)}
+    started_ms = {job.name: job.first_placed_ms for job in left}
+    return SimulationResult(
+        policy=policy,
+        seed=seed,
+        jobs=[_result(name, submitted_ms[name], started_ms.get(name), course, past.log_ms) for name in names],
+        used=pool.nodes.cpu_m_s(),
+        capacity=float(sum(node.capacity.cpu_m for node in past.memory.view.nodes)),
+        events=pool.timeline.done + pool.records - past.memory.view.position,
+        wall_seconds=time.perf_counter() - began,
+        assumptions=_assumptions(futures, unknown),
+    )
+
+
+def _pool(history: History, futures: dict[str, Future]) -> SimulatedPool:
+    view = history.past.memory.view
+
+    def model(replica: ReplicaId, _: ReplicaSpec) -> Model:
+        known = futures.get(replica.job)
+        return known.model if known else Model(steps=60, step_s=1.0, demand_m=1000)
+
+    def make_nodes(timeline: VirtualTimeline, senses: Senses) -> SimulatedNodes:
+        nodes = [
+            SimulatedNode(node.name, node.capacity, timeline, gives_m=history.gives_m[node.name]) for node in view.nodes
+        ]
+        for node in nodes:
+            node.lost = view.nodes[node.name].lost
+        return SimulatedNodes(nodes, model, timeline, witness=senses)
+
+    return SimulatedPool(history.past.memory, make_nodes, heartbeat_s=HEARTBEAT_S, act_s=ACT_S)
+
+
+def _adopt(nodes: SimulatedNodes, job: Job, done: int) -> None:
+    """A process that ran at the position goes on after its newest step."""
+    nodes.adopt(
+        ReplicaId(job.name),
+        job.incarnation,
+        job.nodes[0],
+        ReplicaSpec(
+            command=job.spec.command,
+            requests=job.spec.requests,
+            cpu_limit_m=job.limit.in_force_m if job.limit else None,
+        ),
+        step=done,
+        mode=job.mode,
+        checkpoint=job.checkpoint,
+    )
+
+
+def _done(history: History, job: str) -> int:
+    """The newest step reported before the position."""
+    seen, at_ms = history.seen.get(job), history.past.memory.at_ms
+    return max((step for then_ms, _, step, _ in seen.reports if then_ms <= at_ms), default=0) if seen else 0
+
+
+def _switch(pool: SimulatedPool, policy: str) -> None:
+    state = pool.view.state
+    parameters = LIVE[policy].parameters(state.parameters)
+    pool.tell(c.PoolConfigured(reads=max(state.reads, 2), flags=state.flags, parameters=parameters))
+
+
+def _tell_later(pool: SimulatedPool, in_ms: int, event: Any) -> None:
+    pool.timeline.call_at(max(0, in_ms) / 1000, lambda: pool.tell(event))
+
+
+def _result(name: str, submitted_ms: int, started_ms: int | None, course: Course, log_ms: int) -> JobResult:
+    """Times count from the log's first record."""
+    outcome = course.outcomes.get(name, "running")
+    start_ms = started_ms if started_ms is not None else course.starts_ms.get(name)
+    return JobResult(
+        name=name,
+        submit_s=(submitted_ms - log_ms) / 1000,
+        start_s=None if start_ms is None else (start_ms - log_ms) / 1000,
+        end_s=(course.ends_ms[name] - log_ms) / 1000 if outcome == "finished" else None,
+        outcome=outcome,
+        migrations=course.migrations.get(name, 0),
+    )
+
+
+def _assumptions(futures: dict[str, Future], unknown: list[str]) -> list[str]:
+    guessed = sorted(name for name, one in futures.items() if not one.known)
+    said = ["Progress is proportional to the CPU that a job gets; what a step costs is measured over the recording."]
+    if guessed:
+        said.append(f"Ends are guessed from fitted curves: {', '.join(guessed)}.")
+    if unknown:
+        said.append(
+            f"Nothing was reported by {', '.join(sorted(unknown))}: taken for a minute's work of one core each."
+        )
+    return said
