@@ -1,0 +1,199 @@
+"""compose.yaml, really started: its containers, the demo's jobs, its metrics in Prometheus, its command line."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from steepest.embedded import GROUP
+from steepest.log.broker import missing as missing_kafka
+from steepest.testing import docker_images
+from steepest.testing.docker_engine import DockerEngine
+from steepest.testing.docker_engine import missing as missing_engine
+
+from . import stand_ins
+
+T = TypeVar("T")
+
+HERE = Path(__file__).parent
+REPOSITORY = Path(__file__).parents[3]
+HOME = docker_images.default_folder().absolute()
+COMPOSE = HOME / "docker-compose"
+KAFKA = Path(os.environ.get("STEEPEST_KAFKA_HOME", REPOSITORY / ".kafka"))
+PATIENCE_S = 240.0
+JOBS_OF_THE_DEMO = 8
+OWN = "own"
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+
+def why_not() -> str:
+    """What is missing here, and the command that gets it."""
+    if why := missing_engine() or docker_images.missing(HOME):
+        return f"{why}: run `make engine images`"
+    if not COMPOSE.exists():
+        return f"there is no {COMPOSE}: run `make engine`"
+    return f"{why}: run `make kafka`" if (why := missing_kafka(KAFKA)) else ""
+
+
+class Stack:
+    """The containers of compose.yaml on an engine."""
+
+    def __init__(self, url: str, *, ports: dict[str, str]) -> None:
+        self._env = {**os.environ, "DOCKER_HOST": url, "DOCKER_BUILDKIT": "0", **ports}
+
+    def call(self, *arguments: str, check: bool = True) -> str:
+        """``docker compose ...``; gives its standard output."""
+        files = ("-f", str(REPOSITORY / "compose.yaml"), "-f", str(HERE / "stand-ins.yaml"))
+        done = subprocess.run(
+            [str(COMPOSE), *files, *arguments],
+            env=self._env,
+            cwd=REPOSITORY,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert not check or done.returncode == 0, (
+            f"{arguments}: {done.returncode}\n{done.stdout[-4000:]}{done.stderr[-4000:]}"
+        )
+        return done.stdout
+
+    def config(self) -> dict[str, Any]:
+        """What compose.yaml says, the Grafana service included."""
+        read: dict[str, Any] = json.loads(self.call("--profile", "*", "config", "--format", "json"))
+        return read
+
+    def steepest(self, service: str, *arguments: str) -> Any:
+        """``docker compose exec SERVICE steepest ... --json``, decoded."""
+        return json.loads(self.call("exec", "-T", service, "steepest", *arguments, "--json"))
+
+    def containers(self) -> dict[str, dict[str, Any]]:
+        """All containers, the ended ones too, by service."""
+        lines = self.call("ps", "--all", "--format", "json").splitlines()
+        return {each["Service"]: each for each in map(json.loads, lines)}
+
+
+def until(look: Callable[[], T | None], what: str, told: Callable[[], object]) -> T:
+    """Looks until there is something to be seen."""
+    give_up_at = time.monotonic() + PATIENCE_S
+    while (found := look()) is None:
+        if time.monotonic() > give_up_at:
+            pytest.fail(f"no {what} within {PATIENCE_S} s: {told()}")
+        time.sleep(1)
+    return found
+
+
+def free_port() -> str:
+    """A port that nobody uses now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def prometheus() -> str:
+    """The port that Prometheus is published on."""
+    return free_port()
+
+
+@pytest.fixture(scope="module")
+def stack(prometheus: str) -> Iterator[Stack]:
+    """The stack, up; with all its volumes it is gone afterwards. The engine keeps its images for the next time."""
+    if why := why_not():
+        pytest.skip(why)
+    engine = DockerEngine(HOME / "compose", options=("--iptables=true",))
+    engine.start()
+    try:
+        stack = Stack(engine.url, ports={"PROMETHEUS_PORT": prometheus, "MQTT_PORT": free_port()})
+        images = [service["image"] for service in stack.config()["services"].values()]
+        with contextlib.closing(engine.client()) as client:
+            base = "python:3.11-slim-bookworm"
+            assert f"ARG PYTHON={base}\n" in (REPOSITORY / "Dockerfile").read_text()
+            stand_ins.provide(client, [base, *dict.fromkeys(images)], home=HOME, kafka=KAFKA / "libs")
+        stack.call("down", "--volumes", "--remove-orphans")
+        try:
+            stack.call("up", "--detach", "--build")
+            yield stack
+        finally:
+            stack.call("down", "--volumes", "--timeout", "5", check=False)
+    finally:
+        engine.stop()
+
+
+def test_every_service_is_there_and_ready(stack: Stack) -> None:
+    """Each installed service is a container or runs in the node's, and every container that can be asked is healthy."""
+    config = stack.config()["services"]
+    command = config["node"]["command"]
+    at_the_node = {command[at + 1] for at, word in enumerate(command) if word == "--service"}
+    assert {point.name for point in entry_points(group=GROUP)} == at_the_node | (
+        config.keys() - {"kafka", "mosquitto", "node", "demo", "prometheus", "grafana"}
+    )
+
+    def ready() -> bool | None:
+        states = stack.containers()
+        waits = [name for name, each in states.items() if each["Health"] not in ("", "healthy")]
+        return None if waits else True
+
+    until(ready, "health", lambda: stack.call("logs", "--tail", "20"))
+    states = stack.containers()
+    assert {name for name, each in states.items() if each["State"] != "running"} <= {"demo"}
+    assert {name for name, each in states.items() if each["Health"] == "healthy"} == (
+        config.keys() - {"demo", "grafana", "mosquitto", "prometheus"}
+    )
+
+
+def test_the_demos_jobs_run_to_their_end(stack: Stack) -> None:
+    """`docker compose up` has submitted them; any container tells how they stand, and they finish."""
+
+    def over() -> list[dict[str, Any]] | None:
+        jobs = [job for job in stack.steepest("categorizer", "jobs", "--all") if job["job"] != OWN]
+        ended = [job for job in jobs if job["outcome"]]
+        return jobs if len(ended) == len(jobs) == JOBS_OF_THE_DEMO else None
+
+    jobs = until(over, "end of the demo's jobs", lambda: stack.steepest("node", "jobs", "--all"))
+    assert {job["outcome"] for job in jobs} == {"finished"}
+    table = stack.call("exec", "-T", "placer", "steepest", "jobs", "--all")
+    assert all(job["job"][:8] in table for job in jobs)
+
+
+def test_a_job_of_ones_own_finishes(stack: Stack) -> None:
+    """Submitted from one container, it runs in the node's, and its losses are read."""
+    command = ("python", "-m", "steepest.demo_jobs.softmax", "--steps", "60")
+    asked = ("submit", "--name", OWN, "--wait", "--json", "--", *command)
+    answer = json.loads(stack.call("exec", "-T", "rebalancer", "steepest", *asked).splitlines()[-1])
+    assert (answer["job"], answer["outcome"]) == (OWN, "finished")
+    assert OWN in stack.call("exec", "-T", "node", "steepest", "explain", OWN)
+
+
+def test_prometheus_has_every_services_metrics(stack: Stack, prometheus: str) -> None:
+    """All targets answer, and what was decided can be asked for."""
+
+    def ask(query: str) -> list[dict[str, Any]]:
+        url = f"http://127.0.0.1:{prometheus}/api/v1/query?{urllib.parse.urlencode({'query': query})}"
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            found: list[dict[str, Any]] = json.load(answer)["data"]["result"]
+            return found
+
+    def all_up() -> list[dict[str, Any]] | None:
+        found = ask("up")
+        return found if found and all(each["value"][1] == "1" for each in found) else None
+
+    targets = until(all_up, "answer of every target", lambda: ask("up"))
+    hosts = [each["metric"]["instance"].partition(":")[0] for each in targets]
+    services = stack.config()["services"]
+    assert set(hosts) == services.keys() - {"kafka", "mosquitto", "demo", "prometheus", "grafana"}
+    assert hosts.count("node") == 1 + services["node"]["command"].count("--service")
+    placed = 'sum(steepest_decisions_total{event="PlacementPlanned"}) > 0'
+    until(lambda: ask(placed) or None, "placement", lambda: ask("steepest_decisions_total"))
