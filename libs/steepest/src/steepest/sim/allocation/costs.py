@@ -35,7 +35,7 @@ class RestartCosts:
     """A start is paid for once, before the first iteration; a later one includes saving and loading a checkpoint.
 
     The end is known from the start: nothing but the policy changes it. The slowest node of a gang sets its pace, and its
-    slowest storage that of the checkpoint.
+    slowest storage that of the checkpoint; of a share that is only counted, these are the cluster's.
     """
 
     def __init__(self, rule: AtRestart, nodes: Sequence[SimNode]) -> None:
@@ -45,7 +45,7 @@ class RestartCosts:
     def begun(self, fresh: Sequence[RunningJob], now_s: float) -> None:
         """Reckon each job's pace, overhead and end."""
         for job in fresh:
-            nodes = [self.nodes[node] for node, _ in job.place]
+            nodes = [self.nodes[node] for node, _ in job.place] or self.nodes
             job.rate_s = job.step_s * job.asked / job.units / min(node.speed for node in nodes)
             job.overhead_s = self.rule.launch_s
             if job.start_s is not None:
