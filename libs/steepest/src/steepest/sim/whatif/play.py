@@ -12,9 +12,10 @@ from steepest.cluster.simulated.nodes import SimulatedNodes
 from steepest.cluster.simulated.timeline import VirtualTimeline
 from steepest.errors import InputError
 from steepest.events import cluster as c
+from steepest.events.received import Received
 from steepest.sim.policies import LIVE
 from steepest.sim.result import JobResult, SimulationResult
-from steepest.sim.system.pool import SimulatedPool
+from steepest.sim.system.pool import SimulatedPool, Watch
 from steepest.sim.system.senses import Senses
 from steepest.sim.system.simulate import ACT_S, HEARTBEAT_S, Course, run_to_the_end
 from steepest.sim.whatif.futures import Future, future
@@ -24,13 +25,14 @@ from steepest.view.state import Job, Phase
 AS_RECORDED = "as recorded"
 
 
-def play_on(history: History, policy: str, seed: int) -> SimulationResult:
+def play_on(history: History, policy: str, seed: int, *, watch: Watch | None = None) -> SimulationResult:
     """Play on from where the past ends; the jobs that had not ended there are what counts.
 
     Args:
         history: Is used up: read it again for another run.
         policy: Of :data:`steepest.sim.policies.LIVE`, or ``as recorded`` for the parameters in force.
         seed: 0: the futures that fit best; others draw them.
+        watch: Is called with every record beyond the position.
 
     Raises:
         InputError: No job is left.
@@ -46,7 +48,13 @@ def play_on(history: History, policy: str, seed: int) -> SimulationResult:
     futures = {name: future(name, history, seed) for name in names if name not in unknown}
     pool = _pool(history, futures)
     course = Course(newest_ms=past.memory.at_ms)
-    pool.watch = course.notice
+
+    def see(received: Received[Any]) -> None:
+        course.notice(received)
+        if watch is not None:
+            watch(received)
+
+    pool.watch = see
     for job in left:
         if job.alive and job.nodes:
             _adopt(pool.nodes, job, _done(history, job.name))

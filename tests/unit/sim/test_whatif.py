@@ -1,0 +1,107 @@
+"""A recording played on: it goes on as it did, from wherever it is taken up, and says how sure it is."""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from steepest.errors import InputError
+from steepest.events import cluster as c
+from steepest.events.received import Received
+from steepest.invariants import Status, check
+from steepest.log.file import FileLog
+from steepest.sim.whatif.history import History, read_history
+from steepest.sim.whatif.play import AS_RECORDED, play_on
+from steepest.testing.rig import events_of
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "moves"
+MANY = (40, 333, 700, 1100, 1500, 1900, 2300)
+"""Positions all over the recording."""
+
+
+async def history(position: int | None, folder: Path = GOLDEN) -> History:
+    """The recording up to a position."""
+    log = FileLog.open(folder, read_only=True)
+    try:
+        return await read_history(log, position)
+    finally:
+        await log.close()
+
+
+async def recorded(folder: Path = GOLDEN) -> list[Received[Any]]:
+    """The pool's log."""
+    log = FileLog.open(folder, read_only=True)
+    try:
+        return await events_of(log)
+    finally:
+        await log.close()
+
+
+def ends_s(log: Iterable[Received[Any]]) -> dict[str, float]:
+    """When each job ended, since the log's first record."""
+    log = list(log)
+    return {one.event.job: (one.at_ms - log[0].at_ms) / 1000 for one in log if isinstance(one.event, c.JobEnded)}
+
+
+@pytest.mark.parametrize("position", MANY)
+async def test_a_pool_goes_on_soundly_from_wherever_it_is_taken_up(position: int) -> None:
+    """In the middle of plans, steps and decisions: the invariants hold over the log before and the one played on."""
+    played: list[Received[Any]] = []
+    result = play_on(await history(position), AS_RECORDED, 0, watch=played.append)
+    whole = (await recorded())[:position] + played
+
+    assert {job.outcome for job in result.jobs} == {"finished"}
+    assert [one.offset for one in whole] == list(range(len(whole)))
+    assert [f"{one.checker}: {one.message}" for one in check(whole) if one.status is not Status.HOLDS] == []
+
+
+@pytest.mark.parametrize("position", [600, 1500])
+async def test_it_goes_on_nearly_as_it_did(position: int) -> None:
+    """Under the policy of the recording, jobs end within 10 % of their recorded completion times, on average."""
+    result = play_on(await history(position), AS_RECORDED, 0)
+    then_s = ends_s(await recorded())
+    errors = [abs((job.end_s or 0.0) - then_s[job.name]) / (then_s[job.name] - job.submit_s) for job in result.jobs]
+
+    assert statistics.fmean(errors) <= 0.10
+
+
+async def test_another_policy_comes_to_something_else() -> None:
+    """Without moves from there on, no move is planned."""
+    played: list[Received[Any]] = []
+    play_on(await history(600), "spread", 0, watch=played.append)
+
+    assert not any(isinstance(one.event, c.MigrationPlanned) for one in played)
+    assert isinstance(played[-1].event, c.JobEnded)
+
+
+async def test_what_is_not_known_is_guessed_and_the_guess_varies(tmp_path: Path) -> None:
+    """Where the recording breaks off, ends are guessed, each seed guesses anew, and the same seed the same."""
+    folder = tmp_path / "cut"
+    shutil.copytree(GOLDEN, folder)
+    for file in folder.rglob("*.jsonl"):
+        lines = file.read_bytes().splitlines(keepends=True)
+        file.write_bytes(b"".join(lines[: len(lines) // 2 + 1]))
+    makespans = [play_on(await history(None, folder), AS_RECORDED, seed).summary().makespan for seed in (0, 1, 2, 3, 1)]
+    said = play_on(await history(None, folder), AS_RECORDED, 0).assumptions
+
+    assert any("guessed from fitted curves" in one for one in said)
+    assert len(set(makespans[:4])) > 1
+    assert makespans[1] == makespans[4]
+
+
+@pytest.mark.parametrize("position", [0, -1, 10**9])
+async def test_a_position_that_is_none_is_refused(position: int) -> None:
+    """And the message says which there are."""
+    with pytest.raises(InputError, match="positions are 1 to"):
+        await history(position)
+
+
+async def test_the_end_of_a_finished_recording_has_nothing_to_play() -> None:
+    """All jobs have ended there."""
+    with pytest.raises(InputError, match="no job is left"):
+        play_on(await history(None), AS_RECORDED, 0)
