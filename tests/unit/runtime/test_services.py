@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from steepest.clock import SystemClock
+from steepest.cluster.port import ReplicaId
 from steepest.embedded import Configurator, build_services, installed_services
 from steepest.events import cluster as c
-from steepest.events.parameters import PoolParameters, SpeConParameters
+from steepest.events.parameters import FlowConParameters, PoolParameters, SpeConParameters
 from steepest.log.memory import MemoryLog
 from steepest.runtime.layout import Layout
 from steepest.runtime.service import Service, Settings
@@ -125,6 +126,48 @@ async def test_parameters_are_put_in_force_once(rig: Rig) -> None:
     await rig.clock.sleep(5)
 
     assert len(await rig.of_type(c.PoolConfigured)) == 1
+
+
+async def test_parameters_raise_the_version_that_they_need(rig: Rig) -> None:
+    """Also where the same parameters stand in the log already, by the hand of somebody who forgot to."""
+    wanted = PoolParameters(flowcon=FlowConParameters(on=True))
+    await rig.configure(wanted)
+    process = configured(rig, wanted)
+    await until(lambda: process.view.state.reads == 2)
+    again = configured(rig, wanted)
+    await until(again.runtime.health.is_ready)
+    await rig.clock.sleep(5)
+
+    assert [event.reads for event in await rig.of_type(c.PoolConfigured)] == [1, 2]
+
+
+async def test_jobs_are_limited_while_they_train_and_free_when_they_are_alone(rig: Rig) -> None:
+    """All services under FlowCon and SpeCon: limits reach the nodes, every invariant holds, and nobody is left limited."""
+    process = rig.start(*SERVICES)
+    parameters = PoolParameters(
+        specon=SpeConParameters(interval_ms=3_000), flowcon=FlowConParameters(on=True, interval_ms=3_000)
+    )
+    await rig.tell(c.PoolConfigured(reads=2, parameters=parameters))
+    for number, flat in enumerate((4, 90, 100)):
+        arguments = ("--burn", "--steps", "120", "--step-s", "0.5", "--flat-after", str(flat))
+        await rig.submit(f"j{number}", *arguments, node="n1", cpu_m=80)
+    seen: dict[str, int | None] = {}
+
+    def capped() -> bool:
+        training = rig.nodes.newest(ReplicaId("j0"))
+        seen["j0"] = training.limit_m if training else None
+        return seen["j0"] is not None
+
+    await until(capped, "j0 to be capped", within_s=120)
+    await until(
+        lambda: len(process.view.jobs) == 3 and all(job.phase is Phase.ENDED for job in process.view.jobs), within_s=900
+    )
+    applied = await rig.of_type(c.LimitsApplied)
+
+    assert [job.outcome for job in process.view.jobs] == [c.Outcome.FINISHED] * 3
+    assert ("j0", seen["j0"]) in {(event.job, event.cpu_m) for event in applied}
+    assert await rig.broken() == []
+    assert process.view.snapshot() == (await rig.view()).snapshot()
 
 
 async def test_new_parameters_leave_what_was_switched_on(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:

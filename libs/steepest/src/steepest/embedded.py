@@ -58,10 +58,12 @@ class Configurator(Effector):
 
     def caught_up(self, view: ClusterView) -> None:
         """Compare with what is in force; a log that was never configured is."""
+        if self._wanted is None:
+            return
         never = view.parameters == PoolParameters()
-        if self._wanted is not None and (never or view.parameters != self._wanted):
-            # A version or flag that the log has raised stays: only the parameters are others.
-            reads = max(view.state.reads, reads_for(self._wanted))
+        # A version or flag that the log has raised stays: only the parameters are others, and what they need.
+        reads = max(view.state.reads, reads_for(self._wanted))
+        if never or view.parameters != self._wanted or view.state.reads < reads:
             self._differs.put_nowait(PoolConfigured(reads=reads, flags=view.state.flags, parameters=self._wanted))
             self._wanted = None
 
