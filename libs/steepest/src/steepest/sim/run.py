@@ -24,6 +24,7 @@ from steepest.sim.system.simulate import simulate_system
 from steepest.sim.workloads.read import open_workload
 
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,9 +65,7 @@ def simulate(run: Run) -> SimulationResult:
     return simulate_system(workload, cluster, run.policy, LIVE[run.policy].parameters(run.parameters), run.seed)
 
 
-def side_by_side(
-    do: Callable[[R], SimulationResult], runs: Sequence[R], workers: int | None = None
-) -> Iterator[SimulationResult]:
+def side_by_side(do: Callable[[R], T], runs: Sequence[R], workers: int | None = None) -> Iterator[T]:
     """Do several runs side by side, and give their results in the order of the runs.
 
     Args:
