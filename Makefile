@@ -84,10 +84,14 @@ mosquitto: ## Get the Mosquitto broker (Debian, Ubuntu) for the tests of MQTT
 	  sudo=; test "$$(id -u)" = 0 || sudo=sudo; \
 	  $$sudo apt-get update -q && $$sudo apt-get install -q -y --no-install-recommends mosquitto; }
 
-engine: ## Get a Docker engine and debootstrap (Debian, Ubuntu) for the Docker tests; no image registry is ever asked
+engine: .docker/docker-compose ## Get Docker, debootstrap (Debian, Ubuntu) and Compose (Go); no image registry is ever asked
 	@PATH=$$PATH:/usr/sbin; { command -v dockerd && command -v debootstrap; } > /dev/null || { \
 	  sudo=; test "$$(id -u)" = 0 || sudo=sudo; \
 	  $$sudo apt-get update -q && $$sudo apt-get install -q -y --no-install-recommends docker.io debootstrap; }
+
+.docker/docker-compose: tools/compose/go.mod tools/compose/go.sum
+	cd tools/compose && go build -mod=readonly -trimpath -ldflags "-s -w -X github.com/docker/compose/v2/internal.Version=2.40.3" \
+	  -o $(CURDIR)/$@ github.com/docker/compose/v2/cmd
 
 images: $(STAMP)/runtime ## Make images for jobs from Debian packages (as root), and import them where an engine runs
 	@$(BIN)/python -m steepest.testing.docker_images
