@@ -5,7 +5,7 @@
 * *latency*: reports at a steady rate; from a report's append to the append of the decision that it caused, beside bare
   produce → consume at the same rate on a topic of its own.
 * *scale*: the same topic read by 1, 2 and 4 categorizer processes.
-* *memory*: the resident set of a categorizer after all of it.
+* *memory*: the resident set of a categorizer after all of it (``kafka_plans.py`` has the other services').
 
 It starts a broker of its own (``make kafka``). Broker, load and categorizers share the machine's cores, so that on few
 cores scaling out shows what it costs rather than what it gains.
@@ -73,11 +73,14 @@ class Bench:
         assert isinstance(log, KafkaLog)
         return log
 
-    def categorizer(self) -> subprocess.Popen[bytes]:
+    def service(self, name: str = "categorizer") -> subprocess.Popen[bytes]:
         """One more process."""
         env = {**os.environ, **as_environment(self.kafka), "STEEPEST_STATE_DIR": str(self.folder.root)}
         return subprocess.Popen(
-            [sys.executable, "-m", "steepest_categorizer"], env=env, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL
+            [sys.executable, "-m", f"steepest_{name.replace('-', '_')}"],
+            env=env,
+            stderr=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL,
         )
 
 
@@ -127,7 +130,7 @@ async def bare(bench: Bench) -> tuple[float, float]:
 async def categorized(bench: Bench, log: KafkaLog, members: int, due: int) -> tuple[float, float, list[int]]:
     """Seconds from the first decision to the last one that the topic asks for, of the wall and of CPU; memory in MiB."""
     start = await log.end(CLUSTER)
-    processes = [bench.categorizer() for _ in range(members)]
+    processes = [bench.service() for _ in range(members)]
     reader = log.reader({CLUSTER: start})
     began, began_cpu, found = 0.0, 0.0, 0
     while found < due:
@@ -180,7 +183,7 @@ async def latency(folder: Path, bootstrap: str, rate: int, seconds: int) -> dict
     log, reading = await bench.open(), open_log(bench.folder, bench.folder.read())
     jobs = [f"job-{number}" for number in range(LATENCY_JOBS)]
     await log.append([watched(bench.layout, job, 100) for job in jobs])
-    process = bench.categorizer()
+    process = bench.service()
     sent: dict[tuple[int, int], float] = {}
     direct: list[float] = []
     decided: list[float] = []
