@@ -30,6 +30,8 @@ NEWS: dict[type, str] = {
     c.MigrationPlanned: "yellow",
     c.MigrationFinished: "yellow",
     c.MigrationFailed: "red",
+    c.LimitsApplied: "",
+    c.LimitsRefused: "red",
     c.StepFailed: "red",
     c.PlanAbandoned: "red",
     c.RetryPlanned: "yellow",

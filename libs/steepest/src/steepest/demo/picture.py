@@ -26,6 +26,8 @@ OUTCOMES = {c.Outcome.FINISHED: "dim", c.Outcome.FAILED: "red", c.Outcome.CANCEL
 TOLD = {
     c.MigrationPlanned: "magenta",
     c.StayDecided: "magenta",
+    c.LimitsPlanned: "magenta",
+    c.LimitsRefused: "red",
     c.MigrationFinished: "",
     c.MigrationFailed: "red",
     c.JobRejected: "red",
