@@ -28,6 +28,7 @@ COMMANDS: Mapping[str, str] = {
     "replay": "Decide a recording again and compare, byte for byte.",
     "shadow": "A candidate policy beside the live one, and where they differ.",
     "simulate": "What a workload would come to under some policies, in virtual time.",
+    "reproduce": "The published experiments again, in virtual time, beside what was published.",
     "check": "Hold a recording to its invariants.",
     "topics": "The topics on Kafka: make them what they should be.",
     "dead-letters": "What nobody could read: list it, show it, send it again.",

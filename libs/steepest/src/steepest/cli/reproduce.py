@@ -1,0 +1,129 @@
+"""``steepest reproduce``: the published experiments again, in virtual time, beside what was published.
+
+Owns the command's options and its outputs. Must never know an experiment.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from steepest.cli.options import json_option
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from steepest.sim.reproduce.run import Reproduction
+
+PAPER_NAMES = ("specon", "flowcon")
+"""Those of ``steepest.sim.reproduce.papers``, which need not be imported to describe the command; a test compares them."""
+
+OUT = "out/reproduce"
+
+EPILOG = """\b
+Examples:
+  steepest reproduce specon
+  steepest reproduce flowcon --repetitions 5 --out /tmp/flowcon
+  steepest reproduce specon --json | jq '.[] | select(.verdict == "worse")'
+
+It writes report.md, report.html with plots, results.csv and results.json. The same number of repetitions gives the same
+files, on any number of processes. Which experiments there are, and what had to be assumed: docs/reproduction.md.
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("paper", type=click.Choice(PAPER_NAMES))
+@click.option(
+    "--repetitions",
+    type=click.IntRange(1, 10_000),
+    default=30,
+    show_default=True,
+    help="Of each experiment, with seeds from 0.",
+)
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    help=f"Folder for the report; files in it are replaced.  [default: {OUT}/PAPER]",
+)
+@click.option("--jobs", "workers", type=click.IntRange(min=1), help="Processes; default: one a core.")
+@json_option
+def reproduce(*, paper: str, repetitions: int, out: Path | None, workers: int | None, as_json: bool) -> None:
+    """Run the published experiments of PAPER again on simulated nodes, and compare what comes out.
+
+    Each figure comes with its 95 % confidence interval and a verdict: within (what two published runs of the same setting
+    differ by), better or worse.
+    """
+    from steepest.sim.reproduce.needs import refuse_without_libraries
+
+    refuse_without_libraries()
+    from steepest.sim.reproduce.papers import PAPERS
+    from steepest.sim.reproduce.report import results_json
+    from steepest.sim.reproduce.run import done, reproduction, tasks
+
+    folder = _folder(out or Path(OUT) / paper)
+    todo = tasks(PAPERS[paper], repetitions)
+    result = reproduction(PAPERS[paper], repetitions, list(_tracked(done(todo, workers), len(todo))))
+    _write(result, folder)
+    if as_json:
+        click.echo(results_json(result.rows), nl=False)
+    else:
+        _show(result, folder)
+
+
+def _folder(folder: Path) -> Path:
+    """The folder, made before anything runs."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+    return folder
+
+
+def _write(result: Reproduction, folder: Path) -> None:
+    from steepest.sim.reproduce.report import write
+
+    try:
+        write(result, folder)
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+
+
+def _unwritable(folder: Path, error: OSError) -> Exception:
+    from steepest.errors import InputError
+
+    return InputError(f"cannot write to {folder}: {error.strerror}", mend="Name another folder with --out.")
+
+
+def _tracked(results: Iterator[Any], total: int) -> Iterable[Any]:
+    """The results as they come, with a bar on a terminal."""
+    if not sys.stderr.isatty():
+        return results
+    from rich.console import Console
+    from rich.progress import track
+
+    return track(results, "reproducing", total=total, console=Console(stderr=True), transient=True)
+
+
+def _show(result: Reproduction, folder: Path) -> None:
+    from steepest.cli.tables import show
+    from steepest.sim.reproduce.report import FILES, figure, interval, tally
+
+    styles = {"better": "green", "worse": "red"}
+    show(
+        ("experiment", "figure", "#published", "#ours", "#95 % interval", "verdict"),
+        [
+            [
+                row.experiment,
+                row.metric,
+                figure(row.published, row.unit),
+                figure(row.ours, row.unit),
+                interval(row),
+                (str(row.verdict), styles.get(str(row.verdict), "")),
+            ]
+            for row in result.rows
+        ],
+    )
+    click.echo(f"\n{tally(result.rows)}; {', '.join(FILES)} are in {folder}")
