@@ -87,7 +87,8 @@ def chooser(topic: str, *, job: str | None, types: tuple[str, ...], show_all: bo
 
 
 def _is_about(event: Any, job: str) -> bool:
-    return getattr(event, "job", None) == job or job in getattr(event, "jobs", ())
+    named = [*getattr(event, "jobs", ()), *(limit.job for limit in getattr(event, "limits", ()))]
+    return getattr(event, "job", None) == job or job in named
 
 
 async def _print(
