@@ -10,6 +10,7 @@ import pytest
 
 from steepest.errors import InputError
 from steepest.events.common import Resources
+from steepest.policies.baselines.tiresias import TiresiasParameters
 from steepest.sim.allocation.simulate import simulate_allocation
 from steepest.sim.cluster_spec import ClusterSpec, SimNode
 from steepest.sim.result import SimulationResult
@@ -104,6 +105,17 @@ def test_tiresias_lets_one_that_fits_pass() -> None:
     assert ends(run("tiresias", (0, 1, 100), (1, 2, 50), (2, 1, 20), gpus=(2,), rules=FREE)) == [100, 150, 22]
 
 
+def test_tiresias_promotes_whoever_has_waited() -> None:
+    """Jobs take turns of 100 s when one that has waited half its turn comes back to the first queue, counted anew."""
+    jobs = ((0, 1, 300), (10, 1, 300))
+    promoting = {"tiresias": TiresiasParameters(limits=(100.0,), promote=0.5)}
+    rules = msgspec.structs.replace(FREE, parameters=promoting)
+    plain = msgspec.structs.replace(FREE, parameters={"tiresias": TiresiasParameters(limits=(100.0,))})
+
+    assert ends(run("tiresias", *jobs, rules=rules)) == [500, 600]
+    assert ends(run("tiresias", *jobs, rules=plain)) == [400, 600]
+
+
 def test_gandiva_gives_slices_in_turn() -> None:
     """Slices of 60 s from 0: a, b, a, which then has had its 120 s; b has 90 s left of its 150 s."""
     result = run("gandiva", (0, 1, 120), (0, 1, 150), rules=FREE)
@@ -158,6 +170,12 @@ def test_who_fits_no_cluster_is_rejected() -> None:
     result = run("fifo", (0, 3, 100), (1, 1, 20), gpus=(1, 1))
 
     assert [job.outcome for job in result.jobs] == ["rejected", "finished"]
+
+
+def test_a_cluster_without_gpus_rejects_all() -> None:
+    """Under each placement rule."""
+    for rules in (RULES, MURI):
+        assert [job.outcome for job in run("srtf", (0, 1, 10), gpus=(0, 0), rules=rules).jobs] == ["rejected"]
 
 
 def test_replicas_that_ask_for_cpu_stay_whole() -> None:

@@ -4,8 +4,8 @@ A job's attained service is its running seconds times its GPUs. Jobs enter the f
 when their service reaches that queue's limit; queues are served first to last, and within one in the order of arrival. So
 jobs that differ little in what they have had do not preempt each other. The simulator published with the paper has three
 queues with limits of 3,250 and 7,200 GPU-seconds, which are the defaults. In it, jobs that run stand before those that wait
-in the same queue. A job that has waited for ``promote`` times as long as it has run goes back to the first queue; that is
-off by default, as it is there.
+in the same queue. A job that has waited for ``promote`` times as long as it has run goes back to the first queue, and its
+service counts anew (or it would drop again at once); that is off by default, as it is there.
 
 A sum of floating-point times can end one rounding short of a limit at the very instant that was computed for reaching it,
 and would be looked at again and again without time going on; the comparison therefore forgives a microsecond.
@@ -47,11 +47,13 @@ class TiresiasState(msgspec.Struct):
         queues: Jobs, first queue first.
         level: By a job's number, the queue it is in.
         waits_since: By a waiting job's number, when its waiting began; kept only where there is promotion.
+        counts_from: By a promoted job's number, the running seconds that no longer count.
     """
 
     queues: list[list[ActiveJob]]
     level: dict[int, int] = {}
     waits_since: dict[int, float] = {}
+    counts_from: dict[int, float] = {}
 
 
 class Tiresias:
@@ -77,6 +79,7 @@ class Tiresias:
             ]
         for job in ended:
             state.queues[state.level.pop(job.number)].remove(job)
+            state.counts_from.pop(job.number, None)
         for job in arrived:
             state.queues[0].append(job)
             state.level[job.number] = 0
@@ -94,11 +97,16 @@ class Tiresias:
             queue = level[job.number]
             if queue < last:
                 needed = limits[queue] / job.asked
-                at = now_s + (math.ceil(needed) if up else needed) - job.attained_s
+                at = now_s + (math.ceil(needed) if up else needed) - self._had(job)
                 earliest = min(earliest, at)
         if self.parameters.promote is not None:
             earliest = min(earliest, self._next_promotion(now_s, running, self.parameters.promote))
         return max(earliest, now_s + SLACK_S)
+
+    def _had(self, job: ActiveJob) -> float:
+        """Running seconds that count."""
+        before = self.state.counts_from
+        return job.attained_s - before.get(job.number, 0.0) if before else job.attained_s
 
     def _demote(self) -> None:
         """Move every running job that has reached its queue's limit to the next queue's end, one queue at most.
@@ -109,7 +117,7 @@ class Tiresias:
         dropped: list[tuple[int, list[ActiveJob]]] = []
         for number, limit in enumerate(self.parameters.limits):
             queue = state.queues[number]
-            over = [job for job in queue if job.units and (job.attained_s + SLACK_S) * job.asked >= limit]
+            over = [job for job in queue if job.units and (self._had(job) + SLACK_S) * job.asked >= limit]
             if over:
                 state.queues[number] = [job for job in queue if job not in over]
                 dropped.append((number + 1, over))
@@ -124,10 +132,11 @@ class Tiresias:
         for queue in state.queues[1:]:
             for job in [job for job in queue if not job.units]:
                 since = state.waits_since.setdefault(job.number, now_s)
-                if now_s - since + SLACK_S >= times * job.attained_s:
+                if now_s - since + SLACK_S >= times * self._had(job):
                     queue.remove(job)
                     state.queues[0].append(job)
                     state.level[job.number] = 0
+                    state.counts_from[job.number] = job.attained_s
                     del state.waits_since[job.number]
 
     def _next_promotion(self, now_s: float, running: Sequence[ActiveJob], times: float) -> float:
@@ -136,6 +145,6 @@ class Tiresias:
             state.waits_since.pop(job.number, None)
         waiting = [job for queue in state.queues[1:] for job in queue if not job.units]
         return min(
-            (state.waits_since.setdefault(job.number, now_s) + times * job.attained_s for job in waiting),
+            (state.waits_since.setdefault(job.number, now_s) + times * self._had(job) for job in waiting),
             default=math.inf,
         )

@@ -62,6 +62,8 @@ class Nodes:
         What is the largest node's is left to the rule of whole nodes; no smaller job is ever divided.
         """
         free, size = self.free, max(self.capacity)
+        if not size:
+            return None
         place: list[tuple[int, int]] = []
         if units > size:
             idle = [node for node, has in enumerate(free) if has == self.capacity[node] == size][: units // size]
