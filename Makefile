@@ -10,7 +10,7 @@ EDITABLE := $(foreach member,$(MEMBERS),-e $(member))
 export UV_PYTHON_DOWNLOADS := never
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-frameworks lint format bench fuzz kafka kafka-start kafka-stop mosquitto engine images chaos lock clean
+.PHONY: help setup demo test test-frameworks lint format bench reproduce fuzz kafka kafka-start kafka-stop mosquitto engine images chaos lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -63,6 +63,9 @@ format: $(STAMP)/dev ## Mend what the linter can
 
 bench: $(STAMP)/dev ## What the README's figures come from
 	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+reproduce: $(STAMP)/dev ## The published experiments of SpeCon and FlowCon again, with a report of each in out/reproduce
+	@for paper in specon flowcon; do $(BIN)/steepest reproduce $$paper $(REPRODUCE) || exit 1; done
 
 fuzz: $(STAMP)/dev ## A million mutated log lines
 	$(BIN)/python -m tests.fuzz.run
