@@ -107,6 +107,11 @@ class DockerHarness(ClusterHarness):
                     return
         raise AssertionError(f"there is no container {name}")
 
+    def first_process(self, replica: ReplicaId) -> int:
+        """The first process of a running replica's container, by its number on this machine."""
+        with self.client_of(replica) as (client, name):
+            return int(client.inspect_container(name)["State"]["Pid"])
+
     def containers(self, node: str) -> list[str]:
         """The names of our containers on a node, ended ones included."""
         with contextlib.closing(self.engines[node].client()) as client:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -91,8 +92,9 @@ class Host:
         """A client with this limit for each wait on the engine; None: for streams that may be silent. It blocks.
 
         Raises:
-            DockerException, requests.RequestException: The engine does not answer.
+            DockerException, requests.RequestException, OSError: The engine does not answer.
         """
+        _knock(self.node.url)
         client = self._clients.get(timeout_s)
         if client is not None:
             return client
@@ -216,6 +218,18 @@ def connect(node: DockerNode, timeout_s: float | None) -> docker.APIClient:
         use_ssh_client=node.url.startswith("ssh://"),
         max_pool_size=_STREAMS if timeout_s is None else 2 * CALLS_AT_ONCE,
     )
+
+
+def _knock(url: str) -> None:
+    """Find out with a socket of one's own that nobody listens: the client would leave one open.
+
+    Raises:
+        OSError: Nobody does.
+    """
+    if url.startswith("unix://"):
+        with socket.socket(socket.AF_UNIX) as trial:
+            trial.settimeout(PING_S)
+            trial.connect(url.removeprefix("unix://"))
 
 
 def status_of(error: APIError) -> int:

@@ -1,0 +1,66 @@
+"""Limits act on the container's own control group, and what it uses is measured; what is unknown is told as unknown."""
+
+from __future__ import annotations
+
+import pytest
+
+from steepest.cluster.port import ReplicaSpec
+from steepest.errors import RefusedError
+from steepest.testing.cluster_harness import JOB, Stage
+from steepest.testing.docker_harness import DockerHarness
+from steepest.testing.kernel_group import KernelGroup
+from steepest.testing.waiting import until
+
+SEEN_WITHIN_S = 1.0
+
+
+async def test_every_limit_is_seen_in_the_container_s_group(stage: Stage, harness: DockerHarness) -> None:
+    """A CPU cap is in the kernel within a second, again and again; beyond the node's capacity, and as None, it is none."""
+    await stage.train()
+    group = KernelGroup(harness.first_process(JOB))
+    for asked, expected in ((300, 300), (50, 50), (799, 799), (800, None), (1, 10), (None, None), (120, 120)):
+        await stage.cluster.limit(JOB, 1, asked)
+        await until(lambda expected=expected: group.cpu_m() == expected, within_s=SEEN_WITHIN_S)  # type: ignore[misc]
+
+
+async def test_memory_is_capped_apart_from_cpu(stage: Stage, harness: DockerHarness) -> None:
+    """A cap of memory is in the kernel within a second, stays while CPU changes, and is taken away."""
+    await stage.train()
+    group = KernelGroup(harness.first_process(JOB))
+    await stage.cluster.limit(JOB, 1, 300, memory_limit_mib=64)
+    await until(lambda: (group.cpu_m(), group.memory_mib()) == (300, 64), within_s=SEEN_WITHIN_S)
+    await stage.cluster.limit(JOB, 1, None)
+    await until(lambda: (group.cpu_m(), group.memory_mib()) == (None, 64), within_s=SEEN_WITHIN_S)
+    await stage.cluster.limit(JOB, 1, None, memory_limit_mib=None)
+    await until(lambda: (group.memory_mib() or 1 << 20) > 1000, within_s=SEEN_WITHIN_S)
+
+
+async def test_a_limit_that_the_engine_refuses_changes_nothing(stage: Stage, harness: DockerHarness) -> None:
+    """Less memory than an engine takes is refused definitely, and the caps are as they were."""
+    await stage.train()
+    await stage.cluster.limit(JOB, 1, 300, memory_limit_mib=64)
+    with pytest.raises(RefusedError) as caught:
+        await stage.cluster.limit(JOB, 1, 100, memory_limit_mib=1)
+
+    assert caught.value.code == "limit-refused"
+    group = KernelGroup(harness.first_process(JOB))
+    assert (group.cpu_m(), group.memory_mib()) == (300, 64)
+
+
+async def test_a_start_with_a_limit_has_it_from_the_first_instruction(stage: Stage, harness: DockerHarness) -> None:
+    """The cap of the order is the container's before anything runs."""
+    spec = harness.job()
+    limited = ReplicaSpec(command=spec.command, working_dir=spec.working_dir, cpu_limit_m=250)
+    await stage.cluster.start(JOB, 1, stage.here, limited, None)
+
+    assert KernelGroup(harness.first_process(JOB)).cpu_m() == 250
+
+
+async def test_use_is_measured_and_what_is_unknown_is_none(stage: Stage) -> None:
+    """CPU and memory of a job that computes are told; a container without a network has no network use, which is not 0."""
+    await stage.train("--burn", "--step-s", "0.05")
+    report = await stage.report(lambda found: found.cpu_m is not None)
+
+    assert (report.cpu_m or 0) > 50
+    assert (report.memory_mib or 0) >= 1
+    assert report.network_bytes_s is None
