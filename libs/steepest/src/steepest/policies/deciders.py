@@ -13,7 +13,9 @@ from steepest.policies.specon.categorizer import Categorizer
 from steepest.policies.specon.node_scorer import NodeScorer
 from steepest.policies.specon.rebalancer import Rebalancer
 
-CLUSTER_DECIDERS: Mapping[str, Any] = {kind.name: kind for kind in (Silence, Placer, NodeScorer, Rebalancer, LimitPlanner)}
+CLUSTER_DECIDERS: Mapping[str, Any] = {
+    kind.name: kind for kind in (Silence, Placer, NodeScorer, Rebalancer, LimitPlanner)
+}
 """Those that read ``cluster``; each is made with its state, or with none to begin anew."""
 
 STREAM_DECIDERS: Mapping[str, Any] = {kind.name: kind for kind in (Facts, Categorizer)}
