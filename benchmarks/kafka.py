@@ -40,7 +40,8 @@ from steepest.events.registry import LOSS
 from steepest.installation import KafkaPlace, open_log, remember_kafka
 from steepest.log.base import NewRecord, TopicPartition
 from steepest.log.broker import running_broker
-from steepest.log.kafka import KafkaLog, consumer
+from steepest.log.kafka import KafkaLog
+from steepest.log.kafka_reader import consumer
 from steepest.log.kafka_settings import KafkaSettings, as_environment
 from steepest.runtime.decode import new_record
 from steepest.runtime.layout import Layout

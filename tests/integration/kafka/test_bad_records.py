@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import struct
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaProducer
+from aiokafka.record.util import calc_crc32c
 
 from steepest.cli.topics import apply_topics
 from steepest.clock import SystemClock
@@ -23,7 +26,7 @@ from steepest.policies.specon.categorizer import Categorizer
 from steepest.runtime.layout import Layout
 from steepest.runtime.runtime import Runtime
 from steepest.runtime.service import Service
-from steepest.testing.rig import events_of
+from steepest.testing.rig import events_of, read_all
 from steepest.testing.waiting import until
 
 GOOD = encode(JobUnwatched(job="a"))
@@ -40,6 +43,48 @@ BAD: dict[str, dict[str, Any]] = {
     "an unknown type": {"value": b'{"type":"JobTeleported"}', "key": b"nobody"},
     "the largest": {"value": b"x" * (8 << 20)},
 }
+
+
+async def test_a_headers_name_that_is_no_text_stops_nobody(kafka: KafkaSettings) -> None:
+    """Its batch is damaged from there on; what was fetched with it, and what comes after it, is read as it is."""
+    await apply_topics(kafka, LAYOUT)
+    producer = AIOKafkaProducer(**kafka.client())
+    await producer.start()
+    for batch in (("before",), ("with it", SPOILT, "behind it"), ("after",)):
+        sending = await producer.send_batch(a_batch(producer, batch), f"{kafka.prefix}loss", partition=0)
+        await sending
+    await producer.stop()
+    log = KafkaLog(kafka, LAYOUT.partitions())
+    records = await read_all(log, TopicPartition("loss"))
+    await log.close()
+
+    assert [record.offset for record in records] == list(range(6))
+    assert [record.value for record in records[1:] if not record.damage] == [b"before", b"with it", b"after"]
+    assert ["no text" in record.damage for record in records] == [False, False, False, True, True, False]
+
+
+SPOILT = "spoilt"
+
+
+def a_batch(producer: AIOKafkaProducer, values: Sequence[str]) -> Any:
+    """A batch of these values; the spoilt one has a header whose name is not UTF-8, which no client would write."""
+    batch = producer.create_batch()
+    for value in values:
+        headers = [(SPOILT, b"x")] if value == SPOILT else []
+        batch.append(key=b"a", value=value.encode(), timestamp=1, headers=headers)
+    build = batch._build
+
+    def spoil() -> bytearray:
+        data = bytearray(build())
+        # The name stands behind the value, which reads the same; the checksum covers all from byte 21 on.
+        at = data.rfind(SPOILT.encode())
+        if at >= 0:
+            data[at : at + 2] = b"\xff\xfe"
+            data[17:21] = struct.pack(">I", calc_crc32c(bytes(data[21:])))
+        return data
+
+    batch._build = spoil
+    return batch
 
 
 @pytest.mark.parametrize("topic", READ)

@@ -21,7 +21,7 @@ from aiokafka import TopicPartition as KafkaPartition
 
 from steepest.errors import LogUnavailableError
 from steepest.log.base import TopicPartition
-from steepest.log.kafka import CLIENT_ERRORS, started
+from steepest.log.kafka_reader import CLIENT_ERRORS, started
 from steepest.log.kafka_settings import KafkaSettings
 
 SESSION_MS = 6_000

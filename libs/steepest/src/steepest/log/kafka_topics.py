@@ -19,7 +19,8 @@ from aiokafka.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionErro
 
 from steepest.errors import InputError, LogUnavailableError
 from steepest.log.base import TopicPartition
-from steepest.log.kafka import CLIENT_ERRORS, KafkaLog
+from steepest.log.kafka import KafkaLog
+from steepest.log.kafka_reader import CLIENT_ERRORS
 from steepest.log.kafka_settings import KafkaSettings
 
 SNAPSHOTS = "snapshots"
