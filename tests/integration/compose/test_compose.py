@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import socket
@@ -114,6 +115,13 @@ def stack(prometheus: str) -> Iterator[Stack]:
     if why := why_not():
         pytest.skip(why)
     engine = DockerEngine(HOME / "compose", options=("--iptables=true",))
+    with (HOME / "compose.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another run of the same checkout has the same engine
+        yield from running(engine, prometheus)
+
+
+def running(engine: DockerEngine, prometheus: str) -> Iterator[Stack]:
+    """The stack on an engine that is started, and stopped afterwards."""
     engine.start()
     try:
         stack = Stack(engine.url, ports={"PROMETHEUS_PORT": prometheus, "MQTT_PORT": free_port()})
