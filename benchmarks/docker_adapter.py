@@ -1,0 +1,150 @@
+"""What the Docker adapter itself costs: many containers at rest on one engine, heartbeats told every second.
+
+* *CPU at rest*: processor time of the adapter's process over some time, in percent of a core; beside it the same time of a
+  process that reads the same statistics streams and does nothing with them.
+* *streams*: statistics streams that are open for each container.
+* *limits*: time from a call of ``limit`` to its return, for containers in turn.
+
+It starts an engine of its own (``make engine``, ``make images``; root) and skips where there can be none. What the engine
+itself uses for measuring is not counted.
+
+Run: ``python benchmarks/docker_adapter.py [--containers 200] [--seconds 30] [--json]``
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from steepest.cluster.docker import DockerCluster, DockerNode
+from steepest.cluster.docker.host import Host
+from steepest.cluster.docker.stats import Stats, read_lines
+from steepest.cluster.port import ReplicaId, ReplicaSpec
+from steepest.events.common import Resources
+from steepest.testing import docker_images
+from steepest.testing.docker_engine import running_engine
+from steepest.testing.docker_harness import why_not
+
+NODE = "bench"
+STARTS_AT_ONCE = 4
+SETTLE_S = 5.0
+LIMITS = 50
+
+
+class Bare(Stats):
+    """The stream alone: lines are read and thrown away."""
+
+    def _follow(self) -> None:
+        with contextlib.suppress(Exception), contextlib.closing(self._open()) as response:
+            read_lines(response, lambda _: not self._leave.is_set())
+
+
+async def started(cluster: DockerCluster, count: int) -> list[ReplicaId]:
+    """Containers that sleep."""
+    free = asyncio.Semaphore(STARTS_AT_ONCE)
+
+    async def start(replica: ReplicaId) -> None:
+        async with free:
+            await cluster.start(replica, 1, NODE, ReplicaSpec(command=("sleep", "100000")), None)
+
+    replicas = [ReplicaId(f"job-{number}") for number in range(count)]
+    await asyncio.gather(*(start(replica) for replica in replicas))
+    return replicas
+
+
+async def at_rest(cluster: DockerCluster, count: int, seconds: float) -> tuple[float, float]:
+    """Percent of a core that this process uses while it takes in heartbeats, and streams for each container."""
+    measured = asyncio.Event()
+
+    async def listen() -> None:
+        async for beat in cluster.heartbeats():
+            if sum(report.cpu_m is not None for report in beat.replicas) == count:
+                measured.set()
+
+    listening = asyncio.create_task(listen())
+    await measured.wait()
+    await asyncio.sleep(SETTLE_S)
+    streams = sum(thread.name.startswith("stats-") for thread in threading.enumerate())
+    used_s, began = time.process_time(), time.monotonic()
+    await asyncio.sleep(seconds)
+    percent = 100 * (time.process_time() - used_s) / (time.monotonic() - began)
+    listening.cancel()
+    return percent, streams / count
+
+
+async def bare(host: Host, names: list[str], seconds: float) -> float:
+    """Percent of a core for nothing but reading the streams."""
+    streams = [Bare(host, name) for name in names]
+    await asyncio.sleep(SETTLE_S)
+    used_s, began = time.process_time(), time.monotonic()
+    await asyncio.sleep(seconds)
+    percent = 100 * (time.process_time() - used_s) / (time.monotonic() - began)
+    for stream in streams:
+        stream.close()
+    return percent
+
+
+async def limits(cluster: DockerCluster, replicas: list[ReplicaId]) -> list[float]:
+    """Milliseconds of each call."""
+    took = []
+    for number, replica in enumerate(replicas):
+        began = time.perf_counter()
+        await cluster.limit(replica, 1, 100 + number)
+        took.append((time.perf_counter() - began) * 1000)
+    return took
+
+
+async def bench(folder: Path, url: str, count: int, seconds: float) -> dict[str, float]:
+    """All figures."""
+    node = DockerNode(name=NODE, url=url, capacity=Resources(cpu_m=2000, memory_mib=4096))
+    cluster = DockerCluster(folder / "state", [node], "bench", image=docker_images.BASE)
+    replicas = await started(cluster, count)
+    percent, streams = await at_rest(cluster, count, seconds)
+    took = await limits(cluster, replicas[:LIMITS])
+    await cluster.close()
+    host = Host(node)
+    names = [str(each["Id"]) for each in host.client().containers()]
+    baseline = await bare(host, names, seconds)
+    host.close()
+    return {
+        "containers": count,
+        "adapter_percent_of_a_core": round(percent, 2),
+        "bare_streams_percent_of_a_core": round(baseline, 2),
+        "streams_a_container": round(streams, 2),
+        "limit_ms_median": round(statistics.median(took), 1),
+        "limit_ms_max": round(max(took), 1),
+    }
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--containers", type=int, default=200)
+    parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args()
+    if why := why_not():
+        print(f"skipped: {why}")
+        return
+    with tempfile.TemporaryDirectory(prefix="steepest-") as name:
+        folder = Path(name)
+        with running_engine(folder / "engine") as engine:
+            with contextlib.closing(engine.client()) as client:
+                docker_images.provide(client, docker_images.default_folder())
+            figures = asyncio.run(bench(folder, engine.url, given.containers, given.seconds))
+    if given.json:
+        json.dump(figures, sys.stdout)
+        return
+    for figure, value in figures.items():
+        print(f"{figure:32} {value:g}")
+
+
+main()

@@ -1,0 +1,116 @@
+"""The jobs of an experiment as small trainings of the same relative length, and what a step of each costs on the node.
+
+It owns the likeness of models to the demo's trainings, and the scale of time. Lengths are in CPU time, measured on the node
+before anything is compared, so that ratios of lengths and arrivals are those of the experiment on any machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+
+import docker
+import msgspec
+
+from steepest.demo.workload import REQUEST, Arrival, Workload
+from steepest.errors import ClusterError
+from steepest.events.cluster import JobSpec
+from steepest.events.common import Resources
+from steepest.sim.workload import SimJob
+from steepest.sim.workload import Workload as SimWorkload
+from steepest.state_folder import NodeSpec
+from steepest.testing.docker_engine import DockerEngine
+from steepest.testing.docker_images import DEMO
+
+SCALE = 10
+"""A second here is so many of the experiment's."""
+
+KINDS: Mapping[str, str] = {
+    "vae-pytorch": "vae",
+    "mnist-pytorch": "mlp",
+    "mnist-tensorflow": "softmax",
+    "gru-tensorflow": "gru",
+    "lstm-cfc": "charlm",
+    "lstm-crf": "mixture",
+}
+"""The models of FlowCon's experiments, and which of the demo's trainings stands for each."""
+
+MACHINE_M = 8_000
+"""The experiment's node."""
+
+PYTHON = "python3"
+
+_ONE_BATCH = ("--work", "0.1")
+"""A step's least: with Debian's plain BLAS a run then has about as many steps as by default, so that its curve is whole."""
+
+_PROBED_STEPS = (20, 220)
+_PROBE = (
+    "import runpy, sys, time; sys.argv[1:1] = ['probe']; sys.argv = sys.argv[1:]; "
+    "runpy.run_module('steepest.demo_jobs.{kind}', run_name='__main__'); print('\\nprobe', time.process_time())"
+)
+_TIMEOUT_S = 120
+
+
+class Cost(msgspec.Struct, frozen=True):
+    """CPU time of a training, in seconds: of its start and of each step."""
+
+    start_s: float
+    step_s: float
+
+
+def costs(engine: DockerEngine, models: Sequence[str]) -> dict[str, Cost]:
+    """What the trainings that stand for some models cost on the node.
+
+    Raises:
+        ClusterError: A training did not run.
+    """
+    found = {}
+    with contextlib.closing(engine.client()) as client:
+        for model in models:
+            short, long = (_probe(client, KINDS[model], steps) for steps in _PROBED_STEPS)
+            step_s = (long - short) / (_PROBED_STEPS[1] - _PROBED_STEPS[0])
+            found[model] = Cost(max(0.0, short - _PROBED_STEPS[0] * step_s), step_s)
+    return found
+
+
+def scaled(jobs: SimWorkload, costs: Mapping[str, Cost], engine: DockerEngine, cpu_m: int, seed: int) -> Workload:
+    """The experiment's jobs, to be run on a node."""
+    arrivals = tuple(_arrival(job, costs[job.model], cpu_m, seed) for job in jobs.jobs)
+    one = NodeSpec("n1", Resources(cpu_m=cpu_m, memory_mib=4096), engine=engine.url)
+    return Workload(nodes=(one,), arrivals=arrivals, image=DEMO)
+
+
+def whole_node_s(job: SimJob) -> float:
+    """How long a job would run in the experiment if it used all of the node."""
+    return job.work_s * job.demand_cpu_m / MACHINE_M
+
+
+def _arrival(job: SimJob, cost: Cost, cpu_m: int, seed: int) -> Arrival:
+    kind, core_s = KINDS[job.model], whole_node_s(job) * cpu_m / 1000 / SCALE
+    steps = max(1, round((core_s - cost.start_s) / cost.step_s))
+    options = ("--steps", str(steps), "--seed", str(seed), *_ONE_BATCH)
+    return Arrival(
+        at_s=job.submit_s / SCALE,
+        job=job.name,
+        kind=kind,
+        spec=JobSpec(command=(PYTHON, "-m", f"steepest.demo_jobs.{kind}", *options), requests=REQUEST, model=job.model),
+        core_s=core_s,
+    )
+
+
+def _probe(client: docker.APIClient, kind: str, steps: int) -> float:
+    """CPU seconds of a training, alone on the node."""
+    command = [PYTHON, "-c", _PROBE.format(kind=kind), "--steps", str(steps), *_ONE_BATCH]
+    host = client.create_host_config(network_mode="none")
+    made = client.create_container(
+        DEMO, command, host_config=host, environment={"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    )["Id"]
+    try:
+        client.start(made)
+        client.wait(made, timeout=_TIMEOUT_S)
+        said = client.logs(made).decode(errors="replace").split()
+        if said[-2:-1] != ["probe"]:
+            raise ClusterError(f"the training {kind} did not run: {' '.join(said)[-500:]}", code="no-training")
+        return float(said[-1])
+    finally:
+        client.remove_container(made, force=True)
