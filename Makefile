@@ -10,7 +10,7 @@ EDITABLE := $(foreach member,$(MEMBERS),-e $(member))
 export UV_PYTHON_DOWNLOADS := never
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-frameworks lint format bench reproduce fuzz kafka kafka-start kafka-stop mosquitto engine images chaos lock clean
+.PHONY: help setup demo test test-frameworks lint format bench reproduce fidelity fuzz kafka kafka-start kafka-stop mosquitto engine images chaos lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -66,6 +66,9 @@ bench: $(STAMP)/dev ## What the README's figures come from
 
 reproduce: $(STAMP)/dev ## The published experiments of SpeCon and FlowCon again, with a report of each in out/reproduce
 	@for paper in specon flowcon; do $(BIN)/steepest reproduce $$paper $(REPRODUCE) || exit 1; done
+
+fidelity: $(STAMP)/runtime ## How near a simulation of the demo comes to the demo, over five runs (10 minutes)
+	@$(BIN)/python tools/fidelity.py $(FIDELITY)
 
 fuzz: $(STAMP)/dev ## A million mutated log lines
 	$(BIN)/python -m tests.fuzz.run
