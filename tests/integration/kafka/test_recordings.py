@@ -1,4 +1,4 @@
-"""Recordings of a real run on Kafka: shadowed by a candidate, and fed to another system."""
+"""Recordings of a real run on Kafka: made again, shadowed by a candidate, and fed to another system."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiokafka import TopicPartition as KafkaPartition
+from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 
 from steepest.cli.topics import apply_topics
 from steepest.events.common import Resources
 from steepest.events.registry import TOPICS
+from steepest.installation import KafkaPlace, remember_kafka
 from steepest.log.base import Record
 from steepest.log.file import FileLog
 from steepest.log.kafka import KafkaLog
@@ -82,6 +85,48 @@ async def test_a_recording_is_fed_to_another_system(kafka: KafkaSettings) -> Non
     assert fed["loss"] == recorded["loss"]
     assert fed["heartbeats"] == recorded["heartbeats"]
     assert {json.loads(value)["type"] for _, value in fed["cluster"]} == {"PoolConfigured", "JobSubmitted"}
+
+
+async def test_a_recording_is_made_again_from_the_beginning(kafka: KafkaSettings, state: Path) -> None:
+    """All of the topics in the place of what the folder held; once the broker lacks the beginning, that stays."""
+    await apply_topics(kafka, Layout())
+    steepest("replay", str(GOLDEN), "--into", kafka.bootstrap, "--speed", "1000", "--json", env=as_environment(kafka))
+    folder = StateFolder(state)
+    remember_kafka(folder, KafkaPlace(kafka.bootstrap, kafka.prefix))
+    shutil.copytree(GOLDEN, out := state / "recording")
+
+    assert "is a recording of another log" in says(2, "record", "--state", str(state), "--out", str(out))
+    told = says(0, "record", "--state", str(state), "--out", str(out), "--from-beginning")
+    log, made = KafkaLog(kafka, Layout().partitions()), FileLog.open(out, read_only=True)
+    everything = {topic: await values(log, topic) for topic in TOPICS}
+    assert {topic: await values(made, topic) for topic in TOPICS} == everything
+    partitions = [at for topic in TOPICS for at in await log.partitions(topic)]
+    assert told == f"{sum([await log.end(at) for at in partitions])} records copied to {out}\n"
+    await made.close()
+    await log.close()
+
+    admin = AIOKafkaAdminClient(**kafka.client())
+    await admin.start()
+    await admin.delete_records({KafkaPartition(f"{kafka.prefix}heartbeats", 0): RecordsToDelete(before_offset=1)})
+    await admin.close()
+    told = says(2, "record", "--state", str(state), "--out", str(out), "--from-beginning")
+    assert "heartbeats/0 has no offset 0 any more" in told
+    again = FileLog.open(out, read_only=True)
+    assert {topic: await values(again, topic) for topic in TOPICS} == everything
+    await again.close()
+
+
+def test_the_log_of_an_installation_is_no_recording(state: Path) -> None:
+    """It is never replaced, not even by itself."""
+    told = says(2, "record", "--state", str(state), "--out", str(StateFolder(state).log), "--from-beginning")
+    assert "is the log of an installation" in told
+
+
+def says(status: int, *arguments: str) -> str:
+    """What a command that ends with this status says."""
+    done = subprocess.run([sys.executable, "-m", "steepest", *arguments], capture_output=True, check=False)
+    assert done.returncode == status, done.stderr.decode()
+    return (done.stderr if status else done.stdout).decode()
 
 
 async def values(log: KafkaLog | FileLog, topic: str) -> list[tuple[str, bytes]]:

@@ -16,19 +16,22 @@ EPILOG = """\b
 Examples:
   steepest record --out today                      all that is there now, from the first record on
   steepest record --out today                      again: only what has come since
+  steepest record --out today --from-beginning     again, all of it, in the place of what was recorded before
   steepest record --kafka kafka:9092 --out today --follow
   steepest replay today && steepest check today
 
 A recording keeps every record's offset, so it begins with the first record. Where retention has removed that, nothing
-can be recorded, and the command says which offset is missing.
+can be recorded, and the command says which offset is missing; a recording that was begun earlier is gone on with. With
+--from-beginning the earlier recording stays until the new one is complete.
 """
 
 
 @click.command(epilog=EPILOG)
 @state_option
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="The recording's folder.")
+@click.option("--from-beginning", is_flag=True, help="Begin with the first record, also where DIR holds a recording.")
 @click.option("--follow/--no-follow", default=False, help="Go on with what comes, until interrupted.")
-def record(state: Path, *, out: Path, follow: bool) -> None:
+def record(state: Path, *, out: Path, from_beginning: bool, follow: bool) -> None:
     """Copy the topics to a recording, or go on with one."""
     import asyncio
 
@@ -42,15 +45,32 @@ def record(state: Path, *, out: Path, follow: bool) -> None:
         from steepest.cli.pool import reading
         from steepest.log.file import FileLog
         from steepest.replay.record import record as copy
+        from steepest.replay.record import record_anew
 
         async with reading(StateFolder(state)) as (installation, log):
-            into = FileLog(out, installation.layout.partitions())
-            try:
-                async for number in copy(log, into, follow=follow):
+            partitions = installation.layout.partitions()
+            if from_beginning:
+                _refuse_a_log(out)
+                async for number in record_anew(log, out, partitions):
                     copied = number
-            finally:
-                await into.close()
+            if follow or not from_beginning:
+                before, into = copied, FileLog(out, partitions)
+                try:
+                    async for number in copy(log, into, follow=follow):
+                        copied = before + number
+                finally:
+                    await into.close()
 
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(run())
     click.echo(f"{count(copied, 'record')} copied to {out}")
+
+
+def _refuse_a_log(out: Path) -> None:
+    """Replacing an installation's own log would end the installation."""
+    from steepest.errors import InputError
+    from steepest.state_folder import StateFolder
+
+    folder = StateFolder(out.resolve().parent)
+    if folder.exists and folder.log == out.resolve():
+        raise InputError(f"{out} is the log of an installation, not a recording", mend="record to another folder")

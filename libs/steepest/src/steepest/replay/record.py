@@ -1,13 +1,16 @@
 """Topics copied to a recording: same partitions, same offsets, same bytes.
 
-It owns copying and going on where a recording ends. It must never know what a record's value means.
+It owns copying, going on where a recording ends, and putting a new recording in the place of one that is there. It must
+never know what a record's value means.
 """
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
 
-from steepest.errors import InputError, LogEpochError
+from steepest.errors import InputError, LogEpochError, LogUnavailableError
 from steepest.log.base import Log, NewRecord, Record, TopicPartition
 from steepest.log.file import FileLog
 
@@ -27,7 +30,7 @@ async def record(source: Log, into: FileLog, *, follow: bool = False) -> AsyncIt
     partitions = [at for topic in into.topics for at in await into.partitions(topic)]
     start = {at: await into.end(at) for at in partitions}
     ends = {at: await source.end(at) for at in partitions}
-    await _check_same(source, into, start)
+    await _check_same(source, into, start, ends)
     copied, left = 0, {at for at in partitions if start[at] < ends[at]}
     reader = source.reader(start)
     try:
@@ -57,21 +60,105 @@ def _check_next(records: Sequence[Record], start: dict[TopicPartition, int]) -> 
         start[one.at] = one.offset + 1
 
 
-async def _check_same(source: Log, into: FileLog, start: Mapping[TopicPartition, int]) -> None:
-    """The first record of a partition is its identity."""
-    for at in (at for at, position in start.items() if position):
-        first = [await _first(log, at) for log in (source, into)]
-        if as_new(first[0]) != as_new(first[1]):
+async def _check_same(
+    source: Log, into: FileLog, start: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+) -> None:
+    for at, recorded in start.items():
+        if recorded and not (ends[at] >= recorded and await _is_same(source, into, at, recorded)):
             raise InputError(
-                f"{into.folder} is a recording of another log: {at} begins otherwise", mend="record to a new folder"
+                f"{into.folder} is a recording of another log: {at} is not its continuation",
+                mend="record to a new folder, or put a new recording in its place with --from-beginning",
             )
 
 
-async def _first(log: Log, at: TopicPartition) -> Record:
-    reader = log.reader({at: 0})
+async def _is_same(source: Log, into: FileLog, at: TopicPartition, recorded: int) -> bool:
+    """The first record of a partition is its identity; where retention has removed it, the last recorded one has to do.
+
+    Raises:
+        InputError: That is gone as well, and with it perhaps some that come next.
+    """
+    try:
+        shared = await _record_at(source, at, 0)
+    except LogEpochError:
+        try:
+            shared = await _record_at(source, at, recorded - 1)
+        except LogEpochError as error:
+            raise InputError(f"{into.folder} cannot be gone on with: {error}", code="hole", mend=error.mend) from error
+    return as_new(shared) == as_new(await _record_at(into, at, shared.offset))
+
+
+async def _record_at(log: Log, at: TopicPartition, offset: int) -> Record:
+    reader = log.reader({at: offset})
     try:
         while True:
             for one in await reader.poll(max_records=1):
                 return one
     finally:
         await reader.close()
+
+
+# --- a new recording in the place of another -----------------------------------------------------------------------------
+
+
+async def record_anew(source: Log, folder: Path, partitions: Mapping[str, int]) -> AsyncIterator[int]:
+    """Copy all that is in the source's topics, and put it in the place of the recording that is in a folder.
+
+    That one stays as it is until the copy is complete; where copying fails it stays for good. A death between the two
+    renames that change them leaves the earlier one aside, and the next call puts it back first.
+
+    Args:
+        source: Any log that has these topics.
+        folder: Where the recording will be; there may be one already, or nothing.
+        partitions: Topic to number of partitions.
+
+    Raises:
+        InputError: In the folder there is more than a recording, or the source does not have all records any more.
+        LogUnavailableError: The source gives nothing, or nothing can be written.
+    """
+    folder, aside, before = _places(folder)
+    try:
+        into = FileLog(aside, partitions)
+        try:
+            async for copied in record(source, into):
+                yield copied
+        finally:
+            await into.close()
+        _change_places(folder, aside, before)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _places(folder: Path) -> tuple[Path, Path, Path]:
+    """The folder, where the copy is made, and where the earlier recording is while they change; no leftovers in either."""
+    folder = folder.resolve()
+    aside, before = (folder.with_name(f".{folder.name}.{what}") for what in ("aside", "before"))
+    if before.exists() and not folder.exists():
+        before.rename(folder)
+    _check_only_a_recording(folder)
+    for left in (aside, before):
+        shutil.rmtree(left, ignore_errors=True)
+    return folder, aside, before
+
+
+def _change_places(folder: Path, aside: Path, before: Path) -> None:
+    try:
+        if folder.exists():
+            folder.rename(before)
+        aside.rename(folder)
+    except OSError as error:
+        if before.exists() and not folder.exists():
+            before.rename(folder)
+        raise LogUnavailableError(f"{folder} cannot be replaced: {error.strerror}") from error
+    shutil.rmtree(before, ignore_errors=True)
+
+
+def _check_only_a_recording(folder: Path) -> None:
+    """What is not the recorder's is nothing that it may remove."""
+    for path in sorted(folder.rglob("*")):
+        of_partition = path.suffix in {".jsonl", ".lock"} and path.stem.isdecimal() and path.parent.parent == folder
+        of_recording = path.name in {"recording.json", "recording.lock"} and path.parent == folder
+        if not (path.is_dir() or of_partition or of_recording):
+            raise InputError(
+                f"{folder} holds more than a recording: {path.relative_to(folder)}",
+                mend="move it away, or record to a new folder",
+            )
