@@ -19,7 +19,7 @@ from steepest.events.received import Received
 from steepest.invariants import Status, check
 from steepest.sim.cluster_spec import ClusterSpec, SimNode
 from steepest.sim.clusters import open_cluster
-from steepest.sim.policies import LIVE
+from steepest.sim.policies import POOL
 from steepest.sim.result import SimulationResult
 from steepest.sim.system.simulate import simulate_system
 from steepest.sim.workload import SimJob, Workload
@@ -37,7 +37,7 @@ def run(
         workload,
         cluster or open_cluster("3x8cpu"),
         policy,
-        LIVE[policy].parameters(PoolParameters()),
+        POOL[policy].parameters(PoolParameters()),
         seed,
         first_nodes={job.name: (cluster or open_cluster("3x8cpu")).nodes[0].name for job in workload.jobs},
         watch=log.append,
@@ -45,7 +45,7 @@ def run(
     return result, log
 
 
-@pytest.mark.parametrize("policy", list(LIVE))
+@pytest.mark.parametrize("policy", list(POOL))
 def test_all_jobs_end_and_all_invariants_hold(policy: str) -> None:
     """The checkers that judge a live log judge a simulated one, and find nothing broken."""
     result, log = run(policy)
@@ -63,6 +63,29 @@ def test_specon_moves_what_is_crowded_and_loses_no_step() -> None:
     assert len(moved) == sum(job.migrations for job in specon.jobs) > 0
     assert all(event.steps_lost == 0 for event in moved)
     assert specon.summary().makespan < spread.summary().makespan
+
+
+def test_procon_places_by_what_is_left() -> None:
+    """Two nodes with a job each. The first has nearly all its work before it, the second little: an arrival goes there.
+
+    By requests both nodes are equal, and the first name would get it.
+    """
+    jobs = [
+        SimJob(name=name, submit_s=at_s, requests=Resources(cpu_m=100), demand_cpu_m=1000, work_s=work_s, iterations=50)
+        for name, at_s, work_s in (("long", 0.0, 500.0), ("short", 0.0, 50.0), ("new", 30.0, 10.0))
+    ]
+    places: dict[str, dict[str, tuple[str, ...]]] = {}
+    for policy in ("spread", "procon"):
+        log: list[Received[Any]] = []
+        workload = Workload(source="test", format="test", jobs=jobs)
+        cluster, parameters = open_cluster("2x1cpu"), POOL[policy].parameters(PoolParameters())
+        simulate_system(workload, cluster, policy, parameters, 0, watch=log.append)
+        plans = [one.event for one in log if isinstance(one.event, c.PlacementPlanned)]
+        places[policy] = {plan.job: plan.nodes for plan in plans}
+        assert [plan.because.rule.split(":")[0] for plan in plans] == [policy] * 3
+
+    assert places["spread"] == {"long": ("node-0",), "short": ("node-1",), "new": ("node-0",)}
+    assert places["procon"] == {"long": ("node-0",), "short": ("node-1",), "new": ("node-1",)}
 
 
 def test_a_limit_is_seen_in_who_ends_first() -> None:
@@ -115,7 +138,7 @@ def test_the_same_seed_gives_the_same_bytes_under_any_hash_seed(tmp_path: Path) 
         "--cluster",
         "4x8cpu",
         "--policy",
-        "specon+flowcon,srtf,slaq",
+        "specon+flowcon,procon,srtf,slaq",
         "--seed",
         "0-1",
     )

@@ -3,6 +3,9 @@
 Two kinds. The *live* ones are parameters of a pool: the deciders, the view and the saga that run on real clusters run here
 (:mod:`steepest.sim.system`). The *allocation* policies are published baselines that decide at each event who runs and with
 how much (:mod:`steepest.sim.allocation`); they have no live wiring, so that there is one implementation of each as well.
+
+ProCon is of the first kind in all but one thing: what its placement goes by stands in no pool's log, so that only a
+simulated pool can have it.
 """
 
 from __future__ import annotations
@@ -15,10 +18,11 @@ from steepest.errors import InputError
 from steepest.events.parameters import PoolParameters
 from steepest.policies.baselines.by_name import BASELINES
 from steepest.policies.named import under
+from steepest.sim.system.progress import PROCON
 
 
-class Live(msgspec.Struct, frozen=True, kw_only=True):
-    """A policy of the live system.
+class OfAPool(msgspec.Struct, frozen=True, kw_only=True):
+    """A policy that a whole pool runs under.
 
     Attributes:
         about: What it does, and where it is from.
@@ -35,32 +39,42 @@ class Live(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(under(self.switches, parameters), placement=self.placement)
 
 
-LIVE: Mapping[str, Live] = {
-    "spread": Live(about="first placement only, least allocated node first (Kubernetes' default)", switches="none"),
-    "specon": Live(about="moves by category of growth, then rebalances (SpeCon, Algorithms 3-5)", switches="specon"),
-    "specon-adaptive": Live(
+LIVE: Mapping[str, OfAPool] = {
+    "spread": OfAPool(about="first placement only, least allocated node first (Kubernetes' default)", switches="none"),
+    "specon": OfAPool(about="moves by category of growth, then rebalances (SpeCon, Algorithms 3-5)", switches="specon"),
+    "specon-adaptive": OfAPool(
         about="SpeCon with thresholds fitted to each job's own growth (haverzard/container-migration)",
         switches="specon-adaptive",
     ),
-    "flowcon": Live(about="limits by growth efficiency on each node (FlowCon, Algorithms 1-2)", switches="flowcon"),
-    "flowcon2": Live(
+    "flowcon": OfAPool(about="limits by growth efficiency on each node (FlowCon, Algorithms 1-2)", switches="flowcon"),
+    "flowcon2": OfAPool(
         about="FlowCon's limits, and arrivals where most is reclaimable (FlowCon 2.0, a reconstruction)",
         switches="flowcon",
         placement="flowcon2",
     ),
-    "specon+flowcon": Live(about="cap first, move what still pays", switches="specon+flowcon"),
+    "specon+flowcon": OfAPool(about="cap first, move what still pays", switches="specon+flowcon"),
 }
 """By name."""
 
+POOL: Mapping[str, OfAPool] = {
+    **LIVE,
+    PROCON: OfAPool(
+        about="arrivals where least is left to do; told each job's progress and length (ProCon, by its authors' code)",
+        switches="none",
+        placement=PROCON,
+    ),
+}
+"""The live ones, and what a simulated pool alone can run under."""
+
 
 def names() -> list[str]:
-    """All names, the live ones first."""
-    return [*LIVE, *BASELINES]
+    """All names, those of a pool first."""
+    return [*POOL, *BASELINES]
 
 
 def about(name: str) -> str:
     """What a policy does, in a line."""
-    return LIVE[name].about if name in LIVE else str(BASELINES[name].__doc__).split("\n", 1)[0].rstrip(".")
+    return POOL[name].about if name in POOL else str(BASELINES[name].__doc__).split("\n", 1)[0].rstrip(".")
 
 
 def refuse_unknown(name: str) -> None:
@@ -69,5 +83,5 @@ def refuse_unknown(name: str) -> None:
     Raises:
         InputError: There is none.
     """
-    if name not in LIVE and name not in BASELINES:
+    if name not in POOL and name not in BASELINES:
         raise InputError(f"there is no policy {name!r}", mend=f"Name some of {', '.join(names())}.")

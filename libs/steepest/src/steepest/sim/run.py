@@ -17,7 +17,7 @@ from steepest.errors import InputError
 from steepest.events.parameters import PoolParameters
 from steepest.sim.allocation.simulate import simulate_allocation
 from steepest.sim.clusters import open_cluster
-from steepest.sim.policies import LIVE
+from steepest.sim.policies import POOL
 from steepest.sim.result import SimulationResult
 from steepest.sim.rules import RULES
 from steepest.sim.system.simulate import simulate_system
@@ -34,7 +34,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         workload: A file, or a name like ``thesis:fixed-20``.
         cluster: E.g. ``8x8gpu``, or a file.
         rules: Of :data:`steepest.sim.rules.RULES`.
-        parameters: Of the pool, for the live policies.
+        parameters: Of the pool, for the policies of a pool.
         profiles: Folder of measured tables, for rules that go by them.
     """
 
@@ -51,18 +51,18 @@ def simulate(run: Run) -> SimulationResult:
     """Do one run.
 
     Raises:
-        InputError: Something that it names is not there or not right; or a live policy under a peer's rules.
+        InputError: Something that it names is not there or not right; or a pool's policy under a peer's rules.
     """
     workload = open_workload(run.workload, seed=run.seed)
     cluster = open_cluster(run.cluster)
-    if run.policy not in LIVE:
+    if run.policy not in POOL:
         return simulate_allocation(workload, cluster, run.policy, RULES[run.rules], run.seed, profiles=run.profiles)
     if run.rules != "default":
         raise InputError(
-            f"policy {run.policy} runs as the live system does, and not by the rules of {run.rules}",
+            f"policy {run.policy} runs a whole pool as it would live, and not by the rules of {run.rules}",
             mend="Leave --rules out, or name an allocation policy.",
         )
-    return simulate_system(workload, cluster, run.policy, LIVE[run.policy].parameters(run.parameters), run.seed)
+    return simulate_system(workload, cluster, run.policy, POOL[run.policy].parameters(run.parameters), run.seed)
 
 
 def side_by_side(do: Callable[[R], T], runs: Sequence[R], workers: int | None = None) -> Iterator[T]:

@@ -14,7 +14,7 @@ from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.received import Received
 from steepest.policies.pending import Pending
-from steepest.policies.placement.policies import placement
+from steepest.policies.placement.policies import PlacementPolicy, placement
 from steepest.policies.placement.spread import fits
 from steepest.view.cluster_view import ClusterView
 from steepest.view.nodes import in_words
@@ -57,8 +57,16 @@ class Placer:
     logic = 1
     state_type = PlacerState
 
-    def __init__(self, state: PlacerState | None = None) -> None:
+    def __init__(self, state: PlacerState | None = None, policy: PlacementPolicy | None = None) -> None:
+        """A placer.
+
+        Args:
+            state: What it waits to read back.
+            policy: The placement policy, if it is one that needs more than a pool's log holds; None: the one that the
+                pool's parameters name.
+        """
         self.state = state or PlacerState()
+        self._given = policy
 
     def step(self, view: ClusterView, received: Received[c.ClusterEvent]) -> Sequence[c.ClusterEvent]:
         """What follows from a record."""
@@ -104,13 +112,16 @@ class Placer:
     def _node(self, view: ClusterView, job: Job) -> Node | None:
         pinned = _first_node(job)
         if pinned is None:
-            return placement(view.parameters.placement).choose(view, job, self.state)
+            return self._policy(view).choose(view, job, self.state)
         node = view.nodes.get(pinned)
         return node if node is not None and fits(job, node, self.state) else None
 
+    def _policy(self, view: ClusterView) -> PlacementPolicy:
+        return self._given or placement(view.parameters.placement)
+
     def _plan(self, view: ClusterView, job: Job, node: Node, offset: int) -> c.PlacementPlanned:
         seen = c.NodeScore(node=node.name, score=0.0, used_cpu_m=node.used.cpu_m, replicas=self.state.count(node))
-        rule = "its user names the first node" if _first_node(job) else placement(view.parameters.placement).rule
+        rule = "its user names the first node" if _first_node(job) else self._policy(view).rule
         plan = c.PlacementPlanned(
             plan=f"place-{offset}-{job.name}",
             job=job.name,

@@ -3,9 +3,8 @@
 It owns the names, which ``PoolParameters.placement`` holds. Each policy gives the node, or None where the job fits
 nowhere now.
 
-ProCon is not among them. Its score is the work that is left on a node, (iteration time / CPU share) · (iterations left)
-of each job, and a pool's log holds neither how many steps a running job has done (``NodeHeartbeat`` does, and its facts
-leave it out) nor how many it will do (nobody says).
+``procon`` is not among them: it needs how many steps a running job has done (``NodeHeartbeat`` holds that, and the facts
+made of it leave it out) and how many it will do (nobody says). A pool's log holds neither; a simulation tells its placer.
 """
 
 from __future__ import annotations

@@ -22,6 +22,8 @@ from steepest.policies.decider import ClusterDecider, fold_and_decide
 from steepest.policies.deciders import CLUSTER_DECIDERS
 from steepest.policies.monitor.facts import Facts
 from steepest.policies.monitor.silence import Silence
+from steepest.policies.placement.placer import Placer
+from steepest.policies.placement.policies import PlacementPolicy
 from steepest.policies.specon.categorizer import Categorizer
 from steepest.sim.system.hands import Hands
 from steepest.sim.system.senses import Senses
@@ -34,9 +36,14 @@ Watch = Callable[[Received[Any]], None]
 """Is called with every record of the log once it is folded."""
 
 
-def deciders_of_a_pool() -> list[ClusterDecider]:
-    """Those that read a pool's log, as they begin; but for the one that judges silence: simulated nodes are never silent."""
-    return [kind() for kind in CLUSTER_DECIDERS.values() if kind is not Silence]
+def deciders_of_a_pool(placement: PlacementPolicy | None = None) -> list[ClusterDecider]:
+    """Those that read a pool's log, as they begin; but for the one that judges silence: simulated nodes are never silent.
+
+    Args:
+        placement: The placer's policy, if it is not for the pool's parameters to name it.
+    """
+    kinds = [kind for kind in CLUSTER_DECIDERS.values() if kind is not Silence]
+    return [Placer(policy=placement) if kind is Placer else kind() for kind in kinds]
 
 
 class Memory(msgspec.Struct):

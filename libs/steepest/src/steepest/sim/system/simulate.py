@@ -24,7 +24,8 @@ from steepest.events.received import Received
 from steepest.sim.cluster_spec import ClusterSpec, SimNode
 from steepest.sim.result import JobResult, SimulationResult
 from steepest.sim.system.models import model_of
-from steepest.sim.system.pool import Memory, SimulatedPool, Watch
+from steepest.sim.system.pool import Memory, SimulatedPool, Watch, deciders_of_a_pool
+from steepest.sim.system.progress import PROCON, placement_by_progress
 from steepest.sim.system.senses import Senses
 from steepest.sim.workload import SimJob, Workload
 
@@ -120,7 +121,9 @@ def simulate_system(
             watch(received)
 
     heartbeat_s = max(HEARTBEAT_S, 5 * parameters.tick_ms / 1000)
-    pool = SimulatedPool(Memory(), make_nodes, heartbeat_s=heartbeat_s, act_s=ACT_S, watch=see)
+    placement = placement_by_progress(lambda: pool.nodes) if parameters.placement == PROCON else None
+    memory = Memory(deciders=deciders_of_a_pool(placement))
+    pool = SimulatedPool(memory, make_nodes, heartbeat_s=heartbeat_s, act_s=ACT_S, watch=see)
     pool.open(parameters)
     for job in workload.jobs:
         _submit_later(pool, job, (first_nodes or {}).get(job.name))

@@ -1,0 +1,86 @@
+"""Whatever the workload, under every policy of a pool: work is conserved, and nobody waits who would fit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from steepest.events import cluster as c
+from steepest.events.common import Resources
+from steepest.events.parameters import PoolParameters
+from steepest.events.received import Received
+from steepest.policies.pending import Pending
+from steepest.policies.placement.spread import fits
+from steepest.sim.cluster_spec import ClusterSpec, SimNode
+from steepest.sim.policies import POOL
+from steepest.sim.system.simulate import simulate_system
+from steepest.sim.workload import SimJob, Workload
+from steepest.view.cluster_view import ClusterView
+
+JOB = st.tuples(st.integers(0, 300), st.integers(1, 9), st.integers(1, 300), st.integers(1, 60))
+"""Submission, half cores, work in seconds, iterations."""
+
+
+def workload(drawn: Sequence[tuple[int, int, int, int]]) -> Workload:
+    """Jobs that request all the CPU that they can use."""
+    jobs = [
+        SimJob(
+            name=f"job-{number}",
+            submit_s=float(submit_s),
+            requests=Resources(cpu_m=500 * halves),
+            work_s=float(work_s),
+            iterations=iterations,
+            memory_mib=100,
+        )
+        for number, (submit_s, halves, work_s, iterations) in enumerate(sorted(drawn))
+    ]
+    return Workload(source="drawn", format="drawn", jobs=jobs)
+
+
+class Onlooker:
+    """Folds the log, and looks at each tick whether anybody waits in vain."""
+
+    def __init__(self) -> None:
+        self.view = ClusterView()
+        self.ticks = 0
+
+    def __call__(self, received: Received[Any]) -> None:
+        """Take in a record."""
+        self.view.fold(received)
+        if not isinstance(received.event, c.Tick):
+            return
+        self.ticks += 1
+        for job in self.view.jobs.waiting():
+            for node in self.view.nodes:
+                assert not fits(job, node, Pending()), f"{job.name} waits, and {node.name} has room"
+
+
+@pytest.mark.parametrize("policy", POOL)
+@given(drawn=st.lists(JOB, min_size=1, max_size=10), cores=st.lists(st.integers(1, 4), min_size=1, max_size=3))
+@settings(max_examples=15, deadline=None)
+def test_work_is_conserved(policy: str, drawn: list[tuple[int, int, int, int]], cores: list[int]) -> None:
+    """Whoever fits a node finishes, not before its work can be done, and uses exactly the CPU that it takes."""
+    given_workload = workload(drawn)
+    nodes = [SimNode(name=f"node-{n}", capacity=Resources(cpu_m=1000 * size)) for n, size in enumerate(cores)]
+    looks = Onlooker()
+    parameters = POOL[policy].parameters(PoolParameters())
+    result = simulate_system(
+        given_workload, ClusterSpec(source="drawn", nodes=nodes), policy, parameters, 7, watch=looks
+    )
+
+    for sim, job in zip(given_workload.jobs, result.jobs, strict=True):
+        if sim.requests.cpu_m > 1000 * max(cores):
+            assert job.outcome == "rejected"
+            continue
+        assert job.outcome == "finished"
+        assert job.start_s is not None
+        assert job.end_s is not None
+        assert sim.submit_s <= job.start_s + 1e-3
+        assert job.end_s >= job.start_s + sim.work_s - 1e-3
+    done = [sim for sim, job in zip(given_workload.jobs, result.jobs, strict=True) if job.end_s is not None]
+    assert result.used == pytest.approx(sum(sim.requests.cpu_m * sim.work_s for sim in done))
+    assert looks.ticks or not done
