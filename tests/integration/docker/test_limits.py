@@ -23,6 +23,28 @@ async def test_every_limit_is_seen_in_the_container_s_group(stage: Stage, harnes
         await until(lambda expected=expected: group.cpu_m() == expected, within_s=SEEN_WITHIN_S)  # type: ignore[misc]
 
 
+async def test_a_soft_limit_is_a_weight_and_no_cap(harness: DockerHarness) -> None:
+    """It is in the kernel within a second, from the first instruction on; alone on its node, the job uses all of it."""
+    await harness.cluster.close()
+    harness.cluster = harness.make(soft_limits=True)
+    stage = Stage(harness)
+    spec = harness.job("--burn")
+    spec = ReplicaSpec(command=spec.command, working_dir=spec.working_dir, cpu_limit_m=80)
+    await stage.cluster.start(JOB, 1, "large", spec, None)
+    group = KernelGroup(harness.first_process(JOB))
+    assert group.cpu_m() is None
+    assert group.cpu_weight() == pytest.approx(0.1, abs=0.05)
+    for asked, expected in ((400, 0.5), (None, 1.0), (200, 0.25)):
+        await stage.cluster.limit(JOB, 1, asked)
+        await until(
+            lambda expected=expected: group.cpu_weight() == pytest.approx(expected, abs=0.05),  # type: ignore[misc]
+            within_s=SEEN_WITHIN_S,
+        )
+
+    report = await stage.report(lambda found: (found.cpu_m or 0) > 300)
+    assert report.job == JOB.job
+
+
 async def test_memory_is_capped_apart_from_cpu(stage: Stage, harness: DockerHarness) -> None:
     """A cap of memory is in the kernel within a second, stays while CPU changes, and is taken away."""
     await stage.train()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 
 from steepest.cluster.docker.addresses import HERE, addresses
-from steepest.cluster.docker.container import observed, quota_us, updates
+from steepest.cluster.docker.container import observed, quota_us, shares, updates
 from steepest.cluster.docker.stats import Sample, sample_of, use_between
 from steepest.cluster.port import ReplicaPhase
 from steepest.cluster.roster import Use
@@ -106,11 +106,17 @@ def test_a_cap_beyond_the_node_is_none_and_the_smallest_is_what_the_kernel_takes
     assert [quota_us(limit_m, 800) for limit_m in (None, 900, 800, 799, 10, 1)] == [-1, -1, -1, 79_900, 1000, 1000]
 
 
+def test_a_soft_limit_is_a_weight_among_the_containers_of_the_node() -> None:
+    """A quarter of the node weighs a quarter of what has no limit, whose weight is the engine's default; never nothing."""
+    assert [shares(limit_m, 800) for limit_m in (None, 900, 800, 200, 10, 1)] == [1024, 1024, 1024, 256, 12, 2]
+    assert updates(200, UNSET, {}, Resources(cpu_m=800), soft=True) == {"cpu_shares": 256}
+
+
 def test_memory_is_told_only_where_it_changes() -> None:
     """No engine takes a memory limit away, so none is all that the machine has, where there was one."""
     machine = Resources(cpu_m=2000, memory_mib=1000)
     told = [
-        updates(None, limit_mib, {"Memory": has}, machine).get("mem_limit")
+        updates(None, limit_mib, {"Memory": has}, machine, soft=False).get("mem_limit")
         for limit_mib, has in ((UNSET, 0), (UNSET, 5), (None, 0), (None, 5), (64, 0))
     ]
 

@@ -139,6 +139,7 @@ def _docker_cluster(folder: StateFolder, installation: Installation) -> Cluster:
         ],
         installation.pool,
         image=installation.image,
+        soft_limits=installation.soft_limits,
         heartbeat_s=installation.heartbeat_ms / 1000,
     )
 

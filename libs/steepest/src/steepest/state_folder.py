@@ -43,6 +43,7 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         pool: The pool's name.
         heartbeat_ms: Period of the nodes' heartbeats.
         image: The image of jobs that name none, where nodes are Docker engines.
+        soft_limits: CPU limits are weights there, and no caps.
     """
 
     version: int = VERSION
@@ -51,6 +52,7 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     heartbeat_ms: int = 500
     loss_partitions: int = 4
     image: str = ""
+    soft_limits: bool = False
 
     @property
     def layout(self) -> Layout:

@@ -84,6 +84,7 @@ CORES_SHARE = 0.8
 @click.option("--scale", "scales", type=ScaleType(), multiple=True, help="Processes of a service. Repeat it.")
 @click.option("--service", "services", metavar="NAME", multiple=True, help="Run only this service here. Repeat it.")
 @click.option("--node", "nodes", type=NodeType(), multiple=True, help="An emulated node of a new folder. Repeat it.")
+@click.option("--soft-limits", is_flag=True, help="On Docker engines: limits are weights, which leave nothing idle.")
 @click.option("--heartbeat", type=SPAN, help="Period of the nodes' heartbeats in a new folder (500ms).")
 @click.option("--alpha", type=click.FloatRange(0, min_open=True), help="SpeCon's growth threshold α (0.01).")
 @click.option("--interval", type=SPAN, help="Length of the interval in which growth is measured (30s).")
@@ -100,6 +101,7 @@ def up(
     scales: tuple[tuple[str, int], ...],
     services: tuple[str, ...],
     nodes: tuple[NodeSpec, ...],
+    soft_limits: bool,
     heartbeat: int | None,
     alpha: float | None,
     interval: int | None,
@@ -126,7 +128,7 @@ def up(
         os.environ[VARIABLE] = mqtt  # where the service finds it, also in a process of its own
     mqtt_settings(os.environ)
     folder = StateFolder(state)
-    prepare(folder, nodes, heartbeat, cluster=cluster, image=image)
+    prepare(folder, nodes, heartbeat, cluster=cluster, image=image, soft_limits=soft_limits)
 
     def asked() -> PoolParameters | None:
         return wanted(folder, alpha, interval, policy=policy, placement=placement)
@@ -146,11 +148,12 @@ def prepare(
     *,
     cluster: str | None = None,
     image: str = IMAGE,
+    soft_limits: bool = False,
 ) -> None:
     """Make the state folder, or make sure that it is what is asked for.
 
     Raises:
-        InputError: It is there, with other nodes or another heartbeat; or two nodes have one name.
+        InputError: It is there, with other nodes, limits or another heartbeat; or two nodes have one name.
     """
     from steepest.errors import InputError
     from steepest.state_folder import Installation
@@ -159,11 +162,20 @@ def prepare(
         raise InputError("two nodes have the same name", mend="give each --node a name of its own")
     if not folder.exists:
         found = engines(cluster, nodes)
-        asked = Installation(nodes=found or nodes or default_nodes(), image=image if found else "")
+        if soft_limits and not found:
+            raise InputError("soft limits are for Docker engines", mend="leave --soft-limits out, or name --cluster")
+        asked = Installation(
+            nodes=found or nodes or default_nodes(), image=image if found else "", soft_limits=soft_limits
+        )
         folder.create(_with_heartbeat(asked, heartbeat_ms))
         return
     there = folder.read()
     refuse_others(cluster, there)
+    if soft_limits and not there.soft_limits:
+        raise InputError(
+            f"{folder.root} is there already, with hard limits",
+            mend="leave --soft-limits out, or begin with a new folder",
+        )
     if nodes and any(node.engine for node in there.nodes):
         nodes = engines_as(nodes, there.nodes)
     asked = _with_heartbeat(Installation(nodes=nodes or there.nodes, heartbeat_ms=there.heartbeat_ms), heartbeat_ms)

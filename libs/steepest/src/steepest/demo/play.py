@@ -58,7 +58,12 @@ class Play:
         self.story = Story()
         self.interrupted = asyncio.Event()
         self._folder = StateFolder(folder)
-        self._installation = Installation(nodes=workload.nodes, heartbeat_ms=HEARTBEAT_MS, image=workload.image)
+        self._installation = Installation(
+            nodes=workload.nodes,
+            heartbeat_ms=HEARTBEAT_MS,
+            image=workload.image,
+            soft_limits=workload.soft_limits,
+        )
         self._workload = workload
         self._parameters = parameters
         self._clock = SystemClock()

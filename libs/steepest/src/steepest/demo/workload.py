@@ -95,11 +95,17 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
-    """Nodes, and jobs in the order of their arrival; and the image to run them in, where nodes are Docker engines."""
+    """Nodes, and jobs in the order of their arrival.
+
+    Attributes:
+        image: To run them in, where nodes are Docker engines.
+        soft_limits: CPU limits are weights there, and no caps.
+    """
 
     nodes: tuple[NodeSpec, ...]
     arrivals: tuple[Arrival, ...]
     image: str = ""
+    soft_limits: bool = False
 
     @property
     def core_s(self) -> float:

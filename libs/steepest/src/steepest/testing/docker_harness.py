@@ -77,13 +77,17 @@ class DockerHarness(ClusterHarness):
         """A new adapter on the same folder."""
         self.cluster: DockerCluster = self.make()
 
-    def make(self, url: Callable[[DockerEngine], str] = lambda engine: engine.url) -> DockerCluster:
+    def make(
+        self, url: Callable[[DockerEngine], str] = lambda engine: engine.url, *, soft_limits: bool = False
+    ) -> DockerCluster:
         """An adapter."""
         nodes = [
             DockerNode(name=name, url=url(self.engines[name]), capacity=capacity)
             for name, capacity in self.nodes.items()
         ]
-        return DockerCluster(self.state.path, nodes, self.pool, image=docker_images.BASE, heartbeat_s=0.5)
+        return DockerCluster(
+            self.state.path, nodes, self.pool, image=docker_images.BASE, soft_limits=soft_limits, heartbeat_s=0.5
+        )
 
     async def kill(self, replica: ReplicaId) -> None:
         """Kill the job; its container sees how it ended."""

@@ -24,6 +24,12 @@ class KernelGroup:
             quota, period = (GROUPS / self._paths[""].lstrip("/") / "cpu.max").read_text().split()
         return None if quota in {"-1", "max"} else int(quota) * 1000 // int(period)
 
+    def cpu_weight(self) -> float:
+        """The weight for CPU, relative to that which a group has by default."""
+        if "cpu" in self._paths:
+            return int((GROUPS / "cpu" / self._paths["cpu"].lstrip("/") / "cpu.shares").read_text()) / 1024
+        return int((GROUPS / self._paths[""].lstrip("/") / "cpu.weight").read_text()) / 100
+
     def memory_mib(self) -> int | None:
         """The memory cap; None: none that is less than a tebibyte."""
         if "memory" in self._paths:

@@ -44,6 +44,7 @@ class DockerCluster(FolderCluster[DockerBackground]):
         nodes: All nodes of the pool.
         pool: The pool's name, for the heartbeats.
         image: The image of a replica that names none.
+        soft_limits: A CPU limit is a weight among the containers of the node, and no cap: what would be idle is used.
         heartbeat_s: The heartbeats' period in seconds. Engines measure once a second.
         clock: The wall clock, in integer milliseconds.
         events: False polls the state folder instead of using the file system's events, as for a network's folder.
@@ -59,6 +60,7 @@ class DockerCluster(FolderCluster[DockerBackground]):
         pool: str,
         *,
         image: str,
+        soft_limits: bool = False,
         heartbeat_s: float = 1.0,
         clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         events: bool = True,
@@ -67,6 +69,7 @@ class DockerCluster(FolderCluster[DockerBackground]):
         super().__init__(state_dir, named, pool, heartbeat_s=heartbeat_s, clock=clock, events=events)
         self._hosts = {node.name: Host(node) for node in nodes}
         self._image = image
+        self._soft = soft_limits
         self._label = label_of(self._state)
 
     async def start(
@@ -121,6 +124,7 @@ class DockerCluster(FolderCluster[DockerBackground]):
                 label=self._label,
                 image=spec.image or self._image,
                 capacity=self._capacities[node],
+                soft=self._soft,
                 engine=engine,
             )
             launch(host, self._state, folder, order)
@@ -244,7 +248,8 @@ class DockerCluster(FolderCluster[DockerBackground]):
             with host.acting(f"the limit of {folder} is as it was"):
                 client = host.client()
                 has = client.inspect_container(name)["HostConfig"]
-                client.update_container(name, **updates(cpu_limit_m, memory_limit_mib, has, capacity))
+                told = updates(cpu_limit_m, memory_limit_mib, has, capacity, soft=self._soft)
+                client.update_container(name, **told)
         except NotFound as error:
             raise RefusedError(f"{folder} does not run", code="not-running") from error
         except ClusterError as error:

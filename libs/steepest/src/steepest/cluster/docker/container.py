@@ -23,6 +23,8 @@ from steepest.events.common import CheckpointRef, Resources
 
 PERIOD_US = 100_000
 MIN_QUOTA_US = 1000  # the kernel takes no less
+WHOLE_SHARES = 1024  # the weight that an engine gives a container by itself
+MIN_SHARES = 2  # the kernel takes no less, and an engine takes 0 for no wish
 LABEL = "steepest.cluster"
 NO_PROGRAM = (126, 127)  # what an engine says of a program that may not be executed, or is not there
 UNSEEN = 255  # what an engine says where nobody saw the end, and what some programs exit with
@@ -89,8 +91,27 @@ def quota_us(limit_m: int | None, capacity_m: int) -> int:
     return max(limit_m * PERIOD_US // 1000, MIN_QUOTA_US)
 
 
+def shares(limit_m: int | None, capacity_m: int) -> int:
+    """A CPU limit as a weight: against one of a container without a limit, as the limit is to the node."""
+    if limit_m is None or limit_m >= capacity_m:
+        return WHOLE_SHARES
+    return max(limit_m * WHOLE_SHARES // capacity_m, MIN_SHARES)
+
+
+def cpu_settings(limit_m: int | None, capacity_m: int, *, soft: bool) -> dict[str, Any]:
+    """What an engine is told of a CPU limit: a quota, which is a hard cap, or, where it is to be soft, a weight."""
+    if soft:
+        return {"cpu_shares": shares(limit_m, capacity_m)}
+    return {"cpu_period": PERIOD_US, "cpu_quota": quota_us(limit_m, capacity_m)}
+
+
 def updates(
-    cpu_limit_m: int | None, memory_limit_mib: int | UnsetType | None, has: Mapping[str, Any], capacity: Resources
+    cpu_limit_m: int | None,
+    memory_limit_mib: int | UnsetType | None,
+    has: Mapping[str, Any],
+    capacity: Resources,
+    *,
+    soft: bool,
 ) -> dict[str, Any]:
     """What ``docker update`` is told. No engine takes a memory limit away, so none is all that the node has.
 
@@ -99,8 +120,9 @@ def updates(
         memory_limit_mib: In MiB; None: none; UNSET: as it is.
         has: The container's ``HostConfig``.
         capacity: The node's.
+        soft: The CPU limit is a weight.
     """
-    told: dict[str, Any] = {"cpu_period": PERIOD_US, "cpu_quota": quota_us(cpu_limit_m, capacity.cpu_m)}
+    told = cpu_settings(cpu_limit_m, capacity.cpu_m, soft=soft)
     if memory_limit_mib is None and has.get("Memory"):
         memory_limit_mib = capacity.memory_mib
     if isinstance(memory_limit_mib, int):
@@ -119,6 +141,7 @@ def creation(
     restore: CheckpointRef | None,
     network: str | None,
     capacity: Resources,
+    soft: bool,
 ) -> dict[str, Any]:
     """The arguments of ``create_container``.
 
@@ -130,7 +153,7 @@ def creation(
     if spec.working_dir is not None and Path(spec.working_dir).is_dir():
         places.append(str(Path(spec.working_dir).absolute()))
     label = label_of(state)
-    limits: dict[str, Any] = {"cpu_period": PERIOD_US, "cpu_quota": quota_us(spec.cpu_limit_m, capacity.cpu_m)}
+    limits = cpu_settings(spec.cpu_limit_m, capacity.cpu_m, soft=soft)
     if network is not None:
         limits["network_mode"] = network
     return {

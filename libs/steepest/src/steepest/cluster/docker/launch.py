@@ -39,6 +39,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
         label: Marks what is ours.
         image: The one to run it in.
         capacity: The node's.
+        soft: The CPU limit is a weight.
         engine: What the engine says of itself.
     """
 
@@ -48,6 +49,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     label: str
     image: str
     capacity: Resources
+    soft: bool
     engine: EngineInfo
 
 
@@ -108,6 +110,7 @@ def _create(host: Host, client: docker.APIClient, state: StateFolder, folder: In
         restore=order.restore,
         network=None if order.engine.has_bridge else "none",
         capacity=order.capacity,
+        soft=order.soft,
     )
     with host.acting(f"{folder} did not start"):
         try:
