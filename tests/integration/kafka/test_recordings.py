@@ -18,10 +18,12 @@ from steepest.cli.topics import apply_topics
 from steepest.events.common import Resources
 from steepest.events.registry import TOPICS
 from steepest.installation import KafkaPlace, remember_kafka
-from steepest.log.base import Record
+from steepest.log.base import Record, TopicPartition
 from steepest.log.file import FileLog
 from steepest.log.kafka import KafkaLog
 from steepest.log.kafka_settings import KafkaSettings, as_environment
+from steepest.log.kafka_topics import KafkaTopics
+from steepest.replay.record import as_new
 from steepest.runtime.layout import Layout
 from steepest.state_folder import Installation, NodeSpec, StateFolder
 
@@ -69,6 +71,34 @@ def test_a_candidate_is_told_apart_job_by_job(state: Path) -> None:
     assert [path.stat().st_mtime_ns for path in sorted(state.rglob("*.jsonl"))] == before
 
 
+@pytest.mark.parametrize(
+    ("arguments", "kinds"), [(["--policy", "spread"], {"limit", "move"}), (["--placement", "flowcon2"], {"place"})]
+)
+async def test_plans_are_shadowed_as_they_stand_on_the_broker(
+    kafka: KafkaSettings, tmp_path: Path, arguments: list[str], kinds: set[str]
+) -> None:
+    """Where a candidate would have placed, moved and limited otherwise, job by job, over live topics; none is written."""
+    folder = StateFolder(tmp_path)
+    folder.create(Installation(nodes=(NodeSpec("a", Resources(400)),)))
+    shutil.copytree(GOLDEN.parent / "limits", folder.log)
+    status, in_files = steepest("shadow", "--state", str(tmp_path), *arguments, "--json")
+    assert status == 1
+    assert {plan["kind"] for job in in_files for plan in job["plans"]} == kinds
+
+    await KafkaTopics(kafka, Layout().partitions()).apply()
+    log, golden = KafkaLog(kafka, Layout().partitions()), FileLog.open(folder.log, read_only=True)
+    for at in [at for topic in TOPICS for at in await golden.partitions(topic)]:
+        await log.append([as_new(one) for one in await read(golden, at)])
+    ends = await ends_of(log)
+    remember_kafka(folder, KafkaPlace(kafka.bootstrap, kafka.prefix))
+    shutil.rmtree(folder.log)
+
+    assert steepest("shadow", "--state", str(tmp_path), *arguments, "--json") == (1, in_files)
+    assert await ends_of(log) == ends
+    await log.close()
+    await golden.close()
+
+
 async def test_a_recording_is_fed_to_another_system(kafka: KafkaSettings) -> None:
     """What came from outside arrives with its bytes, in the partition of its key; decisions are not fed."""
     await apply_topics(kafka, Layout())
@@ -100,8 +130,7 @@ async def test_a_recording_is_made_again_from_the_beginning(kafka: KafkaSettings
     log, made = KafkaLog(kafka, Layout().partitions()), FileLog.open(out, read_only=True)
     everything = {topic: await values(log, topic) for topic in TOPICS}
     assert {topic: await values(made, topic) for topic in TOPICS} == everything
-    partitions = [at for topic in TOPICS for at in await log.partitions(topic)]
-    assert told == f"{sum([await log.end(at) for at in partitions])} records copied to {out}\n"
+    assert told == f"{sum((await ends_of(log)).values())} records copied to {out}\n"
     await made.close()
     await log.close()
 
@@ -129,14 +158,22 @@ def says(status: int, *arguments: str) -> str:
     return (done.stderr if status else done.stdout).decode()
 
 
+async def ends_of(log: KafkaLog) -> dict[TopicPartition, int]:
+    """How many records each partition has."""
+    return {at: await log.end(at) for topic in TOPICS for at in await log.partitions(topic)}
+
+
+async def read(log: KafkaLog | FileLog, at: TopicPartition) -> list[Record]:
+    """All of a partition."""
+    end, reader = await log.end(at), log.reader({at: 0})
+    found: list[Record] = []
+    while len(found) < end:
+        found.extend(await reader.poll())
+    await reader.close()
+    return found
+
+
 async def values(log: KafkaLog | FileLog, topic: str) -> list[tuple[str, bytes]]:
     """Keys and values of a topic without the partitions' identities, sorted by key, each key's in order."""
-    found: list[Record] = []
-    for at in await log.partitions(topic):
-        end, reader = await log.end(at), log.reader({at: 0})
-        mine: list[Record] = []
-        while len(mine) < end:
-            mine.extend(await reader.poll())
-        await reader.close()
-        found.extend(mine[1:])
+    found = [one for at in await log.partitions(topic) for one in (await read(log, at))[1:]]
     return [(one.key, one.value) for one in sorted(found, key=lambda one: one.key)]

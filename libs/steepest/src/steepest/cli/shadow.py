@@ -7,40 +7,63 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from steepest.cli.options import SPAN, json_option, state_option
+from steepest.cli.options import PLACEMENT_NAMES, SPAN, json_option, state_option
 
 if TYPE_CHECKING:
-    from steepest.replay.shadow import Comparison, Course
+    from collections.abc import Callable
+
+    from steepest.events.parameters import PoolParameters
+    from steepest.replay.shadow import Comparison
+    from steepest.replay.shadow_growth import Course
+    from steepest.replay.shadow_plans import Choice, PlanDifference
     from steepest.state_folder import StateFolder
 
 EPILOG = """\b
 Examples:
   steepest shadow --alpha 0.02
-  steepest shadow --policy specon --interval 10s --follow       until interrupted, then the report
-  steepest shadow --alpha 0.05 --json | jq '.[] | select(.differs) | .job'
+  steepest shadow --placement flowcon2
+  steepest shadow --policy specon+flowcon --follow              until interrupted, then the report
+  steepest shadow --policy spread --json | jq '.[] | select(.differs) | .job'
 
-The candidate reads the losses that the live system reads, and neither writes nor moves anything; so what came after a
-move is what the live system saw, and not what would have come otherwise.
+The candidate reads what the live system reads, from its first record on, and neither writes nor moves anything. At each
+record it is asked what it would do in the live system's place, with that one's jobs where they are and that one's plans
+under way. So only a job's first difference is what would have happened; after it, the history is the live policy's, and
+not the one that would have come. In particular, a limit that the candidate plans is never in force: no job grows more
+slowly for it, and no move waits for it.
+
+Placements, moves and limits are decided upon the growth that the live categorizer has measured; what --alpha, --interval
+and a fitted threshold change is told by the categories that each job would have passed through.
 """
 
 
 @click.command(epilog=EPILOG)
 @state_option
-@click.option("--policy", type=click.Choice(["specon"]), default="specon", show_default=True, help="Whose rules.")
+@click.option("--policy", metavar="NAME", help="The candidate: a live one of `steepest simulate --policies`.")
+@click.option("--placement", type=click.Choice(PLACEMENT_NAMES), help="The candidate's placement of arrivals.")
 @click.option("--alpha", type=click.FloatRange(0, min_open=True), help="The candidate's growth threshold α.")
 @click.option("--interval", type=SPAN, help="The candidate's interval.")
 @click.option("--follow/--no-follow", default=False, help="Go on with what comes, until interrupted.")
 @json_option
-def shadow(state: Path, *, policy: str, alpha: float | None, interval: int | None, follow: bool, as_json: bool) -> None:
+def shadow(
+    state: Path,
+    *,
+    policy: str | None,
+    placement: str | None,
+    alpha: float | None,
+    interval: int | None,
+    follow: bool,
+    as_json: bool,
+) -> None:
     """Run a candidate beside the live policy, and report job by job where they differ.
 
-    Exits with 1 if they do.
+    What no option names is as it is live. Exits with 1 if they differ.
     """
     import asyncio
 
@@ -49,9 +72,7 @@ def shadow(state: Path, *, policy: str, alpha: float | None, interval: int | Non
     from steepest.replay.shadow import Shadow
     from steepest.state_folder import StateFolder
 
-    del policy  # click has made sure that it is the one there is
-    wanted = {"alpha": alpha, "interval_ms": interval}
-    candidate = Shadow({name: value for name, value in wanted.items() if value is not None})
+    candidate = Shadow(_change(policy, placement, alpha, interval))
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(_feed(StateFolder(state), candidate, follow=follow))
     found = candidate.comparisons()
@@ -60,6 +81,32 @@ def shadow(state: Path, *, policy: str, alpha: float | None, interval: int | Non
     else:
         _show(found)
     sys.exit(1 if any(one.differs for one in found) else 0)
+
+
+def _change(
+    policy: str | None, placement: str | None, alpha: float | None, interval: int | None
+) -> Callable[[PoolParameters], PoolParameters]:
+    import msgspec
+
+    from steepest.replay.shadow import checked
+    from steepest.sim.policies import LIVE
+
+    if policy is not None and policy not in LIVE:
+        raise click.UsageError(f"there is no live policy {policy!r}; name one of {', '.join(LIVE)}")
+    wanted = {"alpha": alpha, "interval_ms": interval}
+    specon = {name: value for name, value in wanted.items() if value is not None}
+
+    def changed(parameters: PoolParameters) -> PoolParameters:
+        after = LIVE[policy].parameters(parameters) if policy is not None else parameters
+        return checked(
+            msgspec.structs.replace(
+                after,
+                placement=placement or after.placement,
+                specon=msgspec.structs.replace(after.specon, **specon),
+            )
+        )
+
+    return changed
 
 
 async def _feed(folder: StateFolder, candidate: Any, *, follow: bool) -> None:
@@ -94,27 +141,52 @@ def _show(found: Sequence[Comparison]) -> None:
                     _course(one.candidate),
                     str(one.live.requests),
                     str(one.candidate.requests),
-                    _change(one),
+                    "; ".join([*_growth(one), *map(_plan, one.plans)]),
                 ]
                 for one in found
             ],
         )
     differing = sum(one.differs for one in found)
-    click.echo(f"{count(differing, 'job')} of {len(found)} would have gone otherwise")
+    kinds = Counter(NOUNS[plan.kind] for one in found for plan in one.plans)
+    told = ", ".join(count(number, noun) for noun, number in sorted(kinds.items()))
+    click.echo(f"{count(differing, 'job')} of {len(found)} would have gone otherwise{f' ({told})' if told else ''}")
 
 
 def _course(course: Course) -> str:
     return " ".join(["PC", *(step.category for step in course.steps)])
 
 
-def _change(one: Comparison) -> str:
+def _growth(one: Comparison) -> list[str]:
+    """What changes of the categories that a job passes through."""
     from steepest.words import span
 
-    if not one.differs:
-        return ""
+    if one.live == one.candidate:
+        return []
     if one.earlier_ms:
         word = "earlier" if one.earlier_ms > 0 else "later"
-        return f"asks for another place {span(abs(one.earlier_ms))} {word}"
+        return [f"asks for another place {span(abs(one.earlier_ms))} {word}"]
     if (one.live.asked_ms is None) != (one.candidate.asked_ms is None):
-        return "asks for another place" if one.live.asked_ms is None else "never asks for another place"
-    return "measures or passes at other times"
+        return ["asks for another place" if one.live.asked_ms is None else "never asks for another place"]
+    return ["measures or passes at other times"]
+
+
+NOUNS = {"place": "placement", "move": "move", "limit": "limit"}
+VERBS = {"place": "placed on", "move": "moved to", "limit": "limited to"}
+
+
+def _plan(one: PlanDifference) -> str:
+    """What changes of a job's plans."""
+    from steepest.words import span
+
+    verb, live, candidate = VERBS[one.kind], one.live, one.candidate
+    if live is None or candidate is None:
+        return f"not {verb} {_value(live)}" if candidate is None else f"{verb} {_value(candidate)}"
+    if live.value != candidate.value:
+        return f"{verb} {_value(candidate)}, not {_value(live)}"
+    word = "earlier" if candidate.at_ms < live.at_ms else "later"
+    return f"{verb} {_value(candidate)} {span(abs(live.at_ms - candidate.at_ms))} {word}"
+
+
+def _value(choice: Choice | None) -> str:
+    value = choice.value if choice is not None else ""
+    return f"{value}m" if isinstance(value, int) else value

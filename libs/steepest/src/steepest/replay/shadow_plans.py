@@ -1,0 +1,147 @@
+"""A candidate beside the live deciders of a pool: asked at every record what it would do in their place.
+
+It owns what the candidate sees, and what counts as a difference. Two sets of deciders read one log. The live ones, with
+the live parameters, decide again what they decided (``steepest replay`` proves that). The candidates see the same history
+under other parameters: the live plans and what became of them, those under way included. They are not told their own
+plans, which nobody carries out; only the limit-planner goes on from the limits it would have set, because its rule is a
+fold over them. So the first difference of a job is what the candidate would really have done; what comes later shows what
+it would do in a history that is the live policy's.
+
+A job's growth was measured by the live categorizer, in intervals of the live length, whatever the candidate's are.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from steepest.events import cluster as c
+from steepest.events.parameters import PoolParameters
+from steepest.events.received import Received
+from steepest.events.registry import reads_for
+from steepest.policies.decider import fold_and_decide
+from steepest.policies.flowcon.limit_planner import LimitPlanner
+from steepest.policies.placement.placer import Placer
+from steepest.policies.specon.node_scorer import NodeScorer
+from steepest.policies.specon.rebalancer import Rebalancer
+from steepest.view.cluster_view import ClusterView
+from steepest.view.state import ViewState
+
+Change = Callable[[PoolParameters], PoolParameters]
+"""A pool's parameters under the candidate."""
+
+ASKED = (Placer, NodeScorer, Rebalancer)
+"""Deciders that remember nothing but what they wait to read back, which is the live ones' business."""
+
+
+class Kind(enum.StrEnum):
+    """What is decided about a job."""
+
+    PLACE = "place"
+    MOVE = "move"
+    LIMIT = "limit"
+
+
+class Choice(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One decision about one job: the node that it is to be on, or the CPU that it may use at most, in millicores."""
+
+    offset: int
+    at_ms: int
+    value: str | int
+
+
+class PlanDifference(msgspec.Struct, kw_only=True):
+    """The first record at which both decide otherwise about a job.
+
+    Attributes:
+        live: What the live decider chose there, or first thereafter; None where it never did.
+        candidate: What the candidate did, likewise.
+    """
+
+    kind: Kind
+    offset: int
+    at_ms: int
+    live: Choice | None = None
+    candidate: Choice | None = None
+
+
+class ShadowPlans:
+    """A pool under the live deciders and under the candidates.
+
+    Attributes:
+        view: The pool as its log has left it.
+        differences: By job and kind, in the order in which they came.
+    """
+
+    def __init__(self, change: Change) -> None:
+        self.view = ClusterView()
+        self.differences: dict[tuple[str, Kind], PlanDifference] = {}
+        self._change = change
+        self._live: list[Any] = [*(kind() for kind in ASKED), LimitPlanner()]
+        self._candidates: list[Any] = [*(kind() for kind in ASKED), LimitPlanner()]
+        first = self._changed(c.PoolConfigured())
+        self._candidates_view = ClusterView(ViewState(reads=first.reads, parameters=first.parameters))
+        self._limits: tuple[dict[str, int | None], dict[str, int | None]] = ({}, {})
+
+    def decide(self, received: Received[Any]) -> None:
+        """Let both decide about the next record of the pool's log.
+
+        Raises:
+            LogVersionError, LogEpochError: As :meth:`ClusterView.fold`.
+        """
+        for live, candidate in zip(self._live, self._candidates[: len(ASKED)], strict=False):
+            candidate.state = msgspec.msgpack.decode(msgspec.msgpack.encode(live.state), type=live.state_type)
+        _, live_made = fold_and_decide(self.view, self._live, received)
+        _, made = fold_and_decide(self._candidates_view, self._candidates, self._under_candidate(received))
+        live_chose, chose = (dict(_choices(events)) for events in (live_made, made))
+        for job, kind in dict.fromkeys((*live_chose, *chose)):
+            self._compare(job, kind, received, live_chose, chose)
+
+    def skip(self, offset: int) -> None:
+        """Pass over a record that nobody can read."""
+        for view in (self.view, self._candidates_view):
+            view.skip(offset)
+
+    def _compare(
+        self, job: str, kind: Kind, at: Received[Any], live: Mapping[Any, Any], candidate: Mapping[Any, Any]
+    ) -> None:
+        choices = [side.get((job, kind)) for side in (live, candidate)]
+        if kind is Kind.LIMIT:  # one stays until another one is planned
+            for limits, side in zip(self._limits, (live, candidate), strict=True):
+                if (job, kind) in side:
+                    limits[job] = side[job, kind]
+            choices = [limits.get(job) for limits in self._limits]
+        known = self.differences.get((job, kind))
+        if known is None:
+            if choices[0] == choices[1]:
+                return
+            known = self.differences[job, kind] = PlanDifference(kind=kind, offset=at.offset, at_ms=at.at_ms)
+        chosen = [None if value is None else Choice(at.offset, at.at_ms, value) for value in choices]
+        known.live = known.live or chosen[0]
+        known.candidate = known.candidate or chosen[1]
+
+    def _under_candidate(self, received: Received[Any]) -> Received[Any]:
+        if not isinstance(received.event, c.PoolConfigured):
+            return received
+        return msgspec.structs.replace(received, event=self._changed(received.event))
+
+    def _changed(self, event: c.PoolConfigured) -> c.PoolConfigured:
+        parameters = self._change(event.parameters)
+        specon = msgspec.structs.replace(parameters.specon, interval_ms=event.parameters.specon.interval_ms)
+        parameters = msgspec.structs.replace(parameters, specon=specon)
+        return msgspec.structs.replace(event, reads=max(event.reads, reads_for(parameters)), parameters=parameters)
+
+
+def _choices(made: Iterable[Iterable[c.ClusterEvent]]) -> Iterator[tuple[tuple[str, Kind], str | int | None]]:
+    for event in (event for events in made for event in events):
+        match event:
+            case c.PlacementPlanned():
+                yield (event.job, Kind.PLACE), event.nodes[0]
+            case c.MigrationPlanned():
+                yield (event.job, Kind.MOVE), event.target
+            case c.LimitsPlanned():
+                for limit in event.limits:
+                    yield (limit.job, Kind.LIMIT), limit.cpu_m

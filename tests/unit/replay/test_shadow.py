@@ -1,0 +1,261 @@
+"""A candidate beside the live policy: what it is told, and that its first difference is what it would have done."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from steepest.errors import LogVersionError
+from steepest.events import cluster as c
+from steepest.events.parameters import PoolParameters
+from steepest.events.received import ID, DecisionId, Received
+from steepest.events.registry import READS, encode
+from steepest.log.base import Record, TopicPartition
+from steepest.log.file import FileLog
+from steepest.replay.shadow import Comparison, Shadow
+from steepest.replay.shadow_plans import Choice, Kind, PlanDifference, ShadowPlans
+from steepest.sim.clusters import open_cluster
+from steepest.sim.policies import LIVE
+from steepest.sim.system.simulate import simulate_system
+from steepest.sim.workloads.arrivals import arrivals
+
+GOLDEN = Path(__file__).parents[2] / "golden"
+GOLDENS = sorted(folder.parent.name for folder in GOLDEN.glob("*/recording.json"))
+CLUSTER = TopicPartition("cluster")
+Change = Callable[[PoolParameters], PoolParameters]
+
+
+def as_live(parameters: PoolParameters) -> PoolParameters:
+    """The live policy."""
+    return parameters
+
+
+def placed_by(placement: str) -> Change:
+    """The live policy but for its placement."""
+    return lambda parameters: msgspec.structs.replace(parameters, placement=placement)
+
+
+def records(golden: str) -> list[Record]:
+    """The recording's losses and the pool's log, partition by partition."""
+
+    async def read() -> list[Record]:
+        log = FileLog.open(GOLDEN / golden, read_only=True)
+        found: list[Record] = []
+        for at in [*await log.partitions("loss"), CLUSTER]:
+            end, reader = await log.end(at), log.reader({at: 0})
+            while end:
+                some = await reader.poll()
+                found.extend(some)
+                end -= len(some)
+            await reader.close()
+        await log.close()
+        return found
+
+    return asyncio.run(read())
+
+
+def shadowed(heard: Sequence[Record], change: Change) -> dict[str, Comparison]:
+    """What is found of each job."""
+    shadow = Shadow(change)
+    for record in heard:
+        shadow.hear(record)
+    return {one.job: one for one in shadow.comparisons()}
+
+
+def chosen(heard: Sequence[Record], kind: type[Any]) -> list[Any]:
+    """The events of a type on ``cluster``."""
+    name = kind.__name__.encode()
+    values = [one.value for one in heard if one.at == CLUSTER and b'"type":"%s"' % name in one.value]
+    return [msgspec.json.decode(value, type=kind) for value in values]
+
+
+@pytest.mark.parametrize("golden", GOLDENS)
+@pytest.mark.parametrize("order", ["losses first", "cluster first", "cut off"])
+def test_a_candidate_that_is_the_live_policy_never_differs(golden: str, order: str) -> None:
+    """However the topics come beside each other, and wherever the log ends."""
+    heard = records(golden)
+    if order == "cluster first":
+        heard = sorted(heard, key=lambda one: one.at)
+    if order == "cut off":
+        heard = [one for one in heard if one.at != CLUSTER or one.offset < 200]
+    found = shadowed(heard, as_live)
+
+    assert [job for job, one in found.items() if one.differs] == []
+    assert {event.job for event in chosen(heard, c.JobSubmitted)} == set(found)
+    assert all(one.live.intervals == one.candidate.intervals for one in found.values())
+    assert any(one.live.intervals for one in found.values())
+
+
+def test_a_candidate_that_never_moves_differs_where_the_live_one_did() -> None:
+    """Each job that was moved is told, with where it went first; nothing else is."""
+    heard = records("moves")
+    moved: dict[str, str] = {}
+    for event in chosen(heard, c.MigrationPlanned):
+        moved.setdefault(event.job, event.target)
+    found = shadowed(heard, LIVE["spread"].parameters)
+
+    assert moved
+    assert {
+        job: [(plan.kind, plan.live and plan.live.value, plan.candidate) for plan in one.plans]
+        for job, one in found.items()
+        if one.differs
+    } == {job: [(Kind.MOVE, target, None)] for job, target in moved.items()}
+
+
+def test_a_candidate_that_limits_is_told_beside_one_that_does_not() -> None:
+    """What FlowCon would have capped, and by how much; and, the other way round, what it has capped."""
+    without = shadowed(records("moves"), LIVE["flowcon"].parameters)
+    limits = [plan for one in without.values() for plan in one.plans if plan.kind is Kind.LIMIT]
+    assert limits
+    assert all(plan.live is None and plan.candidate and isinstance(plan.candidate.value, int) for plan in limits)
+
+    heard = records("limits")
+    first: dict[str, int] = {}
+    for event in chosen(heard, c.LimitsPlanned):
+        for limit in event.limits:
+            if limit.cpu_m is not None:
+                first.setdefault(limit.job, limit.cpu_m)
+    found = shadowed(heard, LIVE["specon"].parameters)
+    assert {
+        job: (plan.live and plan.live.value, plan.candidate)
+        for job, one in found.items()
+        for plan in one.plans
+        if plan.kind is Kind.LIMIT
+    } == {job: (cpu_m, None) for job, cpu_m in first.items()}
+
+
+def test_another_placement_is_told_with_both_nodes() -> None:
+    """FlowCon 2.0's placement on uneven nodes: some arrivals go elsewhere, and where live put them is what was recorded."""
+    heard = records("limits")
+    went = {event.job: event.nodes[0] for event in chosen(heard, c.PlacementPlanned)}
+    found = shadowed(heard, placed_by("flowcon2"))
+    told = [(job, plan) for job, one in found.items() for plan in one.plans]
+
+    assert 0 < len(told) < len(went)
+    for job, plan in told:
+        assert plan.kind is Kind.PLACE
+        assert plan.live is not None
+        assert plan.candidate is not None
+        assert plan.live.value == went[job] != plan.candidate.value
+
+
+# --- the first difference is what would have happened --------------------------------------------------------------------
+
+Decided = dict[tuple[int, str, Kind], str | int | None]
+
+
+def simulated(policy: str, placement: str, seed: int) -> list[Received[Any]]:
+    """The log of a pool under a policy."""
+    cluster = open_cluster("3x8cpu+2x4cpu")
+    log: list[Received[Any]] = []
+    parameters = placed_by(placement)(LIVE[policy].parameters(PoolParameters()))
+    simulate_system(arrivals("mixed-20", seed), cluster, policy, parameters, seed, watch=log.append)
+    return log
+
+
+def decided(log: Sequence[Received[Any]]) -> Decided:
+    """Where each job was to go, by the record that was the cause; and its limits, by the time."""
+    found: Decided = {}
+    for one in log:
+        cause = DecisionId.parse(one.headers.get(ID, ""))
+        match one.event:
+            case c.PlacementPlanned(job=job, nodes=nodes) if cause:
+                found[cause.offset, job, Kind.PLACE] = nodes[0]
+            case c.MigrationPlanned(job=job, target=target) if cause:
+                found[cause.offset, job, Kind.MOVE] = target
+            case c.LimitsPlanned(limits=limits):
+                for limit in limits:
+                    found[one.at_ms, limit.job, Kind.LIMIT] = limit.cpu_m
+    return found
+
+
+def first_of(differences: Mapping[tuple[int, str, Kind], tuple[Any, Any]]) -> dict[Any, tuple[Any, Any]]:
+    """Those at the first place where there are any."""
+    first = min((key[0] for key in differences), default=None)
+    return {key: both for key, both in differences.items() if key[0] == first}
+
+
+def really(live: Decided, candidate: Decided, kinds: Sequence[Kind]) -> dict[Any, tuple[Any, Any]]:
+    """Where two runs part: what each one decided there."""
+    keys = [key for key in dict.fromkeys((*live, *candidate)) if key[2] in kinds]
+    return first_of({key: (live.get(key), candidate.get(key)) for key in keys if live.get(key) != candidate.get(key)})
+
+
+def told(live: Sequence[Received[Any]], change: Change, kinds: Sequence[Kind]) -> dict[Any, tuple[Any, Any]]:
+    """What a shadow says of it that has seen only one of them."""
+    shadow = ShadowPlans(change)
+    for one in live:
+        shadow.decide(one)
+
+    def place(one: PlanDifference) -> int:
+        return one.at_ms if one.kind is Kind.LIMIT else one.offset
+
+    def there(one: PlanDifference, choice: Choice | None) -> str | int | None:
+        return choice.value if choice is not None and choice.offset == one.offset else None
+
+    return first_of(
+        {
+            (place(one), job, kind): (there(one, one.live), there(one, one.candidate))
+            for (job, kind), one in shadow.differences.items()
+            if kind in kinds
+        }
+    )
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("live", "candidate", "kinds"),
+    [
+        (("spread", "spread"), ("specon", "spread"), [Kind.PLACE, Kind.MOVE]),
+        (("specon", "spread"), ("spread", "spread"), [Kind.PLACE, Kind.MOVE]),
+        (("spread", "spread"), ("spread", "flowcon2"), [Kind.PLACE, Kind.MOVE]),
+        (("specon", "flowcon2"), ("specon", "spread"), [Kind.PLACE, Kind.MOVE]),
+        (("spread", "spread"), ("flowcon", "spread"), [Kind.LIMIT]),
+        (("specon", "spread"), ("specon+flowcon", "spread"), [Kind.LIMIT]),
+    ],
+)
+def test_the_first_difference_is_what_a_run_under_the_candidate_does(
+    live: tuple[str, str], candidate: tuple[str, str], kinds: Sequence[Kind], seed: int
+) -> None:
+    """Two simulated pools, each under one policy, part exactly where the shadow of one says, and as it says."""
+    one, other = simulated(*live, seed), simulated(*candidate, seed)
+    policy, placement = candidate
+
+    def change(parameters: PoolParameters) -> PoolParameters:
+        return placed_by(placement)(LIVE[policy].parameters(parameters))
+
+    parted = really(decided(one), decided(other), kinds)
+    assert parted
+    assert told(one, change, kinds) == parted
+
+
+# --- what comes from outside ---------------------------------------------------------------------------------------------
+
+
+def on_cluster(offset: int, value: bytes) -> Record:
+    """A record of the pool."""
+    return Record(at=CLUSTER, offset=offset, key="default", value=value, at_ms=offset)
+
+
+def test_a_record_that_nobody_can_read_is_passed_over() -> None:
+    """Neither side counts it, and both go on with the next one."""
+    heard = [one for one in records("moves") if one.at == CLUSTER]
+    usages = [place for place, one in enumerate(heard) if b'"NodeUsage"' in one.value]
+    for place in usages[::50]:
+        heard[place] = on_cluster(place, b"\xff no event")
+
+    found = shadowed(heard, as_live)
+    assert len(found) == len(chosen(heard, c.JobSubmitted))
+    assert not any(one.plans for one in found.values())
+
+
+def test_a_log_of_tomorrow_is_refused() -> None:
+    """Where the pool asks for a newer reader, a candidate of today has nothing to say."""
+    shadow = Shadow(as_live)
+    with pytest.raises(LogVersionError):
+        shadow.hear(on_cluster(0, encode(c.PoolConfigured(reads=READS + 1))))
