@@ -1,6 +1,6 @@
 """``steepest simulate``: what a workload would come to under some policies, in virtual time.
 
-Owns the command's options and its outputs. Must never know a policy.
+Owns the command's options. What it gives back is in :mod:`steepest.cli.simulate_summary`. Must never know a policy.
 """
 
 from __future__ import annotations
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from steepest.sim.whatif.run import WhatIf
 
 R = TypeVar("R")
+
+MOST_SEEDS = 100_000
+MOST_DIGITS = 18
+SHOWN = 60
 
 FROM_HELP = "A recording to play on, instead of a workload: what would come under other policies?"
 
@@ -87,41 +91,55 @@ def simulate(
     from steepest.sim.run import Run
     from steepest.sim.run import simulate as simulate_one
 
-    chosen = [name.strip() for name in (policies or "").split(",") if name.strip()]
+    chosen = list(dict.fromkeys(name.strip() for name in (policies or "").split(",") if name.strip()))
     seed_list = _seeds(seeds)
+    if recording is None and position is not None:
+        raise click.UsageError("--at is a position of a recording; name the recording with --from")
     if recording is not None:
         from steepest.sim.whatif.run import what_if
 
         if workload or cluster or rules != "default" or profiles:
             raise click.UsageError("a recording brings its own jobs, nodes and rules; leave those options out")
-        results = _results(what_if, _what_ifs(recording, position, chosen, seed_list), workers, as_json=as_json)
+        what_ifs = _what_ifs(recording, position, chosen, seed_list)
+        _make_folder(out)
+        results = _results(what_if, what_ifs, workers, as_json=as_json)
     else:
         if not workload or not cluster or not chosen:
             raise click.UsageError("say what to simulate: --workload, --cluster and --policy; or --from a recording")
-        if position is not None:
-            raise click.UsageError("--at is a position of a recording; name the recording with --from")
+        _refuse_unknown(chosen, rules, profiles)
+        _make_folder(out)
         runs = [
             Run(workload=workload, cluster=cluster, policy=name, rules=rules, seed=seed, profiles=profiles)
-            for name in _known(chosen, rules)
+            for name in chosen
             for seed in seed_list
         ]
         results = _results(simulate_one, runs, workers, as_json=as_json)
-    if out is not None:
-        _write(out, results)
+    from steepest.cli.simulate_summary import show_results, write
+
     if not as_json:
-        _show(results)
+        show_results(results)
+    if out is not None:
+        write(out, results)
 
 
-def _known(policies: Sequence[str], rules: str) -> Sequence[str]:
-    """The policies, if there are all of them and the rules."""
-    from steepest.sim.policies import refuse_unknown
+def _refuse_unknown(policies: Sequence[str], rules: str, profiles: Path | None) -> None:
+    """Nothing, if there are the rules and all of the policies under them."""
+    from steepest.sim.policies import refuse_unfit
     from steepest.sim.rules import RULES
 
     if rules not in RULES:
         raise click.UsageError(f"there are no rules {rules!r}; name one of {', '.join(RULES)}")
+    if profiles is not None and not RULES[rules].profiles:
+        raise click.UsageError(f"the rules {rules} read no measured tables; leave --profiles out")
     for name in policies:
-        refuse_unknown(name)
-    return policies
+        refuse_unfit(name, rules)
+
+
+def _make_folder(folder: Path | None) -> None:
+    if folder is not None:
+        from steepest.cli.simulate_summary import make_folder
+
+        make_folder(folder)
 
 
 def _what_ifs(recording: Path, position: int | None, policies: Sequence[str], seeds: Sequence[int]) -> list[WhatIf]:
@@ -152,15 +170,21 @@ def _results(
 
 
 def _seeds(text: str) -> list[int]:
-    seeds: list[int] = []
+    """Each seed once, in the order in which they are named."""
+    seeds: dict[int, None] = {}
     for part in text.split(","):
-        first, dash, last = part.strip().partition("-")
-        if not first.isdecimal() or (dash and not last.isdecimal()):
-            raise click.UsageError(f"{part!r} is no seed; write 3, 1,2,3 or 0-9")
-        if int(last or first) - int(first) not in range(100_000):
-            raise click.UsageError(f"{part!r} is no range of seeds")
-        seeds += range(int(first), int(last or first) + 1)
-    return seeds
+        first, dash, last = (piece.strip() for piece in part.partition("-"))
+        ends = (first, last if dash else first)
+        if not all(end.isascii() and end.isdecimal() and len(end) <= MOST_DIGITS for end in ends):
+            shown = part if len(part) <= SHOWN else f"{part[:SHOWN]}…"
+            raise click.UsageError(f"{shown!r} is no seed; write 3, 1,2,3 or 0-9")
+        low, high = map(int, ends)
+        if high < low:
+            raise click.UsageError(f"--seed {part}: the range ends before it begins")
+        if high - low >= MOST_SEEDS:
+            raise click.UsageError(f"--seed {part}: are more than {MOST_SEEDS:,} seeds")
+        seeds.update(dict.fromkeys(range(low, high + 1)))
+    return list(seeds)
 
 
 def _simulated(
@@ -183,49 +207,3 @@ def _as_json(summary: Summary) -> bytes:
     import msgspec
 
     return msgspec.json.encode(summary)
-
-
-def _write(folder: Path, results: Sequence[SimulationResult]) -> None:
-    """``summary.json``, a list of the runs' figures, and ``jobs.csv``, a line a job and run."""
-    import csv
-
-    import msgspec
-
-    folder.mkdir(parents=True, exist_ok=True)
-    rows = [{"seed": result.seed, **msgspec.structs.asdict(result.summary())} for result in results]
-    (folder / "summary.json").write_bytes(msgspec.json.format(msgspec.json.encode(rows)) + b"\n")
-    with (folder / "jobs.csv").open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        fields = ("name", "submit_s", "start_s", "end_s", "outcome", "migrations", "preemptions")
-        writer.writerow(("policy", "seed", *fields))
-        for result in results:
-            for job in result.jobs:
-                writer.writerow((result.policy, result.seed, *(getattr(job, field) for field in fields)))
-
-
-def _show(results: Sequence[SimulationResult]) -> None:
-    from steepest.cli.tables import show
-
-    several = len({result.seed for result in results}) > 1
-    columns = ["policy", *(["#seed"] if several else []), "#finished", "#mean JCT", "#median", "#p90", "#p99"]
-    columns += ["#mean wait", "#makespan", "#used", "#moved", "#preempted"]
-    rows = []
-    for result in results:
-        figures = result.summary()
-        times = (figures.mean_jct, figures.median_jct, figures.p90_jct, figures.p99_jct)
-        rows.append(
-            [
-                figures.policy,
-                *([str(result.seed)] if several else []),
-                f"{figures.finished}/{figures.jobs}",
-                *(f"{seconds:,.1f}" for seconds in (*times, figures.mean_wait, figures.makespan)),
-                f"{figures.utilisation:.1%}",
-                str(figures.migrations),
-                str(figures.preemptions),
-            ]
-        )
-    show(columns, rows)
-    for result in results:
-        rejected = sum(job.outcome == "rejected" for job in result.jobs)
-        if rejected:
-            click.echo(f"{result.policy}: {rejected} jobs ask for more than any node has", err=True)

@@ -18,6 +18,7 @@ from steepest.errors import InputError
 from steepest.events.parameters import PoolParameters
 from steepest.policies.baselines.by_name import BASELINES
 from steepest.policies.named import under
+from steepest.sim.rules import DEFAULT
 from steepest.sim.system.progress import PROCON
 
 
@@ -77,11 +78,20 @@ def about(name: str) -> str:
     return POOL[name].about if name in POOL else str(BASELINES[name].__doc__).split("\n", 1)[0].rstrip(".")
 
 
-def refuse_unknown(name: str) -> None:
-    """Nothing, if there is such a policy.
+def refuse_unfit(name: str, rules: str) -> None:
+    """Nothing, if there is such a policy and it can run under these rules.
+
+    Args:
+        name: The policy.
+        rules: Of :data:`steepest.sim.rules.RULES`.
 
     Raises:
-        InputError: There is none.
+        InputError: It is none, or a pool's under a peer's rules.
     """
     if name not in POOL and name not in BASELINES:
-        raise InputError(f"there is no policy {name!r}", mend=f"Name some of {', '.join(names())}.")
+        raise InputError(f"there is no policy {name[:100]!r}", mend=f"Name some of {', '.join(names())}.")
+    if name in POOL and rules != DEFAULT.name:
+        raise InputError(
+            f"policy {name} runs a whole pool as it would live, and not by the rules of {rules}",
+            mend="Leave --rules out, or name an allocation policy.",
+        )

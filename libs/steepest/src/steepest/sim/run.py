@@ -13,11 +13,10 @@ from typing import TypeVar
 
 import msgspec
 
-from steepest.errors import InputError
 from steepest.events.parameters import PoolParameters
 from steepest.sim.allocation.simulate import simulate_allocation
 from steepest.sim.clusters import open_cluster
-from steepest.sim.policies import POOL
+from steepest.sim.policies import POOL, refuse_unfit
 from steepest.sim.result import SimulationResult
 from steepest.sim.rules import RULES
 from steepest.sim.system.simulate import simulate_system
@@ -53,15 +52,11 @@ def simulate(run: Run) -> SimulationResult:
     Raises:
         InputError: Something that it names is not there or not right; or a pool's policy under a peer's rules.
     """
+    refuse_unfit(run.policy, run.rules)
     workload = open_workload(run.workload, seed=run.seed)
     cluster = open_cluster(run.cluster)
     if run.policy not in POOL:
         return simulate_allocation(workload, cluster, run.policy, RULES[run.rules], run.seed, profiles=run.profiles)
-    if run.rules != "default":
-        raise InputError(
-            f"policy {run.policy} runs a whole pool as it would live, and not by the rules of {run.rules}",
-            mend="Leave --rules out, or name an allocation policy.",
-        )
     return simulate_system(workload, cluster, run.policy, POOL[run.policy].parameters(run.parameters), run.seed)
 
 

@@ -1,0 +1,161 @@
+"""``steepest simulate``: its table, its JSON, its files, and that the same call gives the same bytes."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from steepest.cli.main import main
+from steepest.sim.policies import names
+from steepest.testing.running_system import STEEPEST
+
+KEYS = (
+    "policy jobs finished mean_jct median_jct p90_jct p99_jct mean_wait makespan utilisation migrations preemptions "
+    "events wall_seconds"
+)
+SMALL = ("--workload", "thesis:flowcon-3", "--cluster", "2x8cpu")
+RECORDING = Path(__file__).parents[2] / "golden" / "moves"
+
+
+def run(*arguments: object) -> Result:
+    """The command's output and exit status."""
+    return CliRunner().invoke(main, ["simulate", *map(str, arguments)], prog_name="steepest", env={"COLUMNS": "200"})
+
+
+def objects(result: Result) -> list[dict[str, Any]]:
+    """What was printed, with nothing else on standard output."""
+    assert (result.exit_code, result.stderr) == (0, "")
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def test_the_json_of_a_run_has_these_keys_in_this_order() -> None:
+    """One object a run, in the order of the policies and, of each, of the seeds."""
+    printed = objects(run(*SMALL, "--policy", "spread,procon,srtf", "--seed", "3,0-1", "--json"))
+
+    assert [list(one) for one in printed] == [KEYS.split()] * 9
+    assert [one["policy"] for one in printed] == ["spread"] * 3 + ["procon"] * 3 + ["srtf"] * 3
+    assert all(one["finished"] == one["jobs"] == 3 for one in printed)
+
+
+def test_a_policy_or_seed_named_twice_runs_once() -> None:
+    """Ranges may overlap."""
+    printed = objects(run(*SMALL, "--policy", "srtf, srtf", "--seed", "0-2,1", "--json"))
+
+    assert len(printed) == 3
+
+
+def test_a_table_has_a_line_a_policy() -> None:
+    """With one seed there is nothing to vary; what was assumed stands on standard error."""
+    result = run(*SMALL, "--policy", "spread,srtf")
+    header, spread, srtf = result.stdout.splitlines()
+
+    assert header.split()[:4] == ["POLICY", "FINISHED", "MEAN", "JCT"]
+    assert spread.split()[:2] == ["spread", "3/3"]
+    assert srtf.split()[:2] == ["srtf", "3/3"]
+    assert "±" not in result.stdout
+    assert "assumed (spread): progress is proportional to the CPU that a job gets" in result.stderr
+    assert "assumed (srtf): other resources than CPU are always enough" in result.stderr
+
+
+def test_a_table_of_several_seeds_shows_how_much_they_differ(tmp_path: Path) -> None:
+    """The mean over the seeds, and their standard deviation."""
+    result = run(
+        "--workload", "thesis:mixed-20", "--cluster", "4x8cpu", "--policy", "sjf", "--seed", "0-1", "--out", tmp_path
+    )
+    makespans = [row["makespan"] for row in json.loads((tmp_path / "summary.json").read_text())]
+    mean, deviation = sum(makespans) / 2, abs(makespans[0] - makespans[1]) / 2
+
+    assert deviation > 1
+    assert result.stdout.splitlines()[1].split()[:3] == ["sjf", "2", "40/40"]
+    assert f"{mean:,.0f} ± {deviation:,.0f}" in result.stdout.splitlines()[1]
+    assert result.stdout.splitlines()[-1] == "± is the standard deviation over the seeds."
+
+
+def test_who_fits_nowhere_is_told(tmp_path: Path) -> None:
+    """Once, whatever else was assumed: nodes of this memory take none of these jobs."""
+    nodes = tmp_path / "small.toml"
+    nodes.write_text("[[node]]\ncpus = 8\nmemory_gib = 0.25\n")
+    result = run("--workload", "thesis:flowcon-3", "--cluster", nodes, "--policy", "spread")
+
+    assert result.exit_code == 0
+    assert result.stderr.startswith("spread: 3 jobs ask for more than any node has\n")
+    assert result.stdout.splitlines()[1].split()[1] == "0/3"
+
+
+def test_files_hold_every_job_and_every_figure(tmp_path: Path) -> None:
+    """Folders above are made as well, and what a run of the day before left there is replaced."""
+    folder = tmp_path / "results" / "today"
+    for _ in range(2):
+        result = run(*SMALL, "--policy", "spread,srtf", "--seed", "0-1", "--out", folder, "--json")
+    printed = objects(result)
+    rows = json.loads((folder / "summary.json").read_text())
+    jobs = list(csv.DictReader((folder / "jobs.csv").read_text().splitlines()))
+
+    assert [{key: row[key] for key in KEYS.split()} for row in rows] == printed
+    assert [row["seed"] for row in rows] == [0, 1, 0, 1]
+    assert all(row["assumptions"] for row in rows)
+    assert len(jobs) == 4 * 3
+    for row in rows:
+        mine = [job for job in jobs if (job["policy"], job["seed"]) == (row["policy"], str(row["seed"]))]
+        jcts = [float(job["end_s"]) - float(job["submit_s"]) for job in mine]
+        assert sum(jcts) / 3 == pytest.approx(row["mean_jct"])
+
+
+def test_the_same_call_gives_the_same_bytes_with_any_number_of_processes_and_any_hash_seed(tmp_path: Path) -> None:
+    """Under every policy, but for the time that it took."""
+    policies = ",".join(names())
+    told: list[tuple[list[dict[str, Any]], bytes]] = []
+    for workers, hash_seed in ((1, "1"), (2, "1"), (2, "2718")):
+        out = tmp_path / f"{workers}-{hash_seed}"
+        call = ["simulate", "--workload", "thesis:mixed-20", "--cluster", "4x8cpu", "--policy", policies]
+        done = subprocess.run(
+            [*STEEPEST, *call, "--seed", "0-1", "--jobs", str(workers), "--out", str(out), "--json"],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            check=True,
+        )
+        printed = [json.loads(line) for line in done.stdout.splitlines()]
+        assert all(one.pop("wall_seconds") > 0 for one in printed)
+        told.append((printed, (out / "jobs.csv").read_bytes()))
+
+    assert len(told[0][0]) == 2 * len(names())
+    assert told[0] == told[1] == told[2]
+
+
+def test_the_policies_are_listed() -> None:
+    """Each with what it does, whatever else is asked."""
+    result = run("--policies")
+
+    assert result.exit_code == 0
+    assert [line.split()[0] for line in result.stdout.splitlines()[1:]] == names()
+
+
+def test_a_recording_is_played_on_beside_what_was_recorded() -> None:
+    """Its own policy comes first, as a baseline, whatever else is asked for."""
+    printed = objects(run("--from", RECORDING, "--at", 900, "--policy", "spread", "--json"))
+
+    assert [one["policy"] for one in printed] == ["as recorded", "spread"]
+    assert all(one["jobs"] == 12 for one in printed)
+
+
+def test_what_is_guessed_of_a_recording_is_said_and_how_much_guesses_differ(tmp_path: Path) -> None:
+    """Of a recording that breaks off, nobody knows when its jobs would have ended."""
+    folder = tmp_path / "cut"
+    shutil.copytree(RECORDING, folder)
+    for file in folder.rglob("*.jsonl"):
+        lines = file.read_bytes().splitlines(keepends=True)
+        file.write_bytes(b"".join(lines[: len(lines) // 2 + 1]))
+    result = run("--from", folder, "--seed", "0-2")
+    mean_jct = result.stdout.splitlines()[1].partition("36/36")[2].split()[:3]
+
+    assert mean_jct[1] == "±"
+    assert float(mean_jct[2]) > 0
+    assert "assumed: ends are guessed from fitted curves: " in result.stderr
