@@ -1,4 +1,4 @@
-"""``steepest reproduce``: the published experiments again, in virtual time, beside what was published.
+"""``steepest reproduce``: the published experiments again, in virtual time or in earnest, beside what was published.
 
 Owns the command's options and its outputs. Must never know an experiment.
 """
@@ -23,14 +23,24 @@ PAPER_NAMES = ("specon", "flowcon")
 
 OUT = "out/reproduce"
 
+REAL = "flowcon"
+"""The paper whose experiments can be run in earnest."""
+
+SIMULATED_TIMES, REAL_TIMES = 30, 5
+
+RECORDINGS = "recordings"
+"""Folder of the recordings of real runs, in that of the report."""
+
 EPILOG = """\b
 Examples:
   steepest reproduce specon
   steepest reproduce flowcon --repetitions 5 --out /tmp/flowcon
   steepest reproduce specon --json | jq '.[] | select(.verdict == "worse")'
+  steepest reproduce flowcon --real     real trainings on a Docker engine (root, `make engine images`; 20 minutes)
 
-It writes report.md, report.html with plots, results.csv and results.json. The same number of repetitions gives the same
-files, on any number of processes. Which experiments there are, and what had to be assumed: docs/reproduction.md.
+It writes report.md, report.html with plots, results.csv and results.json. Simulated, the same number of repetitions gives
+the same files, on any number of processes; --real keeps the recordings of all runs. Which experiments there are, and what
+had to be assumed: docs/reproduction.md, docs/docker.md.
 """
 
 
@@ -39,9 +49,7 @@ files, on any number of processes. Which experiments there are, and what had to 
 @click.option(
     "--repetitions",
     type=click.IntRange(1, 10_000),
-    default=30,
-    show_default=True,
-    help="Of each experiment, with seeds from 0.",
+    help=f"Of each experiment, with seeds from 0.  [default: {SIMULATED_TIMES}; {REAL_TIMES} with --real]",
 )
 @click.option(
     "--out",
@@ -49,8 +57,11 @@ files, on any number of processes. Which experiments there are, and what had to 
     help=f"Folder for the report; files in it are replaced.  [default: {OUT}/PAPER]",
 )
 @click.option("--jobs", "workers", type=click.IntRange(min=1), help="Processes; default: one a core.")
+@click.option("--real", is_flag=True, help="Real trainings on a Docker engine of its own, instead of simulated ones.")
 @json_option
-def reproduce(*, paper: str, repetitions: int, out: Path | None, workers: int | None, as_json: bool) -> None:
+def reproduce(
+    *, paper: str, repetitions: int | None, out: Path | None, workers: int | None, real: bool, as_json: bool
+) -> None:
     """Run the published experiments of PAPER again on simulated nodes, and compare what comes out.
 
     Each figure comes with its 95 % confidence interval and a verdict: within (what two published runs of the same setting
@@ -58,19 +69,50 @@ def reproduce(*, paper: str, repetitions: int, out: Path | None, workers: int | 
     """
     from steepest.sim.reproduce.needs import refuse_without_libraries
 
+    if real and (paper != REAL or workers):
+        raise click.UsageError(f"--real is for {REAL}, and runs one job after the other: leave --jobs out")
     refuse_without_libraries()
-    from steepest.sim.reproduce.papers import PAPERS
     from steepest.sim.reproduce.report import results_json
-    from steepest.sim.reproduce.run import done, reproduction, tasks
 
-    folder = _folder(out or Path(OUT) / paper)
-    todo = tasks(PAPERS[paper], repetitions)
-    result = reproduction(PAPERS[paper], repetitions, list(_tracked(done(todo, workers), len(todo))))
+    if real:
+        folder = out or Path(OUT) / f"{paper}-real"
+        result = _real(repetitions or REAL_TIMES, folder)
+    else:
+        folder = _folder(out or Path(OUT) / paper)
+        result = _simulated(paper, repetitions or SIMULATED_TIMES, workers)
     _write(result, folder)
     if as_json:
         click.echo(results_json(result.rows), nl=False)
     else:
         _show(result, folder)
+
+
+def _simulated(paper: str, repetitions: int, workers: int | None) -> Reproduction:
+    from steepest.sim.reproduce.papers import PAPERS
+    from steepest.sim.reproduce.run import done, reproduction, tasks
+
+    todo = tasks(PAPERS[paper], repetitions)
+    return reproduction(PAPERS[paper], repetitions, list(_tracked(done(todo, workers), len(todo))))
+
+
+def _real(count: int, out: Path) -> Reproduction:
+    from steepest.testbed.needs import refuse_without_engine
+
+    refuse_without_engine()
+    from steepest.testbed.experiments import PAPER
+    from steepest.testbed.reproduce import repetitions, reproduced
+
+    folder = _folder(out / RECORDINGS)
+    total = count * len(PAPER.experiments)
+    click.echo(f"{total} repetitions; first, what a step of each training costs here", err=True)
+    done = []
+    for one in repetitions(PAPER.experiments, count, folder):
+        done.append(one)
+        click.echo(f"{len(done)} of {total}: {one.experiment.name}; completion times of the jobs", err=True)
+        for arm, pair in zip(one.experiment.arms, one.pairs, strict=True):
+            changes = ", ".join(f"{change:+.1f} %" for change in pair.changes).replace("-", "−")
+            click.echo(f"  {arm.setting}: {changes}", err=True)
+    return reproduced(PAPER, count, done)
 
 
 def _folder(folder: Path) -> Path:

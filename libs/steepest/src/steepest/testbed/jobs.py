@@ -43,7 +43,10 @@ PYTHON = "python3"
 _ONE_BATCH = ("--work", "0.1")
 """A step's least: with Debian's plain BLAS a run then has about as many steps as by default, so that its curve is whole."""
 
-_PROBED_STEPS = (20, 220)
+_FEW_STEPS, _MORE_STEPS = 20, 100
+_PROBED_S = 2.0
+"""CPU time that a step's cost is measured over: the first steps are cheaper than the later ones."""
+
 _PROBE = (
     "import runpy, sys, time; sys.argv[1:1] = ['probe']; sys.argv = sys.argv[1:]; "
     "runpy.run_module('steepest.demo_jobs.{kind}', run_name='__main__'); print('\\nprobe', time.process_time())"
@@ -67,9 +70,7 @@ def costs(engine: DockerEngine, models: Sequence[str]) -> dict[str, Cost]:
     found = {}
     with contextlib.closing(engine.client()) as client:
         for model in models:
-            short, long = (_probe(client, KINDS[model], steps) for steps in _PROBED_STEPS)
-            step_s = (long - short) / (_PROBED_STEPS[1] - _PROBED_STEPS[0])
-            found[model] = Cost(max(0.0, short - _PROBED_STEPS[0] * step_s), step_s)
+            found[model] = _cost(client, KINDS[model])
     return found
 
 
@@ -77,7 +78,7 @@ def scaled(jobs: SimWorkload, costs: Mapping[str, Cost], engine: DockerEngine, c
     """The experiment's jobs, to be run on a node."""
     arrivals = tuple(_arrival(job, costs[job.model], cpu_m, seed) for job in jobs.jobs)
     one = NodeSpec("n1", Resources(cpu_m=cpu_m, memory_mib=4096), engine=engine.url)
-    return Workload(nodes=(one,), arrivals=arrivals, image=DEMO)
+    return Workload(nodes=(one,), arrivals=arrivals, image=DEMO, soft_limits=True)
 
 
 def whole_node_s(job: SimJob) -> float:
@@ -96,6 +97,13 @@ def _arrival(job: SimJob, cost: Cost, cpu_m: int, seed: int) -> Arrival:
         spec=JobSpec(command=(PYTHON, "-m", f"steepest.demo_jobs.{kind}", *options), requests=REQUEST, model=job.model),
         core_s=core_s,
     )
+
+
+def _cost(client: docker.APIClient, kind: str) -> Cost:
+    few, more = (_probe(client, kind, steps) for steps in (_FEW_STEPS, _MORE_STEPS))
+    steps = _FEW_STEPS + round(_PROBED_S * (_MORE_STEPS - _FEW_STEPS) / max(more - few, 0.01))
+    step_s = (_probe(client, kind, steps) - few) / (steps - _FEW_STEPS)
+    return Cost(max(0.0, few - _FEW_STEPS * step_s), step_s)
 
 
 def _probe(client: docker.APIClient, kind: str, steps: int) -> float:

@@ -1,12 +1,13 @@
 """Runs an experiment on the node: each repetition by default and under the policy, one after the other.
 
-The order of the two alternates, so that what changes on the machine in the meantime falls on both.
+The order rotates from one repetition to the next, so that what changes on the machine in the meantime falls on all.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import shutil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -16,52 +17,78 @@ from steepest.demo.play import Play
 from steepest.demo.story import Story
 from steepest.demo.workload import Workload
 from steepest.errors import ClusterError
+from steepest.events.cluster import ClusterEvent
+from steepest.events.parameters import PoolParameters
+from steepest.events.received import Received
 from steepest.sim.reproduce.experiment import Experiment
 from steepest.sim.reproduce.measures import Pair
 from steepest.sim.workloads.arrivals import arrivals
-from steepest.testbed.experiments import parameters
+from steepest.testbed.experiments import limited, unlimited
 from steepest.testbed.jobs import SCALE, Cost, scaled
 from steepest.testbed.node import CPU_M
 from steepest.testing.docker_engine import DockerEngine
 
 
-class Times(msgspec.Struct, frozen=True):
-    """A run's completion times in the order of the submissions, and its makespan: in seconds of the experiment."""
+class Ran(msgspec.Struct, frozen=True):
+    """A run's completion times in the order of the submissions, its makespan, and its log; in seconds of the experiment."""
 
-    completions: tuple[float, ...]
+    completions: Sequence[float]
     makespan: float
+    events: Sequence[Received[ClusterEvent]]
 
 
-def pair(experiment: Experiment, costs: Mapping[str, Cost], engine: DockerEngine, seed: int, folder: Path) -> Pair:
-    """One repetition; its recordings stay in the folder.
+class Repetition(msgspec.Struct, frozen=True):
+    """The same jobs by default, and under the policy with the setting of each arm."""
+
+    experiment: Experiment
+    seed: int
+    before: Ran
+    arms: Sequence[Ran]
+
+    @property
+    def pairs(self) -> Sequence[Pair]:
+        """What is read off it, of each arm."""
+        before = self.before
+        return [Pair(before.completions, arm.completions, before.makespan, arm.makespan) for arm in self.arms]
+
+
+def repetition(
+    experiment: Experiment, costs: Mapping[str, Cost], engine: DockerEngine, seed: int, folder: Path
+) -> Repetition:
+    """All runs; their recordings are in the folder then, and what was there of the same names is not.
 
     Raises:
-        ClusterError: A job failed, or it was interrupted.
+        ClusterError: A job failed.
         SteepestError: The folder cannot be used.
+        KeyboardInterrupt: It was interrupted.
     """
     given = scaled(arrivals(experiment.workload, seed), costs, engine, CPU_M, seed)
-    times = {}
-    for limited in (False, True) if seed % 2 == 0 else (True, False):
-        place = folder / f"{experiment.name}-{seed}-{'limited' if limited else 'default'}"
-        times[limited] = asyncio.run(_run(experiment, given, place, limited=limited))
-    before, after = times[False], times[True]
-    return Pair(before.completions, after.completions, before.makespan, after.makespan)
+    runs: list[tuple[str, PoolParameters]] = [("default", unlimited(experiment.arms[0]))]
+    runs += [(f"flowcon-{number}", limited(arm)) for number, arm in enumerate(experiment.arms)]
+    ran: dict[str, Ran] = {}
+    for name, parameters in (*runs[seed % len(runs) :], *runs[: seed % len(runs)]):
+        place = folder / f"{experiment.name}-{seed}-{name}"
+        shutil.rmtree(place, ignore_errors=True)
+        ran[name] = asyncio.run(_run(given, parameters, place))
+    before, *arms = (ran[name] for name, _ in runs)
+    return Repetition(experiment, seed, before, arms)
 
 
-async def _run(experiment: Experiment, given: Workload, folder: Path, *, limited: bool) -> Times:
-    play = Play(folder, given, parameters(experiment.arms[0], limited=limited))
+async def _run(given: Workload, parameters: PoolParameters, folder: Path) -> Ran:
+    play = Play(folder, given, parameters)
     story = await play.run(Nobody())
-    if play.interrupted.is_set() or play.failed:
+    if play.interrupted.is_set():
+        raise KeyboardInterrupt
+    if play.failed:
         raise ClusterError(
             f"not every job of {folder.name} finished", code="job-failed", mend=f"steepest jobs --state {folder}"
         )
-    return times_of(story)
+    return ran_of(story, await play.recorded())
 
 
-def times_of(story: Story) -> Times:
+def ran_of(story: Story, events: Sequence[Received[ClusterEvent]]) -> Ran:
     """What a story whose jobs have all ended comes to."""
     jobs = list(story.jobs.values())
-    ends = [job.ended_ms or 0 for job in jobs]
     first = min(job.submitted_ms for job in jobs)
-    completions = tuple((job.completion_ms or 0) / 1000 * SCALE for job in jobs)
-    return Times(completions, (max(ends) - first) / 1000 * SCALE)
+    completions = [(job.completion_ms or 0) / 1000 * SCALE for job in jobs]
+    return Ran(completions, (max(job.ended_ms or 0 for job in jobs) - first) / 1000 * SCALE, events)

@@ -69,6 +69,7 @@ class Paper(msgspec.Struct, frozen=True, kw_only=True):
         source: What was published where.
         default: The default run, in words.
         assumptions: What the paper leaves open, beside what the simulator and the models assume.
+        real: It is run with real trainings, and not simulated.
     """
 
     name: str
@@ -77,6 +78,7 @@ class Paper(msgspec.Struct, frozen=True, kw_only=True):
     default: str
     experiments: Sequence[Experiment]
     assumptions: Sequence[str]
+    real: bool = False
 
 
 def reconstructed(experiments: Sequence[Experiment]) -> Sequence[str]:

@@ -45,8 +45,9 @@ def results_json(rows: Sequence[Row]) -> bytes:
 
 
 def assumptions(reproduction: Reproduction) -> Sequence[str]:
-    """Everything that had to be assumed: of this paper, of its models, of the simulator."""
-    return (*reproduction.paper.assumptions, *thesis.ASSUMPTIONS, *ASSUMPTIONS, ONE_RUN)
+    """Everything that had to be assumed: of this paper, and of its models and the simulator, where it is simulated."""
+    simulated = () if reproduction.paper.real else (*thesis.ASSUMPTIONS, *ASSUMPTIONS)
+    return (*reproduction.paper.assumptions, *simulated, ONE_RUN)
 
 
 def tally(rows: Sequence[Row]) -> str:

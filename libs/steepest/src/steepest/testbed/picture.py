@@ -1,0 +1,42 @@
+"""The picture of a repetition, drawn as those of simulated ones are, in seconds of the experiment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from steepest.events import cluster as c
+from steepest.events.received import Received
+from steepest.sim.reproduce.course import Course
+from steepest.sim.reproduce.measures import Pair
+from steepest.sim.reproduce.plots import drawn
+from steepest.testbed.jobs import SCALE
+
+Event = Received[c.ClusterEvent]
+
+
+def picture(before: Sequence[Event], after: Sequence[Event], pair: Pair, title: str) -> str:
+    """What happened by default and under the policy, as SVG."""
+    jobs = [event.event.job for event in after if isinstance(event.event, c.JobSubmitted)]
+    completions = list(zip(jobs, pair.before, pair.after, strict=True))
+    return drawn(_course(before), _course(after), completions, title)
+
+
+def _course(events: Sequence[Event]) -> Course:
+    capacities = {one.event.node: one.event.capacity.cpu_m for one in events if isinstance(one.event, c.NodeJoined)}
+    course = Course(capacities, lists=True)
+    for event in _scaled(events):
+        course.notice(event)
+    return course
+
+
+def _scaled(events: Sequence[Event]) -> Iterable[Event]:
+    """From the first submission on, at the experiment's pace."""
+    first_ms = next(one.at_ms for one in events if isinstance(one.event, c.JobSubmitted))
+    for one in events:
+        event = one.event
+        if isinstance(event, c.GrowthMeasured) and event.per_second is not None:
+            event = msgspec.structs.replace(event, per_second=event.per_second / SCALE)
+        if one.at_ms >= first_ms:
+            yield msgspec.structs.replace(one, at_ms=(one.at_ms - first_ms) * SCALE, event=event)

@@ -1,0 +1,57 @@
+"""All repetitions of a paper's experiments on the node, and the rows and pictures that they come to.
+
+It owns the order of the whole, and nothing of how a figure is read or judged: that is as in virtual time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from steepest.sim.reproduce.experiment import Experiment, Paper
+from steepest.sim.reproduce.measures import MEASURES
+from steepest.sim.reproduce.run import Figures, Reproduction, reproduction
+from steepest.sim.workloads.arrivals import arrivals
+from steepest.testbed.jobs import costs
+from steepest.testbed.node import node
+from steepest.testbed.picture import picture
+from steepest.testbed.run import Repetition, repetition
+
+
+def repetitions(experiments: Sequence[Experiment], count: int, folder: Path) -> Iterator[Repetition]:
+    """Each as soon as it is over, with seeds from 0; the engine is there until the last one.
+
+    Args:
+        experiments: In their order.
+        count: Of each.
+        folder: For the recordings; it is made.
+
+    Raises:
+        SteepestError: The engine does not start, a training fails, or the folder cannot be used.
+        KeyboardInterrupt: It was interrupted.
+    """
+    jobs = [job for one in experiments for seed in range(count) for job in arrivals(one.workload, seed).jobs]
+    with node() as engine:
+        measured = costs(engine, list(dict.fromkeys(job.model for job in jobs)))
+        for experiment in experiments:
+            for seed in range(count):
+                yield repetition(experiment, measured, engine, seed, folder)
+
+
+def reproduced(paper: Paper, count: int, done: Sequence[Repetition]) -> Reproduction:
+    """What all repetitions come to, with a picture of each experiment's first one."""
+    pictures = [_picture(one) for one in done if one.seed == 0]
+    return reproduction(paper, count, [*pictures, *(_figures(one) for one in done)])
+
+
+def _figures(one: Repetition) -> Figures:
+    return [
+        [MEASURES[name].of(pair) for name, _ in arm.published]
+        for arm, pair in zip(one.experiment.arms, one.pairs, strict=True)
+    ]
+
+
+def _picture(one: Repetition) -> str:
+    drawn = one.experiment.drawn
+    title = f"{one.experiment.about}; {one.experiment.arms[drawn].setting}; first repetition"
+    return picture(one.before.events, one.arms[drawn].events, one.pairs[drawn], title)
