@@ -49,6 +49,57 @@ def with_more(value: Any) -> Any:
     return value
 
 
+OLDER = [(old, new) for new in range(2, READS + 1) for old in range(1, new)]
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+@pytest.mark.parametrize(("old", "new"), OLDER)
+def test_an_older_reader_finds_what_it_must_have(old: int, new: int, topic: str) -> None:
+    """Whatever the older version always wrote, and so may ask for, the newer one always writes, in the same form."""
+    before, after = (by_type(MESSAGES / str(version) / f"{topic}.jsonl") for version in (old, new))
+    for name, messages in before.items():
+        for then, now in zip(messages, after[name], strict=True):
+            assert has_form(then, now) == "", f"{name} of version {new} is not what version {old} reads"
+
+
+def by_type(file: Path) -> dict[str, list[Any]]:
+    """A version's messages: of each event the one with all fields, then the one with the fewest."""
+    found: dict[str, list[Any]] = {}
+    for value in lines(file):
+        message = msgspec.json.decode(value)
+        found.setdefault(message["type"], []).append(message)
+    return found
+
+
+def has_form(then: Any, now: Any, where: str = "") -> str:
+    """Where something of an older message is missing from a newer one, or is of another JSON type; empty: nowhere."""
+    if type(then) is not type(now):
+        return where or "."
+    match then:
+        case dict():
+            found = (has_form(one, now.get(key), f"{where}.{key}") for key, one in then.items())
+        case list():
+            found = (has_form(one, other, f"{where}[]") for one, other in zip(then, now, strict=False))
+        case _:
+            return ""
+    return next(filter(None, found), "")
+
+
+@pytest.mark.parametrize(
+    ("now", "where"),
+    [
+        ({"a": 1, "b": {"c": []}, "new": 2}, ""),
+        ({"a": 1, "b": {}}, ".b.c"),
+        ({"a": 1}, ".b"),
+        ({"a": "1", "b": {"c": []}}, ".a"),
+        ({"a": 1, "b": {"c": {}}}, ".b.c"),
+    ],
+)
+def test_what_an_older_reader_would_miss_is_found(now: Any, where: str) -> None:
+    """A field that is gone, or of another type; one that is new is none of its business."""
+    assert has_form({"a": 1, "b": {"c": []}}, now) == where
+
+
 def test_every_event_is_kept() -> None:
     """Each version has a message of every event that it knows; the command beside makes those of this one."""
     for version in range(1, READS + 1):

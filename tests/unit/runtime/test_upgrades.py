@@ -10,12 +10,17 @@ import pytest
 
 from steepest.errors import LogVersionError
 from steepest.events import cluster as c
-from steepest.events.registry import CLUSTER, READS, SINCE, TOPICS
+from steepest.events.received import ID
+from steepest.events.registry import CLUSTER, READS, SINCE, TOPICS, encode
+from steepest.log.base import NewRecord
 from steepest.log.snapshots import MemorySnapshots
+from steepest.runtime import decode
 from steepest.runtime import snapshots as kept
-from steepest.testing.rig import AT, Process, Rig
+from steepest.runtime.letters import DEAD_LETTERS
+from steepest.testing.rig import AT, POOL, Process, Rig, read_all
 from steepest.testing.waiting import until
 from steepest.view import cluster_view
+from steepest.view.cluster_view import fold_all
 
 OLD = READS - 1
 
@@ -29,6 +34,7 @@ def old_code(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         union = union | kind  # type: ignore[assignment]
     with monkeypatch.context() as patched:
         patched.setitem(TOPICS, "cluster", msgspec.structs.replace(CLUSTER, decoder=msgspec.json.Decoder(union)))
+        patched.setattr(decode, "KNOWN", {kind.__name__ for kind in known})
         patched.setattr(cluster_view, "READS", OLD)
         yield
 
@@ -72,6 +78,72 @@ async def test_an_old_reader_stops_before_a_new_event_can_come(rig: Rig, monkeyp
     assert [event.job for event in await rig.of_type(c.JobAdmitted)] == ["before", "beyond"]
 
 
+PLANNED = c.LimitsPlanned(plan="limits-2-n1", node="n1", limits=(), because=c.LimitsBecause(rule="a test says so"))
+
+
+@pytest.mark.parametrize(
+    ("later", "headers", "told"),
+    [
+        pytest.param(
+            encode(PLANNED),
+            {ID: "limit-planner/e/cluster/0/2/0"},
+            "is a 'LimitsPlanned' of limit-planner, which this reader does not know",
+            id="a decision",
+        ),
+        pytest.param(
+            b'{"type":"PoolConfigured","reads":%d,"parameters":{"placement":{"of":"tomorrow"}}}' % READS,
+            {},
+            f"event version {READS}",
+            id="parameters of another form",
+        ),
+        pytest.param(
+            b'{"type":"PoolConfigured","flags":[4711],"parameters":{"specon":{"threshold":"of tomorrow"}}}',
+            {},
+            r"flags \[4711\]",
+            id="a flag, and a value that goes with it",
+        ),
+    ],
+)
+async def test_an_old_reader_stops_at_what_came_too_early(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, later: bytes, headers: dict[str, str], told: str
+) -> None:
+    """What newer code used before the pool was raised, or in a form that cannot be read: it would split the views."""
+    with old_code(monkeypatch):
+        old = rig.start("placer")
+        await admit(rig, old, "before")
+        there = await rig.log.end(AT)
+        await rig.log.append([NewRecord(to=AT, key=POOL, value=later, at_ms=1, headers=headers)])
+        await rig.submit("beyond")
+        with pytest.raises(LogVersionError, match=told):
+            await old.task
+
+    assert not old.runtime.health.is_ready()
+    assert old.view.position == there
+    assert not any(job.name == "beyond" for job in old.view.jobs)
+    assert len(await read_all(rig.log, DEAD_LETTERS)) == 1  # its opening
+
+
+@pytest.mark.parametrize(
+    ("value", "headers"),
+    [
+        (b'{"type":"JobTeleported"}', {}),
+        (b'{"type":"JobTeleported"}', {ID: "no id"}),
+        (b'{"type":"PoolConfigured","reads":"many"}', {}),
+        (b'{"type":"PoolConfigured","parameters":7}', {}),
+        (b'{"type":"Tick"}', {ID: "limit-planner/e/cluster/0/2/0"}),
+        (b"[" * 100_000, {ID: "limit-planner/e/cluster/0/2/0"}),
+        (b'{"type":"\xff"}', {ID: "limit-planner/e/cluster/0/2/0"}),
+    ],
+)
+async def test_what_nobody_decided_stops_nobody(rig: Rig, value: bytes, headers: dict[str, str]) -> None:
+    """A record that no version of ours has written is a dead letter, whatever it calls itself."""
+    placer = rig.start("placer")
+    await rig.log.append([NewRecord(to=AT, key=POOL, value=value, at_ms=1, headers=headers)])
+    await admit(rig, placer, "beyond")
+
+    assert len(await read_all(rig.log, DEAD_LETTERS)) == 2
+
+
 async def test_old_and_new_come_to_the_same_view_until_then(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """As long as a pool is not raised, both may run beside each other: neither decides what the other would not."""
     with old_code(monkeypatch):
@@ -107,4 +179,28 @@ async def test_a_roll_back_goes_on_from_its_own_snapshot(rig: Rig, monkeypatch: 
     assert again.runtime.metrics.records.labels("pool:default")._value.get() == again.view.position - left_at
     assert again.view.snapshot() == (await rig.view()).snapshot()
     assert [event.job for event in await rig.of_type(c.JobAdmitted)] == ["a", "b", "c"]
+    assert await rig.broken() == []
+
+
+async def test_a_roll_back_without_a_snapshot_of_its_own_begins_anew(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where only a later version kept snapshots, all of each topic is folded, and nothing is decided twice."""
+    snapshots = MemorySnapshots()
+    with new_state(monkeypatch):
+        new = rig.start("placer", "categorizer", snapshots=snapshots)
+        await admit(rig, new, "a")
+        await new.stop()
+    later = await snapshots.keys()
+    assert {key.split("-")[0] for key in later} == {"pool", "categorizer"}
+
+    again = rig.start("placer", "categorizer", snapshots=snapshots)
+    await admit(rig, again, "b")
+    await again.stop()
+
+    records = again.runtime.metrics.records
+    assert records.labels("pool:default")._value.get() == again.view.position
+    ends = [await rig.log.end(at) for at in rig.layout.of_topic("loss")]
+    assert records.labels("categorizer:loss")._value.get() == sum(ends)
+    assert again.view.snapshot() == fold_all((await rig.events())[: again.view.position]).snapshot()
+    assert len(await snapshots.keys()) == 2 * len(later)
+    assert [event.job for event in await rig.of_type(c.JobAdmitted)] == ["a", "b"]
     assert await rig.broken() == []

@@ -1,4 +1,8 @@
-"""Records to events and back."""
+"""Records to events and back.
+
+It owns what tells a record of a later version from one that nobody can read: the first stops the reader, because to pass
+over what others fold would give it another view; the second is passed over by everybody.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,12 @@ from typing import Any
 
 import msgspec
 
-from steepest.errors import UndecodableError
-from steepest.events.received import Received
-from steepest.events.registry import TOPICS, encode
+from steepest.errors import LogVersionError, UndecodableError
+from steepest.events.cluster import PoolConfigured
+from steepest.events.received import ID, DecisionId, Received
+from steepest.events.registry import CLUSTER, TOPICS, encode
 from steepest.log.base import NewRecord, Record, TopicPartition
+from steepest.view.cluster_view import refuse_unknown_version
 
 
 def received(record: Record) -> Received[Any]:
@@ -18,12 +24,19 @@ def received(record: Record) -> Received[Any]:
 
     Raises:
         UndecodableError: There is none, or the record is damaged.
+        LogVersionError: There is one that only a later version knows.
     """
     if record.damage:
         raise UndecodableError(record.damage, code="damaged")
     at = record.at
+    try:
+        event = TOPICS[at.topic].decode(record.value)
+    except UndecodableError:
+        if at.topic == CLUSTER.name:
+            _refuse_what_came_later(record)
+        raise
     return Received(
-        event=TOPICS[at.topic].decode(record.value),
+        event=event,
         topic=at.topic,
         partition=at.partition,
         offset=record.offset,
@@ -38,3 +51,30 @@ def new_record(
 ) -> NewRecord:
     """An event as a record to append."""
     return NewRecord(to=to, key=key, value=encode(event), at_ms=at_ms, headers=headers or {})
+
+
+class _Head(msgspec.Struct):
+    """What every version of an event says of itself, and every version of ``PoolConfigured`` of its readers."""
+
+    type: str
+    reads: int = 1
+    flags: tuple[int, ...] = ()
+
+
+KNOWN = {kind.__name__ for kind in CLUSTER.types}
+
+
+def _refuse_what_came_later(record: Record) -> None:
+    """Stop at parameters that ask for a newer reader, and at what a newer decider wrote before they did."""
+    try:
+        head = msgspec.json.decode(record.value, type=_Head)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return
+    if head.type == PoolConfigured.__name__:
+        refuse_unknown_version(head.reads, head.flags)
+    decision = DecisionId.parse(record.headers.get(ID, ""))
+    if decision is not None and head.type not in KNOWN:
+        raise LogVersionError(
+            f"{record} is a {head.type[:100]!r} of {decision.decider}, which this reader does not know",
+            mend="upgrade this service; a newer one has used what the pool's readers were not raised to",
+        )

@@ -55,7 +55,7 @@ class ClusterView(Projection):
         """
         event = received.event
         if type(event) is c.PoolConfigured:
-            _refuse_unknown_version(event)
+            refuse_unknown_version(event.reads, event.flags)
         elif type(event) is c.LogOpened:
             _refuse_other_log(event, self.state.epoch)
         self.state.position = received.offset + 1
@@ -87,10 +87,15 @@ class ClusterView(Projection):
         return True
 
 
-def _refuse_unknown_version(event: c.PoolConfigured) -> None:
-    unknown = [flag for flag in event.flags if flag not in FLAGS]
-    if event.reads > READS or unknown:
-        wants = f"flags {unknown}" if unknown else f"event version {event.reads}"
+def refuse_unknown_version(reads: int, flags: Iterable[int]) -> None:
+    """Nothing, if this code knows what a pool asks of its readers.
+
+    Raises:
+        LogVersionError: It does not.
+    """
+    unknown = [flag for flag in flags if flag not in FLAGS]
+    if reads > READS or unknown:
+        wants = f"flags {unknown}" if unknown else f"event version {reads}"
         raise LogVersionError(
             f"the log asks for {wants}, and this reader knows version {READS} and flags {sorted(FLAGS)}",
             mend="upgrade this service before the pool uses what it does not know",
