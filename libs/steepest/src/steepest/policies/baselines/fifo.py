@@ -13,7 +13,7 @@ from steepest.policies.baselines.policy import Active, ActiveJob, EventDriven, O
 
 
 class Fifo(EventDriven):
-    """In the order of submission."""
+    """First come, first served; who does not fit holds up all behind it."""
 
     name: ClassVar[str] = "fifo"
 

@@ -41,7 +41,7 @@ class GandivaState(Active):
 
 
 class Gandiva:
-    """Time slicing, round robin."""
+    """Time slices in turn (Gandiva, OSDI 2018; in part a reconstruction)."""
 
     name: ClassVar[str] = "gandiva"
     reads_losses: ClassVar[bool] = False

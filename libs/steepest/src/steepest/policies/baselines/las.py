@@ -24,7 +24,7 @@ class LasParameters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Las:
-    """Whoever has had least comes first; of equal ones, whoever was before."""
+    """Least attained service first, looked at once a round (as in Blox); of equal ones, whoever was before."""
 
     name: ClassVar[str] = "las"
     reads_losses: ClassVar[bool] = False

@@ -25,7 +25,7 @@ class OptimusParameters(RoundsParameters, frozen=True, kw_only=True):
 
 
 class Optimus(Rounds):
-    """Greedy on the remaining time."""
+    """Each further GPU to the job whose end it brings nearest (Optimus, EuroSys 2018)."""
 
     name: ClassVar[str] = "optimus"
     reads_losses: ClassVar[bool] = False

@@ -36,14 +36,14 @@ class Shortest(EventDriven):
 
 
 class Srtf(Shortest):
-    """Shortest remaining time first."""
+    """Shortest remaining time first, preemptive (as in Blox)."""
 
     name: ClassVar[str] = "srtf"
     key = attrgetter("remaining_s")
 
 
 class Srsf(Shortest):
-    """Shortest remaining service first."""
+    """Shortest remaining service first, which is time by GPUs; preemptive (Tiresias, NSDI 2019, §3)."""
 
     name: ClassVar[str] = "srsf"
 

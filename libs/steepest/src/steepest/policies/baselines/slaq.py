@@ -60,7 +60,7 @@ class SlaqState(RoundsState):
 
 
 class Slaq(Rounds):
-    """Greedy on the predicted fall of the normalised loss."""
+    """Each further core to the job whose loss it lowers most (SLAQ, SoCC 2017, a reconstruction)."""
 
     name: ClassVar[str] = "slaq"
     reads_losses: ClassVar[bool] = True

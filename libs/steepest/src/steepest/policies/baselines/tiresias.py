@@ -57,7 +57,7 @@ class TiresiasState(msgspec.Struct):
 
 
 class Tiresias:
-    """2D-LAS."""
+    """Two-dimensional least attained service, in queues (Tiresias, NSDI 2019)."""
 
     name: ClassVar[str] = "tiresias"
     reads_losses: ClassVar[bool] = False

@@ -76,7 +76,7 @@ def simulate_allocation(
         capacity=float(nodes.total),
         events=course.events,
         wall_seconds=time.perf_counter() - began,
-        assumptions=_assumptions(jobs, rules, course, share_gpus=share_gpus),
+        assumptions=_assumptions(jobs, cluster, rules, course, share_gpus=share_gpus),
     )
 
 
@@ -123,13 +123,17 @@ def _round(rules: Rules) -> Round:
     return Round(seconds=int(rules.round_s), countdown_s=rules.overhead.seconds)
 
 
-def _assumptions(jobs: Sequence[RunningJob], rules: Rules, course: Course, *, share_gpus: bool) -> tuple[str, ...]:
+def _assumptions(
+    jobs: Sequence[RunningJob], cluster: ClusterSpec, rules: Rules, course: Course, *, share_gpus: bool
+) -> tuple[str, ...]:
     told = []
     unit = "GPUs" if share_gpus else "CPU"
     told.append(f"other resources than {unit} are always enough, and no job disturbs another")
     without = sum(not job.asked for job in jobs)
     if without:
         told.append(f"{without} jobs ask for no {unit} and are left out")
+    if any(node.mtbf_s for node in cluster.nodes) or any(job.sim.fails_at for job in jobs):
+        told.append("no node and no job fails, whatever cluster and workload say")
     if isinstance(rules.overhead, AtRestart) and any(not job.sim.memory_mib for job in jobs):
         told.append(f"a checkpoint of a job of unknown memory has {rules.overhead.checkpoint_mib:g} MiB")
     if isinstance(rules.overhead, AtRestart):
