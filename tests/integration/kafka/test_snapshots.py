@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import cast
 
 import pytest
-from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka import TopicPartition as KafkaPartition
+from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from structlog.testing import capture_logs
 
-from steepest.errors import InputError
+from steepest.cli.topics import apply_topics
+from steepest.clock import SystemClock
+from steepest.errors import InputError, LogEpochError
+from steepest.events.cluster import JobAdmitted, JobSpec, JobSubmitted
+from steepest.events.loss import JobUnwatched
 from steepest.log.base import Log, NewRecord, TopicPartition
 from steepest.log.kafka import KafkaLog
 from steepest.log.kafka_settings import KafkaSettings
 from steepest.log.kafka_snapshots import CHUNK_BYTES, LogSnapshots
 from steepest.log.kafka_topics import SNAPSHOTS, KafkaTopics
 from steepest.log.memory import MemoryLog
+from steepest.policies.placement.placer import Placer
+from steepest.policies.specon.categorizer import Categorizer
+from steepest.runtime import snapshots as kept
+from steepest.runtime.decode import new_record
+from steepest.runtime.layout import Layout
+from steepest.runtime.runtime import Runtime
+from steepest.runtime.service import Service
+from steepest.testing.rig import events_of
+from steepest.testing.waiting import until
 
 AT = TopicPartition(SNAPSHOTS)
 LARGE = bytes(range(256)) * 8192
@@ -136,6 +151,55 @@ async def test_compaction_keeps_what_counts(kafka: KafkaSettings) -> None:
 
     assert await LogSnapshots(log, AT, "c").load(KEY) == LARGE[number - 1 :]
     await log.close()
+
+
+LAYOUT = Layout(loss_partitions=1)
+
+
+@pytest.mark.parametrize("gone", ["nothing", "cluster", "loss"])
+async def test_without_a_snapshot_of_this_version_the_beginning_is_asked_for(
+    kafka: KafkaSettings, monkeypatch: pytest.MonkeyPatch, gone: str
+) -> None:
+    """Where only another version kept snapshots, all is read again; where that is gone, the offset is named."""
+    await apply_topics(kafka, LAYOUT)
+    log = KafkaLog(kafka, {**LAYOUT.partitions(), SNAPSHOTS: 1})
+    submitted = JobSubmitted(job="a", request="1", spec=JobSpec(command=("train",)))
+    await log.append([new_record(TopicPartition("cluster"), "default", submitted, 1)])
+    await log.append([new_record(TopicPartition("loss"), "a", JobUnwatched(job="a"), 1)])
+    with monkeypatch.context() as later:
+        later.setattr(kept, "VERSION", (99, 99))
+        await follow_until_ready(log)
+    assert len(await LogSnapshots(log, AT, "all").keys()) == 2
+
+    if gone == "nothing":
+        runtime = await follow_until_ready(log)
+        records = runtime.metrics.records
+        assert records.labels("pool:default")._value.get() == await log.end(TopicPartition("cluster"))
+        assert records.labels("categorizer:loss")._value.get() == await log.end(TopicPartition("loss"))
+        admitted = [one for one in await events_of(log) if isinstance(one.event, JobAdmitted)]
+        assert len(admitted) == 1
+    else:
+        admin = AIOKafkaAdminClient(**kafka.client())
+        await admin.start()
+        await admin.delete_records({KafkaPartition(f"{kafka.prefix}{gone}", 0): RecordsToDelete(before_offset=1)})
+        await admin.close()
+        with pytest.raises(LogEpochError, match=f"{gone}/0 has no offset 0 any more") as caught:
+            await follow_until_ready(log)
+        assert "retention" in caught.value.mend
+    await log.close()
+
+
+async def follow_until_ready(log: KafkaLog) -> Runtime:
+    """A placer and a categorizer in one process, until they have read everything; each then keeps a snapshot."""
+    service = Service(name="all", cluster_deciders=(Placer,), stream_deciders=(Categorizer,))
+    store = LogSnapshots(log, AT, "all")
+    runtime = Runtime([service], log=log, layout=LAYOUT, pool="default", snapshots=store, clock=SystemClock())
+    stop = asyncio.Event()
+    running = asyncio.create_task(runtime.run(stop))
+    await until(lambda: running.done() or runtime.health.is_ready(), "the services to have read everything")
+    stop.set()
+    await running
+    return runtime
 
 
 async def records(log: KafkaLog) -> int:
