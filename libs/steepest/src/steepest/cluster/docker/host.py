@@ -191,6 +191,16 @@ class Host:
             ) from error
 
 
+class _Client(docker.APIClient):
+    """The client, whose authority is the one in the TLS folder also where the environment names another for the web."""
+
+    def merge_environment_settings(
+        self, url: Any, proxies: Any, stream: Any, verify: Any, cert: Any
+    ) -> Any:  # as the base has it
+        """What a request is sent with: ``REQUESTS_CA_BUNDLE`` would come before what the client was made with."""
+        return super().merge_environment_settings(url, proxies, stream, self.verify if verify is None else verify, cert)
+
+
 def connect(node: DockerNode, timeout_s: float | None) -> docker.APIClient:
     """A new client of an engine. It blocks.
 
@@ -210,7 +220,7 @@ def connect(node: DockerNode, timeout_s: float | None) -> docker.APIClient:
             raise InputError(
                 f"no TLS for {node.name} with {node.tls}: {error}", mend="put its three files there"
             ) from error
-    return docker.APIClient(
+    return _Client(
         base_url=node.url,
         version="auto",
         timeout=timeout_s,  # type: ignore[arg-type] # None waits for ever, as requests has it
