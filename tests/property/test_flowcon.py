@@ -27,10 +27,10 @@ SEEN = st.lists(st.tuples(st.sampled_from(c.GrowthList), EFFICIENCIES), min_size
 CAPACITIES = st.integers(0, 256_000)
 
 
-@given(SEEN)
-def test_limits_of_a_node_are_sane(jobs: list[tuple[c.GrowthList, float | None]]) -> None:
+@given(SEEN, st.floats(1e-9, 1e3))
+def test_limits_of_a_node_are_sane(jobs: list[tuple[c.GrowthList, float | None]], alpha: float) -> None:
     """Each is between the floor and the whole; together they are less than two nodes, unless all compete freely."""
-    found = shares(jobs)
+    found = shares(jobs, alpha)
     limited = [share for share in found if share is not None]
 
     assert all(floor(len(jobs)) <= share <= FREE for share in limited)

@@ -36,12 +36,14 @@ def planned(pool: FlowConPool, number: int, **jobs: tuple[float, int]) -> dict[s
 def test_the_thesis_example_from_start_to_free_competition() -> None:
     """VAE slows down beside MNIST: it is watched, completes and gets 1/(n+1); once both complete, both are free again.
 
-    A newborn is judged once, as having no efficiency: both are in WL from their first run on, without a limit.
+    A newborn is judged as having no efficiency: both are in WL from their first run on and in CL from the second, where
+    both are free.
     """
     pool = two()
     assert (pool.limit("mnist"), pool.limit("vae")) == ((WL, None), (WL, None))
-    assert planned(pool, 1, mnist=(1.0, 4_000), vae=(1.0, 4_000)) == {}  # one bucket is no progress
-    # P = 0.02 a second on half the node each: G = 0.04 ≥ α = 0.03. Limits are of the lists before, so WL: unchanged.
+    # One bucket is no progress.
+    assert planned(pool, 1, mnist=(1.0, 4_000), vae=(1.0, 4_000)) == {"mnist": (CL, None), "vae": (CL, None)}
+    # P = 0.02 a second on half the node each: G = 0.04 ≥ α = 0.03. Limits are of the lists before, so CL: free.
     assert planned(pool, 2, mnist=(0.8, 4_000), vae=(0.8, 4_000)) == {"mnist": (NL, None), "vae": (NL, None)}
     # G is 0.04 and 0.002: shares of 20/21 and of 1/21, of which the floor 1/3 is more.
     assert planned(pool, 3, mnist=(0.6, 4_000), vae=(0.79, 4_000)) == {"mnist": (NL, 7_619), "vae": (WL, 2_666)}
@@ -166,10 +168,11 @@ def test_a_start_is_looked_at_at_once() -> None:
 
     assert plan.because.rule.startswith("a job started or stopped")
     assert [one.job for one in plan.limits] == ["gru", "mnist", "vae"]
-    # ΣG is what it was; the floor is 1/4 now; nobody but the newborn is judged, because nothing new was measured.
+    # ΣG is 0.0402 as before, and α for the newborn; the floor is 1/4. Nobody but the newborn is judged, because nothing
+    # new was measured.
     assert {one.job: (one.growth_list, one.cpu_m) for one in plan.limits} == {
         "gru": (WL, None),
-        "mnist": (NL, 7_960),
+        "mnist": (NL, 4_558),
         "vae": (CL, 2_000),
     }
 

@@ -8,12 +8,14 @@ from tests.unit.flowcon.scene import CL, NL, WL
 from steepest.events.cluster import GrowthList
 from steepest.policies.flowcon.limits import beta, floor, millicores, shares
 
+ALPHA = 0.1
+
 Seen = list[tuple[GrowthList, float | None]]
 
 
 def test_the_thesis_example_of_a_limit_of_a_quarter() -> None:
     """VAE completes beside MNIST on a node of 8 cores: 1/(β·n) = 1/3, cut down to 2 whole cores, which is 0.25."""
-    share, other = shares([(CL, 0.001), (NL, 0.5)])
+    share, other = shares([(CL, 0.001), (NL, 0.5)], ALPHA)
 
     assert share is not None
     assert other is not None
@@ -37,7 +39,11 @@ def test_floor_is_one_beta_nth(count: int, least: float) -> None:
         pytest.param([(NL, 0.9), (CL, 0.1)], [0.9, 1 / 3], id="a completing one has the floor"),
         pytest.param([(NL, 0.2), (CL, 0.8)], [1 / 3, 0.8], id="or its share, if that is more"),
         pytest.param([(NL, 0.5), (WL, 0.5)], [0.5, None], id="a watched one keeps what it has, and counts in the sum"),
-        pytest.param([(NL, 0.5), (NL, None)], [1.0, None], id="a newborn keeps what it has"),
+        pytest.param([(NL, 0.5), (NL, None)], [5 / 6, None], id="a newborn keeps what it has, and counts with α"),
+        pytest.param(
+            [(CL, 0.002), (CL, 0.004), (NL, None)], [0.25, 0.25, None], id="so the others leave it half of it"
+        ),
+        pytest.param([(CL, 0.004), (WL, None)], [1 / 3, None], id="also once it was judged"),
         pytest.param([(NL, 0.5), (CL, None)], [1.0, 1 / 3], id="one that came completing has the floor"),
         pytest.param([(CL, 0.5), (CL, 0.5)], [1.0, 1.0], id="all complete: free competition"),
         pytest.param([(CL, None)], [1.0], id="also where nothing is known"),
@@ -48,7 +54,7 @@ def test_floor_is_one_beta_nth(count: int, least: float) -> None:
 )
 def test_each_list_has_its_formula(jobs: Seen, wanted: list[float | None]) -> None:
     """NL min(G/ΣG, 1), CL max(G/ΣG, 1/(β·n)), WL unchanged; ΣG = 0 changes nothing."""
-    assert shares(jobs) == [None if one is None else pytest.approx(one) for one in wanted]
+    assert shares(jobs, ALPHA) == [None if one is None else pytest.approx(one) for one in wanted]
 
 
 @pytest.mark.parametrize(

@@ -109,6 +109,8 @@ def test_what_was_moved_stays_capped() -> None:
     pool.run("local", "w2", c.Category.PROGRESSING)
     for number, mean in enumerate((1.0, 0.8), 2):
         pool.interval(number, local=(mean, 500))
+    pool.apply("flat")
+    pool.tick(ITVAL_MS)
     asked(pool)
     pool.carry_out("flat")
     found = pool.job("flat")

@@ -7,10 +7,10 @@ It owns when a node is looked at, and what a run makes of it. The reading, where
   length. The authors' listener looks every ten seconds, and only while it is backed off.
 * *Intervals* are multiples of the categorizer's, because progress is made of its buckets, and end with the first tick
   beyond. While all jobs of a node complete after a run, the interval to the next one doubles, up to a cap that is ours;
-  the window that a run looks at does not.
+  the window that a run looks at does not. A newborn, which is listed as completing before anything was measured of it,
+  does not let it double.
 * *What a run looks at* is the last complete bucket of each job (:mod:`steepest.policies.flowcon.efficiency`); a job of
-  which nothing new was measured keeps its list and its efficiency, and a job whose use or progress nobody knows is no
-  slow one.
+  which nothing new was measured keeps its list and its efficiency, and a job whose use nobody knows is no slow one.
 * A process that was started anew is a new container: nothing of the one before counts. Only where SpeCon moves jobs
   too, one that it moves takes its place in CL along (:mod:`steepest.policies.flowcon.with_specon`).
 * *Limits* are those of :mod:`steepest.policies.flowcon.limits`. CPU is the only resource that can be limited, and the
@@ -34,6 +34,9 @@ from steepest.policies.flowcon.list_machine import Judgement, judge, move
 from steepest.policies.flowcon.with_specon import goes_on_as
 from steepest.view.cluster_view import ClusterView
 from steepest.view.state import Job, Node, Phase
+
+REGULAR, CHANGED = "an interval is over", "a job started or stopped"
+"""Why a run comes."""
 
 
 class Watched(msgspec.Struct):
@@ -92,7 +95,7 @@ class LimitPlanner:
     """Plans CPU limits. Work: O(jobs on a node) at each of its runs and measurements, O(1) at everything else."""
 
     name = "limit-planner"
-    logic = 1
+    logic = 2
     state_type = LimitPlannerState
 
     def __init__(self, state: LimitPlannerState | None = None) -> None:
@@ -130,7 +133,7 @@ class LimitPlanner:
     ) -> list[c.LimitsPlanned]:
         """Look at those of the nodes on which other processes run than before."""
         changed = [name for name in nodes if self._has_changed(view, name, received.at_ms)]
-        return [plan for name in changed for plan in self._run(view, name, received.offset, "a job started or stopped")]
+        return [plan for name in changed for plan in self._run(view, name, received.offset, regular=False)]
 
     def _has_changed(self, view: ClusterView, name: str, at_ms: int) -> bool:
         node = view.nodes[name]
@@ -173,23 +176,23 @@ class LimitPlanner:
         while due and due[0][0] <= view.counted_ms:
             at, name = heapq.heappop(due)
             if name in self.state.rounds and self.state.rounds[name].due_counted_ms == at:
-                plans.extend(self._run(view, name, offset, "an interval is over"))
+                plans.extend(self._run(view, name, offset, regular=True))
         return plans
 
     # --- Algorithm 1: a run --------------------------------------------------------------------------------------------
 
-    def _run(self, view: ClusterView, name: str, offset: int, why: str) -> Iterator[c.LimitsPlanned]:
+    def _run(self, view: ClusterView, name: str, offset: int, *, regular: bool) -> Iterator[c.LimitsPlanned]:
         """Measure, limit by the lists as they were, then move the jobs between the lists."""
         flowcon, node, round_ = view.parameters.flowcon, view.nodes[name], self.state.rounds[name]
         jobs = {job: self.state.jobs[job] for job, _ in round_.ids}
         seen = [self._look(view.parameters, node, job, watched) for job, watched in jobs.items()]
-        shares = limits.shares([(one.before, one.efficiency) for one in seen])
+        shares = limits.shares([(one.before, one.efficiency) for one in seen], flowcon.alpha)
         changed = False
-        for watched, share in zip(jobs.values(), shares, strict=True):
+        for watched, share, one in zip(jobs.values(), shares, seen, strict=True):
             before = (watched.growth_list, watched.limit_m)
             if share is not None:
                 watched.limit_m = limits.millicores(share, node.capacity.cpu_m, flowcon.granularity_m)
-            _pass_on(watched, flowcon)
+            _pass_on(watched, one, flowcon, regular=regular)
             changed = changed or not watched.told or (watched.growth_list, watched.limit_m) != before
         self._wait(view, name, round_, jobs.values())
         if changed and not node.lost:
@@ -203,9 +206,9 @@ class LimitPlanner:
                     for job, watched in jobs.items()
                 ),
                 because=c.LimitsBecause(
-                    rule=f"{why}: {_rule(seen)}",
+                    rule=f"{REGULAR if regular else CHANGED}: {_rule(seen)}",
                     jobs=tuple(seen),
-                    total=limits.sum_of([one.efficiency for one in seen]),
+                    total=limits.sum_of([(one.before, one.efficiency) for one in seen], flowcon.alpha),
                     beta=limits.beta(len(seen)),
                     floor=limits.floor(len(seen)),
                     interval_ms=_interval_ms(view.parameters) << round_.doublings,
@@ -225,8 +228,9 @@ class LimitPlanner:
         )
 
     def _wait(self, view: ClusterView, name: str, round_: Round, jobs: Iterable[Watched]) -> None:
-        """The next run comes an interval later, or two, four, … while all complete."""
-        if all(watched.growth_list is c.GrowthList.COMPLETING for watched in jobs):
+        """The next run comes an interval later, or two, four, … while all complete, which must have been measured."""
+        complete = c.GrowthList.COMPLETING
+        if all(watched.growth_list is complete and watched.efficiency is not None for watched in jobs):
             round_.doublings = min(round_.doublings + 1, view.parameters.flowcon.most_doublings)
         round_.due_counted_ms = view.counted_ms + (_interval_ms(view.parameters) << round_.doublings)
         heapq.heappush(self.state.due, (round_.due_counted_ms, name))
@@ -284,12 +288,18 @@ def _interval_ms(parameters: PoolParameters) -> int:
     return _span(parameters) * parameters.specon.interval_ms
 
 
-def _pass_on(watched: Watched, flowcon: FlowConParameters) -> None:
-    """The transition of one run. What was judged before is not judged again."""
+def _pass_on(watched: Watched, seen: c.GrowthSeen, flowcon: FlowConParameters, *, regular: bool) -> None:
+    """The transition of one run. What was judged before is not judged again.
+
+    A newborn whose reports do not span two windows is judged when it starts, and at the end of each interval in which
+    it reported.
+    """
     newest = watched.course.newest
     if watched.efficiency is None:
-        judgement = Judgement.BELOW if watched.judged < 0 else Judgement.SILENT
-        watched.judged = max(watched.judged, 0)
+        newborn = seen.progress is None and seen.use is not None
+        unjudged = watched.judged < 0 or (regular and newborn and newest > watched.judged)
+        judgement = Judgement.BELOW if unjudged else Judgement.SILENT
+        watched.judged = max(watched.judged, newest if regular else 0)
     elif newest == watched.judged:
         judgement = Judgement.SILENT
     else:
@@ -301,6 +311,6 @@ def _pass_on(watched: Watched, flowcon: FlowConParameters) -> None:
 def _rule(seen: Sequence[c.GrowthSeen]) -> str:
     if all(one.before is c.GrowthList.COMPLETING for one in seen):
         return "all complete, so all compete freely"
-    if not limits.sum_of([one.efficiency for one in seen]):
+    if all(not one.efficiency and not limits.is_newborn(one.before, one.efficiency) for one in seen):
         return "no efficiency is known or above zero, so no limit changes"
     return "Algorithm 1: limits by growth efficiency"

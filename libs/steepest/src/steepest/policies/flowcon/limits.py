@@ -2,13 +2,16 @@
 
 The reading. The thesis prints one formula for two lists; the authors' code has: a new job gets min(G/ΣG, 1), a
 completing one max(G/ΣG, 1/(β·n)), a watched one keeps what it has, with β = 1 + 1/n taken anew at each run. Where all
-complete, all are free. Where ΣG = 0 nothing changes. Lists are those held before the run's transitions. Two things are
-ours:
+complete, all are free. Where ΣG = 0 nothing changes. Lists are those held before the run's transitions. Three things
+are ours:
 
 * No limit is below the floor 1/(β·n) of a completing job, also that of a new one, nor below 1 % of a core. The authors
   cut limits down to whole cores and give ``--cpus 0`` for what is below one, which Docker takes for no limit at all.
-* A new job of which nothing was measured yet keeps what it has: no limit. The authors compute 0 for it, with that
+* A newborn, of which nothing was measured yet, keeps what it has: no limit. The authors compute 0 for it, with that
   effect.
+* In ΣG a newborn counts with α, the least efficiency of a job that learns. Were it nothing, those that complete would
+  divide the node between themselves by their own small efficiencies, and it would get less than an equal share: the
+  thesis's third job (§6.1) ends a third sooner only where both others have the floor from its start on.
 """
 
 from __future__ import annotations
@@ -34,24 +37,30 @@ def floor(count: int) -> float:
     return 1 / (count + 1)
 
 
-def shares(jobs: Sequence[tuple[GrowthList, float | None]]) -> list[float | None]:
+def shares(jobs: Sequence[tuple[GrowthList, float | None]], alpha: float) -> list[float | None]:
     """The share of the node that each job is limited to; None where its limit stays what it is.
 
     Args:
         jobs: Of every job on the node the list that it is in and its efficiency G; None: not known yet.
+        alpha: Threshold α, in the unit of G.
     """
     if all(growth_list is GrowthList.COMPLETING for growth_list, _ in jobs):
         return [FREE] * len(jobs)
-    total = sum_of([efficiency for _, efficiency in jobs])
+    total = sum_of(jobs, alpha)
     if not total:
         return [None] * len(jobs)
     least = floor(len(jobs))
     return [_share(growth_list, efficiency, total, least) for growth_list, efficiency in jobs]
 
 
-def sum_of(efficiencies: Sequence[float | None]) -> float:
-    """ΣG over what is known."""
-    return sum(one for one in efficiencies if one is not None)
+def sum_of(jobs: Sequence[tuple[GrowthList, float | None]], alpha: float) -> float:
+    """ΣG over what is known, and over newborns."""
+    return sum(alpha if is_newborn(*job) else job[1] or 0.0 for job in jobs)
+
+
+def is_newborn(growth_list: GrowthList, efficiency: float | None) -> bool:
+    """Whether nothing was measured of a job yet, which is not known to complete either."""
+    return efficiency is None and growth_list is not GrowthList.COMPLETING
 
 
 def _share(growth_list: GrowthList, efficiency: float | None, total: float, least: float) -> float | None:

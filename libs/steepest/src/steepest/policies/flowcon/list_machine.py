@@ -5,9 +5,9 @@ nor when a run is due: it is told how the efficiency that a run looks at compare
 
 Theory. A job begins new (NL). A run in which its growth efficiency is below α moves it one list on, NL → WL → CL; one
 in which it reaches α returns it to NL, wherever it was. The algorithm's branches are else-ifs, so a run makes one
-transition. A job of which nothing was measured yet is judged once, as having no efficiency at all: the authors' code
-gives a newborn G = 0. A run that finds nothing new of a job leaves it where it is: looking twice at the same growth is
-no second proof.
+transition. A newborn, whose reports do not span two windows yet, is judged as having no efficiency at all, because the
+authors' code gives it G = 0. A run that finds nothing new of a job leaves it where it is: looking twice at the same
+growth is no second proof.
 
 ::
 
