@@ -94,6 +94,7 @@ BY_HAND: Mapping[str, float] = {
     "makespan": 300,
     "makespan-change": -25,
     "faster": 2,
+    "not-slower": 3,
     "winners": -37.5,
     "losers": 5,
     "best": -50,

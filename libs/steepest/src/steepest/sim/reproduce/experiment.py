@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from steepest.events.parameters import PoolParameters
+from steepest.sim.reproduce.placement import Lots
 from steepest.sim.workloads.arrivals import PATTERNS, PREFIX
 
 
@@ -33,14 +34,14 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
         name: In tables.
         pattern: Of :data:`steepest.sim.workloads.arrivals.PATTERNS`.
         cluster: Where it is not the pattern's own.
-        pinned: First nodes are drawn by lot, and are the same by default and in all arms.
+        lots: Whether first nodes are drawn by lot.
         drawn: Which arm the plots show.
     """
 
     name: str
     pattern: str
     cluster: str = ""
-    pinned: bool = False
+    lots: Lots = Lots.NOBODY
     arms: Sequence[Arm]
     drawn: int = 0
 

@@ -14,6 +14,9 @@ import msgspec
 from steepest.sim.reproduce.verdict import Unit
 from steepest.sim.result import SimulationResult
 
+AS_FAST_PERCENT = 1.0
+"""A job that takes at most so much longer is as fast as by default: two runs of one job differ by that."""
+
 
 class Pair(msgspec.Struct, frozen=True):
     """Completion times of the jobs in the order of their submission, and makespans, of both runs."""
@@ -86,6 +89,11 @@ MEASURES: Mapping[str, Measure] = {
         "change of makespan", Unit.PERCENT, lambda p: change(p.makespan_before, p.makespan_after)
     ),
     "faster": Measure("jobs that are faster", Unit.JOBS, lambda p: float(sum(one < 0 for one in p.changes))),
+    "not-slower": Measure(
+        f"jobs that are faster, or as fast ({AS_FAST_PERCENT:g} %)",
+        Unit.JOBS,
+        lambda p: float(sum(one <= AS_FAST_PERCENT for one in p.changes)),
+    ),
     "winners": Measure("mean change of those", Unit.PERCENT, lambda p: _mean([one for one in p.changes if one < 0])),
     "losers": Measure(
         "mean change of the others", Unit.PERCENT, lambda p: _mean([one for one in p.changes if one >= 0])

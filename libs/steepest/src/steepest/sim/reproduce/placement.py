@@ -1,17 +1,28 @@
-"""Where an experiment's jobs run first: drawn by lot, the same for both runs of a pair.
+"""Where an experiment's jobs run first under the default scheduler: drawn by lot.
 
 SpeCon's authors pin each job's first node for both runs, and do not say which one it gets. Jobs that were spread evenly
 would leave SpeCon nothing to mend; the thesis' worked example (§6.2.3: 6, 3, 2 and 2 jobs on four workers) shows that
-theirs were not. A lot for each job comes to such unevenness.
+theirs were not. A lot for each job comes to such unevenness. SpeCon's own runs have the same lots, because it only moves
+what runs; FlowCon 2.0 places the jobs itself.
 """
 
 from __future__ import annotations
 
+import enum
 import random
 from collections.abc import Mapping
 
 from steepest.sim.cluster_spec import ClusterSpec
 from steepest.sim.workload import Workload
+
+
+class Lots(enum.StrEnum):
+    """Whose jobs' first nodes are drawn by lot."""
+
+    NOBODY = "nobody"  # the placement policy decides
+    DEFAULT = "default"  # the default run's
+    BOTH = "both"  # that, and the same ones for every arm
+
 
 ASSUMPTION = (
     "The first node of each job is drawn uniformly at random and pinned for both runs: the thesis pins it, without saying "

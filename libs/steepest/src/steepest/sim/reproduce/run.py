@@ -15,7 +15,7 @@ from steepest.sim.policies import LIVE
 from steepest.sim.reproduce.course import Course
 from steepest.sim.reproduce.experiment import Arm, Experiment, Paper
 from steepest.sim.reproduce.measures import MEASURES, pair_of
-from steepest.sim.reproduce.placement import first_nodes
+from steepest.sim.reproduce.placement import Lots, first_nodes
 from steepest.sim.reproduce.plots import drawn
 from steepest.sim.reproduce.verdict import Unit, Verdict, estimate, verdict
 from steepest.sim.result import SimulationResult
@@ -144,12 +144,13 @@ def _run(experiment: Experiment, arm: Arm | None, seed: int, watch: Watch | None
     workload, cluster = open_workload(experiment.workload, seed=seed), open_cluster(experiment.nodes)
     policy = arm.policy if arm else DEFAULT
     parameters = (arm or experiment.arms[0]).parameters
+    by_lot = experiment.lots is Lots.BOTH or (experiment.lots is Lots.DEFAULT and arm is None)
     return simulate_system(
         workload,
         cluster,
         policy,
         LIVE[policy].parameters(parameters),
         seed,
-        first_nodes=first_nodes(workload, cluster, seed) if experiment.pinned else None,
+        first_nodes=first_nodes(workload, cluster, seed) if by_lot else None,
         watch=watch,
     )

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from steepest.events.parameters import PoolParameters, SpeConParameters
 from steepest.sim.reproduce.experiment import Arm, Experiment, Paper
-from steepest.sim.reproduce.placement import ASSUMPTION
+from steepest.sim.reproduce.placement import ASSUMPTION, Lots
 
 
 def _arm(setting: str, alpha: float, interval_s: int, *published: tuple[str, float | None]) -> Arm:
@@ -40,7 +40,7 @@ SPECON = Paper(
         Experiment(
             name="fixed-20",
             pattern="fixed-20",
-            pinned=True,
+            lots=Lots.BOTH,
             arms=_at_defaults(
                 ("default-mean", 275.2),
                 ("mean", 234.7),
@@ -54,11 +54,11 @@ SPECON = Paper(
                 ("best", -37.6),
             ),
         ),
-        Experiment(name="random-20", pattern="random-20", pinned=True, arms=_SWEEP, drawn=2),
+        Experiment(name="random-20", pattern="random-20", lots=Lots.BOTH, arms=_SWEEP, drawn=2),
         Experiment(
             name="mixed-20",
             pattern="mixed-20",
-            pinned=True,
+            lots=Lots.BOTH,
             arms=_at_defaults(
                 ("default-mean", None),
                 ("mean-change", -13.6),
@@ -72,7 +72,7 @@ SPECON = Paper(
         Experiment(
             name="mixed-30",
             pattern="mixed-30",
-            pinned=True,
+            lots=Lots.BOTH,
             arms=_at_defaults(
                 ("default-mean", 799.5),
                 ("mean", 752.6),
@@ -87,7 +87,7 @@ SPECON = Paper(
         Experiment(
             name="mixed-50",
             pattern="mixed-50",
-            pinned=True,
+            lots=Lots.BOTH,
             arms=_at_defaults(
                 ("default-mean", 596.3),
                 ("mean", 553.0),

@@ -30,9 +30,9 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         about: In words.
         jobs: How many.
-        models: What each job is drawn from.
+        models: What each job is drawn from; where they are as many as the jobs, each is taken once, in this order.
         window_s: Arrivals are drawn uniformly from [0, window].
-        at_s: The arrivals, if they are not drawn; then the models are taken in turn.
+        at_s: The arrivals, if they are not drawn.
         cluster: The nodes that the experiment had, for ``--cluster``.
         reconstructed: The source does not give the window, or the nodes.
     """
@@ -105,10 +105,10 @@ PATTERNS: Mapping[str, Pattern] = {
         reconstructed=True,
     ),
     "flowcon2-20": Pattern(
-        about="FlowCon 2.0: 20 jobs on 4 workers, at random in [0, 300] s",
+        about="FlowCon 2.0: 20 mixed jobs on 4 workers, 50 s apart",
         jobs=20,
         models=tuple(MODELS),
-        window_s=300,
+        at_s=range(0, 1_000, 50),
         cluster="4x8cpu",
         reconstructed=True,
     ),
@@ -141,12 +141,12 @@ def arrivals(name: str, seed: int) -> Workload:
             mend=f"Name one of {', '.join(PREFIX + known for known in PATTERNS)}, or a file.",
         )
     draw = random.Random(seed)  # noqa: S311 - no secret depends on it
-    if pattern.at_s:
-        planned = [(at_s, pattern.models[number % len(pattern.models)]) for number, at_s in enumerate(pattern.at_s)]
-    else:
-        # random() alone is promised to be the same in every Python.
-        times = sorted(int(draw.random() * (pattern.window_s + 1)) for _ in range(pattern.jobs))
-        planned = [(at_s, pattern.models[int(draw.random() * len(pattern.models))]) for at_s in times]
+    # random() alone is promised to be the same in every Python.
+    times = pattern.at_s or sorted(int(draw.random() * (pattern.window_s + 1)) for _ in range(pattern.jobs))
+    models = pattern.models
+    if len(models) != pattern.jobs:
+        models = [pattern.models[int(draw.random() * len(pattern.models))] for _ in times]
+    planned = zip(times, models, strict=True)
     return Workload(
         source=f"{PREFIX}{name.removeprefix(PREFIX)}",
         format="arrivals",
