@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -15,6 +15,7 @@ import msgspec
 
 from steepest.cli.tables import show
 from steepest.errors import InputError
+from steepest.policies.baselines.by_name import BASELINES
 from steepest.sim.result import SimulationResult, Summary
 
 JOB_COLUMNS = ("name", "submit_s", "start_s", "end_s", "outcome", "migrations", "preemptions")
@@ -61,13 +62,21 @@ def _unwritable(folder: Path, error: OSError) -> InputError:
 
 
 def show_results(results: Sequence[SimulationResult]) -> None:
-    """A line a policy; of several seeds, the mean and the standard deviation over them. Then what was assumed."""
+    """A line a policy; of several seeds, the mean and the standard deviation over them. Then what they do not tell."""
     by_policy: dict[str, list[Summary]] = {}
     for result in results:
         by_policy.setdefault(result.policy, []).append(result.summary())
     several = any(len(runs) > 1 for runs in by_policy.values())
-    columns = ["policy", *(["#seeds"] if several else []), "#finished", *COLUMNS]
-    show(columns, [_row(runs, several=several) for runs in by_policy.values()])
+    changes = {policy: _change(policy, by_policy, several=several) for policy in by_policy}
+    change = ["#JCT change"] if any(changes.values()) else []
+    columns = ["policy", *(["#seeds"] if several else []), "#finished", COLUMNS[0], *change, *COLUMNS[1:]]
+    rows = []
+    for policy, runs in by_policy.items():
+        row = _row(runs, several=several)
+        if change:
+            row.insert(columns.index("#JCT change"), changes[policy])
+        rows.append(row)
+    show(columns, rows)
     if several:
         click.echo("± is the standard deviation over the seeds.")
     for note in _notes(results):
@@ -88,20 +97,38 @@ def _row(runs: Sequence[Summary], *, several: bool) -> list[str]:
     return row
 
 
+def _change(policy: str, by_policy: Mapping[str, Sequence[Summary]], *, several: bool) -> str:
+    """Of the mean completion time, seed by seed, against the first policy of its kind; empty where that says nothing."""
+    first = next(one for one in by_policy if _kind(one) == _kind(policy))
+    pairs = list(zip(by_policy[first], by_policy[policy], strict=True))
+    if first == policy or any(one.finished != other.finished or not one.mean_jct for one, other in pairs):
+        return ""
+    changes = [100 * (other.mean_jct / one.mean_jct - 1) for one, other in pairs]
+    deviation = f" ± {statistics.pstdev(changes):.1f}" if several else ""
+    return f"{statistics.fmean(changes):+.1f}{deviation} %"
+
+
+def _kind(policy: str) -> str:
+    return "by allocation" if policy in BASELINES else "in a pool"
+
+
 def _notes(results: Sequence[SimulationResult]) -> Iterable[str]:
     """What the figures do not tell, each once."""
-    rejected: dict[str, int] = {}
+    policies = list(dict.fromkeys(result.policy for result in results))
+    kinds = list(dict.fromkeys(map(_kind, policies)))
+    if len(kinds) > 1:
+        ran = "; ".join(f"{kind}: {', '.join(one for one in policies if _kind(one) == kind)}" for kind in kinds)
+        yield f"compare within a kind, not across (docs/simulate.md): {ran}"
+    for policy in policies:
+        rejected = [
+            sum(job.outcome == "rejected" for job in result.jobs) for result in results if result.policy == policy
+        ]
+        if any(rejected):
+            yield f"{policy}: {max(rejected)} jobs ask for more than any node has"
     assumed: dict[str, dict[str, None]] = {}
     for result in results:
-        rejected[result.policy] = max(
-            rejected.get(result.policy, 0), sum(job.outcome == "rejected" for job in result.jobs)
-        )
         for assumption in result.assumptions:
             assumed.setdefault(assumption.rstrip("."), {})[result.policy] = None
-    for policy, jobs in rejected.items():
-        if jobs:
-            yield f"{policy}: {jobs} jobs ask for more than any node has"
-    policies = len({result.policy for result in results})
     for assumption, under in assumed.items():
-        whose = "" if len(under) == policies else f" ({', '.join(under)})"
+        whose = "" if len(under) == len(policies) else f" ({', '.join(under)})"
         yield f"assumed{whose}: {assumption[:1].lower()}{assumption[1:]}"
