@@ -53,6 +53,12 @@ def _without_container(host: Host, folder: IncarnationFolder) -> Observation:
     record = read_json(record_of(folder), ContainerRecord)
     if record is None:
         return Observation(phase=ReplicaPhase.STARTING, began=False)
+    # Likewise, it may have been made and put on record between the two: only a look after the record proves anything.
+    with contextlib.suppress(NotFound), host.looking():
+        said = host.client(LOOK_S).inspect_container(record.id)
+        return observed(said["State"], end_was_seen=record.id in host.ends_seen)
+    if (ended := recorded_end(folder)) is not None:
+        return ended
     if record.engine != host.info(anew=True).id:
         raise UncertainError(
             f"{host} is not the one that {folder} was started on",
