@@ -12,16 +12,18 @@ import pytest
 
 from steepest.errors import InputError
 from steepest.events import cluster as c
+from steepest.events.common import Resources
 from steepest.events.received import Received
 from steepest.invariants import Status, check
 from steepest.log.file import FileLog
+from steepest.sim.policies import LIVE
 from steepest.sim.whatif.history import History, read_history
 from steepest.sim.whatif.play import AS_RECORDED, play_on
 from steepest.testing.rig import events_of
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "moves"
-MANY = (40, 333, 700, 1100, 1500, 1900, 2300)
-"""Positions all over the recording."""
+MANY = (1, 40, 333, 700, 1100, 1500, 1900, 2300)
+"""Positions all over the recording; at the first, there is no parameter yet and no node."""
 
 
 async def history(position: int | None, folder: Path = GOLDEN) -> History:
@@ -77,6 +79,38 @@ async def test_another_policy_comes_to_something_else() -> None:
 
     assert not any(isinstance(one.event, c.MigrationPlanned) for one in played)
     assert isinstance(played[-1].event, c.JobEnded)
+
+
+async def test_nodes_and_parameters_that_come_later_come() -> None:
+    """From the first record on, under another policy: the same nodes, and the recorded parameters but for the policy's."""
+    played: list[Received[Any]] = []
+    play_on(await history(1), "flowcon", 0, watch=played.append)
+    then = await recorded()
+
+    def joined(log: list[Received[Any]]) -> list[tuple[str, Resources]]:
+        return [(one.event.node, one.event.capacity) for one in log if isinstance(one.event, c.NodeJoined)]
+
+    assert joined(played) == joined(then) != []
+    (recorded_parameters,) = [one.event.parameters for one in then if isinstance(one.event, c.PoolConfigured)]
+    *_, parameters = [one.event.parameters for one in played if isinstance(one.event, c.PoolConfigured)]
+    assert parameters == LIVE["flowcon"].parameters(recorded_parameters)
+
+
+async def test_it_is_all_one_whether_nodes_are_there_or_come_at_once() -> None:
+    """Before the parameters and the nodes, and right behind them, within half a second."""
+    before, behind = [play_on(await history(position), AS_RECORDED, 0).jobs for position in (1, 12)]
+
+    assert [job.end_s for job in before] == pytest.approx([job.end_s for job in behind], abs=0.5)
+
+
+async def test_a_recording_without_a_node_is_refused(tmp_path: Path) -> None:
+    """It would wait for one for ever."""
+    folder = tmp_path / "cut"
+    shutil.copytree(GOLDEN, folder)
+    cluster = folder / "cluster" / "0.jsonl"
+    cluster.write_bytes(b"".join(cluster.read_bytes().splitlines(keepends=True)[:3]))
+    with pytest.raises(InputError, match="no node is there"):
+        play_on(await history(None, folder), AS_RECORDED, 0)
 
 
 async def test_what_is_not_known_is_guessed_and_the_guess_varies(tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ class History(msgspec.Struct):
     """A recording, read.
 
     Attributes:
-        later: What people asked for beyond the position, with its time.
+        later: What came from outside beyond the position, with its time: what people asked for, and nodes that were new.
         seen: By job.
         gives_m: What each node gives, in millicores.
     """
@@ -149,7 +149,9 @@ async def read_history(log: Log, position: int | None) -> History:
     async for one in _all(log, "heartbeats"):
         if one.at_ms <= past.memory.at_ms:
             past.memory.facts.step(one)
-    gives_m = {node.name: loads.get(node.name, Load()).gives_m(node.capacity.cpu_m) for node in past.memory.view.nodes}
+    capacity_m = {node.name: node.capacity.cpu_m for node in past.memory.view.nodes}
+    capacity_m |= {event.node: event.capacity.cpu_m for _, event in later if isinstance(event, c.NodeJoined)}
+    gives_m = {name: loads.get(name, Load()).gives_m(has_m) for name, has_m in capacity_m.items()}
     return History(past=past, later=later, seen=seen, gives_m=gives_m)
 
 
@@ -163,7 +165,7 @@ async def _pool(
     async for one in _partition(log, at):
         _note(one, seen, loads)
         if one.offset >= position:
-            if isinstance(one.event, c.JobSubmitted | c.JobCancelRequested):
+            if _is_from_outside(one.event, view, later):
                 later.append((one.at_ms, one.event))
             continue
         log_ms, at_ms = log_ms or one.at_ms, max(at_ms, one.at_ms)
@@ -176,6 +178,14 @@ async def _pool(
     memory = Memory(view=view, deciders=deciders, partition=at.partition, at_ms=at_ms, pending=list(made.values()))
     past = Past(memory, log_ms)
     return past, later
+
+
+def _is_from_outside(event: Any, view: ClusterView, later: list[tuple[int, c.ClusterEvent]]) -> bool:
+    """Whether it would have come under any policy. Of nodes, only those that are new: what becomes of others is played."""
+    if isinstance(event, c.NodeJoined):
+        known = [one.node for _, one in later if isinstance(one, c.NodeJoined)]
+        return event.node not in view.nodes and event.node not in known
+    return isinstance(event, c.JobSubmitted | c.JobCancelRequested | c.PoolConfigured)
 
 
 def _note(one: Received[Any], seen: dict[str, Seen], loads: dict[str, Load]) -> None:

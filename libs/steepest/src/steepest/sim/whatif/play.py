@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import msgspec
+
 from steepest.cluster.port import ReplicaId, ReplicaSpec
 from steepest.cluster.simulated.model import Model
 from steepest.cluster.simulated.node import SimulatedNode
@@ -35,7 +37,7 @@ def play_on(history: History, policy: str, seed: int, *, watch: Watch | None = N
         watch: Is called with every record beyond the position.
 
     Raises:
-        InputError: No job is left.
+        InputError: No job is left, or no node is there.
     """
     began = time.perf_counter()
     past = history.past
@@ -44,6 +46,8 @@ def play_on(history: History, policy: str, seed: int, *, watch: Watch | None = N
     names = [*(job.name for job in left), *(event.job for event in later)]
     if not names:
         raise InputError("no job is left at that position", mend="Name an earlier position: --at POSITION.")
+    if not history.gives_m:
+        raise InputError("no node is there at that position or beyond it", mend="Name another recording.")
     unknown = [name for name in names if name not in history.seen or not history.seen[name].reports]
     futures = {name: future(name, history, seed) for name in names if name not in unknown}
     pool = _pool(history, futures)
@@ -62,7 +66,7 @@ def play_on(history: History, policy: str, seed: int, *, watch: Watch | None = N
     if policy != AS_RECORDED:
         _switch(pool, policy)
     for at_ms, event in history.later:
-        _tell_later(pool, at_ms - past.memory.at_ms, event)
+        _tell_later(pool, at_ms - past.memory.at_ms, event, policy)
     run_to_the_end(pool, course, len(names))
     submitted_ms = {job.name: job.submitted_ms for job in left}
     submitted_ms |= {event.job: at_ms for at_ms, event in history.later if isinstance(event, c.JobSubmitted)}
@@ -87,11 +91,11 @@ def _pool(history: History, futures: dict[str, Future]) -> SimulatedPool:
         return known.model if known else Model(steps=60, step_s=1.0, demand_m=1000)
 
     def make_nodes(timeline: VirtualTimeline, senses: Senses) -> SimulatedNodes:
-        nodes = [
-            SimulatedNode(node.name, node.capacity, timeline, gives_m=history.gives_m[node.name]) for node in view.nodes
-        ]
+        capacity = {node.name: node.capacity for node in view.nodes}
+        capacity |= {event.node: event.capacity for _, event in history.later if isinstance(event, c.NodeJoined)}
+        nodes = [SimulatedNode(name, has, timeline, gives_m=history.gives_m[name]) for name, has in capacity.items()]
         for node in nodes:
-            node.lost = view.nodes[node.name].lost
+            node.lost = node.name in view.nodes and view.nodes[node.name].lost
         return SimulatedNodes(nodes, model, timeline, witness=senses)
 
     return SimulatedPool(history.past.memory, make_nodes, heartbeat_s=HEARTBEAT_S, act_s=ACT_S)
@@ -122,12 +126,29 @@ def _done(history: History, job: str) -> int:
 
 def _switch(pool: SimulatedPool, policy: str) -> None:
     state = pool.view.state
-    parameters = LIVE[policy].parameters(state.parameters)
-    pool.tell(c.PoolConfigured(reads=max(state.reads, 2), flags=state.flags, parameters=parameters))
+    configured = c.PoolConfigured(reads=state.reads, flags=state.flags, parameters=state.parameters)
+    pool.tell(_under(policy, configured))
 
 
-def _tell_later(pool: SimulatedPool, in_ms: int, event: Any) -> None:
-    pool.timeline.call_at(max(0, in_ms) / 1000, lambda: pool.tell(event))
+def _under(policy: str, configured: c.PoolConfigured) -> c.PoolConfigured:
+    """Parameters that somebody put in force, under a policy."""
+    if policy == AS_RECORDED:
+        return configured
+    parameters = LIVE[policy].parameters(configured.parameters)
+    return msgspec.structs.replace(configured, reads=max(configured.reads, 2), parameters=parameters)
+
+
+def _tell_later(pool: SimulatedPool, in_ms: int, event: c.ClusterEvent, policy: str) -> None:
+    def act() -> None:
+        match event:
+            case c.NodeJoined():
+                pool.senses.beat(event.node)
+            case c.PoolConfigured():
+                pool.tell(_under(policy, event))
+            case _:
+                pool.tell(event)
+
+    pool.timeline.call_at(max(0, in_ms) / 1000, act)
 
 
 def _result(name: str, submitted_ms: int, started_ms: int | None, course: Course, log_ms: int) -> JobResult:
