@@ -120,7 +120,7 @@ class DockerEngine:
                 process.kill()
         _left(processes, STOP_S)
         with contextlib.suppress(psutil.Error):
-            self._daemon.wait(0)  # reaped, where it is a child of ours
+            self._daemon.wait(START_S)  # it is dead or was killed: reaped, where it is a child of ours
         self._daemon = None
 
     def _unmount(self) -> None:
