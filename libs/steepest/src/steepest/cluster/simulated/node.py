@@ -6,13 +6,42 @@ and in nothing else.
 
 from __future__ import annotations
 
+from typing import Protocol
+
+from steepest.cluster.simulated.model import Model
 from steepest.cluster.simulated.shares import share_out
 from steepest.cluster.simulated.timeline import Timeline, Timer
-from steepest.cluster.simulated.training import Training
 from steepest.events.common import Resources
 
 EARLY_S = 1e-9
 """What is due within this has come: sums of floats miss a moment by less."""
+
+
+class Trains(Protocol):
+    """What shares a node's CPU: a training, as far as its node knows it.
+
+    Attributes:
+        done: Steps done at ``since_s``.
+        pace: Steps a second since then.
+        share_m: CPU that it gets, in millicores.
+        limit_m: Its limit in millicores; None: none.
+    """
+
+    model: Model
+    done: float
+    since_s: float
+    pace: float
+    share_m: float
+    limit_m: int | None
+
+    def advance(self, now_s: float) -> None:
+        """Count the steps done up to now."""
+
+    def target(self) -> float:
+        """The number of steps at which it wants to be called."""
+
+    def reach(self, step: int) -> None:
+        """It has come there."""
 
 
 class SimulatedNode:
@@ -50,19 +79,19 @@ class SimulatedNode:
         self.speed = speed
         self.storage_mib_s = storage_mib_s
         self.lost = False
-        self.training: dict[Training, None] = {}
+        self.training: dict[Trains, None] = {}
         self._gives_m = capacity.cpu_m if gives_m is None else gives_m
         self._caps_yield = caps_yield
         self._timeline = timeline
         self._timer: Timer | None = None
 
-    def enter(self, training: Training) -> None:
+    def enter(self, training: Trains) -> None:
         """It trains from now on."""
         training.since_s = self._timeline.now_s()
         self.training[training] = None
         self.share()
 
-    def leave(self, training: Training) -> None:
+    def leave(self, training: Trains) -> None:
         """It trains no more; does nothing where it does not train."""
         if training not in self.training:
             return

@@ -17,17 +17,14 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from steepest.cluster.port import ReplicaId, ReplicaPhase, ReplicaSpec
 from steepest.cluster.simulated.model import Delay, Model
+from steepest.cluster.simulated.node import SimulatedNode
 from steepest.cluster.simulated.timeline import Timeline, Timer
 from steepest.events.common import CheckpointMode, CheckpointRef
-
-if TYPE_CHECKING:
-    from steepest.cluster.simulated.node import SimulatedNode
 
 NEARLY = 1e-9
 """A step of which no more than this is left is completed: sums of floats are no more exact."""
