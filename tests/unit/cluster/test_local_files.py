@@ -233,3 +233,19 @@ def test_a_file_that_was_begun_anew_is_read_anew(tmp_path: Path) -> None:
     path.write_bytes(line(3))
 
     assert tail.read() == 3
+
+
+def test_the_newest_incarnations_are_the_last_of_all(tmp_path: Path) -> None:
+    """Numbers count, and not their spelling; whatever else lies there is passed over."""
+    state = StateFolder(tmp_path)
+    state.make()
+    for replica, numbers in ((ReplicaId("b", 0), (9, 10)), (ReplicaId("a", 1), (1,)), (ReplicaId("a", 0), (2, 1))):
+        for number in numbers:
+            state.incarnation(replica, number).make(SpecRecord(node="a", command=("x",)))
+    (state.checkpoints("b") / "step-00000001-i0001").mkdir(parents=True)
+    (state.jobs / "b" / "0" / ".11.aside").mkdir()
+    (state.jobs / "empty" / "3").mkdir(parents=True)
+    (state.jobs / "file").touch()
+
+    assert [*state.newest()] == [(ReplicaId("a", 0), 2), (ReplicaId("a", 1), 1), (ReplicaId("b", 0), 10)]
+    assert dict(state.newest()) == {folder.replica: folder.incarnation for folder in state.all()}

@@ -88,8 +88,11 @@ class Roster(Generic[T]):
 
     def untracked(self) -> list[IncarnationFolder]:
         """Incarnations that are newer than what is tracked: another adapter on the folder has started them."""
-        newest = {folder.replica: folder for folder in self._state.all()}
-        return [folder for replica, folder in newest.items() if self._is_new(folder, self._newest.get(replica))]
+        return [
+            self._state.incarnation(replica, number)
+            for replica, number in self._state.newest()
+            if (known := self._newest.get(replica)) is None or known.folder.incarnation < number
+        ]
 
     def retired(self) -> list[str]:
         """Jobs that are tracked and not in the folder any more: another adapter has forgotten them."""

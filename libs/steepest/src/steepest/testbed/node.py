@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from steepest.cluster import locks
-from steepest.errors import ClusterError
+from steepest.errors import ClusterError, InputError
 from steepest.testing import docker_images
 from steepest.testing.docker_engine import DockerEngine, running_engine
 
@@ -39,7 +39,7 @@ def node() -> Iterator[DockerEngine]:
     """The engine with the demo's image, for the time of the block.
 
     Raises:
-        InputError: What it needs is missing.
+        InputError: What it needs is missing, or control groups cannot be made.
         ClusterError: There is another one on this machine all the time.
     """
     with contextlib.ExitStack() as stack:
@@ -48,11 +48,17 @@ def node() -> Iterator[DockerEngine]:
             raise ClusterError("another experiment runs on this machine", code="busy", mend="wait for its end")
         stack.callback(os.close, turn)
         stack.callback(os.setpriority, os.PRIO_PROCESS, 0, os.getpriority(os.PRIO_PROCESS, 0))
-        os.setpriority(os.PRIO_PROCESS, 0, _NICE)
+        with contextlib.suppress(PermissionError):  # root without that capability
+            os.setpriority(os.PRIO_PROCESS, 0, _NICE)
         # Sockets have short names, so not below a state folder.
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="steepest-")))
-        engine = stack.enter_context(running_engine(folder / "engine", cpu_m=CPU_M))
-        _hold(engine.group, max(os.sched_getaffinity(0)))
+        try:
+            engine = stack.enter_context(running_engine(folder / "engine", cpu_m=CPU_M))
+            _hold(engine.group, max(os.sched_getaffinity(0)))
+        except OSError as error:
+            raise InputError(
+                f"an engine cannot be held to one core here: {error}", mend="run it where root may make control groups"
+            ) from error
         with contextlib.closing(engine.client()) as client:
             docker_images.provide(client, docker_images.default_folder(), demo=True)
         yield engine
