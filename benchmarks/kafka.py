@@ -1,16 +1,17 @@
 """What the log on Kafka costs: throughput, latency, scaling out and memory, each beside a bare client in the same run.
 
 * *throughput*: one categorizer process over a topic of many reports until it has read them all, beside a bare
-  ``getmany`` and decode loop over the same topic, the two in turn.
+  ``getmany`` and decode loop over the same topic: bare, categorizer, bare in each round, on a new topic. Shares of the
+  bare loop are told with their least, median and greatest round, by the wall clock and by what each process used of CPU.
+* *scale*: the same with 1, 2 and 4 categorizer processes beside each other, in turn in each round.
 * *latency*: reports at a steady rate; from a report's append to the append of the decision that it caused, beside bare
   produce → consume at the same rate on a topic of its own.
-* *scale*: the same topic read by 1, 2 and 4 categorizer processes.
-* *memory*: the resident set of a categorizer after all of it (``kafka_plans.py`` has the other services').
+* *memory*: the resident set of each categorizer after all of it (``kafka_plans.py``: every service's after an hour).
 
 It starts a broker of its own (``make kafka``). Broker, load and categorizers share the machine's cores, so that on few
 cores scaling out shows what it costs rather than what it gains.
 
-Run: ``python benchmarks/kafka.py [--reports 2000000] [--rate 2000] [--seconds 20] [--json]``
+Run: ``python benchmarks/kafka.py [--reports 2000000] [--rounds 3] [--rate 2000] [--seconds 20] [--json]``
 """
 
 from __future__ import annotations
@@ -28,8 +29,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import psutil
 from aiokafka import TopicPartition as KafkaPartition
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.consumer import fetcher
 
 from steepest.cli.topics import apply_topics
 from steepest.events.common import Resources
@@ -41,7 +45,7 @@ from steepest.installation import KafkaPlace, open_log, remember_kafka
 from steepest.log.base import NewRecord, TopicPartition
 from steepest.log.broker import running_broker
 from steepest.log.kafka import KafkaLog
-from steepest.log.kafka_reader import consumer
+from steepest.log.kafka_reader import ParsedRecords, consumer
 from steepest.log.kafka_settings import KafkaSettings, as_environment
 from steepest.runtime.decode import new_record
 from steepest.runtime.layout import Layout
@@ -110,6 +114,14 @@ async def fill(log: KafkaLog, layout: Layout, reports: int) -> None:
 
 async def bare(bench: Bench) -> tuple[float, float]:
     """Seconds on the wall and of CPU that ``getmany`` and decoding take for the whole topic."""
+    ours, fetcher.PartitionRecords = fetcher.PartitionRecords, ParsedRecords.__base__  # the client as it comes
+    try:
+        return await _bare(bench)
+    finally:
+        fetcher.PartitionRecords = ours
+
+
+async def _bare(bench: Bench) -> tuple[float, float]:
     client = consumer(bench.kafka)
     await client.start()
     partitions = [KafkaPartition(f"{bench.kafka.prefix}loss", at.partition) for at in bench.layout.of_topic("loss")]
@@ -129,17 +141,23 @@ async def bare(bench: Bench) -> tuple[float, float]:
 
 
 async def categorized(bench: Bench, log: KafkaLog, members: int, due: int) -> tuple[float, float, list[int]]:
-    """Seconds from the first decision to the last one that the topic asks for, of the wall and of CPU; memory in MiB."""
+    """Seconds that all reports take, of the wall and of CPU, and memory in MiB.
+
+    Beginning a process is left out: the clock starts when the first decisions are there, and what was decided by then
+    does not count, so the measured part stands for the whole.
+    """
     start = await log.end(CLUSTER)
     processes = [bench.service() for _ in range(members)]
     reader = log.reader({CLUSTER: start})
-    began, began_cpu, found = 0.0, 0.0, 0
+    began, began_cpu, found, before, counted_from = 0.0, 0.0, 0, 0, 0
     while found < due:
         for record in await reader.poll(max_records=5000):
             if not began:
-                began, began_cpu = time.perf_counter(), cpu_of(processes)
+                began, began_cpu, counted_from = time.perf_counter(), cpu_of(processes), await log.end(CLUSTER)
             found += GROWTH in record.value
-    took, took_cpu = time.perf_counter() - began, cpu_of(processes) - began_cpu
+            before = found if record.offset < counted_from else before
+    whole = due / (due - before)
+    took, took_cpu = whole * (time.perf_counter() - began), whole * (cpu_of(processes) - began_cpu)
     memory = [psutil.Process(process.pid).memory_info().rss >> 20 for process in processes]
     for process in processes:
         process.terminate()
@@ -154,28 +172,56 @@ def cpu_of(processes: Sequence[subprocess.Popen[bytes]]) -> float:
     return sum(sum(psutil.Process(process.pid).cpu_times()[:2]) for process in processes)
 
 
-async def main_throughput(folder: Path, bootstrap: str, reports: int, members: Sequence[int]) -> dict[str, Any]:
-    """Fill a topic for each number of processes, and read it."""
-    rows: dict[str, Any] = {}
-    for count in members:
-        bench = Bench(folder, bootstrap, f"through{count}")
-        log = await bench.open()
-        await fill(log, bench.layout, reports)
-        # One measurement for each interval that a later report has ended.
-        due = ((reports // JOBS - 1) * EVERY_MS // INTERVAL_MS - 1) * JOBS
-        plain = [await bare(bench)]
-        took, took_cpu, memory = await categorized(bench, log, count, due)
-        plain.append(await bare(bench))
-        await log.close()
-        rows[str(count)] = {
-            "bare_per_s": round(reports / statistics.mean(wall for wall, _ in plain)),
-            "categorizer_per_s": round(reports / took),
-            "share_of_bare": round(statistics.mean(wall for wall, _ in plain) / took, 2),
-            "bare_per_cpu_s": round(reports / statistics.mean(cpu for _, cpu in plain)),
-            "categorizer_per_cpu_s": round(reports / took_cpu),
-            "memory_mib": memory,
+class Round(msgspec.Struct):
+    """One topic, read by a bare loop and by some categorizers: seconds of the wall and of CPU, and memory in MiB."""
+
+    bare: tuple[float, float]
+    categorizers: tuple[float, float]
+    memory: list[int]
+
+
+async def one_round(bench: Bench, reports: int, members: int) -> Round:
+    """Fill a topic, read it by turns, and remove it."""
+    log = await bench.open()
+    await fill(log, bench.layout, reports)
+    # One measurement for each interval that a later report has ended.
+    due = ((reports // JOBS - 1) * EVERY_MS // INTERVAL_MS - 1) * JOBS
+    before = await bare(bench)
+    wall, cpu, memory = await categorized(bench, log, members, due)
+    after = await bare(bench)
+    await log.close()
+    admin = AIOKafkaAdminClient(**bench.kafka.client())
+    await admin.start()
+    await admin.delete_topics([bench.kafka.prefix + topic for topic in bench.layout.partitions()])
+    await admin.close()
+    return Round(bare=((before[0] + after[0]) / 2, (before[1] + after[1]) / 2), categorizers=(wall, cpu), memory=memory)
+
+
+async def throughput(
+    folder: Path, bootstrap: str, reports: int, members: Sequence[int], rounds: int
+) -> dict[str, dict[str, Any]]:
+    """Every number of processes in turn, in each round."""
+    found: dict[int, list[Round]] = {count: [] for count in members}
+    for number in range(rounds):
+        for count in members:
+            bench = Bench(folder, bootstrap, f"round{number}x{count}")
+            found[count].append(await one_round(bench, reports, count))
+    return {
+        str(count): {
+            "share_of_bare": between([one.bare[0] / one.categorizers[0] for one in done]),
+            "share_of_bare_by_cpu": between([one.bare[1] / one.categorizers[1] for one in done]),
+            "bare_per_s": round(statistics.median(reports / one.bare[0] for one in done)),
+            "categorizers_per_s": round(statistics.median(reports / one.categorizers[0] for one in done)),
+            "memory_mib": done[-1].memory,
         }
-    return rows
+        for count, done in found.items()
+    }
+
+
+def between(ratios: Sequence[float]) -> dict[str, float]:
+    """The least, the median and the greatest."""
+    found = {"min": min(ratios), "median": statistics.median(ratios), "max": max(ratios)}
+    return {name: round(ratio, 2) for name, ratio in found.items()}
 
 
 async def latency(folder: Path, bootstrap: str, rate: int, seconds: int) -> dict[str, Any]:
@@ -241,6 +287,7 @@ def main() -> None:
     """Measure, and print one JSON object or the same in lines."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--reports", type=int, default=2_000_000)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--rate", type=int, default=2_000)
     parser.add_argument("--seconds", type=int, default=20)
     parser.add_argument("--members", type=int, nargs="*", default=[1, 2, 4])
@@ -254,7 +301,9 @@ def main() -> None:
             "cores": os.cpu_count(),
             "reports": chosen.reports,
             "latency": asyncio.run(latency(Path(folder), broker.bootstrap, chosen.rate, chosen.seconds)),
-            "throughput": asyncio.run(main_throughput(Path(folder), broker.bootstrap, chosen.reports, chosen.members)),
+            "throughput": asyncio.run(
+                throughput(Path(folder), broker.bootstrap, chosen.reports, chosen.members, chosen.rounds)
+            ),
         }
     if chosen.json:
         print(json.dumps(result))

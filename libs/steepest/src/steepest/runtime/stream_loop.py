@@ -29,7 +29,8 @@ from steepest.runtime.shares import Share, follow_shares
 from steepest.runtime.snapshots import StreamSnapshot, keep_stream_snapshot, read_stream_snapshot, restored, state_of
 
 BATCH = 20_000
-"""Records a batch at most. No effector waits for its turn here, and each batch waits once for its outputs to be kept."""
+"""Records a batch at most. No effector waits for its turn here, and each batch waits once for its outputs to be kept; where
+more records are there already, the next batch is decided about meanwhile."""
 
 CHUNK = 250
 """Records read at once: few enough that they are still in the processor's cache when they are decided about, which
@@ -81,6 +82,7 @@ class StreamLoop:
         self._lanes: dict[TopicPartition, Lane] = {}
         self._share = share
         self._lag = LagMeter(log)
+        self._appending: asyncio.Future[Sequence[int]] | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
         """Read snapshots and tails, then follow the log until ``stop`` is set; keep snapshots at the end of a batch.
@@ -108,7 +110,9 @@ class StreamLoop:
         try:
             while not stop.is_set():
                 await self._batch(reader, await poll_or_stop(reader, stop, CHUNK))
+            await self._kept()
         finally:
+            await self._give_up()
             await reader.close()
         for lane in self._lanes.values():
             await self._save(lane)
@@ -151,13 +155,34 @@ class StreamLoop:
                 self._one(lane, record, out)
                 lane.position = record.offset + 1
             records = await reader.poll(max_records=CHUNK, timeout_s=0) if count < BATCH else ()
+        await self._kept()
         if out:
-            await self._log.append(out)
+            self._appending = asyncio.ensure_future(self._log.append(out))
+        if count < BATCH:
+            await self._kept()
         self._metrics.records.labels(self.name).inc(count)
         await self._report()
         for lane in self._lanes.values():
             if lane.position - lane.saved >= SNAPSHOT_EVERY:
+                await self._kept()
                 await self._save(lane)
+
+    async def _kept(self) -> None:
+        """Wait until what is being appended is in the log.
+
+        Raises:
+            LogUnavailableError: It may not be: run again.
+        """
+        if self._appending is not None:
+            await self._appending
+            self._appending = None
+
+    async def _give_up(self) -> None:
+        """Append nothing more of a batch that is under way; whoever runs again makes the rest anew."""
+        appending, self._appending = self._appending, None
+        if appending is not None:
+            appending.cancel()
+            await asyncio.gather(appending, return_exceptions=True)
 
     def _one(self, lane: Lane, record: Record, out: list[NewRecord]) -> None:
         try:

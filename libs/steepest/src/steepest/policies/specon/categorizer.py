@@ -97,20 +97,18 @@ class Categorizer:
     def step(self, received: Received[LossEvent | LogOpened]) -> Out:
         """What follows from ``received``: measured growth, a change of category, a request, in this order."""
         event = received.event
+        if type(event) is LossReported and (job := self.state.jobs.get(event.job)) is not None:  # nearly every record
+            return self._count(job, event, received.at_ms) if self._is_new(job, received.headers) else NOTHING
         if isinstance(event, LogOpened):
             return NOTHING
         job = self.state.jobs.get(event.job)
         if job is None:
             self._begin(event, received.headers)
-            return NOTHING
-        if not self._is_new(job, received.headers):
-            return NOTHING
-        if isinstance(event, LossReported):
-            return self._count(job, event, received.at_ms)
-        if isinstance(event, JobWatched):
-            self._watch(job, event)
-        elif isinstance(event, JobUnwatched):
-            del self.state.jobs[event.job]
+        elif self._is_new(job, received.headers):
+            if isinstance(event, JobWatched):
+                self._watch(job, event)
+            elif isinstance(event, JobUnwatched):
+                del self.state.jobs[event.job]
         return NOTHING
 
     def _begin(self, event: LossEvent, headers: Mapping[str, str]) -> None:
@@ -130,11 +128,11 @@ class Categorizer:
         if not text.isdecimal() or len(text) > MAX_DIGITS:
             self.state.ignored.unnumbered += 1
             return False
-        number = int(text)
-        if number <= job.sequences.get(source, -1):
+        number, sequences = int(text), job.sequences
+        if number <= sequences.get(source, -1):
             self.state.ignored.repeated += 1
             return False
-        job.sequences[source] = number
+        sequences[source] = number
         return True
 
     def _watch(self, job: JobState, event: JobWatched) -> None:
