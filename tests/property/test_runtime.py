@@ -344,13 +344,20 @@ def _loss_record(event: LossEvent, number: int) -> NewRecord:
     cuts=st.lists(st.integers(1, 600), max_size=6),
     keeps=KEEPS,
     seed=st.none() | st.integers(0, 2**32),
+    batch=st.sampled_from([1, 2, stream_loop.BATCH]),
 )
 @settings(max_examples=100, deadline=None)
 def test_a_stream_that_is_cut_anywhere_decides_the_same(
-    *, reports: list[tuple[str, int]], cuts: list[int], keeps: list[bool], seed: int | None
+    *, reports: list[tuple[str, int]], cuts: list[int], keeps: list[bool], seed: int | None, batch: int
 ) -> None:
-    """Killed at any call, or with a log that fails, a stream decider makes each decision once, in the same chain."""
+    """Killed at any call, or with a log that fails, a stream decider makes each decision once, in the same chain.
+
+    Small batches are decided about while the ones before them are still being appended.
+    """
     expected = run_virtually(tell_losses(reports, at_peace, [True]))
     trouble = killed_at(*cuts) if seed is None else failing(seed)
 
-    assert run_virtually(tell_losses(reports, trouble, keeps)) == expected
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(stream_loop, "BATCH", batch)
+        patched.setattr(stream_loop, "CHUNK", batch)
+        assert run_virtually(tell_losses(reports, trouble, keeps)) == expected

@@ -109,7 +109,7 @@ class StreamLoop:
         reader = self._log.reader({at: lane.position for at, lane in self._lanes.items()})
         try:
             while not stop.is_set():
-                await self._batch(reader, await poll_or_stop(reader, stop, CHUNK))
+                await self._batch(reader, await self._next(reader, stop))
             await self._kept()
         finally:
             await self._give_up()
@@ -143,6 +143,14 @@ class StreamLoop:
             await check_epoch(self._log, at, lane.epoch)
         lane.live_from = await self._log.end(at)
         return lane
+
+    async def _next(self, reader: Reader, stop: asyncio.Event) -> Sequence[Record]:
+        """The next records. What is being appended is waited for before them, unless they are there already."""
+        if self._appending is not None:
+            if records := await reader.poll(max_records=CHUNK, timeout_s=0):
+                return records
+            await self._kept()
+        return await poll_or_stop(reader, stop, CHUNK)
 
     async def _batch(self, reader: Reader, records: Sequence[Record]) -> None:
         """Decide about these and what else is there already, and append what was decided."""
