@@ -24,7 +24,7 @@ from steepest.runtime.lag import LagMeter
 from steepest.runtime.layout import Layout
 from steepest.runtime.letters import DEAD_LETTERS, Letters
 from steepest.runtime.metric_defs import Metrics
-from steepest.runtime.pool_loop import SNAPSHOT_EVERY, poll_or_stop
+from steepest.runtime.pool_loop import poll_or_stop
 from steepest.runtime.shares import Share, follow_shares
 from steepest.runtime.snapshots import StreamSnapshot, keep_stream_snapshot, read_stream_snapshot, restored, state_of
 
@@ -35,6 +35,10 @@ more records are there already, the next batch is decided about meanwhile."""
 CHUNK = 250
 """Records read at once: few enough that they are still in the processor's cache when they are decided about, which
 halves what a record costs where the loop is far behind."""
+
+SNAPSHOT_EVERY = 100_000
+"""Records of a partition between two snapshots, each of which waits for the log several times; a restart decides about at
+most as many again, in about a second."""
 
 
 class Lane(msgspec.Struct):
