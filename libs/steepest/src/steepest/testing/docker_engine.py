@@ -30,6 +30,7 @@ START_S = 60.0
 STOP_S = 5.0
 """One that has clients left does not leave by itself; nothing of it is worth waiting for."""
 
+_LONGEST_SOCKET = 107
 _PERIOD_US = 100_000
 _GROUPS = Path("/sys/fs/cgroup")
 
@@ -74,11 +75,13 @@ class DockerEngine:
         """Start the daemon and wait until it answers; one that was left behind on the folder runs on.
 
         Raises:
-            InputError: The daemon is missing, or we are not root.
+            InputError: The daemon is missing, or we are not root, or the folder's name is too long.
             ClusterError: It does not come up; the end of its log is told.
         """
         if why := missing():
             raise InputError(why, code="no-engine", mend="make engine")
+        if len(f"{self.folder}/docker.sock") > _LONGEST_SOCKET:
+            raise InputError(f"{self.folder} is too long a name for a socket", mend="set TMPDIR to a shorter folder")
         self.folder.mkdir(parents=True, exist_ok=True)
         self._make_group()
         self._daemon = self._left_behind()
