@@ -22,8 +22,8 @@ MAX_DIGITS = 18
 """No offset is longer, and numbers of this length fit 63 bits."""
 
 
-class Received(msgspec.Struct, Generic[E], frozen=True, kw_only=True):
-    """One decoded record.
+class Received(msgspec.Struct, Generic[E], frozen=True, kw_only=True, gc=False):
+    """One decoded record. Like the record, it holds no cycles.
 
     Attributes:
         at_ms: When the thing was observed; for what a decider made, the time of its cause.
