@@ -36,7 +36,7 @@ Examples:
   steepest reproduce specon
   steepest reproduce flowcon --repetitions 5 --out /tmp/flowcon
   steepest reproduce specon --json | jq '.[] | select(.verdict == "worse")'
-  steepest reproduce flowcon --real     real trainings on a Docker engine (root, `make engine images`; 20 minutes)
+  steepest reproduce flowcon --real     real trainings on a Docker engine (root, `make engine images`; 25 minutes)
 
 It writes report.md, report.html with plots, results.csv and results.json. Simulated, the same number of repetitions gives
 the same files, on any number of processes; --real keeps the recordings of all runs. Which experiments there are, and what
