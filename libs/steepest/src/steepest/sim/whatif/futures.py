@@ -67,6 +67,7 @@ def future(name: str, history: History, seed: int) -> Future:
     launch_s = _launch_s(seen, step_s)
     return Future(
         Model(
+            mode=seen.mode,
             steps=max(1, steps),
             step_s=step_s,
             demand_m=demand_m,

@@ -14,6 +14,7 @@ import msgspec
 from steepest.errors import InputError, UndecodableError
 from steepest.events import cluster as c
 from steepest.events import loss
+from steepest.events.common import CheckpointMode
 from steepest.events.received import ID, DecisionId, Received
 from steepest.log.base import Log, TopicPartition
 from steepest.policies.decider import fold_and_decide
@@ -54,12 +55,14 @@ class Seen(msgspec.Struct):
     Attributes:
         reports: Time, incarnation, step and value of each report of the judged metric, in the order of the log.
         placed_ms: When each incarnation was placed.
+        mode: How it said that it can be checkpointed; none where it said nothing.
         finished: The recording shows it finish.
         last_step: At which step, where its process said so.
     """
 
     reports: list[tuple[int, int, int, float]] = []
     placed_ms: dict[int, int] = {}
+    mode: CheckpointMode = CheckpointMode.NONE
     use: Use = msgspec.field(default_factory=Use)
     finished: bool = False
     last_step: int | None = None
@@ -193,6 +196,8 @@ def _note(one: Received[Any], seen: dict[str, Seen], loads: dict[str, Load]) -> 
     match one.event:
         case c.JobPlaced() as event:
             seen.setdefault(event.job, Seen()).placed_ms.setdefault(event.incarnation, one.at_ms)
+        case c.CheckpointModeDeclared() as event:
+            seen.setdefault(event.job, Seen()).mode = event.mode
         case c.NodeUsage() as event:
             load = loads.setdefault(event.node, Load())
             passed_ms = min(one.at_ms - (load.at_ms or one.at_ms), LONGEST_MS)
