@@ -6,6 +6,9 @@ nodes and parameters, and of the jobs what a step costs them and how many they h
 on. Compared are the completion times and the order of the decisions. What a step costs is measured in the same run, so this
 is the error of scheduling, sharing and moving, not of guessing a job's length.
 
+The runs are compared with each other as well: by how much do the same submissions differ when they run for real twice? A
+category that comes an interval later moves another job, so no simulation can be nearer to a run than another run is.
+
 Run: ``python tools/fidelity.py [--runs 5] [--seed 0] [--json]``
 """
 
@@ -13,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import statistics
 import subprocess
@@ -39,8 +43,8 @@ def run_for_real(folder: Path, seed: int) -> None:
     )
 
 
-async def compare(folder: Path) -> dict[str, Any]:
-    """The figures of one run."""
+async def compare(folder: Path) -> tuple[dict[str, Any], dict[str, float]]:
+    """The figures of one run, and its completion times by job, in seconds."""
     log = FileLog.open(folder / "log", read_only=True)
     try:
         real = await events_of(log)
@@ -59,7 +63,7 @@ async def compare(folder: Path) -> dict[str, Any]:
     errors = {job.name: job.jct_s / real_s[job.name] - 1 for job in result.jobs if job.end_s is not None}
     worst: float = max(errors.values(), key=abs)
     real_order, simulated_order = decisions(real), decisions(simulated)
-    return {
+    figures = {
         "jobs": len(errors),
         "mean_jct_real": round(statistics.fmean(real_s.values()), 1),
         "mean_jct_simulated": round(result.summary().mean_jct, 1),
@@ -69,6 +73,14 @@ async def compare(folder: Path) -> dict[str, Any]:
         "decisions_simulated": len(simulated_order),
         "same_order": round(common(real_order, simulated_order) / max(len(real_order), len(simulated_order), 1), 3),
     }
+    return figures, real_s
+
+
+def between(runs: list[dict[str, float]]) -> float | None:
+    """By how much the completion times of two runs differ, on average over all pairs; None of a single one."""
+    pairs = itertools.permutations(runs, 2)
+    differences = [abs(one[job] / other[job] - 1) for one, other in pairs for job in other]
+    return round(statistics.fmean(differences), 3) if differences else None
 
 
 def decisions(log: list[Received[Any]]) -> list[tuple[str, ...]]:
@@ -102,12 +114,15 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="of the demo; the same in every run")
     parser.add_argument("--json", action="store_true", help="print JSON and nothing else")
     options = parser.parse_args()
-    rows = []
+    rows: list[dict[str, Any]] = []
+    runs: list[dict[str, float]] = []
     for number in range(options.runs):
         with tempfile.TemporaryDirectory(prefix="steepest-fidelity-") as folder:
             state = Path(folder) / "demo"
             run_for_real(state, options.seed)
-            rows.append(asyncio.run(compare(state)))
+            row, real_s = asyncio.run(compare(state))
+        rows.append(row)
+        runs.append(real_s)
         if not options.json:
             sys.stdout.write(
                 f"run {number + 1}: " + "  ".join(f"{key} {value}" for key, value in rows[-1].items()) + "\n"
@@ -119,6 +134,7 @@ def main() -> None:
         "mean_absolute_error": round(statistics.fmean(errors), 3),
         "least": min(errors),
         "most": max(errors),
+        "between_real_runs": between(runs),
         "same_order": round(statistics.fmean(row["same_order"] for row in rows), 3),
     }
     if options.json:
@@ -126,6 +142,8 @@ def main() -> None:
     else:
         sys.stdout.write(f"completion times: mean absolute error {total['mean_absolute_error']:.1%} ")
         sys.stdout.write(f"({total['least']:.1%} to {total['most']:.1%} over {total['runs']} runs); ")
+        if total["between_real_runs"] is not None:
+            sys.stdout.write(f"two real runs differ by {total['between_real_runs']:.1%}; ")
         sys.stdout.write(f"decisions in the same order: {total['same_order']:.0%}\n")
 
 
