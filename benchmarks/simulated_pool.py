@@ -28,8 +28,8 @@ from steepest.sim.workload import SimJob, Workload
 
 JOBS_A_NODE = 10
 ARRIVALS_S = 600.0
-SHORTER = 4
-"""The models' runs and demands are divided by this, so that ten jobs find room on a node."""
+NARROWER = 4
+"""The models' demands are divided by this, so that ten jobs find room on a node."""
 
 
 def workload(jobs: int, lots: random.Random) -> Workload:
@@ -44,11 +44,11 @@ def workload(jobs: int, lots: random.Random) -> Workload:
                 name=f"j{number}",
                 submit_s=at_s,
                 requests=Resources(cpu_m=100),
-                work_s=model.work_s / SHORTER,
-                iterations=max(1, model.reports // SHORTER),
+                work_s=model.work_s,
+                iterations=model.reports,
                 model=name,
                 family=model.family,
-                demand_cpu_m=model.demand_cpu_m // SHORTER,
+                demand_cpu_m=model.demand_cpu_m // NARROWER,
             )
         )
     return Workload(source="drawn", format="thesis", jobs=made)
