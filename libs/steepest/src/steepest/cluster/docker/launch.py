@@ -134,6 +134,8 @@ def _remove_unless_it_runs(client: docker.APIClient, folder: IncarnationFolder, 
     with contextlib.suppress(NotFound):
         if client.inspect_container(name)["State"]["Running"]:
             raise RefusedError(f"a container of the name {name} runs", code="still-running", mend="stop it first")
+        # The record first: whoever looks while it is there without its container takes the incarnation for ended.
+        record_of(folder).unlink(missing_ok=True)
         client.remove_container(name, force=True)
 
 
