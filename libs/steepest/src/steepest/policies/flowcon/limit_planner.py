@@ -186,7 +186,9 @@ class LimitPlanner:
         flowcon, node, round_ = view.parameters.flowcon, view.nodes[name], self.state.rounds[name]
         jobs = {job: self.state.jobs[job] for job, _ in round_.ids}
         seen = [self._look(view.parameters, node, job, watched) for job, watched in jobs.items()]
-        shares = limits.shares([(one.before, one.efficiency) for one in seen], flowcon.alpha)
+        grown = [(one.before, one.efficiency) for one in seen]
+        total = limits.sum_of(grown, flowcon.alpha)
+        shares = limits.shares(grown, flowcon.alpha)
         changed = False
         for watched, share, one in zip(jobs.values(), shares, seen, strict=True):
             before = (watched.growth_list, watched.limit_m)
@@ -206,9 +208,9 @@ class LimitPlanner:
                     for job, watched in jobs.items()
                 ),
                 because=c.LimitsBecause(
-                    rule=f"{REGULAR if regular else CHANGED}: {_rule(seen)}",
+                    rule=f"{REGULAR if regular else CHANGED}: {_rule(seen, total)}",
                     jobs=tuple(seen),
-                    total=limits.sum_of([(one.before, one.efficiency) for one in seen], flowcon.alpha),
+                    total=total,
                     beta=limits.beta(len(seen)),
                     floor=limits.floor(len(seen)),
                     interval_ms=_interval_ms(view.parameters) << round_.doublings,
@@ -308,9 +310,9 @@ def _pass_on(watched: Watched, seen: c.GrowthSeen, flowcon: FlowConParameters, *
     watched.growth_list = move(watched.growth_list, judgement)
 
 
-def _rule(seen: Sequence[c.GrowthSeen]) -> str:
+def _rule(seen: Sequence[c.GrowthSeen], total: float) -> str:
     if all(one.before is c.GrowthList.COMPLETING for one in seen):
         return "all complete, so all compete freely"
-    if all(not one.efficiency and not limits.is_newborn(one.before, one.efficiency) for one in seen):
+    if not total:
         return "no efficiency is known or above zero, so no limit changes"
     return "Algorithm 1: limits by growth efficiency"

@@ -55,10 +55,10 @@ def shares(jobs: Sequence[tuple[GrowthList, float | None]], alpha: float) -> lis
 
 def sum_of(jobs: Sequence[tuple[GrowthList, float | None]], alpha: float) -> float:
     """ΣG over what is known, and over newborns."""
-    return sum(alpha if is_newborn(*job) else job[1] or 0.0 for job in jobs)
+    return sum(alpha if _is_newborn(*job) else job[1] or 0.0 for job in jobs)
 
 
-def is_newborn(growth_list: GrowthList, efficiency: float | None) -> bool:
+def _is_newborn(growth_list: GrowthList, efficiency: float | None) -> bool:
     """Whether nothing was measured of a job yet, which is not known to complete either."""
     return efficiency is None and growth_list is not GrowthList.COMPLETING
 
