@@ -22,6 +22,7 @@ from steepest.cluster.docker.container import container_of, label_of, name_of, u
 from steepest.cluster.docker.host import SERVER_FAILED, DockerNode, Host, status_of
 from steepest.cluster.docker.launch import Launch, launch, remove
 from steepest.cluster.docker.sight import observe
+from steepest.cluster.fence import is_made
 from steepest.cluster.folder import IncarnationFolder, SpecRecord, read_json
 from steepest.cluster.folder_cluster import FolderCluster
 from steepest.cluster.observation import Observation, declare_gone
@@ -136,28 +137,13 @@ class DockerCluster(FolderCluster[DockerBackground]):
             RefusedError: ``stale-incarnation``, ``wrong-node`` or ``still-running``.
             UncertainError: It may have been.
         """
-        known = self._state.incarnations(folder.replica)
-        if known and known[-1].incarnation > folder.incarnation:
-            raise RefusedError(f"{folder} is stale: {known[-1]} is known", code="stale-incarnation")
-        for older in known:
-            if older.incarnation < folder.incarnation:
-                self._refuse_if_it_runs(older)
-        if not folder.path.exists():
-            return False
-        spec = read_json(folder.spec, SpecRecord)
-        if spec is not None and spec.node != node:
-            raise RefusedError(f"{folder} was started on {spec.node}, not on {node}", code="wrong-node")
-        return observe(self._hosts[node], folder, self._label).began
 
-    def _refuse_if_it_runs(self, older: IncarnationFolder) -> None:
-        try:
-            seen = observe(self._host_of(older), older, self._label)
-        except UncertainError as error:
-            raise RefusedError(
-                f"{older} is not proven to have ended: {error}", code="still-running", mend=error.mend
-            ) from error
-        if seen.began and not seen.ended:
-            raise RefusedError(f"{older} is {seen.phase}", code="still-running", mend="stop it first")
+        def seen(older: IncarnationFolder) -> Observation:
+            return observe(self._host_of(older), older, self._label)
+
+        if not is_made(self._state, folder, node, seen):
+            return False
+        return observe(self._hosts[node], folder, self._label).began
 
     async def stop(self, replica: ReplicaId, incarnation: int, *, grace_s: float) -> Stopped:
         """See ``Cluster.stop``. An engine that comes back within the grace is told again."""

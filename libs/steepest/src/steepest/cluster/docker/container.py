@@ -16,6 +16,7 @@ import msgspec
 from docker.types import LogConfig, Mount
 from msgspec import UnsetType
 
+from steepest.cluster.fence import environment
 from steepest.cluster.folder import IncarnationFolder, StateFolder, read_json
 from steepest.cluster.observation import Observation
 from steepest.cluster.port import ReplicaPhase, ReplicaSpec
@@ -30,12 +31,6 @@ NO_PROGRAM = (126, 127)  # what an engine says of a program that may not be exec
 UNSEEN = 255  # what an engine says where nobody saw the end, and what some programs exit with
 _SIGNALS = range(129, 193)  # 128 + the signal, as shells have it
 _MIB = 1 << 20
-_ONE_THREAD = {
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "NUMEXPR_NUM_THREADS": "1",
-}
 
 
 class ContainerRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -162,7 +157,7 @@ def creation(
         "command": list(spec.command[1:]),
         "name": name_of(label, folder),
         "labels": labels_of(label, folder),
-        "environment": environment(folder, checkpoints, spec, restore),
+        "environment": environment(state, folder, spec, restore),
         "working_dir": spec.working_dir,
         "user": f"{os.getuid()}:{os.getgid()}",  # what it writes can be removed by who runs the adapter
         "host_config": client.create_host_config(
@@ -173,23 +168,6 @@ def creation(
             init=True,  # the kernel keeps SIGTERM from a first process that does not ask for it
             **limits,
         ),
-    }
-
-
-def environment(
-    folder: IncarnationFolder, checkpoints: Path, spec: ReplicaSpec, restore: CheckpointRef | None
-) -> dict[str, str]:
-    """The image's, one thread for numerical libraries, the spec's, and the control folder's variables."""
-    return {
-        **_ONE_THREAD,
-        "PYTHONUNBUFFERED": "1",
-        **spec.env,
-        "STEEPEST_JOB": folder.replica.job,
-        "STEEPEST_REPLICA": str(folder.replica.index),
-        "STEEPEST_INCARNATION": str(folder.incarnation),
-        "STEEPEST_CONTROL": str(folder.control),
-        "STEEPEST_CHECKPOINTS": str(checkpoints),
-        "STEEPEST_RESTORE": restore.name if restore else "",
     }
 
 

@@ -18,9 +18,10 @@ import docker
 import msgspec
 from docker.errors import APIError, ImageNotFound, NotFound
 
+from steepest.cluster import fence
 from steepest.cluster.docker.container import NO_PROGRAM, ContainerRecord, creation, name_of, record_of
 from steepest.cluster.docker.host import EngineInfo, Host, status_of
-from steepest.cluster.folder import IncarnationFolder, StateFolder, spec_record, write_json
+from steepest.cluster.folder import IncarnationFolder, StateFolder, write_json
 from steepest.cluster.port import ReplicaSpec
 from steepest.errors import ClusterError, RefusedError, UncertainError
 from steepest.events.common import CheckpointRef, Resources
@@ -64,11 +65,7 @@ def launch(host: Host, state: StateFolder, folder: IncarnationFolder, order: Lau
     """
     if not order.spec.command:
         raise RefusedError("the command is empty", code="no-such-program")
-    state.checkpoints(folder.replica.job).mkdir(parents=True, exist_ok=True)
-    if folder.path.exists():
-        write_json(folder.spec, spec_record(order.node, order.spec))
-    else:
-        folder.make(spec_record(order.node, order.spec))
+    fence.make(state, folder, order.node, order.spec)
     try:
         client = host.client()
         made = _create(host, client, state, folder, order)

@@ -20,14 +20,10 @@ from pathlib import Path
 
 import msgspec
 
-from steepest.cluster import locks
+from steepest.cluster import fence, locks
 from steepest.cluster.folder import (
     IncarnationFolder,
-    SpecRecord,
     StateFolder,
-    read_json,
-    spec_record,
-    write_json,
 )
 from steepest.cluster.local import supervisor
 from steepest.cluster.local.phases import observe
@@ -38,13 +34,6 @@ from steepest.events.common import CheckpointRef
 
 _REPLY_S = 20.0  # a supervisor answers in 50 ms; a machine that swaps needs longer
 _SETTLED_S = 5.0
-_ONE_THREAD = {
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "NUMEXPR_NUM_THREADS": "1",
-    "VECLIB_MAXIMUM_THREADS": "1",
-}
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,17 +60,8 @@ def is_known(state: StateFolder, folder: IncarnationFolder, node: str, boot: str
         RefusedError: ``stale-incarnation``, ``wrong-node`` or ``still-running``.
         UncertainError: An earlier start of it hangs.
     """
-    known = state.incarnations(folder.replica)
-    if known and known[-1].incarnation > folder.incarnation:
-        raise RefusedError(f"{folder} is stale: {known[-1]} is known", code="stale-incarnation")
-    for older in known:
-        if older.incarnation < folder.incarnation:
-            _refuse_if_it_runs(older, boot)
-    if not folder.path.exists():
+    if not fence.is_made(state, folder, node, lambda older: observe(older, boot)):
         return False
-    spec = read_json(folder.spec, SpecRecord)
-    if spec is not None and spec.node != node:
-        raise RefusedError(f"{folder} was started on {spec.node}, not on {node}", code="wrong-node")
     return _settled(folder, boot).began
 
 
@@ -95,12 +75,6 @@ def _settled(folder: IncarnationFolder, boot: str) -> Observation:
     return seen
 
 
-def _refuse_if_it_runs(older: IncarnationFolder, boot: str) -> None:
-    seen = observe(older, boot)
-    if seen.began and not seen.ended:
-        raise RefusedError(f"{older} is {seen.phase}", code="still-running", mend="stop it first")
-
-
 def launch(state: StateFolder, folder: IncarnationFolder, order: Launch) -> None:
     """Make the folder and start the supervisor; returns once the job's program is executed.
 
@@ -112,11 +86,7 @@ def launch(state: StateFolder, folder: IncarnationFolder, order: Launch) -> None
     """
     env = environment(state, folder, order.spec, order.restore)
     program = find_program(order.spec, env)
-    state.checkpoints(folder.replica.job).mkdir(parents=True, exist_ok=True)
-    if folder.path.exists():
-        write_json(folder.spec, spec_record(order.node, order.spec))
-    else:
-        folder.make(spec_record(order.node, order.spec))
+    fence.make(state, folder, order.node, order.spec)
     lock = locks.take(folder.lock, patience_s=1.0)
     if lock is not None:  # else the supervisor of an earlier, interrupted start lives
         _judge(folder, _spawn(folder, order, program, env, lock))
@@ -125,19 +95,12 @@ def launch(state: StateFolder, folder: IncarnationFolder, order: Launch) -> None
 def environment(
     state: StateFolder, folder: IncarnationFolder, spec: ReplicaSpec, restore: CheckpointRef | None
 ) -> dict[str, str]:
-    """The job's environment: ours, one thread for numerical libraries, the spec's, and the control folder's variables."""
+    """The job's environment: what it inherits of ours, and what every job is told."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("STEEPEST_")}
     return {
         **inherited,
-        **_ONE_THREAD,
-        "PYTHONUNBUFFERED": "1",
-        **spec.env,
-        "STEEPEST_JOB": folder.replica.job,
-        "STEEPEST_REPLICA": str(folder.replica.index),
-        "STEEPEST_INCARNATION": str(folder.incarnation),
-        "STEEPEST_CONTROL": str(folder.control),
-        "STEEPEST_CHECKPOINTS": str(state.checkpoints(folder.replica.job)),
-        "STEEPEST_RESTORE": restore.name if restore else "",
+        "VECLIB_MAXIMUM_THREADS": "1",  # macOS's
+        **fence.environment(state, folder, spec, restore),
     }
 
 

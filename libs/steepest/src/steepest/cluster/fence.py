@@ -1,0 +1,87 @@
+"""What every start of an incarnation from a state folder has in common: its fence, its folder, and what its process is told.
+
+It owns the rule that of a replica one incarnation runs at a time, and the newest one. It must never know what a replica is
+run by. Its calls block; whoever calls holds the job's lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from steepest.cluster.folder import IncarnationFolder, SpecRecord, StateFolder, read_json, spec_record, write_json
+from steepest.cluster.observation import Observation
+from steepest.cluster.port import ReplicaSpec
+from steepest.errors import RefusedError, UncertainError
+from steepest.events.common import CheckpointRef
+
+_ONE_THREAD = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "NUMEXPR_NUM_THREADS": "1",
+}
+
+
+def is_made(
+    state: StateFolder, folder: IncarnationFolder, node: str, observe: Callable[[IncarnationFolder], Observation]
+) -> bool:
+    """Whether that incarnation's folder is there, so that it may have been started; False: it may be started now.
+
+    ``observe`` tells what is so of an earlier incarnation, and raises ``UncertainError`` where nothing is known.
+
+    Raises:
+        RefusedError: ``stale-incarnation``, ``wrong-node`` or ``still-running``.
+    """
+    known = state.incarnations(folder.replica)
+    if known and known[-1].incarnation > folder.incarnation:
+        raise RefusedError(f"{folder} is stale: {known[-1]} is known", code="stale-incarnation")
+    for older in known:
+        if older.incarnation < folder.incarnation:
+            _refuse_if_it_runs(older, observe)
+    if not folder.path.exists():
+        return False
+    spec = read_json(folder.spec, SpecRecord)
+    if spec is not None and spec.node != node:
+        raise RefusedError(f"{folder} was started on {spec.node}, not on {node}", code="wrong-node")
+    return True
+
+
+def make(state: StateFolder, folder: IncarnationFolder, node: str, spec: ReplicaSpec) -> None:
+    """Make an incarnation's folder; one that an interrupted start has left gets the newest order.
+
+    Raises:
+        OSError: A file could not be written.
+    """
+    state.checkpoints(folder.replica.job).mkdir(parents=True, exist_ok=True)
+    if folder.path.exists():
+        write_json(folder.spec, spec_record(node, spec))
+    else:
+        folder.make(spec_record(node, spec))
+
+
+def environment(
+    state: StateFolder, folder: IncarnationFolder, spec: ReplicaSpec, restore: CheckpointRef | None
+) -> dict[str, str]:
+    """One thread for numerical libraries, the spec's own, and the control folder's variables."""
+    return {
+        **_ONE_THREAD,
+        "PYTHONUNBUFFERED": "1",
+        **spec.env,
+        "STEEPEST_JOB": folder.replica.job,
+        "STEEPEST_REPLICA": str(folder.replica.index),
+        "STEEPEST_INCARNATION": str(folder.incarnation),
+        "STEEPEST_CONTROL": str(folder.control),
+        "STEEPEST_CHECKPOINTS": str(state.checkpoints(folder.replica.job)),
+        "STEEPEST_RESTORE": restore.name if restore else "",
+    }
+
+
+def _refuse_if_it_runs(older: IncarnationFolder, observe: Callable[[IncarnationFolder], Observation]) -> None:
+    try:
+        seen = observe(older)
+    except UncertainError as error:
+        raise RefusedError(
+            f"{older} is not proven to have ended: {error}", code="still-running", mend=error.mend
+        ) from error
+    if seen.began and not seen.ended:
+        raise RefusedError(f"{older} is {seen.phase}", code="still-running", mend="stop it first")
