@@ -97,7 +97,7 @@ class Broker:
             properties.write_text(
                 PROPERTIES.format(port=self.port, controller=self._controller, folder=self.folder.resolve())
             )
-            self._java("kafka.tools.StorageTool", "format", "--standalone", "-t", _cluster_id(), "-c", str(properties))
+            self._java("kafka.tools.StorageTool", "format", "--standalone", "-t", cluster_id(), "-c", str(properties))
         self._process = self._left_behind(properties)
         if self._process is None:
             with (self.folder / "broker.log").open("ab") as log:
@@ -193,5 +193,6 @@ def _free_port() -> int:
         return port
 
 
-def _cluster_id() -> str:
-    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+def cluster_id() -> str:
+    """A new one. It begins with a letter, because Kafka's tool takes one that begins with a dash for an option."""
+    return base64.urlsafe_b64encode((uuid.uuid4().int >> 6).to_bytes(16, "big")).decode().rstrip("=")
