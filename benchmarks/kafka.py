@@ -3,6 +3,8 @@
 * *throughput*: one categorizer process over a topic of many reports until it has read them all, beside a bare
   ``getmany`` and decode loop over the same topic: bare, categorizer, bare in each round, on a new topic. Shares of the
   bare loop are told with their least, median and greatest round, by the wall clock and by what each process used of CPU.
+  A decision costs as much as several reports, so the share depends on how many reports an interval of 30 s has: it is
+  told for a job that reports every three seconds and for one that reports every second.
 * *scale*: the same with 1, 2 and 4 categorizer processes beside each other, in turn in each round.
 * *latency*: reports at a steady rate; from a report's append to the append of the decision that it caused, beside bare
   produce → consume at the same rate on a topic of its own.
@@ -11,13 +13,14 @@
 It starts a broker of its own (``make kafka``). Broker, load and categorizers share the machine's cores, so that on few
 cores scaling out shows what it costs rather than what it gains.
 
-Run: ``python benchmarks/kafka.py [--reports 2000000] [--rounds 3] [--rate 2000] [--seconds 20] [--json]``
+Run: ``python benchmarks/kafka.py [--reports 2000000] [--rounds 2] [--members 1 2 4] [--every-ms 3000 1000] [--json]``
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import os
 import statistics
@@ -53,7 +56,6 @@ from steepest.state_folder import Installation, NodeSpec, StateFolder
 
 HOME = Path(__file__).parents[1] / ".kafka"
 JOBS = 400
-EVERY_MS = 3_000
 INTERVAL_MS = 30_000
 CLUSTER = TopicPartition("cluster")
 LATENCY_JOBS = 20
@@ -104,12 +106,12 @@ def report(layout: Layout, job: str, number: int, at_ms: int) -> NewRecord:
     )
 
 
-async def fill(log: KafkaLog, layout: Layout, reports: int) -> None:
-    """Append all reports, a round of all jobs at a time; one in ten ends an interval."""
+async def fill(log: KafkaLog, layout: Layout, reports: int, every_ms: int) -> None:
+    """Append all reports, a round of all jobs at a time."""
     jobs = [f"job-{number}" for number in range(JOBS)]
     await log.append([watched(layout, job, INTERVAL_MS) for job in jobs])
     for number in range(reports // JOBS):
-        await log.append([report(layout, job, number, (number + 1) * EVERY_MS) for job in jobs])
+        await log.append([report(layout, job, number, (number + 1) * every_ms) for job in jobs])
 
 
 async def bare(bench: Bench) -> tuple[float, float]:
@@ -180,12 +182,12 @@ class Round(msgspec.Struct):
     memory: list[int]
 
 
-async def one_round(bench: Bench, reports: int, members: int) -> Round:
+async def one_round(bench: Bench, reports: int, members: int, every_ms: int) -> Round:
     """Fill a topic, read it by turns, and remove it."""
     log = await bench.open()
-    await fill(log, bench.layout, reports)
+    await fill(log, bench.layout, reports, every_ms)
     # One measurement for each interval that a later report has ended.
-    due = ((reports // JOBS - 1) * EVERY_MS // INTERVAL_MS - 1) * JOBS
+    due = ((reports // JOBS - 1) * every_ms // INTERVAL_MS - 1) * JOBS
     before = await bare(bench)
     wall, cpu, memory = await categorized(bench, log, members, due)
     after = await bare(bench)
@@ -198,23 +200,23 @@ async def one_round(bench: Bench, reports: int, members: int) -> Round:
 
 
 async def throughput(
-    folder: Path, bootstrap: str, reports: int, members: Sequence[int], rounds: int
+    folder: Path, bootstrap: str, *, reports: int, members: Sequence[int], every_ms: Sequence[int], rounds: int
 ) -> dict[str, dict[str, Any]]:
-    """Every number of processes in turn, in each round."""
-    found: dict[int, list[Round]] = {count: [] for count in members}
+    """Every number of processes and every rate of reports in turn, in each round."""
+    found: dict[tuple[int, int], list[Round]] = {pair: [] for pair in itertools.product(members, every_ms)}
     for number in range(rounds):
-        for count in members:
-            bench = Bench(folder, bootstrap, f"round{number}x{count}")
-            found[count].append(await one_round(bench, reports, count))
+        for (count, every), done in found.items():
+            bench = Bench(folder, bootstrap, f"round{number}x{count}x{every}")
+            done.append(await one_round(bench, reports, count, every))
     return {
-        str(count): {
+        f"{count}, every {every} ms": {
             "share_of_bare": between([one.bare[0] / one.categorizers[0] for one in done]),
             "share_of_bare_by_cpu": between([one.bare[1] / one.categorizers[1] for one in done]),
             "bare_per_s": round(statistics.median(reports / one.bare[0] for one in done)),
             "categorizers_per_s": round(statistics.median(reports / one.categorizers[0] for one in done)),
             "memory_mib": done[-1].memory,
         }
-        for count, done in found.items()
+        for (count, every), done in found.items()
     }
 
 
@@ -287,10 +289,11 @@ def main() -> None:
     """Measure, and print one JSON object or the same in lines."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--reports", type=int, default=2_000_000)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--rate", type=int, default=2_000)
     parser.add_argument("--seconds", type=int, default=20)
-    parser.add_argument("--members", type=int, nargs="*", default=[1, 2, 4])
+    parser.add_argument("--members", type=int, nargs="+", default=[1, 2, 4])
+    parser.add_argument("--every-ms", type=int, nargs="+", default=[3_000, 1_000])
     parser.add_argument("--json", action="store_true")
     chosen = parser.parse_args()
     with (
@@ -302,7 +305,14 @@ def main() -> None:
             "reports": chosen.reports,
             "latency": asyncio.run(latency(Path(folder), broker.bootstrap, chosen.rate, chosen.seconds)),
             "throughput": asyncio.run(
-                throughput(Path(folder), broker.bootstrap, chosen.reports, chosen.members, chosen.rounds)
+                throughput(
+                    Path(folder),
+                    broker.bootstrap,
+                    reports=chosen.reports,
+                    members=chosen.members,
+                    every_ms=chosen.every_ms,
+                    rounds=chosen.rounds,
+                )
             ),
         }
     if chosen.json:

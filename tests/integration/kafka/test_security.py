@@ -14,7 +14,7 @@ from tests.integration.kafka.conftest import HOME
 from steepest.cli.topics import apply_topics
 from steepest.errors import InputError, LogUnavailableError, SteepestError
 from steepest.log.base import NewRecord, TopicPartition
-from steepest.log.broker import PROPERTIES, Broker, _cluster_id, _free_port, missing
+from steepest.log.broker import PROPERTIES, Broker, _free_port, cluster_id, missing
 from steepest.log.kafka import KafkaLog
 from steepest.log.kafka_group import KafkaShare
 from steepest.log.kafka_settings import KafkaSettings, as_environment, kafka_settings
@@ -67,7 +67,7 @@ class Secure:
             for part in ("--add-scram", f"{name}=[name=steepest,password=scram-word]")
         ]
         self.broker._java(
-            "kafka.tools.StorageTool", "format", "--standalone", "-t", _cluster_id(), "-c", str(properties), *scrams
+            "kafka.tools.StorageTool", "format", "--standalone", "-t", cluster_id(), "-c", str(properties), *scrams
         )
         try:
             self.broker.start()

@@ -75,13 +75,13 @@ async def test_keys_and_services_are_apart(log: Log) -> None:
         await LogSnapshots(log, AT, "one").save("", b"")
 
 
-@pytest.mark.parametrize("appends", [0, 1, 2, 3, 4])
-async def test_who_dies_while_saving_leaves_the_one_before(log: Log, appends: int) -> None:
+@pytest.mark.parametrize("records", [0, 1, 2, 3, 4])
+async def test_who_dies_while_saving_leaves_the_one_before(log: Log, records: int) -> None:
     """After any number of records of a save that never ended, the snapshot before it is given."""
     store = LogSnapshots(log, AT, "categorizer")
     for number in range(3):
         await store.save(KEY, LARGE[number:])
-        doomed = LogSnapshots(dying(log, appends), AT, "categorizer")
+        doomed = LogSnapshots(dying(log, records), AT, "categorizer")
         with pytest.raises(ConnectionError):
             await doomed.save(KEY, b"never" * 400_000)
 
@@ -105,27 +105,29 @@ async def test_two_writers_at_once_leave_a_sound_one(log: Log) -> None:
     assert await LogSnapshots(log, AT, "c").load(KEY) == b"third"
 
 
-def dying(log: Log, appends: int) -> Log:
-    """The log of somebody who dies after so many appends."""
-    return cast("Log", Dying(log, appends))
+def dying(log: Log, records: int) -> Log:
+    """The log of somebody who dies after so many records."""
+    return cast("Log", Dying(log, records))
 
 
 class Dying:
-    """A log that takes so many appends and no more."""
+    """A log that takes so many records and no more."""
 
-    def __init__(self, log: Log, appends: int) -> None:
+    def __init__(self, log: Log, records: int) -> None:
         self._log = log
-        self._left = appends
+        self._left = records
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._log, name)
 
     async def append(self, records: list[NewRecord]) -> object:
-        """Take it, or fail."""
-        if not self._left:
+        """Take them all, or as many as are left to take, and fail."""
+        taken, self._left = records[: self._left], self._left - len(records)
+        if self._left < 0:
+            if taken:
+                await self._log.append(taken)
             raise ConnectionError("the writer is dead")
-        self._left -= 1
-        return await self._log.append(records)
+        return await self._log.append(taken)
 
 
 async def test_compaction_keeps_what_counts(kafka: KafkaSettings) -> None:

@@ -128,3 +128,18 @@ async def test_a_scan_reads_to_the_end_and_no_further() -> None:
         "judge/e1/loss/1/4/1",
     }
     assert await scan(log, {FIRST: 2, SECOND: 1}) == {}
+
+
+def test_what_was_made_is_counted_when_the_loop_says_so() -> None:
+    """One by one the metrics would cost as much as the decisions; told twice, nothing is counted twice."""
+    metrics = Metrics()
+    decisions = Stream("judge", 3, SOURCE, metrics)
+    made(decisions, 4, FIRST, SECOND)
+
+    def counted() -> float | None:
+        return metrics.registry.get_sample_value("steepest_decisions_total", {"decider": "judge", "event": "Tick"})
+
+    assert counted() is None
+    decisions.count()
+    decisions.count()
+    assert counted() == 2

@@ -52,7 +52,7 @@ class DecisionId(msgspec.Struct, frozen=True, order=True):
     index: int
 
     def __str__(self) -> str:
-        return f"{self.decider}/{self.epoch}/{self.topic}/{self.partition}/{self.offset}/{self.index}"
+        return spell_id(self.stream, self.offset, self.index)
 
     @property
     def stream(self) -> str:
@@ -72,6 +72,11 @@ class DecisionId(msgspec.Struct, frozen=True, order=True):
                 partition, offset, index = map(int, numbers)
                 return cls(decider, epoch, topic, partition, offset, index)
         return None
+
+
+def spell_id(stream: str, offset: int, index: int) -> str:
+    """A decision's id as text, from what the ids of its stream have in common and its place among them."""
+    return f"{stream}/{offset}/{index}"
 
 
 def is_number(text: str) -> bool:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -37,6 +36,11 @@ class ParsedRecords(fetcher.PartitionRecords):  # type: ignore[misc]  # the clie
     as the parsing.
     """
 
+    def __iter__(self) -> Iterator[Any]:
+        """The parser's own iterator, without the client's around it."""
+        parsed: Iterator[Any] = self._records_iterator
+        return parsed
+
     def _consumer_record(self, tp: KafkaPartition, record: Any) -> Any:
         del tp
         return record
@@ -58,7 +62,7 @@ class KafkaReader:
         self._next = {partition: offset for partition, (_, offset) in start.items()}
         self._connecting: asyncio.Task[AIOKafkaConsumer] | None = None
         self._fetching: asyncio.Task[list[Record]] | None = None
-        self._ready: deque[Record] = deque()
+        self._ready: list[Record] = []
         self._closed = False
 
     async def poll(self, *, max_records: int = 1000, timeout_s: float = 1.0) -> Sequence[Record]:
@@ -70,7 +74,8 @@ class KafkaReader:
         if not self._ready:
             await self._connected()
             await self._fetch(timeout_s, max_records)
-        return [self._ready.popleft() for _ in range(min(max_records, len(self._ready)))]
+        taken, self._ready = self._ready[:max_records], self._ready[max_records:]
+        return taken
 
     async def close(self) -> None:
         """See ``steepest.log.base.Reader.close``."""
@@ -90,7 +95,7 @@ class KafkaReader:
             await asyncio.wait([self._fetching], timeout=timeout_s)
         if self._fetching.done():
             fetched, self._fetching = self._fetching, None
-            self._ready.extend(fetched.result())
+            self._ready = fetched.result()
             # The next ones come while the caller works on these, and waits for what it appends.
             self._fetching = asyncio.create_task(self._fetched(max_records))
 
@@ -205,20 +210,24 @@ def consumer(settings: KafkaSettings) -> AIOKafkaConsumer:
 
 def _records(at: TopicPartition, batch: Sequence[Any]) -> list[Record]:
     """A client's records as ours."""
+    records = []
     try:
-        return [
-            Record(
+        for raw in batch:
+            key, headers = raw.key, {}
+            for name, value in raw.headers:
+                headers[name] = value.decode()
+            record = Record(
                 at=at,
                 offset=raw.offset,
-                key=raw.key.decode() if raw.key else "",
+                key=key.decode() if key else "",
                 value=raw.value or b"",
                 at_ms=raw.timestamp,
-                headers={name: value.decode() for name, value in raw.headers},
+                headers=headers,
             )
-            for raw in batch
-        ]
+            records.append(record)
     except (UnicodeDecodeError, AttributeError):  # bytes that are no text, or a header without a value
         return [_doubtful(at, raw) for raw in batch]
+    return records
 
 
 def _doubtful(at: TopicPartition, raw: Any) -> Record:

@@ -10,7 +10,7 @@ that two wrote at once has a wrong digest and is passed over.
 record key                 value
 =========================  =====================================================================================
 ``SCOPE/KEY/SLOT/NUMBER``  a chunk of the snapshot's bytes
-``SCOPE/KEY/SLOT``         the manifest as JSON: sequence, number of chunks, SHA-256; appended once the chunks are kept
+``SCOPE/KEY/SLOT``         the manifest as JSON: sequence, number of chunks, SHA-256; it stands behind the chunks
 =========================  =====================================================================================
 """
 
@@ -63,9 +63,12 @@ class LogSnapshots:
         slot, sequence = self._newest[name]
         slot, sequence = SLOTS[(slot + 1) % len(SLOTS)], sequence + 1
         chunks = [data[start : start + CHUNK_BYTES] for start in range(0, len(data), CHUNK_BYTES)]
-        await self._append([(f"{name}/{slot}/{number}", chunk) for number, chunk in enumerate(chunks)])
         manifest = Manifest(sequence, len(chunks), hashlib.sha256(data).hexdigest())
-        await self._append([(f"{name}/{slot}", msgspec.json.encode(manifest))])
+        values = {f"{name}/{slot}/{number}": chunk for number, chunk in enumerate(chunks)}
+        values[f"{name}/{slot}"] = msgspec.json.encode(manifest)
+        now_ms = time.time_ns() // 1_000_000
+        records = [NewRecord(to=self._at, key=key, value=value, at_ms=now_ms) for key, value in values.items()]
+        await self._source.append(records)
         self._newest[name] = (slot, sequence)
 
     async def load(self, key: str) -> bytes | None:
@@ -96,11 +99,6 @@ class LogSnapshots:
 
     def _name(self, key: str) -> str:
         return f"{self._scope}/{file_name(key)}"
-
-    async def _append(self, values: Sequence[tuple[str, bytes]]) -> None:
-        now_ms = time.time_ns() // 1_000_000
-        for key, value in values:
-            await self._source.append([NewRecord(to=self._at, key=key, value=value, at_ms=now_ms)])
 
     async def _records(self, prefix: str) -> Mapping[str, bytes]:
         """The newest value of each record key that begins so."""

@@ -97,8 +97,9 @@ class Topics:
             InputError: The record's partition is not the log's, its text is no Unicode text (a lone surrogate), its
                 time is not in 63 bits, or it is larger than ``MAX_RECORD_BYTES``.
         """
+        for to in dict.fromkeys(record.to for record in records):
+            self.check(to)
         for record in records:
-            self.check(record.to)
             self._check_record(record)
 
     def _check_record(self, record: NewRecord) -> None:
@@ -108,9 +109,8 @@ class Topics:
                 mend="Give milliseconds since 1970, not negative, in 63 bits.",
             )
         try:
-            size = len(record.value) + len(record.key.encode())
-            for name, text in record.headers.items():
-                size += len(name.encode()) + len(text.encode())
+            text = "".join((record.key, *record.headers, *record.headers.values()))
+            size = len(record.value) + len(text.encode())
         except UnicodeEncodeError as error:
             raise InputError(
                 f"{self.source}: key or headers of a record for {record.to} are no text: {error}",

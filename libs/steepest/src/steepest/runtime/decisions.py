@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from prometheus_client import Counter
-
 from steepest.events.cluster import ClusterEvent
-from steepest.events.received import ID, LOGIC, PREVIOUS, DecisionId, Received
+from steepest.events.received import ID, LOGIC, PREVIOUS, DecisionId, Received, spell_id
 from steepest.log.base import Log, NewRecord, Record, TopicPartition
 from steepest.runtime.decode import new_record
 from steepest.runtime.metric_defs import Metrics
@@ -41,8 +39,11 @@ class Stream:
         self.last_ids: dict[str, str] = dict(last_ids or {})
         self._logic = str(logic)
         self._metrics = metrics
-        self._counters: dict[type, Counter] = {}
+        self._uncounted: dict[str, int] = {}
         self._found: Found = {}
+        self._epoch = ""
+        self._stream = ""
+        self._places: dict[TopicPartition, str] = {}
 
     def fence(self, found: Found) -> None:
         """Do not append what is in the log already."""
@@ -57,26 +58,32 @@ class Stream:
         self, epoch: str, cause: Received[ClusterEvent], made: Iterable[tuple[TopicPartition, str, ClusterEvent]]
     ) -> list[NewRecord]:
         """The records to append for what ``cause`` made, in order."""
+        if epoch != self._epoch or not self._stream:
+            self._epoch, self._stream = epoch, self._id(epoch, 0, 0).stream
         out: list[NewRecord] = []
         for index, (to, key, event) in enumerate(made):
-            decision = DecisionId(self.name, epoch, cause.topic, cause.partition, cause.offset, index)
-            if self._found and self._is_in_the_log(decision, to):
+            if self._found and self._is_in_the_log(self._id(epoch, cause.offset, index), to):
                 self._metrics.repeated.labels(self.name).inc()
                 continue
-            text, place = str(decision), str(to)
+            text = spell_id(self._stream, cause.offset, index)
             headers = {ID: text, LOGIC: self._logic}
+            place = self._places.get(to) or self._places.setdefault(to, str(to))
             if previous := self.last_ids.get(place):
                 headers[PREVIOUS] = previous
             self.last_ids[place] = text
             out.append(new_record(to, key, event, cause.at_ms, headers))
-            self._count(type(event))
+            kind = type(event).__name__
+            self._uncounted[kind] = self._uncounted.get(kind, 0) + 1
         return out
 
-    def _count(self, kind: type) -> None:
-        counter = self._counters.get(kind)
-        if counter is None:
-            counter = self._counters[kind] = self._metrics.decisions.labels(self.name, kind.__name__)
-        counter.inc()
+    def count(self) -> None:
+        """Tell the metrics what was made since the last call: one by one it would cost as much as making them."""
+        for kind, made in self._uncounted.items():
+            self._metrics.decisions.labels(self.name, kind).inc(made)
+        self._uncounted.clear()
+
+    def _id(self, epoch: str, offset: int, index: int) -> DecisionId:
+        return DecisionId(self.name, epoch, self.source.topic, self.source.partition, offset, index)
 
     def passed(self, position: int) -> bool:
         """Whether all that was found in the log has a cause before ``position``; then it need not be looked for again."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from steepest.log.base import Log, TopicPartition
 
@@ -12,17 +12,39 @@ LOOK_EVERY_S = 1.0
 
 
 class LagMeter:
-    """The lag of one loop."""
+    """The lag of one loop, which does not wait for a look: it is told by the one before."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
         self._looked_at = float("-inf")
+        self._looking: asyncio.Task[dict[TopicPartition, int]] | None = None
         self._ends: dict[TopicPartition, int] = {}
 
     async def lag(self, positions: Mapping[TopicPartition, int]) -> int:
-        """Records behind these positions, by ends that are at most ``LOOK_EVERY_S`` old."""
+        """Records behind these positions, by ends that are seconds old at most; of new partitions, by their present ends.
+
+        Raises:
+            LogUnavailableError: A look got no answer.
+        """
         now = asyncio.get_running_loop().time()
-        if now - self._looked_at >= LOOK_EVERY_S or positions.keys() != self._ends.keys():
-            self._ends = {at: await self._log.end(at) for at in positions}
+        if positions.keys() != self._ends.keys():
+            self.close()
+            self._ends = await self._look(positions)
             self._looked_at = now
+        elif self._looking is None and now - self._looked_at >= LOOK_EVERY_S:
+            self._looking = asyncio.create_task(self._look(self._ends))
+            self._looked_at = now
+        elif self._looking is not None and self._looking.done():
+            looked, self._looking = self._looking, None
+            self._ends = looked.result()
         return sum(max(0, self._ends[at] - position) for at, position in positions.items())
+
+    def close(self) -> None:
+        """Look no more."""
+        looking, self._looking = self._looking, None
+        if looking is not None:
+            looking.cancel()
+            looking.add_done_callback(lambda task: task.cancelled() or task.exception())  # nobody asks for it any more
+
+    async def _look(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return {at: await self._log.end(at) for at in partitions}

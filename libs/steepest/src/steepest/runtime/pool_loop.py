@@ -91,6 +91,7 @@ class PoolLoop:
                 with self._metrics.batch_seconds.labels(self.name).time():
                     await self._batch(records)
         finally:
+            self._lag.close()
             await reader.close()
         await self._save()
 
@@ -142,6 +143,8 @@ class PoolLoop:
     async def _append(self, out: Sequence[NewRecord]) -> None:
         if out:
             await self._log.append(out)
+        for stream in self._streams:
+            stream.count()
 
     async def _report(self, records: int) -> None:
         lag = await self._lag.lag({self.at: self.view.position})

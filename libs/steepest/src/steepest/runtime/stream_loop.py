@@ -6,7 +6,9 @@ It owns the batch; :mod:`steepest.runtime.pool_loop` says why a failed append be
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -37,8 +39,7 @@ CHUNK = 250
 halves what a record costs where the loop is far behind."""
 
 SNAPSHOT_EVERY = 100_000
-"""Records of a partition between two snapshots, each of which waits for the log several times; a restart decides about at
-most as many again, in about a second."""
+"""Records of a partition between two snapshots; a restart decides about at most as many again, in about a second."""
 
 
 class Lane(msgspec.Struct):
@@ -56,6 +57,18 @@ class Lane(msgspec.Struct):
     epoch: str = ""
     saved: int = 0
     live_from: int = 0
+
+
+class DueSnapshot(msgspec.Struct):
+    """A lane's snapshot, on its way to the log behind the outputs that it stands for.
+
+    Attributes:
+        is_settled: Whether it is beyond all that a scan has found, so that the next scan need not look for that again.
+    """
+
+    lane: Lane
+    snapshot: StreamSnapshot
+    is_settled: bool
 
 
 class StreamLoop:
@@ -86,7 +99,7 @@ class StreamLoop:
         self._lanes: dict[TopicPartition, Lane] = {}
         self._share = share
         self._lag = LagMeter(log)
-        self._appending: asyncio.Future[Sequence[int]] | None = None
+        self._keeping: asyncio.Task[None] | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
         """Read snapshots and tails, then follow the log until ``stop`` is set; keep snapshots at the end of a batch.
@@ -115,11 +128,11 @@ class StreamLoop:
             while not stop.is_set():
                 await self._batch(reader, await self._next(reader, stop))
             await self._kept()
+            await self._keep([], self._due(1))
         finally:
+            self._lag.close()
             await self._give_up()
             await reader.close()
-        for lane in self._lanes.values():
-            await self._save(lane)
 
     async def _begin(self, partitions: Sequence[TopicPartition]) -> None:
         self._lanes = {at: await self._lane(at) for at in partitions}
@@ -150,7 +163,7 @@ class StreamLoop:
 
     async def _next(self, reader: Reader, stop: asyncio.Event) -> Sequence[Record]:
         """The next records. What is being appended is waited for before them, unless they are there already."""
-        if self._appending is not None:
+        if self._keeping is not None:
             if records := await reader.poll(max_records=CHUNK, timeout_s=0):
                 return records
             await self._kept()
@@ -162,22 +175,29 @@ class StreamLoop:
         count = 0
         while records:
             count += len(records)
-            for record in records:
-                lane = self._lanes[record.at]
-                self._one(lane, record, out)
-                lane.position = record.offset + 1
+            for at, its in groupby(records, attrgetter("at")):
+                self._decide(self._lanes[at], its, out)
             records = await reader.poll(max_records=CHUNK, timeout_s=0) if count < BATCH else ()
         await self._kept()
-        if out:
-            self._appending = asyncio.ensure_future(self._log.append(out))
+        snapshots = self._due(SNAPSHOT_EVERY)
+        if out or snapshots:
+            self._keeping = asyncio.create_task(self._keep(out, snapshots))
         if count < BATCH:
             await self._kept()
         self._metrics.records.labels(self.name).inc(count)
-        await self._report()
         for lane in self._lanes.values():
-            if lane.position - lane.saved >= SNAPSHOT_EVERY:
-                await self._kept()
-                await self._save(lane)
+            lane.stream.count()
+        await self._report()
+
+    async def _keep(self, out: Sequence[NewRecord], snapshots: Sequence[DueSnapshot]) -> None:
+        """Append a batch's outputs, and then keep the snapshots that stand for them."""
+        if out:
+            await self._log.append(out)
+        for due in snapshots:
+            if due.is_settled:
+                due.lane.scan_from = {str(to): await self._log.end(to) for to in self._outputs}
+            due.snapshot.scan_from = due.lane.scan_from
+            await keep_stream_snapshot(self._snapshots, self._kind.name, due.lane.at, due.snapshot)
 
     async def _kept(self) -> None:
         """Wait until what is being appended is in the log.
@@ -185,31 +205,32 @@ class StreamLoop:
         Raises:
             LogUnavailableError: It may not be: run again.
         """
-        if self._appending is not None:
-            await self._appending
-            self._appending = None
+        if self._keeping is not None:
+            await self._keeping
+            self._keeping = None
 
     async def _give_up(self) -> None:
         """Append nothing more of a batch that is under way; whoever runs again makes the rest anew."""
-        appending, self._appending = self._appending, None
-        if appending is not None:
-            appending.cancel()
-            await asyncio.gather(appending, return_exceptions=True)
+        keeping, self._keeping = self._keeping, None
+        if keeping is not None:
+            keeping.cancel()
+            await asyncio.gather(keeping, return_exceptions=True)
 
-    def _one(self, lane: Lane, record: Record, out: list[NewRecord]) -> None:
-        try:
-            event = received(record)
-        except UndecodableError as error:
-            out.extend(self._letters.about(record, error, lane.epoch))
-            return
-        if type(event.event) is LogOpened:
-            if lane.epoch and lane.epoch != event.event.epoch:
-                raise LogEpochError(f"{record.at} is {event.event.epoch} now, and was {lane.epoch}")
-            lane.epoch = event.event.epoch
-            return
-        if decisions := lane.decider.step(event):
-            made = [(to, one.pool, one.event) for one in decisions if (to := self._pools.get(one.pool))]
-            out.extend(lane.stream.records(lane.epoch, event, made))
+    def _decide(self, lane: Lane, records: Iterable[Record], out: list[NewRecord]) -> None:
+        """Add what these records of a lane make. It is one loop, because calls are what costs most in it."""
+        step, pools = lane.decider.step, self._pools
+        for record in records:
+            lane.position = record.offset + 1
+            try:
+                event = received(record)
+            except UndecodableError as error:
+                out.extend(self._letters.about(record, error, lane.epoch))
+                continue
+            if type(event.event) is LogOpened:
+                _check_opening(lane, event.event)
+            elif decisions := step(event):
+                made = [(to, one.pool, one.event) for one in decisions if (to := pools.get(one.pool))]
+                out.extend(lane.stream.records(lane.epoch, event, made))
 
     async def _report(self) -> None:
         lag = await self._lag.lag({at: lane.position for at, lane in self._lanes.items()})
@@ -218,19 +239,27 @@ class StreamLoop:
         position = sum(lane.position for lane in self._lanes.values())
         self._health.progress(self.name, position, lag, ready=ready)
 
-    async def _save(self, lane: Lane) -> None:
-        if lane.position == lane.saved:
-            return
-        is_beyond = lane.stream.passed(lane.position)
-        if is_beyond and self._letters.passed(lane.at, lane.position):
-            # Before, some of what is made again stands in the log already, and the next start must find it too.
-            lane.scan_from = {str(to): await self._log.end(to) for to in self._outputs}
-        snapshot = StreamSnapshot(
-            epoch=lane.epoch,
-            position=lane.position,
-            decider=state_of(lane.decider),
-            last_ids=lane.stream.last_ids,
-            scan_from=lane.scan_from,
-        )
-        await keep_stream_snapshot(self._snapshots, self._kind.name, lane.at, snapshot)
-        lane.saved = lane.position
+    def _due(self, after: int) -> list[DueSnapshot]:
+        """Snapshots, as of now, of the lanes that have gone on by so many records since their last ones."""
+        due = []
+        for lane in self._lanes.values():
+            if lane.position - lane.saved < after:
+                continue
+            # Before it has passed both, some of what is made again stands in the log already: the next start must find it.
+            is_settled = lane.stream.passed(lane.position) and self._letters.passed(lane.at, lane.position)
+            snapshot = StreamSnapshot(
+                epoch=lane.epoch,
+                position=lane.position,
+                decider=state_of(lane.decider),
+                last_ids=dict(lane.stream.last_ids),
+                scan_from=lane.scan_from,
+            )
+            due.append(DueSnapshot(lane, snapshot, is_settled))
+            lane.saved = lane.position
+        return due
+
+
+def _check_opening(lane: Lane, opened: LogOpened) -> None:
+    if lane.epoch and lane.epoch != opened.epoch:
+        raise LogEpochError(f"{lane.at} is {opened.epoch} now, and was {lane.epoch}")
+    lane.epoch = opened.epoch

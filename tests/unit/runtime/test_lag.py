@@ -1,0 +1,99 @@
+"""Lag: told from the look before, so that no loop waits for a broker's answer."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from steepest.errors import LogUnavailableError
+from steepest.log.base import NewRecord, TopicPartition
+from steepest.log.memory import MemoryLog
+from steepest.runtime import lag
+from steepest.runtime.lag import LagMeter
+
+ONE, OTHER = TopicPartition("loss", 0), TopicPartition("loss", 1)
+
+
+class SlowLog(MemoryLog):
+    """It answers when it is let; ``fails`` makes of its answers failures."""
+
+    def __init__(self) -> None:
+        super().__init__({"loss": 2})
+        self.answers = asyncio.Event()
+        self.answers.set()
+        self.fails = False
+
+    async def end(self, at: TopicPartition) -> int:
+        """As its parent, later."""
+        await self.answers.wait()
+        if self.fails:
+            raise LogUnavailableError("no broker")
+        return await super().end(at)
+
+
+async def tell(log: SlowLog, count: int) -> None:
+    """So many records more in the first partition."""
+    await log.append([NewRecord(to=ONE, key="", value=b"{}", at_ms=0)] * count)
+
+
+async def settle() -> None:
+    """What can go on now goes on."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+@pytest.fixture(autouse=True)
+def _always_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lag, "LOOK_EVERY_S", 0)
+
+
+async def test_the_first_look_is_waited_for_and_later_ones_are_not() -> None:
+    """A loop goes on with what it knows while a broker takes its time, and learns the answer when it is there."""
+    log = SlowLog()
+    await tell(log, 7)
+    meter = LagMeter(log)
+    assert await meter.lag({ONE: 2}) == 5
+
+    await tell(log, 3)
+    log.answers.clear()
+    assert await meter.lag({ONE: 4}) == 3
+    log.answers.set()
+    await settle()
+    assert await meter.lag({ONE: 4}) == 6
+
+
+async def test_new_partitions_are_looked_at_at_once() -> None:
+    """After a hand-over nothing is told from the partitions of before, and what was asked about them is dropped."""
+    log = SlowLog()
+    await tell(log, 7)
+    meter = LagMeter(log)
+    assert await meter.lag({OTHER: 0}) == 0
+    await meter.lag({OTHER: 0})
+    assert await meter.lag({ONE: 0, OTHER: 0}) == 7
+    await settle()
+    assert await meter.lag({ONE: 0, OTHER: 0}) == 7
+
+
+async def test_a_position_beyond_the_end_that_was_seen_is_no_lag() -> None:
+    """The loop has read what came after the look."""
+    log = SlowLog()
+    meter = LagMeter(log)
+    await meter.lag({ONE: 0})
+    await tell(log, 3)
+    assert await meter.lag({ONE: 3}) == 0
+
+
+async def test_a_look_without_an_answer_is_told_to_the_loop() -> None:
+    """The loop begins anew on it, as on every call that the log does not answer; a closed meter tells nobody."""
+    log = SlowLog()
+    meter = LagMeter(log)
+    await meter.lag({ONE: 0})
+    log.fails = True
+    await meter.lag({ONE: 0})
+    await settle()
+    with pytest.raises(LogUnavailableError):
+        await meter.lag({ONE: 0})
+    await meter.lag({ONE: 0})
+    meter.close()
+    await settle()
