@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Iterable, Mapping
 
+from steepest.errors import LogUnavailableError
 from steepest.log.base import Log, TopicPartition
 
 LOOK_EVERY_S = 1.0
@@ -21,10 +23,11 @@ class LagMeter:
         self._ends: dict[TopicPartition, int] = {}
 
     async def lag(self, positions: Mapping[TopicPartition, int]) -> int:
-        """Records behind these positions, by ends that are seconds old at most; of new partitions, by their present ends.
+        """Records behind these positions, by the newest ends that a look has found.
 
         Raises:
-            LogUnavailableError: A look got no answer.
+            LogUnavailableError: The first look at these partitions got no answer. Later ones are repeated: that a log
+                fails is for those to tell who read and append.
         """
         now = asyncio.get_running_loop().time()
         if positions.keys() != self._ends.keys():
@@ -36,7 +39,8 @@ class LagMeter:
             self._looked_at = now
         elif self._looking is not None and self._looking.done():
             looked, self._looking = self._looking, None
-            self._ends = looked.result()
+            with contextlib.suppress(LogUnavailableError):
+                self._ends = looked.result()
         return sum(max(0, self._ends[at] - position) for at, position in positions.items())
 
     def close(self) -> None:
