@@ -1,42 +1,33 @@
 """What the view costs: records a second from bytes to a folded pool, and the cost of a record as jobs become many.
 
-Two measurements, each beside a bare one of the same run, so that a figure does not depend on the machine alone:
-
-* *fold*: decode a record and fold it, beside decoding the same records and nothing else.
-* *scale*: fold decoded records into a pool of 10, 1,000 and 100,000 running jobs, 10 a node. Function calls a record,
-  Python's and C's, are counted with a profile hook and must not depend on the number of jobs. The time may: more jobs are
-  more memory than the processor's cache holds. Hence the bare update: as many plain objects, found by name and written
-  once a record. The view must not slow down by more than 1.5 times what the bare update slows down by.
-
-The records are a pool's in its daily life: of 100, 40 ``GrowthMeasured``, 35 ``NodeUsage``, 10 ``Tick``, 10
-``CategoryChanged``, and 5 of a job that ends and of one that is submitted, placed and started in its stead.
+Its figures are those of ``frame/record_cost.py``, each beside a bare one of the same run, so that none depends on the
+machine alone. The jobs run ten a node. The records are a pool's in its daily life: of 100, 40 ``GrowthMeasured``, 35
+``NodeUsage``, 10 ``Tick``, 10 ``CategoryChanged``, and 5 of a job that ends and of one that is submitted, placed and
+started in its stead.
 
 Run: ``python benchmarks/view.py [--records 100000] [--runs 5] [--json]``
 """
 
 from __future__ import annotations
 
-import argparse
-import gc
 import itertools
-import json
-import platform
 import random
-import statistics
-import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
-from types import FrameType
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from frame.record_cost import (  # type: ignore[import-not-found]  # beside this
+    FOLD_JOBS,
+    bare_update,
+    beside_decoding,
+    beside_updating,
+    report,
+)
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.received import ID, PREVIOUS, Received
 from steepest.events.registry import CLUSTER, encode
 from steepest.view.cluster_view import ClusterView
 
-FOLD_JOBS = 100
-SCALE_JOBS = (10, 1_000, 100_000)
 JOBS_A_NODE = 10
 REQUESTS = Resources(cpu_m=100)
 BECAUSE = c.Because(rule="a benchmark says so")
@@ -46,16 +37,6 @@ KINDS = ("growth",) * 40 + ("usage",) * 35 + ("tick",) * 10 + ("category",) * 10
 
 Raw = tuple[bytes, dict[str, str], str]
 """A record's value and headers, and the name of what it is about."""
-
-
-class Plain:
-    """What the bare update writes to: nothing but two attributes."""
-
-    __slots__ = ("at_ms", "total")
-
-    def __init__(self) -> None:
-        self.total = 0
-        self.at_ms = 0
 
 
 class Life:
@@ -166,14 +147,6 @@ def received(raw: Raw, offset: int) -> Received[Any]:
     )
 
 
-def seconds(run: Callable[[], object]) -> float:
-    """Processor time of one run, without the garbage of the ones before it."""
-    gc.collect()
-    start = time.process_time()
-    run()
-    return time.process_time() - start
-
-
 def begun(life: Life) -> ClusterView:
     """A view of a pool in which every job runs."""
     view = ClusterView()
@@ -183,139 +156,41 @@ def begun(life: Life) -> ClusterView:
 
 
 def fold(count: int, runs: int) -> dict[str, Any]:
-    """Records a second, with and without the view, the two in turn."""
+    """Records a second, with and without the view."""
     life = Life(FOLD_JOBS)
     raws = [*life.beginning(), *itertools.islice(life.days(), count)]
 
-    def bare() -> None:
+    def decode() -> None:
         for offset, raw in enumerate(raws):
             received(raw, offset)
 
-    def whole() -> None:
-        take_in = ClusterView().fold
+    def take_in() -> None:
+        take = ClusterView().fold
         for offset, raw in enumerate(raws):
-            take_in(received(raw, offset))
+            take(received(raw, offset))
 
-    pairs = [(seconds(bare), seconds(whole)) for _ in range(runs)]
-    return {
-        "records": len(raws),
-        "decode_per_s": _rate(len(raws), [pair[0] for pair in pairs]),
-        "fold_per_s": _rate(len(raws), [pair[1] for pair in pairs]),
-        "fold_over_decode": round(statistics.median(whole / bare for bare, whole in pairs), 2),
-    }
-
-
-def _rate(count: int, taken: Sequence[float]) -> dict[str, int]:
-    rates = [count / one for one in taken]
-    return {"median": round(statistics.median(rates)), "least": round(min(rates)), "most": round(max(rates))}
+    found: dict[str, Any] = beside_decoding(len(raws), runs, decode=decode, take_in=take_in)
+    return found
 
 
 def scale(jobs: int, count: int, runs: int) -> dict[str, Any]:
-    """Cost of a record with this many jobs: calls, time, and the time of a bare update."""
-    taken, bare, called = [], [], 0
-    for number in range(runs + 1):
+    """Cost of a record with this many jobs."""
+
+    def prepare() -> tuple[Callable[[], object], Callable[[], object]]:
         life = Life(jobs)
         view = begun(life)
         raws = list(itertools.islice(life.days(), count))
         records = [received(raw, view.position + offset) for offset, raw in enumerate(raws)]
-        names = [raw[2] for raw in raws]
-        if number == runs:
-            called = calls(lambda view=view, records=records: folded(view, records))  # type: ignore[misc]
-            break
-        objects = {name: Plain() for name in (*names, *(f"job-{job}" for job in range(jobs)))}
-        taken.append(seconds(lambda view=view, records=records: folded(view, records)))  # type: ignore[misc]
-        bare.append(seconds(lambda names=names, records=records, objects=objects: updated(objects, names, records)))  # type: ignore[misc]
-    return {
-        "jobs": jobs,
-        "records": count,
-        "calls_per_record": called / count,
-        "ns_per_record": round(1e9 * statistics.median(taken) / count),
-        "bare_ns_per_record": round(1e9 * statistics.median(bare) / count),
-    }
 
+        def take_in() -> None:
+            for record in records:
+                view.fold(record)
 
-def folded(view: ClusterView, records: Sequence[Received[Any]]) -> None:
-    """Fold every record."""
-    for record in records:
-        view.fold(record)
+        return take_in, bare_update((about for _, _, about in raws), records)
 
-
-def updated(objects: dict[str, Plain], names: Sequence[str], records: Sequence[Received[Any]]) -> None:
-    """For every record, write to the object that it is about."""
-    for name, record in zip(names, records, strict=True):
-        found = objects[name]
-        found.total += record.offset
-        found.at_ms = record.at_ms
-
-
-def against_bare(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Each row with how much slower it is than the first, over how much slower its bare update is."""
-    first = rows[0]
-    return [
-        {
-            **row,
-            "slowdown_over_bare": round(
-                (row["ns_per_record"] / first["ns_per_record"])
-                / (row["bare_ns_per_record"] / first["bare_ns_per_record"]),
-                2,
-            ),
-        }
-        for row in rows
-    ]
-
-
-def calls(run: Callable[[], None]) -> int:
-    """How many functions a run calls, Python's and C's."""
-    counted = 0
-
-    def count(_frame: FrameType, kind: str, _argument: object) -> None:
-        nonlocal counted
-        counted += kind in {"call", "c_call"}
-
-    sys.setprofile(count)
-    try:
-        run()
-    finally:
-        sys.setprofile(None)
-    return counted
-
-
-def main() -> None:
-    """Measure, and print a table or one JSON object."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--records", type=int, default=100_000)
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--json", action="store_true")
-    chosen = parser.parse_args()
-    result = {
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-        "runs": chosen.runs,
-        "fold": fold(chosen.records, chosen.runs),
-        "scale": against_bare([scale(jobs, chosen.records, chosen.runs) for jobs in SCALE_JOBS]),
-    }
-    print(json.dumps(result, indent=2) if chosen.json else table(result))
-
-
-def table(result: dict[str, Any]) -> str:
-    """The result for people."""
-    measured = result["fold"]
-    lines = [
-        f"{'':16}{'records/s':>12}{'least':>12}{'most':>12}",
-        *(
-            f"{name:16}{rate['median']:>12,}{rate['least']:>12,}{rate['most']:>12,}"
-            for name, rate in (("decode", measured["decode_per_s"]), ("decode + fold", measured["fold_per_s"]))
-        ),
-        "",
-        f"{'jobs':>8}{'calls/record':>14}{'ns/record':>12}{'bare update ns':>16}{'slowdown/bare':>15}",
-        *(
-            f"{row['jobs']:>8,}{row['calls_per_record']:>14.2f}{row['ns_per_record']:>12}"
-            f"{row['bare_ns_per_record']:>16}{row['slowdown_over_bare']:>15}"
-            for row in result["scale"]
-        ),
-    ]
-    return "\n".join(lines)
+    found: dict[str, Any] = beside_updating(jobs, count, runs, prepare)
+    return found
 
 
 if __name__ == "__main__":
-    main()
+    report(__doc__, records=100_000, fold=fold, scale=scale)
