@@ -14,13 +14,12 @@ import gc
 import json
 import platform
 import statistics
-import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from types import FrameType
 from typing import Any
 
 from steepest.events.received import Received
+from steepest.testing.calls import count_calls
 
 FOLD_JOBS = 100
 SCALE_JOBS = (10, 1_000, 100_000)
@@ -58,22 +57,6 @@ def seconds(run: Callable[[], object]) -> float:
     return time.process_time() - start
 
 
-def calls(run: Callable[[], object]) -> int:
-    """Function calls of one run, Python's and C's."""
-    counted = 0
-
-    def count(_frame: FrameType, kind: str, _argument: object) -> None:
-        nonlocal counted
-        counted += kind in {"call", "c_call"}
-
-    sys.setprofile(count)
-    try:
-        run()
-    finally:
-        sys.setprofile(None)
-    return counted
-
-
 def beside_decoding(
     count: int, runs: int, *, decode: Callable[[], object], take_in: Callable[[], object]
 ) -> dict[str, Any]:
@@ -100,10 +83,11 @@ def beside_updating(
         taken.append(seconds(take_in))
         bare.append(seconds(update))
     take_in, _ = prepare()
+    called, _ = count_calls(take_in)
     return {
         "jobs": jobs,
         "records": count,
-        "calls_per_record": calls(take_in) / count,
+        "calls_per_record": called / count,
         "ns_per_record": round(1e9 * statistics.median(taken) / count),
         "bare_ns_per_record": round(1e9 * statistics.median(bare) / count),
     }

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from types import FrameType
-
 import pytest
 
 from steepest.events import cluster as c
 from steepest.policies.placement.placer import Placer
+from steepest.testing.calls import count_calls
 from steepest.testing.driver import DeciderDriver
 from steepest.testing.pool import cancelled, checkpoint, submitted
 from steepest.testing.scenario import check, spell
@@ -268,17 +266,8 @@ def calls_of_a_tick(waiting: int) -> int:
     driver.feed(*(submitted(f"job-{number}", 100) for number in range(waiting)))
     tick = driver.append(c.Tick(counted_ms=1_000))
     driver.take_in(tick)
-    counted = 0
-
-    def count(_frame: FrameType, kind: str, _argument: object) -> None:
-        nonlocal counted
-        counted += kind in {"call", "c_call"}
-
-    sys.setprofile(count)
-    try:
-        assert Placer().step(driver.view, tick) == []
-    finally:
-        sys.setprofile(None)
+    counted, made = count_calls(lambda: Placer().step(driver.view, tick))
+    assert made == []
     return counted
 
 

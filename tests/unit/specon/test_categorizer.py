@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import math
-import sys
 from collections.abc import Sequence
-from types import FrameType
 from typing import Any
 
 import msgspec
@@ -22,6 +19,7 @@ from steepest.policies.specon import category_machine
 from steepest.policies.specon.categorizer import Categorizer, Ignored
 from steepest.policies.specon.category_machine import MOVES, Comparison, compare, move
 from steepest.policies.specon.growth import LARGEST_VALUE
+from steepest.testing.calls import count_calls
 
 
 def watch(job: str = "a", *, incarnation: int = 1, pool: str = "pool", **parameters: Any) -> JobWatched:
@@ -241,20 +239,7 @@ def calls(others: int) -> int:
     for seconds in (0, 20, 50, 80):
         step(categorizer, loss(1.0), seconds)
     record: Received[Any] = Received(event=loss(1.0), topic="loss", partition=0, offset=0, at_ms=110_000)
-    called = 0
-
-    def count(_frame: FrameType, kind: str, _argument: object) -> None:
-        nonlocal called
-        called += kind in {"call", "c_call"}
-
-    before = sys.getprofile()
-    gc.disable()  # a collection in between calls back whoever watches collections
-    sys.setprofile(count)
-    try:
-        decisions = categorizer.step(record)
-    finally:
-        sys.setprofile(before)
-        gc.enable()
+    called, decisions = count_calls(lambda: categorizer.step(record))
     assert len(decisions) == 2
     return called
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from types import FrameType
-
 import pytest
 
 from steepest.events import cluster as c
 from steepest.policies.specon.node_scorer import NodeScorer
 from steepest.policies.specon.rebalancer import Rebalancer, balance_factor
+from steepest.testing.calls import count_calls
 from steepest.testing.driver import DeciderDriver
 from steepest.testing.pool import submitted
 from steepest.testing.scenario import act, check, read, spell
@@ -368,17 +366,8 @@ def calls_of_a_tick(jobs: int) -> int:
         driver.run(f"job-{number}", f"n{number:03}", CC)
     tick = driver.append(c.Tick(counted_ms=1_000))
     driver.take_in(tick)
-    counted = 0
-
-    def count(_frame: FrameType, kind: str, _argument: object) -> None:
-        nonlocal counted
-        counted += kind in {"call", "c_call"}
-
-    sys.setprofile(count)
-    try:
-        assert Rebalancer().step(driver.view, tick) == ()
-    finally:
-        sys.setprofile(None)
+    counted, made = count_calls(lambda: Rebalancer().step(driver.view, tick))
+    assert made == ()
     return counted
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from types import FrameType
-
 import pytest
 
 from steepest.events import cluster as c
+from steepest.testing.calls import count_calls
 from steepest.testing.pool import Pool, category, grown, used
 
 CC, WC = c.Category.CONVERGED, c.Category.WATCHED
@@ -24,17 +22,8 @@ def running(jobs: int) -> Pool:
 def calls(pool: Pool, event: c.ClusterEvent) -> int:
     """How many functions the fold of one record calls, Python's and C's."""
     received = pool.append(event)
-    counted = 0
-
-    def count(_frame: FrameType, kind: str, _argument: object) -> None:
-        nonlocal counted
-        counted += kind in {"call", "c_call"}
-
-    sys.setprofile(count)
-    try:
-        assert pool.view.fold(received)
-    finally:
-        sys.setprofile(None)
+    counted, counts = count_calls(lambda: pool.view.fold(received))
+    assert counts
     return counted
 
 
