@@ -41,7 +41,7 @@ class Stream:
         self._metrics = metrics
         self._uncounted: dict[str, int] = {}
         self._found: Found = {}
-        self._epoch = ""
+        self._epoch: str | None = None
         self._stream = ""
         self._places: dict[TopicPartition, str] = {}
 
@@ -58,7 +58,7 @@ class Stream:
         self, epoch: str, cause: Received[ClusterEvent], made: Iterable[tuple[TopicPartition, str, ClusterEvent]]
     ) -> list[NewRecord]:
         """The records to append for what ``cause`` made, in order."""
-        if epoch != self._epoch or not self._stream:
+        if epoch != self._epoch:
             self._epoch, self._stream = epoch, self._id(epoch, 0, 0).stream
         out: list[NewRecord] = []
         for index, (to, key, event) in enumerate(made):

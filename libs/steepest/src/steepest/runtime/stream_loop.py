@@ -193,10 +193,11 @@ class StreamLoop:
         """Append a batch's outputs, and then keep the snapshots that stand for them."""
         if out:
             await self._log.append(out)
+        settled = [due for due in snapshots if due.is_settled]
+        ends = {str(to): await self._log.end(to) for to in self._outputs} if settled else {}
+        for due in settled:
+            due.lane.scan_from = due.snapshot.scan_from = ends
         for due in snapshots:
-            if due.is_settled:
-                due.lane.scan_from = {str(to): await self._log.end(to) for to in self._outputs}
-            due.snapshot.scan_from = due.lane.scan_from
             await keep_stream_snapshot(self._snapshots, self._kind.name, due.lane.at, due.snapshot)
 
     async def _kept(self) -> None:

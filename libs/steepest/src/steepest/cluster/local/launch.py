@@ -21,10 +21,7 @@ from pathlib import Path
 import msgspec
 
 from steepest.cluster import fence, locks
-from steepest.cluster.folder import (
-    IncarnationFolder,
-    StateFolder,
-)
+from steepest.cluster.folder import IncarnationFolder, StateFolder
 from steepest.cluster.local import supervisor
 from steepest.cluster.local.phases import observe
 from steepest.cluster.observation import Observation
