@@ -16,7 +16,8 @@ def record(metric: str, split: Split = "train") -> LossRecord:
 def names(asked: str, *metrics: str | tuple[str, Split]) -> list[str | None]:
     """What each reading changes."""
     judged = Judged(asked)
-    return [judged.take(record(*([one] if isinstance(one, str) else one))) for one in metrics]
+    changes = [judged.take(record(*([one] if isinstance(one, str) else one))) and judged.name for one in metrics]
+    return [name or None for name in changes]
 
 
 def test_the_first_whole_loss_is_judged() -> None:

@@ -123,6 +123,44 @@ async def test_reports_carry_the_time_of_the_job(rig: Rig) -> None:
     assert [time - times[0] for time in times] == [0, 1_000, 2_000, 3_000, 4_000]
 
 
+async def watched_with(rig: Rig) -> list[tuple[int, SpeConParameters]]:
+    """The incarnation and the parameters of each announcement."""
+    events = [one.event for one in await losses(rig)]
+    return [(event.incarnation, event.parameters) for event in events if isinstance(event, JobWatched)]
+
+
+NEW = SpeConParameters(interval_ms=10_000, alpha=0.5)
+
+
+async def test_parameters_put_in_force_reach_a_job_that_runs(rig: Rig) -> None:
+    """They are announced once, before its next report, and its growth is measured in their intervals from there on."""
+    process = rig.start("log-collector")
+    await rig.submit("a", "--steps", "200", "--step-s", "1", "--flat-after", "5")
+    await begun(process, rig)
+    await rig.clock.sleep(20)
+    await rig.configure(PoolParameters(specon=NEW))
+    await rig.configure(PoolParameters(specon=NEW, moves=False))
+    await over(rig, process, "a")
+    measured = [one for one in await rig.of_type(c.GrowthMeasured) if one.first_ms]
+
+    assert await watched_with(rig) == [(1, SpeConParameters(interval_ms=2_000)), (1, NEW)]
+    assert [one.count for one in measured[-4:]] == [10] * 4
+
+
+async def test_parameters_put_in_force_while_the_collector_is_down_are_announced_at_its_start(rig: Rig) -> None:
+    """A job that runs on is judged by them from its next report on."""
+    process = rig.start("log-collector")
+    await rig.submit("a", "--steps", "60", "--step-s", "1", "--flat-after", "5")
+    await begun(process, rig)
+    await rig.clock.sleep(10)
+    process.kill()
+    await rig.configure(PoolParameters(specon=NEW))
+    await over(rig, rig.start("log-collector"), "a")
+
+    assert await watched_with(rig) == [(1, SpeConParameters(interval_ms=2_000)), (1, NEW)]
+    assert await steps(rig, "a") == list(range(1, 61))
+
+
 async def test_incarnations_are_told_one_after_the_other(rig: Rig) -> None:
     """All reports of an incarnation stand before the first of the next one."""
     process = rig.start("log-collector")

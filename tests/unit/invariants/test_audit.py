@@ -14,6 +14,7 @@ from steepest.events.received import Received
 from steepest.events.registry import READS
 from steepest.invariants import ALL, Audit, Checker, Status, check, check_with
 from steepest.invariants.one_place import OnePlace
+from steepest.invariants.parameters import ParametersInForce
 from steepest.testing.builders import Story
 
 ROOT = Path(__file__).parents[3]
@@ -152,7 +153,8 @@ def test_the_documentation_has_every_model() -> None:
     """docs/invariants.md says of each checker what its docstring says, word by word."""
     page = (ROOT / "docs" / "invariants.md").read_text()
     sections = dict(re.findall(r"^### `([a-z-]+)`\n\n(.*?)(?=\n#|\Z)", page, flags=re.DOTALL | re.MULTILINE))
-    assert list(sections) == [checker.name for checker in ALL]
-    for checker in ALL:
+    every: tuple[type[Checker], ...] = (*ALL, ParametersInForce)
+    assert list(sections) == [checker.name for checker in every]
+    for checker in every:
         stated = (checker.__doc__ or "").replace("``", "`")
         assert sections[checker.name].split() == stated.split()

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from tests.unit.mqtt.messages import loss, said
 
+from steepest.events import cluster as c
 from steepest.events.loss import JobUnwatched, JobWatched
+from steepest.events.parameters import PoolParameters, SpeConParameters
 from steepest.mqtt.payload import Message, RefusedMessageError, parse
 from steepest.mqtt.watching import Watching
 from steepest.testing.pool import Pool
@@ -41,6 +43,19 @@ def test_a_job_is_watched_before_its_first_report(pool: Pool) -> None:
         renamed = watching.before(pool.view, message(loss(metric="loss")))
     assert renamed is not None
     assert renamed.metric == "loss"
+
+
+def test_parameters_put_in_force_are_said_once_before_the_next_report(pool: Pool) -> None:
+    """A job that runs is judged by them from there on, as one whose files a log-collector reads."""
+    watching = Watching("default", {})
+    watching.before(pool.view, message(loss()))
+    parameters = SpeConParameters(interval_ms=10_000, alpha=0.5)
+    pool.feed(c.PoolConfigured(parameters=PoolParameters(specon=parameters)))
+    again = watching.before(pool.view, message(loss()))
+
+    assert again is not None
+    assert (again.incarnation, again.parameters) == (1, parameters)
+    assert watching.before(pool.view, message(loss())) is None
 
 
 def test_what_diverges_is_watched_as_well(pool: Pool) -> None:

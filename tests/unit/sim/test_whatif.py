@@ -81,6 +81,16 @@ async def test_another_policy_comes_to_something_else() -> None:
     assert isinstance(played[-1].event, c.JobEnded)
 
 
+async def test_another_policy_judges_the_jobs_that_run_already() -> None:
+    """As live ones are: by its parameters from their next report on, and not from their next incarnation."""
+    played: list[Received[Any]] = []
+    play_on(await history(600), "specon-adaptive", 0, watch=played.append)
+    started = {one.event.job for one in played if isinstance(one.event, c.JobPlaced)}
+    grown = [one.event for one in played if isinstance(one.event, c.GrowthMeasured) and one.event.job not in started]
+
+    assert [event for event in grown if event.threshold is not None]
+
+
 async def test_nodes_and_parameters_that_come_later_come() -> None:
     """From the first record on, under another policy: the same nodes, and the recorded parameters but for the policy's."""
     played: list[Received[Any]] = []

@@ -55,6 +55,34 @@ def test_it_is_a_decider_over_the_loss_topic() -> None:
     assert (decider.name, decider.topic) == ("categorizer", "loss")
 
 
+def test_an_announcement_that_is_repeated_changes_nothing() -> None:
+    """Whoever reports may say again what it said: the open interval and all that was counted stay as they are."""
+    once, twice = Categorizer(), Categorizer()
+    for seconds, value in enumerate((4.0, 3.0, 2.5, 2.5, 2.5, 1.0)):
+        for categorizer in (once, twice):
+            if seconds == 0 or categorizer is twice:
+                step(categorizer, watch(interval_ms=2_000))
+        assert step(once, loss(value), seconds) == step(twice, loss(value), seconds)
+
+    assert once.state == twice.state
+
+
+def test_parameters_of_a_job_that_runs_hold_from_the_next_report_on() -> None:
+    """The open interval keeps its beginning and gets the new length, and its growth is compared with the new threshold."""
+    categorizer = Categorizer()
+    step(categorizer, watch(interval_ms=10_000, alpha=0.01))
+    for seconds, value in ((0, 1.0), (5, 0.9), (11, 0.8)):
+        step(categorizer, loss(value), seconds)
+    step(categorizer, watch(interval_ms=20_000, alpha=0.5))
+
+    assert not step(categorizer, loss(0.8), 25)
+    measured, changed = (decision.event for decision in step(categorizer, loss(0.8), 31))
+    assert isinstance(measured, GrowthMeasured)
+    assert isinstance(changed, CategoryChanged)
+    assert (measured.interval, measured.first_ms, measured.last_ms) == (2, 11_000, 25_000)
+    assert (changed.growth, changed.after) == (0.1, Category.WATCHED)
+
+
 def test_an_ended_interval_is_written_as_a_bucket_of_its_reports() -> None:
     """FlowCon's windows are built from buckets, so each has sum, count, largest so far, first and last time."""
     categorizer = Categorizer()

@@ -6,6 +6,7 @@ Owns the command's options and both of its outputs. Must never know what a check
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +18,9 @@ from steepest.errors import SteepestError, UndecodableError
 from steepest.invariants.verdict import Status, Verdict
 
 if TYPE_CHECKING:
-    from steepest.log.base import Log, TopicPartition
+    from steepest.invariants import Watched
+    from steepest.log.base import TopicPartition
+    from steepest.log.file import FileLog
 
 POSITIONS_SHOWN = 6
 """Evidence in the table; JSON has all of it."""
@@ -71,30 +74,41 @@ async def _check(recording: Path) -> list[Pool]:
 
     log = FileLog.open(log_folder(recording), read_only=True)
     try:
-        return [await _audit(log, at) for at in await log.partitions("cluster")]
+        pools, watched = await log.partitions("cluster"), await _watched(log)
+        return [await _audit(log, at, watched) for at in pools]
     finally:
         await log.close()
 
 
-async def _audit(log: Log, at: TopicPartition) -> Pool:
-    """One pool's log from its first record to what is its end now."""
-    from steepest.invariants import ALL, Audit
+async def _watched(log: FileLog) -> Watched:
+    """What jobs were judged by; nothing is known of it where a recording has no losses."""
+    from steepest.cli.pool import records_to_end
+    from steepest.invariants import Watched
     from steepest.runtime.decode import received
 
-    audit, pool, end = Audit(ALL), Pool(partition=at.partition), await log.end(at)
-    reader = log.reader({at: 0})
-    try:
-        while pool.records < end:
-            for record in await reader.poll():
-                pool.records += 1
-                pool.pool = pool.pool or record.key
-                try:
-                    audit.feed(received(record))
-                except UndecodableError:
-                    pool.unreadable.append(record.offset)
-                    audit.skip(record.offset)
-    finally:
-        await reader.close()
+    watched = Watched()
+    for at in await log.partitions("loss") if "loss" in log.topics else ():
+        async for record in records_to_end(log, at):
+            with contextlib.suppress(UndecodableError):
+                watched.feed(received(record))
+    return watched
+
+
+async def _audit(log: FileLog, at: TopicPartition, watched: Watched) -> Pool:
+    """One pool's log from its first record to what is its end now."""
+    from steepest.cli.pool import records_to_end
+    from steepest.invariants import Audit, all_with
+    from steepest.runtime.decode import received
+
+    audit, pool = Audit(all_with(watched)), Pool(partition=at.partition)
+    async for record in records_to_end(log, at):
+        pool.records += 1
+        pool.pool = pool.pool or record.key
+        try:
+            audit.feed(received(record))
+        except UndecodableError:
+            pool.unreadable.append(record.offset)
+            audit.skip(record.offset)
     pool.verdicts = audit.verdicts()
     return pool
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
 import msgspec
 
@@ -42,19 +42,23 @@ class Follow(msgspec.Struct, frozen=True, kw_only=True):
     job: str
     incarnation: int
     spec: c.JobSpec
-    parameters: SpeConParameters
 
 
 class Feed:
     """The sources of one incarnation, on their way to the log."""
 
-    def __init__(self, follow: Follow, pool: str, clock: Clock, send: Send) -> None:
+    def __init__(
+        self, follow: Follow, pool: str, in_force: Callable[[], SpeConParameters], clock: Clock, send: Send
+    ) -> None:
+        """``in_force`` gives the pool's parameters as they are now: what is reported from then on is judged by them."""
         self._follow = follow
         self._pool = pool
+        self._in_force = in_force
         self._clock = clock
         self._send = send
         self._best = Rank.PRINTED
         self._judged = Judged(follow.spec.metric)
+        self._announced: JobWatched | None = None
 
     async def carry_reports(self, reports: Source) -> None:
         """Send what the job reports, until all is read."""
@@ -90,12 +94,12 @@ class Feed:
     async def _report(
         self, stream: str, records: Sequence[LossRecord], numbers: Sequence[int], times: Sequence[int]
     ) -> None:
-        """Say what is judged before the first report, and again from where it has another name."""
+        """Say what is judged, and by which parameters, before the first report and wherever that is another one."""
         for begin, end, judged in self._runs(records):
-            if judged is not None:
-                await self._send(
-                    self._watched(judged), topic="loss", key=self._follow.job, times=times[begin : begin + 1]
-                )
+            watched = self._watched(judged)
+            if watched != self._announced:
+                self._announced = watched
+                await self._send(watched, topic="loss", key=self._follow.job, times=times[begin : begin + 1])
             await self._send(
                 *(self._event(record) for record in records[begin:end]),
                 topic="loss",
@@ -105,16 +109,15 @@ class Feed:
                 numbers=numbers[begin:end],
             )
 
-    def _runs(self, records: Sequence[LossRecord]) -> Iterator[tuple[int, int, str | None]]:
-        """Records from and up to, that are judged alike; with the name where it is new."""
-        begin, judged = 0, None
+    def _runs(self, records: Sequence[LossRecord]) -> Iterator[tuple[int, int, str]]:
+        """Records from and up to, that are judged alike; with the name."""
+        begin, judged = 0, self._judged.name
         for at, record in enumerate(records):
-            name = self._judged.take(record)
-            if name is None:
+            if not self._judged.take(record):
                 continue
             if at > begin:
                 yield begin, at, judged
-            begin, judged = at, name
+            begin, judged = at, self._judged.name
         if records:
             yield begin, len(records), judged
 
@@ -124,7 +127,7 @@ class Feed:
             pool=self._pool,
             incarnation=self._follow.incarnation,
             metric=metric[:LONGEST_NAME],
-            parameters=self._follow.parameters,
+            parameters=self._in_force(),
         )
 
     def _event(self, record: LossRecord) -> LossReported | LossDiverged:

@@ -18,23 +18,27 @@ RENAMED_AFTER = 10
 
 
 class Judged:
-    """The choice, as it stands after each record."""
+    """The choice, as it stands after each record.
+
+    Attributes:
+        name: What is judged; empty before the first record.
+    """
 
     def __init__(self, asked: str) -> None:
         """``asked`` is what the job's user says; ``loss`` stands for whatever its framework calls it."""
         self._asked = asked
-        self._name = ""
+        self.name = ""
         self._chosen = False
         self._others = 0
 
-    def take(self, record: LossRecord) -> str | None:
-        """The name that is judged from this record on; None where it is the one of before."""
-        before = self._name
+    def take(self, record: LossRecord) -> bool:
+        """Whether another name than before is judged from this record on."""
+        before = self.name
         if self._may_be(record):
             self._see(record.metric)
-        elif not self._name:
-            self._name = self._asked
-        return self._name if self._name != before else None
+        elif not self.name:
+            self.name = self._asked
+        return self.name != before
 
     def _may_be(self, record: LossRecord) -> bool:
         if self._asked == DEFAULT_METRIC:
@@ -42,6 +46,6 @@ class Judged:
         return record.split == "train"
 
     def _see(self, metric: str) -> None:
-        self._others = 0 if metric == self._name else self._others + 1
+        self._others = 0 if metric == self.name else self._others + 1
         if not self._chosen or self._others >= RENAMED_AFTER:
-            self._name, self._chosen, self._others = metric, True, 0
+            self.name, self._chosen, self._others = metric, True, 0

@@ -54,7 +54,6 @@ class Missed(msgspec.Struct, frozen=True):
 
     jobs: Mapping[str, tuple[c.JobSpec, bool]]
     nodes: Sequence[str]
-    parameters: SpeConParameters
 
 
 class LossCollector(Effector):
@@ -72,37 +71,41 @@ class LossCollector(Effector):
         self._stops: dict[Key, asyncio.Event] = {}
         self._reading: dict[str, list[asyncio.Task[None]]] = {}
         self._over: dict[str, float] = {}
+        self._parameters = SpeConParameters()
 
     # --- following the log (nothing here waits) ------------------------------------------------------------------------
 
     def caught_up(self, view: ClusterView) -> None:
         """Follow everything that runs, and look for what ended meanwhile."""
+        self._parameters = view.parameters.specon
         for job in view.jobs:
             if job.alive:
-                self._follow(view, job)
+                self._follow(job)
         begun = {job.name: (job.spec, job.phase is Phase.ENDED) for job in view.jobs if job.incarnation}
         nodes = [node.name for node in view.nodes]
-        self._work.put_nowait(Missed(begun, nodes, view.parameters.specon))
+        self._work.put_nowait(Missed(begun, nodes))
 
     def observe(self, view: ClusterView, received: Received[c.ClusterEvent], *, counts: bool) -> None:
         """Follow what is placed, read to its end what has stopped."""
         if not counts:
             return
         match received.event:
+            case c.PoolConfigured():
+                self._parameters = view.parameters.specon
             case c.JobPlaced(job=name):
                 self._end(name, before=view.jobs[name].incarnation)
-                self._follow(view, view.jobs[name])
+                self._follow(view.jobs[name])
             case c.ReplicaStopped(job=name, incarnation=incarnation) | c.JobStopped(job=name, incarnation=incarnation):
                 self._end(name, before=incarnation + 1)
             case c.JobEnded(job=name) | c.JobRejected(job=name) if view.jobs[name].phase is Phase.ENDED:
                 self._end(name)
                 self._work.put_nowait(Over(name))
 
-    def _follow(self, view: ClusterView, job: Job) -> None:
+    def _follow(self, job: Job) -> None:
         if (job.name, job.incarnation) in self._stops or not job.nodes:
             return
         self._stops[job.name, job.incarnation] = asyncio.Event()
-        follow = Follow(job=job.name, incarnation=job.incarnation, spec=job.spec, parameters=view.parameters.specon)
+        follow = Follow(job=job.name, incarnation=job.incarnation, spec=job.spec)
         self._work.put_nowait((follow, job.nodes[0]))
 
     def _end(self, job: str, *, before: int | None = None) -> None:
@@ -138,7 +141,7 @@ class LossCollector(Effector):
                 stop = self._stops[job, incarnation] = asyncio.Event()
                 stop.set()
                 spec, _ = missed.jobs[job]
-                follow = Follow(job=job, incarnation=incarnation, spec=spec, parameters=missed.parameters)
+                follow = Follow(job=job, incarnation=incarnation, spec=spec)
                 self._begin(group, follow, kept[job, incarnation], send)
         names = await asyncio.to_thread(_names, self._folder)
         for job in dict.fromkeys([*sorted(job for job, _ in kept), *names]):
@@ -179,7 +182,7 @@ class LossCollector(Effector):
         output = Source(
             files.output, place / "output", stop, self._clock, log_format=follow.spec.log_format or AUTO, metric=metric
         )
-        feed = Feed(follow, self._pool, self._clock, send)
+        feed = Feed(follow, self._pool, lambda: self._parameters, self._clock, send)
         carrying = [feed.carry_reports(reports), feed.carry_output(output, reports)]
         if follow.spec.metrics_folder:
             folder = MetricFolder(Path(follow.spec.metrics_folder), metric, self._clock)

@@ -13,6 +13,8 @@ from steepest.events.parameters import SpeConParameters
 class JobWatched(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
     """Reports of this incarnation follow; this is all that the categorizer must know to judge them.
 
+    It is repeated before the next report where the metric or the pool's parameters have changed.
+
     Attributes:
         metric: The evaluation function E: the name of the reported value that is judged.
     """

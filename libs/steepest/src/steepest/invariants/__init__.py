@@ -6,7 +6,9 @@ knows the events and nothing else of Steepest, so that an error in the view, a d
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
 
 from steepest.events.cluster import ClusterEvent
 from steepest.events.received import Received
@@ -17,6 +19,7 @@ from steepest.invariants.decision_ids import DecisionIds
 from steepest.invariants.incarnations import Incarnations
 from steepest.invariants.limits import Limits
 from steepest.invariants.one_place import OnePlace
+from steepest.invariants.parameters import ParametersInForce, Watched
 from steepest.invariants.plan_once import PlanOnce
 from steepest.invariants.reserved_first import ReservedFirst
 from steepest.invariants.steps_lost import StepsLost
@@ -35,16 +38,28 @@ ALL: tuple[type[Checker], ...] = (
     StepsLost,
     Limits,
 )
-"""Every checker, in the order in which verdicts are told."""
+"""Every checker of ``cluster`` alone, in the order in which verdicts are told."""
 
 
-def check(records: Iterable[Received[ClusterEvent]]) -> list[Verdict]:
+def all_with(losses: Watched) -> Sequence[Callable[[], Checker]]:
+    """Every checker, for a pool whose partitions of ``loss`` were folded."""
+    return (*ALL, partial(ParametersInForce, losses))
+
+
+def check(records: Iterable[Received[ClusterEvent]], losses: Iterable[Received[Any]] = ()) -> list[Verdict]:
     """What every checker says of one partition of ``cluster``, whose records are given in order from the first on.
+
+    Args:
+        records: The partition.
+        losses: Those of ``loss``, each partition's in order from the first on.
 
     Raises:
         InputError: The records are of more than one partition.
     """
-    return check_with(ALL, records)
+    watched = Watched()
+    for received in losses:
+        watched.feed(received)
+    return check_with(all_with(watched), records)
 
 
-__all__ = ["ALL", "Audit", "Checker", "Status", "Verdict", "check", "check_with"]
+__all__ = ["ALL", "Audit", "Checker", "Status", "Verdict", "Watched", "all_with", "check", "check_with"]

@@ -9,7 +9,7 @@ events mean from there on, this one does not know.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from steepest.errors import InputError
 from steepest.events.cluster import ClusterEvent, PoolConfigured
@@ -21,9 +21,9 @@ from steepest.invariants.verdict import Checker, Status, Verdict
 class Audit:
     """Checkers at work on the log of one pool."""
 
-    def __init__(self, checkers: Sequence[type[Checker]]) -> None:
+    def __init__(self, checkers: Sequence[Callable[[], Checker]]) -> None:
         """Begin before the first record, with a new checker of each kind."""
-        self._checkers = [kind() for kind in checkers]
+        self._checkers = [make() for make in checkers]
         self._failed: dict[str, str] = {}
         self._streams: dict[str, tuple[int, int]] = {}
         self._next = 0
@@ -100,7 +100,7 @@ class Audit:
         return Verdict(checker=checker.name, status=Status.UNKNOWN, message=why or "there are no records")
 
 
-def check_with(checkers: Sequence[type[Checker]], records: Iterable[Received[ClusterEvent]]) -> list[Verdict]:
+def check_with(checkers: Sequence[Callable[[], Checker]], records: Iterable[Received[ClusterEvent]]) -> list[Verdict]:
     """What these checkers say of one partition's records, which are in order and begin with the first.
 
     Raises:

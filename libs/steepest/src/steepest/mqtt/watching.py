@@ -5,7 +5,7 @@ It owns the rules that need the pool's view. It must never know MQTT.
 * A job that the pool does not know, or an incarnation that was never placed, is refused: it would fence the real one.
 * A device that forwards what a job's files hold says itself what is watched (its events name their source). For a training
   script that reports by itself the bridge says it, from the job's specification and the parameters in force, as the
-  log-collector does, and again when the judged name changes. When the job is over it says that as well.
+  log-collector does, and again when the judged name or the parameters change. When the job is over it says that as well.
 * What comes after the job's end is appended as it is, and decides nothing.
 """
 
@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 
 from steepest.collector.judged import Judged
-from steepest.events.common import Text
 from steepest.events.loss import JobUnwatched, JobWatched, LossDiverged, LossReported
 from steepest.mqtt.payload import Message, RefusedMessageError
 from steepest.training_logs.records import LossRecord, Split
@@ -33,6 +32,7 @@ class Watching:
         self.watched = watched
         self._pool = pool
         self._judged: dict[str, Judged] = {}
+        self._announced: dict[str, JobWatched] = {}
 
     def before(self, view: ClusterView, message: Message) -> JobWatched | None:
         """What must be appended before a message on ``loss``.
@@ -62,6 +62,7 @@ class Watching:
     def over(self, job: str) -> JobUnwatched | None:
         """What must be appended when a job has ended."""
         self._judged.pop(job, None)
+        self._announced.pop(job, None)
         return JobUnwatched(job=job) if self.watched.pop(job, None) is not None else None
 
     def ended(self, view: ClusterView) -> list[str]:
@@ -73,17 +74,19 @@ class Watching:
         if self.watched.get(job.name) != job.incarnation:
             self._judged.pop(job.name, None)
         judged = self._judged.setdefault(job.name, Judged(job.spec.metric))
-        name: Text | None = judged.take(_as_record(event))
-        if name is None:
-            return None
-        self.watched[job.name] = job.incarnation
-        return JobWatched(
+        judged.take(_as_record(event))
+        watched = JobWatched(
             job=job.name,
             pool=self._pool,
             incarnation=job.incarnation,
-            metric=name,
+            metric=judged.name,
             parameters=view.parameters.specon,
         )
+        if watched == self._announced.get(job.name):
+            return None
+        self._announced[job.name] = watched
+        self.watched[job.name] = job.incarnation
+        return watched
 
 
 def _as_record(event: LossReported | LossDiverged) -> LossRecord:

@@ -6,6 +6,7 @@ It owns putting them together. What is run are the real services, found as ``ste
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 from steepest.clock import Clock
 from steepest.collector.heartbeats import HeartbeatSender
 from steepest.embedded import installed_services
+from steepest.errors import UndecodableError
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.parameters import PoolParameters
@@ -51,6 +53,14 @@ async def read_all(log: Log, at: TopicPartition = AT) -> list[Record]:
 async def events_of(log: Log, at: TopicPartition = AT) -> list[Received[Any]]:
     """All events of a partition in which everything can be read."""
     return [received(record) for record in await read_all(log, at)]
+
+
+async def _readable(log: Log, at: TopicPartition) -> list[Received[Any]]:
+    found = []
+    for record in await read_all(log, at):
+        with contextlib.suppress(UndecodableError):
+            found.append(received(record))
+    return found
 
 
 class Process:
@@ -215,7 +225,8 @@ class Rig:
 
     async def broken(self) -> Sequence[str]:
         """What the invariants find broken or cannot judge, and what the nodes have seen that must never be."""
-        verdicts = check(await self.events())
+        losses = [one for at in self.layout.of_topic("loss") for one in await _readable(self.log, at)]
+        verdicts = check(await self.events(), losses)
         found = [f"{one.checker}: {one.message}" for one in verdicts if one.status is not Status.HOLDS]
         found += [f"ran twice: {moment}" for moment in self.nodes.witness.doubled]
         return found + [f"more than the node has: {moment}" for moment in self.nodes.witness.overfull]

@@ -7,7 +7,9 @@ The reading, where the printed algorithm is in doubt:
 
 * Reports count where they are of the split ``train`` and of the watched metric.
 * State is kept across incarnations. The number only fences: once a newer incarnation is watched, what an older one
-  still reports is ignored. The parameters of the newest ``JobWatched`` are in force from it on.
+  still reports is ignored. The parameters of the newest ``JobWatched`` are in force from it on, also where it is of the
+  incarnation that runs already: the open interval keeps its beginning and its reports, gets the new length, and is
+  judged by the new α. One that repeats what is known changes nothing.
 * A source's records carry its sequence. What is not beyond the highest seen of that source for the job is a repetition.
 * G₁ is a baseline; from G₂ on an interval moves the job (:mod:`steepest.policies.specon.category_machine`).
 * A converged job that grows by less than α asks for its reallocation, at every such interval, because the node-scorer

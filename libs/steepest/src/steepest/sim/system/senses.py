@@ -43,7 +43,7 @@ class Senses(Witness):
         Args:
             pool: Its name.
             tell: Appends an event.
-            parameters: Those that a job's reports are judged by from its next incarnation on.
+            parameters: Those that a job's reports are judged by from now on.
             now_ms: The time of records.
             heartbeat_s: The period.
             categorizer: Judges the reports.
@@ -57,6 +57,7 @@ class Senses(Witness):
         self._now_ms = now_ms
         self._heartbeat_s = heartbeat_s
         self._told: dict[Training, tuple[object, ...]] = {}
+        self._watched: dict[str, tuple[int, SpeConParameters]] = {}
         self._dirty: dict[str, None] = {}
         self._beating: dict[str, None] = {}
 
@@ -64,15 +65,7 @@ class Senses(Witness):
 
     def begins(self, training: Training) -> None:
         """See ``Witness``."""
-        self._judge(
-            loss.JobWatched(
-                job=training.replica.job,
-                pool=self._pool,
-                incarnation=training.incarnation,
-                metric="loss",
-                parameters=self._parameters(),
-            )
-        )
+        self._watch(training)
         self.changes(training)
         self._keep_beating(training.node)
 
@@ -126,7 +119,24 @@ class Senses(Witness):
     def reports(self, training: Training, step: int, loss: float | None) -> None:
         """See ``Witness``."""
         if loss is not None:
+            self._watch(training)
             self._report(training, step, loss)
+
+    def _watch(self, training: Training) -> None:
+        """Say what a training is judged by, where that was not said."""
+        parameters, known = self._parameters(), self._watched.get(training.replica.job)
+        if known is not None and known[0] == training.incarnation and known[1] is parameters:
+            return
+        self._watched[training.replica.job] = (training.incarnation, parameters)
+        self._judge(
+            loss.JobWatched(
+                job=training.replica.job,
+                pool=self._pool,
+                incarnation=training.incarnation,
+                metric="loss",
+                parameters=parameters,
+            )
+        )
 
     def _report(self, training: Training, step: int, value: float) -> None:
         self._judge(
@@ -135,6 +145,7 @@ class Senses(Witness):
 
     def forget(self, job: str) -> None:
         """A job is over."""
+        self._watched.pop(job, None)
         self._judge(loss.JobUnwatched(job=job))
 
     def _judge(self, event: loss.LossEvent) -> None:
