@@ -14,7 +14,7 @@ from steepest.events.common import Resources
 from steepest.events.heartbeat import NodeHeartbeat
 from steepest.events.loss import JobUnwatched, LossReported
 from steepest.events.parameters import FlowConParameters, PoolParameters, SpeConParameters, Threshold
-from steepest.events.registry import CLUSTER, HEARTBEATS, LOSS, READS, SINCE, TOPICS, Topic, encode, reads_for
+from steepest.events.registry import CLUSTER, FLAGS, HEARTBEATS, LOSS, READS, SINCE, TOPICS, Topic, encode, reads_for
 
 EVENTS = [(topic, event) for topic in TOPICS.values() for event in topic.types]
 
@@ -48,10 +48,17 @@ def test_a_pool_asks_for_the_readers_that_it_needs(parameters: PoolParameters, r
     assert reads_for(parameters) == reads <= READS
 
 
+def test_a_pool_asks_for_the_readers_that_its_flags_need() -> None:
+    """A flag is not on before every reader knows what it changes."""
+    assert all(reads_for(PoolParameters(), [number]) == flag.since for number, flag in FLAGS.items())
+    assert reads_for(PoolParameters(placement="flowcon2"), FLAGS) == max(flag.since for flag in FLAGS.values())
+
+
 def test_events_that_came_later_are_named_with_their_version() -> None:
-    """Every version up to ours, and none beyond, brought something that may stand on the cluster topic."""
+    """Every version up to ours, and none beyond, brought something that may stand on the cluster topic, or a flag."""
     assert set(SINCE) <= set(CLUSTER.types)
-    assert sorted({1, *SINCE.values()}) == list(range(1, READS + 1))
+    brought = {1, *SINCE.values(), *(flag.since for flag in FLAGS.values())}
+    assert sorted(brought) == list(range(1, READS + 1))
 
 
 def test_no_two_events_share_a_name() -> None:

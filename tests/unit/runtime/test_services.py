@@ -12,6 +12,7 @@ from steepest.cluster.port import ReplicaId
 from steepest.embedded import Configurator, build_services, installed_services
 from steepest.events import cluster as c
 from steepest.events.parameters import FlowConParameters, PoolParameters, SpeConParameters
+from steepest.events.registry import FLAGS, READS
 from steepest.log.memory import MemoryLog
 from steepest.runtime.layout import Layout
 from steepest.runtime.service import Service, Settings
@@ -112,9 +113,23 @@ async def test_each_service_as_a_process_of_its_own(rig: Rig) -> None:
     assert await rig.broken() == []
 
 
-def configured(rig: Rig, parameters: PoolParameters) -> Process:
+def configured(rig: Rig, parameters: PoolParameters | None, *, upgrades: bool = False) -> Process:
     """Start a process that puts these parameters in force."""
-    return rig.start(Service(name="embedded", effectors=(Configurator(parameters),)))
+    return rig.start(Service(name="embedded", effectors=(Configurator(parameters, upgrades=upgrades),)))
+
+
+async def test_a_new_pool_has_every_flag_and_an_older_one_keeps_its_own(rig: Rig) -> None:
+    """Readers of a pool that is there may not know them: they are switched on where we are its only reader."""
+    new = configured(rig, None)
+    await until(lambda: new.view.state.flags == tuple(FLAGS))
+    await rig.tell(c.PoolConfigured())
+    again = configured(rig, PoolParameters(tick_ms=700))
+    await until(lambda: again.view.parameters.tick_ms == 700)
+    alone = configured(rig, None, upgrades=True)
+    await until(lambda: alone.view.state.flags == tuple(FLAGS))
+
+    asked = [(event.reads, event.flags, event.parameters.tick_ms) for event in await rig.of_type(c.PoolConfigured)]
+    assert asked == [(READS, tuple(FLAGS), 1_000), (1, (), 1_000), (1, (), 700), (READS, tuple(FLAGS), 700)]
 
 
 async def test_parameters_are_put_in_force_once(rig: Rig) -> None:

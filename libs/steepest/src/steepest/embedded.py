@@ -13,7 +13,7 @@ from steepest.cluster.port import Cluster
 from steepest.errors import InputError
 from steepest.events.cluster import PoolConfigured
 from steepest.events.parameters import PoolParameters
-from steepest.events.registry import reads_for
+from steepest.events.registry import FLAGS, reads_for
 from steepest.installation import open_cluster
 from steepest.log.base import Log
 from steepest.log.file import FileLog
@@ -47,30 +47,51 @@ def build_services(settings: Settings, log: Log, cluster: Cluster, clock: Clock)
 
 
 class Configurator(Effector):
-    """Puts the pool's parameters in force where the log holds other ones."""
+    """Configures a new pool, and puts other parameters in force where the log does not hold them.
+
+    A new pool gets every flag that this version knows. In one that is older they wait until all of its readers know them.
+    """
 
     name = "configurator"
 
-    def __init__(self, parameters: PoolParameters | None) -> None:
-        """``None`` leaves what the log holds."""
-        self._wanted = parameters
+    def __init__(self, parameters: PoolParameters | None, *, upgrades: bool = False) -> None:
+        """Compare once with what the log holds.
+
+        Args:
+            parameters: Those to put in force; None leaves what the log holds.
+            upgrades: Whether this process is the pool's only reader, so that all flags may be switched on.
+        """
+        self._parameters = parameters
+        self._upgrades = upgrades
         self._differs: asyncio.Queue[PoolConfigured] = asyncio.Queue()
 
     def caught_up(self, view: ClusterView) -> None:
-        """Compare with what is in force; a log that was never configured is."""
-        if self._wanted is None:
-            return
-        never = view.parameters == PoolParameters()
-        # A version or flag that the log has raised stays: only the parameters are others, and what they need.
-        reads = max(view.state.reads, reads_for(self._wanted))
-        if never or view.parameters != self._wanted or view.state.reads < reads:
-            self._differs.put_nowait(PoolConfigured(reads=reads, flags=view.state.flags, parameters=self._wanted))
-            self._wanted = None
+        """Compare with what is in force."""
+        state = view.state
+        is_new = not state.reads
+        wanted = configuration(view, self._parameters, upgrades=is_new or self._upgrades)
+        self._parameters, self._upgrades = None, False
+        if is_new or wanted != PoolConfigured(reads=state.reads, flags=state.flags, parameters=state.parameters):
+            self._differs.put_nowait(wanted)
 
     async def run(self, send: Send) -> None:
         """Write what was found to differ."""
         while True:
             await send(await self._differs.get())
+
+
+def configuration(view: ClusterView, parameters: PoolParameters | None = None, *, upgrades: bool) -> PoolConfigured:
+    """What a pool is to be configured with: a version and flags that its log has raised stay.
+
+    Args:
+        view: The pool.
+        parameters: None: those in force.
+        upgrades: Whether every flag that this version knows is switched on.
+    """
+    state = view.state
+    parameters = parameters or state.parameters
+    flags = tuple(sorted({*state.flags, *FLAGS})) if upgrades else state.flags
+    return PoolConfigured(reads=max(state.reads, reads_for(parameters, flags)), flags=flags, parameters=parameters)
 
 
 class Embedded:
@@ -110,7 +131,7 @@ async def embedded(
         settings = Settings(pool=installation.pool, state_dir=str(folder.root))
         services = build_services(settings, log, cluster, clock)
         runtime = Runtime(
-            [*services, Service(name="embedded", effectors=(Configurator(parameters), *effectors))],
+            [*services, Service(name="embedded", effectors=(Configurator(parameters, upgrades=True), *effectors))],
             log=log,
             layout=installation.layout,
             pool=installation.pool,

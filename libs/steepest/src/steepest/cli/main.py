@@ -31,6 +31,7 @@ COMMANDS: Mapping[str, str] = {
     "reproduce": "The published experiments again, in virtual time, beside what was published.",
     "check": "Hold a recording to its invariants.",
     "topics": "The topics on Kafka: make them what they should be.",
+    "upgrade": "Put in force what this version knows and a pool does not use yet.",
     "dead-letters": "What nobody could read: list it, show it, send it again.",
     "schema": "The topics and events as an AsyncAPI 3 document.",
 }

@@ -72,7 +72,10 @@ def _opened(received: Received[c.ClusterEvent]) -> str | None:
     return received.event.epoch if isinstance(received.event, c.LogOpened) else None
 
 
-async def append(log: Log, pool: Pool, event: c.JobSubmitted | c.JobCancelRequested) -> int:
+Request = c.JobSubmitted | c.JobCancelRequested | c.PoolConfigured
+
+
+async def append(log: Log, pool: Pool, event: Request) -> int:
     """Append a request and give its offset.
 
     Raises:

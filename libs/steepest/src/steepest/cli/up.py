@@ -227,7 +227,6 @@ def wanted(
 
     is_there = kafka_of(folder) is not None or (folder.log / "recording.json").exists()
     view = look(folder.root).view if is_there else ClusterView()
-    configured = view.position > 1  # the first record is the log's identity
     before = view.parameters
     changes = {"alpha": alpha, "interval_ms": interval_ms}
     specon = msgspec.structs.replace(before.specon, **{name: new for name, new in changes.items() if new is not None})
@@ -241,4 +240,4 @@ def wanted(
         placement=placement or before.placement,
     )
     after = after if policy is None else under(policy, after)
-    return None if configured and after == before else after
+    return None if after == before else after

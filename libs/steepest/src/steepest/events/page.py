@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from steepest.events.asyncapi import HEADERS, describe
-from steepest.events.registry import TOPICS, Topic
+from steepest.events.registry import FLAGS, TOPICS, Topic
 
 INTRODUCTION = """# Topics and events
 
@@ -20,14 +20,31 @@ Records are JSON objects with the event's name in `type`. Fields at their defaul
 reader does not know are skipped, so that fields can be added. No number is NaN or infinite. Times are integer
 milliseconds; a record's own time is when the thing was observed."""
 
+VERSIONS = """## Versions and flags
+
+`PoolConfigured` says what a pool asks of its readers: the event version (`reads`), below which a reader stops before that
+record, and the flags that are on. A flag is a change of behaviour; a reader that does not know its number stops as well. So
+old recordings replay as they were decided, and old and new code never fold one log to different views.
+
+A new pool has every flag from its first configuration on. In a pool that is older, `steepest up` puts them in force at its
+next start where one process is the whole system. On Kafka `steepest upgrade` does, once every service is of the new
+version."""
+
 
 def page(topics: Mapping[str, Topic[Any]] = TOPICS) -> str:
     """The page, as Markdown with a final newline."""
     headers = "\n".join(
         ("| header | says |", "|---|---|", *(f"| `{name}` | {said} |" for name, said in HEADERS.items()))
     )
+    flags = "\n".join(
+        (
+            "| flag | version | what holds where it is on |",
+            "|---|---|---|",
+            *(f"| {number} | {flag.since} | {flag.says} |" for number, flag in FLAGS.items()),
+        )
+    )
     sections = (section for topic in topics.values() for section in _sections(topic))
-    return "\n\n".join((INTRODUCTION, headers, *sections)) + "\n"
+    return "\n\n".join((INTRODUCTION, headers, VERSIONS, flags, *sections)) + "\n"
 
 
 def _sections(topic: Topic[Any]) -> Iterator[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -19,16 +19,37 @@ from steepest.events import heartbeat, loss
 from steepest.events.dead_letter import DeadLetter
 from steepest.events.parameters import PoolParameters
 
-READS = 2
+READS = 3
 """The event version that this code knows: raise it with every new event type on ``cluster`` and every new flag."""
 
 SINCE: Mapping[type, int] = {c.LimitsPlanned: 2, c.LimitsApplied: 2, c.LimitsRefused: 2}
 """The event version from which on an event may stand on ``cluster``; 1 for all that are not named."""
 
-FLAGS: Mapping[int, str] = {}
-"""The behaviour flags that this code knows, and what each one changes."""
-
 E = TypeVar("E")
+
+
+class Flag(msgspec.Struct, frozen=True):
+    """A change of behaviour that ``PoolConfigured.flags`` switches on; where it is off, logs replay as they were decided.
+
+    Attributes:
+        says: What holds where it is on.
+        since: The event version whose readers know it.
+    """
+
+    says: str
+    since: int
+
+
+FACTS_ARE_CHECKED = 1
+
+FLAGS: Mapping[int, Flag] = {
+    FACTS_ARE_CHECKED: Flag(
+        "A fact about a replica counts only from the node that has it, and a tick moves counted time by at most two "
+        "periods.",
+        since=3,
+    ),
+}
+"""The behaviour flags that this code knows, by number."""
 
 
 class Topic(msgspec.Struct, Generic[E], frozen=True, kw_only=True):
@@ -99,10 +120,11 @@ def members(events: Any) -> tuple[type, ...]:
     return (events,)
 
 
-def reads_for(parameters: PoolParameters) -> int:
-    """The event version that a pool with these parameters needs of its readers.
+def reads_for(parameters: PoolParameters, flags: Iterable[int] = ()) -> int:
+    """The event version that a pool with these parameters and flags needs of its readers.
 
-    Version 2 knows FlowCon's limits, its placement, and thresholds that are fitted.
+    Version 2 knows FlowCon's limits, its placement, and thresholds that are fitted. A flag that this code does not know
+    asks for nothing: it is refused by its number.
     """
     plain = PoolParameters()
     knows_more = (
@@ -110,7 +132,7 @@ def reads_for(parameters: PoolParameters) -> int:
         or parameters.placement != plain.placement
         or parameters.specon.threshold is not plain.specon.threshold
     )
-    return 2 if knows_more else 1
+    return max([2 if knows_more else 1, *(FLAGS[flag].since for flag in flags if flag in FLAGS)])
 
 
 def _topic(

@@ -132,7 +132,8 @@ class ShadowPlans:
         parameters = self._change(event.parameters)
         specon = msgspec.structs.replace(parameters.specon, interval_ms=event.parameters.specon.interval_ms)
         parameters = msgspec.structs.replace(parameters, specon=specon)
-        return msgspec.structs.replace(event, reads=max(event.reads, reads_for(parameters)), parameters=parameters)
+        reads = max(event.reads, reads_for(parameters, event.flags))
+        return msgspec.structs.replace(event, reads=reads, parameters=parameters)
 
 
 def _choices(made: Iterable[Iterable[c.ClusterEvent]]) -> Iterator[tuple[tuple[str, Kind], str | int | None]]:

@@ -44,6 +44,10 @@ class Projection:
         """The parameters in force."""
         return self.state.parameters
 
+    def has(self, flag: int) -> bool:
+        """Whether a behaviour flag is on."""
+        return flag in self.state.flags
+
     @property
     def position(self) -> int:
         """The offset of the next record to fold."""

@@ -13,7 +13,7 @@ from steepest.events.cluster import Category, GrowthList, JobSpec, MoveKind, Out
 from steepest.events.common import CheckpointMode, CheckpointRef, Resources
 from steepest.events.parameters import PoolParameters
 
-STATE_VERSION = 2
+STATE_VERSION = 3
 """Version of :class:`ViewState`; a snapshot of another version is not used."""
 
 CATEGORIES = (Category.PROGRESSING, Category.WATCHED, Category.CONVERGED)
@@ -259,6 +259,7 @@ class ViewState(msgspec.Struct, kw_only=True):
     Attributes:
         position: The offset of the next record to fold.
         epoch: Identity of the log it was folded from.
+        reads: The event version that the pool asks of its readers; 0 before its first configuration.
         streams: Per stream of decisions, the position of the newest one folded.
         last_ids: Per stream, the newest id, against which ``prev`` is checked.
         gaps: Decisions that are missing: their stream's next one names another predecessor.
@@ -267,7 +268,7 @@ class ViewState(msgspec.Struct, kw_only=True):
     position: int = 0
     epoch: str = ""
     counted_ms: int = 0
-    reads: int = 1
+    reads: int = 0
     flags: tuple[int, ...] = ()
     parameters: PoolParameters = PoolParameters()
     nodes: dict[str, Node] = {}

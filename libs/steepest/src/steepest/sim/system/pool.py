@@ -17,7 +17,7 @@ from steepest.cluster.simulated.timeline import VirtualTimeline
 from steepest.events import cluster as c
 from steepest.events.parameters import PoolParameters
 from steepest.events.received import ID, LOGIC, PREVIOUS, DecisionId, Received
-from steepest.events.registry import READS
+from steepest.events.registry import FLAGS, READS
 from steepest.policies.decider import ClusterDecider, fold_and_decide
 from steepest.policies.deciders import CLUSTER_DECIDERS
 from steepest.policies.monitor.facts import Facts
@@ -120,7 +120,7 @@ class SimulatedPool:
     def open(self, parameters: PoolParameters) -> None:
         """Begin a log, put the parameters in force, and let the nodes join."""
         self.tell(c.LogOpened(epoch=EPOCH))
-        self.tell(c.PoolConfigured(reads=READS, parameters=parameters))
+        self.tell(c.PoolConfigured(reads=READS, flags=tuple(FLAGS), parameters=parameters))
         for node in self.nodes.nodes:
             self.senses.beat(node)
         self._tick_later()

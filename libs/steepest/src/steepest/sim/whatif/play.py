@@ -126,7 +126,7 @@ def _done(history: History, job: str) -> int:
 
 def _switch(pool: SimulatedPool, policy: str) -> None:
     state = pool.view.state
-    configured = c.PoolConfigured(reads=state.reads, flags=state.flags, parameters=state.parameters)
+    configured = c.PoolConfigured(reads=max(state.reads, 1), flags=state.flags, parameters=state.parameters)
     pool.tell(_under(policy, configured))
 
 
