@@ -34,7 +34,9 @@ PATIENCE_S = 60.0
 
 
 class Edge:
-    """An installation with a bridge as a process, or none; the job ``job`` runs in its pool as incarnation 1.
+    """An installation with a bridge as a process, or none.
+
+    The job ``job``, whose device is ``edge-1``, runs in its pool as incarnation 1; so does ``another``, which has no device.
 
     Attributes:
         folder: The installation.
@@ -43,7 +45,7 @@ class Edge:
     def __init__(self, root: Path, broker: str, environ: Mapping[str, str] | None = None) -> None:
         """``environ`` has settings of the bridge and its log."""
         self.folder = StateFolder(root)
-        self.folder.create(Installation(nodes=(NodeSpec("edge-1", Resources(cpu_m=1_000)),), loss_partitions=2))
+        self.folder.create(Installation(nodes=(NodeSpec("w1", Resources(cpu_m=1_000)),), loss_partitions=2))
         self._env = {**os.environ, "STEEPEST_STATE_DIR": str(root), "STEEPEST_MQTT": broker, **(environ or {})}
         self._process: subprocess.Popen[bytes] | None = None
         self._output = root / "bridge.log"
@@ -51,7 +53,8 @@ class Edge:
     async def open(self) -> None:
         """Give the log its identity and its job."""
         pool = Pool(w1=1_000)
-        pool.run("job", "w1")
+        pool.run("job", "w1", device="edge-1")
+        pool.run("another", "w1")
         log = self.log()
         await open_partitions(log, self.folder.read().layout, SystemClock())
         at = TopicPartition("cluster")

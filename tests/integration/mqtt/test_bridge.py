@@ -15,6 +15,9 @@ from tests.unit.mqtt.messages import beat, loss, said
 from steepest.events.loss import JobWatched, LossReported
 from steepest.testing.waiting import until
 
+EXITED = {"job": "job", "incarnation": 1, "state": "exited", "exit_status": 0}
+"""A replica's report that would end the job."""
+
 
 @pytest.fixture
 async def edge(tmp_path: Path, mosquitto: Mosquitto) -> AsyncIterator[Edge]:
@@ -70,6 +73,13 @@ async def test_what_is_wrong_becomes_a_letter_and_the_bridge_goes_on(edge: Edge,
         "this bridge works for": ("steepest/edge-1/heartbeats", said(beat(pool="other"))),
         "has no job nobody": ("steepest/edge-1/loss", said(loss(job="nobody"), 10)),
         "newest of job is 1": ("steepest/edge-1/loss", said(loss(incarnation=2), 11)),
+        "another is no job of edge-1": ("steepest/edge-1/loss", said(loss(job="another"), 1, generation="g2")),
+        "w1 is a node of the pool's own": ("steepest/w1/heartbeats", said(beat("w1"), device="w1")),
+        "nothing is started on edge-1": (
+            "steepest/edge-1/heartbeats",
+            said(beat(replicas=[EXITED]), 2, generation="g2"),
+        ),
+        "more than any machine has": ("steepest/edge-1/heartbeats", said(beat(capacity={"cpu_m": 2**63 - 1}))),
         "job is not over": ("steepest/edge-1/loss", said({"type": "JobUnwatched", "job": "job"}, 12)),
     }
     for topic, payload in bad.values():

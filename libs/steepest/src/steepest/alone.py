@@ -58,6 +58,7 @@ lower case and without STEEPEST_ (the environment comes first):
   STEEPEST_KAFKA_CA_FILE, _CERT_FILE, _KEY_FILE, _SASL_MECHANISM, _USERNAME, _PASSWORD
   STEEPEST_MQTT           host:port of the broker whose devices mqtt-bridge hears
   STEEPEST_MQTT_DEVICE    whose log-collector this is: it writes over MQTT
+  STEEPEST_MQTT_AGENTS    the nodes whose log-collectors mqtt-bridge hears
   STEEPEST_MQTT_PREFIX, _CLIENT_ID, _USERNAME, _PASSWORD, _TLS, _CA_FILE, _CERT_FILE, _KEY_FILE
 
 Exit status: 0 stopped, 2 a setting or the log is wrong, 70 it was stuck and should be started anew.

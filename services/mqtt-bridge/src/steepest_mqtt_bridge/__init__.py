@@ -13,6 +13,7 @@ from steepest.log.base import Log
 from steepest.mqtt.metric_defs import MqttMetrics
 from steepest.mqtt.settings import VARIABLE, mqtt_settings
 from steepest.runtime.service import Service, Settings
+from steepest.state_folder import StateFolder
 
 
 def build(settings: Settings, log: Log, cluster: Cluster, clock: Clock) -> Service:  # noqa: ARG001 - every service's form
@@ -23,8 +24,16 @@ def build(settings: Settings, log: Log, cluster: Cluster, clock: Clock) -> Servi
     from steepest.mqtt.bridge import MqttBridge  # noqa: PLC0415 - its client is not needed where no broker is named
 
     metrics = MqttMetrics()
-    folder = Path(settings.state_dir) / "mqtt-bridge"
-    bridge = MqttBridge(mqtt, pool=settings.pool, log=log, clock=clock, folder=folder, metrics=metrics)
+    state = StateFolder(Path(settings.state_dir))
+    bridge = MqttBridge(
+        mqtt,
+        pool=settings.pool,
+        nodes=[node.name for node in state.read().nodes],
+        log=log,
+        clock=clock,
+        folder=state.root / "mqtt-bridge",
+        metrics=metrics,
+    )
     return Service(name="mqtt-bridge", effectors=(bridge,), collectors=metrics.collectors())
 
 

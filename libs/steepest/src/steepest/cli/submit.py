@@ -53,6 +53,7 @@ MODES = ("on-request", "on-stop", "none")
 @click.option("--env", multiple=True, metavar="K=V", help="A variable for its environment. Repeat it.")
 @click.option("--workdir", type=click.Path(file_okay=False, path_type=Path), help="Where it runs; default: here.")
 @click.option("--image", default="", help="The container image to run it in, where nodes are Docker engines.")
+@click.option("--device", help="The device over MQTT that trains it and reports its losses.")
 @click.option("--wait/--no-wait", default=False, help="Wait to its end; exit with 1 if it did not finish.")
 @json_option
 @click.argument("command", nargs=-1, required=True)
@@ -91,6 +92,7 @@ def spec_of(
     env: Sequence[str],
     workdir: Path | None,
     image: str = "",
+    device: str | None = None,
 ) -> JobSpec:
     """What the options ask for. Paths are made absolute: the job runs where its user meant.
 
@@ -117,6 +119,7 @@ def spec_of(
         metric=metric,
         log_format=log_format,
         metrics_folder=str(metrics_folder.absolute()) if metrics_folder else "",
+        device=device,
     )
 
 

@@ -23,6 +23,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         metric: The evaluation function's name in the output.
         log_format: The format of its printed lines.
         metrics_folder: A folder of TensorBoard event files, or an MLflow store, that its losses are read from too.
+        device: The device over MQTT that may report its losses; None: only the node where it runs.
         first_node: Where to place it first (a paired comparison needs the same start); later moves are free.
     """
 
@@ -39,6 +40,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     log_format: Text = "auto"
     metrics_folder: Text = ""
     first_node: Name | None = None
+    device: Name | None = None
 
 
 class JobSubmitted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):

@@ -7,7 +7,7 @@ becomes a dead letter, and is acknowledged as well; the bridge goes on.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import msgspec
@@ -21,6 +21,7 @@ from steepest.events.received import SEQUENCE, SOURCE, Received
 from steepest.log.base import Log, NewRecord, TopicPartition
 from steepest.mqtt.letters import EdgeLetters
 from steepest.mqtt.metric_defs import MqttMetrics
+from steepest.mqtt.own import Own
 from steepest.mqtt.payload import LOSS, Message, RefusedMessageError, parse
 from steepest.mqtt.place import ORIGIN, Memory, origin
 from steepest.mqtt.seen import Standing
@@ -57,9 +58,17 @@ class MqttBridge(Effector):
     name = "mqtt-bridge"
 
     def __init__(
-        self, settings: MqttSettings, *, pool: str, log: Log, clock: Clock, folder: Path, metrics: MqttMetrics
+        self,
+        settings: MqttSettings,
+        *,
+        pool: str,
+        nodes: Collection[str],
+        log: Log,
+        clock: Clock,
+        folder: Path,
+        metrics: MqttMetrics,
     ) -> None:
-        """Keep what was seen in ``folder``."""
+        """Keep what was seen in ``folder``; ``nodes`` are those that adapters start jobs on."""
         self._prefix = settings.prefix
         self._pool = pool
         self._log = log
@@ -70,6 +79,7 @@ class MqttBridge(Effector):
         self._session = Session(settings, client_id, metrics, self._take)
         self._memory = Memory(log, folder / "place")
         self._watching = Watching(pool, {})
+        self._own = Own(nodes, settings.agent_nodes)
         self._letters = EdgeLetters(clock)
         self._layout = Layout(pools=(pool,))
         self._view = ClusterView()
@@ -81,12 +91,15 @@ class MqttBridge(Effector):
     def caught_up(self, view: ClusterView) -> None:
         """Jobs are looked up in this view from now on."""
         self._view = view
+        self._own.look(view)
         self._caught_up.set()
         self._end(self._watching.ended(view))
 
     def observe(self, view: ClusterView, received: Received[c.ClusterEvent], *, counts: bool) -> None:
-        """A job that has ended is watched no more."""
+        """A job that has ended is watched no more; one that is placed has a node more that may report about it."""
         self._at = TopicPartition(received.topic, received.partition)
+        if counts:
+            self._own.observe(received.event)
         match received.event:
             case c.JobEnded(job=name) | c.JobRejected(job=name) if counts and name in view.jobs:
                 self._end([name])
@@ -105,6 +118,7 @@ class MqttBridge(Effector):
                 self._layout = Layout(pools=(self._pool,), loss_partitions=len(await self._log.partitions(LOSS)))
                 await self._memory.restore()
         self._watching = Watching(self._pool, self._memory.watched)
+        self._own.go_on_with(self._memory.homes)
         self._end(self._watching.ended(self._view))
         kept_at = self._clock.monotonic()
         async with self._session.connected():
@@ -112,6 +126,7 @@ class MqttBridge(Effector):
                 await self._carry(await self._batch())
                 if self._clock.monotonic() - kept_at >= KEEP_EVERY_S:
                     kept_at = self._clock.monotonic()
+                    self._own.forget(self._view)
                     async for attempt in patiently():
                         with attempt:
                             await self._memory.keep()
@@ -192,7 +207,9 @@ class MqttBridge(Effector):
         at_ms = min(said_ms or now_ms, now_ms)
         origins = {ORIGIN: origin(message)}
         records = []
-        if not isinstance(event, NodeHeartbeat):
+        if isinstance(event, NodeHeartbeat):
+            self._own.refuse_others_node(event)
+        else:
             watched = await self._watched(message)
             records += [self._record(message.key, watched, at_ms, origins)] if watched else []
         numbered = {**origins, SOURCE: message.source, SEQUENCE: message.number}
@@ -206,10 +223,16 @@ class MqttBridge(Effector):
             RefusedMessageError: The message may not stand there.
         """
         try:
-            return self._watching.before(self._view, message)
+            return self._before(message)
         except RefusedMessageError:
             await self._view_is_current()
-            return self._watching.before(self._view, message)
+            return self._before(message)
+
+    def _before(self, message: Message) -> JobWatched | None:
+        job = self._view.jobs.get(message.key)
+        if job is not None:
+            self._own.refuse_others_job(job, message)
+        return self._watching.before(self._view, message)
 
     async def _view_is_current(self) -> None:
         """Until the view holds what is on the pool's log now."""

@@ -27,6 +27,9 @@ LOSS = "loss"
 LARGEST_PAYLOAD = 256 * 1024
 """Bytes. A heartbeat of a node with hundreds of replicas has a tenth of it."""
 
+LARGEST_AMOUNT = 10**12
+"""Of any resource. No machine has as much, and a pool's sum of a million such nodes is still a number of 63 bits."""
+
 DIGEST_DIGITS = 12
 """48 bits: enough to tell a message from the other few hundred of its stream."""
 
@@ -138,7 +141,20 @@ def parse(prefix: str, pool: str, at: str, payload: bytes) -> Message:
         raise RefusedMessageError(f"`$.event.node` is {event.node}: {device} may speak for itself alone", code="device")
     if isinstance(event, NodeHeartbeat | JobWatched) and event.pool != pool:
         raise RefusedMessageError(f"`$.event.pool` is {event.pool}, and this bridge works for {pool}", code="pool")
+    if isinstance(event, NodeHeartbeat):
+        _refuse_impossible(event)
     return Message(said=said, channel=channel, event=event, digest=digest(payload))
+
+
+def _refuse_impossible(beat: NodeHeartbeat) -> None:
+    amounts = {"capacity": beat.capacity, "used": beat.used} | {
+        f"replicas[{index}]": replica for index, replica in enumerate(beat.replicas)
+    }
+    for where, of in amounts.items():
+        for name in ("cpu_m", "memory_mib", "gpus", "block_bytes_s", "network_bytes_s"):
+            amount = getattr(of, name, None)
+            if amount is not None and amount > LARGEST_AMOUNT:
+                raise RefusedMessageError(f"`$.event.{where}.{name}` is {amount}, more than any machine has")
 
 
 def digest(payload: bytes) -> str:

@@ -34,11 +34,13 @@ class Place(msgspec.Struct, kw_only=True):
     Attributes:
         streams: What devices have said.
         watched: Jobs that the bridge itself has said it watches.
+        homes: The agents on whose nodes each job is or was.
         scan_from: Where to look on, in each partition.
     """
 
     streams: dict[str, Stream] = {}
     watched: dict[str, int] = {}
+    homes: dict[str, list[str]] = {}
     scan_from: dict[str, int] = {}
 
 
@@ -53,6 +55,7 @@ class Memory:
     Attributes:
         seen: What devices have said.
         watched: The incarnation of each job that the bridge itself watches.
+        homes: The agents on whose nodes each job is or was.
     """
 
     def __init__(self, log: Log, kept: Path) -> None:
@@ -60,6 +63,7 @@ class Memory:
         self._kept = kept
         self.seen = Seen()
         self.watched: dict[str, int] = {}
+        self.homes: dict[str, list[str]] = {}
 
     async def restore(self) -> None:
         """Read what was kept, then the log from there on.
@@ -70,6 +74,7 @@ class Memory:
         place = _read(self._kept) or Place()
         self.seen = Seen(place.streams)
         self.watched = place.watched
+        self.homes = place.homes
         start: dict[TopicPartition, int] = {}
         ends: dict[TopicPartition, int] = {}
         for at in await self._partitions():
@@ -95,7 +100,7 @@ class Memory:
             LogUnavailableError: The log does not say where it ends.
         """
         scan_from = {str(at): await self._log.end(at) for at in await self._partitions()}
-        place = Place(streams=self.seen.streams, watched=self.watched, scan_from=scan_from)
+        place = Place(streams=self.seen.streams, watched=self.watched, homes=self.homes, scan_from=scan_from)
         try:
             await asyncio.to_thread(_write, self._kept, msgspec.msgpack.encode(place))
         except OSError as error:

@@ -30,6 +30,7 @@ FIRST_WAIT_S, LONGEST_WAIT_S = 1, 15
 
 Broker = Annotated[str, msgspec.Meta(pattern=r"^([^\s:/]+|\[[0-9a-fA-F:.]+\]):\d{1,5}$(?!\n)")]
 Prefix = Annotated[str, msgspec.Meta(pattern=r"^[a-zA-Z0-9._-]{1,50}(/[a-zA-Z0-9._-]{1,50}){0,5}$(?!\n)")]
+Nodes = Annotated[str, msgspec.Meta(pattern=r"^([a-z0-9][a-z0-9._-]{0,62}(,[a-z0-9][a-z0-9._-]{0,62})*)?$(?!\n)")]
 ClientId = Annotated[str, msgspec.Meta(pattern=r"^[a-zA-Z0-9._/-]{0,200}$(?!\n)")]
 
 
@@ -40,6 +41,7 @@ class MqttSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         broker: ``host:port``.
         prefix: The first part of every topic, so that installations can share a broker.
         device: Who we are on this side of the broker; empty for the bridge, which is on the other.
+        agents: For the bridge: the nodes whose log-collectors write over MQTT, with commas; ``device`` is one of them.
         client_id: The bridge's name at the broker; empty: made of the pool and the prefix.
         tls: Whether the connection is encrypted; so it is where one of the files is named.
         ca_file: Certificates that the broker's is checked against; empty for the system's.
@@ -50,6 +52,7 @@ class MqttSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     broker: Broker
     prefix: Prefix = "steepest"
     device: Name | None = None
+    agents: Nodes = ""
     client_id: ClientId = ""
     username: str = ""
     password: str = ""
@@ -60,6 +63,11 @@ class MqttSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     def __repr__(self) -> str:
         return f"MQTT at {self.broker}"
+
+    @property
+    def agent_nodes(self) -> frozenset[str]:
+        """The nodes whose log-collectors write over MQTT."""
+        return frozenset(name for name in (*self.agents.split(","), self.device) if name)
 
     @property
     def host(self) -> str:
