@@ -226,12 +226,12 @@ class AnyLog(RuleBasedStateMachine):
         """Anything at all, now and then delivered before."""
         self.tell(event, headers)
 
-    @rule(node=NODES, capacity=AMOUNTS)
-    def resize(self, node: str, capacity: Resources) -> None:
-        """A node joins, or becomes another size."""
+    @rule(node=NODES, capacity=AMOUNTS, takes_jobs=st.sampled_from([True, True, False]))
+    def resize(self, node: str, capacity: Resources, *, takes_jobs: bool) -> None:
+        """A node joins, or becomes another size, or one that only reports."""
         found = self.pool.view.nodes.get(node)
         self.shrank |= found is not None and not found.capacity.fits(capacity)
-        self.tell(c.NodeJoined(node=node, capacity=capacity))
+        self.tell(c.NodeJoined(node=node, capacity=capacity, takes_jobs=takes_jobs))
 
     @rule(data=st.data(), kind=st.sampled_from(["submit", "place", "move", "retry", "decide"]))
     def sense(self, data: st.DataObject, kind: str) -> None:

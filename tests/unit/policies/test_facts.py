@@ -30,22 +30,41 @@ class Monitor:
         self.at_ms = START_MS
 
     def hear(
-        self, *replicas: ReplicaReport, node: str = "w1", later_ms: int = 0, capacity: Resources = SIZE
+        self,
+        *replicas: ReplicaReport,
+        node: str = "w1",
+        later_ms: int = 0,
+        capacity: Resources = SIZE,
+        takes_jobs: bool | None = None,
     ) -> list[c.ClusterEvent]:
         """What follows from a node's heartbeat, without the node's usage."""
         return [
             event
-            for event in self.hear_all(*replicas, node=node, later_ms=later_ms, capacity=capacity)
+            for event in self.hear_all(
+                *replicas, node=node, later_ms=later_ms, capacity=capacity, takes_jobs=takes_jobs
+            )
             if not isinstance(event, c.NodeUsage)
         ]
 
     def hear_all(
-        self, *replicas: ReplicaReport, node: str = "w1", later_ms: int = 0, capacity: Resources = SIZE, used: int = 0
+        self,
+        *replicas: ReplicaReport,
+        node: str = "w1",
+        later_ms: int = 0,
+        capacity: Resources = SIZE,
+        used: int = 0,
+        takes_jobs: bool | None = None,
     ) -> list[c.ClusterEvent]:
         """What follows from a node's heartbeat."""
         self.at_ms += later_ms
         beat = NodeHeartbeat(
-            node=node, pool="pool", at_ms=self.at_ms, capacity=capacity, used=Resources(used), replicas=replicas
+            node=node,
+            pool="pool",
+            at_ms=self.at_ms,
+            capacity=capacity,
+            used=Resources(used),
+            replicas=replicas,
+            takes_jobs=takes_jobs,
         )
         received = Received(event=beat, topic="heartbeats", partition=0, offset=0, at_ms=self.at_ms)
         decided = self.facts.step(received)
@@ -236,3 +255,33 @@ def test_a_heartbeat_that_comes_again_changes_nothing() -> None:
     for number in range(10):
         hear("1", source=f"w1.other{number}")
     assert len(monitor.facts.state.nodes["w1"].sequences) == 4
+
+
+def test_a_node_that_takes_no_jobs_is_heard_of_and_its_processes_are_not() -> None:
+    """No process of ours is on it, whatever it says; once it takes jobs, what it says of them counts."""
+    monitor = Monitor()
+    said = report(checkpoint_mode=CheckpointMode.ON_REQUEST, checkpoint=checkpoint(60), cpu_m=10)
+    usage = c.NodeUsage(node="w1", used=Resources(70))
+    assert monitor.hear_all(said, used=70, takes_jobs=False) == [
+        c.NodeJoined(node="w1", capacity=SIZE, takes_jobs=False),
+        usage,
+    ]
+    assert monitor.hear(report(state=EXITED, exit_status=0), takes_jobs=False) == []
+    assert kinds(monitor.hear(said, takes_jobs=True)) == [
+        "NodeJoined",
+        "ReplicaStarted",
+        "CheckpointModeDeclared",
+        "CheckpointVerified",
+    ]
+
+
+def test_a_node_says_of_its_processes_who_says_it() -> None:
+    """What an older agent said without naming its node is said again by a newer one, once."""
+    monitor = Monitor()
+    said = report(checkpoint_mode=CheckpointMode.ON_REQUEST, checkpoint=checkpoint(60))
+    monitor.hear(said)
+    assert monitor.hear(said, takes_jobs=True) == [
+        c.CheckpointModeDeclared(job="job", incarnation=1, mode=CheckpointMode.ON_REQUEST, node="w1"),
+        c.CheckpointVerified(job="job", incarnation=1, checkpoint=checkpoint(60), node="w1"),
+    ]
+    assert monitor.hear(said, takes_jobs=True) == []

@@ -42,6 +42,19 @@ SCENARIOS = {
         submit c cpu=200                -> admit c | place c w1
         submit d                        -> admit d | place d w2
     """,
+    "a node that only reports gets no job, however large it is": """
+        node w1 1000
+        device d1 9000
+        submit a                        -> admit a | place a w1
+        submit b cpu=950                -> admit b
+        submit c cpu=2000               -> admit c
+        submit d first_node=d1          -> admit d
+        tick 60000                      -> reject c: it asks for 2000m CPU, more than any node has; the largest, w1, has 1000m CPU | reject d: it must start on node d1, which only reports and takes no jobs
+        node d1 9000                    -> place b d1
+        set placement flowcon2          ->
+        device d2 9000                  ->
+        submit e cpu=8500               -> admit e
+    """,  # noqa: E501
     "a job waits until there is a node": """
         submit a                        -> admit a
         tick 60000                      ->

@@ -52,6 +52,16 @@ SCENARIOS = {
     tick                                    ->
     """  # noqa: E501
     ),
+    "a node that only reports is no idle worker, and counts for no balance": """
+        node w1 1000
+        node w2 1000
+        device d1 9000
+        run a w1 CC
+        run b w1 CC
+        run c w2 CC
+        tick 100000                         ->
+        node d1 9000                        -> rebalance a w1->d1
+    """,
     "while a job still grows and is not decided, nothing is moved": """
         node w1 1000
         node w2 1000

@@ -56,6 +56,11 @@ PLACEMENTS: dict[str, tuple[Scene, c.PlacementPlanned, str]] = {
         "it places 0 replicas of 0",
     ),
     "unknown node": (nothing, placement("job", "w9"), "there is no node w9"),
+    "node that only reports": (
+        lambda pool: pool.fold(joined("w1", takes_jobs=False)),
+        placement("job", "w1"),
+        "node w1 only reports, and takes no jobs",
+    ),
     "lost node": (
         lambda pool: pool.fold(c.NodeLost(node="w1", silent_ms=1)),
         placement("job", "w1"),

@@ -54,6 +54,7 @@ def as_dict(pool: Pool, node: Node) -> dict[str, object]:
     return {
         "node": node.name,
         "lost": node.lost,
+        "takes_jobs": node.takes_jobs,
         "capacity": _amounts(node.capacity.cpu_m, node.capacity.memory_mib),
         "reserved": _amounts(node.allocated.cpu_m, node.allocated.memory_mib),
         "used": _amounts(node.used.cpu_m, node.used.memory_mib),
@@ -78,12 +79,18 @@ def _amounts(cpu_m: int, memory_mib: int) -> dict[str, int]:
     return {"cpu_m": cpu_m, "memory_mib": memory_mib}
 
 
+def _state(node: Node) -> Cell:
+    if node.lost:
+        return ("lost", "red")
+    return ("ready", "green") if node.takes_jobs else "reports only"
+
+
 def _row(pool: Pool, node: Node) -> list[Cell]:
     from steepest.view.nodes import in_words
 
     return [
         node.name,
-        ("lost", "red") if node.lost else ("ready", "green"),
+        _state(node),
         in_words(node.capacity),
         in_words(node.allocated),
         f"{node.used.cpu_m}m CPU",

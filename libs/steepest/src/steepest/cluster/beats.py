@@ -49,7 +49,9 @@ def heartbeat(
     used = Resources(
         cpu_m=sum(report.cpu_m or 0 for report in reports), memory_mib=sum(report.memory_mib or 0 for report in reports)
     )
-    return NodeHeartbeat(node=node, pool=pool, at_ms=at_ms, capacity=capacity, used=used, replicas=reports)
+    return NodeHeartbeat(
+        node=node, pool=pool, at_ms=at_ms, capacity=capacity, used=used, replicas=reports, takes_jobs=True
+    )
 
 
 def _state(tracked: Tracked) -> ReplicaState:

@@ -36,10 +36,15 @@ class Tick(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=Tr
 
 
 class NodeJoined(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
-    """A node is here with this capacity, or its capacity is another one now."""
+    """A node is here with this capacity, or its capacity is another one now.
+
+    Attributes:
+        takes_jobs: Whether jobs may be placed there; a device that only reports takes none.
+    """
 
     node: Name
     capacity: Resources
+    takes_jobs: bool = True
 
 
 class NodeLost(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
@@ -68,19 +73,29 @@ class ReplicaStarted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 class CheckpointModeDeclared(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
-    """The process said how it can be checkpointed."""
+    """The process said how it can be checkpointed.
+
+    Attributes:
+        node: Where it runs; None: the node's agent is older than this field.
+    """
 
     job: Name
     incarnation: Count
     mode: CheckpointMode
+    node: Name | None = None
 
 
 class CheckpointVerified(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
-    """The incarnation's first good checkpoint is on its job's volume: it has proven that it can save."""
+    """The incarnation's first good checkpoint is on its job's volume: it has proven that it can save.
+
+    Attributes:
+        node: Where it runs; None: the node's agent is older than this field.
+    """
 
     job: Name
     incarnation: Count
     checkpoint: CheckpointRef
+    node: Name | None = None
 
 
 class ReplicaStopped(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):

@@ -53,6 +53,8 @@ class NodeHeartbeat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     Attributes:
         at_ms: When the node measured it.
         used: Measured use since the heartbeat before; unknown resources are 0 in it.
+        takes_jobs: Whether an adapter of the pool starts jobs there; False for a device that only reports. None: the
+            agent is older than this field, and its node takes jobs.
     """
 
     node: Name
@@ -61,6 +63,7 @@ class NodeHeartbeat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     capacity: Resources
     used: Resources = Resources()
     replicas: tuple[ReplicaReport, ...] = ()
+    takes_jobs: bool | None = None
 
 
 HeartbeatEvent = NodeHeartbeat

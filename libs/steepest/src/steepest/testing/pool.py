@@ -24,9 +24,11 @@ BECAUSE = c.Because(rule="a test says so")
 # --- events ---------------------------------------------------------------------------------------------------------
 
 
-def joined(node: str, cpu_m: int = 1_000, memory_mib: int = 0, gpus: int = 0) -> c.NodeJoined:
+def joined(
+    node: str, cpu_m: int = 1_000, memory_mib: int = 0, gpus: int = 0, *, takes_jobs: bool = True
+) -> c.NodeJoined:
     """A node with this capacity."""
-    return c.NodeJoined(node=node, capacity=Resources(cpu_m, memory_mib, gpus))
+    return c.NodeJoined(node=node, capacity=Resources(cpu_m, memory_mib, gpus), takes_jobs=takes_jobs)
 
 
 def used(node: str, cpu_m: int, **jobs_cpu_m: int) -> c.NodeUsage:

@@ -11,6 +11,7 @@ anything. ``#`` begins a comment.
 act                             what it tells
 =============================== =======================================================================================
 ``node N CPU``                  a node joins, with that many millicores
+``device N CPU``                a node joins that only reports, and takes no jobs
 ``lost N``                      a node is lost
 ``use N CPU``                   a node uses that many millicores
 ``submit J [k=v …]``            a job is submitted; ``cpu``, ``mode``, ``retries``, ``first_node``, ``request``,
@@ -169,6 +170,7 @@ def _tell(build: Callable[..., c.ClusterEvent]) -> Callable[[DeciderDriver, list
 
 _ACTS: dict[str, Callable[[DeciderDriver, list[str], dict[str, str]], None]] = {
     "node": _tell(lambda name, cpu_m: pool.joined(name, int(cpu_m))),
+    "device": _tell(lambda name, cpu_m: pool.joined(name, int(cpu_m), takes_jobs=False)),
     "lost": _tell(lambda name: c.NodeLost(node=name, silent_ms=1)),
     "use": _tell(lambda name, cpu_m: pool.used(name, int(cpu_m))),
     "submit": _submit,

@@ -80,8 +80,9 @@ def check_lives(view: ClusterView) -> None:
 
 
 def check_node_orders(view: ClusterView) -> None:
-    """Each order of the nodes is the sorted list of those that are not lost."""
-    here = [node for node in view.nodes if not node.lost]
+    """Each order of the nodes is the sorted list of those that are open; silence is kept of all that are not lost."""
+    here = [node for node in view.nodes if not node.lost and node.takes_jobs]
+    heard = [node for node in view.nodes if not node.lost]
     weights = view.parameters.specon
 
     def score(node: Node) -> float:
@@ -95,7 +96,7 @@ def check_node_orders(view: ClusterView) -> None:
     assert list(view.nodes.by_count()) == sorted(here, key=lambda node: (sum(node.replicas), node.name))
     assert view.nodes.busiest() == max(here, key=lambda node: (sum(node.replicas), node.name), default=None)
     assert (len(view.nodes), view.nodes.replicas) == (len(here), sum(sum(node.replicas) for node in here))
-    assert view.nodes.longest_silent() == min(here, key=lambda node: node.seen_offset, default=None)
+    assert view.nodes.longest_silent() == min(heard, key=lambda node: node.seen_offset, default=None)
     groups = [list(group) for group in view.nodes.by_allocation()]
     assert Counter(node.name for group in groups for node in group) == Counter(node.name for node in here)
     for group in groups:

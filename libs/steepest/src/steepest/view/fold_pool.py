@@ -29,7 +29,7 @@ def _ticked(view: Projection, event: c.Tick, _: Received[Any]) -> bool:
 
 
 def _node_joined(view: Projection, event: c.NodeJoined, received: Received[Any]) -> None:
-    view.nodes.join(event.node, event.capacity, view.counted_ms, received.offset)
+    view.nodes.join(event, view.counted_ms, received.offset)
 
 
 def _node_lost(view: Projection, event: c.NodeLost, _: Received[Any]) -> bool:

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 
 from steepest.errors import BugError
+from steepest.events.cluster import NodeJoined
 from steepest.events.common import Resources
 from steepest.events.parameters import SpeConParameters
 from steepest.view.order import Order
@@ -19,8 +20,11 @@ from steepest.view.state import Job, Node
 class Nodes:
     """Nodes by name, and by score, by number of replicas, by allocation and by silence.
 
+    Its orders hold the nodes that are open: those that are not lost and take jobs. The order of silence holds all that
+    are not lost.
+
     Attributes:
-        replicas: Σ|w| over the nodes that are not lost.
+        replicas: Σ|w| over the nodes that are open.
     """
 
     def __init__(self, nodes: dict[str, Node], specon: SpeConParameters) -> None:
@@ -47,7 +51,7 @@ class Nodes:
         return iter(self._nodes.values())
 
     def __len__(self) -> int:
-        """How many nodes are there and not lost."""
+        """How many nodes are open."""
         return len(self._by_count)
 
     def get(self, name: str) -> Node | None:
@@ -86,8 +90,9 @@ class Nodes:
         return None if name is None else self._nodes[name]
 
     def largest(self) -> Node | None:
-        """The node with most CPU, for messages."""
-        return max(self, key=lambda node: (node.capacity.cpu_m, node.name), default=None)
+        """The node with most CPU of those that take jobs, for messages."""
+        takers = (node for node in self if node.takes_jobs)
+        return max(takers, key=lambda node: (node.capacity.cpu_m, node.name), default=None)
 
     # --- changing --------------------------------------------------------------------------------------------------
 
@@ -97,14 +102,14 @@ class Nodes:
         for node in self:
             self._weigh(node)
 
-    def join(self, name: str, capacity: Resources, counted_ms: int, offset: int) -> None:
+    def join(self, event: NodeJoined, counted_ms: int, offset: int) -> None:
         """A node is here, or has another capacity now."""
-        node = self._nodes.get(name)
+        node = self._nodes.get(event.node)
         if node is None:
-            node = self._nodes[name] = Node(name=name, capacity=capacity)
+            node = self._nodes[event.node] = Node(name=event.node, capacity=event.capacity)
         else:
             self.lose(node)
-        node.capacity = capacity
+        node.capacity, node.takes_jobs = event.capacity, event.takes_jobs
         node.lost = False
         node.seen_counted_ms, node.seen_offset = counted_ms, offset
         self._index(node)
@@ -125,13 +130,16 @@ class Nodes:
         """A node is out of the question for new replicas."""
         if node.lost:
             return
+        was_open = node.is_open
         node.lost = True
+        del self._silence[node.name]
+        if not was_open:
+            return
         self._by_score.drop(node.name)
         self._by_count.drop(node.name)
         self._by_allocation[node.capacity].drop(node.name)
         if not self._by_allocation[node.capacity]:
             del self._by_allocation[node.capacity]
-        del self._silence[node.name]
         self.replicas -= node.count
 
     def take(self, job: Job, name: str) -> None:
@@ -189,15 +197,17 @@ class Nodes:
     def _index(self, node: Node) -> None:
         if node.lost:
             return
+        self._silence[node.name] = None
+        if not node.takes_jobs:
+            return
         self._weigh(node)
         self._by_count.put((node.count, node.name))
         self._fill(node)
-        self._silence[node.name] = None
         self.replicas += node.count
 
     def _count(self, job: Job, node: Node, change: int) -> None:
         node.replicas[job.category_index] += change
-        if node.lost:
+        if not node.is_open:
             return
         self.replicas += change
         self._weigh(node)
@@ -205,11 +215,11 @@ class Nodes:
         self._fill(node)
 
     def _weigh(self, node: Node) -> None:
-        if not node.lost:
+        if node.is_open:
             self._by_score.put((self.score(node), use_per_mille(node), node.name))
 
     def _fill(self, node: Node) -> None:
-        if not node.lost:
+        if node.is_open:
             order = self._by_allocation.setdefault(node.capacity, Order())
             order.put((allocation(node.allocated, node.capacity), node.count, node.name))
 

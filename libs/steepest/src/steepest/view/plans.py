@@ -120,6 +120,8 @@ def why_no_room(job: Job, node: Node | None, name: str, replicas: int = 1) -> st
         return f"there is no node {name}"
     if node.lost:
         return f"node {name} is lost"
+    if not node.takes_jobs:
+        return f"node {name} only reports, and takes no jobs"
     wanted = job.spec.requests
     for _ in range(replicas - 1):
         wanted += job.spec.requests

@@ -29,6 +29,7 @@ class Node(msgspec.Struct, kw_only=True):
         jobs: The jobs that hold a place here; one that moves holds two.
         seen_counted_ms: When the node was last heard of.
         seen_offset: The record by which.
+        takes_jobs: Whether jobs may be placed here; a device that only reports takes none.
     """
 
     name: str
@@ -41,6 +42,12 @@ class Node(msgspec.Struct, kw_only=True):
     lost: bool = False
     seen_counted_ms: int = 0
     seen_offset: int = -1
+    takes_jobs: bool = True
+
+    @property
+    def is_open(self) -> bool:
+        """Whether jobs may come here now."""
+        return self.takes_jobs and not self.lost
 
     @property
     def count(self) -> int:

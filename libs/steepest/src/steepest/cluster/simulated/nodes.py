@@ -119,7 +119,9 @@ class SimulatedNodes:
         reports = tuple(self._report(training) for training in newest)
         used = Resources(cpu_m=sum(report.cpu_m or 0 for report in reports))
         capacity = self.nodes[node].capacity
-        return NodeHeartbeat(node=node, pool=pool, at_ms=at_ms, capacity=capacity, used=used, replicas=reports)
+        return NodeHeartbeat(
+            node=node, pool=pool, at_ms=at_ms, capacity=capacity, used=used, replicas=reports, takes_jobs=True
+        )
 
     def cpu_m_s(self) -> float:
         """CPU used by all trainings up to now, forgotten ones included, in millicore-seconds."""

@@ -3,6 +3,8 @@
 Heartbeats repeat the whole state of a node; the pool's log gets only the changes, and the node's usage at most once every
 ``USAGE_EVERY_MS``. Losing a heartbeat therefore loses nothing. A heartbeat that comes twice must not take the node back to
 what it was: where its source numbers it, what is not beyond the source's last is dropped.
+
+Of a node that takes no jobs nothing is said but that it is there and what it uses: no process of ours is on it.
 """
 
 from __future__ import annotations
@@ -39,12 +41,14 @@ class KnownNode(msgspec.Struct):
 
     Attributes:
         sequences: The highest number of each source, the newest source at the end.
+        takes_jobs: As its newest heartbeat says.
     """
 
     capacity: Resources
     usage_ms: int = -USAGE_EVERY_MS
     replicas: dict[str, KnownReplica] = {}
     sequences: dict[str, int] = {}
+    takes_jobs: bool | None = None
 
 
 class FactsState(msgspec.Struct):
@@ -79,17 +83,26 @@ class Facts:
         return known is not None and number is not None and number <= known.sequences.get(headers[SOURCE], -1)
 
     def _new(self, beat: NodeHeartbeat) -> Iterator[c.ClusterEvent]:
-        node = self.state.nodes.get(beat.node)
-        if node is None or node.capacity != beat.capacity:
-            yield c.NodeJoined(node=beat.node, capacity=beat.capacity)
+        node, takes_jobs = self.state.nodes.get(beat.node), beat.takes_jobs is not False
+        if node is None or (node.capacity, node.takes_jobs is not False) != (beat.capacity, takes_jobs):
+            yield c.NodeJoined(node=beat.node, capacity=beat.capacity, takes_jobs=takes_jobs)
             before_it = node or KnownNode(beat.capacity)
-            node = KnownNode(beat.capacity, replicas=before_it.replicas, sequences=before_it.sequences)
+            node = KnownNode(
+                beat.capacity,
+                replicas=before_it.replicas,
+                sequences=before_it.sequences,
+                takes_jobs=before_it.takes_jobs,
+            )
             self.state.nodes[beat.node] = node
+        if node.takes_jobs is not beat.takes_jobs:
+            # What an older agent said of its processes is said again, now with the node that says it.
+            node.takes_jobs = beat.takes_jobs
+            node.replicas = {key: KnownReplica(one.incarnation, one.state) for key, one in node.replicas.items()}
         if not 0 <= beat.at_ms - node.usage_ms < USAGE_EVERY_MS:  # its clock may have been set back
             node.usage_ms = beat.at_ms
-            yield c.NodeUsage(node=beat.node, used=beat.used, jobs=_cpu(beat))
+            yield c.NodeUsage(node=beat.node, used=beat.used, jobs=_cpu(beat) if takes_jobs else {})
         listed: dict[str, KnownReplica] = {}
-        for report in beat.replicas:
+        for report in beat.replicas if takes_jobs else ():
             key = f"{report.job}/{report.replica}"
             before = node.replicas.get(key)
             if before is None or before.incarnation < report.incarnation:
@@ -99,7 +112,7 @@ class Facts:
                 )
             listed[key] = before
             if report.incarnation == before.incarnation:
-                yield from _changes(beat.node, report, before)
+                yield from _changes(beat, report, before)
         node.replicas = listed
 
 
@@ -119,20 +132,25 @@ def _remember(node: KnownNode, headers: Mapping[str, str]) -> None:
         del node.sequences[next(iter(node.sequences))]
 
 
-def _changes(node: str, report: ReplicaReport, known: KnownReplica) -> Iterator[c.ClusterEvent]:
+def _changes(beat: NodeHeartbeat, report: ReplicaReport, known: KnownReplica) -> Iterator[c.ClusterEvent]:
+    node = beat.node if beat.takes_jobs else None  # facts made of an older agent's heartbeats are what they were
     if report.checkpoint_mode is not None and report.checkpoint_mode is not known.mode:
         known.mode = report.checkpoint_mode
-        yield c.CheckpointModeDeclared(job=report.job, incarnation=report.incarnation, mode=report.checkpoint_mode)
+        yield c.CheckpointModeDeclared(
+            job=report.job, incarnation=report.incarnation, mode=report.checkpoint_mode, node=node
+        )
     if report.checkpoint is not None and not known.proven:
         known.proven = True
-        yield c.CheckpointVerified(job=report.job, incarnation=report.incarnation, checkpoint=report.checkpoint)
+        yield c.CheckpointVerified(
+            job=report.job, incarnation=report.incarnation, checkpoint=report.checkpoint, node=node
+        )
     if known.state is ReplicaState.RUNNING and report.state is not ReplicaState.RUNNING:
         known.state = report.state
         yield c.ReplicaStopped(
             job=report.job,
             replica=report.replica,
             incarnation=report.incarnation,
-            node=node,
+            node=beat.node,
             exit_status=report.exit_status,
             step=report.step,
             checkpoint=report.checkpoint,

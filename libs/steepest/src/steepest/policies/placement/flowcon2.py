@@ -24,7 +24,7 @@ from steepest.view.state import Job, Node
 
 def flowcon2(view: ClusterView, job: Job, pending: Pending) -> Node | None:
     """The node for one replica of ``job``; None where it fits nowhere now."""
-    there = [node for node in view.nodes if not node.lost and fits(job, node, pending)]
+    there = [node for node in view.nodes if node.is_open and fits(job, node, pending)]
     return min(there, key=lambda node: _key(view, node, pending), default=None)
 
 

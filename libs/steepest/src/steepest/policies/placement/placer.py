@@ -158,7 +158,7 @@ def _never_fits(view: ClusterView, job: Job) -> str:
         return ""
     if pinned := _first_node(job):
         return _never_fits_on(view, job, pinned)
-    if any(job.spec.requests.fits(node.capacity) for node in view.nodes):
+    if any(node.takes_jobs and job.spec.requests.fits(node.capacity) for node in view.nodes):
         return ""
     largest = view.nodes.largest()
     has = f"{largest.name}, has {in_words(largest.capacity)}" if largest else "has nothing"
@@ -169,6 +169,8 @@ def _never_fits_on(view: ClusterView, job: Job, pinned: str) -> str:
     node = view.nodes.get(pinned)
     if node is None:
         return f"it must start on node {pinned}, and there is no such node"
+    if not node.takes_jobs:
+        return f"it must start on node {pinned}, which only reports and takes no jobs"
     if job.spec.requests.fits(node.capacity):
         return ""
     return f"it asks for {in_words(job.spec.requests)}, and its first node {pinned} has {in_words(node.capacity)}"

@@ -26,7 +26,7 @@ def by_score(view: ClusterView, pending: Pending) -> Iterator[Node]:
     def key(node: Node) -> tuple[float, int, str]:
         return (score(view, node, pending), nodes.use_per_mille(node), node.name)
 
-    again = sorted((view.nodes[name] for name in pending.nodes if not view.nodes[name].lost), key=key)
+    again = sorted((view.nodes[name] for name in pending.nodes if view.nodes[name].is_open), key=key)
     rest = (node for node in view.nodes.by_score() if node.name not in pending.nodes)
     return heapq.merge(again, rest, key=key)
 

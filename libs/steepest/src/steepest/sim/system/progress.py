@@ -24,7 +24,7 @@ def placement_by_progress(nodes: Callable[[], SimulatedNodes]) -> PlacementPolic
 
     def choose(view: ClusterView, job: Job, pending: Pending) -> Node | None:
         simulated = nodes()
-        there = [node for node in view.nodes if not node.lost and fits(job, node, pending)]
+        there = [node for node in view.nodes if node.is_open and fits(job, node, pending)]
         chosen = procon([_crowd(view, node, pending, simulated) for node in there])
         return view.nodes[chosen.name] if chosen else None
 
