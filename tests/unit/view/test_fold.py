@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from steepest.errors import LogEpochError, LogVersionError
@@ -387,6 +388,39 @@ def test_old_ended_jobs_and_plans_are_forgotten(monkeypatch: pytest.MonkeyPatch)
     again = ClusterView.restore(pool.view.snapshot())
     for view in (pool.view, again):
         assert list(view.over) == ["place-job-7-0", "place-job-8-0", "place-job-9-0"]
+
+
+def test_of_a_job_that_is_over_only_what_is_asked_for_again_is_remembered() -> None:
+    """What its start needed fills no snapshot, nor does a long command; what its output is read by stays."""
+    env = {f"VAR{number}": "x" * 60 for number in range(40)}
+    pool = Pool(w1=1_000)
+    asked = submitted("job", metric="reward", log_format="keras", retries=2, working_dir="/home", image="i", env=env)
+    command = ("python", "train.py", "--names", "x" * 1_000)
+    spec = msgspec.structs.replace(asked.spec, command=command)
+    pool.feed(msgspec.structs.replace(asked, spec=spec), placement("job", "w1"))
+    pool.carry_out("job")
+    assert pool.job("job").spec == spec
+    pool.end("job")
+
+    kept = c.JobSpec(
+        command=command[:3],
+        requests=spec.requests,
+        checkpoint_mode=spec.checkpoint_mode,
+        metric="reward",
+        log_format="keras",
+        retries=2,
+    )
+    assert pool.job("job").spec == kept
+    assert len(msgspec.msgpack.encode(pool.job("job"))) < 600
+
+
+@pytest.mark.parametrize("command", [("x" * 300,), (), ("x" * 200, "y")])
+def test_a_long_program_is_cut_short(command: tuple[str, ...]) -> None:
+    """People see its beginning, if it has any."""
+    pool = Pool(w1=1_000)
+    spec = c.JobSpec(command=command)
+    pool.feed(c.JobSubmitted(job="job", request="r", spec=spec), c.JobRejected(job="job", request="r", reason="no"))
+    assert pool.job("job").spec.command == ("x" * 200,) * bool(command)
 
 
 def test_plans_are_forgotten_in_the_order_in_which_they_ended_also_after_a_restart() -> None:

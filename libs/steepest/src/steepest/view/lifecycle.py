@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import Any
+
+import msgspec
 
 from steepest.events import cluster as c
 from steepest.events.common import LARGEST, CheckpointRef
@@ -10,6 +13,9 @@ from steepest.events.received import Received
 from steepest.view import plans as rules
 from steepest.view.projection import Projection
 from steepest.view.state import Job, Phase, Plan, PlanKind, PlanStatus
+
+COMMAND_KEPT = 200
+"""Letters of the command of a job that is over."""
 
 PLANS_KEPT = 1_000
 """Plans that are over and still remembered, newest last, for people who ask why."""
@@ -44,6 +50,7 @@ def forget_old(view: Projection, plan: Plan) -> None:
 def end(view: Projection, job: Job, outcome: c.Outcome, reason: str, received: Received[Any]) -> None:
     """A job is over and holds nothing any more."""
     view.nodes.release(job)
+    job.spec = _remembered(job.spec)
     job.phase = Phase.ENDED
     job.alive = False
     job.limit = None
@@ -52,6 +59,14 @@ def end(view: Projection, job: Job, outcome: c.Outcome, reason: str, received: R
     job.ended_ms = received.at_ms
     job.ended_offset = received.offset
     view.jobs.update(job)
+
+
+def _remembered(spec: c.JobSpec) -> c.JobSpec:
+    """What a job asked for, once it is over: what only its start needed is left out, and what is for people is cut short."""
+    lengths = accumulate(map(len, spec.command))
+    words = sum(1 for length in lengths if length <= COMMAND_KEPT)
+    command = spec.command[:words] or (spec.command[0][:COMMAND_KEPT],) if spec.command else ()
+    return msgspec.structs.replace(spec, command=command, working_dir=None, image="", env={})
 
 
 def begin_incarnation(job: Job, incarnation: int) -> None:

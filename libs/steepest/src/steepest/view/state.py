@@ -19,7 +19,7 @@ STATE_VERSION = 3
 CATEGORIES = (Category.PROGRESSING, Category.WATCHED, Category.CONVERGED)
 
 
-class Node(msgspec.Struct, kw_only=True):
+class Node(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A node, what is taken of it, and whom it counts in its score.
 
     Attributes:
@@ -74,7 +74,7 @@ class Phase(enum.StrEnum):
     ENDED = "ended"
 
 
-class Limit(msgspec.Struct, kw_only=True):
+class Limit(msgspec.Struct, kw_only=True, omit_defaults=True):
     """What FlowCon has planned for an incarnation, and what became of it.
 
     Attributes:
@@ -99,7 +99,7 @@ class Limit(msgspec.Struct, kw_only=True):
     not_before_counted_ms: int = 0
 
 
-class Job(msgspec.Struct, kw_only=True):
+class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A job from its submission on.
 
     Attributes:
@@ -204,7 +204,7 @@ class Heading(enum.StrEnum):
     FAILED = "failed"  # likewise, and it did not work out
 
 
-class Plan(msgspec.Struct, kw_only=True):
+class Plan(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A plan from the record that made it to the record that ends it.
 
     Attributes:
@@ -260,7 +260,7 @@ class Plan(msgspec.Struct, kw_only=True):
         return (self.sources if self.heading is Heading.BACK else self.targets)[0]
 
 
-class ViewState(msgspec.Struct, kw_only=True):
+class ViewState(msgspec.Struct, kw_only=True, omit_defaults=True):
     """The whole view.
 
     Attributes:
