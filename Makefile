@@ -36,8 +36,8 @@ $(STAMP)/dev: $(STAMP)/runtime requirements/dev.txt
 demo: $(STAMP)/runtime ## Real training jobs on an emulated cluster, to the end, with a report
 	$(BIN)/steepest demo $(DEMO)
 
-test: $(STAMP)/dev ## All tests
-	$(BIN)/python -m pytest $(TEST)
+test: $(STAMP)/dev ## All tests, on all cores
+	$(BIN)/python -m pytest --numprocesses=logical --maxprocesses=8 --dist=loadgroup --durations=20 $(TEST)
 
 # PyTorch and its kin take 6 GB, so they have an environment of their own, which nothing else needs. Their bytecode is
 # kept as they are imported: without it each of the tests' processes compiles PyTorch for ten seconds.

@@ -1,4 +1,4 @@
-"""What all tests have in common: a test's logging is its own, and where a component is required a skip is a failure.
+"""What all tests have in common: who runs them, whose a test's logging is, and that a required component is no skip.
 
 Public traces and logs (``STEEPEST_DATA``) are no component: nothing that Steepest does needs them.
 """
@@ -7,11 +7,29 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Iterator
+from pathlib import Path
 
 import pytest
 import structlog
 
 REQUIRED = os.environ.get("STEEPEST_REQUIRE_COMPONENTS") == "1"
+HERE = Path(__file__).parent
+SHARE_A_COMPONENT = {
+    HERE / "chaos": "kafka",
+    HERE / "integration" / "compose": "engine",
+    HERE / "integration" / "docker": "engine",
+    HERE / "integration" / "kafka": "kafka",
+}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """One worker runs all tests of a broker or an engine, so that each is started once, and all of an integration file."""
+    for item in items:
+        if group := SHARE_A_COMPONENT.get(item.path.parent):
+            item.add_marker(pytest.mark.xdist_group(group))
+        elif item.path.is_relative_to(HERE / "integration"):
+            item.add_marker(pytest.mark.xdist_group(str(item.path.relative_to(HERE))))
 
 
 @pytest.hookimpl(wrapper=True)
