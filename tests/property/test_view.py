@@ -14,6 +14,7 @@ from steepest.events import cluster as c
 from steepest.events.common import LARGEST, CheckpointMode, Resources
 from steepest.events.parameters import BalanceRule, FlowConParameters, PoolParameters, SpeConParameters
 from steepest.events.received import ID, PREVIOUS
+from steepest.events.registry import FACTS_ARE_CHECKED
 from steepest.policies.decider import fold_and_decide
 from steepest.policies.flowcon.limit_planner import LimitPlanner
 from steepest.policies.monitor.silence import Silence
@@ -74,7 +75,12 @@ LIMITS = st.none() | st.sampled_from([10, 99])
 
 NONSENSE: st.SearchStrategy[Any] = st.one_of(
     st.builds(c.Tick, counted_ms=st.integers(0, 60_000) | st.just(LARGEST)),
-    st.builds(c.PoolConfigured, parameters=PARAMETERS, reads=st.sampled_from([1, 2])),
+    st.builds(
+        c.PoolConfigured,
+        parameters=PARAMETERS,
+        reads=st.sampled_from([1, 2]),
+        flags=st.sampled_from([(), (FACTS_ARE_CHECKED,), (FACTS_ARE_CHECKED,)]),
+    ),
     st.builds(
         c.LimitsPlanned,
         plan=PLANS,
@@ -98,8 +104,14 @@ NONSENSE: st.SearchStrategy[Any] = st.one_of(
     st.builds(c.NodeLost, node=NODES, silent_ms=SIZES),
     st.builds(used, NODES, st.integers(0, 900)),
     st.builds(c.ReplicaStarted, job=JOBS, incarnation=SMALL, node=NODES),
-    st.builds(c.CheckpointModeDeclared, job=JOBS, incarnation=SMALL, mode=MODES),
-    st.builds(c.CheckpointVerified, job=JOBS, incarnation=SMALL, checkpoint=CHECKPOINTS.filter(bool)),
+    st.builds(c.CheckpointModeDeclared, job=JOBS, incarnation=SMALL, mode=MODES, node=st.none() | NODES),
+    st.builds(
+        c.CheckpointVerified,
+        job=JOBS,
+        incarnation=SMALL,
+        checkpoint=CHECKPOINTS.filter(bool),
+        node=st.none() | NODES,
+    ),
     st.builds(c.ReplicaStopped, job=JOBS, incarnation=SMALL, node=NODES, exit_status=STATUS, checkpoint=CHECKPOINTS),
     st.builds(c.JobEnded, job=JOBS, outcome=st.sampled_from(c.Outcome)),
     st.builds(c.JobSubmitted, job=JOBS, request=st.sampled_from(["r1", "r2"]), spec=SPECS),
@@ -297,6 +309,28 @@ class AnyLog(RuleBasedStateMachine):
         if job is not None:
             status, saved = data.draw(STATUS), data.draw(CHECKPOINTS)
             self.tell(self.pool.stopped(job.name, status, saved=saved))
+
+    @rule(data=st.data(), job=JOBS)
+    def lie(self, data: st.DataObject, job: str) -> None:
+        """A node that does not have a job's newest incarnation speaks of it, and changes nothing."""
+        if not self.pool.view.has(FACTS_ARE_CHECKED) or job not in self.pool.view.jobs:
+            return
+        found = self.pool.job(job)
+        node = data.draw(NODES.filter(lambda name: name != found.started_on))
+        number, saved = found.incarnation, checkpoint(data.draw(st.integers(0, 300)))
+        lies: list[c.ClusterEvent] = [
+            c.ReplicaStarted(job=job, incarnation=number, node=node),
+            c.ReplicaStopped(job=job, incarnation=number, node=node, exit_status=data.draw(STATUS), checkpoint=saved),
+            c.CheckpointModeDeclared(job=job, incarnation=number, node=node, mode=data.draw(MODES)),
+            c.CheckpointVerified(job=job, incarnation=number, node=node, checkpoint=saved),
+        ]
+        before = self.snapshot_but_position()
+        self.tell(data.draw(st.sampled_from(lies)))
+        assert self.snapshot_but_position() == before
+
+    def snapshot_but_position(self) -> bytes:
+        """All of the first view but how far it has read."""
+        return msgspec.msgpack.encode(msgspec.structs.replace(self.pool.view.state, position=0))
 
     def some_plan(self, data: st.DataObject) -> Plan | None:
         """One of the plans in flight."""

@@ -66,6 +66,12 @@ def test_what_nobody_submitted_cannot_be_over(event: c.ClusterEvent) -> None:
     assert broken(Accounting, story)[0] == (story.end - 1,)
 
 
+def test_a_job_is_not_over_by_the_word_of_another_node() -> None:
+    """Only the node that has its process knows that it has ended."""
+    story = Story().opened(n1=1000, cam7=100).running("a", "n1").exited("a", "cam7")
+    assert broken(Accounting, story)[0][-1] == story.end - 1
+
+
 def test_a_job_ends_in_one_way() -> None:
     """Finished is finished."""
     story = Story().opened(n1=1000).running("a", "n1").exited("a", "n1")

@@ -146,7 +146,7 @@ async def test_parameters_are_put_in_force_once(rig: Rig) -> None:
 async def test_parameters_raise_the_version_that_they_need(rig: Rig) -> None:
     """Also where the same parameters stand in the log already, by the hand of somebody who forgot to."""
     wanted = PoolParameters(flowcon=FlowConParameters(on=True))
-    await rig.configure(wanted)
+    await rig.tell(c.PoolConfigured(parameters=wanted))
     process = configured(rig, wanted)
     await until(lambda: process.view.state.reads == 2)
     again = configured(rig, wanted)

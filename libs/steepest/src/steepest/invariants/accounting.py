@@ -48,7 +48,8 @@ class Accounting(Checker):
 
     An account is opened by ``JobSubmitted``, once for each request, and closed by ``JobRejected`` of that request or
     ``JobEnded`` of the job. What ends without having been submitted, what ends twice with two outcomes, and what is said
-    to be over while a process of it that surely ran is not proven to have stopped, is a breach.
+    to be over while a process of it that surely ran is not proven to have stopped, by its own node or by who stopped it, is
+    a breach.
     """
 
     name = "accounting"

@@ -3,10 +3,11 @@
 It must never know capacities or categories.
 
 Theory. From the ``StepBegun`` of a START that counts an incarnation *may* run on its node: whoever began it acts on what
-it read back. It *surely* ran from ``JobPlaced`` or ``ReplicaStarted`` on. It surely runs no more from ``ReplicaStopped``,
-from a ``JobStopped`` that counts, from a step that failed because it had ended, and from the end of its job. A START that
-definitely failed started nothing; neither did one whose plan is given up before anything was heard of it. The loss of a
-node proves nothing. Facts come late: that an incarnation started may be told after it was stopped, which is no news.
+it read back. It *surely* ran from ``JobPlaced`` or ``ReplicaStarted`` on. It surely runs no more from the
+``ReplicaStopped`` of a node where it may run, from a ``JobStopped`` that counts, from a step that failed because it had
+ended, and from the end of its job. A START that definitely failed started nothing; neither did one whose plan is given up
+before anything was heard of it. The loss of a node proves nothing, and neither does what another node says. Facts come
+late: that an incarnation started may be told after it was stopped, which is no news.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class Processes:
                 self._prove(event.job, event.incarnation, event.node)
             case c.StepFailed() if counts:
                 self._failed(event)
-            case c.ReplicaStopped():
+            case c.ReplicaStopped() if self._may_know(event):
                 self._stop(event.job, event.incarnation)
             case c.JobStopped() if counts:
                 self._stop(event.job, event.incarnation)
@@ -103,6 +104,11 @@ class Processes:
             self._drop(
                 event.job, [p for p in self.of(event.job) if (p.incarnation, p.node) == acted_on and not p.proven]
             )
+
+    def _may_know(self, event: c.ReplicaStopped) -> bool:
+        """A node knows nothing of what runs elsewhere."""
+        nodes = [process.node for process in self.of(event.job) if process.incarnation == event.incarnation]
+        return not nodes or event.node in nodes
 
     def _stop(self, job: str, incarnation: int) -> None:
         self._ended.setdefault(job, {})[incarnation] = None

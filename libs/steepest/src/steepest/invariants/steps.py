@@ -179,8 +179,10 @@ class Steps:
         """A process that ends by itself while it is about to be moved has nothing left to be moved."""
         for walk in self.in_flight(event.job):
             planned = walk.planned
-            if not isinstance(planned, c.MigrationPlanned) or planned.incarnation != event.incarnation:
+            if not isinstance(planned, c.MigrationPlanned):
                 continue
+            if (planned.incarnation, planned.source) != (event.incarnation, event.node):
+                continue  # another process, or the word of a node that does not have it
             if not walk.has_stopped and (not walk.stopping or event.exit_status == 0):
                 walk.doomed = True
 

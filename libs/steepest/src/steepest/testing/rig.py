@@ -19,6 +19,7 @@ from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.parameters import PoolParameters
 from steepest.events.received import Received
+from steepest.events.registry import FLAGS, READS
 from steepest.invariants import Status, check
 from steepest.log.base import Log, Record, TopicPartition
 from steepest.log.memory import MemoryLog
@@ -179,8 +180,8 @@ class Rig:
         await self.log.append([new_record(AT, POOL, event, self.clock.now_ms()) for event in events])
 
     async def configure(self, parameters: PoolParameters) -> None:
-        """Put parameters in force."""
-        await self.tell(c.PoolConfigured(parameters=parameters))
+        """Put parameters in force, with all flags, as in a new pool."""
+        await self.tell(c.PoolConfigured(reads=READS, flags=tuple(FLAGS), parameters=parameters))
 
     async def submit(
         self, job: str, *arguments: str, cpu_m: int = 100, node: str | None = None, retries: int = 0

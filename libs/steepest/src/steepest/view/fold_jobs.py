@@ -9,6 +9,7 @@ from typing import Any
 
 from steepest.events import cluster as c
 from steepest.events.received import Received
+from steepest.events.registry import FACTS_ARE_CHECKED
 from steepest.view import lifecycle
 from steepest.view.handlers import Handlers
 from steepest.view.projection import Projection
@@ -81,12 +82,21 @@ def _retry(view: Projection, event: c.RetryPlanned, _: Received[Any]) -> bool:
 
 def _replica_started(view: Projection, event: c.ReplicaStarted, _: Received[Any]) -> bool:
     job = view.find(event.job)
-    return job is not None and job.incarnation == event.incarnation and job.phase is Phase.RUNNING
+    if job is None or job.phase is not Phase.RUNNING:
+        return False
+    return job.incarnation == event.incarnation and _has_it(view, job, event.node)
+
+
+def _has_it(view: Projection, job: Job, node: str | None) -> bool:
+    """Whether the node that speaks of a job's newest incarnation is the one that it was started on."""
+    return node == job.started_on or not view.has(FACTS_ARE_CHECKED)
 
 
 def _mode_declared(view: Projection, event: c.CheckpointModeDeclared, _: Received[Any]) -> bool:
     job = view.find(event.job)
     if job is None or job.incarnation != event.incarnation or job.phase is Phase.ENDED:
+        return False
+    if not _has_it(view, job, event.node):
         return False
     job.declared_mode = event.mode
     return True
@@ -95,6 +105,8 @@ def _mode_declared(view: Projection, event: c.CheckpointModeDeclared, _: Receive
 def _checkpoint_verified(view: Projection, event: c.CheckpointVerified, _: Received[Any]) -> bool:
     job = view.find(event.job)
     if job is None or job.incarnation != event.incarnation or job.phase is Phase.ENDED:
+        return False
+    if not _has_it(view, job, event.node):
         return False
     if job.checkpoint is not None and event.checkpoint.step < job.checkpoint.step:
         return False  # it was seen before a newer one, and is told after it
@@ -105,6 +117,8 @@ def _checkpoint_verified(view: Projection, event: c.CheckpointVerified, _: Recei
 def _replica_stopped(view: Projection, event: c.ReplicaStopped, _: Received[Any]) -> bool:
     job = view.find(event.job)
     if job is None or job.phase is Phase.ENDED or job.incarnation != event.incarnation:
+        return False
+    if not _has_it(view, job, event.node):
         return False
     plan = view.plan_of(job)
     starting = plan is not None and plan.step is c.Step.START and plan.next_incarnation == event.incarnation

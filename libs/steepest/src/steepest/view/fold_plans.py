@@ -101,7 +101,7 @@ def _step_begun(view: Projection, event: c.StepBegun, _: Received[Any]) -> bool:
         return False
     rules.begun(plan, event)
     if event.step is c.Step.START and event.incarnation != job.incarnation:
-        lifecycle.begin_incarnation(job, event.incarnation)
+        lifecycle.begin_incarnation(job, event.incarnation, event.node)
     return True
 
 

@@ -44,7 +44,7 @@ def _node_used(view: Projection, event: c.NodeUsage, received: Received[Any]) ->
     node = view.nodes.get(event.node)
     if node is None:
         return False
-    view.nodes.hear(node, event.used, event.jobs, view.counted_ms, received.offset)
+    view.nodes.hear(node, event.used, view.counted_ms, received.offset)
     return True
 
 

@@ -69,9 +69,9 @@ def _remembered(spec: c.JobSpec) -> c.JobSpec:
     return msgspec.structs.replace(spec, command=command, working_dir=None, image="", env={})
 
 
-def begin_incarnation(job: Job, incarnation: int) -> None:
-    """A new process of a job is about to start."""
-    job.incarnation = incarnation
+def begin_incarnation(job: Job, incarnation: int, node: str) -> None:
+    """A new process of a job is about to start on a node."""
+    job.incarnation, job.started_on = incarnation, node
     job.saved_since_start = False
     job.limit = None
     forget_stop(job)

@@ -114,10 +114,9 @@ class Nodes:
         node.seen_counted_ms, node.seen_offset = counted_ms, offset
         self._index(node)
 
-    def hear(self, node: Node, used: Resources, jobs_cpu_m: dict[str, int], counted_ms: int, offset: int) -> None:
+    def hear(self, node: Node, used: Resources, counted_ms: int, offset: int) -> None:
         """A node said what it uses; one that was lost is back."""
         node.used = used
-        node.jobs_cpu_m = jobs_cpu_m
         node.seen_counted_ms, node.seen_offset = counted_ms, offset
         if node.lost:
             node.lost = False

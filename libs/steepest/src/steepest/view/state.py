@@ -38,7 +38,6 @@ class Node(msgspec.Struct, kw_only=True, omit_defaults=True):
     used: Resources = Resources()
     replicas: list[int] = msgspec.field(default_factory=lambda: [0, 0, 0])
     jobs: dict[str, None] = {}
-    jobs_cpu_m: dict[str, int] = {}
     lost: bool = False
     seen_counted_ms: int = 0
     seen_offset: int = -1
@@ -105,6 +104,7 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
     Attributes:
         submitted_offset: Its place in the queue.
         incarnation: The newest one that was begun; 0 before the first.
+        started_on: The node that it was begun on, be it that nothing started there.
         nodes: Where each replica of that incarnation is; empty while it has none.
         alive: Whether its processes run, as far as anyone knows.
         holds: Replica places that it has reserved, by node; two nodes while it moves.
@@ -128,6 +128,7 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
     phase: Phase = Phase.WAITING
     admitted: bool = False
     incarnation: int = 0
+    started_on: str = ""
     nodes: tuple[str, ...] = ()
     alive: bool = False
     holds: dict[str, int] = {}
