@@ -5,15 +5,19 @@ from pathlib import Path
 
 import pytest
 
-pytest.register_assert_rewrite("steepest.testing.log_contract", "steepest.testing.log_processes")
+pytest.register_assert_rewrite(
+    "steepest.testing.log_contract", "steepest.testing.log_processes", "steepest.testing.log_retention"
+)
 
+from steepest.log.base import TopicPartition  # noqa: E402
 from steepest.log.file import FileLog  # noqa: E402
 from steepest.log.memory import MemoryLog  # noqa: E402
-from steepest.testing.log_contract import PARTITIONS, LogContract, Reopen  # noqa: E402
+from steepest.testing.log_contract import CLUSTER, PARTITIONS, LogContract, Reopen, numbered  # noqa: E402
 from steepest.testing.log_processes import Opener, SharedLogContract  # noqa: E402
+from steepest.testing.log_retention import RetentionContract, Trim  # noqa: E402
 
 
-class TestMemoryLog(LogContract):
+class TestMemoryLog(LogContract, RetentionContract):
     """The contract, on the log in memory."""
 
     @pytest.fixture
@@ -31,6 +35,15 @@ class TestMemoryLog(LogContract):
             return log.reopen()
 
         return again
+
+    @pytest.fixture
+    def trim(self, log: MemoryLog) -> Trim:
+        """Takes them off the lists."""
+
+        async def trim(at: TopicPartition, before: int) -> None:
+            log.trim(at, before)
+
+        return trim
 
 
 class TestFileLog(SharedLogContract):
@@ -56,3 +69,8 @@ class TestFileLog(SharedLogContract):
     def opener(self, log: FileLog) -> Opener:
         """Another process opens the folder."""
         return "steepest.log.file:FileLog.open", [str(log.folder)]
+
+    async def test_a_file_is_never_cut_at_its_start(self, log: FileLog) -> None:
+        """A log in files begins with its first record, whatever was appended."""
+        await log.append(numbered(5))
+        assert await log.begin(CLUSTER) == 0

@@ -7,13 +7,18 @@ from collections.abc import AsyncIterator
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-pytest.register_assert_rewrite("steepest.testing.log_contract", "steepest.testing.log_processes")
+pytest.register_assert_rewrite(
+    "steepest.testing.log_contract", "steepest.testing.log_processes", "steepest.testing.log_retention"
+)
 
+from steepest.log.base import TopicPartition  # noqa: E402
 from steepest.log.broker import Broker  # noqa: E402
 from steepest.log.kafka import KafkaLog  # noqa: E402
 from steepest.log.kafka_settings import KafkaSettings  # noqa: E402
+from steepest.log.kafka_topics import KafkaTopics  # noqa: E402
 from steepest.testing.log_contract import PARTITIONS, Reopen  # noqa: E402
 from steepest.testing.log_processes import Opener, SharedLogContract  # noqa: E402
+from steepest.testing.log_retention import RetentionContract, Trim  # noqa: E402
 
 
 def open_log(bootstrap: str, prefix: str) -> KafkaLog:
@@ -21,7 +26,7 @@ def open_log(bootstrap: str, prefix: str) -> KafkaLog:
     return KafkaLog(KafkaSettings(bootstrap=bootstrap, prefix=prefix), PARTITIONS)
 
 
-class TestKafkaLog(SharedLogContract):
+class TestKafkaLog(SharedLogContract, RetentionContract):
     """The contract, on a real broker."""
 
     @pytest.fixture
@@ -51,3 +56,14 @@ class TestKafkaLog(SharedLogContract):
     def opener(self, broker: Broker, prefix: str) -> Opener:
         """Another process opens the topics."""
         return "tests.integration.kafka.test_kafka_log:open_log", [broker.bootstrap, prefix]
+
+    @pytest.fixture
+    def trim(self, log: KafkaLog, broker: Broker, prefix: str) -> Trim:
+        """The broker removes them, as it does by age."""
+        del log
+        topics = KafkaTopics(KafkaSettings(bootstrap=broker.bootstrap, prefix=prefix), PARTITIONS)
+
+        async def trim(at: TopicPartition, before: int) -> None:
+            await topics.trim({at: before})
+
+        return trim

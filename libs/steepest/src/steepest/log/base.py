@@ -5,7 +5,8 @@ the suite in ``steepest.testing.log_contract``.
 
 What every log promises:
 
-* A partition is a sequence of records with offsets 0, 1, 2 …, without holes, that only grows.
+* A partition is a sequence of records with offsets 0, 1, 2 …, without holes, that only grows. Its oldest records may be
+  removed (on Kafka, by retention); the others keep their offsets.
 * ``append`` returns once the records are kept; the records of one call that go to one partition stand next to each
   other, in the order given. A failed append raises; whether it took effect is then unknown.
 * A reader sees every record of its partitions once, in order, from the offset that it asked for, and sees a record only
@@ -76,7 +77,8 @@ class Reader(Protocol):
 
         Raises:
             LogUnavailableError: Nothing can be read now; the position has not moved.
-            LogEpochError: The position is beyond the end: the log is not the one that was read before.
+            LogEpochError: The position is beyond the end: the log is not the one that was read before; or, with the code
+                ``offset-missing``, the record at the position was removed.
             RecordingError: What is stored at the position can never be read.
         """
 
@@ -97,6 +99,9 @@ class Log(Protocol):
 
     async def end(self, at: TopicPartition) -> int:
         """The offset that the next record of the partition will get; 0 for a partition that nobody wrote to."""
+
+    async def begin(self, at: TopicPartition) -> int:
+        """The offset of the oldest record that is still there, or the end where none is; 0 unless some were removed."""
 
     async def partitions(self, topic: str) -> Sequence[TopicPartition]:
         """The partitions of a topic, in order."""

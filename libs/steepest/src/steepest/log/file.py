@@ -102,6 +102,15 @@ class FileLog:
         """
         return (await self._scanned(at)).records
 
+    async def begin(self, at: TopicPartition) -> int:
+        """See ``steepest.log.base.Log.begin``: files are never cut at their start.
+
+        Raises:
+            InputError: The log has no such partition.
+        """
+        self._topics.check(at)
+        return 0
+
     async def partitions(self, topic: str) -> Sequence[TopicPartition]:
         """See ``steepest.log.base.Log.partitions``.
 

@@ -89,7 +89,7 @@ class KafkaLog:
         return await self._offset(at, "end_offsets")
 
     async def begin(self, at: TopicPartition) -> int:
-        """The first offset that the broker still has; older ones were dropped by age.
+        """See ``steepest.log.base.Log.begin``.
 
         Raises:
             As ``end``.

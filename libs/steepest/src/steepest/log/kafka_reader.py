@@ -19,6 +19,7 @@ from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 from steepest.errors import LogEpochError, LogUnavailableError
 from steepest.log.base import Record, TopicPartition
 from steepest.log.kafka_settings import KafkaSettings
+from steepest.log.topics import check_position
 
 CLIENT_ERRORS = (KafkaError, OSError, TimeoutError)
 """What clients raise where the cluster does not do what it was asked for."""
@@ -109,10 +110,8 @@ class KafkaReader:
         except UnicodeDecodeError as error:
             return await self._around_a_name(client, max_records, error)
         except OffsetOutOfRangeError as error:
-            raise LogEpochError(
-                f"the broker does not have the position: {error}",
-                mend="Retention has removed it, or the topic was made anew: drop the snapshots that were kept of it.",
-            ) from error
+            await self._check_positions(client)
+            raise LogUnavailableError(f"Kafka: {type(error).__name__}: {error}") from error
         except CLIENT_ERRORS as error:
             raise LogUnavailableError(f"Kafka: {type(error).__name__}: {error}") from error
         return [record for partition, batch in got.items() for record in self._taken(partition, batch)]
@@ -157,10 +156,8 @@ class KafkaReader:
             raise LogUnavailableError(f"Kafka: {type(error).__name__}: {error}") from error
         try:
             client.assign(list(self._start))
-            begins = await client.beginning_offsets(list(self._start))
-            ends = await client.end_offsets(list(self._start))
-            for partition, (at, offset) in self._start.items():
-                _check_position(at, offset, begins[partition], ends[partition])
+            await self._check_positions(client)
+            for partition, offset in self._next.items():
                 client.seek(partition, offset)
         except CLIENT_ERRORS as error:
             await client.stop()
@@ -169,6 +166,15 @@ class KafkaReader:
             await client.stop()
             raise
         return client
+
+    async def _check_positions(self, client: AIOKafkaConsumer) -> None:
+        partitions = list(self._next)
+        try:
+            begins, ends = await client.beginning_offsets(partitions), await client.end_offsets(partitions)
+        except CLIENT_ERRORS as error:
+            raise LogUnavailableError(f"Kafka: {type(error).__name__}: {error}") from error
+        for partition, position in self._next.items():
+            check_position(self._start[partition][0], position, begins[partition], ends[partition])
 
 
 async def started(client: Client) -> Client:
@@ -179,20 +185,6 @@ async def started(client: Client) -> Client:
         await client.stop()
         raise
     return client
-
-
-def _check_position(at: TopicPartition, offset: int, begin: int, end: int) -> None:
-    if offset < begin:
-        raise LogEpochError(
-            f"{at} has no offset {offset} any more: the broker keeps it from {begin} on",
-            code="offset-missing",
-            mend="Raise the topic's retention; to go on, restore a snapshot, or begin with new topics.",
-        )
-    if offset > end:
-        raise LogEpochError(
-            f"{at} ends at {end}, before the position {offset}",
-            mend="The position is of another log: drop it with all state that was kept with it.",
-        )
 
 
 def consumer(settings: KafkaSettings) -> AIOKafkaConsumer:

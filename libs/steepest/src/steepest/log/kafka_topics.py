@@ -13,7 +13,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
-from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
+from aiokafka import TopicPartition as KafkaPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError, for_code
 
@@ -138,6 +139,22 @@ class KafkaTopics:
         if changes:
             await self._settled()
         return changes
+
+    async def trim(self, before: Mapping[TopicPartition, int]) -> None:
+        """Remove the records of partitions below an offset each, for good.
+
+        Raises:
+            LogUnavailableError: The cluster does not answer, or does not let us; some may be removed.
+        """
+        async with _admin(self._settings) as admin:
+            await admin.delete_records(
+                {
+                    KafkaPartition(self._settings.prefix + at.topic, at.partition): RecordsToDelete(
+                        before_offset=offset
+                    )
+                    for at, offset in before.items()
+                }
+            )
 
     async def _settled(self) -> None:
         """Wait until the brokers, who hear of a change from the controller, show it."""

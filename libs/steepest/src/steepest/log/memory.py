@@ -7,10 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from steepest.errors import LogEpochError, LogUnavailableError
+from steepest.errors import LogUnavailableError
 from steepest.log.base import NewRecord, Record, TopicPartition
 from steepest.log.local import Bell, LocalReader
-from steepest.log.topics import Topics
+from steepest.log.topics import Topics, check_position
+
+
+class _Partition:
+    """The records of a partition from the offset ``begin`` on."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.begin = 0
+
+    @property
+    def end(self) -> int:
+        return self.begin + len(self.records)
 
 
 class _Kept:
@@ -18,7 +30,7 @@ class _Kept:
 
     def __init__(self, partitions: Mapping[str, int]) -> None:
         self.topics = Topics(partitions, source="the log in memory")
-        self.records: dict[TopicPartition, list[Record]] = {at: [] for at in self.topics.all()}
+        self.partitions = {at: _Partition() for at in self.topics.all()}
         self.bell = Bell()
 
 
@@ -63,9 +75,21 @@ class MemoryLog:
         Raises:
             InputError: The log has no such partition.
         """
-        self._check_open()
-        self._kept.topics.check(at)
-        return len(self._kept.records[at])
+        return self._partition(at).end
+
+    async def begin(self, at: TopicPartition) -> int:
+        """See ``steepest.log.base.Log.begin``.
+
+        Raises:
+            InputError: The log has no such partition.
+        """
+        return self._partition(at).begin
+
+    def trim(self, at: TopicPartition, before: int) -> None:
+        """Remove the records below an offset, as retention does elsewhere."""
+        partition = self._partition(at)
+        del partition.records[: before - partition.begin]
+        partition.begin = before
 
     async def partitions(self, topic: str) -> Sequence[TopicPartition]:
         """See ``steepest.log.base.Log.partitions``.
@@ -83,49 +107,52 @@ class MemoryLog:
         """
         self._check_open()
         self._kept.topics.check_start(start)
-        cursors = {at: _MemoryCursor(at, self._kept.records[at], offset) for at, offset in start.items()}
+        cursors = {at: _MemoryCursor(at, self._kept.partitions[at], offset) for at, offset in start.items()}
         return LocalReader(cursors, self._kept.bell)
 
     async def close(self) -> None:
         """Refuse what comes through this handle from now on; other handles and readers go on."""
         self._closed = True
 
+    def _partition(self, at: TopicPartition) -> _Partition:
+        self._check_open()
+        self._kept.topics.check(at)
+        return self._kept.partitions[at]
+
     def _check_open(self) -> None:
         if self._closed:
             raise LogUnavailableError("this log was closed", mend="Open it again.")
 
     def _keep(self, record: NewRecord) -> int:
-        partition = self._kept.records[record.to]
-        partition.append(
+        partition = self._kept.partitions[record.to]
+        offset = partition.end
+        partition.records.append(
             Record(
                 at=record.to,
-                offset=len(partition),
+                offset=offset,
                 key=record.key,
                 value=record.value,
                 at_ms=record.at_ms,
                 headers=dict(record.headers),
             )
         )
-        return len(partition) - 1
+        return offset
 
 
 class _MemoryCursor:
-    def __init__(self, at: TopicPartition, records: Sequence[Record], offset: int) -> None:
+    def __init__(self, at: TopicPartition, partition: _Partition, offset: int) -> None:
         self._at = at
-        self._records = records
+        self._partition = partition
         self._offset = offset
 
     async def seek(self) -> None:
-        if self._offset > len(self._records):
-            raise LogEpochError(
-                f"{self._at} ends at {len(self._records)}, before the position {self._offset}",
-                mend="The position is of another log: drop it with all state that was kept with it.",
-            )
+        check_position(self._at, self._offset, self._partition.begin, self._partition.end)
 
     def take(self, limit: int) -> Sequence[Record]:
-        taken = self._records[self._offset : self._offset + limit]
+        first = self._offset - self._partition.begin
+        taken = self._partition.records[first : first + limit]
         self._offset += len(taken)
         return taken
 
     def close(self) -> None:
-        self._records = ()
+        self._partition = _Partition()

@@ -1,6 +1,6 @@
 """What every log of this package refuses at its door: partitions that it does not have, records that no log can hold.
 
-It owns the checks that all logs share, so that memory refuses what a file or a broker would refuse. It must never know
+It owns the checks that logs share, so that memory refuses what a file or a broker would refuse. It must never know
 how records are kept.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from steepest.errors import InputError
+from steepest.errors import InputError, LogEpochError
 from steepest.log.base import NewRecord, TopicPartition
 
 LEGAL_TOPIC = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
@@ -129,4 +129,23 @@ class Topics:
             f"{self.source} has no {what}; it has {known}",
             code="unknown-partition",
             mend="Use one of its partitions, or make the log with this topic.",
+        )
+
+
+def check_position(at: TopicPartition, offset: int, begin: int, end: int) -> None:
+    """Refuse to read a partition from where it has no record and will get none.
+
+    Raises:
+        LogEpochError: The position is beyond the end, or the record at it was removed (``offset-missing``).
+    """
+    if offset < begin:
+        raise LogEpochError(
+            f"{at} has no offset {offset} any more: it is kept from {begin} on",
+            code="offset-missing",
+            mend="Raise the topic's retention; to go on, restore a snapshot, or begin with new topics.",
+        )
+    if offset > end:
+        raise LogEpochError(
+            f"{at} ends at {end}, before the position {offset}",
+            mend="The position is of another log: drop it with all state that was kept with it.",
         )

@@ -40,6 +40,10 @@ class FaultyLog:
         await self.meet("end", When.BEFORE)
         return await self._log.end(at)
 
+    async def begin(self, at: TopicPartition) -> int:
+        """See ``Log.begin``."""
+        return await self._log.begin(at)
+
     async def partitions(self, topic: str) -> Sequence[TopicPartition]:
         """See ``Log.partitions``."""
         return await self._log.partitions(topic)
