@@ -267,15 +267,6 @@ async def test_a_log_that_was_made_anew_is_refused(rig: Rig) -> None:
     assert refused.runtime.health.refusal
 
 
-async def test_a_second_opening_of_another_epoch_is_refused(rig: Rig) -> None:
-    """Two logs poured into one are no log."""
-    process = rig.start("placer")
-    await read_on(process, rig)
-    await rig.tell(c.LogOpened(epoch="another"))
-    with pytest.raises(LogEpochError):
-        await process.task
-
-
 async def test_the_log_gets_its_identity_once(rig: Rig) -> None:
     """Each partition begins with a random epoch, which later processes leave as it is."""
     first = rig.start("placer")

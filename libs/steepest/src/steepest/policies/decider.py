@@ -85,7 +85,7 @@ def fold_and_decide(
         Whether the record counts, and what each decider made of it, in the deciders' order.
 
     Raises:
-        LogVersionError, LogEpochError: As :meth:`ClusterView.fold`.
+        LogVersionError: As :meth:`ClusterView.fold`.
     """
     counts = view.fold(received)
     if counts or (isinstance(received.event, READ_BACK) and not view.repeated):

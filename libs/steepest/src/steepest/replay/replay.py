@@ -81,7 +81,7 @@ class Replay:
             if event is None:
                 continue
             if isinstance(event.event, LogOpened):
-                epoch = event.event.epoch
+                epoch = epoch or event.event.epoch
                 continue
             self._decided(decider, epoch, record, [decision.event for decision in decider.step(event)])
 

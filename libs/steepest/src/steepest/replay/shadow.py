@@ -55,7 +55,6 @@ class Shadow:
 
         Raises:
             LogVersionError: The log asks for a newer reader.
-            LogEpochError: It is another log than before.
         """
         try:
             event: Received[Any] = received(record)

@@ -90,7 +90,7 @@ class ShadowPlans:
         """Let both decide about the next record of the pool's log.
 
         Raises:
-            LogVersionError, LogEpochError: As :meth:`ClusterView.fold`.
+            LogVersionError: As :meth:`ClusterView.fold`.
         """
         for live, candidate in zip(self._live, self._candidates[: len(ASKED)], strict=False):
             candidate.state = msgspec.msgpack.decode(msgspec.msgpack.encode(live.state), type=live.state_type)

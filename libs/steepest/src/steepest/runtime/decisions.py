@@ -7,7 +7,7 @@ scan of the outputs has found in the log already are not appended again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from steepest.events.cluster import ClusterEvent
 from steepest.events.received import ID, LOGIC, PREVIOUS, DecisionId, Received, spell_id
@@ -107,23 +107,45 @@ class Stream:
         self.last_ids[str(to)] = str(newest)
 
 
-async def scan(log: Log, start: Mapping[TopicPartition, int]) -> Found:
-    """The newest decision of every stream in the given partitions, from the given offsets to their present ends."""
+def _ignore(_unread: int) -> None:
+    """Whoever scans does not ask how far it is."""
+
+
+async def scan(log: Log, start: Mapping[TopicPartition, int], tell: Callable[[int], None] = _ignore) -> Found:
+    """The newest decision of every stream in the given partitions, from the given offsets to their present ends.
+
+    Args:
+        log: Where they are.
+        start: Offsets; what retention has removed behind them is left out.
+        tell: Called after each poll with the number of records that are still to be read.
+    """
+    start = {at: max(offset, await log.begin(at)) for at, offset in start.items()}
     ends = {at: await log.end(at) for at in start}
     left = {at: None for at, end in ends.items() if start[at] < end}
     found: Found = {}
     if not left:
         return found
     reader = log.reader({at: start[at] for at in left})
+    unread = sum(ends[at] - start[at] for at in left)
     try:
         while left:
-            for record in await reader.poll(max_records=10_000):
+            records = await reader.poll(max_records=10_000)
+            unread -= len(records)
+            tell(max(0, unread))
+            for record in records:
                 note(found, record)
                 if record.offset + 1 >= ends[record.at]:
                     left.pop(record.at, None)
     finally:
         await reader.close()
     return found
+
+
+def epoch_in(found: Found, decider: str, source: TopicPartition) -> str:
+    """Which log the newest decisions of a decider say that a partition is; empty where there are none."""
+    mine = (decider, source.topic, source.partition)
+    epochs = [one.epoch for one in found.values() if (one.decider, one.topic, one.partition) == mine]
+    return epochs[-1] if epochs else ""
 
 
 def note(found: Found, record: Record) -> None:

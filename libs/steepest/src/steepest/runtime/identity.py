@@ -1,7 +1,8 @@
 """Which log this is: the random epoch in the first record of every partition.
 
 It owns giving it and asking for it. Ids, positions and snapshots contain the epoch, so that those of one log are never
-taken for another's.
+taken for another's. Once retention has removed the first record, the log says no more which one it is: then a snapshot's
+word is taken for it, and without a snapshot that of the newest decision about the partition.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from steepest.runtime.layout import Layout
 
 
 async def open_partitions(log: Log, layout: Layout, clock: Clock) -> None:
-    """Give every partition that is still empty its identity. Where several processes begin at once, one at a time may do so.
+    """Give every partition that is still empty its identity. Where several processes begin at once, the first one's counts.
 
     Raises:
         LogUnavailableError: The log takes or gives nothing now.
@@ -34,9 +35,9 @@ async def check_epoch(log: Log, at: TopicPartition, epoch: str) -> None:
     Raises:
         LogEpochError: The partition's first record names another epoch than ``epoch``, which may be empty for any.
     """
-    if not epoch or await log.end(at) == 0:
+    if not epoch:
         return
-    now = await _epoch(log, at)
+    now = await epoch_of(log, at)
     if now and now != epoch:
         raise LogEpochError(
             f"{at} is {now} now, and was {epoch}",
@@ -44,14 +45,27 @@ async def check_epoch(log: Log, at: TopicPartition, epoch: str) -> None:
         )
 
 
-async def _epoch(log: Log, at: TopicPartition) -> str:
-    """The epoch in a partition's first record; empty where that cannot be read, or was dropped by age."""
+async def epoch_of(log: Log, at: TopicPartition) -> str:
+    """The epoch in a partition's first record; empty where there is none, it cannot be read, or it was removed."""
+    if await log.end(at) == 0:
+        return ""
     reader = log.reader({at: 0})
     try:
-        records = await reader.poll(max_records=1)
-        event = received(records[0]).event if records and records[0].offset == 0 else None
-    except UndecodableError:
+        while not (records := await reader.poll(max_records=1)):
+            pass
+        event = received(records[0]).event
+    except (UndecodableError, LogEpochError):
         return ""
     finally:
         await reader.close()
     return event.epoch if isinstance(event, LogOpened) else ""
+
+
+def check_opening(opened: LogOpened, epoch: str) -> None:
+    """Pass over an opening that another process has appended behind the one that counts.
+
+    Raises:
+        UndecodableError: The log is ``epoch`` already; empty: it has said nothing yet.
+    """
+    if epoch and opened.epoch != epoch:
+        raise UndecodableError(f"it opens a log again that is {epoch} already, as {opened.epoch}", code="opened-again")

@@ -28,6 +28,14 @@ class Metrics:
         self.dead_letters = Counter(
             "steepest_dead_letters", "Records that could not be read.", ["topic"], registry=self.registry
         )
+        # Records that were removed before they were read: the service was away for longer than the topic's retention, or had
+        # no snapshot. Rising: raise the retention.
+        self.missed = Counter(
+            "steepest_records_missed",
+            "Records that were removed before they were read.",
+            ["loop"],
+            registry=self.registry,
+        )
         # Records between a loop's position and the end of its partition. Rising for minutes: the service is too slow.
         self.lag = Gauge("steepest_lag_records", "Records not read yet.", ["loop"], registry=self.registry)
         # Decisions whose predecessor is missing in the log. Not zero: records were lost; compare with a recording.

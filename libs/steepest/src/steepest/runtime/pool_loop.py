@@ -11,8 +11,9 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from steepest.clock import Clock
 from steepest.errors import LogEpochError, LogVersionError, UndecodableError
-from steepest.events.cluster import ClusterEvent
+from steepest.events.cluster import ClusterEvent, LogOpened
 from steepest.events.received import Received
 from steepest.log.base import Log, NewRecord, Reader, Record, TopicPartition
 from steepest.log.snapshots import SnapshotStore
@@ -21,11 +22,18 @@ from steepest.runtime.decisions import Stream, scan
 from steepest.runtime.decode import received
 from steepest.runtime.effector import Effector
 from steepest.runtime.health import Health
-from steepest.runtime.identity import check_epoch
+from steepest.runtime.identity import check_epoch, check_opening
 from steepest.runtime.lag import LagMeter
 from steepest.runtime.letters import DEAD_LETTERS, Letters
 from steepest.runtime.metric_defs import Metrics
-from steepest.runtime.snapshots import PoolSnapshot, keep_pool_snapshot, read_pool_snapshot, restored, state_of
+from steepest.runtime.snapshots import (
+    SNAPSHOT_AFTER_S,
+    PoolSnapshot,
+    keep_pool_snapshot,
+    read_pool_snapshot,
+    restored,
+    state_of,
+)
 from steepest.view.cluster_view import ClusterView
 
 BATCH = 1_000
@@ -53,6 +61,7 @@ class PoolLoop:
         effectors: Sequence[Effector],
         metrics: Metrics,
         health: Health,
+        clock: Clock,
     ) -> None:
         self.name = f"pool:{pool}"
         self.pool = pool
@@ -64,11 +73,13 @@ class PoolLoop:
         self._effectors = effectors
         self._metrics = metrics
         self._health = health
+        self._clock = clock
         self._deciders: list[ClusterDecider] = []
         self._streams: list[Stream] = []
         self._letters = Letters(metrics)
         self._letters_from = 0
         self._saved = 0
+        self._saved_at = 0.0
         self._live_from = 0
         self._live = False
         self._lag = LagMeter(log)
@@ -103,10 +114,10 @@ class PoolLoop:
             snapshot, deciders = None, [kind() for kind in self._types]
         self._deciders = deciders
         self.view = ClusterView(snapshot.view) if snapshot else ClusterView()
-        self._saved = self.view.position
+        self._saved, self._saved_at = self.view.position, self._clock.monotonic()
         self._letters_from = snapshot.letters_from if snapshot else 0
-        await check_epoch(self._log, self.at, self.view.state.epoch)
-        found = await scan(self._log, {self.at: self.view.position, DEAD_LETTERS: self._letters_from})
+        await self._check_log()
+        found = await scan(self._log, {self.at: self.view.position, DEAD_LETTERS: self._letters_from}, self._tell_lag)
         self._streams = [
             Stream(one.name, one.logic, self.at, self._metrics, snapshot.last_ids.get(one.name) if snapshot else None)
             for one in deciders
@@ -115,6 +126,20 @@ class PoolLoop:
         for stream in self._streams:
             stream.fence(found)
         self._live_from = await self._log.end(self.at)
+
+    async def _check_log(self) -> None:
+        """Refuse a log that is not the snapshot's, and one whose beginning is gone where no snapshot stands for it."""
+        await check_epoch(self._log, self.at, self.view.state.epoch)
+        begin = await self._log.begin(self.at)
+        if self.view.position < begin:
+            raise LogEpochError(
+                f"{self.at} is kept from {begin} on, and no usable snapshot of it reaches so far: the pool cannot be known",
+                code="offset-missing",
+                mend="start a version whose snapshots are kept, restore the topic `snapshots`, or begin with new topics",
+            )
+
+    def _tell_lag(self, lag: int) -> None:
+        self._health.progress(self.name, self.view.position, lag, ready=False)
 
     def _go_live_at_end(self) -> None:
         """Effectors act once the view holds all that was there at the start; before, they would act on history."""
@@ -130,14 +155,15 @@ class PoolLoop:
         try:
             for record in records:
                 self._one(record, out)
-        except (LogVersionError, LogEpochError):
+        except LogVersionError:
             # Whoever goes on from here decides about what comes; what came before is decided.
             await self._append(out)
             await self._save()
             raise
         await self._append(out)
         await self._report(len(records))
-        if self.view.position - self._saved >= SNAPSHOT_EVERY:
+        is_old = self._clock.monotonic() - self._saved_at >= SNAPSHOT_AFTER_S
+        if is_old or self.view.position - self._saved >= SNAPSHOT_EVERY:
             await self._save()
 
     async def _append(self, out: Sequence[NewRecord]) -> None:
@@ -156,6 +182,8 @@ class PoolLoop:
     def _one(self, record: Record, out: list[NewRecord]) -> None:
         try:
             event: Received[ClusterEvent] = received(record)
+            if type(event.event) is LogOpened:
+                check_opening(event.event, self.view.state.epoch)
         except UndecodableError as error:
             out.extend(self._letters.about(record, error, self.view.state.epoch))
             self.view.skip(record.offset)
@@ -177,6 +205,7 @@ class PoolLoop:
     async def _save(self) -> None:
         """Keep a snapshot of the view and of every decider. Everything they made up to here is in the log already."""
         position = self.view.position
+        self._saved_at = self._clock.monotonic()
         if position == self._saved:
             return
         for stream in self._streams:

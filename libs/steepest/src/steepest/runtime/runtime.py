@@ -68,6 +68,7 @@ class Runtime:
             effectors=self._effectors,
             metrics=self.metrics,
             health=self.health,
+            clock=clock,
         )
         streams = [
             StreamLoop(
@@ -77,6 +78,7 @@ class Runtime:
                 snapshots=snapshots,
                 metrics=self.metrics,
                 health=self.health,
+                clock=clock,
                 share=shares(kind) if shares else None,
             )
             for service in services

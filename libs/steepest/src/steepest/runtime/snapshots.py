@@ -20,6 +20,10 @@ from steepest.view.state import STATE_VERSION, ViewState
 
 logger = structlog.get_logger(__name__)
 
+SNAPSHOT_AFTER_S = 3600.0
+"""Age of a loop's newest snapshot at which it keeps another, however few records came: what stands before the oldest
+snapshot must be kept, so that one of a quiet partition would hold up the trimming of all others."""
+
 VERSION = (2, STATE_VERSION)
 """Version of the forms here, and of the view's state."""
 

@@ -12,23 +12,34 @@ from operator import attrgetter
 from typing import Any
 
 import msgspec
+import structlog
 
-from steepest.errors import LogEpochError, UndecodableError
+from steepest.clock import Clock
+from steepest.errors import UndecodableError
 from steepest.events.cluster import LogOpened
 from steepest.log.base import Log, NewRecord, Reader, Record, TopicPartition
 from steepest.log.snapshots import SnapshotStore
 from steepest.policies.decider import StreamDecider
-from steepest.runtime.decisions import Stream, scan
+from steepest.runtime.decisions import Stream, epoch_in, scan
 from steepest.runtime.decode import received
 from steepest.runtime.health import Health
-from steepest.runtime.identity import check_epoch
+from steepest.runtime.identity import check_epoch, check_opening
 from steepest.runtime.lag import LagMeter
 from steepest.runtime.layout import Layout
 from steepest.runtime.letters import DEAD_LETTERS, Letters
 from steepest.runtime.metric_defs import Metrics
 from steepest.runtime.pool_loop import poll_or_stop
 from steepest.runtime.shares import Share, follow_shares
-from steepest.runtime.snapshots import StreamSnapshot, keep_stream_snapshot, read_stream_snapshot, restored, state_of
+from steepest.runtime.snapshots import (
+    SNAPSHOT_AFTER_S,
+    StreamSnapshot,
+    keep_stream_snapshot,
+    read_stream_snapshot,
+    restored,
+    state_of,
+)
+
+logger = structlog.get_logger(__name__)
 
 BATCH = 20_000
 """Records a batch at most. No effector waits for its turn here, and each batch waits once for its outputs to be kept; where
@@ -46,6 +57,8 @@ class Lane(msgspec.Struct):
     """One partition: its decider, its position, and what the decider has made of it.
 
     Attributes:
+        saved: The position of the newest snapshot; 0 where there is none.
+        saved_at: When it was kept, or the lane begun, by the monotonic clock.
         scan_from: Where to look, in each output partition, for what the decider has made beyond the last snapshot.
     """
 
@@ -53,6 +66,7 @@ class Lane(msgspec.Struct):
     decider: StreamDecider
     stream: Stream
     scan_from: dict[str, int]
+    saved_at: float
     position: int = 0
     epoch: str = ""
     saved: int = 0
@@ -83,6 +97,7 @@ class StreamLoop:
         snapshots: SnapshotStore,
         metrics: Metrics,
         health: Health,
+        clock: Clock,
         share: Share | None = None,
     ) -> None:
         """Follow the partitions of ``share`` as they come and go; without one, all of them."""
@@ -95,6 +110,7 @@ class StreamLoop:
         self._snapshots = snapshots
         self._metrics = metrics
         self._health = health
+        self._clock = clock
         self._letters = Letters(metrics)
         self._lanes: dict[TopicPartition, Lane] = {}
         self._share = share
@@ -137,10 +153,17 @@ class StreamLoop:
     async def _begin(self, partitions: Sequence[TopicPartition]) -> None:
         self._lanes = {at: await self._lane(at) for at in partitions}
         lanes = self._lanes.values()
-        found = await scan(self._log, {to: min(lane.scan_from[str(to)] for lane in lanes) for to in self._outputs})
+        start = {to: min(lane.scan_from[str(to)] for lane in lanes) for to in self._outputs}
+        found = await scan(self._log, start, self._tell_lag)
         self._letters.fence(found)
         for lane in lanes:
             lane.stream.fence(found)
+            if lane.position and not lane.saved:
+                # Where nothing was decided either, any name will do that another process would give it as well.
+                lane.epoch = epoch_in(found, self._kind.name, lane.at) or f"from-{lane.position}"
+
+    def _tell_lag(self, lag: int) -> None:
+        self._health.progress(self.name, sum(lane.position for lane in self._lanes.values()), lag, ready=False)
 
     async def _lane(self, at: TopicPartition) -> Lane:
         snapshot = await read_stream_snapshot(self._snapshots, self._kind.name, at)
@@ -153,13 +176,23 @@ class StreamLoop:
             decider=decider,
             stream=Stream(decider.name, decider.logic, at, self._metrics, snapshot.last_ids if snapshot else None),
             scan_from={str(to): snapshot.scan_from.get(str(to), 0) if snapshot else 0 for to in self._outputs},
+            saved_at=self._clock.monotonic(),
         )
         if snapshot:
             lane.position = lane.saved = snapshot.position
             lane.epoch = snapshot.epoch
             await check_epoch(self._log, at, lane.epoch)
+        self._pass_over_removed(lane, await self._log.begin(at))
         lane.live_from = await self._log.end(at)
         return lane
+
+    def _pass_over_removed(self, lane: Lane, begin: int) -> None:
+        """Begin behind what was removed: nobody can decide about that any more, and the rest is worth deciding about."""
+        missed = begin - lane.position
+        if missed > 0:
+            self._metrics.missed.labels(self.name).inc(missed)
+            logger.warning("records were removed before they were read", at=str(lane.at), missed=missed, begin=begin)
+            lane.position = begin
 
     async def _next(self, reader: Reader, stop: asyncio.Event) -> Sequence[Record]:
         """The next records. What is being appended is waited for before them, unless they are there already."""
@@ -224,12 +257,14 @@ class StreamLoop:
             lane.position = record.offset + 1
             try:
                 event = received(record)
+                if type(event.event) is LogOpened:
+                    check_opening(event.event, lane.epoch)
+                    lane.epoch = event.event.epoch
+                    continue
             except UndecodableError as error:
                 out.extend(self._letters.about(record, error, lane.epoch))
                 continue
-            if type(event.event) is LogOpened:
-                _check_opening(lane, event.event)
-            elif decisions := step(event):
+            if decisions := step(event):
                 made = [(to, one.pool, one.event) for one in decisions if (to := pools.get(one.pool))]
                 out.extend(lane.stream.records(lane.epoch, event, made))
 
@@ -241,10 +276,10 @@ class StreamLoop:
         self._health.progress(self.name, position, lag, ready=ready)
 
     def _due(self, after: int) -> list[DueSnapshot]:
-        """Snapshots, as of now, of the lanes that have gone on by so many records since their last ones."""
-        due = []
+        """Snapshots, as of now, of the lanes whose last ones are old, or so many records behind."""
+        due, now = [], self._clock.monotonic()
         for lane in self._lanes.values():
-            if lane.position - lane.saved < after:
+            if lane.position - lane.saved < after and now - lane.saved_at < SNAPSHOT_AFTER_S:
                 continue
             # Before it has passed both, some of what is made again stands in the log already: the next start must find it.
             is_settled = lane.stream.passed(lane.position) and self._letters.passed(lane.at, lane.position)
@@ -256,11 +291,5 @@ class StreamLoop:
                 scan_from=lane.scan_from,
             )
             due.append(DueSnapshot(lane, snapshot, is_settled))
-            lane.saved = lane.position
+            lane.saved, lane.saved_at = lane.position, now
         return due
-
-
-def _check_opening(lane: Lane, opened: LogOpened) -> None:
-    if lane.epoch and lane.epoch != opened.epoch:
-        raise LogEpochError(f"{lane.at} is {opened.epoch} now, and was {lane.epoch}")
-    lane.epoch = opened.epoch

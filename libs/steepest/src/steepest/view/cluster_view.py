@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from steepest.errors import LogEpochError, LogVersionError
+from steepest.errors import LogVersionError
 from steepest.events import cluster as c
 from steepest.events.received import ID, PREVIOUS, DecisionId, Received
 from steepest.events.registry import FLAGS, READS
@@ -51,13 +51,10 @@ class ClusterView(Projection):
 
         Raises:
             LogVersionError: The log asks for a newer reader; the view is as it was before the record.
-            LogEpochError: The log is another one than before; likewise.
         """
         event = received.event
         if type(event) is c.PoolConfigured:
             refuse_unknown_version(event.reads, event.flags)
-        elif type(event) is c.LogOpened:
-            _refuse_other_log(event, self.state.epoch)
         self.state.position = received.offset + 1
         self.touched = None
         self.repeated = not self._is_new(received)
@@ -99,14 +96,6 @@ def refuse_unknown_version(reads: int, flags: Iterable[int]) -> None:
         raise LogVersionError(
             f"the log asks for {wants}, and this reader knows version {READS} and flags {sorted(FLAGS)}",
             mend="upgrade this service before the pool uses what it does not know",
-        )
-
-
-def _refuse_other_log(event: c.LogOpened, epoch: str) -> None:
-    if epoch and event.epoch != epoch:
-        raise LogEpochError(
-            f"the log is {event.epoch} now, and was {epoch}",
-            mend="start with an empty state folder, or point at the log of before",
         )
 
 

@@ -10,8 +10,12 @@ from steepest.view.handlers import Handlers
 from steepest.view.projection import Projection
 
 
-def _opened(view: Projection, event: c.LogOpened, _: Received[Any]) -> None:
+def _opened(view: Projection, event: c.LogOpened, _: Received[Any]) -> bool:
+    """The first opening names the log; one behind it is of a process that opened the same partition at the same time."""
+    if view.state.epoch and event.epoch != view.state.epoch:
+        return False
     view.state.epoch = event.epoch
+    return True
 
 
 def _configured(view: Projection, event: c.PoolConfigured, _: Received[Any]) -> None:
