@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from steepest.cli.options import json_option, state_option
+from steepest.cli.output import give, tell
 
 if TYPE_CHECKING:
     from steepest.cli.requests import Answer
@@ -40,11 +41,11 @@ def cancel(job: str, state: Path, *, as_json: bool) -> None:
 
     answer = asyncio.run(_cancel(StateFolder(state), job))
     if as_json:
-        click.echo(msgspec.json.encode({"job": job, **msgspec.to_builtins(answer)}))
+        give({"job": job, **msgspec.to_builtins(answer)})
         return
     from steepest.words import ENDED
 
-    click.echo(f"{job} {ENDED[answer.outcome]}" if answer.outcome else f"{job} is to be cancelled {answer.reason}")
+    tell(f"{job} {ENDED[answer.outcome]}" if answer.outcome else f"{job} is to be cancelled {answer.reason}")
 
 
 async def _cancel(folder: StateFolder, job: str) -> Answer:

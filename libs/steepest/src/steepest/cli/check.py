@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from steepest.cli.output import console, give
 from steepest.errors import SteepestError, UndecodableError
 from steepest.invariants.verdict import Status, Verdict
 
@@ -62,7 +63,7 @@ def check(recording: Path, *, as_json: bool) -> None:
     except SteepestError as error:
         raise click.UsageError(f"{error}{f' ({error.mend})' if error.mend else ''}") from None
     if as_json:
-        click.echo(msgspec.json.encode({"recording": str(recording), "pools": pools}))
+        give({"recording": str(recording), "pools": pools})
     else:
         _show(pools)
     sys.exit(1 if any(verdict.status is Status.BROKEN for pool in pools for verdict in pool.verdicts) else 0)
@@ -114,11 +115,10 @@ async def _audit(log: FileLog, at: TopicPartition, watched: Watched) -> Pool:
 
 
 def _show(pools: list[Pool]) -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    console = Console()
+    out = console()
     for pool in pools:
         unreadable = f", {len(pool.unreadable)} of them unreadable" if pool.unreadable else ""
         title = f"pool {pool.pool or '(no name)'}: cluster/{pool.partition}, {pool.records} records{unreadable}"
@@ -130,7 +130,7 @@ def _show(pools: list[Pool]) -> None:
             table.add_row(
                 verdict.checker, Text(verdict.status.value, style), _positions(verdict), Text(verdict.message)
             )
-        console.print(table)
+        out.print(table)
 
 
 _STYLES = {Status.HOLDS: "green", Status.BROKEN: "bold red", Status.UNKNOWN: "yellow"}

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from steepest.cli.options import json_option, state_option
+from steepest.cli.output import give, tell
 
 if TYPE_CHECKING:
     from steepest.events.dead_letter import DeadLetter
@@ -50,11 +51,11 @@ def list_(state: Path, *, topic: str | None, as_json: bool) -> None:
     letters = asyncio.run(_all(state, topic))
     for letter in letters:
         if as_json:
-            click.echo(msgspec.json.encode({"record": name(letter), **msgspec.to_builtins(letter)}))
+            give({"record": name(letter), **msgspec.to_builtins(letter)})
         else:
-            click.echo(f"{name(letter)}  {one_line(letter.key) or '(no key)'}  {one_line(letter.reason)}")
+            tell(f"{name(letter)}  {one_line(letter.key) or '(no key)'}  {one_line(letter.reason)}")
     if not letters and not as_json:
-        click.echo("no dead letters")
+        tell("no dead letters")
 
 
 @dead_letters.command()
@@ -69,12 +70,12 @@ def show(record: str, state: Path, *, as_json: bool) -> None:
 
     letter = asyncio.run(_one(state, record))
     if as_json:
-        click.echo(msgspec.json.encode({"record": record, **msgspec.to_builtins(letter)}))
+        give({"record": record, **msgspec.to_builtins(letter)})
         return
-    click.echo(f"record   {record}\nkey      {letter.key}\nreason   {letter.reason}")
+    tell(f"record   {record}\nkey      {letter.key}\nreason   {letter.reason}")
     for header, text in sorted(letter.headers.items()):
-        click.echo(f"header   {header}: {text}")
-    click.echo(f"value    {len(letter.value)} bytes\n{letter.value.decode('utf-8', 'backslashreplace')}")
+        tell(f"header   {header}: {text}")
+    tell(f"value    {len(letter.value)} bytes\n{letter.value.decode('utf-8', 'backslashreplace')}")
 
 
 @dead_letters.command()
@@ -85,14 +86,12 @@ def resend(records: tuple[str, ...], state: Path, *, as_json: bool) -> None:
     """Append the records of these letters to their topic again, byte for byte."""
     import asyncio
 
-    import msgspec
-
     sent = asyncio.run(_resend(state, records))
     if as_json:
-        click.echo(msgspec.json.encode(sent))
+        give(sent)
         return
     for old, new in sent.items():
-        click.echo(f"{old} is sent again, as {new}")
+        tell(f"{old} is sent again, as {new}")
     sys.exit(0)
 
 

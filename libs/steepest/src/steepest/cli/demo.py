@@ -17,6 +17,7 @@ import click
 from steepest.cli.nodes_of import DOCKER, cluster_option
 from steepest.cli.nodes_of import engines as engines_asked
 from steepest.cli.options import json_option, policy_option
+from steepest.cli.output import console, give, tell
 
 if TYPE_CHECKING:
     from steepest.demo.comparison import Comparison
@@ -142,7 +143,7 @@ async def _demo(folder: Path, given: Workload, policy: str, svg: Path | None, *,
         places = {job.name: job.first_node for job in story.jobs.values() if job.first_node}
         second = Play(folder / WITHOUT_MOVES, pinned(given, places), parameters("none"))
         if not as_json:
-            click.echo("\nthe same jobs again, from the same first nodes, with neither moves nor limits:")
+            tell("\nthe same jobs again, from the same first nodes, with neither moves nor limits:")
         comparison = compared(story, await second.run(_audience(as_json=as_json)), str(second.recording))
     plays = [play for play in (first, second) if play is not None]
     interrupted = any(play.interrupted.is_set() for play in plays)
@@ -153,13 +154,12 @@ async def _demo(folder: Path, given: Workload, policy: str, svg: Path | None, *,
 
 
 def _audience(*, as_json: bool) -> Audience:
-    from rich.console import Console
 
     from steepest.demo.audience import Lines, Nobody, Screen
 
     if as_json:
         return Nobody()
-    return Screen(Console()) if sys.stdout.isatty() else Lines(click.echo)
+    return Screen(console()) if sys.stdout.isatty() else Lines(tell)
 
 
 # --- outputs ----------------------------------------------------------------------------------------------------------
@@ -186,18 +186,18 @@ def _draw(events: Sequence[Received[ClusterEvent]], svg: Path) -> None:
 def _report(story: Story, figures: Summary, svg: Path | None) -> None:
     from steepest.demo import report
 
-    click.echo(f"\n{report.result(story)}\n")
+    tell(f"\n{report.result(story)}\n")
     _show(report.job_table(story))
-    click.echo()
+    tell()
     _show(report.move_table(story))
     most_moved = max(story.jobs.values(), key=lambda job: len(job.moves), default=None)
-    click.echo(f"\nThe recording is in {figures.recording}. Go on with")
-    click.echo(f"  steepest replay {figures.state}")
-    click.echo(f"  steepest check {figures.state}")
+    tell(f"\nThe recording is in {figures.recording}. Go on with")
+    tell(f"  steepest replay {figures.state}")
+    tell(f"  steepest check {figures.state}")
     if most_moved is not None:
-        click.echo(f"  steepest explain {most_moved.name} --state {figures.state}")
+        tell(f"  steepest explain {most_moved.name} --state {figures.state}")
     if svg is not None:
-        click.echo(f"The picture is in {svg}.")
+        tell(f"The picture is in {svg}.")
 
 
 def _show(table: Table) -> None:
@@ -213,14 +213,14 @@ def _finish(figures: Summary, comparison: Comparison | None, *, interrupted: boo
 
     if as_json:
         more = {"interrupted": interrupted} | ({"comparison": comparison} if comparison else {})
-        click.echo(msgspec.json.encode(msgspec.to_builtins(figures) | msgspec.to_builtins(more)))
+        give(msgspec.to_builtins(figures) | msgspec.to_builtins(more))
         return
     if comparison is not None:
         from steepest.demo.comparison import comparison_table, verdict
 
-        click.echo()
+        tell()
         _show(comparison_table(comparison))
-        click.echo(f"\n{verdict(comparison)}")
-        click.echo(f"The second recording is in {comparison.without_moves_recording}.")
+        tell(f"\n{verdict(comparison)}")
+        tell(f"The second recording is in {comparison.without_moves_recording}.")
     if interrupted:
-        click.echo("\ninterrupted: all jobs were stopped")
+        tell("\ninterrupted: all jobs were stopped")

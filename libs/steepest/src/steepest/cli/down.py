@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from steepest.cli.options import SPAN, json_option, state_option
+from steepest.cli.output import give, tell
 
 EPILOG = """\b
 Examples:
@@ -31,8 +32,6 @@ def down(state: Path, *, stop_jobs: bool, grace: int, as_json: bool) -> None:
     """Stop the running system and its jobs. The jobs save their state and resume at the next start."""
     import asyncio
 
-    import msgspec
-
     from steepest.cli.stopping import stop_all, stop_system
     from steepest.state_folder import StateFolder
 
@@ -41,10 +40,10 @@ def down(state: Path, *, stop_jobs: bool, grace: int, as_json: bool) -> None:
     process = stop_system(folder)
     stopped = asyncio.run(stop_all(folder, installation, grace / 1000)) if stop_jobs else []
     if as_json:
-        click.echo(msgspec.json.encode({"process": process, "jobs": stopped}))
+        give({"process": process, "jobs": stopped})
         return
-    click.echo(f"no system runs on {folder.root}" if process is None else f"stopped the system (process {process})")
+    tell(f"no system runs on {folder.root}" if process is None else f"stopped the system (process {process})")
     for job in stopped:
-        click.echo(str(job))
+        tell(str(job))
     if stop_jobs and not stopped:
-        click.echo("no job's process was running")
+        tell("no job's process was running")

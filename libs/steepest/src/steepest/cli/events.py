@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steepest.cli.options import json_option, state_option
+from steepest.cli.output import tell
 
 if TYPE_CHECKING:
     from steepest.log.base import Record
@@ -29,8 +30,11 @@ Examples:
 
 A line is: offset, time, what happened. Ticks, usage and growth come again and again, so they are shown only with --all,
 with --type, or on other topics than `cluster`. With --json, a line is one object: topic, partition, offset, at_ms, key,
-headers, and the event; or, where a record cannot be read, `unreadable` and the reason.
+headers, and the event; or, where a record cannot be read, `unreadable` and the reason. The values of a job's variables
+are masked; `steepest record` copies them as they are.
 """
+
+MASK = "***"
 
 TOPICS = ("cluster", "loss", "heartbeats", "dead-letters")
 
@@ -108,7 +112,7 @@ async def _print(
         async for records in batches(log, start):
             lines = [text for record in records if record.offset >= since and (text := line(record)) is not None]
             if lines:
-                click.echo("\n".join(lines))
+                tell("\n".join(lines))
             for record in records:
                 if record.offset + 1 >= ends[record.at]:
                     left.pop(str(record.at), None)
@@ -166,4 +170,16 @@ def as_json_line(record: Record, shows: Shows) -> str | None:
         event = received(record).event
     except UndecodableError as error:
         return msgspec.json.encode({**fields, "unreadable": str(error)}).decode() if shows(None) else None
-    return msgspec.json.encode({**fields, "event": event}).decode() if shows(event) else None
+    return msgspec.json.encode({**fields, "event": _masked(event)}).decode() if shows(event) else None
+
+
+def _masked(event: Any) -> Any:
+    """An event whose job's variables show their names alone: their values may be secrets."""
+    import msgspec
+
+    from steepest.events.cluster import JobSubmitted
+
+    if not isinstance(event, JobSubmitted):
+        return event
+    spec = msgspec.structs.replace(event.spec, env=dict.fromkeys(event.spec.env, MASK))
+    return msgspec.structs.replace(event, spec=spec)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from steepest.cli.options import json_option, state_option
+from steepest.cli.output import give, tell
 
 if TYPE_CHECKING:
     from steepest.cli.story import Story
@@ -32,21 +33,20 @@ def explain(job: str, state: Path, *, as_json: bool) -> None:
     """Tell why JOB is where it is: every decision about it, with its reasons."""
     import asyncio
 
-    import msgspec
-
     from steepest.state_folder import StateFolder
+    from steepest.words import one_line
 
     story, note = asyncio.run(_read(StateFolder(state), job))
     if as_json:
-        click.echo(msgspec.json.encode(story))
+        give(story)
         return
     for chapter in story.chapters:
-        click.echo(f"{_clock(chapter.at_ms)}  {chapter.sentence}")
+        tell(f"{_clock(chapter.at_ms)}  {chapter.sentence}")
         for line in chapter.details:
-            click.echo(click.style(f"{'':10}{line}", dim=True))
-    click.echo(click.style(f"{'now':<10}", bold=True) + story.now)
+            tell((f"{'':10}{one_line(line)}", {"dim": True}))
+    tell((f"{'now':<10}", {"bold": True}), one_line(story.now))
     if note:
-        click.echo(note, err=True)
+        tell(note, err=True)
 
 
 def _clock(at_ms: int) -> str:

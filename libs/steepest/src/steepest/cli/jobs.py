@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from steepest.cli.options import json_option, state_option
+from steepest.cli.output import give, tell
 
 if TYPE_CHECKING:
     from steepest.cli.pool import Pool
@@ -54,9 +55,7 @@ def jobs(state: Path, *, show_all: bool, as_json: bool) -> None:
     pool = look(state)
     shown = [job for job in pool.view.jobs if show_all or job.outcome is None]
     if as_json:
-        import msgspec
-
-        click.echo(msgspec.json.encode([as_dict(pool, job) for job in shown]))
+        give([as_dict(pool, job) for job in shown])
         return
     _show(pool, shown, left_out=len(pool.view.jobs) - len(shown))
 
@@ -117,11 +116,11 @@ def _show(pool: Pool, shown: list[Job], *, left_out: int) -> None:
     if shown:
         show(COLUMNS, [_row(job, pool.now_ms) for job in shown])
     else:
-        click.echo("no jobs" if not left_out else "no job waits or runs")
+        tell("no jobs" if not left_out else "no job waits or runs")
     if left_out:
-        click.echo(f"{count(left_out, 'ended job')} left out: see `steepest jobs --all`", err=True)
+        tell(f"{count(left_out, 'ended job')} left out: see `steepest jobs --all`", err=True)
     if pool.note:
-        click.echo(pool.note, err=True)
+        tell(pool.note, err=True)
 
 
 _STYLES = {"running": "green", "waiting": "yellow", "failed": "red", "finished": "dim", "cancelled": "dim"}

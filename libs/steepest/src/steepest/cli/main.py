@@ -86,7 +86,7 @@ class Commands(click.Group):
             raise
         except click.UsageError as error:
             where = error.ctx.command_path if error.ctx else ctx.command_path
-            raise Refusal(f"{error.format_message().rstrip('.')} (see `{where} --help`)") from error
+            raise Refusal(_one_line(f"{error.format_message().rstrip('.')} (see `{where} --help`)")) from error
         except SteepestError as error:
             raise Refusal(told(str(error), error.mend)) from error
         except BrokenPipeError:
@@ -99,7 +99,13 @@ class Commands(click.Group):
 def told(message: str, mend: str) -> str:
     """An error and its first step on one line."""
     first_step = f"; {mend[:1].lower()}{mend[1:]}" if mend else ""
-    return " ".join(f"{message.rstrip('.')}{first_step}".split())
+    return _one_line(f"{message.rstrip('.')}{first_step}")
+
+
+def _one_line(text: str) -> str:
+    from steepest.cli.output import printable
+
+    return " ".join(printable(text).split())
 
 
 def _load(name: str) -> click.Command:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from steepest.cli.options import json_option, state_option
+from steepest.cli.output import give, tell
 
 if TYPE_CHECKING:
     from steepest.cli.pool import Pool
@@ -36,16 +37,14 @@ def nodes(state: Path, *, as_json: bool) -> None:
 
     pool = look(state)
     if as_json:
-        import msgspec
-
-        click.echo(msgspec.json.encode([as_dict(pool, node) for node in pool.view.nodes]))
+        give([as_dict(pool, node) for node in pool.view.nodes])
         return
     if len(pool.view.nodes) or list(pool.view.nodes):
         show(COLUMNS, [_row(pool, node) for node in pool.view.nodes])
     else:
-        click.echo("no node has joined yet")
+        tell("no node has joined yet")
     if pool.note:
-        click.echo(pool.note, err=True)
+        tell(pool.note, err=True)
 
 
 def as_dict(pool: Pool, node: Node) -> dict[str, object]:

@@ -10,6 +10,8 @@ from typing import IO, TYPE_CHECKING, Protocol
 
 import click
 
+from steepest.cli.output import give_raw
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -87,7 +89,7 @@ def _print(batches: Iterator[list[LossRecord]]) -> None:
 
     encoder = msgspec.json.Encoder()
     for batch in batches:
-        click.echo(b"".join(encoder.encode(_plain(record)) + b"\n" for record in batch), nl=False)
+        give_raw(b"".join(encoder.encode(_plain(record)) + b"\n" for record in batch))
 
 
 def _plain(record: LossRecord) -> LossRecord | dict[str, object]:

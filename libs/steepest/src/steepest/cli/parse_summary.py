@@ -9,12 +9,15 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from steepest.cli.output import console
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from rich.console import Console
 
     from steepest.training_logs import LogReader, LossRecord
 
@@ -75,14 +78,14 @@ def show(records: Iterable[LossRecord], reader: LogReader | None = None) -> None
         metric = metrics.setdefault((record.split, record.metric), Metric(record, record))
         metric.last = record
         metric.curve.add(record.value)
-    console = Console(highlight=False)
+    out = console(highlight=False)
     total = sum(formats.values())
-    console.print(f"format   {', '.join(formats) or 'none recognised'}")
-    console.print(f"records  {total}")
+    out.print(f"format   {', '.join(formats) or 'none recognised'}")
+    out.print(f"records  {total}")
     if metrics:
-        console.print(_table(metrics))
+        out.print(_table(metrics))
     if reader is not None:
-        _show_passed_over(reader, console)
+        _show_passed_over(reader, out)
 
 
 def _table(metrics: dict[tuple[str, str], Metric]) -> Table:
@@ -98,14 +101,13 @@ def _table(metrics: dict[tuple[str, str], Metric]) -> Table:
     return table
 
 
-def _show_passed_over(reader: LogReader, console: Console) -> None:
+def _show_passed_over(reader: LogReader, out: Console) -> None:
     if reader.cut_lines:
-        console.print(f"cut      {reader.cut_lines} lines longer than 1 MiB, read to there")
+        out.print(f"cut      {reader.cut_lines} lines longer than 1 MiB, read to there")
     if not reader.reasons:
         return
-    console.print(f"\nnot taken, though they look like a loss: {sum(reader.reasons.values())} lines")
+    out.print(f"\nnot taken, though they look like a loss: {sum(reader.reasons.values())} lines")
     for reason, count in sorted(reader.reasons.items(), key=lambda item: (-item[1], item[0])):
-        console.print(f"  {count:6}  {reason}", soft_wrap=True)
+        out.print(f"  {count:6}  {reason}", soft_wrap=True)
     for skipped in reader.skipped[:EXAMPLES_SHOWN]:
-        text = "".join(char if char.isprintable() else " " for char in skipped.text[:_EXAMPLE_CHARS])
-        console.print(Text(f"  line {skipped.line}: {text}  [{skipped.reason}]"), soft_wrap=True)
+        out.print(f"  line {skipped.line}: {skipped.text[:_EXAMPLE_CHARS]}  [{skipped.reason}]", soft_wrap=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from steepest.cli.options import state_option
+from steepest.cli.output import tell
 
 EPILOG = """\b
 Examples:
@@ -63,7 +64,7 @@ def record(state: Path, *, out: Path, from_beginning: bool, follow: bool) -> Non
 
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(run())
-    click.echo(f"{count(copied, 'record')} copied to {out}")
+    tell(f"{count(copied, 'record')} copied to {out}")
 
 
 def _refuse_a_log(out: Path) -> None:

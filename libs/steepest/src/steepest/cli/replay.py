@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from steepest.cli.output import give, tell
 from steepest.log.file import FileLog
 from steepest.replay.compare import Report
 from steepest.replay.replay import Replay
@@ -36,14 +37,14 @@ def replay(recording: Path, *, into: str | None, speed: float, as_json: bool) ->
     """
     if into is not None:
         fed = asyncio.run(_feed(recording, into, speed))
-        click.echo(msgspec.json.encode({"fed": fed}) if as_json else f"fed {fed} records to {into}")
+        give({"fed": fed}) if as_json else tell(f"fed {fed} records to {into}")
         return
     report = asyncio.run(_replay(recording))
     if as_json:
-        click.echo(msgspec.json.encode(report))
+        give(report)
     else:
         for line in _words(report):
-            click.echo(line)
+            tell(line)
     sys.exit(1 if report.differences else 0)
 
 

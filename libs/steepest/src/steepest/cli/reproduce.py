@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steepest.cli.options import json_option
+from steepest.cli.output import console, give_raw, tell
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -82,7 +83,7 @@ def reproduce(
         result = _simulated(paper, repetitions or SIMULATED_TIMES, workers)
     _write(result, folder)
     if as_json:
-        click.echo(results_json(result.rows), nl=False)
+        give_raw(results_json(result.rows))
     else:
         _show(result, folder)
 
@@ -108,14 +109,14 @@ def _real(count: int, out: Path) -> Reproduction:
 
     folder = _folder(out / RECORDINGS)
     total = count * len(PAPER.experiments)
-    click.echo(f"{total} repetitions; first, what a step of each training costs here", err=True)
+    tell(f"{total} repetitions; first, what a step of each training costs here", err=True)
     done = []
     for one in repetitions(PAPER.experiments, count, folder):
         done.append(one)
-        click.echo(f"{len(done)} of {total}: {one.experiment.name}; completion times of the jobs", err=True)
+        tell(f"{len(done)} of {total}: {one.experiment.name}; completion times of the jobs", err=True)
         for arm, pair in zip(one.experiment.arms, one.pairs, strict=True):
             changes = ", ".join(f"{change:+.1f} %" for change in pair.changes).replace("-", "−")
-            click.echo(f"  {arm.setting}: {changes}", err=True)
+            tell(f"  {arm.setting}: {changes}", err=True)
     return reproduced(PAPER, count, done)
 
 
@@ -147,10 +148,9 @@ def _tracked(results: Iterator[Any], total: int) -> Iterable[Any]:
     """The results as they come, with a bar on a terminal."""
     if not sys.stderr.isatty():
         return results
-    from rich.console import Console
     from rich.progress import track
 
-    return track(results, "reproducing", total=total, console=Console(stderr=True), transient=True)
+    return track(results, "reproducing", total=total, console=console(stderr=True), transient=True)
 
 
 def _show(result: Reproduction, folder: Path) -> None:
@@ -172,4 +172,4 @@ def _show(result: Reproduction, folder: Path) -> None:
             for row in result.rows
         ],
     )
-    click.echo(f"\n{tally(result.rows)}; {', '.join(FILES)} are in {folder}")
+    tell(f"\n{tally(result.rows)}; {', '.join(FILES)} are in {folder}")

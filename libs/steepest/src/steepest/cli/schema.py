@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from steepest.cli.output import give_raw
+
 EPILOG = """\b
 Examples:
   steepest schema > asyncapi.json
@@ -19,4 +21,4 @@ def schema(*, as_page: bool) -> None:
     from steepest.events.asyncapi import encode_document
     from steepest.events.page import page
 
-    click.echo(page() if as_page else encode_document(), nl=False)
+    give_raw(page() if as_page else encode_document())

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steepest.cli.options import PLACEMENT_NAMES, SPAN, json_option, state_option
+from steepest.cli.output import give, tell
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,8 +68,6 @@ def shadow(
     """
     import asyncio
 
-    import msgspec
-
     from steepest.replay.shadow import Shadow
     from steepest.state_folder import StateFolder
 
@@ -77,7 +76,7 @@ def shadow(
         asyncio.run(_feed(StateFolder(state), candidate, follow=follow))
     found = candidate.comparisons()
     if as_json:
-        click.echo(msgspec.json.encode(found))
+        give(found)
     else:
         _show(found)
     sys.exit(1 if any(one.differs for one in found) else 0)
@@ -149,7 +148,7 @@ def _show(found: Sequence[Comparison]) -> None:
     differing = sum(one.differs for one in found)
     kinds = Counter(NOUNS[plan.kind] for one in found for plan in one.plans)
     told = ", ".join(count(number, noun) for noun, number in sorted(kinds.items()))
-    click.echo(f"{count(differing, 'job')} of {len(found)} would have gone otherwise{f' ({told})' if told else ''}")
+    tell(f"{count(differing, 'job')} of {len(found)} would have gone otherwise{f' ({told})' if told else ''}")
 
 
 def _course(course: Course) -> str:

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from steepest.cli.output import console, give
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from steepest.sim.result import SimulationResult, Summary
+    from steepest.sim.result import SimulationResult
     from steepest.sim.whatif.run import WhatIf
 
 R = TypeVar("R")
@@ -165,7 +167,7 @@ def _results(
     for result in _simulated(do, runs, workers):
         results.append(result)
         if as_json:
-            click.echo(_as_json(result.summary()))
+            give(result.summary())
     return results
 
 
@@ -196,14 +198,7 @@ def _simulated(
     if not sys.stderr.isatty():
         yield from side_by_side(do, runs, workers)
         return
-    from rich.console import Console
     from rich.progress import track
 
-    console = Console(stderr=True)
-    yield from track(side_by_side(do, runs, workers), "simulating", total=len(runs), console=console, transient=True)
-
-
-def _as_json(summary: Summary) -> bytes:
-    import msgspec
-
-    return msgspec.json.encode(summary)
+    out = console(stderr=True)
+    yield from track(side_by_side(do, runs, workers), "simulating", total=len(runs), console=out, transient=True)

@@ -10,9 +10,9 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-import click
 import msgspec
 
+from steepest.cli.output import tell
 from steepest.cli.tables import show
 from steepest.errors import InputError
 from steepest.policies.baselines.by_name import BASELINES
@@ -78,9 +78,9 @@ def show_results(results: Sequence[SimulationResult]) -> None:
         rows.append(row)
     show(columns, rows)
     if several:
-        click.echo("± is the standard deviation over the seeds.")
+        tell("± is the standard deviation over the seeds.")
     for note in _notes(results):
-        click.echo(note, err=True)
+        tell(note, err=True)
 
 
 def _row(runs: Sequence[Summary], *, several: bool) -> list[str]:

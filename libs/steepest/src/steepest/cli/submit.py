@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steepest.cli.options import CPU, MEMORY, NAME_RULE, json_option, state_option
+from steepest.cli.output import give, tell
 
 if TYPE_CHECKING:
     from steepest.cli.pool import Pool
@@ -71,10 +72,10 @@ def submit(state: Path, *, name: str | None, wait: bool, as_json: bool, **asked:
     spec = spec_of(**asked)
     event = JobSubmitted(job=_checked(name or name_for(spec.command)), request=new_request(), spec=spec)
     if why := why_not_found(spec.command, Path(str(spec.working_dir))):
-        click.echo(f"Warning: {why}; submitted all the same", err=True)
+        tell(f"Warning: {why}; submitted all the same", err=True)
     answer = asyncio.run(_ask(StateFolder(state), event, wait=wait, talk=not as_json))
     if as_json:
-        click.echo(msgspec.json.encode({"job": event.job, "request": event.request, **msgspec.to_builtins(answer)}))
+        give({"job": event.job, "request": event.request, **msgspec.to_builtins(answer)})
     sys.exit(_status(answer))
 
 
@@ -175,14 +176,14 @@ def _refuse_what_never_fits(pool: Pool, spec: JobSpec) -> None:
 
 def _tell(job: str, answer: Answer, pool: Pool, *, running: bool) -> None:
     if answer.state == "rejected":
-        click.echo(f"Error: {job} is rejected: {answer.reason}", err=True)
+        tell(f"Error: {job} is rejected: {answer.reason}", err=True)
         return
     if answer.state == "admitted":
-        click.echo(f"{job} is admitted; see `steepest explain {job}`")
+        tell(f"{job} is admitted; see `steepest explain {job}`")
         return
-    click.echo(f"{job} waits in the log")
+    tell(f"{job} waits in the log")
     why = "has not answered yet" if running else f"does not run on {pool.folder.root}; start it with `steepest up`"
-    click.echo(f"Warning: the system {why}", err=True)
+    tell(f"Warning: the system {why}", err=True)
 
 
 async def _wait(log: Log, pool: Pool, job: str, *, talk: bool) -> Answer:
@@ -195,10 +196,10 @@ async def _wait(log: Log, pool: Pool, job: str, *, talk: bool) -> Answer:
         if isinstance(news, Answer):
             return news
         if news is not None and talk and not is_routine(news.event):
-            click.echo(sentence(news.event))
+            tell(sentence(news.event))
         if news is None and not deserted and pool.folder.running() is None:
             deserted = True
-            click.echo(f"Warning: no system runs on {pool.folder.root}; {job} waits until one does", err=True)
+            tell(f"Warning: no system runs on {pool.folder.root}; {job} waits until one does", err=True)
     raise AssertionError("a log is followed for ever")
 
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-import click
-
+from steepest.cli.output import console, tell
 from steepest.words import one_line
 
 Cell = str | tuple[str, str]
@@ -21,7 +20,7 @@ def show(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
     if sys.stdout.isatty():
         _show_rich(columns, rows)
     else:
-        click.echo(plain(columns, rows))
+        tell(plain(columns, rows))
 
 
 def plain(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
@@ -43,7 +42,6 @@ def _text(cell: Cell) -> str:
 
 def _show_rich(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
     from rich.box import SIMPLE_HEAD
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -52,4 +50,4 @@ def _show_rich(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
         table.add_column(name.lstrip("#"), justify="right" if name.startswith("#") else "left", overflow="fold")
     for row in rows:
         table.add_row(*(Text(_text(cell), "" if isinstance(cell, str) else cell[1]) for cell in row))
-    Console().print(table)
+    console().print(table)

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import time
 
-import click
-
+from steepest.cli.output import tell
 from steepest.cli.story import why_void
 from steepest.events import cluster as c
 from steepest.events.received import Received
@@ -81,7 +80,7 @@ def say(text: str, colour: str = "", at_ms: int | None = None) -> None:
     """A line with its time; colours only where a terminal shows them."""
     clock = time.strftime("%H:%M:%S", time.localtime(None if at_ms is None else at_ms / 1000))
     style = {"bold": True} if colour == "bold" else {"fg": colour or None}
-    click.echo(f"{click.style(clock, dim=True)}  {click.style(text, **style)}")
+    tell((clock, {"dim": True}), "  ", (text, style))
 
 
 def _colour(event: c.ClusterEvent) -> str:

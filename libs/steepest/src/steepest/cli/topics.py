@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from steepest.cli.options import json_option, state_option
+from steepest.cli.output import give, tell
 
 if TYPE_CHECKING:
     from steepest.log.kafka_settings import KafkaSettings
@@ -56,8 +57,6 @@ def apply(
     """
     import asyncio
 
-    import msgspec
-
     from steepest.cli.quiet import quiet
     from steepest.installation import kafka_of
     from steepest.state_folder import StateFolder
@@ -69,12 +68,12 @@ def apply(
     layout = _layout(state, loss_partitions)
     changes = asyncio.run(_apply(settings, layout, replication, dry_run=dry_run))
     if as_json:
-        click.echo(msgspec.json.encode({"changes": changes, "applied": not dry_run}))
+        give({"changes": changes, "applied": not dry_run})
     else:
         for change in changes:
-            click.echo(str(change))
+            tell(str(change))
         if not changes:
-            click.echo("all topics are as they should be")
+            tell("all topics are as they should be")
     sys.exit(1 if dry_run and changes else 0)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from steepest.cli.options import json_option, state_option
+from steepest.cli.output import give, tell
 
 if TYPE_CHECKING:
     from steepest.events.cluster import PoolConfigured
@@ -32,20 +33,18 @@ def upgrade(state: Path, *, dry_run: bool, as_json: bool) -> None:
     """Put in force every flag that this version knows; parameters stay."""
     import asyncio
 
-    import msgspec
-
     from steepest.events.registry import FLAGS
     from steepest.state_folder import StateFolder
 
     view, wanted = asyncio.run(_upgrade(StateFolder(state), dry_run=dry_run))
     new = [flag for flag in wanted.flags if not view.has(flag)]
     if as_json:
-        click.echo(msgspec.json.encode({"flags": new, "reads": wanted.reads, "applied": bool(new) and not dry_run}))
+        give({"flags": new, "reads": wanted.reads, "applied": bool(new) and not dry_run})
         return
     for flag in new:
-        click.echo(f"flag {flag}: {FLAGS[flag].says}")
+        tell(f"flag {flag}: {FLAGS[flag].says}")
     if not new:
-        click.echo("the pool uses all that this version knows")
+        tell("the pool uses all that this version knows")
 
 
 async def _upgrade(folder: StateFolder, *, dry_run: bool) -> tuple[ClusterView, PoolConfigured]:
