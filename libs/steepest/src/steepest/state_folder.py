@@ -1,22 +1,27 @@
 """The state folder of an embedded system: where its log, snapshots and jobs are, which nodes it emulates, and its version.
 
-It owns names and versions; nobody else builds a path in the folder by hand.
+It owns names and versions; nobody else builds a path in the folder by hand. And it keeps others out: who may write into the
+log may run commands as its user, who may lock the folder may stop the system, and jobs' variables may be secrets.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
+import psutil
 
-from steepest.errors import InputError, RecordingError
+from steepest.errors import InputError, RecordingError, UncertainError
 from steepest.events.common import Name, Resources
-from steepest.log.aside import write_aside
+from steepest.log.aside import private, write_aside
 from steepest.runtime.layout import Layout
+
+OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 VERSION = 1
 """Version of the folder's layout; another one is refused."""
@@ -89,12 +94,25 @@ class StateFolder:
         """
         try:
             self.root.mkdir(parents=True, exist_ok=True)
+            self.keep_others_out()
             write_aside(self._installation, msgspec.json.format(msgspec.json.encode(installation), indent=2))
         except OSError as error:
             raise RecordingError(
                 f"cannot write the state folder {self.root}: {error.strerror}",
                 mend="make room there, or name another with --state",
             ) from error
+
+    def keep_others_out(self) -> bool:
+        """Take every right on the folder from other users, whatever the umask; whether they had any.
+
+        Raises:
+            OSError: It is another user's folder.
+        """
+        mode = stat.S_IMODE(self.root.stat().st_mode)
+        if not mode & OTHERS:
+            return False
+        self.root.chmod(mode & ~OTHERS)
+        return True
 
     def read(self) -> Installation:
         """What the folder is.
@@ -133,7 +151,7 @@ class StateFolder:
         Raises:
             InputError: Another one runs.
         """
-        with self._up_lock.open("a+") as lock:
+        with open(self._up_lock, "a+", opener=private) as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -143,18 +161,53 @@ class StateFolder:
                     mend=f"stop it with `steepest down --state {self.root}`",
                 ) from None
             lock.truncate(0)
-            lock.write(str(os.getpid()))
+            lock.write(f"{os.getpid()} {began(os.getpid())}")
             lock.flush()
             yield
 
     def running(self) -> int | None:
-        """The process that runs on this folder; None where none does."""
+        """The process that runs on this folder, in its own numbers; None where none does."""
+        return self._holder()[0] if self._is_locked() else None
+
+    def system(self) -> int | None:
+        """Likewise, to be signalled: surely the process that took the lock, and no other that has its number now.
+
+        Raises:
+            UncertainError: The lock is held, and not by the process that it names.
+        """
+        if not self._is_locked():
+            return None
+        pid, start = self._holder()
+        if pid is None or began(pid) != start:
+            raise UncertainError(
+                f"{self._up_lock} is held, and process {pid}, which it names, is not who wrote that",
+                code="unknown-holder",
+                mend=f"see who holds it (`fuser {self._up_lock}`); a container's processes are stopped from inside it",
+            )
+        return pid
+
+    def _is_locked(self) -> bool:
         try:
             with self._up_lock.open() as lock:
                 fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                return None
+                return False
         except FileNotFoundError:
-            return None
+            return False
         except BlockingIOError:
-            text = self._up_lock.read_text()
-            return int(text) if text.isdecimal() else None
+            return True
+
+    def _holder(self) -> tuple[int | None, str]:
+        """Who wrote that it holds the lock: the process and when it began."""
+        pid, _, start = self._up_lock.read_text().partition(" ")
+        return (int(pid), start) if pid.isdecimal() else (None, "")
+
+
+def began(pid: int) -> str:
+    """When a process began, in a form that no change of the clock changes; empty where there is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]  # in ticks since the boot
+    except FileNotFoundError:
+        try:
+            return str(psutil.Process(pid).create_time())  # where the system has no /proc
+        except psutil.Error:
+            return ""

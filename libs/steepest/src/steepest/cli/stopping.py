@@ -60,9 +60,9 @@ def stop_system(folder: StateFolder) -> int | None:
     """Stop the system that runs on a folder, and wait until it has left; give its process, None where none ran.
 
     Raises:
-        UncertainError: It has not left in time.
+        UncertainError: It has not left in time, or the lock is held by somebody else.
     """
-    process = folder.running()
+    process = folder.system()
     if process is None:
         return None
     try:

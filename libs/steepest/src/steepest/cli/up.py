@@ -12,6 +12,7 @@ import click
 
 from steepest.cli.nodes_of import IMAGE, cluster_option, engines, engines_as, refuse_others
 from steepest.cli.options import PLACEMENT_NAMES, SPAN, NodeType, folder_option, policy_option
+from steepest.cli.output import tell
 
 if TYPE_CHECKING:
     from steepest.events.parameters import PoolParameters
@@ -170,6 +171,7 @@ def prepare(
         folder.create(_with_heartbeat(asked, heartbeat_ms))
         return
     there = folder.read()
+    keep_others_out(folder)
     refuse_others(cluster, there)
     if soft_limits and not there.soft_limits:
         raise InputError(
@@ -185,6 +187,15 @@ def prepare(
             f"{folder.root} is there already, with the nodes {has} and a heartbeat of {there.heartbeat_ms} ms",
             mend="leave --node and --heartbeat out, or begin with a new folder",
         )
+
+
+def keep_others_out(folder: StateFolder) -> None:
+    """Close a folder that is there, and say so: others may have read it."""
+    try:
+        if folder.keep_others_out():
+            tell(f"{folder.root} was open to other users; it is yours alone now", err=True)
+    except OSError as error:
+        tell(f"Warning: {folder.root} is open to other users and stays so: {error.strerror}", err=True)
 
 
 def _with_heartbeat(installation: Installation, heartbeat_ms: int | None) -> Installation:

@@ -6,10 +6,15 @@ import os
 from pathlib import Path
 
 
+def private(path: str, flags: int) -> int:
+    """An opener for files that only this user may read, whatever the umask."""
+    return os.open(path, flags, 0o600)
+
+
 def write_aside(path: Path, data: bytes, *, keep: Path | None = None) -> None:
     """Write under another name in the same folder, sync, and rename into place; safe against loss of power as well.
 
-    One writer at a time for each path.
+    One writer at a time for each path. Only this user may read the file.
 
     Args:
         path: Where the file will be.
@@ -21,7 +26,7 @@ def write_aside(path: Path, data: bytes, *, keep: Path | None = None) -> None:
     """
     aside = path.with_name(f".{path.name}.aside")
     try:
-        with aside.open("wb") as file:
+        with open(aside, "wb", opener=private) as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

@@ -57,7 +57,7 @@ def locked_at_once(path: Path) -> Iterator[None]:
 def _opened(path: Path) -> Iterator[int]:
     # Opened anew each time, because the kernel counts locks by opening: it then also keeps tasks of one process apart.
     try:
-        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise LogUnavailableError(
             f"{path}: cannot be opened: {error.strerror}", mend="See that its folder is there and can be written to."

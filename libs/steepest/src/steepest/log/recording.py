@@ -106,7 +106,7 @@ def _write(folder: Path, topics: Topics) -> None:
     for at in topics.all():
         path = partition_file(folder, at)
         path.parent.mkdir(exist_ok=True)
-        path.touch()
+        path.touch(mode=0o600)
     recording = Recording(
         format=FORMAT,
         version=VERSION,

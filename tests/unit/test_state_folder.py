@@ -1,0 +1,85 @@
+"""A state folder is one user's, and `down` signals no process but the system that runs on it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from steepest.cli.stopping import stop_system
+from steepest.cli.up import prepare
+from steepest.errors import InputError, UncertainError
+from steepest.events.common import Resources
+from steepest.installation import KafkaPlace, remember_kafka
+from steepest.log.file import FileLog
+from steepest.state_folder import Installation, NodeSpec, StateFolder, began
+
+
+@pytest.fixture
+def careless() -> Iterator[None]:
+    """A user whose new files everybody may write."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> StateFolder:
+    """An installation."""
+    folder = StateFolder(tmp_path / "state")
+    folder.create(Installation(nodes=(NodeSpec("n1", Resources(1_000)),)))
+    return folder
+
+
+@pytest.mark.usefixtures("careless")
+def test_nobody_else_reads_or_writes_a_new_folder(tmp_path: Path) -> None:
+    """Whatever the umask: the folder is closed, and so are the files in it that say or hold anything."""
+    folder = StateFolder(tmp_path / "state")
+    folder.create(Installation(nodes=(NodeSpec("n1", Resources(1_000)),)))
+    remember_kafka(folder, KafkaPlace("h:1"))
+    FileLog(folder.log, folder.read().layout.partitions())
+    with folder.sole():
+        files = [path for path in folder.root.rglob("*") if path.is_file()]
+
+    assert folder.root.stat().st_mode & 0o777 == 0o700
+    assert {"up.lock", "steepest.json", "kafka.json", "recording.json"} < {path.name for path in files}
+    assert [path for path in files if path.stat().st_mode & 0o077] == []
+
+
+def test_a_folder_that_was_open_is_closed_and_it_is_said(
+    folder: StateFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Once: others may have read it until then."""
+    folder.root.chmod(0o755)
+    prepare(folder, (), None)
+    prepare(folder, (), None)
+
+    assert folder.root.stat().st_mode & 0o777 == 0o700
+    assert capsys.readouterr().err == f"{folder.root} was open to other users; it is yours alone now\n"
+
+
+def test_down_signals_nobody_but_who_took_the_lock(folder: StateFolder) -> None:
+    """The lock may be held by somebody else while the number in it is another process's by now."""
+    lock = folder.root / "up.lock"
+    with lock.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        for text in (f"{os.getpid()} 1", str(os.getpid()), f"{2**22 + 1} 7", "", "nonsense"):
+            lock.write_text(text)
+            with pytest.raises(UncertainError, match="is not who wrote that") as refused:
+                stop_system(folder)
+            assert "fuser" in refused.value.mend
+    assert stop_system(folder) is None
+
+
+def test_who_runs_is_known_by_its_start(folder: StateFolder) -> None:
+    """A system names itself and when it began, and another one is refused meanwhile."""
+    with folder.sole():
+        assert folder.system() == folder.running() == os.getpid()
+        assert began(os.getpid()) != ""
+        with pytest.raises(InputError, match=f"process {os.getpid()}"), folder.sole():
+            pass
+    assert folder.system() is None
+    assert began(2**22 + 1) == ""
