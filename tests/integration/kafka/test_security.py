@@ -57,7 +57,9 @@ class Secure:
         _make_certificates(self.folder)
         secure = ",".join(f"{name}://127.0.0.1:{port}" for name, port in self.ports.items())
         own = {"port": self.broker.port, "controller": _free_port(), "folder": self.folder}
-        kept = [line for line in PROPERTIES.splitlines() if not line.startswith(("listener", "advertised"))]
+        kept = [
+            line for line in PROPERTIES.splitlines() if not line.startswith(("listener", "advertised", "inter.broker"))
+        ]
         text = "\n".join(kept) + LISTENERS
         properties = self.folder / "server.properties"
         properties.write_text(text.format(**own, secure=secure, **MODULES))

@@ -3,7 +3,8 @@
 It owns the choice between files and Kafka. It must never know what is in a log, or who runs over it.
 
 A state folder whose system was started on Kafka says so in ``kafka.json``, so that every command finds the same log; the
-environment (``STEEPEST_KAFKA`` and its like) comes before it, and is the only place for secrets.
+environment (``STEEPEST_KAFKA`` and its like) comes before it, and is the only place for secrets, but for the password of a
+broker of the folder's own.
 """
 
 from __future__ import annotations
@@ -67,11 +68,17 @@ def kafka_of(folder: StateFolder, environ: Mapping[str, str] = os.environ) -> Ka
 
     Raises:
         InputError: A setting is wrong.
+        LogUnavailableError: The folder's own broker was never started, or is another user's.
         RecordingError: ``kafka.json`` is damaged.
     """
     place = kafka_place(folder)
     if place is None or environ.get("STEEPEST_KAFKA"):
         return kafka_settings(environ)
+    if place.own:
+        from steepest.log.broker import own_broker  # noqa: PLC0415 - it loads psutil, which few commands need
+
+        prefix = environ.get("STEEPEST_KAFKA_PREFIX", place.prefix)
+        return msgspec.structs.replace(own_broker(kafka_folder(folder)), prefix=prefix)
     return kafka_settings({"STEEPEST_KAFKA_PREFIX": place.prefix, **environ}, place.bootstrap)
 
 
@@ -142,6 +149,11 @@ def _docker_cluster(folder: StateFolder, installation: Installation) -> Cluster:
         soft_limits=installation.soft_limits,
         heartbeat_s=installation.heartbeat_ms / 1000,
     )
+
+
+def kafka_folder(folder: StateFolder) -> Path:
+    """Where a broker of the folder's own keeps its data and its password."""
+    return folder.root / "kafka"
 
 
 def _place_file(folder: StateFolder) -> Path:

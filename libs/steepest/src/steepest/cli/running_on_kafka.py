@@ -13,6 +13,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from importlib.metadata import entry_points
 
+import msgspec
+
 from steepest.alone import stop_on_signals
 from steepest.cli.options import AUTO
 from steepest.cli.quiet import quiet
@@ -22,7 +24,15 @@ from steepest.clock import SystemClock
 from steepest.embedded import GROUP, Configurator
 from steepest.errors import InputError
 from steepest.events.parameters import PoolParameters
-from steepest.installation import KafkaPlace, kafka_of, kafka_place, open_log, open_snapshots, remember_kafka
+from steepest.installation import (
+    KafkaPlace,
+    kafka_folder,
+    kafka_of,
+    kafka_place,
+    open_log,
+    open_snapshots,
+    remember_kafka,
+)
 from steepest.log.broker import Broker
 from steepest.log.kafka_settings import KafkaSettings, as_environment
 from steepest.mqtt.settings import VARIABLE
@@ -78,10 +88,10 @@ def _cluster(folder: StateFolder, kafka: str | None) -> Iterator[KafkaSettings]:
     """The cluster's settings, for as long as its broker runs if that is our own."""
     before = kafka_place(folder)
     if kafka == AUTO or (kafka is None and before is not None and before.own):
-        broker = Broker(folder.root / "kafka")
+        broker = Broker(kafka_folder(folder), guarded=True)
         say("starting a Kafka broker")
         broker.start()
-        os.environ["STEEPEST_KAFKA"] = broker.bootstrap
+        os.environ |= as_environment(msgspec.structs.replace(broker.settings, prefix=_prefix(before)))
         try:
             yield _remembered(folder, own=True)
         finally:
@@ -90,6 +100,11 @@ def _cluster(folder: StateFolder, kafka: str | None) -> Iterator[KafkaSettings]:
     if kafka is not None:
         os.environ["STEEPEST_KAFKA"] = kafka
     yield _remembered(folder, own=False)
+
+
+def _prefix(before: KafkaPlace | None) -> str:
+    """Of the topics: as the environment says, or as it was."""
+    return os.environ.get("STEEPEST_KAFKA_PREFIX") or (before.prefix if before is not None and before.own else "")
 
 
 def _remembered(folder: StateFolder, *, own: bool) -> KafkaSettings:

@@ -1,6 +1,10 @@
 """A Kafka broker of one's own on this machine: one process in KRaft mode, for tests, demos and `steepest up --kafka auto`.
 
 It owns formatting, starting and stopping. The jars come from ``make kafka`` (Maven), and Java 17 or newer from the system.
+
+Who may append to the log may run commands as its user. So a *guarded* broker asks for a password, also where its controller
+listens, and gets a new one with each start: what somebody else on its port may have been sent is worth nothing. The password
+is in files alone, which only this user may read, because all users see a process's arguments.
 """
 
 from __future__ import annotations
@@ -9,6 +13,7 @@ import base64
 import contextlib
 import os
 import re
+import secrets
 import shutil
 import signal
 import socket
@@ -21,6 +26,11 @@ from pathlib import Path
 import psutil
 
 from steepest.errors import InputError, LogUnavailableError
+from steepest.log.aside import write_aside
+from steepest.log.kafka_settings import KafkaSettings
+
+PASSWORD = "password"  # noqa: S105 - a name
+"""The file that holds it, in the broker's folder."""
 
 START_S = 60.0
 """A broker is up in 5 s on two idle cores."""
@@ -29,10 +39,11 @@ PROPERTIES = """\
 process.roles=broker,controller
 node.id=1
 controller.quorum.bootstrap.servers=127.0.0.1:{controller}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+listeners=CLIENTS://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=CLIENTS://127.0.0.1:{port}
 controller.listener.names=CONTROLLER
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+inter.broker.listener.name=CLIENTS
+listener.security.protocol.map=CLIENTS:{security},CONTROLLER:{security}
 log.dir={folder}/data
 offsets.topic.replication.factor=1
 offsets.topic.num.partitions=1
@@ -51,15 +62,32 @@ log.cleaner.threads=1
 log.cleaner.dedupe.buffer.size=16777216
 """
 
+GUARD = """\
+sasl.enabled.mechanisms=PLAIN
+sasl.mechanism.inter.broker.protocol=PLAIN
+sasl.mechanism.controller.protocol=PLAIN
+listener.name.clients.plain.sasl.jaas.config={login}
+listener.name.controller.plain.sasl.jaas.config={login}
+"""
+LOGIN = (
+    "org.apache.kafka.common.security.plain.PlainLoginModule required "
+    'username="{user}" password="{password}" user_{user}="{password}";'
+)
+USER = "steepest"
+
 
 class Broker:
     """One broker process over a folder, which it keeps between starts."""
 
-    def __init__(self, folder: Path, *, home: Path | None = None, port: int | None = None) -> None:
+    def __init__(
+        self, folder: Path, *, home: Path | None = None, port: int | None = None, guarded: bool = False
+    ) -> None:
         """Use the jars below ``home`` (default: ``$STEEPEST_KAFKA_HOME`` or ``.kafka``)."""
         self.folder = folder
-        self.port = port or _port_before(folder) or _free_port()
-        self._controller = _free_port()
+        before = _ports_before(folder)
+        self.port = port or (before[0] if before else _free_port())
+        self._controller = before[1] if before else _free_port()
+        self._guarded = guarded
         self._home = home or Path(os.environ.get("STEEPEST_KAFKA_HOME", ".kafka"))
         self._process: psutil.Process | None = None
 
@@ -67,6 +95,23 @@ class Broker:
     def bootstrap(self) -> str:
         """Where clients connect."""
         return f"127.0.0.1:{self.port}"
+
+    @property
+    def settings(self) -> KafkaSettings:
+        """How clients connect, once it was started.
+
+        Raises:
+            LogUnavailableError: It never was, or is another user's.
+        """
+        if not self._guarded:
+            return KafkaSettings(bootstrap=self.bootstrap)
+        return KafkaSettings(
+            bootstrap=self.bootstrap,
+            security="SASL_PLAINTEXT",
+            sasl_mechanism="PLAIN",
+            username=USER,
+            password=_password(self.folder),
+        )
 
     @property
     def pid(self) -> int:
@@ -93,12 +138,12 @@ class Broker:
             raise InputError(why, code="no-kafka", mend="make kafka")
         self.folder.mkdir(parents=True, exist_ok=True)
         properties = _properties(self.folder)
-        if not properties.exists():
-            properties.write_text(
-                PROPERTIES.format(port=self.port, controller=self._controller, folder=self.folder.resolve())
-            )
-            self._java("kafka.tools.StorageTool", "format", "--standalone", "-t", cluster_id(), "-c", str(properties))
+        is_new = not properties.exists()
         self._process = self._left_behind(properties)
+        if self._process is None and (is_new or self._guarded):
+            self._configure(properties)
+        if is_new:
+            self._java("kafka.tools.StorageTool", "format", "--standalone", "-t", cluster_id(), "-c", str(properties))
         if self._process is None:
             with (self.folder / "broker.log").open("ab") as log:
                 self._process = psutil.Popen(
@@ -119,6 +164,19 @@ class Broker:
             self._process.kill()
             self._process.wait()
         self._process = None
+
+    def _configure(self, properties: Path) -> None:
+        text = PROPERTIES.format(
+            port=self.port,
+            controller=self._controller,
+            folder=self.folder.resolve(),
+            security="SASL_PLAINTEXT" if self._guarded else "PLAINTEXT",
+        )
+        if self._guarded:
+            password = secrets.token_hex(32)
+            write_aside(self.folder / PASSWORD, password.encode())
+            text += GUARD.format(login=LOGIN.format(user=USER, password=password))
+        write_aside(properties, text.encode())
 
     @property
     def _pid_file(self) -> Path:
@@ -173,13 +231,34 @@ def missing(home: Path) -> str:
     return ""
 
 
-def _port_before(folder: Path) -> int | None:
-    """The port that the folder's broker had before: clients remember it."""
+def own_broker(folder: Path) -> KafkaSettings:
+    """How the guarded broker of a folder is reached.
+
+    Raises:
+        LogUnavailableError: There never was one, or it is another user's.
+    """
+    return Broker(folder, guarded=True).settings
+
+
+def _password(folder: Path) -> str:
+    try:
+        return (folder / PASSWORD).read_text()
+    except OSError as error:
+        raise LogUnavailableError(
+            f"the password of the broker in {folder} cannot be read: {error.strerror}",
+            mend="start the broker with `steepest up`, as the user whose it is",
+        ) from error
+
+
+def _ports_before(folder: Path) -> tuple[int, int] | None:
+    """The ports of the folder's broker and of its controller: clients and its own log remember them."""
     with contextlib.suppress(FileNotFoundError):
         found = re.search(
-            r"^advertised.listeners=PLAINTEXT://127.0.0.1:(\d+)$", _properties(folder).read_text(), re.MULTILINE
+            r"^listeners=\w+://127.0.0.1:(\d+),CONTROLLER://127.0.0.1:(\d+)$",
+            _properties(folder).read_text(),
+            re.MULTILINE,
         )
-        return int(found[1]) if found else None
+        return (int(found[1]), int(found[2])) if found else None
     return None
 
 
