@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from steepest.events import cluster as c
-from steepest.events.received import ID, PREVIOUS
+from steepest.events.received import ID, LOGIC, PREVIOUS
 from steepest.invariants.accounting import Accounting
 from steepest.invariants.decision_ids import DecisionIds
 from steepest.invariants.steps_lost import StepsLost
@@ -106,6 +106,15 @@ def test_a_decision_that_was_never_written_is_a_gap() -> None:
     evidence, message = broken(DecisionIds, story)
     assert evidence == (story.end - 2, story.end - 1)
     assert "placer/e/cluster/0/5/0" in message
+
+
+def test_another_logic_may_name_what_never_counted() -> None:
+    """Where two logics decide beside each other, one names a decision of its own whose id the other one took."""
+    story = Story().opened(n1=1000)
+    ours = {ID: "placer/e/cluster/0/7/0", PREVIOUS: "placer/e/cluster/0/5/0", LOGIC: "2"}
+    story.add(c.JobAdmitted(job="a", request="r"), headers={ID: "placer/e/cluster/0/6/0", LOGIC: "1"})
+    story.add(c.JobAdmitted(job="b", request="r"), headers=ours)
+    assert told(DecisionIds, story) == "decisions: 4, streams: 2"
 
 
 def test_the_first_decision_of_a_stream_follows_nothing() -> None:

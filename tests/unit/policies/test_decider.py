@@ -24,6 +24,9 @@ class Asked:
     def __init__(self) -> None:
         self.events: list[c.ClusterEvent] = []
 
+    def reconsider(self, event: c.ClusterEvent) -> None:
+        """It has nothing to forget."""
+
     def step(self, view: ClusterView, received: Received[c.ClusterEvent]) -> list[c.ClusterEvent]:
         """Remember it, after the view has taken it in."""
         assert view.position == received.offset + 1

@@ -123,7 +123,7 @@ async def test_a_scan_reads_to_the_end_and_no_further() -> None:
     log = MemoryLog({"cluster": 2})
     await log.append([new_record(FIRST, "pool", TICK, 0), *made(stream(), 4, FIRST, SECOND)])
 
-    assert {str(one) for one in (await scan(log, {FIRST: 0, SECOND: 0})).values()} == {
+    assert {str(one.newest) for one in (await scan(log, {FIRST: 0, SECOND: 0})).values()} == {
         "judge/e1/loss/1/4/0",
         "judge/e1/loss/1/4/1",
     }

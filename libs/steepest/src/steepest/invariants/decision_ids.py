@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from steepest.events.cluster import ClusterEvent
-from steepest.events.received import ID, PREVIOUS, DecisionId, Received
+from steepest.events.received import ID, LOGIC, PREVIOUS, DecisionId, Received
 from steepest.invariants.verdict import Checker
 
 
@@ -12,14 +12,15 @@ class DecisionIds(Checker):
 
     A stream is what one decider made of one partition. Its ids rise, and each record's ``prev`` is the id of the record
     before it; the first one has none. Decisions that are delivered again do not count. A record that names another one
-    than its neighbour shows that something between them was never written, or written out of order.
+    than its neighbour shows that something between them was never written, or written out of order. Where another logic
+    goes on, it may name a decision of its own whose id the other one took: that shows nothing.
     """
 
     name = "decision-ids"
 
     def __init__(self) -> None:
         super().__init__()
-        self._last: dict[str, tuple[str, int]] = {}
+        self._last: dict[str, tuple[str, int, str]] = {}
         self._decisions = 0
 
     def feed(self, received: Received[ClusterEvent]) -> None:
@@ -29,12 +30,13 @@ class DecisionIds(Checker):
         if decision is None:
             return
         self._decisions += 1
-        last, at = self._last.get(decision.stream, ("", received.offset))
+        logic = received.headers.get(LOGIC, "")
+        last, at, before = self._last.get(decision.stream, ("", received.offset, logic))
         previous = received.headers.get(PREVIOUS, "")
-        if previous != last:
+        if previous != last and logic == before:
             message = f"{text} follows {previous or 'nothing'}, and the one before it in the log is {last or 'none'}"
             self.breach(message, at, received.offset)
-        self._last[decision.stream] = (text, received.offset)
+        self._last[decision.stream] = (text, received.offset, logic)
 
     def summary(self) -> str:
         """How many decisions of how many streams were seen."""

@@ -14,7 +14,8 @@ import msgspec
 
 from steepest.events import cluster as c
 from steepest.events.cluster import ClusterEvent
-from steepest.events.received import Received
+from steepest.events.received import DecisionId, Received
+from steepest.policies.unread import Unread
 from steepest.view.cluster_view import ClusterView
 
 
@@ -31,12 +32,18 @@ class ClusterDecider(Protocol):
     Attributes:
         name: Part of the ids of all it decides; never changes.
         logic: Version of its behaviour; raised by every change that a flag does not guard.
-        state: All it remembers between records.
+        state: All it remembers between records, an :class:`~steepest.policies.unread.AwaitsDecisions`.
     """
 
     name: str
     logic: int
     state: Any
+
+    def reconsider(self, event: ClusterEvent) -> None:
+        """Forget that this was decided: the log has another decision in its place, or only the log has it.
+
+        What the decider still wants is decided about a later record.
+        """
 
     def step(self, view: ClusterView, received: Received[ClusterEvent]) -> Sequence[ClusterEvent]:
         """What follows from ``received``, which ``view`` holds already. The view is read, never changed."""
@@ -56,6 +63,9 @@ class StreamDecider(Protocol):
     logic: int
     topic: str
     state: Any
+
+    def restate(self) -> None:
+        """Say again, at the records to come, all that is still so: another logic may have said otherwise, or nothing."""
 
     def step(self, received: Received[Any]) -> Sequence[Decision]:
         """What follows from ``received``."""
@@ -79,7 +89,8 @@ def fold_and_decide(
     """Fold a record once, and let every decider say what follows from it.
 
     Deciders are asked about what counts, and about what they wait for also where it does not, so that nobody waits for
-    ever. What was delivered before is asked about no more.
+    ever. What was delivered before is asked about no more. Before, the decider in whose name the record was decided
+    reconsiders what the record overtakes (:mod:`steepest.policies.unread`).
 
     Returns:
         Whether the record counts, and what each decider made of it, in the deciders' order.
@@ -88,6 +99,26 @@ def fold_and_decide(
         LogVersionError: As :meth:`ClusterView.fold`.
     """
     counts = view.fold(received)
-    if counts or (isinstance(received.event, READ_BACK) and not view.repeated):
-        return counts, [decider.step(view, received) for decider in deciders]
-    return counts, []
+    decision = view.decision
+    if decision is not None and decision.topic == received.topic:
+        _read_own(decision, view.state.epoch, deciders, received)
+    if not counts and (view.repeated or not isinstance(received.event, READ_BACK)):
+        return counts, []
+    made = [decider.step(view, received) for decider in deciders]
+    if any(made):
+        for decider, events in zip(deciders, made, strict=True):
+            if events:
+                unread = [Unread((received.offset, index), event) for index, event in enumerate(events)]
+                decider.state.unread.extend(unread)
+    return counts, made
+
+
+def _read_own(
+    decision: DecisionId, epoch: str, deciders: Sequence[ClusterDecider], received: Received[ClusterEvent]
+) -> None:
+    if (decision.epoch, decision.partition) != (epoch, received.partition):
+        return
+    for decider in deciders:
+        if decider.name == decision.decider:
+            for event in decider.state.read_own(decision.position, received.event):
+                decider.reconsider(event)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from steepest.events.common import Resources
+from steepest.policies.unread import AwaitsDecisions
 from steepest.view.state import Job, Node
 
 
@@ -37,7 +38,7 @@ class PendingNode(msgspec.Struct):
     replicas: list[int] = msgspec.field(default_factory=lambda: [0, 0, 0])
 
 
-class Pending(msgspec.Struct):
+class Pending(AwaitsDecisions):
     """The plans that a decider waits to read back.
 
     Attributes:
@@ -46,9 +47,9 @@ class Pending(msgspec.Struct):
         nodes: The nodes that a plan under way takes from or gives to.
     """
 
-    plans: dict[str, PendingPlan] = {}
-    jobs: dict[str, str] = {}
-    nodes: dict[str, PendingNode] = {}
+    plans: dict[str, PendingPlan] = msgspec.field(default_factory=dict)
+    jobs: dict[str, str] = msgspec.field(default_factory=dict)
+    nodes: dict[str, PendingNode] = msgspec.field(default_factory=dict)
 
     def add(self, plan: str, job: Job, source: str | None, target: str) -> None:
         """A plan was just made."""

@@ -9,14 +9,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+import msgspec
+
 from steepest.events.cluster import ClusterEvent
 from steepest.events.received import ID, LOGIC, PREVIOUS, DecisionId, Received, spell_id
 from steepest.log.base import Log, NewRecord, Record, TopicPartition
 from steepest.runtime.decode import new_record
 from steepest.runtime.metric_defs import Metrics
 
-Found = dict[tuple[str, TopicPartition], DecisionId]
-"""The newest decision of each stream in each output partition."""
+
+class InTheLog(msgspec.Struct):
+    """What a scan has found of one stream in one output partition.
+
+    Attributes:
+        newest: The newest decision.
+        logics: The versions of the behaviour that decided.
+    """
+
+    newest: DecisionId
+    logics: dict[str, None]
+
+
+Found = dict[tuple[str, TopicPartition], InTheLog]
+"""What stands in the log, by stream and output partition."""
 
 
 class Stream:
@@ -48,11 +63,16 @@ class Stream:
     def fence(self, found: Found) -> None:
         """Do not append what is in the log already."""
         self._found = {
-            (stream, to): decision
-            for (stream, to), decision in found.items()
-            if (decision.decider, decision.topic, decision.partition)
+            (stream, to): one
+            for (stream, to), one in found.items()
+            if (one.newest.decider, one.newest.topic, one.newest.partition)
             == (self.name, self.source.topic, self.source.partition)
         }
+
+    def others_decided_until(self) -> int | None:
+        """The position up to which another logic has decided some of what was found; None where none has."""
+        others = any(logic != self._logic for one in self._found.values() for logic in one.logics)
+        return max(one.newest.offset for one in self._found.values()) + 1 if others else None
 
     def records(
         self, epoch: str, cause: Received[ClusterEvent], made: Iterable[tuple[TopicPartition, str, ClusterEvent]]
@@ -87,18 +107,18 @@ class Stream:
 
     def passed(self, position: int) -> bool:
         """Whether all that was found in the log has a cause before ``position``; then it need not be looked for again."""
-        for (stream, to), newest in list(self._found.items()):
-            if newest.offset < position:
-                self._leave(stream, to, newest)
+        for (stream, to), one in list(self._found.items()):
+            if one.newest.offset < position:
+                self._leave(stream, to, one.newest)
         return not self._found
 
     def _is_in_the_log(self, decision: DecisionId, to: TopicPartition) -> bool:
-        newest = self._found.get((decision.stream, to))
-        if newest is None:
+        found = self._found.get((decision.stream, to))
+        if found is None:
             return False
-        if decision.position <= newest.position:
+        if decision.position <= found.newest.position:
             return True
-        self._leave(decision.stream, to, newest)
+        self._leave(decision.stream, to, found.newest)
         return False
 
     def _leave(self, stream: str, to: TopicPartition, newest: DecisionId) -> None:
@@ -112,7 +132,7 @@ def _ignore(_unread: int) -> None:
 
 
 async def scan(log: Log, start: Mapping[TopicPartition, int], tell: Callable[[int], None] = _ignore) -> Found:
-    """The newest decision of every stream in the given partitions, from the given offsets to their present ends.
+    """What stands in the given partitions of every stream, from the given offsets to their present ends.
 
     Args:
         log: Where they are.
@@ -144,17 +164,18 @@ async def scan(log: Log, start: Mapping[TopicPartition, int], tell: Callable[[in
 def epoch_in(found: Found, decider: str, source: TopicPartition) -> str:
     """Which log the newest decisions of a decider say that a partition is; empty where there are none."""
     mine = (decider, source.topic, source.partition)
-    epochs = [one.epoch for one in found.values() if (one.decider, one.topic, one.partition) == mine]
+    decided = [one.newest for one in found.values()]
+    epochs = [one.epoch for one in decided if (one.decider, one.topic, one.partition) == mine]
     return epochs[-1] if epochs else ""
 
 
 def note(found: Found, record: Record) -> None:
-    """Remember a record's decision if it is the newest of its stream so far."""
+    """Remember a record's decision, if it is one."""
     text = record.headers.get(ID)
     decision = DecisionId.parse(text) if text else None
     if decision is None:
         return
-    stream = (decision.stream, record.at)
-    before = found.get(stream)
-    if before is None or decision.position > before.position:
-        found[stream] = decision
+    one = found.setdefault((decision.stream, record.at), InTheLog(decision, {}))
+    one.logics[record.headers.get(LOGIC, "")] = None
+    if decision.position > one.newest.position:
+        one.newest = decision

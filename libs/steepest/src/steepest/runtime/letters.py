@@ -38,13 +38,13 @@ class Letters:
 
     def fence(self, found: Found) -> None:
         """Do not write what stands in the topic already."""
-        self._found = {key: decision for key, decision in found.items() if decision.decider == WRITER}
+        self._found = {key: one for key, one in found.items() if one.newest.decider == WRITER}
 
     def about(self, record: Record, error: UndecodableError, epoch: str) -> list[NewRecord]:
         """The letter about a record that could not be read; none where it was written before."""
         letter = DecisionId(WRITER, epoch, record.at.topic, record.at.partition, record.offset, 0)
-        newest = self._found.get((letter.stream, DEAD_LETTERS))
-        if newest is not None and letter.position <= newest.position:
+        found = self._found.get((letter.stream, DEAD_LETTERS))
+        if found is not None and letter.position <= found.newest.position:
             return []
         self._metrics.dead_letters.labels(record.at.topic).inc()
         logger.warning("dead letter", record=str(record), why=str(error))
@@ -53,8 +53,8 @@ class Letters:
     def passed(self, at: TopicPartition, position: int) -> bool:
         """Whether no letter was found about that position of a partition, or one beyond it."""
         return all(
-            (found.topic, found.partition) != (at.topic, at.partition) or found.offset < position
-            for found in self._found.values()
+            (one.newest.topic, one.newest.partition) != (at.topic, at.partition) or one.newest.offset < position
+            for one in self._found.values()
         )
 
 

@@ -60,6 +60,7 @@ class Lane(msgspec.Struct):
         saved: The position of the newest snapshot; 0 where there is none.
         saved_at: When it was kept, or the lane begun, by the monotonic clock.
         scan_from: Where to look, in each output partition, for what the decider has made beyond the last snapshot.
+        restate_at: The position from which on the decider says again what another logic may have said otherwise.
     """
 
     at: TopicPartition
@@ -71,6 +72,7 @@ class Lane(msgspec.Struct):
     epoch: str = ""
     saved: int = 0
     live_from: int = 0
+    restate_at: int | None = None
 
 
 class DueSnapshot(msgspec.Struct):
@@ -158,6 +160,7 @@ class StreamLoop:
         self._letters.fence(found)
         for lane in lanes:
             lane.stream.fence(found)
+            lane.restate_at = lane.stream.others_decided_until()
             if lane.position and not lane.saved:
                 # Where nothing was decided either, any name will do that another process would give it as well.
                 lane.epoch = epoch_in(found, self._kind.name, lane.at) or f"from-{lane.position}"
@@ -267,6 +270,9 @@ class StreamLoop:
             if decisions := step(event):
                 made = [(to, one.pool, one.event) for one in decisions if (to := pools.get(one.pool))]
                 out.extend(lane.stream.records(lane.epoch, event, made))
+        if lane.restate_at is not None and lane.position >= lane.restate_at:
+            lane.restate_at = None
+            lane.decider.restate()
 
     async def _report(self) -> None:
         lag = await self._lag.lag({at: lane.position for at, lane in self._lanes.items()})

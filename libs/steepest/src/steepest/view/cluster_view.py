@@ -27,11 +27,13 @@ class ClusterView(Projection):
 
     Attributes:
         repeated: Whether the newest record was delivered before.
+        decision: The id of the newest record, where a decider made it and it was not delivered before.
     """
 
     def __init__(self, state: ViewState | None = None) -> None:
         super().__init__(state)
         self.repeated = False
+        self.decision: DecisionId | None = None
 
     def snapshot(self) -> bytes:
         """The whole view as bytes; :meth:`restore` makes an equal one."""
@@ -56,7 +58,7 @@ class ClusterView(Projection):
         if type(event) is c.PoolConfigured:
             refuse_unknown_version(event.reads, event.flags)
         self.state.position = received.offset + 1
-        self.touched = None
+        self.touched = self.decision = None
         self.repeated = not self._is_new(received)
         if self.repeated:
             return False
@@ -65,7 +67,7 @@ class ClusterView(Projection):
     def skip(self, offset: int) -> None:
         """Pass over a record that nobody can read."""
         self.state.position = offset + 1
-        self.touched, self.repeated = None, False
+        self.touched, self.repeated, self.decision = None, False, None
 
     def _is_new(self, received: Received[c.ClusterEvent]) -> bool:
         """Whether a decider's record is beyond what its stream has brought so far; others always are."""
@@ -81,6 +83,7 @@ class ClusterView(Projection):
             state.gaps += 1
         state.streams[stream] = decision.position
         state.last_ids[stream] = text
+        self.decision = decision
         return True
 
 

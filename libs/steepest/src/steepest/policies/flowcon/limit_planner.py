@@ -32,6 +32,7 @@ from steepest.policies.flowcon import limits
 from steepest.policies.flowcon.efficiency import Course, efficiency
 from steepest.policies.flowcon.list_machine import Judgement, judge, move
 from steepest.policies.flowcon.with_specon import goes_on_as
+from steepest.policies.unread import AwaitsDecisions
 from steepest.view.cluster_view import ClusterView
 from steepest.view.state import Job, Node, Phase
 
@@ -73,7 +74,7 @@ class Round(msgspec.Struct):
     due_counted_ms: int = 0
 
 
-class LimitPlannerState(msgspec.Struct):
+class LimitPlannerState(AwaitsDecisions):
     """All that the limit-planner remembers; nothing while FlowCon is off.
 
     Attributes:
@@ -82,13 +83,15 @@ class LimitPlannerState(msgspec.Struct):
         rounds: The nodes that have any.
         due: A heap of runs by the time they are due; one whose node has another time by now is void.
         moving: The list of jobs that were stopped to be moved.
+        unlifted: The jobs that may still be limited although FlowCon is off, because the log has other than was decided.
     """
 
     limiting: bool = False
-    jobs: dict[str, Watched] = {}
-    rounds: dict[str, Round] = {}
-    due: list[tuple[int, str]] = []
-    moving: dict[str, c.GrowthList] = {}
+    jobs: dict[str, Watched] = msgspec.field(default_factory=dict)
+    rounds: dict[str, Round] = msgspec.field(default_factory=dict)
+    due: list[tuple[int, str]] = msgspec.field(default_factory=list)
+    moving: dict[str, c.GrowthList] = msgspec.field(default_factory=dict)
+    unlifted: dict[str, None] = msgspec.field(default_factory=dict)
 
 
 class LimitPlanner:
@@ -101,13 +104,23 @@ class LimitPlanner:
     def __init__(self, state: LimitPlannerState | None = None) -> None:
         self.state = state or LimitPlannerState()
 
+    def reconsider(self, event: c.ClusterEvent) -> None:
+        """See ``ClusterDecider.reconsider``: the next run on the node plans, whether anything changes or not."""
+        if not isinstance(event, c.LimitsPlanned):
+            return
+        for limit in event.limits:
+            if not self.state.limiting:
+                self.state.unlifted[limit.job] = None
+            elif (watched := self.state.jobs.get(limit.job)) is not None:
+                watched.told = False
+
     def step(self, view: ClusterView, received: Received[c.ClusterEvent]) -> Sequence[c.ClusterEvent]:
         """What follows from a record: the limits of each node that it makes us look at, where any changes."""
         if not _is_on(view):
-            return self._lift_all(received.offset)
+            return self._lift_all(view, received.offset)
         event = received.event
         if not self.state.limiting:
-            self.state.limiting = True
+            self.state.limiting, self.state.unlifted = True, {}
             return self._look_at([node.name for node in view.nodes], view, received)
         match event:
             case c.GrowthMeasured() if (watched := self.state.jobs.get(event.job)) is not None:
@@ -252,16 +265,19 @@ class LimitPlanner:
         if watched is not None and limit is not None and watched.limit_m == limit.cpu_m:
             watched.limit_m = limit.in_force_m
 
-    def _lift_all(self, offset: int) -> Sequence[c.LimitsPlanned]:
+    def _lift_all(self, view: ClusterView, offset: int) -> Sequence[c.LimitsPlanned]:
         """FlowCon is off: no job is limited any more, and nothing is remembered."""
-        if not self.state.limiting:
+        if not self.state.limiting and not self.state.unlifted:
             return ()
+        places = {name: (one.node, one.incarnation) for name, one in self.state.jobs.items() if one.limit_m is not None}
+        for name in self.state.unlifted:
+            job = view.jobs.get(name)
+            if job is not None and job.alive and job.limit is not None and job.limit.cpu_m is not None:
+                places[name] = (job.nodes[0], job.incarnation)
         limited: dict[str, list[c.JobLimit]] = {}
-        for name, watched in sorted(self.state.jobs.items()):
-            if watched.limit_m is not None:
-                limit = c.JobLimit(name, watched.incarnation, c.GrowthList.NEW)
-                limited.setdefault(watched.node, []).append(limit)
-        self.state = LimitPlannerState()
+        for name, (node, incarnation) in sorted(places.items()):
+            limited.setdefault(node, []).append(c.JobLimit(name, incarnation, c.GrowthList.NEW))
+        self.state = LimitPlannerState(unread=self.state.unread)
         because = c.LimitsBecause(rule="FlowCon is switched off: nothing is limited")
         return [
             c.LimitsPlanned(plan=f"limits-{offset}-{node}", node=node, limits=tuple(jobs), because=because)

@@ -42,6 +42,7 @@ class KnownNode(msgspec.Struct):
     Attributes:
         sequences: The highest number of each source, the newest source at the end.
         takes_jobs: As its newest heartbeat says.
+        untold: Whether all of it is to be said again at its next heartbeat.
     """
 
     capacity: Resources
@@ -49,6 +50,7 @@ class KnownNode(msgspec.Struct):
     replicas: dict[str, KnownReplica] = {}
     sequences: dict[str, int] = {}
     takes_jobs: bool | None = None
+    untold: bool = False
 
 
 class FactsState(msgspec.Struct):
@@ -68,6 +70,11 @@ class Facts:
     def __init__(self, state: FactsState | None = None) -> None:
         self.state = state or FactsState()
 
+    def restate(self) -> None:
+        """See ``StreamDecider.restate``: a heartbeat has the whole state of its node, so what was said is forgotten."""
+        for node in self.state.nodes.values():
+            node.untold, node.replicas, node.usage_ms = True, {}, -USAGE_EVERY_MS
+
     def step(self, received: Received[Any]) -> Sequence[Decision]:
         """What is new in a heartbeat. Work: O(1) in the number of nodes."""
         event = received.event
@@ -84,7 +91,7 @@ class Facts:
 
     def _new(self, beat: NodeHeartbeat) -> Iterator[c.ClusterEvent]:
         node, takes_jobs = self.state.nodes.get(beat.node), beat.takes_jobs is not False
-        if node is None or (node.capacity, node.takes_jobs is not False) != (beat.capacity, takes_jobs):
+        if node is None or node.untold or (node.capacity, node.takes_jobs is not False) != (beat.capacity, takes_jobs):
             yield c.NodeJoined(node=beat.node, capacity=beat.capacity, takes_jobs=takes_jobs)
             before_it = node or KnownNode(beat.capacity)
             node = KnownNode(

@@ -8,13 +8,14 @@ import msgspec
 
 from steepest.events import cluster as c
 from steepest.events.received import Received
+from steepest.policies.unread import AwaitsDecisions
 from steepest.view.cluster_view import ClusterView
 
 
-class SilenceState(msgspec.Struct):
+class SilenceState(AwaitsDecisions):
     """The nodes said to be lost and not read back yet."""
 
-    told: dict[str, None] = {}
+    told: dict[str, None] = msgspec.field(default_factory=dict)
 
 
 class Silence:
@@ -26,6 +27,11 @@ class Silence:
 
     def __init__(self, state: SilenceState | None = None) -> None:
         self.state = state or SilenceState()
+
+    def reconsider(self, event: c.ClusterEvent) -> None:
+        """See ``ClusterDecider.reconsider``: the next tick tells whether the node is still silent."""
+        if isinstance(event, c.NodeLost):
+            self.state.told.pop(event.node, None)
 
     def step(self, view: ClusterView, received: Received[c.ClusterEvent]) -> Sequence[c.ClusterEvent]:
         """What follows from a record: at most one lost node a tick, the one silent for longest."""

@@ -45,9 +45,11 @@ class PlacerState(Pending):
 
     Attributes:
         told: The jobs of which it said that they are over or wait again.
+        again: The jobs about which it is to decide at the next record, because the log has other than it said.
     """
 
     told: dict[str, None] = msgspec.field(default_factory=dict)
+    again: dict[str, None] = msgspec.field(default_factory=dict)
 
 
 class Placer:
@@ -68,6 +70,15 @@ class Placer:
         self.state = state or PlacerState()
         self._given = policy
 
+    def reconsider(self, event: c.ClusterEvent) -> None:
+        """See ``ClusterDecider.reconsider``: a job that waits is placed when the queue is gone through next."""
+        match event:
+            case c.PlacementPlanned(plan=plan):
+                self.state.read_back(plan)
+            case c.JobAdmitted(job=job) | c.JobRejected(job=job) | c.RetryPlanned(job=job) | c.JobEnded(job=job):
+                self.state.told.pop(job, None)
+                self.state.again[job] = None
+
     def step(self, view: ClusterView, received: Received[c.ClusterEvent]) -> Sequence[c.ClusterEvent]:
         """What follows from a record."""
         event, job = received.event, view.touched
@@ -77,14 +88,24 @@ class Placer:
             case c.RetryPlanned() | c.JobRejected() | c.JobEnded():
                 self.state.told.pop(event.job, None)
         decided: list[c.ClusterEvent] = []
+        if self.state.again:
+            decided.extend(self._decide_again(view))
         if isinstance(event, c.JobSubmitted) and job is not None:
-            decided.extend(_admission(job, event))
+            decided.extend(_admission(job, event.request))
             decided.extend(self._place([job], view, received.offset))
         elif job is not None and job.name not in self.state.told:
             decided.extend(self._tell(job, _verdict(view, job)))
         if isinstance(event, MAKE_ROOM):
             decided.extend(self._place(view.jobs.waiting(), view, received.offset))
         return decided
+
+    def _decide_again(self, view: ClusterView) -> Iterator[c.ClusterEvent]:
+        names, self.state.again = self.state.again, {}
+        for job in [view.jobs[name] for name in names if name in view.jobs]:
+            if job.phase is Phase.WAITING:
+                yield from _admission(job, job.request)
+            if job.name not in self.state.told:
+                yield from self._tell(job, _verdict(view, job))
 
     def _tell(self, job: Job, verdict: c.ClusterEvent | None) -> Iterator[c.ClusterEvent]:
         if verdict is not None:
@@ -133,19 +154,16 @@ class Placer:
         return plan
 
 
-def _admission(job: Job, event: c.JobSubmitted) -> Iterator[c.ClusterEvent]:
-    if job.request != event.request:
-        yield c.JobRejected(
-            job=event.job,
-            request=event.request,
-            reason=f"a job named {event.job} is there already; choose another name",
-        )
+def _admission(job: Job, request: str) -> Iterator[c.ClusterEvent]:
+    if job.request != request:
+        why = f"a job named {job.name} is there already; choose another name"
+        yield c.JobRejected(job=job.name, request=request, reason=why)
     elif job.spec.replicas != 1:
         several = "jobs of several replicas need the gang scheduler"
         why = several if job.spec.replicas else "a job has at least one replica"
-        yield c.JobRejected(job=event.job, request=event.request, reason=why)
+        yield c.JobRejected(job=job.name, request=request, reason=why)
     elif not job.admitted:
-        yield c.JobAdmitted(job=event.job, request=event.request)
+        yield c.JobAdmitted(job=job.name, request=request)
 
 
 def _may_place(view: ClusterView, job: Job) -> bool:

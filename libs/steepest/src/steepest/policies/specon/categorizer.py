@@ -48,6 +48,7 @@ class JobState(msgspec.Struct, kw_only=True, gc=False):
         sequences: The highest sequence number seen of each source.
         intervals: None before the first report that counts.
         trend: Of its growth so far, where the threshold is fitted to it.
+        untold: Whether its category is to be said at its next interval although it does not change.
     """
 
     pool: str
@@ -58,6 +59,7 @@ class JobState(msgspec.Struct, kw_only=True, gc=False):
     sequences: dict[str, int] = {}
     intervals: Intervals | None = None
     trend: Trend | None = None
+    untold: bool = False
 
 
 class Ignored(msgspec.Struct, kw_only=True, gc=False):
@@ -95,6 +97,11 @@ class Categorizer:
 
     def __init__(self, state: CategorizerState | None = None) -> None:
         self.state = CategorizerState() if state is None else state
+
+    def restate(self) -> None:
+        """See ``StreamDecider.restate``: each job's category is said at its next interval."""
+        for job in self.state.jobs.values():
+            job.untold = True
 
     def step(self, received: Received[LossEvent | LogOpened]) -> Out:
         """What follows from ``received``: measured growth, a change of category, a request, in this order."""
@@ -199,7 +206,8 @@ def _judge(name: str, job: JobState, intervals: Intervals) -> Out:
         threshold=threshold,
     )
     decided = [Decision(job.pool, measured)]
-    if after is not before:
+    if after is not before or job.untold:
+        job.untold = False
         decided.append(Decision(job.pool, CategoryChanged(job=name, before=before, after=after, growth=growth)))
     judged_from = before if parameters.request_tick is RequestTick.NEXT else after
     if judged_from is Category.CONVERGED and comparison is Comparison.BELOW:

@@ -53,6 +53,14 @@ class NodeScorer:
     def __init__(self, state: NodeScorerState | None = None) -> None:
         self.state = state or NodeScorerState()
 
+    def reconsider(self, event: c.ClusterEvent) -> None:
+        """See ``ClusterDecider.reconsider``: the job's next request is answered."""
+        match event:
+            case c.MigrationPlanned(plan=plan):
+                self.state.read_back(plan)
+            case c.StayDecided(job=job):
+                self.state.staying.pop(job, None)
+
     def step(self, view: ClusterView, received: Received[c.ClusterEvent]) -> Sequence[c.ClusterEvent]:
         """What follows from a record: at most one decision. Work: O(log n) in the number of nodes."""
         match received.event:

@@ -45,6 +45,11 @@ class Rebalancer:
     def __init__(self, state: Pending | None = None) -> None:
         self.state = state or Pending()
 
+    def reconsider(self, event: c.ClusterEvent) -> None:
+        """See ``ClusterDecider.reconsider``: the next trigger makes the balance anew."""
+        if isinstance(event, c.MigrationPlanned):
+            self.state.read_back(event.plan)
+
     def step(self, view: ClusterView, received: Received[c.ClusterEvent]) -> Sequence[c.ClusterEvent]:
         """What follows from a record: as many moves as the balance asks for."""
         match received.event:
