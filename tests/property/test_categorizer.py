@@ -14,8 +14,10 @@ from steepest.events.cluster import GrowthMeasured
 from steepest.events.loss import JobUnwatched, JobWatched, LossDiverged, LossReported
 from steepest.events.parameters import Normalisation, RequestTick, SpeConParameters
 from steepest.events.received import Received
+from steepest.events.registry import FACTS_ARE_CHECKED
 from steepest.policies.decider import Decision
 from steepest.policies.specon.categorizer import Categorizer, CategorizerState
+from steepest.policies.specon.growth import BACK_INTERVALS
 
 JOBS = st.sampled_from(["a", "b", "c"])
 INCARNATIONS = st.integers(1, 3)
@@ -38,6 +40,7 @@ EVENTS = st.one_of(
         incarnation=INCARNATIONS,
         metric=st.just("loss"),
         parameters=PARAMETERS,
+        flags=st.sampled_from([(), (FACTS_ARE_CHECKED,)]),
     ),
     st.builds(JobUnwatched, job=JOBS),
 )
@@ -140,3 +143,26 @@ def test_every_number_written_is_finite(events: list[tuple[Any, int]]) -> None:
                 assert event.first_ms <= event.last_ms
                 assert event.interval > newest.get(event.job, 0)
                 newest[event.job] = event.interval
+
+
+@given(st.lists(st.integers(-(10**12), 10**12) | st.integers(-100_000, 100_000), min_size=1, max_size=6))
+def test_a_job_is_categorized_whatever_its_clock_does(ahead_ms: Sequence[int]) -> None:
+    """However far a clock jumps, growth is measured again some intervals later, and no time between two is negative."""
+    interval_ms, every_ms, reports = 30_000, 10_000, (BACK_INTERVALS + 2) * 3 + 1
+    parameters = SpeConParameters(interval_ms=interval_ms)
+    categorizer, now_ms = Categorizer(), 2 * 10**12
+    watch = JobWatched(
+        job="a", pool="pool", incarnation=1, metric="loss", parameters=parameters, flags=(FACTS_ARE_CHECKED,)
+    )
+    fold(categorizer, received([(watch, 0)]))
+    for wrong_ms in (0, *ahead_ms):
+        measured = []
+        for number in range(reports):
+            now_ms += every_ms
+            report = LossReported(job="a", incarnation=1, value=1 / (number + 1))
+            at_ms = now_ms + wrong_ms
+            made = categorizer.step(Received(event=report, topic="loss", partition=0, offset=0, at_ms=at_ms))
+            measured += [one.event for one in made if isinstance(one.event, GrowthMeasured)]
+        assert measured
+        assert all(one.per_second is None or one.per_second >= 0 for one in measured)
+        assert all(one.first_ms <= one.last_ms for one in measured)

@@ -196,3 +196,22 @@ async def test_a_place_that_cannot_be_read_begins_anew(tmp_path: Path) -> None:
     await second.end()
 
     assert second.found == first.found
+
+
+async def test_a_clock_that_was_ahead_takes_its_reports_back(tmp_path: Path) -> None:
+    """What was said under the wrong time keeps it; what comes once the clock is right has the right one."""
+
+    class Ahead(VirtualClock):
+        by_ms = 10**9
+
+        def now_ms(self) -> int:
+            return super().now_ms() + self.by_ms
+
+    clock = Ahead()
+    kept, stop = tmp_path / "kept" / "reports", asyncio.Event()
+    source = Source(tmp_path / "reports.jsonl", kept, stop, clock, log_format="steepest-sdk", metric=None)
+    record = LossRecord(1, 1, 0, 1, False, None, "loss", 0.5, "train", "steepest-sdk")  # noqa: FBT003
+
+    assert source.time_of(record) == clock.now_ms()
+    clock.by_ms = 0
+    assert source.time_of(record) == clock.now_ms()

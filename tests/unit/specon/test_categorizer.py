@@ -55,6 +55,21 @@ def test_it_is_a_decider_over_the_loss_topic() -> None:
     assert (decider.name, decider.topic) == ("categorizer", "loss")
 
 
+def test_a_clock_that_was_ahead_stops_nothing() -> None:
+    """One report from ten years ahead ends an interval early; the next one begins the grid again."""
+    years_s = 10 * 365 * 86_400
+    right, wrong, before = Categorizer(), Categorizer(), Categorizer()
+    for categorizer, flags, ahead_s in ((right, (1,), 0), (wrong, (1,), years_s), (before, (), years_s)):
+        step(categorizer, msgspec.structs.replace(watch(), flags=flags))
+        for second in range(50):
+            step(categorizer, loss(1 / (second + 1)), second + (ahead_s if second == 40 else 0))
+    late = [[len(step(one, loss(0.5), second)) for second in range(50, 150)] for one in (right, wrong, before)]
+
+    assert [sum(made) > 0 for made in late] == [True, True, False]
+    assert wrong.state.jobs["a"].intervals is not None
+    assert wrong.state.jobs["a"].intervals.now_ms == 149_000
+
+
 def test_an_announcement_that_is_repeated_changes_nothing() -> None:
     """Whoever reports may say again what it said: the open interval and all that was counted stay as they are."""
     once, twice = Categorizer(), Categorizer()

@@ -21,7 +21,6 @@ from steepest.collector.judged import Judged
 from steepest.collector.source import Source, numbered
 from steepest.events import cluster as c
 from steepest.events.loss import JobWatched, LossDiverged, LossReported
-from steepest.events.parameters import SpeConParameters
 from steepest.runtime.effector import Send
 from steepest.training_logs.records import LossRecord
 
@@ -48,9 +47,9 @@ class Feed:
     """The sources of one incarnation, on their way to the log."""
 
     def __init__(
-        self, follow: Follow, pool: str, in_force: Callable[[], SpeConParameters], clock: Clock, send: Send
+        self, follow: Follow, pool: str, in_force: Callable[[], c.PoolConfigured], clock: Clock, send: Send
     ) -> None:
-        """``in_force`` gives the pool's parameters as they are now: what is reported from then on is judged by them."""
+        """``in_force`` gives the pool's configuration as it is now: what is reported from then on is judged by it."""
         self._follow = follow
         self._pool = pool
         self._in_force = in_force
@@ -122,12 +121,14 @@ class Feed:
             yield begin, len(records), judged
 
     def _watched(self, metric: str) -> JobWatched:
+        configured = self._in_force()
         return JobWatched(
             job=self._follow.job,
             pool=self._pool,
             incarnation=self._follow.incarnation,
             metric=metric[:LONGEST_NAME],
-            parameters=self._in_force(),
+            parameters=configured.parameters.specon,
+            flags=configured.flags,
         )
 
     def _event(self, record: LossRecord) -> LossReported | LossDiverged:

@@ -25,7 +25,6 @@ from steepest.collector.source import Source
 from steepest.errors import ClusterError
 from steepest.events import cluster as c
 from steepest.events.loss import JobUnwatched
-from steepest.events.parameters import SpeConParameters
 from steepest.events.received import Received
 from steepest.runtime.effector import Effector, Send
 from steepest.training_logs.recognise import AUTO
@@ -71,13 +70,13 @@ class LossCollector(Effector):
         self._stops: dict[Key, asyncio.Event] = {}
         self._reading: dict[str, list[asyncio.Task[None]]] = {}
         self._over: dict[str, float] = {}
-        self._parameters = SpeConParameters()
+        self._configured = c.PoolConfigured()
 
     # --- following the log (nothing here waits) ------------------------------------------------------------------------
 
     def caught_up(self, view: ClusterView) -> None:
         """Follow everything that runs, and look for what ended meanwhile."""
-        self._parameters = view.parameters.specon
+        self._configured = _configured(view)
         for job in view.jobs:
             if job.alive:
                 self._follow(job)
@@ -91,7 +90,7 @@ class LossCollector(Effector):
             return
         match received.event:
             case c.PoolConfigured():
-                self._parameters = view.parameters.specon
+                self._configured = _configured(view)
             case c.JobPlaced(job=name):
                 self._end(name, before=view.jobs[name].incarnation)
                 self._follow(view.jobs[name])
@@ -182,7 +181,7 @@ class LossCollector(Effector):
         output = Source(
             files.output, place / "output", stop, self._clock, log_format=follow.spec.log_format or AUTO, metric=metric
         )
-        feed = Feed(follow, self._pool, lambda: self._parameters, self._clock, send)
+        feed = Feed(follow, self._pool, lambda: self._configured, self._clock, send)
         carrying = [feed.carry_reports(reports), feed.carry_output(output, reports)]
         if follow.spec.metrics_folder:
             folder = MetricFolder(Path(follow.spec.metrics_folder), metric, self._clock)
@@ -220,3 +219,7 @@ def _names(folder: Path) -> list[str]:
 def _clear(folder: Path, names: Iterable[str]) -> None:
     for name in names:
         shutil.rmtree(folder / name, ignore_errors=True)
+
+
+def _configured(view: ClusterView) -> c.PoolConfigured:
+    return c.PoolConfigured(flags=view.state.flags, parameters=view.parameters)

@@ -119,10 +119,13 @@ class Source:
         return f"{name}.{self._place.files_before}" if self._place.files_before else name
 
     def time_of(self, record: LossRecord) -> int:
-        """When a record was observed: as the job says, but never in the future, and never before the record before it."""
+        """When a record was observed: as the job says, but never before the record before it, and never in the future.
+
+        So a clock that was ahead, and is set back, takes the records back with it.
+        """
         now_ms = self._clock.now_ms()
-        said_ms = now_ms if record.at_ms is None or record.at_ms <= 0 else min(record.at_ms, now_ms)
-        self._place.at_ms = max(self._place.at_ms, said_ms)
+        said_ms = now_ms if record.at_ms is None or record.at_ms <= 0 else record.at_ms
+        self._place.at_ms = min(max(self._place.at_ms, said_ms), now_ms)
         return self._place.at_ms
 
     def _tail_start(self) -> TailPlace | None:

@@ -17,6 +17,7 @@ class JobWatched(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
 
     Attributes:
         metric: The evaluation function E: the name of the reported value that is judged.
+        flags: The pool's behaviour flags.
     """
 
     job: Name
@@ -24,6 +25,7 @@ class JobWatched(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     incarnation: Count
     metric: Text
     parameters: SpeConParameters
+    flags: tuple[Count, ...] = ()
 
 
 class LossReported(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):

@@ -44,8 +44,8 @@ FACTS_ARE_CHECKED = 1
 
 FLAGS: Mapping[int, Flag] = {
     FACTS_ARE_CHECKED: Flag(
-        "A fact about a replica counts only from the node that has it, and a tick moves counted time by at most two "
-        "periods.",
+        "A fact about a replica counts only from the node that has it, a tick moves counted time by at most two periods, "
+        "and a job's intervals begin again where the time of its reports falls back.",
         since=3,
     ),
 }

@@ -81,6 +81,7 @@ class Watching:
             incarnation=job.incarnation,
             metric=judged.name,
             parameters=view.parameters.specon,
+            flags=view.state.flags,
         )
         if watched == self._announced.get(job.name):
             return None

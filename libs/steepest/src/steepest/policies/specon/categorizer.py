@@ -30,9 +30,10 @@ from steepest.events.cluster import Category, CategoryChanged, GrowthMeasured, L
 from steepest.events.loss import JobUnwatched, JobWatched, LossEvent, LossReported
 from steepest.events.parameters import RequestTick, SpeConParameters, Threshold
 from steepest.events.received import MAX_DIGITS, SEQUENCE, SOURCE, Received
+from steepest.events.registry import FACTS_ARE_CHECKED
 from steepest.policies.decider import Decision
 from steepest.policies.specon.category_machine import Comparison, compare, move
-from steepest.policies.specon.growth import LARGEST_VALUE, Intervals
+from steepest.policies.specon.growth import BACK_INTERVALS, LARGEST_VALUE, Intervals
 from steepest.policies.specon.trend import Trend
 
 Out = Sequence[Decision]
@@ -49,6 +50,7 @@ class JobState(msgspec.Struct, kw_only=True, gc=False):
         intervals: None before the first report that counts.
         trend: Of its growth so far, where the threshold is fitted to it.
         untold: Whether its category is to be said at its next interval although it does not change.
+        flags: Of the pool, as the newest ``JobWatched`` says.
     """
 
     pool: str
@@ -60,6 +62,7 @@ class JobState(msgspec.Struct, kw_only=True, gc=False):
     intervals: Intervals | None = None
     trend: Trend | None = None
     untold: bool = False
+    flags: tuple[int, ...] = ()
 
 
 class Ignored(msgspec.Struct, kw_only=True, gc=False):
@@ -124,7 +127,13 @@ class Categorizer:
         if not isinstance(event, JobWatched):
             self.state.ignored.unknown += 1
             return
-        job = JobState(pool=event.pool, metric=event.metric, incarnation=event.incarnation, parameters=event.parameters)
+        job = JobState(
+            pool=event.pool,
+            metric=event.metric,
+            incarnation=event.incarnation,
+            parameters=event.parameters,
+            flags=event.flags,
+        )
         if self._is_new(job, headers):
             self.state.jobs[event.job] = job
 
@@ -154,6 +163,7 @@ class Categorizer:
         job.metric = event.metric
         job.incarnation = event.incarnation
         job.parameters = event.parameters
+        job.flags = event.flags
 
     def _count(self, job: JobState, report: LossReported, at_ms: int) -> Out:
         if report.metric != job.metric or report.split != "train":
@@ -174,8 +184,17 @@ class Categorizer:
             if intervals.count:
                 decided = _judge(report.job, job, intervals)
             intervals.turn(at_ms, job.parameters.interval_ms)
+        elif at_ms < intervals.now_ms and _falls_back(job, intervals, at_ms):
+            intervals.begin_again(at_ms, job.parameters.interval_ms)
+            job.trend = None
         intervals.add(at_ms, value)
         return decided
+
+
+def _falls_back(job: JobState, intervals: Intervals, at_ms: int) -> bool:
+    """Whether a report is so much older than the one before it that only a clock that was set back explains it."""
+    back_ms = BACK_INTERVALS * job.parameters.interval_ms
+    return intervals.now_ms - at_ms > back_ms and FACTS_ARE_CHECKED in job.flags
 
 
 def _judge(name: str, job: JobState, intervals: Intervals) -> Out:

@@ -6,7 +6,9 @@ With t₀ and E₀ the time and value of the first report of the job's life, int
 and E_k is the mean of the reports in it, as FlowCon's authors compute it. The reports are the only clock: an interval
 ends with the first report beyond its end. One without a report does not exist: growth is taken between neighbours
 that have reports, so a slow epoch is not convergence. Time never goes back: a report that is older than the one before
-it counts as if it had come at that one's time.
+it counts as if it had come at that one's time. But a clock may have been ahead, and be right again: a report that is
+older by more than BACK_INTERVALS intervals begins the grid again, with the open interval and what was reported in it. The
+time between that interval and the one before is not known then.
 
 Growth is G = |E_k − E_before|; with ``Normalisation.MAX`` both are first divided by the largest magnitude reported up
 to the interval's end.
@@ -16,10 +18,14 @@ from __future__ import annotations
 
 import msgspec
 
+from steepest.events.common import LARGEST
 from steepest.events.parameters import Normalisation
 
 DIGITS = 9
 """Decimals that growth is rounded to before it decides or is written; what lies beyond is noise of floating point."""
+
+BACK_INTERVALS = 2
+"""Intervals by which the reports of one job may overtake each other: on their way, or by the clocks of two nodes."""
 
 LARGEST_VALUE = 1e290
 """Greatest magnitude that may be added: sums of greater values could leave the range of a float."""
@@ -80,10 +86,10 @@ class Intervals(msgspec.Struct, kw_only=True, gc=False):
     def per_second(self, growth: float) -> float | None:
         """FlowCon's P_c: growth over the seconds between the middles of the two intervals' reports, rounded.
 
-        None where no time lies between them.
+        None where no time lies between them, as far as anyone knows.
         """
         doubled_ms = self.first_ms + self.now_ms - self.before_doubled_ms
-        return round(growth / (doubled_ms / 2000), DIGITS) if doubled_ms else None
+        return round(growth / (doubled_ms / 2000), DIGITS) if doubled_ms > 0 else None
 
     def turn(self, at_ms: int, interval_ms: int) -> None:
         """End the open interval, and open the one that ``at_ms``, a time beyond its end, falls into."""
@@ -92,10 +98,15 @@ class Intervals(msgspec.Struct, kw_only=True, gc=False):
             self.before_doubled_ms = self.first_ms + self.now_ms
             self.baseline = False
         passed = -((self.end_ms - at_ms) // interval_ms)
-        self.interval += passed
+        self.interval = min(self.interval + passed, LARGEST)
         self.end_ms += passed * interval_ms
         self.total = 0.0
         self.count = 0
+
+    def begin_again(self, at_ms: int, interval_ms: int) -> None:
+        """The clock was ahead: the open interval begins at ``at_ms``, and keeps what was reported in it."""
+        self.end_ms = at_ms + interval_ms
+        self.first_ms = self.now_ms = at_ms
 
     def resize(self, before_ms: int, after_ms: int) -> None:
         """Go on with intervals of another length: the open one keeps its beginning."""
