@@ -14,7 +14,7 @@ from steepest.events import cluster as c
 from steepest.events.common import LARGEST, CheckpointMode, Resources
 from steepest.events.parameters import BalanceRule, FlowConParameters, PoolParameters, SpeConParameters
 from steepest.events.received import ID, PREVIOUS
-from steepest.events.registry import FACTS_ARE_CHECKED
+from steepest.events.registry import FACTS_ARE_CHECKED, FLAGS
 from steepest.policies.decider import fold_and_decide
 from steepest.policies.flowcon.limit_planner import LimitPlanner
 from steepest.policies.monitor.silence import Silence
@@ -60,6 +60,7 @@ SPECS = st.builds(
     retries=st.integers(0, 2),
     first_node=st.none() | NODES,
 )
+ANY_FLAGS = st.lists(st.sampled_from(sorted(FLAGS)), unique=True).map(tuple)
 PARAMETERS = st.builds(
     PoolParameters,
     specon=st.builds(
@@ -75,12 +76,7 @@ LIMITS = st.none() | st.sampled_from([10, 99])
 
 NONSENSE: st.SearchStrategy[Any] = st.one_of(
     st.builds(c.Tick, counted_ms=st.integers(0, 60_000) | st.just(LARGEST)),
-    st.builds(
-        c.PoolConfigured,
-        parameters=PARAMETERS,
-        reads=st.sampled_from([1, 2]),
-        flags=st.sampled_from([(), (FACTS_ARE_CHECKED,), (FACTS_ARE_CHECKED,)]),
-    ),
+    st.builds(c.PoolConfigured, parameters=PARAMETERS, reads=st.sampled_from([1, 2]), flags=ANY_FLAGS),
     st.builds(
         c.LimitsPlanned,
         plan=PLANS,

@@ -53,6 +53,16 @@ def test_slow_epochs_are_measured_between_neighbours_with_reports() -> None:
     assert found.progress(1, SECOND, ITVAL_MS) == 0.02
 
 
+def test_the_mean_of_many_measurements_weighs_as_many() -> None:
+    """A fact that stands for ten measurements counts ten times, so means are those of the measurements themselves."""
+    found = Course(since_ms=START_MS)
+    found.use(START_MS + 1_000, 100, 10)
+    found.use(START_MS + 2_000, 1_000)
+    found.measure(bucket("a", 1, 0.8), 8)
+
+    assert found.mean_use_m(1) == 2_000 / 11
+
+
 def test_what_was_reported_before_the_process_began_is_not_its_own() -> None:
     """The last bucket of the process before may be complete only now."""
     found = Course(since_ms=START_MS + ITVAL_MS)

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
+import pytest
 
 from steepest.events import cluster as c
-from steepest.events.common import CheckpointMode, Resources
+from steepest.events.common import LARGEST, CheckpointMode, Resources
 from steepest.events.heartbeat import NodeHeartbeat, ReplicaReport, ReplicaState
 from steepest.events.received import Received
-from steepest.policies.monitor.facts import USAGE_EVERY_MS, Facts, FactsState
+from steepest.policies.monitor import facts
+from steepest.policies.monitor.facts import JOIN_EVERY_MS, Facts, FactsState
+from steepest.policies.monitor.use import USAGE_EVERY_MS
 from steepest.testing.pool import START_MS, checkpoint
 
 RUNNING, EXITED, GONE = ReplicaState.RUNNING, ReplicaState.EXITED, ReplicaState.GONE
@@ -24,6 +27,8 @@ def report(job: str = "job", state: ReplicaState = RUNNING, incarnation: int = 1
 
 class Monitor:
     """The decider, fed with heartbeats."""
+
+    every_ms = 0
 
     def __init__(self) -> None:
         self.facts = Facts()
@@ -65,6 +70,7 @@ class Monitor:
             used=Resources(used),
             replicas=replicas,
             takes_jobs=takes_jobs,
+            usage_every_ms=self.every_ms,
         )
         received = Received(event=beat, topic="heartbeats", partition=0, offset=0, at_ms=self.at_ms)
         decided = self.facts.step(received)
@@ -285,3 +291,81 @@ def test_a_node_says_of_its_processes_who_says_it() -> None:
         c.CheckpointVerified(job="job", incarnation=1, checkpoint=checkpoint(60), node="w1"),
     ]
     assert monitor.hear(said, takes_jobs=True) == []
+
+
+# --- where a heartbeat says how often use is told ----------------------------------------------------------------------
+
+
+class Sparing(Monitor):
+    """Heartbeats that say that use is told every five seconds."""
+
+    every_ms = 5_000
+
+
+def test_use_is_told_as_often_as_the_heartbeat_says() -> None:
+    """As the mean of all that was measured since it was told last, with their number."""
+    monitor = Sparing()
+    told = [monitor.hear_all(report(cpu_m=cpu_m), used=2 * cpu_m, later_ms=500) for cpu_m in range(0, 2_200, 100)]
+    facts = [event for events in told for event in events if isinstance(event, c.NodeUsage)]
+
+    assert [(one.used.cpu_m, one.jobs["job"], one.measured) for one in facts] == [
+        (0, 0, 1),
+        (1_100, 550, 10),
+        (3_100, 1_550, 10),
+    ]
+
+
+def test_use_is_told_where_other_jobs_run_than_before() -> None:
+    """First what was measured with those of before, then with those of now."""
+    monitor = Sparing()
+    monitor.hear_all(report("a", cpu_m=100), used=100)
+    monitor.hear_all(report("a", cpu_m=300), used=300, later_ms=500)
+    monitor.hear_all(report("a", cpu_m=500), used=500, later_ms=500)
+    told = monitor.hear_all(report("b", cpu_m=7), used=7, later_ms=500)
+
+    assert [event for event in told if isinstance(event, c.NodeUsage)] == [
+        c.NodeUsage(node="w1", used=Resources(400), jobs={"a": 400}, measured=2),
+        c.NodeUsage(node="w1", used=Resources(7), jobs={"b": 7}),
+    ]
+
+
+def test_no_measurement_is_too_large_for_a_snapshot() -> None:
+    """What a device says is added up within what 64 bits hold."""
+    monitor = Sparing()
+    for _ in range(4):
+        monitor.hear_all(report("a", cpu_m=LARGEST), used=LARGEST, later_ms=500)
+
+    again = msgspec.msgpack.decode(msgspec.msgpack.encode(monitor.facts.state), type=FactsState)
+    assert again == monitor.facts.state
+
+
+def test_a_node_joins_again_every_hour() -> None:
+    """So that one that the pool has forgotten is there again; also where its clock was set back meanwhile."""
+    monitor = Sparing()
+    told = [kinds(monitor.hear(later_ms=ms)) for ms in (0, 5_000, JOIN_EVERY_MS - 5_001, 1, 1, -5_000)]
+
+    assert told == [["NodeJoined"], [], [], ["NodeJoined"], [], ["NodeJoined"]]
+
+
+def test_a_node_that_is_silent_for_long_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the heartbeats of others, whatever the clocks say; it then joins, and its processes start, as at first."""
+    monkeypatch.setattr(facts, "BEATS_KEPT", 3)
+    monitor = Sparing()
+    monitor.hear(report(), node="spot")
+    for _ in range(3):
+        monitor.hear()
+    assert sorted(monitor.facts.state.nodes) == ["spot", "w1"]
+    monitor.hear()
+
+    assert sorted(monitor.facts.state.nodes) == ["w1"]
+    assert kinds(monitor.hear(report(), node="spot")) == ["NodeJoined", "ReplicaStarted"]
+
+
+def test_heartbeats_of_before_are_answered_as_before() -> None:
+    """Those that do not say how often use is told: each is told as it is, and no node joins twice."""
+    monitor = Monitor()
+    monitor.hear_all(used=100)
+    told = monitor.hear_all(used=200, later_ms=JOIN_EVERY_MS)
+
+    assert told == [c.NodeUsage(node="w1", used=Resources(200))]
+    assert monitor.facts.state.beats == 0

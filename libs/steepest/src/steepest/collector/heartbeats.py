@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from steepest.cluster.port import Cluster
+from steepest.policies.monitor.use import usage_every_ms
 from steepest.runtime.effector import Effector, Send
+from steepest.view.cluster_view import ClusterView
 
 
 class HeartbeatSender(Effector):
@@ -13,8 +17,14 @@ class HeartbeatSender(Effector):
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
+        self._view = ClusterView()
+
+    def caught_up(self, view: ClusterView) -> None:
+        """Its parameters say how often use is told."""
+        self._view = view
 
     async def run(self, send: Send) -> None:
         """Send until cancelled."""
-        async for beat in self._cluster.heartbeats():
+        async for measured in self._cluster.heartbeats():
+            beat = msgspec.structs.replace(measured, usage_every_ms=usage_every_ms(self._view))
             await send(beat, topic="heartbeats", key=beat.node, times=(beat.at_ms,))

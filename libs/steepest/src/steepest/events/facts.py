@@ -6,7 +6,17 @@ import enum
 
 import msgspec
 
-from steepest.events.common import CheckpointMode, CheckpointRef, Count, ExitStatus, Millis, Name, Resources, Text
+from steepest.events.common import (
+    CheckpointMode,
+    CheckpointRef,
+    Count,
+    ExitStatus,
+    Millis,
+    Name,
+    Positive,
+    Resources,
+    Text,
+)
 from steepest.events.parameters import PoolParameters
 
 
@@ -55,12 +65,17 @@ class NodeLost(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ta
 
 
 class NodeUsage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
-    """Measured use of a node; the resource use R(w, t) of SpeCon's Algorithm 4."""
+    """Measured use of a node; the resource use R(w, t) of SpeCon's Algorithm 4.
+
+    Attributes:
+        jobs: CPU of each job on the node, in millicores.
+        measured: How many measurements this is the mean of.
+    """
 
     node: Name
     used: Resources
     jobs: dict[Name, Count] = {}
-    """CPU of each job on the node, in millicores."""
+    measured: Positive = 1
 
 
 class ReplicaStarted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):

@@ -55,6 +55,8 @@ class NodeHeartbeat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         used: Measured use since the heartbeat before; unknown resources are 0 in it.
         takes_jobs: Whether an adapter of the pool starts jobs there; False for a device that only reports. None: the
             agent is older than this field, and its node takes jobs.
+        usage_every_ms: How often its use becomes a fact of the pool, as the mean since the one before; 0: as it comes, at
+            most twice a second.
     """
 
     node: Name
@@ -64,6 +66,7 @@ class NodeHeartbeat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     used: Resources = Resources()
     replicas: tuple[ReplicaReport, ...] = ()
     takes_jobs: bool | None = None
+    usage_every_ms: Count = 0
 
 
 HeartbeatEvent = NodeHeartbeat

@@ -41,11 +41,17 @@ class Flag(msgspec.Struct, frozen=True):
 
 
 FACTS_ARE_CHECKED = 1
+NODES_LEAVE = 2
 
 FLAGS: Mapping[int, Flag] = {
     FACTS_ARE_CHECKED: Flag(
         "A fact about a replica counts only from the node that has it, a tick moves counted time by at most two periods, "
         "and a job's intervals begin again where the time of its reports falls back.",
+        since=3,
+    ),
+    NODES_LEAVE: Flag(
+        "A lost node that holds nothing leaves the pool after a counted day of silence, heartbeats say how often the use of "
+        "their node becomes a fact, and a node that is there joins again every hour.",
         since=3,
     ),
 }

@@ -28,6 +28,7 @@ from steepest.mqtt.seen import Standing
 from steepest.mqtt.session import ON_THE_WAY, Arrived, Session
 from steepest.mqtt.settings import MqttSettings
 from steepest.mqtt.watching import Watching
+from steepest.policies.monitor.use import usage_every_ms
 from steepest.runtime.decode import new_record
 from steepest.runtime.effector import Effector, Send
 from steepest.runtime.layout import Layout
@@ -209,6 +210,7 @@ class MqttBridge(Effector):
         records = []
         if isinstance(event, NodeHeartbeat):
             self._own.refuse_others_node(event)
+            event = msgspec.structs.replace(event, usage_every_ms=usage_every_ms(self._view))
         else:
             watched = await self._watched(message)
             records += [self._record(message.key, watched, at_ms, origins)] if watched else []

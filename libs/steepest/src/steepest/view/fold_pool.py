@@ -6,8 +6,12 @@ from typing import Any
 
 from steepest.events import cluster as c
 from steepest.events.received import Received
+from steepest.events.registry import NODES_LEAVE
 from steepest.view.handlers import Handlers
 from steepest.view.projection import Projection
+
+GONE_MS = 86_400_000
+"""Counted time after which a node that is lost and holds nothing is no node of the pool any more: a day."""
 
 
 def _opened(view: Projection, event: c.LogOpened, _: Received[Any]) -> bool:
@@ -29,6 +33,8 @@ def _ticked(view: Projection, event: c.Tick, _: Received[Any]) -> bool:
     if event.counted_ms <= view.state.counted_ms:
         return False
     view.state.counted_ms = event.counted_ms
+    if view.has(NODES_LEAVE):
+        view.nodes.forget_gone(event.counted_ms - GONE_MS)
     return True
 
 

@@ -35,9 +35,11 @@ class Nodes:
         self._by_count = Order()
         self._by_allocation: dict[Resources, Order] = {}
         self._silence: OrderedDict[str, None] = OrderedDict()
+        self._gone = Order()
         self.replicas = 0
         for node in sorted(nodes.values(), key=lambda node: node.seen_offset):
             self._index(node)
+            self._note_gone(node)
 
     # --- looking ---------------------------------------------------------------------------------------------------
 
@@ -112,6 +114,7 @@ class Nodes:
         node.capacity, node.takes_jobs = event.capacity, event.takes_jobs
         node.lost = False
         node.seen_counted_ms, node.seen_offset = counted_ms, offset
+        self._note_gone(node)
         self._index(node)
 
     def hear(self, node: Node, used: Resources, counted_ms: int, offset: int) -> None:
@@ -120,6 +123,7 @@ class Nodes:
         node.seen_counted_ms, node.seen_offset = counted_ms, offset
         if node.lost:
             node.lost = False
+            self._note_gone(node)
             self._index(node)
         else:
             self._weigh(node)
@@ -131,6 +135,7 @@ class Nodes:
             return
         was_open = node.is_open
         node.lost = True
+        self._note_gone(node)
         del self._silence[node.name]
         if not was_open:
             return
@@ -141,12 +146,21 @@ class Nodes:
             del self._by_allocation[node.capacity]
         self.replicas -= node.count
 
+    def forget_gone(self, before_counted_ms: int) -> None:
+        """Lost nodes that hold nothing, and were heard of last at that time or before, are here no more."""
+        while (name := next(iter(self._gone), None)) is not None:
+            if self._nodes[name].seen_counted_ms > before_counted_ms:
+                return
+            self._gone.drop(name)
+            del self._nodes[name]
+
     def take(self, job: Job, name: str) -> None:
         """Reserve the place of one replica of ``job`` on a node."""
         node = self._nodes[name]
         node.allocated += job.spec.requests
         node.jobs[job.name] = None
         job.holds[name] = job.holds.get(name, 0) + 1
+        self._note_gone(node)
         self._fill(node)
 
     def give_back(self, job: Job, name: str) -> None:
@@ -159,6 +173,7 @@ class Nodes:
             job.holds[name] = held - 1
         else:
             del node.jobs[job.name]
+            self._note_gone(node)
         node.allocated -= job.spec.requests
         self._fill(node)
 
@@ -203,6 +218,12 @@ class Nodes:
         self._by_count.put((node.count, node.name))
         self._fill(node)
         self.replicas += node.count
+
+    def _note_gone(self, node: Node) -> None:
+        if node.lost and not node.jobs:
+            self._gone.put((node.seen_counted_ms, node.name))
+        elif node.name in self._gone:
+            self._gone.drop(node.name)
 
     def _count(self, job: Job, node: Node, change: int) -> None:
         node.replicas[job.category_index] += change

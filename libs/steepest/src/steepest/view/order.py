@@ -23,6 +23,9 @@ class Order:
     def __iter__(self) -> Iterator[str]:
         return (key[-1] for key in self._sorted)
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._keys
+
     def __len__(self) -> int:
         return len(self._keys)
 

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 import msgspec
 
 from steepest.events.cluster import GrowthMeasured
+from steepest.events.common import LARGEST
 from steepest.events.parameters import ProgressUnit
 from steepest.policies.specon.growth import DIGITS, LARGEST_VALUE
 
@@ -64,9 +65,9 @@ class Course(msgspec.Struct):
         """The number of the newest complete bucket; 0 before the first."""
         return self.buckets[-1].interval if self.buckets else 0
 
-    def use(self, at_ms: int, cpu_m: int) -> None:
-        """The node measured the job's use."""
-        self.samples.append(Sample(at_ms, cpu_m))
+    def use(self, at_ms: int, cpu_m: int, measured: int = 1) -> None:
+        """The node measured the job's use, so many times with this mean, the last time at ``at_ms``."""
+        self.samples.append(Sample(at_ms, min(cpu_m * measured, LARGEST), measured))
         if len(self.samples) > SAMPLES_KEPT:
             pairs = zip(self.samples[::2], self.samples[1::2], strict=False)
             odd = self.samples[len(self.samples) // 2 * 2 :]

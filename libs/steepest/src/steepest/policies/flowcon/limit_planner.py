@@ -149,7 +149,9 @@ class LimitPlanner:
         return [plan for name in changed for plan in self._run(view, name, received.offset, regular=False)]
 
     def _has_changed(self, view: ClusterView, name: str, at_ms: int) -> bool:
-        node = view.nodes[name]
+        node = view.nodes.get(name)
+        if node is None:
+            return False  # it left the pool, and held nothing by then
         there = {job.name: job for job in _running_on(view, node)}
         ids = tuple(sorted((job.name, job.incarnation) for job in there.values()))
         before = self.state.rounds.get(name, Round())
@@ -256,7 +258,7 @@ class LimitPlanner:
         for job, cpu_m in event.jobs.items():
             watched = self.state.jobs.get(job)
             if watched is not None and watched.node == event.node:
-                watched.course.use(at_ms, cpu_m)
+                watched.course.use(at_ms, cpu_m, event.measured)
 
     def _refused(self, view: ClusterView, event: c.LimitsRefused) -> None:
         """What is in force is what was: the next run plans from there, and asks again."""

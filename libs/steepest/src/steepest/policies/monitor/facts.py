@@ -1,8 +1,12 @@
 """From heartbeats to facts: what is new in a node's heartbeat since the one before.
 
-Heartbeats repeat the whole state of a node; the pool's log gets only the changes, and the node's usage at most once every
-``USAGE_EVERY_MS``. Losing a heartbeat therefore loses nothing. A heartbeat that comes twice must not take the node back to
-what it was: where its source numbers it, what is not beyond the source's last is dropped.
+Heartbeats repeat the whole state of a node; the pool's log gets only the changes, and the node's use as often as the
+heartbeat says (:mod:`steepest.policies.monitor.use`). Losing a heartbeat therefore loses nothing. A heartbeat that comes
+twice must not take the node back to what it was: where its source numbers it, what is not beyond the source's last is
+dropped.
+
+The pool forgets a node that is silent for a day. Where a heartbeat says how often use is told, its writer knows that pools
+do: such a node joins again every ``JOIN_EVERY_MS``, so that one that returns is a node again, and what is known is bounded.
 
 Of a node that takes no jobs nothing is said but that it is there and what it uses: no process of ours is on it.
 """
@@ -19,9 +23,13 @@ from steepest.events.common import CheckpointMode, Resources
 from steepest.events.heartbeat import NodeHeartbeat, ReplicaReport, ReplicaState
 from steepest.events.received import SEQUENCE, SOURCE, Received, is_number
 from steepest.policies.decider import Decision
+from steepest.policies.monitor.use import USAGE_EVERY_MS, Use
 
-USAGE_EVERY_MS = 500
-"""Shortest time between two ``NodeUsage`` of one node."""
+JOIN_EVERY_MS = 3_600_000
+"""Time, by the node's clock, after which a node says again that it is there."""
+
+BEATS_KEPT = 1_000_000
+"""Heartbeats of others after which a silent node is forgotten; it then begins as a new one, which harms nothing."""
 
 SOURCES_KEPT = 4
 """Sources of a node that are remembered: an agent has one at a time, and a new one with each start."""
@@ -43,6 +51,9 @@ class KnownNode(msgspec.Struct):
         sequences: The highest number of each source, the newest source at the end.
         takes_jobs: As its newest heartbeat says.
         untold: Whether all of it is to be said again at its next heartbeat.
+        joined_ms: When it joined last, by its clock.
+        use: What it used since its newest ``NodeUsage``.
+        beat: The number of its newest heartbeat among those of all nodes.
     """
 
     capacity: Resources
@@ -51,12 +62,20 @@ class KnownNode(msgspec.Struct):
     sequences: dict[str, int] = {}
     takes_jobs: bool | None = None
     untold: bool = False
+    joined_ms: int = -JOIN_EVERY_MS
+    use: Use = msgspec.field(default_factory=Use)
+    beat: int = 0
 
 
 class FactsState(msgspec.Struct):
-    """Everything said so far, by node."""
+    """Everything said so far, by node; the one silent for longest comes first.
+
+    Attributes:
+        beats: How many heartbeats came that say how often use is told.
+    """
 
     nodes: dict[str, KnownNode] = {}
+    beats: int = 0
 
 
 class Facts:
@@ -82,7 +101,18 @@ class Facts:
             return ()
         facts = [Decision(event.pool, fact) for fact in self._new(event)]
         _remember(self.state.nodes[event.node], received.headers)
+        if event.usage_every_ms:
+            self._forget_silent(event.node)
         return facts
+
+    def _forget_silent(self, heard: str) -> None:
+        state = self.state
+        state.beats += 1
+        state.nodes[heard] = node = state.nodes.pop(heard)
+        node.beat = state.beats
+        silent = next(iter(state.nodes))
+        if state.beats - state.nodes[silent].beat > BEATS_KEPT:
+            del state.nodes[silent]
 
     def _is_repeated(self, node: str, headers: Mapping[str, str]) -> bool:
         known = self.state.nodes.get(node)
@@ -99,15 +129,17 @@ class Facts:
                 replicas=before_it.replicas,
                 sequences=before_it.sequences,
                 takes_jobs=before_it.takes_jobs,
+                joined_ms=beat.at_ms,
             )
             self.state.nodes[beat.node] = node
+        elif beat.usage_every_ms and not 0 <= beat.at_ms - node.joined_ms < JOIN_EVERY_MS:
+            node.joined_ms = beat.at_ms
+            yield c.NodeJoined(node=beat.node, capacity=beat.capacity, takes_jobs=takes_jobs)
         if node.takes_jobs is not beat.takes_jobs:
             # What an older agent said of its processes is said again, now with the node that says it.
             node.takes_jobs = beat.takes_jobs
             node.replicas = {key: KnownReplica(one.incarnation, one.state) for key, one in node.replicas.items()}
-        if not 0 <= beat.at_ms - node.usage_ms < USAGE_EVERY_MS:  # its clock may have been set back
-            node.usage_ms = beat.at_ms
-            yield c.NodeUsage(node=beat.node, used=beat.used, jobs=_cpu(beat) if takes_jobs else {})
+        yield from _usage(node, beat, _cpu(beat) if takes_jobs else {})
         listed: dict[str, KnownReplica] = {}
         for report in beat.replicas if takes_jobs else ():
             key = f"{report.job}/{report.replica}"
@@ -121,6 +153,22 @@ class Facts:
             if report.incarnation == before.incarnation:
                 yield from _changes(beat, report, before)
         node.replicas = listed
+
+
+def _usage(node: KnownNode, beat: NodeHeartbeat, jobs: dict[str, int]) -> Iterator[c.NodeUsage]:
+    """Its use, where it is due; where other jobs run than before, first what it was with those."""
+    is_due = not 0 <= beat.at_ms - node.usage_ms < (beat.usage_every_ms or USAGE_EVERY_MS)  # its clock may be set back
+    if not beat.usage_every_ms:
+        node.use = Use()
+    elif node.use.measured and node.use.jobs.keys() != jobs.keys():
+        yield node.use.mean(beat.node)
+        node.use, is_due = Use(), True
+    if is_due or beat.usage_every_ms:
+        node.use.add(beat.used, jobs)
+    if is_due:
+        node.usage_ms = beat.at_ms
+        yield node.use.mean(beat.node)
+        node.use = Use()
 
 
 def _number(headers: Mapping[str, str]) -> int | None:

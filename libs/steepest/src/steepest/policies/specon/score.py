@@ -26,7 +26,8 @@ def by_score(view: ClusterView, pending: Pending) -> Iterator[Node]:
     def key(node: Node) -> tuple[float, int, str]:
         return (score(view, node, pending), nodes.use_per_mille(node), node.name)
 
-    again = sorted((view.nodes[name] for name in pending.nodes if view.nodes[name].is_open), key=key)
+    concerned = filter(None, map(view.nodes.get, pending.nodes))
+    again = sorted((node for node in concerned if node.is_open), key=key)
     rest = (node for node in view.nodes.by_score() if node.name not in pending.nodes)
     return heapq.merge(again, rest, key=key)
 

@@ -165,7 +165,7 @@ class SimulatedPool:
 
     def _mend(self, node: str) -> None:
         self.nodes.mend(node)
-        self.senses.beat(node)
+        self.senses.joins(node)
 
     def _tick_later(self) -> None:
         period_ms = self.view.parameters.tick_ms

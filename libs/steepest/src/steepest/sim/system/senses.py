@@ -108,6 +108,11 @@ class Senses(Witness):
         else:
             del self._beating[node]
 
+    def joins(self, node: str) -> None:
+        """A node that was lost is back; the pool may have forgotten it."""
+        self._facts.state.nodes.pop(node, None)
+        self.beat(node)
+
     def beat(self, node: str) -> None:
         """A node says how it is."""
         beat = self.nodes.beat(node, self._pool, self._now_ms())

@@ -1,0 +1,57 @@
+"""Heartbeats in a whole system: how often a node's use becomes a fact of the pool."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import pytest
+
+from steepest.events import cluster as c
+from steepest.events.parameters import PoolParameters, SpeConParameters
+from steepest.events.registry import NODES_LEAVE
+from steepest.policies.monitor.use import usage_every_ms
+from steepest.testing.pool import Pool
+from steepest.testing.rig import Rig
+from steepest.testing.waiting import until
+from steepest.view.state import Phase
+
+
+def configured(*flags: int, interval_ms: int = 30_000, node_lost_ms: int = 15_000) -> c.PoolConfigured:
+    """A pool with these flags."""
+    parameters = PoolParameters(specon=SpeConParameters(interval_ms=interval_ms), node_lost_ms=node_lost_ms)
+    return c.PoolConfigured(reads=3, flags=flags, parameters=parameters)
+
+
+@pytest.mark.parametrize(
+    ("configured", "every_ms"),
+    [
+        (configured(), 0),
+        (configured(NODES_LEAVE), 5_000),
+        (configured(NODES_LEAVE, interval_ms=12_000), 2_000),
+        (configured(NODES_LEAVE, node_lost_ms=6_000), 2_000),
+        (configured(NODES_LEAVE, interval_ms=500), 500),
+    ],
+)
+def test_use_is_told_often_enough_for_silence_and_for_buckets(configured: c.PoolConfigured, every_ms: int) -> None:
+    """Three times before a node is lost, six times in a bucket; in a pool of before, as it comes."""
+    pool = Pool(w1=1_000)
+    pool.fold(configured)
+
+    assert usage_every_ms(pool.view) == every_ms
+
+
+async def test_a_quiet_pool_writes_little(tmp_path: Path) -> None:
+    """One fact a node in five seconds, which stands for all that was measured; no node is lost, and none joins twice."""
+    async with contextlib.aclosing(Rig(tmp_path, {"n1": 500, "n2": 500})) as rig:
+        process = rig.start("placer", "worker-monitor", "migrator", "log-collector")
+        await rig.tell(configured(NODES_LEAVE))
+        await rig.submit("a", "--steps", "100", "--step-s", "1")
+        await until(lambda: "a" in process.view.jobs and process.view.jobs["a"].phase is Phase.ENDED, within_s=300)
+        told = await rig.of_type(c.NodeUsage)
+
+        assert len(told) <= 2 * (100 / 5 + 8)
+        assert sum(one.measured for one in told) >= 2 * 100
+        assert await rig.of_type(c.NodeLost) == []
+        assert [one.node for one in await rig.of_type(c.NodeJoined)] == ["n1", "n2"]
+        assert await rig.broken() == []

@@ -1,0 +1,112 @@
+"""Nodes that are gone for good: they leave the view, and whoever returns is a new one."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.flowcon.scene import FlowConPool
+
+from steepest.events import cluster as c
+from steepest.events.registry import NODES_LEAVE
+from steepest.testing.pool import Pool, joined, migration, used
+from steepest.testing.view_promises import check_view
+from steepest.view.cluster_view import ClusterView
+from steepest.view.fold_pool import GONE_MS
+
+LEAVE = c.PoolConfigured(reads=3, flags=(NODES_LEAVE,))
+
+
+def lost(node: str) -> c.NodeLost:
+    """A node was silent."""
+    return c.NodeLost(node=node, silent_ms=15_000)
+
+
+def names(pool: Pool) -> list[str]:
+    """The nodes of the view, which holds all that it promises, and of one that was restored from its snapshot."""
+    check_view(pool.view)
+    again = ClusterView.restore(pool.view.snapshot())
+    check_view(again)
+    assert [node.name for node in again.nodes] == [node.name for node in pool.view.nodes]
+    return [node.name for node in pool.view.nodes]
+
+
+def test_a_lost_node_that_holds_nothing_leaves_after_a_day_of_silence() -> None:
+    """Counted from when it was heard of last; not while it is there, however long ago it was heard of."""
+    pool = Pool(w1=1_000, w2=1_000)
+    pool.feed(LEAVE, lost("w1"))
+    pool.tick(GONE_MS - 1)
+    assert names(pool) == ["w1", "w2"]
+    pool.tick(1)
+
+    assert names(pool) == ["w2"]
+    assert pool.feed(used("w1", 5), lost("w1")) == [False, False]
+
+
+def test_a_node_that_returns_in_time_stays() -> None:
+    """It is no lost one any more."""
+    pool = Pool(w1=1_000)
+    pool.feed(LEAVE, lost("w1"), used("w1", 5))
+    pool.tick(GONE_MS)
+    assert names(pool) == ["w1"]
+    pool.feed(lost("w1"), joined("w1", 2_000))
+    pool.tick(GONE_MS)
+
+    assert names(pool) == ["w1"]
+
+
+def test_a_node_that_returns_later_joins_as_a_new_one() -> None:
+    """With nothing of what it was."""
+    pool = Pool(w1=1_000)
+    pool.feed(used("w1", 700), LEAVE, lost("w1"))
+    pool.tick(GONE_MS)
+    pool.fold(joined("w1", 2_000))
+
+    assert names(pool) == ["w1"]
+    assert (pool.node("w1").capacity.cpu_m, pool.node("w1").used.cpu_m) == (2_000, 0)
+
+
+def test_a_node_on_which_a_job_may_run_stays() -> None:
+    """Until nothing holds a place on it any more, also after a snapshot was restored meanwhile."""
+    pool = Pool(w1=1_000, w2=1_000)
+    pool.run("job", "w1")
+    pool.feed(LEAVE, lost("w1"))
+    pool.tick(2 * GONE_MS)
+    assert names(pool) == ["w1", "w2"]
+    pool.view = ClusterView.restore(pool.view.snapshot())
+    pool.end("job")
+    pool.tick()
+
+    assert names(pool) == ["w2"]
+
+
+def test_a_target_that_is_lost_stays_while_a_move_holds_its_place() -> None:
+    """A plan in flight may end there."""
+    pool = Pool(w1=1_000, w2=1_000)
+    pool.run("job", "w1")
+    pool.feed(LEAVE, migration("job", "w1", "w2"), lost("w2"))
+    pool.tick(2 * GONE_MS)
+
+    assert names(pool) == ["w1", "w2"]
+
+
+def test_nodes_stay_for_ever_where_the_log_does_not_say_that_they_leave() -> None:
+    """An older log is folded as it was."""
+    pool = Pool(w1=1_000)
+    pool.fold(lost("w1"))
+    pool.tick(10 * GONE_MS)
+
+    assert names(pool) == ["w1"]
+
+
+@pytest.mark.parametrize(
+    "event", [c.JobCancelRequested(job="job", request="x"), c.JobEnded(job="job", outcome=c.Outcome.FAILED)]
+)
+def test_late_news_of_a_job_whose_node_is_gone_is_decided_about(event: c.ClusterEvent) -> None:
+    """The job remembers where it was, and FlowCon looks at no node that is not there."""
+    pool = FlowConPool(w1=8_000, w2=8_000)
+    pool.run("job", "w1")
+    configured = c.PoolConfigured(reads=3, flags=(NODES_LEAVE,), parameters=pool.view.parameters)
+    pool.feed(configured, lost("w1"), pool.stopped("job", exit_status=1))
+    pool.tick(2 * GONE_MS)
+    assert names(pool) == ["w2"]
+
+    assert pool.fold(event)
