@@ -15,9 +15,10 @@ from steepest.events.cluster import PoolConfigured
 from steepest.events.parameters import PoolParameters
 from steepest.events.registry import FLAGS, reads_for
 from steepest.installation import open_cluster
-from steepest.log.base import Log
+from steepest.log.base import Log, TopicPartition
 from steepest.log.file import FileLog
 from steepest.log.snapshots import FolderSnapshots
+from steepest.runtime.decode import asked_record
 from steepest.runtime.effector import Effector, Send
 from steepest.runtime.runtime import Runtime
 from steepest.runtime.service import Service, Settings
@@ -60,7 +61,12 @@ class Configurator(Effector):
         Args:
             parameters: Those to put in force; None leaves what the log holds.
             upgrades: Whether this process is the pool's only reader, so that all flags may be switched on.
+
+        Raises:
+            InputError: No reader could read the parameters.
         """
+        if parameters is not None:
+            asked_record(TopicPartition("cluster"), "", PoolConfigured(parameters=parameters), 0)
         self._parameters = parameters
         self._upgrades = upgrades
         self._differs: asyncio.Queue[PoolConfigured] = asyncio.Queue()

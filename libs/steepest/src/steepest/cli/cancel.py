@@ -60,12 +60,12 @@ async def _cancel(folder: StateFolder, job: str) -> Answer:
         found = pool.job(job)
         if found.outcome is not None:
             raise InputError(f"{job} is over already: it {ENDED[found.outcome]}", code="job-over")
-        await append(log, pool, JobCancelRequested(job=job, request=new_request()))
+        place = await append(log, pool, JobCancelRequested(job=job, request=new_request()))
         if folder.running() is None:
             return Answer(state="queued", reason=f"as soon as a system runs on {folder.root}")
         try:
             async with asyncio.timeout(PATIENCE_S):
-                async for news in end_of(log, pool, job):
+                async for news in end_of(log, pool, place, job):
                     if isinstance(news, Answer):
                         return news
         except TimeoutError:

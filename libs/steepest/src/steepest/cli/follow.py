@@ -5,12 +5,14 @@ It owns patience. It must never know what is asked for or how it is shown.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from steepest.cli.pool import Pool, fold_one
 from steepest.errors import UndecodableError
+from steepest.events.cluster import JobRejected
 from steepest.events.received import Received
 from steepest.log.base import Log, Record, TopicPartition
 from steepest.runtime.decode import received
@@ -51,12 +53,22 @@ async def first(
     return None
 
 
-async def what_counts(log: Log, pool: Pool) -> AsyncIterator[Received[Any] | None]:
-    """The events behind a pool's position that count, folding them into its view; None now and then while none comes."""
-    async for records in batches(log, {pool.at: pool.view.position}):
+async def what_counts(
+    log: Log, pool: Pool, beside: Mapping[TopicPartition, int]
+) -> AsyncIterator[Received[Any] | None]:
+    """The events behind a pool's position that count, folding them into its view; None now and then while none comes.
+
+    Likewise the events of other partitions, ``beside``, from these offsets on.
+    """
+    async for records in batches(log, {pool.at: pool.view.position, **beside}):
         for record in records:
+            if record.at != pool.at:
+                with contextlib.suppress(UndecodableError):
+                    yield received(record)
+                continue
             folded = fold_one(pool.view, record)
-            if folded is not None and folded[1]:
+            # A second job of a name is rejected without any change of the view.
+            if folded is not None and (folded[1] or isinstance(folded[0].event, JobRejected)):
                 yield folded[0]
         if not records:
             yield None

@@ -8,6 +8,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import msgspec
 
@@ -17,11 +18,14 @@ from steepest.cli.quiet import quiet
 from steepest.clock import SystemClock
 from steepest.errors import InputError
 from steepest.events import cluster as c
+from steepest.events.dead_letter import DeadLetter
 from steepest.events.received import Received
 from steepest.installation import open_log
-from steepest.log.base import Log
-from steepest.runtime.decode import new_record
+from steepest.log.base import Log, TopicPartition
+from steepest.runtime.decode import asked_record
+from steepest.runtime.letters import DEAD_LETTERS
 from steepest.state_folder import StateFolder
+from steepest.view.state import Job
 
 ANSWER_S = 10.0
 """A system that runs admits or rejects within a tick or so."""
@@ -75,40 +79,81 @@ def _opened(received: Received[c.ClusterEvent]) -> str | None:
 Request = c.JobSubmitted | c.JobCancelRequested | c.PoolConfigured
 
 
-async def append(log: Log, pool: Pool, event: Request) -> int:
-    """Append a request and give its offset.
+class Place(msgspec.Struct, frozen=True):
+    """Where a request stands.
+
+    Attributes:
+        offset: In the pool's partition.
+        letters: Where the dead letters ended before: one about it is not before this.
+        request: What it is called.
+    """
+
+    offset: int
+    letters: int
+    request: str
+
+
+async def append(log: Log, pool: Pool, event: Request) -> Place:
+    """Append a request and give its place.
 
     Raises:
+        InputError: No reader could read it.
         LogUnavailableError: It may not be kept; the same request may be sent again.
     """
-    record = new_record(pool.at, pool.installation.pool, event, SystemClock().now_ms())
-    return (await log.append([record]))[0]
+    record = asked_record(pool.at, pool.installation.pool, event, SystemClock().now_ms())
+    letters = await log.end(DEAD_LETTERS)
+    (offset,) = await log.append([record])
+    return Place(offset, letters, getattr(event, "request", ""))
 
 
-async def admission(log: Log, pool: Pool, offset: int, request: str) -> Answer:
-    """Whether a submission that stands at ``offset`` was admitted."""
+async def admission(log: Log, pool: Pool, place: Place) -> Answer:
+    """Whether a submission was admitted."""
 
-    def answers(received: Received[c.ClusterEvent]) -> Answer | None:
+    def answers(received: Received[Any]) -> Answer | None:
         match received.event:
-            case c.JobAdmitted(request=about) if about == request:
+            case c.JobAdmitted(request=about) if about == place.request:
                 return Answer(state="admitted")
-            case c.JobRejected(request=about, reason=reason) if about == request:
-                return Answer(state="rejected", reason=reason)
-        return None
+        return _rejection(pool, place, received.event)
 
-    return await first(log, {pool.at: offset}, answers, ANSWER_S) or Answer(state="queued")
+    since = {pool.at: place.offset, DEAD_LETTERS: place.letters}
+    return await first(log, since, answers, ANSWER_S) or Answer(state="queued")
 
 
-async def end_of(log: Log, pool: Pool, job: str) -> AsyncIterator[Received[c.ClusterEvent] | Answer | None]:
-    """What happens to a job until it is over, and how it ended; None now and then while nothing happens."""
-    async for event in what_counts(log, pool):
+def _rejection(pool: Pool, place: Place, event: Any) -> Answer | None:
+    """The answer in an event that rejects a request, or in the letter of a system that cannot read it: an older one, say."""
+    match event:
+        case c.JobRejected(request=about, reason=reason) if about == place.request:
+            return Answer(state="rejected", reason=reason)
+        case DeadLetter(topic=topic, partition=partition, offset=offset, reason=reason) if (
+            TopicPartition(topic, partition),
+            offset,
+        ) == (pool.at, place.offset):
+            return Answer(state="rejected", reason=f"the system that runs cannot read it: {reason}")
+    return None
+
+
+def _is_of_a_namesake(event: Any, job: Job | None) -> bool:
+    return isinstance(event, c.JobRejected) and job is not None and event.request != job.request
+
+
+async def end_of(
+    log: Log, pool: Pool, place: Place, job: str
+) -> AsyncIterator[Received[c.ClusterEvent] | Answer | None]:
+    """What happens to a job until it is over, and how it ended; None now and then while nothing happens.
+
+    That the request is rejected, or that nobody can read it, is an end as well.
+    """
+    async for event in what_counts(log, pool, {DEAD_LETTERS: place.letters}):
         if event is None:
             yield None
             continue
-        if getattr(event.event, "job", None) != job:
+        if answer := _rejection(pool, place, event.event):
+            yield answer
+            return
+        found = pool.view.jobs.get(job)
+        if getattr(event.event, "job", None) != job or _is_of_a_namesake(event.event, found):
             continue
         yield event
-        found = pool.view.jobs.get(job)
         if found is not None and found.outcome is not None:
             yield Answer(state="ended", outcome=found.outcome, exit_status=found.exit_status, reason=found.stop_reason)
             return

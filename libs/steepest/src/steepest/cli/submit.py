@@ -17,7 +17,7 @@ from steepest.cli.output import give, tell
 
 if TYPE_CHECKING:
     from steepest.cli.pool import Pool
-    from steepest.cli.requests import Answer
+    from steepest.cli.requests import Answer, Place
     from steepest.events.cluster import JobSpec, JobSubmitted
     from steepest.log.base import Log
     from steepest.state_folder import StateFolder
@@ -149,13 +149,15 @@ async def _ask(folder: StateFolder, event: JobSubmitted, *, wait: bool, talk: bo
 
     async with asking(folder) as (log, pool):
         _refuse_what_never_fits(pool, event.spec)
-        offset = await append(log, pool, event)
+        place = await append(log, pool, event)
         running = folder.running() is not None
-        answer = await admission(log, pool, offset, event.request) if running or wait else Answer(state="queued")
+        answer = await admission(log, pool, place) if running or wait else Answer(state="queued")
         if talk:
             _tell(event.job, answer, pool, running=running)
         if wait and answer.state != "rejected":
-            answer = await _wait(log, pool, event.job, talk=talk)
+            answer = await _wait(log, pool, place, event.job, talk=talk)
+            if talk and answer.state == "rejected":
+                _tell(event.job, answer, pool, running=True)
     return answer
 
 
@@ -186,13 +188,13 @@ def _tell(job: str, answer: Answer, pool: Pool, *, running: bool) -> None:
     tell(f"Warning: the system {why}", err=True)
 
 
-async def _wait(log: Log, pool: Pool, job: str, *, talk: bool) -> Answer:
+async def _wait(log: Log, pool: Pool, place: Place, job: str, *, talk: bool) -> Answer:
     """Tell what happens to a job until it is over; say once if nobody runs it any more."""
     from steepest.cli.requests import Answer, end_of
     from steepest.words import is_routine, sentence
 
     deserted = False
-    async for news in end_of(log, pool, job):
+    async for news in end_of(log, pool, place, job):
         if isinstance(news, Answer):
             return news
         if news is not None and talk and not is_routine(news.event):

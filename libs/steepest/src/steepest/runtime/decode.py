@@ -11,12 +11,15 @@ from typing import Any
 
 import msgspec
 
-from steepest.errors import LogVersionError, UndecodableError
+from steepest.errors import BugError, InputError, LogVersionError, UndecodableError
 from steepest.events.cluster import PoolConfigured
 from steepest.events.received import ID, DecisionId, Received
 from steepest.events.registry import CLUSTER, TOPICS, encode
 from steepest.log.base import NewRecord, Record, TopicPartition
 from steepest.view.cluster_view import refuse_unknown_version
+
+LARGEST_REQUEST = 256 * 1024
+"""Bytes. It is kept in every view and snapshot until the job is over; a system starts no program with many more."""
 
 
 def received(record: Record) -> Received[Any]:
@@ -51,6 +54,28 @@ def new_record(
 ) -> NewRecord:
     """An event as a record to append."""
     return NewRecord(to=to, key=key, value=encode(event), at_ms=at_ms, headers=headers or {})
+
+
+def asked_record(to: TopicPartition, key: str, event: msgspec.Struct, at_ms: int) -> NewRecord:
+    """What a user asks for as a record to append, which every reader can read.
+
+    Raises:
+        InputError: No reader could; the message names the field.
+    """
+    try:
+        record = new_record(to, key, event, at_ms)
+        TOPICS[to.topic].decode(record.value)
+    except (UndecodableError, BugError, UnicodeEncodeError, OverflowError) as error:
+        raise InputError(
+            f"no reader of the log could read this {type(event).__name__}: {error}", code="unreadable"
+        ) from error
+    if len(record.value) > LARGEST_REQUEST:
+        raise InputError(
+            f"this {type(event).__name__} has {len(record.value)} bytes, more than {LARGEST_REQUEST}",
+            code="too-large",
+            mend="put what is long into a file, and name the file",
+        )
+    return record
 
 
 class _Head(msgspec.Struct):

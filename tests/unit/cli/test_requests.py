@@ -1,0 +1,125 @@
+"""What a user asks for is on the log so that every reader reads it, or is refused; and who waits for it gets an answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from steepest.cli.main import main
+from steepest.cli.pool import Pool, look
+from steepest.cli.requests import Answer, Place, admission, append, asking, end_of
+from steepest.clock import SystemClock
+from steepest.embedded import Configurator
+from steepest.errors import InputError
+from steepest.events import cluster as c
+from steepest.events.common import Resources
+from steepest.events.dead_letter import DeadLetter
+from steepest.events.parameters import PoolParameters, SpeConParameters
+from steepest.log.base import Log
+from steepest.log.file import FileLog
+from steepest.runtime.decode import LARGEST_REQUEST, new_record
+from steepest.runtime.identity import open_partitions
+from steepest.runtime.letters import DEAD_LETTERS
+from steepest.state_folder import Installation, NodeSpec, StateFolder
+from steepest.testing.pool import submitted
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> StateFolder:
+    """An installation on which a system once ran."""
+    folder = StateFolder(tmp_path / "state")
+    installation = Installation(nodes=(NodeSpec("n1", Resources(1_000)),))
+    folder.create(installation)
+
+    async def write() -> None:
+        log = FileLog(folder.log, installation.layout.partitions())
+        await open_partitions(log, installation.layout, SystemClock())
+        await log.close()
+
+    asyncio.run(write())
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("options", "command", "names"),
+    [
+        (("--model", "x" * 3_000), ("true",), "$.spec.model"),
+        (("--metric", "x" * 3_000), ("true",), "$.spec.metric"),
+        (("--image", "x" * 3_000), ("true",), "$.spec.image"),
+        (("--retries", str(10**20)), ("true",), "$.spec.retries"),
+        (("--device", "Not A Name"), ("true",), "$.spec.device"),
+        ((), ("echo", "\udcff\udcfe"), "surrogates not allowed"),
+        (("--env", "A=\udcff"), ("true",), "surrogates not allowed"),
+        ((), ("true", "x" * LARGEST_REQUEST), f"more than {LARGEST_REQUEST}"),
+    ],
+)
+def test_what_no_reader_could_read_is_refused(
+    folder: StateFolder, options: tuple[str, ...], command: tuple[str, ...], names: str
+) -> None:
+    """In one line that names the field, and nothing is on the log."""
+    before = look(folder.root).view.position
+    call = ["submit", "--state", str(folder.root), "--name", "job", *options, "--", *command]
+    done = CliRunner().invoke(main, call, prog_name="steepest")
+
+    assert done.exit_code == 2
+    assert isinstance(done.exception, SystemExit)
+    assert names in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("Error: ")
+    assert look(folder.root).view.position == before
+
+
+def test_parameters_that_no_reader_could_read_are_refused() -> None:
+    """Before a system begins: it would write what ends every reader's wish to read on."""
+    parameters = PoolParameters(specon=SpeConParameters(interval_ms=10**20))
+    with pytest.raises(InputError, match=r"\$\.parameters\.specon\.interval_ms"):
+        Configurator(parameters)
+    with pytest.raises(InputError, match="not finite"):
+        Configurator(PoolParameters(specon=SpeConParameters(alpha=float("nan"))))
+
+
+Ask = Callable[[Log, Pool, Place], Awaitable[Answer]]
+
+
+async def answered(log: Log, pool: Pool, place: Place) -> Answer:
+    """What ``submit --wait`` waits for."""
+    async for news in end_of(log, pool, place, "job"):
+        if isinstance(news, Answer):
+            return news
+    raise AssertionError
+
+
+@pytest.mark.parametrize("ask", [admission, answered])
+async def test_who_waits_for_what_cannot_be_read_gets_an_answer(folder: StateFolder, ask: Ask) -> None:
+    """A letter about another record is none; the one about the request is, whoever wrote it."""
+    async with asking(folder) as (log, pool):
+        place = await append(log, pool, submitted("job"))
+        letter = DeadLetter(
+            topic="cluster", partition=0, offset=place.offset, key="", reason="an older system", value=b""
+        )
+        others = msgspec.structs.replace(letter, offset=place.offset - 1)
+        await log.append([new_record(DEAD_LETTERS, "cluster", one, 1) for one in (others, letter)])
+        async with asyncio.timeout(30):
+            answer = await ask(log, pool, place)
+
+    assert answer == Answer(state="rejected", reason="the system that runs cannot read it: an older system")
+
+
+@pytest.mark.parametrize("ask", [admission, answered])
+async def test_who_waits_under_a_name_that_is_taken_gets_an_answer(folder: StateFolder, ask: Ask) -> None:
+    """The rejection changes nothing about the job that has the name, and is an answer all the same."""
+    async with asking(folder) as (log, pool):
+        await append(log, pool, submitted("job", request="first"))
+    async with asking(folder) as (log, pool):
+        place = await append(log, pool, submitted("job", request="second"))
+        for about in ("third", "second"):
+            rejected = c.JobRejected(job="job", request=about, reason=f"the name of {about} is taken")
+            await log.append([new_record(pool.at, "default", rejected, 1)])
+        async with asyncio.timeout(30):
+            answer = await ask(log, pool, place)
+
+    assert answer == Answer(state="rejected", reason="the name of second is taken")
