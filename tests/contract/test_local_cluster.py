@@ -13,7 +13,7 @@ from typing import Literal
 import psutil
 import pytest
 
-from steepest.cluster.folder import IncarnationFolder, StartRecord, StateFolder, read_json
+from steepest.cluster.folder import IncarnationFolder, StartRecord, StateFolder
 from steepest.cluster.local import LocalCluster, LocalNode
 from steepest.cluster.local.groups import find_groups
 from steepest.cluster.port import ReplicaId, ReplicaSpec
@@ -65,7 +65,7 @@ class LocalHarness(ClusterHarness):
 
     def started(self, replica: ReplicaId) -> StartRecord:
         """What its supervisor wrote at the start."""
-        start = read_json(self.newest(replica).start, StartRecord)
+        start = self.newest(replica).started()
         assert start is not None
         return start
 

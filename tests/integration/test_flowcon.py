@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.integration import two_trainings
 
-from steepest.cluster.folder import StartRecord, StateFolder, read_json
+from steepest.cluster.folder import StateFolder
 from steepest.cluster.port import ReplicaId
 from steepest.events import cluster as c
 from steepest.events.received import Received
@@ -46,7 +46,7 @@ def applied(job: str, system: RunningSystem, since: int = 0) -> tuple[int, c.Lim
 def quota_m(state: Path, job: str) -> int | None:
     """The CPU quota of a job's control group, in millicores; None where it has no group."""
     folder = StateFolder(state / "cluster").incarnations(ReplicaId(job))[-1]
-    start = read_json(folder.start, StartRecord)
+    start = folder.started()
     if start is None or not start.cgroup:
         return None
     group = Path(start.cgroup)

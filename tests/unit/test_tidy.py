@@ -54,6 +54,15 @@ def hidden_inputs(tree: ast.AST) -> Iterator[tuple[int, str]]:
                 yield node.lineno, f"{name}() {banned[name]}"
 
 
+def opens_itself(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Calls that open or list what a job may have put there. ``steepest.untrusted`` does that, and bounds it."""
+    banned = {"open", "read_bytes", "read_text", "iterdir", "rglob", "glob", "listdir", "scandir"}
+    awaited = {node.value for node in ast.walk(tree) if isinstance(node, ast.Await)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and _name(node.func) in banned and node not in awaited:
+            yield node.lineno, f"{_name(node.func)}() opens it by itself: use steepest.untrusted"
+
+
 def _calls(node: ast.AST | None, names: set[str]) -> bool:
     return isinstance(node, ast.Call) and _name(node.func) in names
 
@@ -74,9 +83,42 @@ def test_what_decides_is_a_function_of_the_log(rule: Finder) -> None:
     assert found == []
 
 
+NEAR_JOBS = ("cluster", "collector", "training_logs")
+"""Packages that read what jobs write."""
+
+OPEN_THEMSELVES = {
+    "cluster/folder.py": "lists folders by their names alone, and keeps those that are numbers or names",
+    "cluster/local/cluster.py": "opens control groups, and no file",
+    "cluster/local/duty.py": "opens the supervisor's pipe for writing, without waiting, and looks at what it is",
+    "cluster/local/groups.py": "reads the kernel's files",
+    "cluster/local/launch.py": "opens the supervisor's log before a job runs",
+    "cluster/local/phases.py": "reads the kernel's files",
+    "cluster/local/supervisor.py": "imports nothing outside the standard library; it opens its files before its job runs",
+    "cluster/locks.py": "makes lock files, without waiting and by no link",
+    "cluster/simulated/cluster.py": "has no jobs of anybody's",
+    "collector/losses.py": "lists the places that it keeps itself",
+    "collector/source.py": "reads the place that it keeps itself",
+}
+"""Those of them that do, and why they may."""
+
+
+def test_what_jobs_write_is_opened_in_one_place() -> None:
+    """Whoever reads what jobs write goes through the one door, or says why not."""
+    found = {
+        str(file.relative_to(LIBRARY)): f"{line}: {why}"
+        for file in sources(*NEAR_JOBS)
+        for line, why in opens_itself(ast.parse(file.read_text()))
+    }
+
+    assert sorted(found) == sorted(OPEN_THEMSELVES), found
+
+
 @pytest.mark.parametrize(
     ("rule", "code"),
     [
+        (opens_itself, "path.open()"),
+        (opens_itself, "os.open(path, os.O_RDONLY)"),
+        (opens_itself, "sorted(folder.rglob('*'))"),
         (unordered, "for x in {1, 2}: pass"),
         (unordered, "[x for x in set(y)]"),
         (hidden_inputs, "datetime.now()"),

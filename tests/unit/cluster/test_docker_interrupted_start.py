@@ -16,7 +16,7 @@ from steepest.cluster.docker.container import ContainerRecord, record_of
 from steepest.cluster.docker.host import Host
 from steepest.cluster.docker.launch import _remove_unless_it_runs
 from steepest.cluster.docker.sight import observe
-from steepest.cluster.folder import IncarnationFolder, write_json
+from steepest.cluster.folder import IncarnationFolder
 from steepest.cluster.port import ReplicaId, ReplicaPhase
 
 LABEL = "a-label"
@@ -60,7 +60,7 @@ def test_what_is_made_again_is_not_taken_for_ended(tmp_path: Path, *, recorded: 
     """Between the container that never ran and the one in its place, the incarnation is starting."""
     folder = IncarnationFolder(tmp_path, ReplicaId("job"), 1)
     if recorded:
-        write_json(record_of(folder), ContainerRecord(id="made", engine="engine"))
+        folder.write(record_of(folder), ContainerRecord(id="made", engine="engine"))
     engine = Engine(folder)
 
     _remove_unless_it_runs(cast("docker.APIClient", engine), folder, LABEL)

@@ -12,7 +12,7 @@ from docker.errors import NotFound
 from steepest.cluster.docker.container import ContainerRecord, record_of
 from steepest.cluster.docker.host import EngineInfo, Host
 from steepest.cluster.docker.sight import observe
-from steepest.cluster.folder import ExitRecord, IncarnationFolder, StateFolder, spec_record, write_json
+from steepest.cluster.folder import ExitRecord, IncarnationFolder, StateFolder, spec_record
 from steepest.cluster.observation import recorded_end
 from steepest.cluster.port import ReplicaId, ReplicaPhase, ReplicaSpec
 from steepest.events.common import Resources
@@ -71,7 +71,7 @@ def test_a_container_that_is_made_while_it_is_looked_at_is_not_gone(tmp_path: Pa
 
     def start(host: ScriptedHost) -> None:
         host.states[ID] = {"Status": "running"}
-        write_json(record_of(folder), ContainerRecord(id=ID, engine=ENGINE.id))
+        folder.write(record_of(folder), ContainerRecord(id=ID, engine=ENGINE.id))
 
     assert seen(folder, start) is ReplicaPhase.RUNNING
     assert recorded_end(folder) is None
@@ -80,15 +80,15 @@ def test_a_container_that_is_made_while_it_is_looked_at_is_not_gone(tmp_path: Pa
 def test_a_container_that_is_removed_after_its_end_was_put_on_record_has_ended(tmp_path: Path) -> None:
     """Another adapter has finished it between the looks."""
     folder = folder_in(tmp_path)
-    write_json(record_of(folder), ContainerRecord(id=ID, engine=ENGINE.id))
+    folder.write(record_of(folder), ContainerRecord(id=ID, engine=ENGINE.id))
 
-    assert seen(folder, lambda _: write_json(folder.exit, ExitRecord(status=3))) is ReplicaPhase.EXITED
+    assert seen(folder, lambda _: folder.write(folder.exit, ExitRecord(status=3))) is ReplicaPhase.EXITED
 
 
 def test_a_container_that_somebody_removed_is_gone(tmp_path: Path) -> None:
     """It was on record before the first look, and is nowhere."""
     folder = folder_in(tmp_path)
-    write_json(record_of(folder), ContainerRecord(id=ID, engine=ENGINE.id))
+    folder.write(record_of(folder), ContainerRecord(id=ID, engine=ENGINE.id))
 
     assert seen(folder, lambda _: None) is ReplicaPhase.GONE
     assert recorded_end(folder) is not None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 import json
 import os
 from collections.abc import Callable
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from steepest.cluster.checkpoints import Volume
+from steepest.cluster.turns import Turns
 from steepest.errors import InputError
 from steepest_sdk.checkpoints import CheckpointFolder
 
@@ -37,6 +40,12 @@ def edit_manifest(**fields: object) -> Damage:
     return edit
 
 
+def replaced(path: Path, put: Damage) -> None:
+    """Something else in the place of a file or folder."""
+    path.rename(path.parent / f"was-{path.name}")
+    put(path)
+
+
 def test_what_the_sdk_saves_is_good(tmp_path: Path) -> None:
     """The library agrees with the SDK on names, manifests and digests, folders and odd names included."""
     name = save(tmp_path, 120)
@@ -60,6 +69,14 @@ DAMAGES: dict[str, Damage] = {
     "another step": edit_manifest(step=7),
     "another incarnation": edit_manifest(incarnation=7),
     "another digest": edit_manifest(digest="sha256:00"),
+    "a manifest that is a pipe": lambda folder: replaced(folder / "manifest.json", os.mkfifo),
+    "a manifest that is a link": lambda folder: replaced(
+        folder / "manifest.json", lambda path: path.symlink_to("/dev/zero")
+    ),
+    "a manifest that is too deep": lambda folder: (folder / "manifest.json").write_bytes(b'{"a":' * 30_000),
+    "a file without end": lambda folder: os.truncate(folder / "model.bin", 1 << 43),
+    "folders without end": lambda folder: folder.joinpath(*["d"] * 100).mkdir(parents=True),
+    "a link for a folder": lambda folder: replaced(folder, lambda path: path.symlink_to("/etc")),
     "a negative step": edit_manifest(step=-1),
     "files that are a list": edit_manifest(files=[]),
 }
@@ -119,6 +136,45 @@ def test_a_known_checkpoint_is_not_read_again(tmp_path: Path) -> None:
 
     assert volume.refresh() == first
     assert (tmp_path / name / "model.bin").stat().st_atime_ns == 1
+
+
+def test_of_many_bad_checkpoints_the_newest_are_looked_at(tmp_path: Path) -> None:
+    """A job that makes bad checkpoints without end costs as much as one that makes a few."""
+    for step in range(500):
+        (tmp_path / f"step-{step:08d}-i0001").mkdir()
+    volume = Volume(tmp_path, "mnist")
+
+    assert volume.refresh() is None
+    assert len(volume._known) == 20
+
+
+async def test_what_is_endless_delays_nothing_that_is_short(tmp_path: Path) -> None:
+    """Checkpoints of many jobs are read side by side, and reading can be given up at any time."""
+    for job in ("huge", "small"):
+        save(tmp_path / job, 10, job=job)
+    huge = tmp_path / "huge" / "step-00000010-i0001"
+    os.truncate(huge / "model.bin", 1 << 43)
+    manifest = json.loads((huge / "manifest.json").read_text())
+    manifest["files"]["model.bin"]["bytes"] = 1 << 43
+    manifest["digest"] = digest_of(manifest["files"])
+    (huge / "manifest.json").write_text(json.dumps(manifest))
+    turns = Turns()
+    endless = [asyncio.create_task(turns.run(Volume(tmp_path / "huge", "huge").refreshing())) for _ in range(10)]
+
+    found = await turns.run(Volume(tmp_path / "small", "small").refreshing())
+
+    assert found is not None
+    assert not any(task.done() for task in endless)
+    for task in endless:
+        task.cancel()
+    await asyncio.gather(*endless, return_exceptions=True)
+    turns.close()
+
+
+def digest_of(files: dict[str, dict[str, object]]) -> str:
+    """As ``docs/control-folder.md`` has it."""
+    lines = "".join(f"{name}\t{files[name]['bytes']}\t{files[name]['sha256']}\n" for name in sorted(files))
+    return "sha256:" + hashlib.sha256(lines.encode()).hexdigest()
 
 
 def test_a_volume_that_is_not_there_holds_nothing(tmp_path: Path) -> None:

@@ -11,8 +11,9 @@ from collections.abc import Callable
 
 import pytest
 
-from steepest.cluster.folder import StartRecord, StateFolder, read_json
+from steepest.cluster.folder import StateFolder
 from steepest.cluster.local import LocalCluster
+from steepest.cluster.local.roster import LocalTracked
 from steepest.cluster.port import ReplicaId, ReplicaPhase, ReplicaSpec
 from steepest.errors import ClusterError, InputError, RefusedError, UncertainError
 from steepest.events.heartbeat import ReplicaReport, ReplicaState
@@ -238,16 +239,52 @@ async def test_a_slow_consumer_gets_the_newest_heartbeats(cluster: LocalCluster)
     assert [report.exit_status for report in late.replicas] == [0]
 
 
+async def test_what_one_incarnation_is_the_cause_of_is_no_other_one_s_trouble(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error that nobody has thought of keeps one incarnation unseen; the others begin and end as ever."""
+    look = LocalTracked.look
+
+    def fail_for_one(self: LocalTracked, boot: str) -> bool:
+        if self.folder.replica == JOB:
+            raise ZeroDivisionError
+        return look(self, boot)
+
+    monkeypatch.setattr(LocalTracked, "look", fail_for_one)
+    await cluster.start(JOB, 1, "a", train(), None)
+    await cluster.start(ReplicaId("other"), 1, "a", ReplicaSpec(command=("true",)), None)
+
+    async for beat in cluster.heartbeats():
+        if [(report.job, report.state) for report in beat.replicas] == [("other", ReplicaState.EXITED)]:
+            break
+
+
+async def test_an_adapter_that_hangs_is_known_to_be_silent(cluster: LocalCluster) -> None:
+    """A call that never comes back shows, and shows no more once it has come back."""
+    assert cluster.silence_s() == 0.0
+    assert await cluster.lookup(JOB) is None
+    engine = cluster._background
+    assert engine is not None
+    await engine._looking.acquire()
+    engine._came_round["look"] -= 1000.0
+
+    assert cluster.silence_s() >= 1000.0
+    engine._looking.release()
+    async for _ in cluster.heartbeats():
+        if cluster.silence_s() < 1000.0:
+            break
+
+
 async def test_a_consumer_that_leaves_takes_no_end_with_it(cluster: LocalCluster, state: StateFolder) -> None:
     """A consumer cancelled while an end is still being looked into does not keep the others from hearing of it."""
     await cluster.start(JOB, 1, "a", train(), None)
     await cluster.wait_for_step(JOB, 1, at_least=1, timeout_s=60.0)
     engine = cluster._background
     assert engine is not None
-    await engine.checkpoint(JOB.job)
+    await engine.checkpoint(JOB.job, within_s=60.0)
     verifying = engine._volumes[JOB.job][1]
     await verifying.acquire()
-    start = read_json(state.incarnations(JOB)[-1].start, StartRecord)
+    start = state.incarnations(JOB)[-1].started()
     assert start is not None
     os.kill(start.pid, signal.SIGKILL)
     while not engine.roster.on("a")[0].seen.ended:

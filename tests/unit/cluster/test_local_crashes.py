@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from steepest.cluster.folder import StartRecord, StateFolder, read_json, write_json
+from steepest.cluster.folder import StartRecord, StateFolder
 from steepest.cluster.local import LocalCluster
 from steepest.cluster.local.supervisor import start_mark
 from steepest.cluster.port import ReplicaId, ReplicaPhase, ReplicaSpec, ReplicaStatus
@@ -60,7 +60,7 @@ async def ended(cluster: LocalCluster, replica: ReplicaId = JOB) -> ReplicaStatu
 
 def started(state: StateFolder, replica: ReplicaId = JOB) -> StartRecord:
     """What the supervisor of a replica's newest incarnation wrote at the start."""
-    start = read_json(state.incarnations(replica)[-1].start, StartRecord)
+    start = state.incarnations(replica)[-1].started()
     assert start is not None
     return start
 
@@ -220,7 +220,7 @@ async def test_nothing_of_another_boot_runs(
     await first.close()
     folder = state.incarnations(JOB)[-1]
     folder.gone.unlink()
-    write_json(folder.start, StartRecord(pid=bystander.pid, mark=start_mark(bystander.pid), boot="another boot"))
+    folder.write(folder.start, StartRecord(pid=bystander.pid, mark=start_mark(bystander.pid), boot="another boot"))
     status = await make_cluster().lookup(JOB)
 
     assert status is not None
@@ -241,7 +241,7 @@ async def test_a_reused_pid_is_spared(
     await first.close()
     folder = state.incarnations(JOB)[-1]
     folder.gone.unlink()
-    write_json(folder.start, StartRecord(pid=bystander.pid, mark=record.mark, boot=record.boot))
+    folder.write(folder.start, StartRecord(pid=bystander.pid, mark=record.mark, boot=record.boot))
     status = await make_cluster().lookup(JOB)
 
     assert status is not None

@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from steepest.cluster import conversation
+from steepest.cluster import conversation, locks
 from steepest.cluster.conversation import Answer, ReportsTail
 from steepest.cluster.folder import (
     Hello,
     IncarnationFolder,
     SpecRecord,
     StateFolder,
-    read_json,
-    write_json,
 )
+from steepest.cluster.observation import recorded_end
 from steepest.cluster.port import ReplicaId
 from steepest.errors import InputError
 from steepest.events.common import CheckpointMode
 
 JOB = ReplicaId("mnist")
-GARBAGE = [b"", b"{", b"[]", b"null", b'{"checkpoint_mode": "maybe"}', b"\xff\xfe", b'{"request": 7}', b"{" * 70_000]
+WRONG = [b"", b"{", b"[]", b"null", b'{"checkpoint_mode": "maybe"}', b"\xff\xfe", b'{"request": 7}']
+GARBAGE = [*WRONG, b"{" * 70_000, b'{"a":' * 10_000]
 
 
 @pytest.fixture
@@ -51,7 +52,77 @@ def test_a_folder_in_place_of_a_file_counts_as_absent(folder: IncarnationFolder)
     folder.reports.mkdir()
 
     assert conversation.hello(folder) is None
-    assert ReportsTail(folder.reports).read() is None
+    assert ReportsTail(folder).read() is None
+
+
+@pytest.mark.parametrize("name", ["hello", "ack", "reports", "start", "exit", "spec"])
+def test_what_is_no_file_counts_as_absent(folder: IncarnationFolder, name: str) -> None:
+    """A pipe in the place of any file keeps nobody waiting, and a link leads nowhere."""
+    path: Path = getattr(folder, name)
+    for put in (os.mkfifo, lambda at: at.symlink_to("/dev/zero"), lambda at: at.symlink_to(folder.path / "orders")):
+        path.unlink(missing_ok=True)
+        put(path)
+
+        assert conversation.hello(folder) is None
+        assert conversation.answer(folder, "r1") is None
+        assert ReportsTail(folder).read() is None
+        assert folder.started() is None
+        assert recorded_end(folder) is None
+        assert folder.planned() is None or name != "spec"
+
+
+def test_a_pipe_in_the_place_of_a_lock_keeps_nobody_waiting(folder: IncarnationFolder) -> None:
+    """What is no lock file is held by nobody."""
+    os.mkfifo(folder.lock)
+
+    assert not locks.is_held(folder.lock)
+
+
+def test_nothing_is_asked_through_a_link(folder: IncarnationFolder, tmp_path: Path) -> None:
+    """A control folder that leads elsewhere gets no request, and loses none."""
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "checkpoint-request.json").write_text('{"request": "r1"}')
+    folder.control.rmdir()
+    folder.control.symlink_to(other)
+
+    with pytest.raises(OSError, match="control"):
+        conversation.ask(folder, "r2", 5.0)
+    with pytest.raises(OSError, match="control"):
+        conversation.withdraw(folder, "r1")
+    assert [path.name for path in other.iterdir()] == ["checkpoint-request.json"]
+
+
+def test_the_file_that_we_write_may_be_longer_than_those_of_a_job(tmp_path: Path) -> None:
+    """What was asked for is known as long as the kernel would take it as a command."""
+    made = StateFolder(tmp_path).incarnation(ReplicaId("long"), 1)
+    command = ("train", *["\x01" * 1000] * 1000)
+    made.make(SpecRecord(node="a", command=command))
+
+    planned = made.planned()
+
+    assert planned is not None
+    assert planned.command == command
+
+
+@pytest.mark.parametrize("content", [b"[" * 30_000, b'{"step": 7, "x": ' + b"[" * 2000])
+def test_a_report_that_cannot_be_read_is_passed_over(folder: IncarnationFolder, content: bytes) -> None:
+    """Reports around it count, however deep it is."""
+    folder.reports.write_bytes(line(1) + content + b"\n" + line(2))
+
+    assert ReportsTail(folder).read() == 2
+
+
+def test_names_and_numbers_that_nobody_gives_are_passed_over(tmp_path: Path) -> None:
+    """A local job can make folders beside its own; they are no jobs, and hide none."""
+    state = StateFolder(tmp_path)
+    state.make()
+    state.incarnation(JOB, 1).make(SpecRecord(node="a", command=("x",)))
+    for odd in ("NO NAME", "mnist/9" + "9" * 30, "mnist/0/9" + "9" * 30):
+        (state.jobs / odd / "0" / "1").mkdir(parents=True)
+
+    assert [str(folder) for folder in state.all()] == ["mnist/0/1"]
+    assert list(state.newest()) == [(JOB, 1)]
 
 
 def test_unknown_fields_are_skipped(folder: IncarnationFolder) -> None:
@@ -90,14 +161,14 @@ def test_a_withdrawn_request_is_gone_and_released(folder: IncarnationFolder) -> 
     assert json.loads(folder.request.read_text())["request"] == "r2"
 
 
-def test_a_failed_write_leaves_what_was_there(tmp_path: Path) -> None:
+def test_a_failed_write_leaves_what_was_there(folder: IncarnationFolder) -> None:
     """A write that fails half way changes nothing and leaves nothing behind."""
-    write_json(tmp_path / "file.json", {"value": 1})
+    folder.write(folder.limit, {"cpu_limit_m": 1})
     with pytest.raises(TypeError):
-        write_json(tmp_path / "file.json", {"value": object()})
+        folder.write(folder.limit, {"cpu_limit_m": object()})
 
-    assert read_json(tmp_path / "file.json", dict[str, int]) == {"value": 1}
-    assert [path.name for path in tmp_path.iterdir()] == ["file.json"]
+    assert folder.read(folder.limit, dict[str, int]) == {"cpu_limit_m": 1}
+    assert not list(folder.path.glob(".*"))
 
 
 def test_an_incarnation_s_folder_is_made_once(folder: IncarnationFolder, tmp_path: Path) -> None:
@@ -173,12 +244,12 @@ def line(step: object) -> bytes:
     ),
     cuts=st.lists(st.integers(min_value=0, max_value=500), max_size=5),
 )
-def test_the_last_whole_report_counts(tmp_path: Path, parts: list[bytes], cuts: list[int]) -> None:
+def test_the_last_whole_report_counts(folder: IncarnationFolder, parts: list[bytes], cuts: list[int]) -> None:
     """However the file grows, the step is that of the last complete line that is a report."""
-    path = tmp_path / "reports.jsonl"
+    path = folder.reports
     path.unlink(missing_ok=True)
     content = b"".join(parts)
-    tail = ReportsTail(path)
+    tail = ReportsTail(folder)
     written = 0
     for cut in (*sorted(cuts), len(content)):
         with path.open("ab") as file:
@@ -199,11 +270,11 @@ def valid(each: bytes) -> bool:
     return isinstance(step, int) and step >= 0
 
 
-def test_a_long_file_is_read_from_its_end(tmp_path: Path) -> None:
+def test_a_long_file_is_read_from_its_end(folder: IncarnationFolder) -> None:
     """A new adapter finds the last step of a long training without reading all of it, and goes on from there."""
-    path = tmp_path / "reports.jsonl"
+    path = folder.reports
     path.write_bytes(b"".join(line(step) for step in range(50_000)))
-    tail = ReportsTail(path)
+    tail = ReportsTail(folder)
     assert tail.read() == 49_999
     with path.open("ab") as file:
         file.write(line(50_000))
@@ -211,11 +282,11 @@ def test_a_long_file_is_read_from_its_end(tmp_path: Path) -> None:
     assert tail.read() == 50_000
 
 
-def test_an_endless_line_is_skipped(tmp_path: Path) -> None:
+def test_an_endless_line_is_skipped(folder: IncarnationFolder) -> None:
     """A line that never ends is not kept in memory; reports after it count."""
-    path = tmp_path / "reports.jsonl"
+    path = folder.reports
     path.write_bytes(b"x" * 500_000)
-    tail = ReportsTail(path)
+    tail = ReportsTail(folder)
     assert tail.read() is None
     assert len(tail._pending) <= 1 << 16
     with path.open("ab") as file:
@@ -224,11 +295,11 @@ def test_an_endless_line_is_skipped(tmp_path: Path) -> None:
     assert tail.read() == 7
 
 
-def test_a_file_that_was_begun_anew_is_read_anew(tmp_path: Path) -> None:
+def test_a_file_that_was_begun_anew_is_read_anew(folder: IncarnationFolder) -> None:
     """A report file that became shorter was replaced."""
-    path = tmp_path / "reports.jsonl"
+    path = folder.reports
     path.write_bytes(line(100) + line(101))
-    tail = ReportsTail(path)
+    tail = ReportsTail(folder)
     assert tail.read() == 101
     path.write_bytes(line(3))
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from steepest.cluster.folder import StartRecord, StateFolder, read_json
+from steepest.cluster.folder import StateFolder
 from steepest.cluster.local import LocalCluster
 from steepest.cluster.port import ReplicaId, ReplicaPhase, ReplicaSpec
 from steepest.errors import ClusterError
@@ -71,7 +71,7 @@ async def test_a_full_disk_does_not_hide_how_a_job_ended(
     """The room for the exit record is taken at the start, so the status is known on a full disk too."""
     cluster = make_cluster()
     await cluster.start(JOB, 1, "a", SLEEP, None)
-    start = read_json(state.incarnations(JOB)[-1].start, StartRecord)
+    start = state.incarnations(JOB)[-1].started()
     assert start is not None
     fill(state)
     os.kill(start.pid, signal.SIGKILL)

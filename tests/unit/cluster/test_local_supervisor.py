@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from steepest.cluster import locks
-from steepest.cluster.folder import ExitRecord, IncarnationFolder, SpecRecord, StateFolder, read_json
+from steepest.cluster.folder import ExitRecord, IncarnationFolder, SpecRecord, StateFolder
 from steepest.cluster.local import supervisor
 from steepest.cluster.local.duty import tell
 from steepest.cluster.port import ReplicaId
@@ -69,7 +69,7 @@ def end(folder: IncarnationFolder) -> ExitRecord | None:
     lock = locks.take(folder.lock, patience_s=60.0)
     assert lock is not None
     os.close(lock)
-    return read_json(folder.exit, ExitRecord)
+    return folder.read(folder.exit, ExitRecord)
 
 
 def test_it_records_start_output_and_end(folder: IncarnationFolder) -> None:

@@ -96,3 +96,14 @@ def test_a_refusal_is_told(health: Health) -> None:
 
     assert not health.is_ready()
     assert health.refusal == "the log asks for event version 9"
+
+
+def test_what_is_silent_beside_the_loops_counts_too(health: Health) -> None:
+    """A cluster adapter that hangs makes a process unhealthy, though its loops go on."""
+    silence_s = 0.0
+    health.listen("adapter", lambda: silence_s)
+    assert health.is_alive()
+    silence_s = STUCK_AFTER_S
+
+    assert health.stuck() == ["adapter"]
+    assert not health.is_alive()

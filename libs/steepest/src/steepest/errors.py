@@ -5,7 +5,8 @@
     SteepestError               code, message, first step to mend it
     ├── InputError              the caller's or the outside's: a wrong argument, file, record or setting
     │   ├── UndecodableError    bytes that are no event of their topic
-    │   └── RecordingError      a recording or state folder that cannot be read as one
+    │   ├── RecordingError      a recording or state folder that cannot be read as one
+    │   └── UntrustedError      a file of a job or device that is not what it should be
     ├── ClusterError            a cluster call failed; ``definite`` says whether it surely had no effect
     │   ├── RefusedError        the cluster said no: stale incarnation, unknown node, no room (always definite)
     │   └── UncertainError      no answer in time: look the thing up before doing anything else (never definite)
@@ -55,6 +56,12 @@ class RecordingError(InputError):
     """A folder or file that is no recording or state folder of this version, or a damaged one."""
 
     code = "bad-recording"
+
+
+class UntrustedError(InputError):
+    """A file or message of a job or device is not what it should be: it counts as absent, and what is around it goes on."""
+
+    code = "untrusted"
 
 
 class ClusterError(SteepestError):

@@ -15,6 +15,7 @@ from steepest.cluster.checkpoints import Volume
 from steepest.cluster.conversation import Answer
 from steepest.cluster.folder import IncarnationFolder
 from steepest.cluster.observation import Observation
+from steepest.cluster.turns import Turns
 from steepest.cluster.watch import Watch, wait
 from steepest.errors import InputError, RefusedError, UncertainError
 from steepest.events.common import CheckpointRef
@@ -26,6 +27,7 @@ class Asking:
     Args:
         watch: Tells when to look for the answer.
         volume: The job's checkpoints.
+        turns: Reads them.
         folder: The incarnation.
         observe: Tells what surely is so of it.
     """
@@ -34,11 +36,13 @@ class Asking:
         self,
         watch: Watch,
         volume: Volume,
+        turns: Turns,
         folder: IncarnationFolder,
         observe: Callable[[IncarnationFolder], Awaitable[Observation]],
     ) -> None:
         self._watch = watch
         self._volume = volume
+        self._turns = turns
         self._folder = folder
         self._observe = observe
 
@@ -53,7 +57,7 @@ class Asking:
         await self._ask(request, hold_s)
         try:
             answer = await self._answer(request, time.monotonic() + timeout_s)
-            return await asyncio.to_thread(self._accept, answer)
+            return await self._accept(answer)
         except BaseException:
             await uncancelled(withdraw(self._folder, request))
             raise
@@ -80,11 +84,11 @@ class Asking:
                 raise RefusedError(f"{self._folder} did not answer in time", code="checkpoint-timeout")
             await wait(beat, min(self._watch.poll_s, deadline - time.monotonic()))
 
-    def _accept(self, answer: Answer) -> CheckpointRef:
+    async def _accept(self, answer: Answer) -> CheckpointRef:
         if answer.refused is not None:
             raise RefusedError(f"{self._folder} refused: {answer.refused[:500]}", code="checkpoint-refused")
         try:
-            found = self._volume.verify(answer.name)
+            found = await self._turns.run(self._volume.verifying(answer.name))
         except InputError as error:
             raise RefusedError(str(error), code="checkpoint-invalid") from error
         if (found.step, found.digest) != (answer.step, answer.digest):

@@ -1,7 +1,8 @@
 """What an adapter over a state folder does by itself: look, measure, verify checkpoints, send heartbeats.
 
 It owns the background tasks and what they share with the calls of the port. It must never start or stop a replica, nor know
-how something is seen or measured: that is what an adapter adds.
+how something is seen or measured: that is what an adapter adds. Whatever one incarnation or job is the cause of, it is the
+trouble of no other one: its error is logged, and the round goes on.
 
 * The *looker* looks at all that has not ended whenever something may have changed, at the latest after ``Watch.poll_s``.
 * The *beater* measures at every heartbeat period, and sends a heartbeat for each node that answers.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import abc
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import Generic
@@ -22,12 +24,15 @@ from steepest.cluster.beats import Listener, heartbeat
 from steepest.cluster.checkpoints import Volume
 from steepest.cluster.folder import IncarnationFolder, StateFolder
 from steepest.cluster.roster import Roster, T, jobs_of
+from steepest.cluster.turns import Turns
 from steepest.cluster.watch import Watch, wait
 from steepest.errors import ClusterError
 from steepest.events.common import CheckpointRef, Resources
 from steepest.events.heartbeat import NodeHeartbeat
 
 _log = structlog.get_logger(__name__)
+_SETTLE_S = 5.0
+"""How long an end waits to be told for what was saved before it; gigabytes are hashed in that time."""
 
 
 class Background(abc.ABC, Generic[T]):
@@ -57,7 +62,10 @@ class Background(abc.ABC, Generic[T]):
         self._pool = pool
         self._heartbeat_s = heartbeat_s
         self._clock = clock
+        self.turns = Turns()
         self._volumes: dict[str, tuple[Volume, asyncio.Lock]] = {}
+        self._verifying: dict[str, asyncio.Task[None]] = {}
+        self._came_round = dict.fromkeys(("look", "beat"), time.monotonic())
         self._listeners: list[Listener] = []
         self._looking = asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
@@ -98,13 +106,19 @@ class Background(abc.ABC, Generic[T]):
 
     async def close(self) -> None:
         """End the background, and every stream of heartbeats."""
-        background = [*self._tasks, *self._settling]
+        background = [*self._tasks, *self._settling, *self._verifying.values()]
         for task in background:
             task.cancel()
         await asyncio.gather(*background, return_exceptions=True)
         for listener in self._listeners:
             listener.close()
         await self.watch.close()
+        self.turns.close()
+
+    def silence_s(self) -> float:
+        """For how long, in seconds, looking or measuring has not come round: a call in it hangs."""
+        now = time.monotonic()
+        return max(now - self._came_round["look"], now - self._came_round["beat"] - self._heartbeat_s, 0.0)
 
     def track(self, folder: IncarnationFolder) -> None:
         """Track an incarnation, and look at it soon."""
@@ -126,6 +140,8 @@ class Background(abc.ABC, Generic[T]):
         for each in dropped:
             self.let_go(each)
         self._volumes.pop(job, None)
+        if (verifying := self._verifying.pop(job, None)) is not None:
+            verifying.cancel()
         self._send(each.node for each in dropped)
 
     async def look(self) -> None:
@@ -146,17 +162,24 @@ class Background(abc.ABC, Generic[T]):
         """What a job printed and saved before it left, it may have done after anybody looked last."""
         await self._survive(self.finish(ended))
         if self.roster.get(ended.folder.replica) is ended:
-            await self._survive(self.checkpoint(ended.folder.replica.job))
+            await self._survive(self.checkpoint(ended.folder.replica.job, within_s=_SETTLE_S))
         ended.settled = True
         self._send([ended.node])
 
-    async def checkpoint(self, job: str) -> CheckpointRef | None:
-        """The newest good checkpoint of a job, verified now."""
+    async def checkpoint(self, job: str, *, within_s: float) -> CheckpointRef | None:
+        """The newest good checkpoint of a job, verified now; after ``within_s`` seconds, what is known by then."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                return await self._verify(job)
+        _log.warning("a checkpoint takes too long to be verified", job=job, waited_s=within_s)
+        return self._known_checkpoint(job)
+
+    async def _verify(self, job: str) -> CheckpointRef | None:
         if job not in self._volumes:
             self._volumes[job] = (Volume(self._state.checkpoints(job), job), asyncio.Lock())
         volume, reading = self._volumes[job]
         async with reading:
-            return await asyncio.to_thread(volume.refresh)
+            return await self.turns.run(volume.refreshing())
 
     async def heartbeats(self) -> AsyncIterator[NodeHeartbeat]:
         """All heartbeats from now on, beginning with one of each node that answers."""
@@ -179,12 +202,14 @@ class Background(abc.ABC, Generic[T]):
         while True:
             beat = self.watch.pulse.beat()
             await self._survive(self.look())
+            self._came_round["look"] = time.monotonic()
             await wait(beat, self.watch.poll_s)
 
     async def _beat_on(self) -> None:
         while True:
             began = time.monotonic()
             await self._survive(self._beat())
+            self._came_round["beat"] = time.monotonic()
             await asyncio.sleep(max(self._heartbeat_s - (time.monotonic() - began), 0.0))
 
     async def _beat(self) -> None:
@@ -204,9 +229,16 @@ class Background(abc.ABC, Generic[T]):
     async def _verify_on(self) -> None:
         """Checkpoints are verified beside the heartbeats: hashing gigabytes must not make a node look dead."""
         while True:
-            for job in jobs_of(self.roster.running()):
-                await self._survive(self.checkpoint(job))
+            running = jobs_of(self.roster.running())
+            for job in [job for job, task in self._verifying.items() if task.done() or job not in running]:
+                self._verifying.pop(job).cancel()
+            for job in running:
+                if job not in self._verifying:
+                    self._verifying[job] = asyncio.create_task(self._verify_one(job))
             await asyncio.sleep(self._heartbeat_s)
+
+    async def _verify_one(self, job: str) -> None:
+        await self._survive(self._verify(job))
 
     async def _survive(self, act: Awaitable[object]) -> None:
         """A full disk, a folder that somebody removed or a node that is away must not end the background."""
@@ -214,6 +246,8 @@ class Background(abc.ABC, Generic[T]):
             await act
         except (OSError, ClusterError) as error:
             _log.warning("background act failed", why=str(error))
+        except Exception:  # noqa: BLE001 - a job may be the cause of what nobody has thought of
+            _log.exception("background act failed")
 
     def _send(self, nodes: Iterable[str]) -> None:
         for node in sorted(set(nodes)):

@@ -1,26 +1,38 @@
 """Which checkpoints on a job's volume are good: the manifest is there, and every file is what it says.
 
 It owns verification; it must never write to the volume, which is the job's. The layout and the digest are those of
-``docs/control-folder.md``; nothing is unpickled, and no name leads out of the folder.
+``docs/control-folder.md``; nothing is unpickled, and no name leads out of the folder. Reading takes as long as a job likes:
+whoever verifies takes it a slice at a time (:mod:`steepest.cluster.turns`).
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import re
+from collections.abc import Generator
 from pathlib import Path
 
 import msgspec
 
 from steepest.cluster.folder import complain
-from steepest.errors import InputError
+from steepest.cluster.turns import to_end
+from steepest.errors import InputError, UntrustedError
 from steepest.events.common import CheckpointRef, Count
+from steepest.untrusted.files import Entry, open_file, walk
+from steepest.untrusted.json import read_json
 
 _MANIFEST = "manifest.json"
 _MANIFEST_BYTES_MOST = 64 << 20  # a manifest of 100,000 files is a tenth of it
+_FILES_MOST = 100_000
+_DEEPEST = 32
+_VOLUME_MOST = 1000  # an SDK keeps two checkpoints
+_LOOKED_AT_MOST = 20
+_CHUNK_BYTES = 1 << 20
+_ENTRIES_AT_ONCE = 1000
 _NAME = re.compile(r"step-([0-9]{8,18})-i([0-9]{4,18})")
 
-_Signature = tuple[tuple[str, int, int, int], ...]
+Reading = Generator[None, None, CheckpointRef]
 
 
 class _File(msgspec.Struct, frozen=True):
@@ -37,29 +49,34 @@ class _Manifest(msgspec.Struct, frozen=True):
 
 
 class Volume:
-    """The checkpoints of one job. Its calls block: they read every byte of a checkpoint that they do not know yet.
+    """The checkpoints of one job.
 
     A verified checkpoint is not read again while no file in it changes its inode, size or time.
     """
 
     def __init__(self, folder: Path, job: str) -> None:
         self._folder = folder
+        self._below = folder.parent
         self._job = job
-        self._known: dict[str, tuple[_Signature, CheckpointRef | None]] = {}
+        self._known: dict[str, tuple[bytes, CheckpointRef | None]] = {}
         self.newest: CheckpointRef | None = None
 
-    def refresh(self) -> CheckpointRef | None:
+    def refreshing(self) -> Generator[None, None, CheckpointRef | None]:
         """Look again; give the newest good checkpoint (the highest incarnation, in it the highest step)."""
         names = self._names_newest_first()
         self._known = {name: self._known[name] for name in names if name in self._known}
         for name in names:
-            if (found := self._remembered(name)) is not None:
+            if (found := (yield from self._remembered(name))) is not None:
                 self.newest = found
                 return found
         self.newest = None
         return None
 
-    def verify(self, name: str) -> CheckpointRef:
+    def refresh(self) -> CheckpointRef | None:
+        """Likewise, at once."""
+        return to_end(self.refreshing())
+
+    def verifying(self, name: str) -> Reading:
         """Read one checkpoint in full.
 
         Raises:
@@ -68,88 +85,116 @@ class Volume:
         if _NAME.fullmatch(name) is None:
             raise InputError(f"{name[:100]!r} is no name of a checkpoint", code="checkpoint-invalid")
         try:
-            return self._verify(self._folder / name)
-        except OSError as error:
+            return (yield from self._verify(self._folder / name))
+        except (OSError, UntrustedError) as error:
             raise _invalid(self._folder / name, str(error)) from error
+
+    def verify(self, name: str) -> CheckpointRef:
+        """Likewise, at once."""
+        return to_end(self.verifying(name))
 
     def _names_newest_first(self) -> list[str]:
         try:
-            names = [path.name for path in self._folder.iterdir()]
-        except OSError:
+            entries = list(walk(self._folder, below=self._below, most=_VOLUME_MOST, deepest=1))
+        except FileNotFoundError:
             return []
-        matches = (match for name in names if (match := _NAME.fullmatch(name)))
-        return [match[0] for match in sorted(matches, key=lambda m: (int(m[2]), int(m[1])), reverse=True)]
+        except (OSError, UntrustedError) as error:
+            complain(self._folder, str(error))
+            return []
+        matches = (match for entry in entries if (match := _NAME.fullmatch(entry.name)))
+        newest_first = sorted(matches, key=lambda match: (int(match[2]), int(match[1])), reverse=True)
+        return [match[0] for match in newest_first[:_LOOKED_AT_MOST]]
 
-    def _remembered(self, name: str) -> CheckpointRef | None:
+    def _remembered(self, name: str) -> Generator[None, None, CheckpointRef | None]:
         try:
-            signature = _signature(self._folder / name)
-        except OSError:
+            signature = _signature((yield from self._survey(self._folder / name)))
+        except FileNotFoundError:  # the job has removed it meanwhile
+            return None
+        except (OSError, UntrustedError) as error:
+            complain(self._folder / name, str(error))
             return None
         known = self._known.get(name)
         if known is None or known[0] != signature:
-            known = (signature, self._verified_or_none(name, signature))
+            known = (signature, (yield from self._verified_or_none(name)))
             self._known[name] = known
         return known[1]
 
-    def _verified_or_none(self, name: str, signature: _Signature) -> CheckpointRef | None:
+    def _verified_or_none(self, name: str) -> Generator[None, None, CheckpointRef | None]:
         try:
-            return self.verify(name)
+            return (yield from self.verifying(name))
         except InputError as error:
-            complain(self._folder / name, hash(signature), str(error))
+            complain(self._folder / name, str(error))
             return None
 
-    def _verify(self, folder: Path) -> CheckpointRef:
-        manifest = _read_manifest(folder)
+    def _verify(self, folder: Path) -> Reading:
+        manifest = self._read_manifest(folder)
         if manifest.job != self._job:
             raise _invalid(folder, f"it belongs to the job {manifest.job[:100]!r}, not {self._job!r}")
         if f"step-{manifest.step:08d}-i{manifest.incarnation:04d}" != folder.name:
             raise _invalid(folder, f"its manifest says step {manifest.step} of incarnation {manifest.incarnation}")
-        found = _survey(folder)
+        found = _sizes(folder, (yield from self._survey(folder)))
         for name in sorted(manifest.files.keys() | found.keys()):
-            if manifest.files.get(name) != found.get(name):
-                raise _invalid(folder, f"the file {name[:200]!r} is not what the manifest says")
-        if _digest(found) != manifest.digest:
+            if name not in manifest.files or manifest.files[name].bytes != found.get(name):
+                raise _differs(folder, name)
+        if _digest(manifest.files) != manifest.digest:
             raise _invalid(folder, "the digest is not that of the files")
+        for name in sorted(found):  # last, because only this takes time
+            if (yield from self._hash(folder / name, found[name])) != manifest.files[name].sha256:
+                raise _differs(folder, name)
         return CheckpointRef(name=folder.name, step=manifest.step, digest=manifest.digest)
 
+    def _read_manifest(self, folder: Path) -> _Manifest:
+        try:
+            return read_json(folder / _MANIFEST, _Manifest, below=self._below, most=_MANIFEST_BYTES_MOST)
+        except UntrustedError as error:
+            raise _invalid(folder, f"its manifest cannot be read: {error}") from error
 
-def _read_manifest(folder: Path) -> _Manifest:
-    if folder.is_symlink():
-        raise _invalid(folder, "it is a link")
-    with (folder / _MANIFEST).open("rb") as file:
-        content = file.read(_MANIFEST_BYTES_MOST + 1)
-    if len(content) > _MANIFEST_BYTES_MOST:
-        raise _invalid(folder, f"its manifest is larger than {_MANIFEST_BYTES_MOST} bytes")
-    try:
-        return msgspec.json.decode(content, type=_Manifest)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise _invalid(folder, f"its manifest cannot be read: {error}") from error
+    def _survey(self, folder: Path) -> Generator[None, None, list[Entry]]:
+        found = []
+        for entry in walk(folder, below=self._below, most=_FILES_MOST, deepest=_DEEPEST):
+            found.append(entry)
+            if len(found) % _ENTRIES_AT_ONCE == 0:
+                yield
+        return found
 
-
-def _survey(folder: Path) -> dict[str, _File]:
-    found = {}
-    for path in _entries(folder):
-        name = path.relative_to(folder).as_posix()
-        if path.is_symlink() or not (path.is_file() or path.is_dir()):
-            raise _invalid(folder, f"{name[:200]!r} is neither a file nor a folder")
-        if path.is_file() and name != _MANIFEST:
-            with path.open("rb") as file:
-                found[name] = _File(path.stat().st_size, hashlib.file_digest(file, "sha256").hexdigest())
-    return found
-
-
-def _signature(folder: Path) -> _Signature:
-    stats = ((path, path.lstat()) for path in _entries(folder))
-    return tuple((str(path), stat.st_ino, stat.st_size, stat.st_mtime_ns) for path, stat in stats)
+    def _hash(self, path: Path, size: int) -> Generator[None, None, str]:
+        """The digest of a file of that size; of one that has grown meanwhile, no more is read."""
+        digest = hashlib.sha256()
+        descriptor = open_file(path, below=self._below)
+        try:
+            at = 0
+            while at <= size and (chunk := os.pread(descriptor, _CHUNK_BYTES, at)):
+                digest.update(chunk)
+                at += len(chunk)
+                yield
+        finally:
+            os.close(descriptor)
+        return digest.hexdigest()
 
 
-def _entries(folder: Path) -> list[Path]:
-    return sorted(folder.rglob("*"))
+def _sizes(folder: Path, entries: list[Entry]) -> dict[str, int]:
+    sizes = {}
+    for entry in entries:
+        if not (entry.is_file or entry.is_folder):
+            raise _invalid(folder, f"{entry.name[:200]!r} is neither a file nor a folder")
+        if entry.is_file and entry.name != _MANIFEST:
+            sizes[entry.name] = entry.stat.st_size
+    return sizes
+
+
+def _signature(entries: list[Entry]) -> bytes:
+    """What changes with any file's inode, size or time; of one length, however many files there are."""
+    files = sorted((one.name, one.stat.st_ino, one.stat.st_size, one.stat.st_mtime_ns) for one in entries)
+    return hashlib.sha256(repr(files).encode("utf-8", "surrogateescape")).digest()
 
 
 def _digest(files: dict[str, _File]) -> str:
     lines = "".join(f"{name}\t{files[name].bytes}\t{files[name].sha256}\n" for name in sorted(files))
     return "sha256:" + hashlib.sha256(lines.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _differs(folder: Path, name: str) -> InputError:
+    return _invalid(folder, f"the file {name[:200]!r} is not what the manifest says")
 
 
 def _invalid(folder: Path, why: str) -> InputError:

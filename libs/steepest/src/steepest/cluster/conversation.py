@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import os
 import threading
-from pathlib import Path
 
 import msgspec
 
-from steepest.cluster.folder import Hello, IncarnationFolder, complain, read_json, write_json
+from steepest.cluster.folder import Hello, IncarnationFolder, complain
+from steepest.errors import UntrustedError
 from steepest.events.common import Count
+from steepest.untrusted.files import open_file
+from steepest.untrusted.json import decode
 
 _CHUNK_BYTES = 1 << 16
 _SKIP_BEYOND_BYTES = 1 << 20  # only the last step matters: what lies further back is not read
@@ -38,19 +40,16 @@ class _Report(msgspec.Struct, frozen=True):
     step: Count
 
 
-_REPORT = msgspec.json.Decoder(_Report)
-
-
 def ask(folder: IncarnationFolder, request: str, hold_s: float) -> None:
     """Ask for a checkpoint; asking again with the same request changes nothing."""
-    asked = read_json(folder.request, _Request)
+    asked = folder.read(folder.request, _Request)
     if asked is None or asked.request != request:
-        write_json(folder.request, {"request": request, "hold_s": hold_s})
+        folder.write(folder.request, {"request": request, "hold_s": hold_s})
 
 
 def answer(folder: IncarnationFolder, request: str) -> Answer | None:
     """The job's answer to that request, if there is one."""
-    found = read_json(folder.ack, Answer)
+    found = folder.read(folder.ack, Answer)
     return found if found is not None and found.request == request else None
 
 
@@ -59,22 +58,22 @@ def withdraw(folder: IncarnationFolder, request: str) -> None:
 
     The request goes first: a job that reads it after the release was written would otherwise hold once more.
     """
-    asked = read_json(folder.request, _Request)
+    asked = folder.read(folder.request, _Request)
     if asked is not None and asked.request == request:
-        folder.request.unlink(missing_ok=True)
-    write_json(folder.release, {"request": request})
+        folder.remove(folder.request)
+    folder.write(folder.release, {"request": request})
 
 
 def hello(folder: IncarnationFolder) -> Hello | None:
     """What the job said when its training loop started."""
-    return read_json(folder.hello, Hello)
+    return folder.read(folder.hello, Hello)
 
 
 class ReportsTail:
     """Follows ``reports.jsonl`` for the last step. It keeps one unfinished line of at most 64 KiB."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, folder: IncarnationFolder) -> None:
+        self._folder = folder
         self._offset = 0
         self._pending = b""
         self._reading = threading.Lock()
@@ -83,12 +82,16 @@ class ReportsTail:
     def read(self) -> int | None:
         """Read what was appended since the last call; give the last step reported, None before the first."""
         try:
-            with self._reading, self._path.open("rb") as file:
-                self._catch_up(file.fileno())
+            with self._reading:
+                descriptor = open_file(self._folder.reports, below=self._folder.below)
+                try:
+                    self._catch_up(descriptor)
+                finally:
+                    os.close(descriptor)
         except FileNotFoundError:
             pass
-        except OSError as error:
-            complain(self._path, 0, str(error))
+        except (UntrustedError, OSError) as error:
+            complain(self._folder.reports, str(error))
         return self.step
 
     def _catch_up(self, descriptor: int) -> None:
@@ -107,7 +110,7 @@ class ReportsTail:
     def _take(self, line: bytes) -> None:
         # After a skip the first line may be the end of one: it decodes to nothing, or it is the whole line.
         try:
-            self.step = _REPORT.decode(line).step
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            self.step = decode(line, _Report).step
+        except UntrustedError as error:
             if line.strip():
-                complain(self._path, 0, f"a line is no report: {error}")
+                complain(self._folder.reports, f"a line is no report: {error}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from steepest.cluster.folder import IncarnationFolder, SpecRecord, StateFolder, read_json, spec_record, write_json
+from steepest.cluster.folder import IncarnationFolder, StateFolder, spec_record
 from steepest.cluster.observation import Observation
 from steepest.cluster.port import ReplicaSpec
 from steepest.errors import RefusedError, UncertainError
@@ -40,7 +40,7 @@ def is_made(
             _refuse_if_it_runs(older, observe)
     if not folder.path.exists():
         return False
-    spec = read_json(folder.spec, SpecRecord)
+    spec = folder.planned()
     if spec is not None and spec.node != node:
         raise RefusedError(f"{folder} was started on {spec.node}, not on {node}", code="wrong-node")
     return True
@@ -54,7 +54,7 @@ def make(state: StateFolder, folder: IncarnationFolder, node: str, spec: Replica
     """
     state.checkpoints(folder.replica.job).mkdir(parents=True, exist_ok=True)
     if folder.path.exists():
-        write_json(folder.spec, spec_record(node, spec))
+        folder.write(folder.spec, spec_record(node, spec))
     else:
         folder.make(spec_record(node, spec))
 

@@ -1,7 +1,8 @@
 """Where an adapter keeps everything, and how its small files are read and written.
 
 It owns names, paths and record shapes on disk. It must never know processes: whether something runs is not its business.
-A file that cannot be read as what it should be counts as absent, and the reason is logged once.
+A file that cannot be read as what it should be counts as absent, and the reason is logged once. Below a job's folder nothing
+is trusted, also what is our own there: a job of the local cluster has the same rights as we.
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ import msgspec
 import structlog
 
 from steepest.cluster.port import ReplicaId, ReplicaSpec
-from steepest.errors import InputError
-from steepest.events.common import CheckpointMode, Count, Name
+from steepest.errors import InputError, UntrustedError
+from steepest.events.common import LARGEST, CheckpointMode, Count, ExitStatus, Name
+from steepest.untrusted import files, json
 
 _log = structlog.get_logger(__name__)
 _T = TypeVar("_T")
 _FILE_BYTES_MOST = 1 << 16  # far beyond any file that the control folder's contract knows
+_SPEC_BYTES_MOST = 1 << 24  # more than the kernel takes as a command, with every character escaped
 
 
 class SpecRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,7 +59,7 @@ class StartRecord(msgspec.Struct, frozen=True, kw_only=True):
 class ExitRecord(msgspec.Struct, frozen=True, kw_only=True):
     """``exit.json``: how it ended, as of ``wait``."""
 
-    status: int
+    status: ExitStatus
     reason: str = ""
 
 
@@ -107,6 +110,48 @@ class IncarnationFolder:
     def __str__(self) -> str:
         return f"{self.replica}/{self.incarnation}"
 
+    @property
+    def below(self) -> Path:
+        """The job's folder: from it on nothing is trusted."""
+        return self.path.parent.parent
+
+    def read(self, path: Path, kind: type[_T]) -> _T | None:
+        """What one of its JSON files holds; None where there is none, or none that is a ``kind``."""
+        return self._read(path, kind, _FILE_BYTES_MOST)
+
+    def planned(self) -> SpecRecord | None:
+        """What was asked for; None where that cannot be read."""
+        return self._read(self.spec, SpecRecord, _SPEC_BYTES_MOST)
+
+    def started(self) -> StartRecord | None:
+        """What is on record of its start; None where nothing is."""
+        return self.read(self.start, StartRecord)
+
+    def write(self, path: Path, content: object) -> None:
+        """Write one of its JSON files aside and rename it into place.
+
+        Raises:
+            OSError: It is not in place; what was there before still is.
+        """
+        files.replace(path, msgspec.json.encode(content), below=self.below)
+
+    def remove(self, path: Path) -> None:
+        """Remove one of its files.
+
+        Raises:
+            OSError: It is still there.
+        """
+        files.remove(path, below=self.below)
+
+    def _read(self, path: Path, kind: type[_T], most: int) -> _T | None:
+        try:
+            return json.read_json(path, kind, below=self.below, most=most)
+        except FileNotFoundError:
+            return None
+        except (UntrustedError, OSError) as error:
+            complain(path, str(error))
+            return None
+
     def make(self, spec: SpecRecord) -> None:
         """Make the folder with all that a start needs, in one step: it is there whole or not at all.
 
@@ -119,7 +164,7 @@ class IncarnationFolder:
             (aside / "control").mkdir()
             (aside / "work").mkdir()
             os.mkfifo(aside / "orders", 0o600)
-            write_json(aside / "spec.json", spec)
+            files.replace(aside / "spec.json", msgspec.json.encode(spec), below=aside)
             aside.rename(self.path)
         except OSError as error:
             shutil.rmtree(aside, ignore_errors=True)
@@ -179,17 +224,21 @@ class StateFolder:
 
     def all(self) -> Iterator[IncarnationFolder]:
         """Every incarnation of every job, by job, replica and incarnation."""
-        for path in sorted(self.jobs.iterdir()):
-            for replica in self.replicas(path.name):
+        for job in self._names():
+            for replica in self.replicas(job):
                 yield from self.incarnations(replica)
 
     def newest(self) -> Iterator[tuple[ReplicaId, int]]:
         """The newest incarnation of every replica, by its number. Cheap enough to be asked all the time."""
-        for job in sorted(os.listdir(self.jobs)):  # noqa: PTH208 - see _numbers
+        for job in self._names():
             folder = f"{self.jobs}/{job}"
             for index in _numbers(folder):
                 if numbers := _numbers(f"{folder}/{index}"):
                     yield ReplicaId(job, index), numbers[-1]
+
+    def _names(self) -> list[str]:
+        """The jobs that are there; what is no job's name there, somebody else has made."""
+        return sorted(name for name in os.listdir(self.jobs) if _is_name(name))  # noqa: PTH208 - see _numbers
 
     def retire(self, job: str) -> None:
         """Move a job to ``ended/<job>.<n>/`` and keep of it only what it printed and saved.
@@ -202,17 +251,19 @@ class StateFolder:
             target = next(path for n in numbers if not (path := self.ended / f"{job}.{n}").exists())
             self.job(job).rename(target)
             for path in target.glob("*/*/*"):
-                if path.parent.parent.name != "checkpoints" and path.name != "output.log":
+                is_kept = path.parent.parent.name == "checkpoints" or path.name.startswith("output.log")
+                is_elsewhere = path.parent.is_symlink() or path.parent.parent.is_symlink()
+                if not (is_kept or is_elsewhere):
                     _remove(path)
         (self.locks / job).unlink(missing_ok=True)
 
 
 def _remove(path: Path) -> None:
-    """Leave no trace, and let a file that cannot be removed lie."""
-    if path.is_dir():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        with contextlib.suppress(OSError):
+    """Leave no trace, and let what cannot be removed lie: folders too deep to be gone through, for one."""
+    with contextlib.suppress(OSError, RecursionError):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
             path.unlink()
 
 
@@ -221,50 +272,21 @@ def _numbers(folder: Path | str) -> list[int]:
         names = os.listdir(folder)  # noqa: PTH208 - a path for each name would cost more than all the rest
     except (FileNotFoundError, NotADirectoryError):
         return []
-    return sorted(int(name) for name in names if name.isascii() and name.isdigit())
+    return sorted(number for name in names if name.isascii() and name.isdigit() and (number := int(name)) <= LARGEST)
 
 
-def write_json(path: Path, content: object) -> None:
-    """Write a JSON file aside and rename it into place.
-
-    Raises:
-        OSError: It is not in place; what was there before still is.
-    """
-    aside = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
+def _is_name(name: str) -> bool:
     try:
-        aside.write_bytes(msgspec.json.encode(content))
-        aside.replace(path)
-    finally:
-        aside.unlink(missing_ok=True)
-
-
-def read_json(path: Path, kind: type[_T]) -> _T | None:
-    """What a JSON file holds; None where there is none, or none that is a ``kind``. Unknown fields are skipped."""
-    try:
-        with path.open("rb") as file:
-            stamp = os.fstat(file.fileno()).st_mtime_ns
-            content = file.read(_FILE_BYTES_MOST + 1)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        complain(path, 0, str(error))
-        return None
-    if len(content) > _FILE_BYTES_MOST:
-        complain(path, stamp, f"larger than {_FILE_BYTES_MOST} bytes")
-        return None
-    try:
-        return msgspec.json.decode(content, type=kind)
-    except msgspec.MsgspecError as error:
-        complain(path, stamp, str(error))
-    except UnicodeDecodeError as error:
-        complain(path, stamp, str(error))
-    return None
+        msgspec.convert(name, Name)
+    except msgspec.ValidationError:
+        return False
+    return True
 
 
 @functools.lru_cache(maxsize=1024)
-def complain(path: Path, stamp: int, why: str) -> None:
-    """Log that a file is skipped, once for each of its versions: readers come by many times a second."""
-    _log.warning("file skipped", path=str(path), version=stamp, why=why)
+def complain(path: Path, why: str) -> None:
+    """Log that a file is skipped, once for each reason: readers come by many times a second."""
+    _log.warning("file skipped", path=str(path), why=why)
 
 
 def spec_record(node: str, spec: ReplicaSpec) -> SpecRecord:

@@ -21,7 +21,7 @@ from steepest.cluster.asking import Asking, withdraw
 from steepest.cluster.background import Background
 from steepest.cluster.checkpoints import Volume
 from steepest.cluster.conversation import ReportsTail
-from steepest.cluster.folder import IncarnationFolder, SpecRecord, StateFolder, read_json
+from steepest.cluster.folder import IncarnationFolder, StateFolder
 from steepest.cluster.observation import Observation
 from steepest.cluster.port import ReplicaFiles, ReplicaId, ReplicaStatus, Stopped
 from steepest.cluster.watch import wait
@@ -32,6 +32,9 @@ from steepest.events.heartbeat import NodeHeartbeat
 _B = TypeVar("_B", bound=Background[Any])
 STEP_POLL_S = 0.05
 """Reports are appended without an event that would be worth its price."""
+
+VERIFY_S = 60.0
+"""How long a call waits for a checkpoint to be verified: tens of gigabytes; a job may have written one without end."""
 
 
 class FolderCluster(abc.ABC, Generic[_B]):
@@ -100,7 +103,7 @@ class FolderCluster(abc.ABC, Generic[_B]):
         folder = self._folder(replica, incarnation)
         await self._refuse_unless_running(folder)
         volume = Volume(self._state.checkpoints(replica.job), replica.job)
-        asking = Asking(background.watch, volume, folder, self._observe)
+        asking = Asking(background.watch, volume, background.turns, folder, self._observe)
         return await asking.checkpoint(request, hold_s=hold_s, timeout_s=timeout_s)
 
     async def release(self, replica: ReplicaId, incarnation: int, *, request: str) -> None:
@@ -117,7 +120,7 @@ class FolderCluster(abc.ABC, Generic[_B]):
         if not known:
             return None
         folder = known[-1]
-        spec = await asyncio.to_thread(read_json, folder.spec, SpecRecord)
+        spec = await asyncio.to_thread(folder.planned)
         if spec is None:
             raise UncertainError(f"{folder.spec} cannot be read", code="damaged-state", mend="restore or remove it")
         background.track(folder)
@@ -129,9 +132,9 @@ class FolderCluster(abc.ABC, Generic[_B]):
             node=spec.node,
             phase=seen.phase,
             exit_status=seen.exit_status,
-            step=await asyncio.to_thread(ReportsTail(folder.reports).read),
+            step=await asyncio.to_thread(ReportsTail(folder).read),
             restored_step=said.restored_step if said else None,
-            checkpoint=await background.checkpoint(replica.job),
+            checkpoint=await background.checkpoint(replica.job, within_s=VERIFY_S),
         )
 
     async def wait_for_step(self, replica: ReplicaId, incarnation: int, *, at_least: int, timeout_s: float) -> int:
@@ -140,7 +143,7 @@ class FolderCluster(abc.ABC, Generic[_B]):
         folder = self._folder(replica, incarnation)
         if not await asyncio.to_thread(folder.path.exists):
             raise RefusedError(f"{folder} was never started here", code="not-running")
-        tail = ReportsTail(folder.reports)
+        tail = ReportsTail(folder)
         deadline = time.monotonic() + timeout_s
         while True:
             beat = background.watch.pulse.beat()
@@ -174,6 +177,10 @@ class FolderCluster(abc.ABC, Generic[_B]):
         async for beat in background.heartbeats():
             yield beat
 
+    def silence_s(self) -> float:
+        """See ``Cluster.silence_s``."""
+        return self._background.silence_s() if self._background is not None else 0.0
+
     def files(self, node: str) -> Sequence[ReplicaFiles]:
         """See ``Cluster.files``."""
         if not self._state.jobs.is_dir():
@@ -184,9 +191,10 @@ class FolderCluster(abc.ABC, Generic[_B]):
                 incarnation=folder.incarnation,
                 output=folder.output,
                 reports=folder.reports,
+                below=folder.below,
             )
             for folder in self._state.all()
-            if (spec := read_json(folder.spec, SpecRecord)) is not None and spec.node == node
+            if (spec := folder.planned()) is not None and spec.node == node
         ]
 
     async def forget(self, job: str) -> None:
@@ -223,12 +231,12 @@ class FolderCluster(abc.ABC, Generic[_B]):
     def _folder(self, replica: ReplicaId, incarnation: int) -> IncarnationFolder:
         return self._state.incarnation(replica, incarnation)
 
-    def _check(self, job: str, restore: CheckpointRef | None) -> None:
-        """Refuse a checkpoint that is not what was chosen. It blocks."""
+    async def _check(self, background: _B, job: str, restore: CheckpointRef | None) -> None:
+        """Refuse a checkpoint that is not what was chosen."""
         if restore is None:
             return
         try:
-            found = Volume(self._state.checkpoints(job), job).verify(restore.name)
+            found = await background.turns.run(Volume(self._state.checkpoints(job), job).verifying(restore.name))
         except InputError as error:
             raise RefusedError(str(error), code="checkpoint-refused") from error
         if found != restore:
@@ -243,8 +251,8 @@ class FolderCluster(abc.ABC, Generic[_B]):
 
     async def _as_it_ended(self, background: _B, folder: IncarnationFolder, seen: Observation) -> Stopped:
         await background.look()
-        step = await asyncio.to_thread(ReportsTail(folder.reports).read)
-        checkpoint = await background.checkpoint(folder.replica.job)
+        step = await asyncio.to_thread(ReportsTail(folder).read)
+        checkpoint = await background.checkpoint(folder.replica.job, within_s=VERIFY_S)
         return Stopped(exit_status=seen.exit_status, step=step, checkpoint=checkpoint)
 
 

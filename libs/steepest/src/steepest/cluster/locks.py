@@ -13,17 +13,18 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from steepest.errors import ClusterError
+from steepest.errors import ClusterError, UntrustedError
+from steepest.untrusted.files import open_file
 
 _RETRY_S = 0.01
 _PATIENCE_S = 10.0  # a start takes tens of milliseconds; a holder that takes longer was stopped or swapped out
 
 
 def is_held(path: Path) -> bool:
-    """Whether a living process holds the lock; a file that is not there is held by nobody."""
+    """Whether a living process holds the lock; a file that is not there, or is none, is held by nobody."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
+        descriptor = open_file(path, below=path.parent)
+    except (FileNotFoundError, UntrustedError):
         return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -39,7 +40,7 @@ def take(path: Path, patience_s: float) -> int | None:
 
     It tries more than once because ``is_held`` takes the lock too, for an instant.
     """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
     deadline = time.monotonic() + patience_s
     while True:
         try:

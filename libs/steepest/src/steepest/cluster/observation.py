@@ -8,10 +8,11 @@ from __future__ import annotations
 import msgspec
 import structlog
 
-from steepest.cluster.folder import ExitRecord, GoneRecord, IncarnationFolder, read_json, write_json
+from steepest.cluster.folder import ExitRecord, GoneRecord, IncarnationFolder
 from steepest.cluster.port import ReplicaPhase
 
 _log = structlog.get_logger(__name__)
+_REASON_MOST = 400
 
 
 class Observation(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,15 +35,15 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
 
 def recorded_end(folder: IncarnationFolder) -> Observation | None:
     """How it ended, where that is on record."""
-    if (exited := read_json(folder.exit, ExitRecord)) is not None:
-        return Observation(phase=ReplicaPhase.EXITED, exit_status=exited.status, reason=exited.reason)
-    if (gone := read_json(folder.gone, GoneRecord)) is not None:
-        return Observation(phase=ReplicaPhase.GONE, reason=gone.reason)
+    if (exited := folder.read(folder.exit, ExitRecord)) is not None:
+        return Observation(phase=ReplicaPhase.EXITED, exit_status=exited.status, reason=exited.reason[:_REASON_MOST])
+    if (gone := folder.read(folder.gone, GoneRecord)) is not None:
+        return Observation(phase=ReplicaPhase.GONE, reason=gone.reason[:_REASON_MOST])
     return None
 
 
 def declare_gone(folder: IncarnationFolder, reason: str) -> Observation:
     """Put on record that it does not run and never will; only for what was proven."""
-    write_json(folder.gone, GoneRecord(reason=reason))
+    folder.write(folder.gone, GoneRecord(reason=reason))
     _log.warning("replica gone", incarnation=str(folder), why=reason)
     return Observation(phase=ReplicaPhase.GONE, reason=reason)

@@ -103,12 +103,17 @@ class Stopped(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReplicaFiles(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a node-local reader finds what an incarnation prints and reports; files may not be there yet."""
+    """Where a node-local reader finds what an incarnation prints and reports; files may not be there yet.
+
+    Attributes:
+        below: From this folder on nothing is trusted: the job may put into its place what it likes.
+    """
 
     replica: ReplicaId
     incarnation: int
     output: Path
     reports: Path
+    below: Path
 
 
 class Cluster(Protocol):
@@ -196,6 +201,9 @@ class Cluster(Protocol):
 
     def heartbeats(self) -> AsyncIterator[NodeHeartbeat]:
         """Heartbeats of all nodes, each at its own period and at once when a replica starts or ends, until closed."""
+
+    def silence_s(self) -> float:
+        """For how long, in seconds, the adapter has not come round to looking at its replicas; 0 where it needs not."""
 
     def files(self, node: str) -> Sequence[ReplicaFiles]:
         """The files of every incarnation that is or was on this node and is not forgotten yet."""

@@ -6,13 +6,14 @@ something runs, nor act on it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, TypeVar
 
 import msgspec
 
 from steepest.cluster.conversation import ReportsTail, hello
-from steepest.cluster.folder import Hello, IncarnationFolder, SpecRecord, StateFolder, read_json
+from steepest.cluster.folder import Hello, IncarnationFolder, SpecRecord, StateFolder, complain
 from steepest.cluster.observation import Observation
 from steepest.cluster.port import ReplicaId, ReplicaPhase
 
@@ -45,7 +46,7 @@ class Tracked:
         self.node = spec.node
         self.seen = Observation(phase=ReplicaPhase.STARTING, began=False)
         self.hello: Hello | None = None
-        self.tail = ReportsTail(folder.reports)
+        self.tail = ReportsTail(folder)
         self.use = Use()
         self.settled = False
 
@@ -65,6 +66,15 @@ class Tracked:
             return False
         self.tail.read()
         return True
+
+
+@contextlib.contextmanager
+def alone(folder: IncarnationFolder) -> Iterator[None]:
+    """Whatever goes wrong in the block is this incarnation's trouble and no other one's: it is logged, once."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - a job may be the cause of what nobody has thought of
+        complain(folder.path, f"its files are not read: {error!r}"[:500])
 
 
 T = TypeVar("T", bound=Tracked)
@@ -107,7 +117,7 @@ class Roster(Generic[T]):
         known = self._newest.get(folder.replica)
         if not self._is_new(folder, known):
             return None
-        spec = read_json(folder.spec, SpecRecord)
+        spec = folder.planned()
         if spec is None:
             return None
         self._newest[folder.replica] = tracked = self._make(folder, spec)

@@ -23,6 +23,10 @@ class HeartbeatSender(Effector):
         """Its parameters say how often use is told."""
         self._view = view
 
+    def silence_s(self) -> float:
+        """See ``Effector.silence_s``: an adapter that hangs says nothing of any node."""
+        return self._cluster.silence_s()
+
     async def run(self, send: Send) -> None:
         """Send until cancelled."""
         async for measured in self._cluster.heartbeats():

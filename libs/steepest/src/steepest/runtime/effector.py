@@ -51,5 +51,9 @@ class Effector:
     def observe(self, view: ClusterView, received: Received[ClusterEvent], *, counts: bool) -> None:
         """A record was folded; ``counts`` says whether it changed anything. Only called after ``caught_up``."""
 
+    def silence_s(self) -> float:
+        """For how long, in seconds, what it has to do again and again was not done; 0 where there is no such thing."""
+        return 0.0
+
     async def run(self, send: Send) -> None:
         """Act until cancelled."""

@@ -1,6 +1,11 @@
-"""Whether a process does its work: a loop lives while it says so, and is ready once it has caught up."""
+"""Whether a process does its work: a loop lives while it says so, and is ready once it has caught up.
+
+A cluster adapter counts as well: one that hangs places nothing, stops nothing, and lets every node look dead.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import msgspec
 
@@ -30,11 +35,16 @@ class Health:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self.loops: dict[str, LoopHealth] = {}
+        self._others: dict[str, Callable[[], float]] = {}
         self.refusal = ""
 
     def expect(self, loop: str) -> None:
         """There is a loop, and it has said nothing yet."""
         self.loops[loop] = LoopHealth(self._clock.monotonic())
+
+    def listen(self, name: str, silence_s: Callable[[], float]) -> None:
+        """There is something beside the loops that can say for how long, in seconds, it has done nothing."""
+        self._others[name] = silence_s
 
     def progress(self, loop: str, position: int, lag: int, *, ready: bool) -> None:
         """A loop is at ``position``, with ``lag`` records to read."""
@@ -54,9 +64,11 @@ class Health:
         return not self.stuck()
 
     def stuck(self) -> list[str]:
-        """The loops that have been silent for too long."""
+        """What has been silent for too long."""
         now = self._clock.monotonic()
-        return [name for name, loop in self.loops.items() if now - loop.spoke_at >= STUCK_AFTER_S]
+        silent = {name: now - loop.spoke_at for name, loop in self.loops.items()}
+        silent |= {name: silence_s() for name, silence_s in self._others.items()}
+        return [name for name, silence_s in silent.items() if silence_s >= STUCK_AFTER_S]
 
     def is_ready(self) -> bool:
         """Whether every loop has caught up with what was there at its start."""

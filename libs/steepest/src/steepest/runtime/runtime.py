@@ -59,6 +59,8 @@ class Runtime:
         self._layout = layout
         self._clock = clock
         self._effectors: tuple[Effector, ...] = tuple(one for service in services for one in service.effectors)
+        for effector in self._effectors:
+            self.health.listen(effector.name, effector.silence_s)
         self.pool = PoolLoop(
             pool,
             layout.of_pool(pool),

@@ -24,10 +24,10 @@ from steepest.cluster.docker.launch import remove
 from steepest.cluster.docker.output import Output, complete
 from steepest.cluster.docker.sight import observe, present
 from steepest.cluster.docker.stats import Stats
-from steepest.cluster.folder import ExitRecord, IncarnationFolder, StateFolder, write_json
+from steepest.cluster.folder import ExitRecord, IncarnationFolder, StateFolder
 from steepest.cluster.observation import Observation, recorded_end
 from steepest.cluster.port import ReplicaPhase
-from steepest.cluster.roster import Roster, Tracked
+from steepest.cluster.roster import Roster, Tracked, alone
 from steepest.errors import ClusterError
 from steepest.events.common import Resources
 
@@ -126,7 +126,7 @@ class DockerBackground(Background[DockerTracked]):
         known = [(tracked, observation) for pairs in seen for tracked, observation in pairs]
         looked_at = [tracked for tracked, _ in known]
         known += [(each, each.seen) for each in self.roster.all() if not each.seen.ended and each not in looked_at]
-        return await asyncio.to_thread(lambda: [each for each, observation in known if _note(each, observation)])
+        return await asyncio.to_thread(_note_all, known)
 
     async def _see_host(self, node: str, host: Host) -> list[tuple[DockerTracked, Observation]]:
         now = time.monotonic()
@@ -209,7 +209,7 @@ class DockerBackground(Background[DockerTracked]):
                 return  # the job was forgotten, and another of its name has begun
             complete(host, folder, container)
             if seen.phase is ReplicaPhase.EXITED and recorded_end(folder) is None:
-                write_json(folder.exit, ExitRecord(status=seen.exit_status or 0, reason=seen.reason))
+                folder.write(folder.exit, ExitRecord(status=seen.exit_status or 0, reason=seen.reason))
             remove(host, container)
 
     def _is_present(self, tracked: DockerTracked) -> bool:
@@ -245,12 +245,19 @@ class DockerBackground(Background[DockerTracked]):
             await self.finish(ended)
 
 
-def _note(tracked: DockerTracked, seen: Observation) -> bool:
-    if seen.began:
-        _ = tracked.container  # while its folder is surely its own
-    return tracked.note(seen)
+def _note_all(known: Iterable[tuple[DockerTracked, Observation]]) -> list[DockerTracked]:
+    """Those that changed."""
+    changed = []
+    for tracked, seen in known:
+        with alone(tracked.folder):
+            if seen.began:
+                _ = tracked.container  # while its folder is surely its own
+            if tracked.note(seen):
+                changed.append(tracked)
+    return changed
 
 
 def _read_reports(running: Iterable[DockerTracked]) -> None:
     for tracked in running:
-        tracked.tail.read()
+        with alone(tracked.folder):
+            tracked.tail.read()

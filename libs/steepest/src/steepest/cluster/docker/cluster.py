@@ -23,7 +23,7 @@ from steepest.cluster.docker.host import SERVER_FAILED, DockerNode, Host, status
 from steepest.cluster.docker.launch import Launch, launch, remove
 from steepest.cluster.docker.sight import observe
 from steepest.cluster.fence import is_made
-from steepest.cluster.folder import IncarnationFolder, SpecRecord, read_json
+from steepest.cluster.folder import IncarnationFolder
 from steepest.cluster.folder_cluster import FolderCluster
 from steepest.cluster.observation import Observation, declare_gone
 from steepest.cluster.port import ReplicaId, ReplicaSpec, Stopped
@@ -102,9 +102,16 @@ class DockerCluster(FolderCluster[DockerBackground]):
         restore: CheckpointRef | None,
     ) -> None:
         try:
-            await self._hosts[node].run(lambda: self._start_locked(folder, node, spec, restore))
+            host = self._hosts[node]
+            if restore is None or not await host.run(lambda: self._is_known_locked(folder, node)):
+                await self._check(background, folder.replica.job, restore)
+                await host.run(lambda: self._start_locked(folder, node, spec, restore))
         finally:
             background.track(folder)  # also after a failure: it may run
+
+    def _is_known_locked(self, folder: IncarnationFolder, node: str) -> bool:
+        with definite(f"{folder} did not start"), locks.held(self._state.locks / folder.replica.job):
+            return self._is_known(folder, node)
 
     def _start_locked(
         self, folder: IncarnationFolder, node: str, spec: ReplicaSpec, restore: CheckpointRef | None
@@ -113,7 +120,6 @@ class DockerCluster(FolderCluster[DockerBackground]):
         with definite(f"{folder} did not start"), locks.held(self._state.locks / job):
             if self._is_known(folder, node):
                 return
-            self._check(job, restore)
             try:
                 engine = host.info()
             except UncertainError as error:
@@ -284,7 +290,7 @@ class DockerCluster(FolderCluster[DockerBackground]):
         Raises:
             UncertainError: Its node is none of ours, or not to be read.
         """
-        spec = read_json(folder.spec, SpecRecord)
+        spec = folder.planned()
         if spec is None or spec.node not in self._hosts:
             raise UncertainError(
                 f"{folder} was started on {spec.node if spec else 'an unknown node'}, which is no node of this cluster",

@@ -17,7 +17,7 @@ from docker.types import LogConfig, Mount
 from msgspec import UnsetType
 
 from steepest.cluster.fence import environment
-from steepest.cluster.folder import IncarnationFolder, StateFolder, read_json
+from steepest.cluster.folder import IncarnationFolder, StateFolder
 from steepest.cluster.observation import Observation
 from steepest.cluster.port import ReplicaPhase, ReplicaSpec
 from steepest.events.common import CheckpointRef, Resources
@@ -52,7 +52,7 @@ def record_of(folder: IncarnationFolder) -> Path:
 
 def container_of(folder: IncarnationFolder) -> str | None:
     """The id of an incarnation's container; None where none was ever started."""
-    record = read_json(record_of(folder), ContainerRecord)
+    record = folder.read(record_of(folder), ContainerRecord)
     return record.id if record else None
 
 

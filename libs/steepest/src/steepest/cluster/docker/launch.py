@@ -21,7 +21,7 @@ from docker.errors import APIError, ImageNotFound, NotFound
 from steepest.cluster import fence
 from steepest.cluster.docker.container import NO_PROGRAM, ContainerRecord, creation, name_of, record_of
 from steepest.cluster.docker.host import EngineInfo, Host, status_of
-from steepest.cluster.folder import IncarnationFolder, StateFolder, write_json
+from steepest.cluster.folder import IncarnationFolder, StateFolder
 from steepest.cluster.port import ReplicaSpec
 from steepest.errors import ClusterError, RefusedError, UncertainError
 from steepest.events.common import CheckpointRef, Resources
@@ -69,7 +69,7 @@ def launch(host: Host, state: StateFolder, folder: IncarnationFolder, order: Lau
     try:
         client = host.client()
         made = _create(host, client, state, folder, order)
-        write_json(record_of(folder), ContainerRecord(id=made, engine=order.engine.id))
+        folder.write(record_of(folder), ContainerRecord(id=made, engine=order.engine.id))
         _start(host, client, folder, made)
     except ClusterError as error:
         if error.definite:

@@ -24,7 +24,7 @@ from docker.errors import NotFound
 
 from steepest.cluster.docker.container import LABEL, ContainerRecord, name_of, observed, record_of
 from steepest.cluster.docker.host import LOOK_S, Host
-from steepest.cluster.folder import IncarnationFolder, read_json
+from steepest.cluster.folder import IncarnationFolder
 from steepest.cluster.observation import Observation, declare_gone, recorded_end
 from steepest.cluster.port import ReplicaPhase
 from steepest.errors import UncertainError
@@ -50,7 +50,7 @@ def _without_container(host: Host, folder: IncarnationFolder) -> Observation:
     # Another adapter may have put the end on record after the first look, and removed the container before the second.
     if (ended := recorded_end(folder)) is not None:
         return ended
-    record = read_json(record_of(folder), ContainerRecord)
+    record = folder.read(record_of(folder), ContainerRecord)
     if record is None:
         return Observation(phase=ReplicaPhase.STARTING, began=False)
     # Likewise, it may have been made and put on record between the two: only a look after the record proves anything.

@@ -17,7 +17,7 @@ from msgspec import UNSET, UnsetType
 
 from steepest.cluster import locks
 from steepest.cluster.acts import definite, uncancelled
-from steepest.cluster.folder import IncarnationFolder, LimitRecord, write_json
+from steepest.cluster.folder import IncarnationFolder, LimitRecord
 from steepest.cluster.folder_cluster import STEP_POLL_S, FolderCluster
 from steepest.cluster.local.duty import tell
 from steepest.cluster.local.engine import Engine
@@ -98,16 +98,21 @@ class LocalCluster(FolderCluster[Engine]):
             share = engine.duty.first(node, spec.cpu_limit_m, engine.roster.running())
         order = Launch(node=node, spec=spec, restore=restore, boot=self._boot, share=share)
         try:
-            await asyncio.to_thread(self._start_locked, folder, order, engine.groups)
+            if restore is None or not await asyncio.to_thread(self._is_known_locked, folder, node):
+                await self._check(engine, folder.replica.job, restore)
+                await asyncio.to_thread(self._start_locked, folder, order, engine.groups)
         finally:
             engine.track(folder)  # also after a failure: it may run
+
+    def _is_known_locked(self, folder: IncarnationFolder, node: str) -> bool:
+        with definite(f"{folder} did not start"), locks.held(self._state.locks / folder.replica.job):
+            return is_known(self._state, folder, node, self._boot)
 
     def _start_locked(self, folder: IncarnationFolder, order: Launch, groups: Groups | None) -> None:
         job = folder.replica.job
         with definite(f"{folder} did not start"), locks.held(self._state.locks / job):
             if is_known(self._state, folder, order.node, self._boot):
                 return
-            self._check(job, order.restore)
             if groups is not None:
                 name = f"{job}.{folder.replica.index}.{folder.incarnation}"
                 capacity_m = self._capacities[order.node].cpu_m
@@ -167,7 +172,7 @@ class LocalCluster(FolderCluster[Engine]):
         if tracked is None or tracked.folder.incarnation != incarnation:
             raise RefusedError(f"{folder} does not run", code="not-running")
         with definite(f"the limit of {folder} is as it was"):
-            await asyncio.to_thread(write_json, folder.limit, LimitRecord(cpu_limit_m=cpu_limit_m))
+            await asyncio.to_thread(folder.write, folder.limit, LimitRecord(cpu_limit_m=cpu_limit_m))
             tracked.limit_m = cpu_limit_m
             if tracked.cgroup is not None and tracked.node in self._capacities:
                 await asyncio.to_thread(cap, tracked.cgroup, cpu_limit_m, self._capacities[tracked.node].cpu_m)

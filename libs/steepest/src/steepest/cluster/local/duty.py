@@ -8,6 +8,7 @@ a replica that computes on two cores while it runs gets half the time.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Mapping, Sequence
 
 from steepest.cluster.local.roster import LocalTracked
@@ -92,10 +93,12 @@ def _key(tracked: LocalTracked) -> _Key:
 def tell(tracked_orders: os.PathLike[str], order: str) -> bool:
     """Write an order to a supervisor; False where none reads, or where it does not keep up."""
     try:
-        pipe = os.open(tracked_orders, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        pipe = os.open(tracked_orders, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:  # nobody reads: it has not begun or it ended
         return False
     try:
+        if not stat.S_ISFIFO(os.fstat(pipe).st_mode):  # a job has put something else in its place
+            return False
         os.write(pipe, order.encode() + b"\n")
     except (BlockingIOError, BrokenPipeError):
         return False

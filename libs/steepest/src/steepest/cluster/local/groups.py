@@ -19,6 +19,8 @@ from pathlib import Path
 
 import structlog
 
+from steepest.untrusted.files import read
+
 _log = structlog.get_logger(__name__)
 _PERIOD_US = 100_000
 _MIN_QUOTA_US = 1000  # the kernel takes no less
@@ -192,6 +194,29 @@ def _mounts() -> dict[str, tuple[Path, str]]:
         if kind == "cgroup" and "cpu" in options.split(","):
             found.setdefault("cpu", (Path(point), root))
     return found
+
+
+_GROUP_FILE_BYTES_MOST = 1 << 20  # more than a hundred thousand processes
+_PID_DIGITS = 7  # of Linux's PID_MAX_LIMIT, 2²²
+
+
+def said(group: Path, name: str) -> bytes:
+    """What a file of a group says; a job may have made us believe that its group is a folder of its own.
+
+    Raises:
+        FileNotFoundError, UntrustedError: It says nothing.
+    """
+    return read(group / name, below=group, most=_GROUP_FILE_BYTES_MOST)
+
+
+def pids_in(group: Path) -> list[int]:
+    """The processes of a group.
+
+    Raises:
+        FileNotFoundError, UntrustedError: It is none.
+    """
+    words = said(group, "cgroup.procs").split()
+    return [int(word) for word in words if word.isdigit() and len(word) <= _PID_DIGITS]
 
 
 def _lines(path: str | Path) -> list[str]:

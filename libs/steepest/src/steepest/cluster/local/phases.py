@@ -26,10 +26,12 @@ import psutil
 import structlog
 
 from steepest.cluster import locks
-from steepest.cluster.folder import IncarnationFolder, StartRecord, read_json
+from steepest.cluster.folder import IncarnationFolder, StartRecord
+from steepest.cluster.local.groups import pids_in
 from steepest.cluster.local.supervisor import ON_LINUX, start_mark
 from steepest.cluster.observation import Observation, declare_gone, recorded_end
 from steepest.cluster.port import ReplicaPhase
+from steepest.errors import UntrustedError
 
 _log = structlog.get_logger(__name__)
 _DEATH_S = 2.0  # SIGKILL takes microseconds unless the process waits for a disk
@@ -54,11 +56,18 @@ def observe(folder: IncarnationFolder, boot: str) -> Observation:
         return Observation(phase=ReplicaPhase.STARTING, began=False)
     if not _nothing_left(folder, boot):
         return Observation(phase=ReplicaPhase.RUNNING, reason="its supervisor died; it is being killed")
-    return declare_gone(folder, "its supervisor died, and nobody saw how the job ended")
+    return _gone(folder)
+
+
+def _gone(folder: IncarnationFolder) -> Observation:
+    why = "its supervisor died, and nobody saw how the job ended"
+    with contextlib.suppress(OSError):  # the disk is full, or the job has removed its folder: it is so all the same
+        return declare_gone(folder, why)
+    return Observation(phase=ReplicaPhase.GONE, reason=why)
 
 
 def _nothing_left(folder: IncarnationFolder, boot: str) -> bool:
-    start = read_json(folder.start, StartRecord)
+    start = folder.started()
     if start is None:  # it is damaged: only the lock that the job inherited can tell
         return not locks.is_held(folder.job_lock)
     if start.boot != boot:
@@ -107,8 +116,8 @@ def _group_members(cgroup: str | None) -> list[int]:
     if cgroup is None:
         return []
     try:
-        return [int(pid) for pid in (Path(cgroup) / "cgroup.procs").read_text().split()]
-    except OSError:
+        return pids_in(Path(cgroup))
+    except (OSError, UntrustedError):
         return []
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from steepest.cluster.folder import IncarnationFolder, LimitRecord, SpecRecord, StartRecord, StateFolder, read_json
+from steepest.cluster.folder import IncarnationFolder, LimitRecord, SpecRecord, StartRecord, StateFolder
 from steepest.cluster.local.phases import observe
 from steepest.cluster.local.usage import Meter, Place
 from steepest.cluster.port import ReplicaId
-from steepest.cluster.roster import Roster, Tracked
+from steepest.cluster.roster import Roster, Tracked, alone
 
 
 class LocalTracked(Tracked):
@@ -31,7 +31,7 @@ class LocalTracked(Tracked):
 
     def look_up_limit(self) -> None:
         """Another process may have an adapter on the same folder, and may have set another limit."""
-        limit = read_json(self.folder.limit, LimitRecord)
+        limit = self.folder.read(self.folder.limit, LimitRecord)
         if limit is not None:
             self.limit_m = limit.cpu_limit_m
 
@@ -40,7 +40,7 @@ class LocalTracked(Tracked):
         if self.seen.ended:
             return False
         seen = observe(self.folder, boot)
-        self.start = self.start or read_json(self.folder.start, StartRecord)
+        self.start = self.start or self.folder.started()
         return self.note(seen)
 
 
@@ -58,7 +58,12 @@ class LocalRoster(Roster[LocalTracked]):
 
     def look(self) -> list[LocalTracked]:
         """Look at all that has not ended; give those that changed."""
-        return [tracked for tracked in self.all() if tracked.look(self._boot)]
+        changed = []
+        for tracked in self.all():
+            with alone(tracked.folder):
+                if tracked.look(self._boot):
+                    changed.append(tracked)
+        return changed
 
     def measure(self, now_s: float) -> None:
         """Measure what all that runs uses, and read what it reported. ``now_s``: the monotonic clock."""
@@ -66,8 +71,9 @@ class LocalRoster(Roster[LocalTracked]):
         uses = self._meter.measure({key: _place(each) for key, each in running.items()}, now_s)
         for key, tracked in running.items():
             tracked.use = uses[key]
-            tracked.tail.read()
-            tracked.look_up_limit()
+            with alone(tracked.folder):
+                tracked.tail.read()
+                tracked.look_up_limit()
 
 
 def _place(tracked: LocalTracked) -> Place:

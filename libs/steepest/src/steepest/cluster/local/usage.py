@@ -15,7 +15,9 @@ from typing import Generic, TypeVar
 import msgspec
 import psutil
 
+from steepest.cluster.local.groups import pids_in, said
 from steepest.cluster.roster import Use
+from steepest.errors import UntrustedError
 
 _K = TypeVar("_K", bound=Hashable)
 _MIB = 1 << 20
@@ -46,11 +48,11 @@ class Meter(Generic[_K]):
             places: All that run now; the samples of others are forgotten.
             now_s: The monotonic clock, in seconds.
         """
-        members = _members(places)
+        found = _members(places)
         uses = {}
         samples = {}
         for key, place in places.items():
-            cpu_s, memory_mib = _count(place, members[key])
+            cpu_s, memory_mib = _count(place, found[key])
             cpu_m = None
             if cpu_s is not None:
                 samples[key] = _Sample(now_s, cpu_s)
@@ -82,8 +84,8 @@ def _members(places: Mapping[_K, Place]) -> dict[_K, list[int]]:
 
 def _read_group(cgroup: str, into: list[int]) -> bool:
     try:
-        into.extend(int(pid) for pid in Path(cgroup, "cgroup.procs").read_text().split())
-    except (OSError, ValueError):
+        into.extend(pids_in(Path(cgroup)))
+    except (OSError, UntrustedError):
         return False
     return True
 
@@ -107,11 +109,11 @@ def _count(place: Place, pids: list[int]) -> tuple[float | None, int | None]:
 
 def _group_cpu_s(cgroup: str) -> float | None:
     """The kernel's own count: ``usage_usec`` (version 2) or ``cpuacct.usage`` (version 1, where it is mounted there)."""
-    with contextlib.suppress(OSError, ValueError):
-        return int(Path(cgroup, "cpuacct.usage").read_text()) / 1e9
-    with contextlib.suppress(OSError, ValueError):
-        for line in Path(cgroup, "cpu.stat").read_text().splitlines():
-            name, _, value = line.partition(" ")
-            if name == "usage_usec":
+    with contextlib.suppress(OSError, UntrustedError, ValueError):
+        return int(said(Path(cgroup), "cpuacct.usage")) / 1e9
+    with contextlib.suppress(OSError, UntrustedError, ValueError):
+        for line in said(Path(cgroup), "cpu.stat").splitlines():
+            name, _, value = line.partition(b" ")
+            if name == b"usage_usec":
                 return int(value) / 1e6
     return None

@@ -49,6 +49,7 @@ class FileWitness(Witness):
             incarnation=training.incarnation,
             output=folder / "output.log",
             reports=folder / "reports.jsonl",
+            below=self._folder,
         )
 
     def begins(self, training: Training) -> None:
@@ -177,6 +178,10 @@ class SimulatedCluster:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(max(0.0, due_s - self._clock.monotonic())):
                     await change.wait()
+
+    def silence_s(self) -> float:
+        """See ``Cluster.silence_s``: nothing here looks by itself."""
+        return 0.0
 
     def files(self, node: str) -> Sequence[ReplicaFiles]:
         """See ``Cluster.files``."""
