@@ -442,3 +442,16 @@ async def test_a_node_that_cannot_be_looked_at_stops_nothing(rig: Rig, monkeypat
     await over(rig, process, "a", "bad")
 
     assert await steps(rig, "a") == [1, 2, 3, 4, 5]
+
+
+async def test_a_step_that_is_none_is_left_out(rig: Rig) -> None:
+    """A report with a negative or an enormous step is a report without one: nobody could read the event."""
+    process = rig.start("log-collector")
+    await rig.submit("a", "--steps", "12", "--step-s", "1", "--flat-after", "5")
+    await begun(process, rig)
+    with files(rig).reports.open("a") as file:
+        file.write('{"step": -5, "metrics": {"loss": 0.125}}\n')
+    await over(rig, process, "a")
+    odd = [one.event for one in await losses(rig) if isinstance(one.event, LossReported) and one.event.value == 0.125]
+
+    assert [event.step for event in odd] == [None]

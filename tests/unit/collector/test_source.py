@@ -24,7 +24,9 @@ class Reading:
         self.stop = asyncio.Event()
         self.found: list[tuple[tuple[str, int], int | None, int]] = []
         kept = folder / "kept" / "reports"
-        self.source = Source(folder / file, kept, self.stop, VirtualClock(), log_format=log_format, metric=None)
+        self.source = Source(
+            folder / file, kept, stop=self.stop, clock=VirtualClock(), below=folder, log_format=log_format, metric=None
+        )
         self._task = asyncio.ensure_future(self._read())
 
     async def _read(self) -> None:
@@ -209,7 +211,15 @@ async def test_a_clock_that_was_ahead_takes_its_reports_back(tmp_path: Path) -> 
 
     clock = Ahead()
     kept, stop = tmp_path / "kept" / "reports", asyncio.Event()
-    source = Source(tmp_path / "reports.jsonl", kept, stop, clock, log_format="steepest-sdk", metric=None)
+    source = Source(
+        tmp_path / "reports.jsonl",
+        kept,
+        stop=stop,
+        clock=clock,
+        below=tmp_path,
+        log_format="steepest-sdk",
+        metric=None,
+    )
     record = LossRecord(1, 1, 0, 1, False, None, "loss", 0.5, "train", "steepest-sdk")  # noqa: FBT003
 
     assert source.time_of(record) == clock.now_ms()

@@ -35,7 +35,7 @@ def append(path: Path, data: bytes) -> None:
 async def test_growth_is_followed_from_before_the_file_is_there(tmp_path: Path, *, notify: bool) -> None:
     """A file that is created later and grows is read in full, and a deleted one goes on when it is made anew."""
     path = tmp_path / "job.log"
-    async with aclosing(follow(path, poll_s=POLL_S, notify=notify)) as chunks:
+    async with aclosing(follow(path, below=path.parent, poll_s=POLL_S, notify=notify)) as chunks:
         waiting = asyncio.ensure_future(take(chunks, 4))
         await asyncio.sleep(0)
         append(path, b"one\n")
@@ -52,7 +52,7 @@ async def test_rotation_reads_the_old_file_to_its_end_first(tmp_path: Path, *, n
     """What was written before a rotation comes before what the new file holds."""
     path = tmp_path / "job.log"
     append(path, b"one\n")
-    async with aclosing(follow(path, poll_s=POLL_S, notify=notify)) as chunks:
+    async with aclosing(follow(path, below=path.parent, poll_s=POLL_S, notify=notify)) as chunks:
         await take(chunks, 4)
         append(path, b"two\n")
         path.rename(tmp_path / "job.log.1")
@@ -69,7 +69,7 @@ async def test_truncation_begins_anew(tmp_path: Path, new: bytes, *, notify: boo
     """A truncated file is read from its start, also when it has outgrown its old length meanwhile."""
     path = tmp_path / "job.log"
     append(path, b"one\ntwo\n")
-    async with aclosing(follow(path, poll_s=POLL_S, notify=notify)) as chunks:
+    async with aclosing(follow(path, below=path.parent, poll_s=POLL_S, notify=notify)) as chunks:
         await take(chunks, 8)
         path.write_bytes(new)
 
@@ -85,7 +85,9 @@ async def test_stop_reads_to_the_end(tmp_path: Path, *, notify: bool) -> None:
     stop = asyncio.Event()
     stop.set()
 
-    data = b"".join([chunk.data async for chunk in follow(path, stop=stop, poll_s=POLL_S, notify=notify)])
+    data = b"".join(
+        [chunk.data async for chunk in follow(path, below=path.parent, stop=stop, poll_s=POLL_S, notify=notify)]
+    )
 
     assert data == path.read_bytes()
 
@@ -94,7 +96,7 @@ async def test_going_on_after_a_crash(tmp_path: Path, *, notify: bool) -> None:
     """From a saved place nothing is lost or doubled, though the file was rotated twice since."""
     path = tmp_path / "job.log"
     append(path, b"one\ntwo\n")
-    async with aclosing(follow(path, poll_s=POLL_S, notify=notify)) as chunks:
+    async with aclosing(follow(path, below=path.parent, poll_s=POLL_S, notify=notify)) as chunks:
         _, _, place = await take(chunks, 8)
     place = msgspec.json.decode(msgspec.json.encode(place), type=TailPlace)
     append(path, b"three\n")
@@ -106,7 +108,8 @@ async def test_going_on_after_a_crash(tmp_path: Path, *, notify: bool) -> None:
     stop.set()
 
     rest = [
-        (chunk.data, chunk.begins) async for chunk in follow(path, place=place, stop=stop, poll_s=POLL_S, notify=notify)
+        (chunk.data, chunk.begins)
+        async for chunk in follow(path, below=path.parent, place=place, stop=stop, poll_s=POLL_S, notify=notify)
     ]
 
     assert rest == [(b"three\n", False), (b"four\n", True), (b"five\n", True)]

@@ -20,6 +20,7 @@ from steepest.collector.folders import Batch
 from steepest.collector.judged import Judged
 from steepest.collector.source import Source, numbered
 from steepest.events import cluster as c
+from steepest.events.common import LARGEST
 from steepest.events.loss import JobWatched, LossDiverged, LossReported
 from steepest.runtime.effector import Send
 from steepest.training_logs.records import LossRecord
@@ -134,13 +135,14 @@ class Feed:
     def _event(self, record: LossRecord) -> LossReported | LossDiverged:
         job, incarnation = self._follow.job, self._follow.incarnation
         metric = record.metric[:LONGEST_NAME]
+        step = record.step if record.step is not None and 0 <= record.step <= LARGEST else None
         if not math.isfinite(record.value):
             word = "nan" if math.isnan(record.value) else ("inf" if record.value > 0 else "-inf")
-            return LossDiverged(job=job, incarnation=incarnation, step=record.step, metric=metric, value=word)
+            return LossDiverged(job=job, incarnation=incarnation, step=step, metric=metric, value=word)
         return LossReported(
             job=job,
             incarnation=incarnation,
-            step=record.step,
+            step=step,
             epoch=record.epoch,
             metric=metric,
             value=record.value,

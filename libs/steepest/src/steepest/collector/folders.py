@@ -18,10 +18,12 @@ import structlog
 
 from steepest.clock import Clock
 from steepest.collector.source import numbered
+from steepest.errors import UntrustedError
 from steepest.training_logs.mlflow import MetricFileReader, MlflowDatabase
 from steepest.training_logs.records import LossRecord, Split
 from steepest.training_logs.tail import follow_folder
 from steepest.training_logs.tensorboard import EventReader
+from steepest.untrusted.threads import apart
 
 logger = structlog.get_logger(__name__)
 
@@ -31,9 +33,19 @@ MLFLOW_DATABASE = "mlflow.db"
 POLL_S = 1.0
 """MLflow and TensorBoard flush every few seconds themselves."""
 
+ANSWER_S = 10.0
+"""A database answers or gives up in a second; after this long it is in a call that never comes back."""
+
+METRICS_MOST = 2000
+"""Metrics that are remembered of one folder: of each its latest places, so some 100 MiB at most."""
+
 
 class Reader(Protocol):
     """What reads one file's bytes."""
+
+    @property
+    def metrics(self) -> int:
+        """How many metrics are remembered."""
 
     def feed(self, chunk: bytes) -> list[LossRecord]:
         """The records that the next bytes complete."""
@@ -71,8 +83,8 @@ class MetricFolder:
         while True:
             last = stop.is_set()
             try:
-                records = await asyncio.to_thread(database.poll)
-            except sqlite3.DatabaseError as error:
+                records = await apart(database.poll, timeout_s=ANSWER_S)
+            except (sqlite3.DatabaseError, UntrustedError, TimeoutError) as error:
                 logger.warning("not a database of MLflow's", file=str(self._folder / MLFLOW_DATABASE), why=str(error))
                 return
             if records:
@@ -82,11 +94,18 @@ class MetricFolder:
             await _wait(stop, self._clock)
 
     async def _files(self, pattern: str, make: Callable[[Path], Reader], stop: asyncio.Event) -> AsyncIterator[Batch]:
-        readers: dict[Path, Reader] = {}
+        readers: dict[Path, Reader | None] = {}
         async for path, chunk in follow_folder(self._folder, pattern, stop=stop, poll_s=POLL_S):
             if path not in readers or chunk.begins:
                 readers[path] = make(path)
-            if records := readers[path].feed(chunk.data):
+            reader = readers[path]
+            if reader is None:
+                continue
+            records = reader.feed(chunk.data)
+            if records and sum(one.metrics for one in readers.values() if one is not None) > METRICS_MOST:
+                logger.warning("more metrics than are followed", file=str(path), most=METRICS_MOST)
+                readers[path] = None
+            elif records:
                 source = str(path.relative_to(self._folder))
                 yield Batch(source, records, [numbered(record) for record in records])
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -22,7 +23,7 @@ from steepest.collector.feed import Feed, Follow
 from steepest.collector.folders import MetricFolder
 from steepest.collector.judged import DEFAULT_METRIC
 from steepest.collector.source import Source
-from steepest.errors import ClusterError
+from steepest.errors import SteepestError
 from steepest.events import cluster as c
 from steepest.events.loss import JobUnwatched
 from steepest.events.received import Received
@@ -177,10 +178,9 @@ class LossCollector(Effector):
         stop = self._stops[follow.job, follow.incarnation]
         metric = None if follow.spec.metric == DEFAULT_METRIC else follow.spec.metric
         place = self._folder / follow.job / str(follow.incarnation)
-        reports = Source(files.reports, place / "reports", stop, self._clock, log_format=SDK_FORMAT, metric=metric)
-        output = Source(
-            files.output, place / "output", stop, self._clock, log_format=follow.spec.log_format or AUTO, metric=metric
-        )
+        make = partial(Source, stop=stop, clock=self._clock, below=files.below, metric=metric)
+        reports = make(files.reports, place / "reports", log_format=SDK_FORMAT)
+        output = make(files.output, place / "output", log_format=follow.spec.log_format or AUTO)
         feed = Feed(follow, self._pool, lambda: self._configured, self._clock, send)
         carrying = [feed.carry_reports(reports), feed.carry_output(output, reports)]
         if follow.spec.metrics_folder:
@@ -195,7 +195,7 @@ class LossCollector(Effector):
         for node in nodes:
             try:
                 on_node = await asyncio.to_thread(self._cluster.files, node)
-            except (OSError, ClusterError) as error:
+            except (OSError, SteepestError) as error:
                 logger.warning("cannot see what is kept on a node", node=node, why=str(error))
             else:
                 found.update({(files.replica.job, files.incarnation): files for files in on_node})

@@ -51,15 +51,24 @@ class Source:
     """A file that grows until ``stop`` is set, and the records in it."""
 
     def __init__(
-        self, path: Path, kept: Path, stop: asyncio.Event, clock: Clock, *, log_format: str, metric: str | None
+        self,
+        path: Path,
+        kept: Path,
+        *,
+        stop: asyncio.Event,
+        clock: Clock,
+        below: Path,
+        log_format: str,
+        metric: str | None,
     ) -> None:
-        """Read ``path`` on from the place in ``kept``.
+        """Read ``path`` on from the place in ``kept``; from ``below`` on no folder is trusted.
 
         Raises:
             OSError: No place can be kept there.
         """
         kept.parent.mkdir(parents=True, exist_ok=True)
         self._path = path
+        self._below = below
         self._stop = stop
         self._clock = clock
         self._kept_at = clock.monotonic()
@@ -95,7 +104,7 @@ class Source:
     async def _read(self) -> AsyncIterator[Sequence[LossRecord]]:
         if self._place.is_done:
             return
-        async for chunk in follow(self._path, place=self._tail_start(), stop=self._stop):
+        async for chunk in follow(self._path, below=self._below, place=self._tail_start(), stop=self._stop):
             if chunk.begins:
                 yield self._reader.begin_source()  # the last line of the file before, numbered as such
                 self._place.files_before += 1
@@ -169,6 +178,6 @@ def _reader(log_format: str, metric: str | None, state: ReaderState) -> LogReade
 
 def _size(path: Path) -> int:
     try:
-        return path.stat().st_size
+        return path.lstat().st_size
     except OSError:
         return 0

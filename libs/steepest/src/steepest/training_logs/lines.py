@@ -59,6 +59,11 @@ class LineSplitter:
         self._parts: list[bytes] = []
         self._size = 0
 
+    @property
+    def pending(self) -> int:
+        """How many bytes are held of a line that is not complete."""
+        return self._size
+
     def feed(self, chunk: bytes) -> list[Block]:
         """Takes the next chunk.
 

@@ -4,9 +4,12 @@ Owns both layouts. The files are MLflow's older default (``mlruns/<experiment>/<
 (``mlflow.db``) its newer one. Must never write to either.
 """
 
+import os
 import sqlite3
+import time
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -16,11 +19,24 @@ from steepest.training_logs.lines import Block, LinePlace, LineSplitter
 from steepest.training_logs.names import plain, read_name
 from steepest.training_logs.numbers import to_number, to_step
 from steepest.training_logs.records import LossRecord
+from steepest.untrusted.files import open_file
 
 FORMAT_NAME = "mlflow"
 
+MAX_LINE_BYTES = 4096
+"""A time, a number and a step take sixty."""
+
+MAX_RUNS = 100
+"""Runs of one database that are told apart; those beyond them are not read."""
+
 _MIN_FIELDS = 2
+_POLL_S = 1.0
+_INSTRUCTIONS = 1_000
+_LONGEST_VALUE = 1 << 16
 _ROWS_AT_ONCE = 10_000
+_IS_TABLE = (
+    "SELECT count(*) FROM sqlite_master WHERE name = 'metrics' AND type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'"
+)
 _QUERY = (
     "SELECT rowid, run_uuid, key, value, step, is_nan FROM metrics "
     "WHERE rowid > ? AND (? IS NULL OR run_uuid = ?) ORDER BY rowid LIMIT ?"
@@ -46,14 +62,28 @@ class MetricFileReader:
         self._name = read_name(name.encode("utf-8", "replace"))
         self._state = MetricFileState() if state is None else _copy(state)
         self._lines = LineSplitter(self._state.place)
+        self._lost = False
+
+    @property
+    def metrics(self) -> int:
+        """How many metrics are remembered."""
+        return len(self._state.lanes)
 
     def snapshot(self) -> MetricFileState:
         """A copy of the state."""
         return _copy(self._state)
 
     def feed(self, chunk: bytes) -> list[LossRecord]:
-        """Takes the file's next bytes, cut anywhere; lines that are none of MLflow's are passed over."""
-        return [record for block in self._lines.feed(chunk) for record in self._read(block)]
+        """Takes the file's next bytes, cut anywhere; lines that are none of MLflow's are passed over.
+
+        After a line of more than ``MAX_LINE_BYTES`` it is no metric's file, and nothing more of it is read.
+        """
+        if self._lost:
+            return []
+        records = [record for block in self._lines.feed(chunk) for record in self._read(block)]
+        if self._lines.pending > MAX_LINE_BYTES:
+            self._lost, self._lines = True, LineSplitter(LinePlace())
+        return records
 
     def _read(self, block: Block) -> list[LossRecord]:
         records = []
@@ -97,22 +127,39 @@ class MlflowDatabase:
         """The records that were added since; ``line`` and ``position`` are the row's number.
 
         Raises:
-            sqlite3.DatabaseError: The file is no database, or not MLflow's.
+            sqlite3.DatabaseError: The file is no database, or not MLflow's, or takes longer than a second to answer.
+            UntrustedError: It is no regular file.
         """
-        if not self._path.is_file():
+        try:
+            os.close(open_file(self._path, below=self._path.parent))
+        except FileNotFoundError:
             return []
-        with closing(sqlite3.connect(f"{self._path.absolute().as_uri()}?mode=ro", uri=True)) as database:
-            rows = database.execute(_QUERY, (self._after, self._run, self._run, _ROWS_AT_ONCE)).fetchall()
+        rows = self._rows()
         records = []
         for row, run, key, value, step, is_nan in rows:
             self._after = row
             found = self._found(key, float("nan") if is_nan else value, step)
             if found is None:
                 continue
+            if run not in self._lanes and len(self._lanes) >= MAX_RUNS:
+                continue
             record = to_record(self._lanes.setdefault(run, {}), found, (row, row, 0), FORMAT_NAME)
             if record is not None:
                 records.append(record)
         return records
+
+    def _rows(self) -> list[tuple[Any, ...]]:
+        """What its author has put behind the name ``metrics`` is run here: so it must be a table, and may not take long."""
+        until = time.monotonic() + _POLL_S
+        with closing(
+            sqlite3.connect(f"{self._path.absolute().as_uri()}?mode=ro", uri=True, timeout=_POLL_S)
+        ) as database:
+            database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_VALUE)
+            database.set_progress_handler(lambda: time.monotonic() > until, _INSTRUCTIONS)
+            database.execute("PRAGMA trusted_schema = OFF")
+            if not database.execute(_IS_TABLE).fetchone()[0]:
+                raise sqlite3.DatabaseError("it has no table of metrics")
+            return database.execute(_QUERY, (self._after, self._run, self._run, _ROWS_AT_ONCE)).fetchall()
 
     def _found(self, key: object, value: object, step: object) -> Found | None:
         if not isinstance(key, str) or not isinstance(value, int | float):

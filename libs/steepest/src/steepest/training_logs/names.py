@@ -9,6 +9,9 @@ from typing import NamedTuple
 
 from steepest.training_logs.records import TOTAL_LOSS_NAMES, Split
 
+LONGEST_NAME = 200
+"""Bytes of a name. No framework's is half as long, and what is remembered of each must not grow with a hostile one."""
+
 
 class Name(NamedTuple):
     """A printed name, read: ``split`` is None where the name does not say it."""
@@ -68,12 +71,16 @@ _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]{1,8}")
 _SPACES = re.compile(r"[\s]{1,8}")
 
 
-@lru_cache(maxsize=4096)
 def read_name(printed: bytes) -> Name:
     """Reads one printed name, e.g. ``b"val_loss"`` or ``b"lm loss"``; never fails.
 
-    Bytes that are not UTF-8 become replacement characters.
+    Bytes that are not UTF-8 become replacement characters; of a long name the first ``LONGEST_NAME`` bytes count.
     """
+    return _read_name(printed[:LONGEST_NAME])
+
+
+@lru_cache(maxsize=4096)
+def _read_name(printed: bytes) -> Name:
     text = printed.decode("utf-8", "replace").strip()
     words = [word.lower() for word in _CAMEL.split(text) if word]
     metric = _SPACES.sub("_", text)

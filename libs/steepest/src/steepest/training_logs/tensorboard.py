@@ -20,7 +20,7 @@ from steepest.training_logs.records import LossRecord, Split
 
 FORMAT_NAME = "tensorboard"
 
-MAX_FRAME_BYTES = 1 << 20
+MAX_FRAME_BYTES = 64 << 10
 """A frame of scalars is a few hundred bytes; a longer one is passed over without being held."""
 
 _LENGTH = struct.Struct("<QI")
@@ -66,6 +66,11 @@ class EventReader:
         self._split = split
         self._buffer = b""
         self._lost = False
+
+    @property
+    def metrics(self) -> int:
+        """How many metrics are remembered."""
+        return len(self._state.lanes)
 
     @property
     def broken_frames(self) -> int:
