@@ -11,6 +11,7 @@ from steepest.events import cluster as c
 from steepest.events.common import LARGEST, CheckpointMode, Resources
 from steepest.events.heartbeat import NodeHeartbeat, ReplicaReport, ReplicaState
 from steepest.events.received import Received
+from steepest.events.registry import CLUSTER, encode
 from steepest.policies.monitor import facts
 from steepest.policies.monitor.facts import JOIN_EVERY_MS, Facts, FactsState
 from steepest.policies.monitor.use import USAGE_EVERY_MS
@@ -369,3 +370,9 @@ def test_heartbeats_of_before_are_answered_as_before() -> None:
 
     assert told == [c.NodeUsage(node="w1", used=Resources(200))]
     assert monitor.facts.state.beats == 0
+
+
+def test_figures_without_measure_make_no_fact_that_nobody_can_read() -> None:
+    """The sum of two replicas' CPU is bounded as every number on the log is."""
+    told = Monitor().hear_all(report("a", cpu_m=LARGEST), report("a", cpu_m=LARGEST, replica=1), used=LARGEST)
+    assert [CLUSTER.decode(encode(event)) for event in told] == told

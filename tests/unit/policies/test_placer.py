@@ -10,6 +10,7 @@ from steepest.testing.calls import count_calls
 from steepest.testing.driver import DeciderDriver
 from steepest.testing.pool import cancelled, checkpoint, submitted
 from steepest.testing.scenario import check, spell
+from steepest.view.state import Phase
 
 SCENARIOS = {
     "a job is admitted and placed at once": """
@@ -282,6 +283,17 @@ def calls_of_a_tick(waiting: int) -> int:
     counted, made = count_calls(lambda: Placer().step(driver.view, tick))
     assert made == []
     return counted
+
+
+def test_a_job_without_a_program_is_rejected() -> None:
+    """A log may hold one, whoever wrote it; it is never placed."""
+    driver = DeciderDriver(Placer(), w1=1_000)
+    nothing = c.JobSubmitted(job="a", request="r", spec=c.JobSpec(command=()))
+    assert [spell(event) for event in driver.ask(nothing)] == [
+        "reject a: a job has a command; this one names no program"
+    ]
+    driver.tick()
+    assert driver.job("a").phase is Phase.ENDED
 
 
 def test_nodes_are_looked_at_once_for_all_jobs_that_ask_for_the_same() -> None:

@@ -75,3 +75,12 @@ def test_an_altered_record_without_consequences_is_still_a_difference() -> None:
     report = compare({STREAM: [decided(1)]}, {STREAM: [decided(1)]}, [altered])
 
     assert (1, altered) == (report.differences, report.first_difference)
+
+
+def test_a_value_that_is_nested_too_deep_is_told_as_text() -> None:
+    """Whoever put it into the log, a report of it is made all the same."""
+    deep = b"[" * 100_000
+    found = compare({STREAM: [decided(1, deep)]}, {STREAM: [decided(1, logic="2")]}).first_difference
+
+    assert found is not None
+    assert found.recorded == deep.decode()

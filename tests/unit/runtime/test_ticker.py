@@ -8,13 +8,15 @@ from collections.abc import Sequence
 import pytest
 
 from steepest.events import cluster as c
+from steepest.events.common import LARGEST
 from steepest.events.parameters import PoolParameters
 from steepest.log.base import NewRecord
 from steepest.runtime.service import Service
-from steepest.runtime.ticker import PERIODS_COUNTED, Ticker
+from steepest.runtime.ticker import Ticker
 from steepest.testing.fake_cluster import Gate, When
 from steepest.testing.rig import Process, Rig
 from steepest.testing.waiting import until
+from steepest.view.fold_pool import PERIODS_COUNTED
 
 PERIOD_MS = 1_000
 
@@ -79,3 +81,12 @@ async def test_an_outage_of_the_log_expires_nothing(rig: Rig, ticking: Process) 
 
     assert max(after - before for before, after in itertools.pairwise(counted)) <= PERIODS_COUNTED * PERIOD_MS
     assert counted[-1] <= 8 * PERIOD_MS + PERIODS_COUNTED * PERIOD_MS
+
+
+async def test_a_clock_at_its_end_still_writes_ticks_that_can_be_read(rig: Rig) -> None:
+    """A pool without the flag that bounds a tick may be there by one forged record."""
+    await rig.tell(c.Tick(counted_ms=LARGEST))
+    ticking = tick(rig)
+    await until(lambda: ticking.view.position >= 5)
+
+    assert {event.counted_ms for event in await rig.of_type(c.Tick)} == {LARGEST}

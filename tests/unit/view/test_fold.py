@@ -7,10 +7,10 @@ import pytest
 
 from steepest.errors import LogVersionError
 from steepest.events import cluster as c
-from steepest.events.common import Resources
+from steepest.events.common import LARGEST, Resources
 from steepest.events.parameters import PoolParameters, SpeConParameters
 from steepest.events.received import ID, PREVIOUS
-from steepest.events.registry import READS
+from steepest.events.registry import FACTS_ARE_CHECKED, READS
 from steepest.testing.pool import (
     Pool,
     cancelled,
@@ -150,6 +150,23 @@ def test_a_tick_that_does_not_go_on_is_ignored() -> None:
 
 
 # --- nodes --------------------------------------------------------------------------------------------------------------
+
+
+def test_no_tick_expires_everything() -> None:
+    """One that says the largest time there is moves the clock by two periods, and the next real one goes on from there."""
+    pool = Pool()
+    pool.fold(c.PoolConfigured(reads=3, flags=(FACTS_ARE_CHECKED,), parameters=PoolParameters(tick_ms=500)))
+    pool.feed(c.Tick(counted_ms=500), c.Tick(counted_ms=LARGEST))
+    assert pool.view.counted_ms == 1_500
+    assert pool.feed(c.Tick(counted_ms=1_000), c.Tick(counted_ms=2_000)) == [False, True]
+    assert pool.view.counted_ms == 2_000
+
+
+def test_without_the_flag_a_tick_is_what_it_says() -> None:
+    """A recording from before has the times that it had."""
+    pool = Pool()
+    pool.fold(c.Tick(counted_ms=LARGEST))
+    assert pool.view.counted_ms == LARGEST
 
 
 def test_a_lost_node_frees_nothing() -> None:

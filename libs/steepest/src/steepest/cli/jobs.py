@@ -155,5 +155,6 @@ def _limit(job: Job) -> str:
 
 
 def _what(job: Job) -> str:
-    text = job.spec.model or shlex.join((Path(job.spec.command[0]).name, *job.spec.command[1:]))
+    program = [Path(word).name for word in job.spec.command[:1]]
+    text = job.spec.model or shlex.join((*program, *job.spec.command[1:]))
     return text if len(text) <= WHAT_LETTERS else f"{text[: WHAT_LETTERS - 1]}…"

@@ -121,7 +121,7 @@ def _same(old: Decided, new: Decided) -> bool:
 def _unexplained(value: bytes) -> Any:
     try:
         event = msgspec.json.decode(value)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return value
     return {name: part for name, part in event.items() if name != "because"} if isinstance(event, dict) else event
 
@@ -138,8 +138,8 @@ def _difference(where: Decided, why: str, old: Decided | None, new: Decided | No
 
 
 def readable(value: bytes) -> Any:
-    """A record's value for a report: its JSON, or the bytes as text where it is none."""
+    """A record's value for a report: its JSON, or the bytes as text where it is none, or nested too deep to be read."""
     try:
         return msgspec.json.decode(value)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return value.decode("utf-8", "replace")

@@ -6,12 +6,11 @@ import asyncio
 
 from steepest.clock import Clock
 from steepest.events.cluster import ClusterEvent, PoolConfigured, Tick
+from steepest.events.common import LARGEST
 from steepest.events.received import Received
 from steepest.runtime.effector import Effector, Send
 from steepest.view.cluster_view import ClusterView
-
-PERIODS_COUNTED = 2
-"""Periods by which counted time grows at most in one tick: enough for a late tick, nothing for an outage."""
+from steepest.view.fold_pool import PERIODS_COUNTED
 
 
 class Ticker(Effector):
@@ -45,5 +44,6 @@ class Ticker(Effector):
             now = self._clock.monotonic()
             elapsed_ms = round((now - before) * 1000)
             before = now
-            self._counted_ms += min(elapsed_ms, PERIODS_COUNTED * self._period_ms)
+            counted_ms = self._counted_ms + min(elapsed_ms, PERIODS_COUNTED * self._period_ms)
+            self._counted_ms = min(counted_ms, LARGEST)
             await send(Tick(counted_ms=self._counted_ms))

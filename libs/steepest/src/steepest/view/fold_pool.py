@@ -5,10 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from steepest.events import cluster as c
+from steepest.events.common import LARGEST
 from steepest.events.received import Received
-from steepest.events.registry import NODES_LEAVE
+from steepest.events.registry import FACTS_ARE_CHECKED, NODES_LEAVE
 from steepest.view.handlers import Handlers
 from steepest.view.projection import Projection
+
+PERIODS_COUNTED = 2
+"""Periods by which counted time grows at most in one tick: enough for a late tick, nothing for an outage."""
 
 GONE_MS = 86_400_000
 """Counted time after which a node that is lost and holds nothing is no node of the pool any more: a day."""
@@ -32,9 +36,12 @@ def _configured(view: Projection, event: c.PoolConfigured, _: Received[Any]) -> 
 def _ticked(view: Projection, event: c.Tick, _: Received[Any]) -> bool:
     if event.counted_ms <= view.state.counted_ms:
         return False
-    view.state.counted_ms = event.counted_ms
+    counted_ms = event.counted_ms
+    if view.has(FACTS_ARE_CHECKED):
+        counted_ms = min(counted_ms, view.counted_ms + PERIODS_COUNTED * view.parameters.tick_ms, LARGEST)
+    view.state.counted_ms = counted_ms
     if view.has(NODES_LEAVE):
-        view.nodes.forget_gone(event.counted_ms - GONE_MS)
+        view.nodes.forget_gone(counted_ms - GONE_MS)
     return True
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from steepest.events import cluster as c
-from steepest.events.common import Resources
+from steepest.events.common import LARGEST, Resources
 from steepest.events.received import Received
 from steepest.policies.pending import Pending
 from steepest.policies.placement.policies import PlacementPolicy, placement
@@ -158,6 +158,8 @@ def _admission(job: Job, request: str) -> Iterator[c.ClusterEvent]:
     if job.request != request:
         why = f"a job named {job.name} is there already; choose another name"
         yield c.JobRejected(job=job.name, request=request, reason=why)
+    elif not job.spec.command:
+        yield c.JobRejected(job=job.name, request=request, reason="a job has a command; this one names no program")
     elif job.spec.replicas != 1:
         several = "jobs of several replicas need the gang scheduler"
         why = several if job.spec.replicas else "a job has at least one replica"
@@ -167,7 +169,8 @@ def _admission(job: Job, request: str) -> Iterator[c.ClusterEvent]:
 
 
 def _may_place(view: ClusterView, job: Job) -> bool:
-    return job.phase is Phase.WAITING and job.spec.replicas == 1 and job.not_before_counted_ms <= view.counted_ms
+    placeable = job.spec.replicas == 1 and bool(job.spec.command)
+    return job.phase is Phase.WAITING and placeable and job.not_before_counted_ms <= view.counted_ms
 
 
 def _never_fits(view: ClusterView, job: Job) -> str:
@@ -215,7 +218,7 @@ def _verdict(view: ClusterView, job: Job) -> c.ClusterEvent | None:
         job=job.name,
         incarnation=job.incarnation,
         charged=charged,
-        not_before_ms=view.counted_ms + hold,
+        not_before_ms=min(view.counted_ms + hold, LARGEST),
         reason=why,
     )
 
