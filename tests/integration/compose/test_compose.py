@@ -162,6 +162,13 @@ def test_every_service_is_there_and_ready(stack: Stack) -> None:
     )
 
 
+def test_kafka_is_reached_by_the_services_alone(stack: Stack) -> None:
+    """What asks nobody who they are shares a network with those that need it, and with nothing else."""
+    networks = {name: set(each["networks"]) for name, each in stack.config()["services"].items()}
+    beside_kafka = {name for name, on in networks.items() if on & networks["kafka"]}
+    assert beside_kafka == networks.keys() - {"mosquitto", "prometheus", "grafana"}
+
+
 def test_the_demos_jobs_run_to_their_end(stack: Stack) -> None:
     """`docker compose up` has submitted them; any container tells how they stand, and they finish."""
 

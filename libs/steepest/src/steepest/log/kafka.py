@@ -156,6 +156,7 @@ class KafkaLog:
             # It would send again what failed; its sender is stopped without waiting for that.
             await producer._sender.close()  # noqa: SLF001 - ``stop`` flushes first, which is what must not happen
             await producer.client.close()
+            producer._closed = True  # noqa: SLF001 - it says itself that it was left open
 
     async def _send(
         self, producer: AIOKafkaProducer, at: TopicPartition, records: Sequence[NewRecord]
