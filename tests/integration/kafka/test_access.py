@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -54,7 +55,7 @@ class Rights(msgspec.Struct):
 def documented() -> dict[str, Rights]:
     """The table of the documentation, by user."""
     section = DOCUMENTED.read_text().partition("## Who may write what")[2].partition("\n## ")[0]
-    rights = {}
+    rights: dict[str, Rights] = {}
     for line in section.splitlines():
         if not line.startswith("| `"):
             continue
@@ -177,7 +178,7 @@ def test_every_service_works_with_the_rights_of_the_table(guarded: Guarded, tmp_
         command = [sys.executable, "-m", "steepest", *arguments]
         return subprocess.Popen(command, env=environ("people"), stdout=subprocess.PIPE, text=True)
 
-    processes = {}
+    processes: dict[str, subprocess.Popen[bytes]] = {}
     judged = steepest("events", "--type", "GrowthMeasured", "--json", "--follow")
     try:
         for name, module in modules.items():
@@ -191,7 +192,8 @@ def test_every_service_works_with_the_rights_of_the_table(guarded: Guarded, tmp_
         assert '"GrowthMeasured"' in judged.stdout.readline()
         assert {name for name, process in processes.items() if process.poll() is not None} == set()
     finally:
-        for process in (judged, *processes.values()):
+        ended: list[subprocess.Popen[Any]] = [judged, *processes.values()]
+        for process in ended:
             process.terminate()
             process.wait()
         assert judged.stdout is not None
