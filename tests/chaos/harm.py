@@ -1,4 +1,7 @@
-"""What is done to a running system, by a seeded schedule: services killed, the broker killed or stopped for a while.
+"""What is done to a running system, by a seeded schedule.
+
+Services are killed, the broker is killed or stopped for a while, the system is stopped and started again, and topics are cut
+off behind what was read.
 
 It owns the schedule. It must never look at what the system makes of it.
 """
@@ -11,6 +14,7 @@ import os
 import random
 import signal
 
+from tests.chaos.retention import Retention
 from tests.chaos.system import KafkaSystem
 
 from steepest.log.broker import Broker
@@ -25,23 +29,33 @@ class Harm:
     Attributes:
         kills: Services killed, by module.
         faults: What was done to the broker.
+        restarts: Times that the system was stopped, lost the heads of its topics, and was started again.
     """
 
-    def __init__(self, seed: int, system: KafkaSystem, broker: Broker) -> None:
+    def __init__(self, seed: int, system: KafkaSystem, broker: Broker, retention: Retention) -> None:
         self.kills: dict[str, int] = {}
         self.faults: list[str] = []
+        self.restarts = 0
         self._random = random.Random(seed)
         self._system = system
         self._broker = broker
+        self._retention = retention
 
     async def do(self, kills: int, faults: int) -> None:
-        """So many services are killed one by one, and in between the broker is harmed so often."""
+        """So many services are killed one by one, and in between the broker is harmed so often.
+
+        Midway between two of these the system is restarted; from the first time on, retention works after each harm.
+        """
         when = {round((each + 1) * kills / (faults + 1)) for each in range(faults)}
+        between = {round((each + 0.5) * kills / (faults + 1)) for each in range(faults + 1)}
         for number in range(kills):
             await asyncio.sleep(self._random.uniform(0.2, 1.2))
             await self._kill_one()
             if number in when:
                 await self._harm_broker()
+                await self._retention.work()
+            if number in between:
+                await self._restart()
 
     async def _kill_one(self) -> None:
         while True:
@@ -53,6 +67,15 @@ class Harm:
                     self.kills[module] = self.kills.get(module, 0) + 1
                     return
             await asyncio.sleep(0.1)
+
+    async def _restart(self) -> None:
+        """Only a stop in peace lets every service keep a snapshot within the time that this takes."""
+        await asyncio.sleep(ASLEEP_S)  # until then nobody has the partitions of those that were killed last
+        status = await asyncio.to_thread(self._system.stop)
+        assert status == 0, self._system.told()
+        await self._retention.work()
+        await self._system.start()
+        self.restarts += 1
 
     async def _harm_broker(self) -> None:
         if len(self.faults) % 2 == 0:

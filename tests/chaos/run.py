@@ -1,7 +1,7 @@
 """``make chaos``: jobs and load on a real system over a real broker, harm by a seeded schedule, then proof from the topics.
 
-Everything that is proven is read from a recording of the topics, made after the system has stopped; what the services
-believed is not asked.
+Everything that is proven is read from a recording of the topics, gone on with before anything is removed and completed after
+the system has stopped; what the services believed is not asked.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 from tests.chaos.harm import Harm
 from tests.chaos.load import Load, applied, reports_in
+from tests.chaos.retention import Retention
 from tests.chaos.system import KafkaSystem
 
 from steepest.cli.requests import append, asking, new_request
@@ -67,14 +68,15 @@ async def chaos(
         await submit(system, jobs, JobSpec(command=command, working_dir=str(marks), requests=Resources(50), retries=50))
         layout = system.folder.read().layout
         log = system.log()
-        load, harm, stop = Load(log, layout, "default"), Harm(seed, system, broker), asyncio.Event()
+        into = FileLog(folder / "recording", layout.partitions())
+        retention = Retention(system, log, layout, into)
+        load, harm, stop = Load(log, layout, "default"), Harm(seed, system, broker, retention), asyncio.Event()
         loading = asyncio.create_task(load.run(stop))
         await harm.do(kills, faults)
         await all_over(system, jobs)
         stop.set()
         await loading
         assert await asyncio.to_thread(system.stop) == 0, system.told()
-        into = FileLog(folder / "recording", layout.partitions())
         async for _ in record(log, into):
             pass
         found = await proof(into, load, system)
@@ -86,6 +88,8 @@ async def chaos(
         "seed": seed,
         "kills": sum(harm.kills.values()),
         "broker_faults": len(harm.faults),
+        "restarts": harm.restarts,
+        "removed": retention.removed,
         **found,
         "double_runs": found["double_runs"] + len(list(marks.glob("*.twice"))),
         "jobs": jobs,

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
+from tests.chaos.system import KafkaSystem
 
 from steepest.cli.topics import apply_topics
 from steepest.clock import SystemClock
@@ -181,3 +184,51 @@ async def test_processes_that_open_new_topics_at_once_are_one_installation(
             assert {one.pool.view.state.epoch for one in runtimes.values() if one.pool.view.position} == {opened[0]}
     for handle in handles:
         await handle.close()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+async def test_a_pool_is_cut_off_behind_its_snapshots(kafka: KafkaSettings, tmp_path: Path) -> None:
+    """The command refuses until every service has kept a snapshot; what it removes, no command and no service misses."""
+    system = KafkaSystem(tmp_path / "state", kafka, "--node", "n1=0.5")
+    try:
+        await system.start()
+        assert system.ask("submit", "--name", "one", "--", "true")["state"] == "admitted"
+        refused = system.plain("topics", "trim", "--keep", "1ms")
+        assert refused.returncode == 2
+        assert "has kept no snapshot" in refused.stderr
+        assert await asyncio.to_thread(system.stop) == 0
+        while "has kept no snapshot" in system.plain("topics", "trim", "--keep", "7d").stderr:
+            await system.start()  # one of the services had not begun yet when it was told to stop
+            assert system.call("submit", "--wait", "--", "true").returncode == 0
+            assert await asyncio.to_thread(system.stop) == 0
+        recording = tmp_path / "recording"
+        assert system.call("record", "--out", str(recording)).returncode == 0
+
+        kept = trimmed(system, "7d")
+        assert kept["before"] == kept["begin"] == 0
+        dry = trimmed(system, "1ms", "--dry-run")
+        done = trimmed(system, "1ms")
+        again = trimmed(system, "1ms")
+        assert dry == {**done, "applied": False}
+        assert again["begin"] == done["before"] > done["begin"] == 0
+
+        await system.start()
+        assert "one" in {job["job"] for job in system.ask("jobs", "--all")}
+        assert system.ask("submit", "--name", "two", "--", "true")["state"] == "admitted"
+        assert "two" in system.call("events", "--type", "JobAdmitted").stdout
+        refused = system.call("explain", "one")
+        assert refused.returncode == 2
+        assert f"kept from {done['before']} on" in refused.stderr
+        assert await asyncio.to_thread(system.stop) == 0
+        assert system.call("record", "--out", str(recording)).returncode == 0
+        assert system.plain("replay", str(recording)).returncode == 0
+    finally:
+        await asyncio.to_thread(system.end)
+
+
+def trimmed(system: KafkaSystem, keep: str, *options: str) -> Any:
+    """What the command says that it did."""
+    done = system.plain("topics", "trim", "--keep", keep, "--json", *options)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)

@@ -30,6 +30,9 @@ from steepest.state_folder import Installation, StateFolder
 
 SNAPSHOTS = TopicPartition("snapshots")
 
+SYSTEM = "system"
+"""Stands for the service's name in what ``steepest up`` itself keeps."""
+
 
 class KafkaPlace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``kafka.json``: where the log is.
@@ -101,7 +104,7 @@ def open_log(folder: StateFolder, installation: Installation, *, read_only: bool
 def open_snapshots(folder: StateFolder, log: Log, service: str = "") -> SnapshotStore:
     """Where a service keeps its snapshots; without a name, the system itself."""
     if kafka_of(folder) is not None:
-        return LogSnapshots(log, SNAPSHOTS, service or "system")
+        return LogSnapshots(log, SNAPSHOTS, service or SYSTEM)
     return FolderSnapshots(folder.snapshots / service)
 
 

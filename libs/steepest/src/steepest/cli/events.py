@@ -105,7 +105,7 @@ async def _print(
         partitions = await log.partitions(topic)
         ends = {at: await log.end(at) for at in partitions}
         # An offset beyond a partition's end waits for nothing there: only a reader that follows may ask for it.
-        start = {at: min(since, ends[at]) for at in partitions}
+        start = {at: max(min(since, ends[at]), await log.begin(at)) for at in partitions}
         left = {str(at): end for at, end in ends.items() if start[at] < end}
         if not left and not follow:
             return

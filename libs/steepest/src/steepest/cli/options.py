@@ -113,7 +113,8 @@ _MIB: Mapping[str, float] = {
 MEMORY = Amount("memory", _MIB, "512 (MiB), 512Mi or 2Gi", least=0)
 """Memory in MiB."""
 
-SPAN = Amount("time", {"": 1000, "s": 1000, "ms": 1, "min": 60_000, "h": 3_600_000}, "30 (seconds), 30s, 500ms or 2min")
+_TIMES: Mapping[str, float] = {"": 1000, "s": 1000, "ms": 1, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+SPAN = Amount("time", _TIMES, "30 (seconds), 30s, 2min or 7d")
 """A span of time in milliseconds."""
 
 

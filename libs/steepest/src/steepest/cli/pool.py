@@ -99,9 +99,21 @@ class Tell(Protocol):
 
 
 async def fold(folder: StateFolder, installation: Installation, log: Log, tell: Tell | None = None) -> Pool:
-    """The pool of a log that is open; who wants to be told how it came to be so gets every record from the first on."""
+    """The pool of a log that is open; who wants to be told how it came to be so gets every record from the first on.
+
+    Raises:
+        InputError: The records that this takes were removed.
+    """
     at = installation.layout.of_pool(installation.pool)
     view = ClusterView() if tell else await _view_to_begin_with(folder, log, at)
+    begin = await log.begin(at)
+    if view.position < begin:
+        what = "no snapshot that can be read reaches so far" if tell is None else "how it came to be so is gone"
+        raise InputError(
+            f"{at} is kept from {begin} on: {what}",
+            code="offset-missing",
+            mend="look at a recording that was made before, or at `steepest events`, which begins with what is left",
+        )
     at_ms = 0
     async for record in records_to_end(log, at, max(0, view.position - 1)):
         at_ms = record.at_ms
@@ -126,8 +138,8 @@ def fold_one(view: ClusterView, record: Record) -> tuple[Received[Any], bool] | 
 
 
 async def records_to_end(log: Log, at: TopicPartition, start: int = 0) -> AsyncIterator[Record]:
-    """The records that are in a partition now, from an offset on."""
-    end = await log.end(at)
+    """The records that are in a partition now, from an offset on, or from the first that is left."""
+    start, end = max(start, await log.begin(at)), await log.end(at)
     if start >= end:
         return
     reader = log.reader({at: start})

@@ -25,6 +25,7 @@ from steepest.embedded import GROUP, Configurator
 from steepest.errors import InputError
 from steepest.events.parameters import PoolParameters
 from steepest.installation import (
+    SYSTEM,
     KafkaPlace,
     kafka_folder,
     kafka_of,
@@ -162,7 +163,7 @@ async def _run(
     installation = folder.read()
     log = open_log(folder, installation)
     runtime = Runtime(
-        [Service(name="system", effectors=(Configurator(parameters), Teller()))],
+        [Service(name=SYSTEM, effectors=(Configurator(parameters), Teller()))],
         log=log,
         layout=installation.layout,
         pool=installation.pool,

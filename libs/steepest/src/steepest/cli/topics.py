@@ -14,6 +14,7 @@ import click
 
 from steepest.cli.options import json_option, state_option
 from steepest.cli.output import give, tell
+from steepest.cli.trim import trim
 
 if TYPE_CHECKING:
     from steepest.log.kafka_settings import KafkaSettings
@@ -34,6 +35,9 @@ another, and whoever kept state of the old one stops and says so.
 @click.group()
 def topics() -> None:
     """Look after the topics on Kafka."""
+
+
+topics.add_command(trim)
 
 
 @topics.command(epilog=EPILOG)

@@ -96,6 +96,22 @@ class KafkaLog:
         """
         return await self._offset(at, "beginning_offsets")
 
+    async def since(self, at: TopicPartition, at_ms: int) -> int:
+        """The offset of the first record that was observed at this time or later; the end where there is none.
+
+        Raises:
+            As ``end``.
+        """
+        self._check_open()
+        self._topics.check(at)
+        partition = self._kafka(at)
+        try:
+            async with self._asking:
+                found = (await (await self._connected_asker()).offsets_for_times({partition: at_ms}))[partition]
+        except CLIENT_ERRORS as error:
+            raise self._unavailable(error) from error
+        return await self.end(at) if found is None else int(found.offset)
+
     async def partitions(self, topic: str) -> Sequence[TopicPartition]:
         """See ``steepest.log.base.Log.partitions``.
 
@@ -130,12 +146,15 @@ class KafkaLog:
         partition = self._kafka(at)
         async with self._asking:
             try:
-                if self._asker is None:
-                    self._asker = await started(consumer(self._settings))
-                offsets: dict[KafkaPartition, int] = await getattr(self._asker, question)([partition])
+                offsets: dict[KafkaPartition, int] = await getattr(await self._connected_asker(), question)([partition])
             except CLIENT_ERRORS as error:
                 raise self._unavailable(error) from error
         return offsets[partition]
+
+    async def _connected_asker(self) -> AIOKafkaConsumer:
+        if self._asker is None:
+            self._asker = await started(consumer(self._settings))
+        return self._asker
 
     async def _connected_producer(self) -> AIOKafkaProducer:
         if self._producer is None:

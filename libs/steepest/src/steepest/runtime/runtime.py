@@ -86,8 +86,7 @@ class Runtime:
             for service in services
             for kind in service.stream_deciders
         ]
-        # Whoever only decides about another topic has no use for the pool's log.
-        follows_pool = self._effectors or any(service.cluster_deciders for service in services) or not streams
+        follows_pool = any(service.follows_pool for service in services)
         self._loops: tuple[PoolLoop | StreamLoop, ...] = (self.pool, *streams) if follows_pool else tuple(streams)
         for loop in self._loops:
             self.health.expect(loop.name)

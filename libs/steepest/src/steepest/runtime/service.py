@@ -49,6 +49,11 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     effectors: tuple[Effector, ...] = ()
     collectors: tuple[Collector, ...] = ()
 
+    @property
+    def follows_pool(self) -> bool:
+        """Whether it reads the pool's log; who only decides about another topic has no use for it."""
+        return bool(self.effectors or self.cluster_deciders or not self.stream_deciders)
+
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings that every service has.

@@ -1,0 +1,64 @@
+"""Retention at work: topics lose what their readers have passed, once it was recorded.
+
+It owns what is removed. It must never remove what a snapshot does not stand for: that would be lost by design.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.chaos.system import KafkaSystem
+
+from steepest.installation import open_snapshots
+from steepest.log.base import Log, NewRecord
+from steepest.log.file import FileLog
+from steepest.log.kafka_topics import KafkaTopics
+from steepest.policies.deciders import STREAM_DECIDERS
+from steepest.replay.record import record
+from steepest.runtime.layout import Layout
+from steepest.runtime.letters import DEAD_LETTERS
+from steepest.runtime.outbox import patiently
+from steepest.runtime.snapshots import read_stream_snapshot
+
+UNREADABLE = b"{"
+"""It becomes a dead letter, so that there are some to be removed."""
+
+
+class Retention:
+    """What removes the heads of topics.
+
+    Attributes:
+        removed: By partition, the records that were removed.
+    """
+
+    def __init__(self, system: KafkaSystem, log: Log, layout: Layout, recording: FileLog) -> None:
+        self.removed: dict[str, int] = {}
+        self._system = system
+        self._log = log
+        self._layout = layout
+        self._recording = recording
+
+    async def work(self) -> None:
+        """Record all that is there, and then remove it, as far as every reader has passed it."""
+        async for attempt in patiently():  # the broker may have come back just now
+            with attempt:
+                await self._work()
+
+    async def _work(self) -> None:
+        lanes = self._layout.of_topic("loss")
+        await self._log.append([NewRecord(to=at, key="", value=UNREADABLE, at_ms=0) for at in lanes])
+        async for _ in record(self._log, self._recording):
+            pass
+        # The last one recorded stays: it vouches for the log when the recording goes on.
+        before = {DEAD_LETTERS: await self._recording.end(DEAD_LETTERS) - 1}
+        for kind in STREAM_DECIDERS.values():
+            store = open_snapshots(self._system.folder, self._log, kind.name)
+            for at in self._layout.of_topic(kind.topic):
+                snapshot = await read_stream_snapshot(store, kind.name, at)
+                if snapshot is not None:
+                    before[at] = min(snapshot.position, await self._recording.end(at) - 1)
+        await KafkaTopics(self._system.kafka, self._layout.partitions()).trim(before)
+        done = await asyncio.to_thread(self._system.plain, "topics", "trim", "--keep", "1ms")
+        assert done.returncode == 0, done.stderr
+        for at in (*before, *self._layout.of_topic("cluster")):
+            self.removed[str(at)] = await self._log.begin(at)
