@@ -51,7 +51,8 @@ async def test_what_a_device_says_is_on_the_log(edge: Edge, device: Device) -> N
     await device.say(loss(1.4, step=3), 4, source="job.1.reports", number="12")
     losses = await edge.until(4, "loss")
 
-    assert times(await edge.until(1, "heartbeats")) == [5]
+    assert times(beats := await edge.until(1, "heartbeats")) == [5]
+    assert beats[0].takes_jobs is False
     assert [type(one) for one in losses] == [JobWatched, LossReported, LossReported, LossReported]
     assert [one.step for one in losses[1:]] == [1, 2, 3]
     assert [one.at_ms for one in await edge.records("loss")][:2] == [7, 7]

@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 from tests.integration.mqtt.conftest import PATIENCE_S, Mosquitto
+from tests.integration.mqtt.edge import Device
+from tests.unit.mqtt.messages import beat
 
 from steepest.cli.pool import records_to_end
+from steepest.events import cluster as c
 from steepest.events.loss import JobUnwatched, LossReported
 from steepest.installation import open_log
 from steepest.log.base import Record
@@ -49,9 +52,25 @@ async def all_of(system: RunningSystem, topic: str) -> list[Record]:
     return [one for one in records if b'"LogOpened"' not in one.value]
 
 
+def is_joined(event: c.ClusterEvent, node: str) -> c.NodeJoined | None:
+    """The event, if it says that this node is there."""
+    return event if isinstance(event, c.NodeJoined) and event.node == node else None
+
+
 @pytest.mark.slow
 async def test_a_node_speaks_over_mqtt_alone(system: RunningSystem, mosquitto: Mosquitto) -> None:
-    """Its heartbeats and its jobs' losses come through a broker that is restarted meanwhile, and each report counts once."""
+    """Its heartbeats and its jobs' losses come through a broker that is restarted meanwhile, and each report counts once.
+
+    A device beside it that announces a hundred times its capacity draws no job.
+    """
+    await asyncio.to_thread(system.await_event, lambda found: is_joined(found.event, "edge-1"))  # the bridge is there
+    device = Device(mosquitto.port, "big")
+    try:
+        await device.say(beat("big", capacity={"cpu_m": 50_000}, takes_jobs=True), 1)
+        joined = await asyncio.to_thread(system.await_event, lambda found: is_joined(found.event, "big"))
+    finally:
+        device.close()
+    assert joined.takes_jobs is False
     await asyncio.to_thread(system.submit, "one", sys.executable, "-c", REPORTS)
     mosquitto.end()
     mosquitto.start()
@@ -62,10 +81,11 @@ async def test_a_node_speaks_over_mqtt_alone(system: RunningSystem, mosquitto: M
             await asyncio.sleep(0.1)
             losses = await all_of(system, "loss")
     reports = {(one.headers["source"], one.headers["seq"]): received(one).event for one in losses}
-    beats = await all_of(system, "heartbeats")
+    beats = [one for one in await all_of(system, "heartbeats") if one.key == "edge-1"]
 
     assert [one.step for one in reports.values() if isinstance(one, LossReported)] == list(range(1, STEPS + 1))
     assert all(one.headers["mqtt"].startswith("edge-1/") for one in [*beats, *losses])
+    assert (await asyncio.to_thread(system.job, "one"))["incarnation"] == 1
     assert await all_of(system, "dead-letters") == []
     assert any(type(one.event).__name__ == "GrowthMeasured" for one in await asyncio.to_thread(system.events))
     assert await asyncio.to_thread(system.breaches) == []

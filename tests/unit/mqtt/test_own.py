@@ -35,7 +35,7 @@ def heartbeat(node: str, **more: Any) -> NodeHeartbeat:
 def test_others_nodes_and_jobs_are_not_a_devices_to_tell_of(beat: NodeHeartbeat, names: str) -> None:
     """A node that has an adapter is heard from it alone, and nothing runs where no adapter is."""
     with pytest.raises(RefusedMessageError, match=names) as refused:
-        Own(["w1", "edge-1"], ["edge-1"]).refuse_others_node(beat)
+        Own(["w1", "edge-1"], ["edge-1"]).heartbeat(beat)
 
     assert refused.value.code == "node"
 
@@ -44,8 +44,15 @@ def test_an_agent_is_heard_of_its_node_and_what_runs_there() -> None:
     """Named as one it is its adapter's voice; any other device is heard of its own node."""
     own = Own(["w1", "edge-1"], ["edge-1"])
 
-    own.refuse_others_node(heartbeat("edge-1", replicas=[REPLICA]))
-    own.refuse_others_node(heartbeat("cam7"))
+    agents = heartbeat("edge-1", replicas=[REPLICA], takes_jobs=True)
+
+    assert own.heartbeat(agents) == agents
+
+
+@pytest.mark.parametrize("said", [{}, {"takes_jobs": True}])
+def test_a_device_that_is_no_agent_takes_no_jobs(said: dict[str, bool]) -> None:
+    """Whatever it says itself: no adapter could start them, and its capacity would draw them."""
+    assert Own(["w1"], []).heartbeat(heartbeat("cam7", **said)).takes_jobs is False
 
 
 def test_a_job_is_reported_about_by_its_device_and_by_the_agents_where_it_was() -> None:

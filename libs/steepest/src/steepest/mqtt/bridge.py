@@ -209,7 +209,7 @@ class MqttBridge(Effector):
         origins = {ORIGIN: origin(message)}
         records = []
         if isinstance(event, NodeHeartbeat):
-            self._own.refuse_others_node(event)
+            event = self._own.heartbeat(event)
             event = msgspec.structs.replace(event, usage_every_ms=usage_every_ms(self._view))
         else:
             watched = await self._watched(message)

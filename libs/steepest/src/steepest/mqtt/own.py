@@ -4,13 +4,15 @@ It owns that rule and the memory that it needs. It must never know the broker.
 
 * A node that an adapter starts jobs on is heard from its adapter; over MQTT it speaks only where it is named as an *agent*:
   its log-collector writes over MQTT.
-* No adapter starts anything on another device's node. So its heartbeats list no replicas.
+* No adapter starts anything on another device's node. So its heartbeats list no replicas, and it takes no jobs.
 * A loss is reported by the device that the job names, or by the agent on whose node the job is or was.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
+
+import msgspec
 
 from steepest.events import cluster as c
 from steepest.events.heartbeat import NodeHeartbeat
@@ -55,20 +57,23 @@ class Own:
         for name in [name for name in self.homes if name not in view.jobs]:
             del self.homes[name]
 
-    def refuse_others_node(self, beat: NodeHeartbeat) -> None:
-        """Let a heartbeat pass that is of the device's own node and lists only what may be on it.
+    def heartbeat(self, beat: NodeHeartbeat) -> NodeHeartbeat:
+        """A heartbeat as it may stand on the log: of another node than an agent's, that it takes no jobs.
 
         Raises:
-            RefusedMessageError: It does not; the code is ``node``.
+            RefusedMessageError: It is of another's node, or lists what cannot be there; the code is ``node``.
         """
         if beat.node in self._adapters:
             raise RefusedMessageError(
                 f"`$.event.node`: {beat.node} is a node of the pool's own, and none that speaks over MQTT", code="node"
             )
-        if beat.replicas and beat.node not in self._agents:
+        if beat.node in self._agents:
+            return beat
+        if beat.replicas:
             raise RefusedMessageError(
                 f"`$.event.replicas`: nothing is started on {beat.node}, which is no agent's node", code="node"
             )
+        return msgspec.structs.replace(beat, takes_jobs=False)
 
     def refuse_others_job(self, job: Job, message: Message) -> None:
         """Let a message about a job pass that is from its device.
