@@ -9,7 +9,7 @@ import pytest
 
 from steepest.events import cluster as c
 from steepest.events.parameters import PoolParameters, SpeConParameters
-from steepest.events.registry import NODES_LEAVE
+from steepest.events.registry import STATE_IS_BOUNDED
 from steepest.policies.monitor.use import usage_every_ms
 from steepest.testing.pool import Pool
 from steepest.testing.rig import Rig
@@ -27,10 +27,10 @@ def configured(*flags: int, interval_ms: int = 30_000, node_lost_ms: int = 15_00
     ("configured", "every_ms"),
     [
         (configured(), 0),
-        (configured(NODES_LEAVE), 5_000),
-        (configured(NODES_LEAVE, interval_ms=12_000), 2_000),
-        (configured(NODES_LEAVE, node_lost_ms=6_000), 2_000),
-        (configured(NODES_LEAVE, interval_ms=500), 500),
+        (configured(STATE_IS_BOUNDED), 5_000),
+        (configured(STATE_IS_BOUNDED, interval_ms=12_000), 2_000),
+        (configured(STATE_IS_BOUNDED, node_lost_ms=6_000), 2_000),
+        (configured(STATE_IS_BOUNDED, interval_ms=500), 500),
     ],
 )
 def test_use_is_told_often_enough_for_silence_and_for_buckets(configured: c.PoolConfigured, every_ms: int) -> None:
@@ -45,7 +45,7 @@ async def test_a_quiet_pool_writes_little(tmp_path: Path) -> None:
     """One fact a node in five seconds, which stands for all that was measured; no node is lost, and none joins twice."""
     async with contextlib.aclosing(Rig(tmp_path, {"n1": 500, "n2": 500})) as rig:
         process = rig.start("placer", "worker-monitor", "migrator", "log-collector")
-        await rig.tell(configured(NODES_LEAVE))
+        await rig.tell(configured(STATE_IS_BOUNDED))
         await rig.submit("a", "--steps", "100", "--step-s", "1")
         await until(lambda: "a" in process.view.jobs and process.view.jobs["a"].phase is Phase.ENDED, within_s=300)
         told = await rig.of_type(c.NodeUsage)

@@ -58,6 +58,18 @@ def test_parameters_put_in_force_are_said_once_before_the_next_report(pool: Pool
     assert watching.before(pool.view, message(loss())) is None
 
 
+def test_a_job_is_said_to_be_watched_every_day(pool: Pool) -> None:
+    """Before its next report: one of which nothing was heard for long may be forgotten."""
+    watching = Watching("default", {})
+    first = watching.before(pool.view, message(loss()))
+    pool.tick(86_399_999)
+    assert watching.before(pool.view, message(loss())) is None
+    pool.tick(1)
+
+    assert watching.before(pool.view, message(loss())) == first
+    assert watching.before(pool.view, message(loss())) is None
+
+
 def test_what_diverges_is_watched_as_well(pool: Pool) -> None:
     """A training whose first loss is no number is a training all the same."""
     event = {"type": "LossDiverged", "job": "job", "incarnation": 1, "value": "nan"}

@@ -6,13 +6,13 @@ import pytest
 from tests.unit.flowcon.scene import FlowConPool
 
 from steepest.events import cluster as c
-from steepest.events.registry import NODES_LEAVE
+from steepest.events.registry import STATE_IS_BOUNDED
 from steepest.testing.pool import Pool, joined, migration, used
 from steepest.testing.view_promises import check_view
 from steepest.view.cluster_view import ClusterView
 from steepest.view.fold_pool import GONE_MS
 
-LEAVE = c.PoolConfigured(reads=3, flags=(NODES_LEAVE,))
+LEAVE = c.PoolConfigured(reads=3, flags=(STATE_IS_BOUNDED,))
 
 
 def lost(node: str) -> c.NodeLost:
@@ -104,7 +104,7 @@ def test_late_news_of_a_job_whose_node_is_gone_is_decided_about(event: c.Cluster
     """The job remembers where it was, and FlowCon looks at no node that is not there."""
     pool = FlowConPool(w1=8_000, w2=8_000)
     pool.run("job", "w1")
-    configured = c.PoolConfigured(reads=3, flags=(NODES_LEAVE,), parameters=pool.view.parameters)
+    configured = c.PoolConfigured(reads=3, flags=(STATE_IS_BOUNDED,), parameters=pool.view.parameters)
     pool.feed(configured, lost("w1"), pool.stopped("job", exit_status=1))
     pool.tick(2 * GONE_MS)
     assert names(pool) == ["w2"]

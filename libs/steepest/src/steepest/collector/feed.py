@@ -27,6 +27,9 @@ from steepest.training_logs.records import LossRecord
 
 LONGEST_NAME = 2_000
 
+WATCH_AGAIN_S = 86_400.0
+"""Time after which a job is announced again before its next report: one of which nothing is heard is forgotten."""
+
 
 class Rank(enum.IntEnum):
     """How good a source is."""
@@ -59,6 +62,7 @@ class Feed:
         self._best = Rank.PRINTED
         self._judged = Judged(follow.spec.metric)
         self._announced: JobWatched | None = None
+        self._announced_s = 0.0
 
     async def carry_reports(self, reports: Source) -> None:
         """Send what the job reports, until all is read."""
@@ -94,11 +98,11 @@ class Feed:
     async def _report(
         self, stream: str, records: Sequence[LossRecord], numbers: Sequence[int], times: Sequence[int]
     ) -> None:
-        """Say what is judged, and by which parameters, before the first report and wherever that is another one."""
+        """Say what is judged, and by which parameters, before the first report, wherever that is another one, and daily."""
         for begin, end, judged in self._runs(records):
-            watched = self._watched(judged)
-            if watched != self._announced:
-                self._announced = watched
+            watched, now_s = self._watched(judged), self._clock.monotonic()
+            if watched != self._announced or now_s - self._announced_s >= WATCH_AGAIN_S:
+                self._announced, self._announced_s = watched, now_s
                 await self._send(watched, topic="loss", key=self._follow.job, times=times[begin : begin + 1])
             await self._send(
                 *(self._event(record) for record in records[begin:end]),

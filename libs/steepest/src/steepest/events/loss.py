@@ -13,7 +13,7 @@ from steepest.events.parameters import SpeConParameters
 class JobWatched(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
     """Reports of this incarnation follow; this is all that the categorizer must know to judge them.
 
-    It is repeated before the next report where the metric or the pool's parameters have changed.
+    It is repeated before the next report where the metric or the pool's parameters have changed, and daily.
 
     Attributes:
         metric: The evaluation function E: the name of the reported value that is judged.

@@ -41,7 +41,7 @@ class Flag(msgspec.Struct, frozen=True):
 
 
 FACTS_ARE_CHECKED = 1
-NODES_LEAVE = 2
+STATE_IS_BOUNDED = 2
 
 FLAGS: Mapping[int, Flag] = {
     FACTS_ARE_CHECKED: Flag(
@@ -49,9 +49,10 @@ FLAGS: Mapping[int, Flag] = {
         "and a job's intervals begin again where the time of its reports falls back.",
         since=3,
     ),
-    NODES_LEAVE: Flag(
+    STATE_IS_BOUNDED: Flag(
         "A lost node that holds nothing leaves the pool after a counted day of silence, heartbeats say how often the use of "
-        "their node becomes a fact, and a node that is there joins again every hour.",
+        "their node becomes a fact, a node that is there joins again every hour, and a job of which nothing is heard for a "
+        "week is watched no more.",
         since=3,
     ),
 }

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 
+from steepest.collector.feed import WATCH_AGAIN_S
 from steepest.collector.judged import Judged
 from steepest.events.loss import JobUnwatched, JobWatched, LossDiverged, LossReported
 from steepest.mqtt.payload import Message, RefusedMessageError
@@ -32,7 +33,7 @@ class Watching:
         self.watched = watched
         self._pool = pool
         self._judged: dict[str, Judged] = {}
-        self._announced: dict[str, JobWatched] = {}
+        self._announced: dict[str, tuple[JobWatched, int]] = {}
 
     def before(self, view: ClusterView, message: Message) -> JobWatched | None:
         """What must be appended before a message on ``loss``.
@@ -83,9 +84,10 @@ class Watching:
             parameters=view.parameters.specon,
             flags=view.state.flags,
         )
-        if watched == self._announced.get(job.name):
+        before, counted_ms = self._announced.get(job.name, (None, 0))
+        if watched == before and view.counted_ms - counted_ms < 1000 * WATCH_AGAIN_S:
             return None
-        self._announced[job.name] = watched
+        self._announced[job.name] = (watched, view.counted_ms)
         self.watched[job.name] = job.incarnation
         return watched
 

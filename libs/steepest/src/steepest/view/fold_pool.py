@@ -7,7 +7,7 @@ from typing import Any
 from steepest.events import cluster as c
 from steepest.events.common import LARGEST
 from steepest.events.received import Received
-from steepest.events.registry import FACTS_ARE_CHECKED, NODES_LEAVE
+from steepest.events.registry import FACTS_ARE_CHECKED, STATE_IS_BOUNDED
 from steepest.view.handlers import Handlers
 from steepest.view.projection import Projection
 
@@ -40,7 +40,7 @@ def _ticked(view: Projection, event: c.Tick, _: Received[Any]) -> bool:
     if view.has(FACTS_ARE_CHECKED):
         counted_ms = min(counted_ms, view.counted_ms + PERIODS_COUNTED * view.parameters.tick_ms, LARGEST)
     view.state.counted_ms = counted_ms
-    if view.has(NODES_LEAVE):
+    if view.has(STATE_IS_BOUNDED):
         view.nodes.forget_gone(counted_ms - GONE_MS)
     return True
 

@@ -12,7 +12,7 @@ import msgspec
 
 from steepest.events import cluster as c
 from steepest.events.common import LARGEST, Resources
-from steepest.events.registry import NODES_LEAVE
+from steepest.events.registry import STATE_IS_BOUNDED
 from steepest.view.cluster_view import ClusterView
 
 USAGE_EVERY_MS = 500
@@ -27,7 +27,7 @@ FACTS_PER_BUCKET = 6
 
 def usage_every_ms(view: ClusterView) -> int:
     """How often a node's use is to become a fact of this pool; 0 in a pool whose readers expect all of it."""
-    if not view.has(NODES_LEAVE):
+    if not view.has(STATE_IS_BOUNDED):
         return 0
     parameters = view.parameters
     wanted = min(parameters.node_lost_ms // FACTS_PER_SILENCE, parameters.specon.interval_ms // FACTS_PER_BUCKET)

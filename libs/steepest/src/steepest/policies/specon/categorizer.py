@@ -11,6 +11,9 @@ The reading, where the printed algorithm is in doubt:
   incarnation that runs already: the open interval keeps its beginning and its reports, gets the new length, and is
   judged by the new α. One that repeats what is known changes nothing.
 * A source's records carry its sequence. What is not beyond the highest seen of that source for the job is a repetition.
+* A job of which nothing is heard for a week is watched no more; ``JobWatched`` is repeated daily while there are reports.
+  The time is the median of the newest of those that were heard of, and a job's own says only whether it was, so neither a
+  clock that is ahead nor one that is behind ends the watch of any job.
 * G₁ is a baseline; from G₂ on an interval moves the job (:mod:`steepest.policies.specon.category_machine`).
 * A converged job that grows by less than α asks for its reallocation, at every such interval, because the node-scorer
   may not be able to grant it yet. With ``RequestTick.NEXT`` the first request comes with the interval after the one in
@@ -23,6 +26,7 @@ and is otherwise the same (:mod:`steepest.policies.specon.trend`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -30,7 +34,7 @@ from steepest.events.cluster import Category, CategoryChanged, GrowthMeasured, L
 from steepest.events.loss import JobUnwatched, JobWatched, LossEvent, LossReported
 from steepest.events.parameters import RequestTick, SpeConParameters, Threshold
 from steepest.events.received import MAX_DIGITS, SEQUENCE, SOURCE, Received
-from steepest.events.registry import FACTS_ARE_CHECKED
+from steepest.events.registry import FACTS_ARE_CHECKED, STATE_IS_BOUNDED
 from steepest.policies.decider import Decision
 from steepest.policies.specon.category_machine import Comparison, compare, move
 from steepest.policies.specon.growth import BACK_INTERVALS, LARGEST_VALUE, Intervals
@@ -38,6 +42,19 @@ from steepest.policies.specon.trend import Trend
 
 Out = Sequence[Decision]
 NOTHING: Out = ()
+
+
+SILENT_MS = 7 * 86_400_000
+"""Time without a record after which a job is watched no more, by the times of other jobs' records."""
+
+JOBS_KEPT = 20_000
+"""Jobs of a partition that are watched; beyond, those go of which nothing was heard for longest."""
+
+LOOK_EVERY = 16
+"""Announcements after which silent jobs are looked for; where there are many jobs, a share of them."""
+
+SOURCES_KEPT = 1_000
+"""Sources of a job that are remembered: an incarnation has a few."""
 
 
 class JobState(msgspec.Struct, kw_only=True, gc=False):
@@ -51,6 +68,9 @@ class JobState(msgspec.Struct, kw_only=True, gc=False):
         trend: Of its growth so far, where the threshold is fitted to it.
         untold: Whether its category is to be said at its next interval although it does not change.
         flags: Of the pool, as the newest ``JobWatched`` says.
+        watched_ms: When that was.
+        looked_ms: ``heard_ms`` when silent jobs were looked for last.
+        silent_from_ms: The partition's time when that was found to have changed.
     """
 
     pool: str
@@ -63,6 +83,14 @@ class JobState(msgspec.Struct, kw_only=True, gc=False):
     trend: Trend | None = None
     untold: bool = False
     flags: tuple[int, ...] = ()
+    watched_ms: int = 0
+    looked_ms: int = -1
+    silent_from_ms: int = 0
+
+    @property
+    def heard_ms(self) -> int:
+        """The newest time of its records that count."""
+        return self.watched_ms if self.intervals is None else max(self.watched_ms, self.intervals.now_ms)
 
 
 class Ignored(msgspec.Struct, kw_only=True, gc=False):
@@ -84,9 +112,14 @@ class Ignored(msgspec.Struct, kw_only=True, gc=False):
 
 
 class CategorizerState(msgspec.Struct, kw_only=True):
-    """All that the categorizer remembers: its jobs by name."""
+    """All that the categorizer remembers: its jobs by name.
+
+    Attributes:
+        watched: How many ``JobWatched`` came since silent jobs were looked for.
+    """
 
     jobs: dict[str, JobState] = {}
+    watched: int = 0
     ignored: Ignored = msgspec.field(default_factory=Ignored)
 
 
@@ -115,15 +148,15 @@ class Categorizer:
             return NOTHING
         job = self.state.jobs.get(event.job)
         if job is None:
-            self._begin(event, received.headers)
+            self._begin(event, received)
         elif self._is_new(job, received.headers):
             if isinstance(event, JobWatched):
-                self._watch(job, event)
+                self._watch(job, event, received.at_ms)
             elif isinstance(event, JobUnwatched):
                 del self.state.jobs[event.job]
         return NOTHING
 
-    def _begin(self, event: LossEvent, headers: Mapping[str, str]) -> None:
+    def _begin(self, event: LossEvent, received: Received[Any]) -> None:
         if not isinstance(event, JobWatched):
             self.state.ignored.unknown += 1
             return
@@ -133,9 +166,11 @@ class Categorizer:
             incarnation=event.incarnation,
             parameters=event.parameters,
             flags=event.flags,
+            watched_ms=received.at_ms,
         )
-        if self._is_new(job, headers):
+        if self._is_new(job, received.headers):
             self.state.jobs[event.job] = job
+            self._forget_silent(event)
 
     def _is_new(self, job: JobState, headers: Mapping[str, str]) -> bool:
         """Whether the record is the first of its number from its source; a record without a source always is."""
@@ -147,13 +182,36 @@ class Categorizer:
             self.state.ignored.unnumbered += 1
             return False
         number, sequences = int(text), job.sequences
-        if number <= sequences.get(source, -1):
+        newest = sequences.get(source)
+        if newest is None:
+            if len(sequences) >= SOURCES_KEPT:
+                del sequences[next(iter(sequences))]
+        elif number <= newest:
             self.state.ignored.repeated += 1
             return False
         sequences[source] = number
         return True
 
-    def _watch(self, job: JobState, event: JobWatched) -> None:
+    def _forget_silent(self, event: JobWatched) -> None:
+        """Forget jobs whose ``JobUnwatched`` never came. Work: O(log n) in the number of jobs, spread over announcements."""
+        self.state.watched += 1
+        jobs = self.state.jobs
+        if self.state.watched < max(LOOK_EVERY, len(jobs) // LOOK_EVERY) or STATE_IS_BOUNDED not in event.flags:
+            return
+        heard = sorted((job for job in jobs.values() if job.heard_ms != job.looked_ms), key=lambda job: job.heard_ms)
+        if len(heard) < LOOK_EVERY // 2:
+            return  # too few to know the time by
+        self.state.watched = 0
+        now_ms = heard[len(heard) // 2].heard_ms
+        for job in heard:
+            job.looked_ms, job.silent_from_ms = job.heard_ms, now_ms
+        longest = sorted(jobs, key=lambda name: jobs[name].silent_from_ms)
+        surplus = len(jobs) - JOBS_KEPT
+        for number, name in enumerate(longest):
+            if number < surplus or now_ms - jobs[name].silent_from_ms > SILENT_MS:
+                del jobs[name]
+
+    def _watch(self, job: JobState, event: JobWatched, at_ms: int) -> None:
         if event.incarnation < job.incarnation:
             self.state.ignored.stale += 1
             return
@@ -164,6 +222,7 @@ class Categorizer:
         job.incarnation = event.incarnation
         job.parameters = event.parameters
         job.flags = event.flags
+        job.watched_ms = at_ms
 
     def _count(self, job: JobState, report: LossReported, at_ms: int) -> Out:
         if report.metric != job.metric or report.split != "train":
