@@ -1,4 +1,7 @@
-"""Deciders, log, migrator and processes together, in any interleaving: no job is lost, and all is given back."""
+"""Deciders, log, migrator and processes together, in any interleaving: no job is lost, and all is given back.
+
+At every record the placer and the rebalancer decide what they would without their indexes and memories.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import msgspec
 from hypothesis import event as note
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.property.naive import DriverBesideNaive
 
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode
@@ -20,7 +24,6 @@ from steepest.policies.monitor.silence import Silence
 from steepest.policies.placement.placer import Placer
 from steepest.policies.specon.node_scorer import NodeScorer
 from steepest.policies.specon.rebalancer import Rebalancer
-from steepest.testing.driver import DeciderDriver
 from steepest.testing.pool import cancelled, category, checkpoint, grown, joined, requested, submitted, used
 from steepest.testing.processes import Processes, failed
 from steepest.testing.view_promises import check_view
@@ -47,7 +50,7 @@ class Loop:
         self.delay = 0
         self.planner = LimitPlanner()
         deciders = (Placer(), NodeScorer(), Rebalancer(), Silence(), self.planner)
-        self.driver = DeciderDriver(*deciders, delay=lambda: self.delay)
+        self.driver = DriverBesideNaive(*deciders, delay=lambda: self.delay)
         self.processes = Processes(self.driver)
         self.under_way: dict[str, c.StepBegun] = {}
         self.submitted = 0

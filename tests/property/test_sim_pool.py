@@ -54,7 +54,7 @@ class Onlooker:
         if not isinstance(received.event, c.Tick):
             return
         self.ticks += 1
-        for job in self.view.jobs.waiting():
+        for job in self.view.jobs.queue:
             for node in self.view.nodes:
                 assert not fits(job, node, Pending()), f"{job.name} waits, and {node.name} has room"
 

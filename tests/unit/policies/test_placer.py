@@ -267,11 +267,44 @@ def test_two_jobs_at_neighbouring_positions_do_not_take_the_same_place() -> None
     assert [spell(event) for event in made] == ["admit a", "place a w1", "admit b", "place b w2", "admit d"]
 
 
+def test_what_a_void_plan_had_taken_is_found_again() -> None:
+    """A job that had no room beside a plan under way is placed once that plan stands in the log and is void."""
+    driver = DeciderDriver(Placer(), delay=6, w1=500)
+    driver.feed(submitted("a", 300), submitted("b", 300), cancelled("a"))
+    driver.deliver(everything=True)
+    assert [spell(event) for event in driver.decided] == [
+        "admit a",
+        "place a w1",
+        "admit b",
+        "cancelled a",
+        "place b w1",
+    ]
+
+
 def test_placements_under_way_count_in_the_spread() -> None:
     """A node to which a job is on its way is fuller by it already, so the next goes elsewhere."""
     driver = DeciderDriver(Placer(), delay=10, w1=1_000, w2=1_000, w3=2_000)
     made = driver.ask(*(submitted(name, 200) for name in ("a", "b", "d", "e", "f")))
     assert [event.nodes[0] for event in made if isinstance(event, c.PlacementPlanned)] == ["w3", "w1", "w2", "w3", "w3"]
+
+
+@pytest.mark.parametrize("event", [c.Tick(counted_ms=9_000_000), submitted("small", 150)], ids=["tick", "submission"])
+def test_a_record_costs_the_same_however_many_wishes_wait(event: c.ClusterEvent) -> None:
+    """What found no room is not searched for again before something became free: 10,000 jobs, 1,000 different wishes."""
+
+    def calls(waiting: int) -> int:
+        driver = DeciderDriver(Placer(), large=2_000, **{f"n{number:03}": 50 for number in range(40)})
+        driver.fold(c.NodeLost(node="large", silent_ms=1))
+        for number in range(waiting):
+            driver.fold(submitted(f"job-{number}", 100 + number % 1_000))
+        driver.tick()
+        assert len(list(driver.view.jobs.queue)) == waiting
+        received = driver.append(event)
+        counts = driver.view.fold(received)
+        assert counts
+        return count_calls(lambda: driver.deciders[0].step(driver.view, received))[0]
+
+    assert calls(10_000) <= 1.5 * calls(100)
 
 
 def calls_of_a_tick(waiting: int) -> int:

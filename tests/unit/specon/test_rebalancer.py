@@ -381,6 +381,22 @@ def calls_of_a_tick(jobs: int) -> int:
     return counted
 
 
+def test_a_tick_costs_the_same_however_many_jobs_cannot_be_moved() -> None:
+    """Converged jobs that cannot be checkpointed are no donors: thousands of them, and idle workers beside."""
+
+    def calls(jobs: int) -> int:
+        driver = DeciderDriver(**{f"n{number}": 1_000 for number in range(jobs // 20)}, idle_1=1_000, idle_2=1_000)
+        for number in range(jobs):
+            driver.run(f"job-{number}", f"n{number % (jobs // 20)}", CC, cpu_m=10, mode=None)
+        tick = driver.append(c.Tick(counted_ms=1_000))
+        driver.take_in(tick)
+        counted, made = count_calls(lambda: Rebalancer().step(driver.view, tick))
+        assert made == ()
+        return counted
+
+    assert calls(4_000) <= 1.5 * calls(100)
+
+
 def test_where_nobody_can_spare_a_job_none_is_looked_for() -> None:
     """Many idle workers and one job on each of the others: no look at every job for each of the idle ones."""
     assert calls_of_a_tick(20) == calls_of_a_tick(2)

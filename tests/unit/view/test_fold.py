@@ -342,7 +342,7 @@ def test_a_retried_job_waits_in_its_old_place_in_the_queue() -> None:
     pool.fold(submitted("new"))
     pool.fold(pool.stopped("old", 1))
     assert pool.fold(c.RetryPlanned(job="old", incarnation=1, charged=True, not_before_ms=500, reason="x"))
-    assert [job.name for job in pool.view.jobs.waiting()] == ["old", "new"]
+    assert [job.name for job in pool.view.jobs.queue] == ["old", "new"]
     job = pool.job("old")
     assert (job.retries_used, job.retries_held, job.not_before_counted_ms) == (1, 1, 500)
 

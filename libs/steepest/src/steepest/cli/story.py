@@ -13,7 +13,8 @@ from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.policies.flowcon.with_specon import why_not_yet
 from steepest.view.cluster_view import ClusterView
-from steepest.view.plans import why_immovable, why_no_room
+from steepest.view.movable import why_immovable
+from steepest.view.plans import why_no_room
 from steepest.view.state import Job, Phase, Plan, PlanKind, PlanStatus
 from steepest.words import CATEGORIES, ENDED, count, growth_seen, is_routine, limit_in_words, node_seen, sentence, span
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 
 from steepest.events.cluster import Category
-from steepest.events.common import Resources
+from steepest.events.common import CheckpointMode, Resources
 from steepest.view.cluster_view import ClusterView
 from steepest.view.nodes import allocation
 from steepest.view.state import CATEGORIES, Job, Node, Phase, PlanKind, PlanStatus
@@ -110,14 +110,34 @@ def check_job_orders(view: ClusterView) -> None:
     """Each order of the jobs is the sorted list of those it is about."""
     running = [job for job in view.jobs if job.phase is Phase.RUNNING]
     waiting = [job for job in view.jobs if job.phase is Phase.WAITING]
-    converged = [job for job in running if job.category is Category.CONVERGED and not job.rebalanced]
+    movable = [job for job in running if job.alive and job.plan is None and _can_save(job)]
+    converged = [job for job in movable if job.category is Category.CONVERGED and not job.rebalanced]
+    ready = [
+        job
+        for job in waiting
+        if job.not_before_counted_ms <= view.counted_ms and job.spec.replicas == 1 and job.spec.command
+    ]
+    wishes = dict.fromkeys(map(_wish, ready))
     silent = [job.started_counted_ms for job in running if not job.measured]
-    assert list(view.jobs.waiting()) == sorted(waiting, key=lambda job: job.submitted_offset)
+    assert list(view.jobs.queue) == sorted(waiting, key=lambda job: job.submitted_offset)
+    assert set(view.jobs.queue.wishes()) == set(wishes)
+    for wish in wishes:
+        alike = [job for job in ready if _wish(job) == wish]
+        assert list(view.jobs.queue.asking_for(wish)) == sorted(alike, key=lambda job: job.submitted_offset)
     assert list(view.jobs.most_recently_converged()) == sorted(
         converged, key=lambda job: (-job.converged_counted_ms, job.name)
     )
     assert view.jobs.undecided == sum(map(_is_undecided, running))
     assert view.jobs.newest_silent_counted_ms() == max(silent, default=None)
+
+
+def _can_save(job: Job) -> bool:
+    proven = job.checkpoint is not None
+    return job.mode is CheckpointMode.ON_REQUEST or (job.mode is CheckpointMode.ON_STOP and proven)
+
+
+def _wish(job: Job) -> tuple[Resources, str | None]:
+    return (job.spec.requests, None if job.incarnation else job.spec.first_node)
 
 
 def _is_undecided(job: Job) -> bool:

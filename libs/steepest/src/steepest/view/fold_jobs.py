@@ -40,6 +40,7 @@ def _cancel_requested(view: Projection, event: c.JobCancelRequested, received: R
         return False
     job.cancel = event.request
     lifecycle.cancel_if_free(view, job, received)
+    view.jobs.update(job)
     return True
 
 
@@ -99,6 +100,7 @@ def _mode_declared(view: Projection, event: c.CheckpointModeDeclared, _: Receive
     if not _has_it(view, job, event.node):
         return False
     job.declared_mode = event.mode
+    view.jobs.update(job)
     return True
 
 
@@ -111,6 +113,7 @@ def _checkpoint_verified(view: Projection, event: c.CheckpointVerified, _: Recei
     if job.checkpoint is not None and event.checkpoint.step < job.checkpoint.step:
         return False  # it was seen before a newer one, and is told after it
     lifecycle.remember(job, event.checkpoint)
+    view.jobs.update(job)
     return True
 
 

@@ -40,6 +40,7 @@ def _ticked(view: Projection, event: c.Tick, _: Received[Any]) -> bool:
     if view.has(FACTS_ARE_CHECKED):
         counted_ms = min(counted_ms, view.counted_ms + PERIODS_COUNTED * view.parameters.tick_ms, LARGEST)
     view.state.counted_ms = counted_ms
+    view.jobs.queue.advance(counted_ms)
     if view.has(STATE_IS_BOUNDED):
         view.nodes.forget_gone(counted_ms - GONE_MS)
     return True

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from sortedcontainers import SortedDict
 
 from steepest.events.cluster import Category
+from steepest.view.movable import why_immovable
+from steepest.view.queue import Queue
 from steepest.view.state import Job, Phase
 
 ENDED_KEPT = 10_000
@@ -17,12 +19,16 @@ ENDED_KEPT = 10_000
 
 
 class Jobs:
-    """Jobs by name, in the queue's order, and in the order in which they converged."""
+    """Jobs by name, in the queue's order, and in the order in which they converged.
 
-    def __init__(self, jobs: dict[str, Job]) -> None:
-        """Take over ``jobs``, which is state of the view, and build the orders."""
+    Attributes:
+        queue: Those that wait for a place.
+    """
+
+    def __init__(self, jobs: dict[str, Job], counted_ms: int = 0) -> None:
+        """Take over ``jobs``, which is state of the view, and build the orders as of the pool's counted time."""
         self._jobs = jobs
-        self._waiting: SortedDict[tuple[int, str], Job] = SortedDict()
+        self.queue = Queue(counted_ms)
         self._converged: SortedDict[tuple[int, str], Job] = SortedDict()
         self._undecided: dict[str, None] = {}
         self._silent: SortedDict[tuple[int, str], Job] = SortedDict()
@@ -48,10 +54,6 @@ class Jobs:
         """The job of that name, ended or not."""
         return self._jobs.get(name)
 
-    def waiting(self) -> Iterator[Job]:
-        """Jobs that wait for a place, in the order of their submission."""
-        return iter(self._waiting.values())
-
     @property
     def undecided(self) -> int:
         """How many running jobs still grow by what was measured of them, and Algorithm 4 has not decided about."""
@@ -62,7 +64,10 @@ class Jobs:
         return self._silent.peekitem()[0][0] if self._silent else None
 
     def most_recently_converged(self) -> Iterator[Job]:
-        """Running CC jobs that Algorithm 5 has not moved yet, smallest d = now − t_converged first, then by name."""
+        """Running CC jobs that Algorithm 5 may move, and has not yet: smallest d = now − t_converged first, then by name.
+
+        Those with a plan in flight and those that cannot be checkpointed are not among them.
+        """
         return iter(self._converged.values())
 
     # --- changing --------------------------------------------------------------------------------------------------
@@ -76,13 +81,13 @@ class Jobs:
         """Bring the orders up to date after ``job`` changed. Call it before changing a time that it is ordered by."""
         running = job.phase is Phase.RUNNING
         converged = job.category is Category.CONVERGED
-        _keep(self._waiting, (job.submitted_offset, job.name), job, wanted=job.phase is Phase.WAITING)
+        self.queue.put(job)
         _keep(self._silent, (job.started_counted_ms, job.name), job, wanted=running and not job.measured)
         _keep(
             self._converged,
             (-job.converged_counted_ms, job.name),
             job,
-            wanted=running and converged and not job.rebalanced,
+            wanted=running and converged and not job.rebalanced and job.plan is None and not why_immovable(job),
         )
         if running and job.measured and not job.migrated and not converged:
             self._undecided[job.name] = None

@@ -13,6 +13,7 @@ from steepest.errors import BugError
 from steepest.events.cluster import NodeJoined
 from steepest.events.common import Resources
 from steepest.events.parameters import SpeConParameters
+from steepest.view.changes import Changes
 from steepest.view.order import Order
 from steepest.view.state import Job, Node
 
@@ -25,6 +26,7 @@ class Nodes:
 
     Attributes:
         replicas: Σ|w| over the nodes that are open.
+        changes: The nodes of which something became free or was taken, that came, changed or went.
     """
 
     def __init__(self, nodes: dict[str, Node], specon: SpeConParameters) -> None:
@@ -37,6 +39,7 @@ class Nodes:
         self._silence: OrderedDict[str, None] = OrderedDict()
         self._gone = Order()
         self.replicas = 0
+        self.changes: Changes[str] = Changes()
         for node in sorted(nodes.values(), key=lambda node: node.seen_offset):
             self._index(node)
             self._note_gone(node)
@@ -114,6 +117,7 @@ class Nodes:
         node.capacity, node.takes_jobs = event.capacity, event.takes_jobs
         node.lost = False
         node.seen_counted_ms, node.seen_offset = counted_ms, offset
+        self.changes.note(node.name)
         self._note_gone(node)
         self._index(node)
 
@@ -123,6 +127,7 @@ class Nodes:
         node.seen_counted_ms, node.seen_offset = counted_ms, offset
         if node.lost:
             node.lost = False
+            self.changes.note(node.name)
             self._note_gone(node)
             self._index(node)
         else:
@@ -135,6 +140,7 @@ class Nodes:
             return
         was_open = node.is_open
         node.lost = True
+        self.changes.note(node.name)
         self._note_gone(node)
         del self._silence[node.name]
         if not was_open:
@@ -153,11 +159,13 @@ class Nodes:
                 return
             self._gone.drop(name)
             del self._nodes[name]
+            self.changes.note(name)
 
     def take(self, job: Job, name: str) -> None:
         """Reserve the place of one replica of ``job`` on a node."""
         node = self._nodes[name]
         node.allocated += job.spec.requests
+        self.changes.note(name)
         node.jobs[job.name] = None
         job.holds[name] = job.holds.get(name, 0) + 1
         self._note_gone(node)
@@ -175,6 +183,7 @@ class Nodes:
             del node.jobs[job.name]
             self._note_gone(node)
         node.allocated -= job.spec.requests
+        self.changes.note(name)
         self._fill(node)
 
     def assign(self, job: Job, name: str) -> None:

@@ -36,6 +36,7 @@ from collections.abc import Mapping
 from steepest.events.cluster import MigrationPlanned, MoveKind, PlacementPlanned, Step, StepBegun
 from steepest.events.common import CheckpointMode
 from steepest.events.parameters import MoveLimits
+from steepest.view.movable import why_immovable
 from steepest.view.nodes import Nodes, in_words
 from steepest.view.state import Heading, Job, Node, Phase, Plan, PlanKind, PlanStatus
 
@@ -90,18 +91,6 @@ def _why_outdated(event: PlacementPlanned | MigrationPlanned, job: Job) -> str:
     if job.cancel:
         return "the job is cancelled"
     return f"plan {job.plan} is in flight" if job.plan else ""
-
-
-def why_immovable(job: Job) -> str:
-    """Why a job must not be moved whatever the target; empty if it may be."""
-    if not job.alive:
-        return "no process of it runs"
-    match job.mode:
-        case CheckpointMode.NONE:
-            return "it cannot be checkpointed"
-        case CheckpointMode.ON_STOP if job.checkpoint is None:
-            return "it saves when it is stopped, and has not proven yet that it can"
-    return ""
 
 
 def why_not_again(job: Job, kind: MoveKind) -> str:

@@ -6,18 +6,21 @@ node a job gets is the placement policy's business.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import heapq
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from steepest.events import cluster as c
-from steepest.events.common import LARGEST, Resources
+from steepest.events.common import LARGEST
 from steepest.events.received import Received
 from steepest.policies.pending import Pending
 from steepest.policies.placement.policies import PlacementPolicy, placement
+from steepest.policies.placement.room import Room, could_ever
 from steepest.policies.placement.spread import fits
 from steepest.view.cluster_view import ClusterView
 from steepest.view.nodes import in_words
+from steepest.view.queue import Place, Wish, wish_of
 from steepest.view.state import Job, Node, Phase
 
 LEFT = 85
@@ -69,12 +72,13 @@ class Placer:
         """
         self.state = state or PlacerState()
         self._given = policy
+        self._room: Room | None = None
 
     def reconsider(self, event: c.ClusterEvent) -> None:
         """See ``ClusterDecider.reconsider``: a job that waits is placed when the queue is gone through next."""
         match event:
             case c.PlacementPlanned(plan=plan):
-                self.state.read_back(plan)
+                self._read_back(plan)
             case c.JobAdmitted(job=job) | c.JobRejected(job=job) | c.RetryPlanned(job=job) | c.JobEnded(job=job):
                 self.state.told.pop(job, None)
                 self.state.again[job] = None
@@ -84,7 +88,7 @@ class Placer:
         event, job = received.event, view.touched
         match event:
             case c.PlacementPlanned(plan=plan):
-                self.state.read_back(plan)
+                self._read_back(plan)
             case c.RetryPlanned() | c.JobRejected() | c.JobEnded():
                 self.state.told.pop(event.job, None)
         decided: list[c.ClusterEvent] = []
@@ -92,11 +96,11 @@ class Placer:
             decided.extend(self._decide_again(view))
         if isinstance(event, c.JobSubmitted) and job is not None:
             decided.extend(_admission(job, event.request))
-            decided.extend(self._place([job], view, received.offset))
+            decided.extend(self._place_at_once(job, view, received.offset))
         elif job is not None and job.name not in self.state.told:
             decided.extend(self._tell(job, _verdict(view, job)))
         if isinstance(event, MAKE_ROOM):
-            decided.extend(self._place(view.jobs.waiting(), view, received.offset))
+            decided.extend(self._place_waiting(view, received.offset))
         return decided
 
     def _decide_again(self, view: ClusterView) -> Iterator[c.ClusterEvent]:
@@ -112,20 +116,57 @@ class Placer:
             self.state.told[job.name] = None
             yield verdict
 
-    def _place(self, jobs: Iterable[Job], view: ClusterView, offset: int) -> Iterator[c.ClusterEvent]:
-        """Go through jobs in order. One that does not fit is passed over, and so are all that ask for the same."""
-        no_room: dict[tuple[Resources, str | None], None] = {}
-        for job in jobs:
-            wish = (job.spec.requests, _first_node(job))
-            if wish in no_room or not _may_place(view, job) or self._awaits(job):
-                continue
-            node = self._node(view, job)
-            if node is not None:
-                yield self._plan(view, job, node, offset)
-                continue
-            no_room[wish] = None
-            if why := _never_fits(view, job):
-                yield from self._tell(job, c.JobRejected(job=job.name, request=job.request, reason=why))
+    def _read_back(self, plan: str) -> None:
+        made = self.state.plans.get(plan)
+        if made is not None and self._room is not None:
+            self._room.may_be_back(made.target)
+        self.state.read_back(plan)
+
+    def _place_at_once(self, job: Job, view: ClusterView, offset: int) -> Iterator[c.ClusterEvent]:
+        """Place a job that was just submitted, whatever waits."""
+        if _may_place(view, job) and not self._awaits(job):
+            yield from self._try(job, view, offset)
+
+    def _place_waiting(self, view: ClusterView, offset: int) -> Iterator[c.ClusterEvent]:
+        """Go through the queue in order. A job that does not fit is passed over, and so are all that ask for the same.
+
+        Work: O(log n) for each job that is placed; for the others, what :mod:`steepest.policies.placement.room` says.
+        """
+        due: list[tuple[Place, Wish]] = []
+        for wish in self._room_in(view).open():
+            self._line_up(due, view, wish)
+        while due:
+            place, wish = heapq.heappop(due)
+            made = list(self._try(view.jobs[place[1]], view, offset))
+            yield from made
+            if any(isinstance(event, c.PlacementPlanned) for event in made):
+                self._line_up(due, view, wish, after=place)
+
+    def _line_up(
+        self, due: list[tuple[Place, Wish]], view: ClusterView, wish: Wish, after: Place | None = None
+    ) -> None:
+        """Let the next job that asks for the same, and awaits nothing, be looked at when it is its turn."""
+        for job in view.jobs.queue.asking_for(wish, after):
+            if not self._awaits(job):
+                heapq.heappush(due, ((job.submitted_offset, job.name), wish))
+                return
+
+    def _try(self, job: Job, view: ClusterView, offset: int) -> Iterator[c.ClusterEvent]:
+        """Place a job that may be placed, or reject it where it never can be."""
+        room = self._room_in(view)
+        node = self._node(view, job) if room.may_have(job) else None
+        if node is not None:
+            yield self._plan(view, job, node, offset)
+            room.was_taken(node)
+            return
+        room.found_none(job)
+        if why := _never_fits(view, job):
+            yield from self._tell(job, c.JobRejected(job=job.name, request=job.request, reason=why))
+
+    def _room_in(self, view: ClusterView) -> Room:
+        if self._room is None or not self._room.is_of(view, self.state):
+            self._room = Room(view, self.state)
+        return self._room
 
     def _awaits(self, job: Job) -> bool:
         return self.state.concerns(job) or job.name in self.state.told
@@ -177,10 +218,10 @@ def _never_fits(view: ClusterView, job: Job) -> str:
     """Why no node could ever take the job; empty if one could, or if nodes may still be joining."""
     if not len(view.nodes) or view.counted_ms - job.submitted_counted_ms < view.parameters.settle_ms:
         return ""
+    if could_ever(view, job):
+        return ""
     if pinned := _first_node(job):
         return _never_fits_on(view, job, pinned)
-    if any(node.takes_jobs and job.spec.requests.fits(node.capacity) for node in view.nodes):
-        return ""
     largest = view.nodes.largest()
     has = f"{largest.name}, has {in_words(largest.capacity)}" if largest else "has nothing"
     return f"it asks for {in_words(job.spec.requests)}, more than any node has; the largest, {has}"
@@ -192,13 +233,11 @@ def _never_fits_on(view: ClusterView, job: Job, pinned: str) -> str:
         return f"it must start on node {pinned}, and there is no such node"
     if not node.takes_jobs:
         return f"it must start on node {pinned}, which only reports and takes no jobs"
-    if job.spec.requests.fits(node.capacity):
-        return ""
     return f"it asks for {in_words(job.spec.requests)}, and its first node {pinned} has {in_words(node.capacity)}"
 
 
 def _first_node(job: Job) -> str | None:
-    return job.spec.first_node if job.incarnation == 0 else None
+    return wish_of(job)[1]
 
 
 def _verdict(view: ClusterView, job: Job) -> c.ClusterEvent | None:

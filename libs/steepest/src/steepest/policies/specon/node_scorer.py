@@ -26,7 +26,8 @@ from steepest.policies.flowcon import with_specon
 from steepest.policies.pending import Pending
 from steepest.policies.specon.score import by_score, score, seen
 from steepest.view.cluster_view import ClusterView
-from steepest.view.plans import why_immovable, why_no_room
+from steepest.view.movable import why_immovable
+from steepest.view.plans import why_no_room
 from steepest.view.state import Job, Node
 
 NODES_TOLD = 16

@@ -25,7 +25,6 @@ from steepest.policies.flowcon import with_specon
 from steepest.policies.pending import Pending
 from steepest.policies.specon.score import seen
 from steepest.view.cluster_view import ClusterView
-from steepest.view.plans import why_immovable
 from steepest.view.state import Job, Node
 
 GRACE_INTERVALS = 4
@@ -64,9 +63,12 @@ class Rebalancer:
         busiest = view.nodes.busiest()
         if busiest is None or busiest.count <= factor:
             return  # nobody can spare a job
+        donors = [job for job in view.jobs.most_recently_converged() if self._can_spare(view, job, factor)]
+        if not donors:
+            return
         made = 0
         for target in self._receivers(view, factor):
-            while self.state.count(target) < factor and (job := self._donor(view, target, factor)) is not None:
+            while self.state.count(target) < factor and (job := self._donor(view, donors, target, factor)) is not None:
                 yield self._move(view, job, target, factor, f"rebalance-{offset}-{made}")
                 made += 1
 
@@ -85,23 +87,25 @@ class Rebalancer:
                 found.append(node)
         return found
 
-    def _donor(self, view: ClusterView, target: Node, factor: int) -> Job | None:
+    def _donor(self, view: ClusterView, donors: Sequence[Job], target: Node, factor: int) -> Job | None:
         """c_j: the most recently converged job that a worker with more than bf jobs can spare for ``target``."""
         free = self.state.free(target)
-        for job in view.jobs.most_recently_converged():
-            source = view.nodes[job.nodes[0]] if job.nodes else None
+        for job in donors:
             if (
-                source is not None
-                and source is not target
-                and not source.lost
-                and self.state.count(source) > factor
-                and _may_move(job)
-                and not self.state.concerns(job)
+                job.nodes[0] != target.name
+                and self._can_spare(view, job, factor)
                 and job.spec.requests.fits(free)
                 and with_specon.pays(view, job, target, self.state.count(target))
             ):
                 return job
         return None
+
+    def _can_spare(self, view: ClusterView, job: Job, factor: int) -> bool:
+        """Whether a job may leave its worker, wherever it goes. While moves are planned, ever fewer may."""
+        if not job.nodes or self.state.concerns(job):
+            return False
+        source = view.nodes[job.nodes[0]]
+        return not source.lost and self.state.count(source) > factor
 
     def _move(self, view: ClusterView, job: Job, target: Node, factor: int, plan: str) -> c.MigrationPlanned:
         source = view.nodes[job.nodes[0]]
@@ -137,7 +141,3 @@ def _all_decided(view: ClusterView) -> bool:
     newest = view.jobs.newest_silent_counted_ms()
     grace = GRACE_INTERVALS * view.parameters.specon.interval_ms
     return newest is None or view.counted_ms - newest >= grace
-
-
-def _may_move(job: Job) -> bool:
-    return job.plan is None and not why_immovable(job)

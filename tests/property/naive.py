@@ -1,0 +1,98 @@
+"""The placer and the rebalancer without any memory: each looks at everything, every time.
+
+They are what the real ones are held to: whatever happens, both decide the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from steepest.events import cluster as c
+from steepest.events.received import Received
+from steepest.policies.decider import fold_and_decide
+from steepest.policies.flowcon import with_specon
+from steepest.policies.placement.placer import Placer, _may_place, _never_fits
+from steepest.policies.specon.rebalancer import Rebalancer, balance_factor
+from steepest.testing.driver import DeciderDriver
+from steepest.view.cluster_view import ClusterView
+from steepest.view.movable import why_immovable
+from steepest.view.queue import Wish, wish_of
+from steepest.view.state import Job, Node, Phase
+
+
+class NaivePlacer(Placer):
+    """Goes through the whole queue, and searches all nodes for each wish."""
+
+    def _place_at_once(self, job: Job, view: ClusterView, offset: int) -> Iterator[c.ClusterEvent]:
+        return self._place([job], view, offset)
+
+    def _place_waiting(self, view: ClusterView, offset: int) -> Iterator[c.ClusterEvent]:
+        waiting = [job for job in view.jobs if job.phase is Phase.WAITING]
+        return self._place(sorted(waiting, key=lambda job: job.submitted_offset), view, offset)
+
+    def _place(self, jobs: Iterable[Job], view: ClusterView, offset: int) -> Iterator[c.ClusterEvent]:
+        no_room: dict[Wish, None] = {}
+        for job in jobs:
+            if wish_of(job) in no_room or not _may_place(view, job) or self._awaits(job):
+                continue
+            node = self._node(view, job)
+            if node is not None:
+                yield self._plan(view, job, node, offset)
+                continue
+            no_room[wish_of(job)] = None
+            if why := _never_fits(view, job):
+                yield from self._tell(job, c.JobRejected(job=job.name, request=job.request, reason=why))
+
+
+class NaiveRebalancer(Rebalancer):
+    """Looks for a donor among all jobs, for each worker anew."""
+
+    def _moves(self, view: ClusterView, offset: int) -> Iterator[c.MigrationPlanned]:
+        factor, made = balance_factor(view), 0
+        for target in self._receivers(view, factor):
+            while self.state.count(target) < factor and (job := self._first(view, target, factor)) is not None:
+                yield self._move(view, job, target, factor, f"rebalance-{offset}-{made}")
+                made += 1
+
+    def _first(self, view: ClusterView, target: Node, factor: int) -> Job | None:
+        free = self.state.free(target)
+        converged = [
+            job
+            for job in view.jobs
+            if job.phase is Phase.RUNNING and job.category is c.Category.CONVERGED and not job.rebalanced
+        ]
+        for job in sorted(converged, key=lambda job: (-job.converged_counted_ms, job.name)):
+            source = view.nodes[job.nodes[0]] if job.nodes else None
+            if (
+                source is not None
+                and source is not target
+                and not source.lost
+                and self.state.count(source) > factor
+                and job.plan is None
+                and not why_immovable(job)
+                and not self.state.concerns(job)
+                and job.spec.requests.fits(free)
+                and with_specon.pays(view, job, target, self.state.count(target))
+            ):
+                return job
+        return None
+
+
+class DriverBesideNaive(DeciderDriver):
+    """Deciders of a pool, whose placer and rebalancer are held to the naive ones at every record."""
+
+    def take_in(self, received: Received[c.ClusterEvent]) -> bool:
+        """As :class:`DeciderDriver`; what the naive ones decide is compared, and not appended."""
+        if not hasattr(self, "_beside"):
+            kinds = {Placer: NaivePlacer, Rebalancer: NaiveRebalancer}
+            self._beside = [
+                (number, kinds[type(one)]()) for number, one in enumerate(self.deciders) if type(one) in kinds
+            ]
+        everyone = [*self.deciders, *(naive for _, naive in self._beside)]
+        counts, made = fold_and_decide(self.view, everyone, received)
+        for (number, _), naive in zip(self._beside, made[len(self.deciders) :], strict=bool(made)):
+            assert list(made[number]) == list(naive)
+        for number, events in enumerate(made[: len(self.deciders)]):
+            self._keep(number, received, events)
+        self.deliver()
+        return counts
