@@ -11,7 +11,7 @@ import pytest
 
 from steepest.cli.stopping import stop_system
 from steepest.cli.up import prepare
-from steepest.errors import InputError, UncertainError
+from steepest.errors import InputError, RecordingError, UncertainError
 from steepest.events.common import Resources
 from steepest.installation import KafkaPlace, remember_kafka
 from steepest.log.file import FileLog
@@ -83,3 +83,11 @@ def test_who_runs_is_known_by_its_start(folder: StateFolder) -> None:
             pass
     assert folder.system() is None
     assert began(2**22 + 1) == ""
+
+
+def test_a_folder_that_cannot_be_written_is_told_as_one(folder: StateFolder) -> None:
+    """A disk that was mounted to be read only is no traceback."""
+    (folder.root / "up.lock").mkdir()
+
+    with pytest.raises(RecordingError, match="cannot write the state folder"), folder.sole():
+        pass

@@ -97,10 +97,7 @@ class StateFolder:
             self.keep_others_out()
             write_aside(self._installation, msgspec.json.format(msgspec.json.encode(installation), indent=2))
         except OSError as error:
-            raise RecordingError(
-                f"cannot write the state folder {self.root}: {error.strerror}",
-                mend="make room there, or name another with --state",
-            ) from error
+            raise _unwritable(self.root, error) from error
 
     def keep_others_out(self) -> bool:
         """Take every right on the folder from other users, whatever the umask; whether they had any.
@@ -150,8 +147,13 @@ class StateFolder:
 
         Raises:
             InputError: Another one runs.
+            RecordingError: Nothing can be written there.
         """
-        with open(self._up_lock, "a+", opener=private) as lock:
+        try:
+            opened = open(self._up_lock, "a+", opener=private)  # noqa: SIM115 - the next line does
+        except OSError as error:
+            raise _unwritable(self.root, error) from error
+        with opened as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -211,3 +213,10 @@ def began(pid: int) -> str:
             return str(psutil.Process(pid).create_time())  # where the system has no /proc
         except psutil.Error:
             return ""
+
+
+def _unwritable(folder: Path, error: OSError) -> RecordingError:
+    return RecordingError(
+        f"cannot write the state folder {folder}: {error.strerror}",
+        mend="make room there, or name another with --state",
+    )

@@ -6,9 +6,10 @@ It owns the door and its three answers. It must never know what a metric means.
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from socketserver import ThreadingMixIn
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -37,8 +38,40 @@ class Address(NamedTuple):
         return f"http://{self.host}:{self.port}/metrics"
 
 
+CONNECTIONS_MOST = 32
+"""Connections at the same time, each with a thread; who probes opens one."""
+
+
 class _Server(ThreadingMixIn, WSGIServer):
+    """Answers on a thread for each connection; of too many, the one that has been open longest is closed."""
+
     daemon_threads = True
+    request_queue_size = 2 * CONNECTIONS_MOST
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        self._open: dict[Any, None] = {}
+        self._opening = threading.Lock()
+        super().__init__(*arguments, **named)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """See ``socketserver.BaseServer.process_request``."""
+        with self._opening:
+            if len(self._open) >= CONNECTIONS_MOST:
+                oldest = next(iter(self._open))
+                del self._open[oldest]
+                with suppress(OSError):
+                    oldest.shutdown(socket.SHUT_RDWR)  # its thread reads to the end, and closes it
+            self._open[request] = None
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        """See ``socketserver.BaseServer.shutdown_request``."""
+        with self._opening:
+            self._open.pop(request, None)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Who connects and breaks off, or says nothing in time, is not worth a word."""
 
 
 class _Handler(WSGIRequestHandler):
