@@ -16,6 +16,7 @@ from steepest.cluster.folder import StateFolder
 from steepest.cluster.local import LocalCluster
 from steepest.cluster.port import ReplicaId, ReplicaPhase, ReplicaSpec
 from steepest.errors import ClusterError
+from steepest.events.heartbeat import ReplicaState
 
 JOB = ReplicaId("mnist")
 SLEEP = ReplicaSpec(command=("sleep", "600"))  # a job that writes could fail by itself
@@ -93,3 +94,19 @@ async def test_a_request_on_a_full_disk_is_not_made(cluster: LocalCluster, state
     assert (caught.value.code, caught.value.definite) == ("io-failed", True)
     assert await phase(cluster) == ReplicaPhase.RUNNING
     assert not state.incarnations(JOB)[-1].request.exists()
+
+
+async def test_a_job_that_prints_onto_a_full_disk_goes_on(cluster: LocalCluster, state: StateFolder) -> None:
+    """What it prints is lost and counted; the job itself does not fail."""
+    script = "while ! test -e $STEEPEST_CONTROL/go; do echo x; done; exit 7"
+    await cluster.start(JOB, 1, "a", ReplicaSpec(command=("sh", "-c", script)), None)
+    filler = fill(state)
+    folder = state.incarnations(JOB)[-1]
+    full = folder.output.stat().st_size
+    filler.unlink()
+    (folder.control / "go").touch()
+    async for beat in cluster.heartbeats():
+        if [(report.state, report.exit_status) for report in beat.replicas] == [(ReplicaState.EXITED, 7)]:
+            break
+
+    assert folder.output.stat().st_size > full

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -155,3 +156,49 @@ def test_sigterm_to_the_supervisor_stops_the_job(folder: IncarnationFolder) -> N
     os.kill(json.loads(folder.start.read_text())["supervisor"], signal.SIGTERM)
 
     assert end(folder) == ExitRecord(status=85)
+
+
+def small_files(monkeypatch_of: dict[str, int], folder: IncarnationFolder) -> Path:
+    """A supervisor as it is, but for some of its numbers."""
+    source = Path(supervisor.__file__).read_text()
+    for name, value in monkeypatch_of.items():
+        source, changed = re.subn(rf"^{name} = [^#\n]*", f"{name} = {value}", source, flags=re.MULTILINE)
+        assert changed == 1
+    made = folder.path / "supervisor.py"
+    made.write_text(source)
+    return made
+
+
+def test_what_is_printed_is_kept_in_two_files(folder: IncarnationFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job that prints without end fills no disk: its newest output is kept, whole lines in their order."""
+    monkeypatch.setattr(supervisor, "__file__", str(small_files({"OUTPUT_BYTES_MOST": 100_000}, folder)))
+    start(folder, "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); echo $i; done")
+
+    assert end(folder) == ExitRecord(status=0)
+    kept = (folder.path / "output.log.1").read_bytes() + folder.output.read_bytes()
+    assert len(kept) <= 200_000
+    numbers = [int(line) for line in kept.split(b"\n")[1:-1]]
+    assert numbers == list(range(numbers[0], 60_001))
+
+
+def test_who_prints_too_much_waits(folder: IncarnationFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond its burst a job prints as fast as is kept, and nothing of it is lost."""
+    numbers = {"OUTPUT_BURST_BYTES": 10_000, "OUTPUT_BYTES_S": 1_000_000}
+    monkeypatch.setattr(supervisor, "__file__", str(small_files(numbers, folder)))
+    start(folder, "head -c 1500000 /dev/zero")
+
+    assert end(folder) == ExitRecord(status=0)
+    assert folder.output.stat().st_size == 1_500_000
+
+
+def test_who_was_given_the_output_keeps_nobody(folder: IncarnationFolder) -> None:
+    """A job ends with its own processes, though another one still holds the pipe that it printed into."""
+    pipe = folder.work / "pipe"
+    os.mkfifo(pipe)
+    start(folder, "echo one; echo /proc/$$/fd/1 > pipe; read x < pipe; echo two")
+    with open(pipe.read_text().strip(), "wb") as held:  # noqa: PTH123 - a link of the kernel's
+        pipe.write_text("go\n")
+
+        assert end(folder) == ExitRecord(status=0)
+        assert folder.output.read_text() == "one\ntwo\n"
+        assert held.writable()

@@ -9,6 +9,8 @@ that it starts fast and stays small.
   supervisor that dies before that leaves nothing running.
 * The job inherits the locked ``job.lock``, so that a reader can tell a dead job from one that only lost its supervisor.
 * ``exit.json`` is written after the last descendant is dead.
+* What the job prints comes through a pipe, and is kept in ``output.log`` and ``output.log.1``: a job that prints without
+  end is slowed down and fills no disk, and one that prints onto a full disk goes on.
 * Orders come through the pipe ``orders``, a line each: ``stop <grace in seconds>`` and ``share <‰ of the wall clock>``.
 """
 
@@ -33,8 +35,14 @@ MAX_PAUSE_S = 1.0  # a machine that stood still for seconds must not cost a job 
 MIN_SLICE_S = 0.005  # shorter runs would measure the scheduler's latency and not the share
 FULL_SHARE = 1000
 SHUTDOWN_GRACE_S = 10.0  # for SIGTERM sent to the supervisor itself, as a machine does that shuts down
+OUTPUT_BYTES_MOST = 64 << 20  # of each of two files
+OUTPUT_BYTES_S = 2 << 20  # far more than anybody reads; a job that prints more waits
+OUTPUT_BURST_BYTES = 16 << 20
 NO_EXEC_STATUS = 127  # what a shell says of a program that cannot be run
 NO_PROGRAM = (errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR, errno.E2BIG, errno.ELOOP)
+_CHUNK_BYTES = 1 << 16
+_PIPE_BYTES = 1 << 20
+_F_SETPIPE_SZ = 1031
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -123,10 +131,63 @@ class Throttle:
             os.killpg(self._group, signum)
 
 
+class Output:
+    """Keeps the newest of what the job prints. The folder is opened before the job runs, so nothing is written elsewhere."""
+
+    def __init__(self, folder: Path, pipe: int) -> None:
+        self.pipe = pipe
+        self.is_over = False
+        os.set_blocking(pipe, False)
+        self._folder = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        self._begin()
+        self._lost = 0
+        self._room, self._since = float(OUTPUT_BURST_BYTES), time.monotonic()
+
+    def wait_s(self, now: float) -> float:
+        """For how long, in seconds, what the job prints is left in the pipe."""
+        self._room = min(self._room + (now - self._since) * OUTPUT_BYTES_S, OUTPUT_BURST_BYTES)
+        self._since = now
+        return max(-self._room / OUTPUT_BYTES_S, 0.0)
+
+    def copy(self) -> None:
+        """Keep what is in the pipe, or a part of it."""
+        with contextlib.suppress(OSError):  # it is empty, or the disk is full: what is lost is counted
+            chunk = os.read(self.pipe, _CHUNK_BYTES)
+            self._room -= len(chunk)
+            self.is_over = not chunk
+            self._keep(chunk)
+
+    def close(self) -> None:
+        """Keep what is left in the pipe. Somebody else may have been given its other end, so not to its own end."""
+        for _ in range(2 * _PIPE_BYTES // _CHUNK_BYTES):
+            self.copy()
+
+    def _keep(self, chunk: bytes) -> None:
+        if self._lost and chunk:
+            os.write(self._file, b"\n[steepest: %d bytes were not written]\n" % self._lost)
+        self._lost += len(chunk)
+        if self._size + len(chunk) > OUTPUT_BYTES_MOST:
+            with contextlib.suppress(FileNotFoundError):
+                os.rename("output.log", "output.log.1", src_dir_fd=self._folder, dst_dir_fd=self._folder)
+            full = self._file
+            self._begin()
+            os.close(full)
+        while chunk:
+            written = os.write(self._file, chunk)
+            chunk, self._size = chunk[written:], self._size + written
+        self._lost = 0
+
+    def _begin(self) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        self._file = os.open("output.log", flags, 0o644, dir_fd=self._folder)
+        self._size = os.fstat(self._file).st_size
+
+
 class Supervisor:
     """Runs the loop over one running job until nothing of it is left."""
 
-    def __init__(self, pid: int, orders: int, wake: int, share: int) -> None:
+    def __init__(self, pid: int, orders: int, wake: int, output: Output, share: int) -> None:
+        self._output = output
         self._pid = pid
         self._orders = orders
         self._wake = wake
@@ -145,6 +206,7 @@ class Supervisor:
                 self._kill()
             self._wait()
         self._kill_rest()
+        self._output.close()
         return status, "it did not leave within its grace and was killed" if self._killed else ""
 
     def stop(self, grace_s: float) -> None:
@@ -160,8 +222,16 @@ class Supervisor:
 
     def _wait(self) -> None:
         until = self._throttle.until if self._kill_at is None else self._kill_at
-        timeout = None if until == float("inf") else max(until - time.monotonic(), 0.0)
-        ready, _, _ = select.select([self._orders, self._wake], [], [], timeout)
+        now = time.monotonic()
+        looked_at = [self._orders, self._wake]
+        if pause_s := self._output.wait_s(now):
+            until = min(until, now + pause_s)
+        elif not self._output.is_over:
+            looked_at.append(self._output.pipe)
+        timeout = None if until == float("inf") else max(until - now, 0.0)
+        ready, _, _ = select.select(looked_at, [], [], timeout)
+        if self._output.pipe in ready:
+            self._output.copy()
         if self._wake in ready and signal.SIGTERM in os.read(self._wake, 4096):
             self.stop(SHUTDOWN_GRACE_S)
         if self._orders in ready:
@@ -242,7 +312,7 @@ def _prctl(option: int, value: int) -> None:
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
-def _become_job(order: dict[str, Any], folder: Path, gate: int, failure: int) -> NoReturn:
+def _become_job(order: dict[str, Any], folder: Path, gate: int, failure: int, output: int) -> NoReturn:
     """The child's side of the fork. It never returns."""
     try:
         os.setsid()
@@ -250,7 +320,6 @@ def _become_job(order: dict[str, Any], folder: Path, gate: int, failure: int) ->
         lock = os.open(folder / "job.lock", os.O_RDWR | os.O_CREAT, 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.set_inheritable(lock, True)  # noqa: FBT003 - it takes no keyword
-        output = os.open(folder / "output.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(output, 1)
         os.dup2(output, 2)
@@ -267,21 +336,24 @@ def _become_job(order: dict[str, Any], folder: Path, gate: int, failure: int) ->
         os._exit(NO_EXEC_STATUS)
 
 
-def _start_job(order: dict[str, Any], folder: Path) -> tuple[int, bytes]:
-    """Fork, put on record, let go; give the pid and what went wrong (empty: it runs)."""
+def _start_job(order: dict[str, Any], folder: Path, output: int) -> tuple[int, bytes]:
+    """Fork, put on record, let go; give the pid and what went wrong (empty: it runs). ``output``: where it prints."""
     gate_out, gate_in = os.pipe()
     failure_out, failure_in = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(gate_in)
         os.close(failure_out)
-        _become_job(order, folder, gate_out, failure_in)
+        _become_job(order, folder, gate_out, failure_in, output)
     os.close(gate_out)
     os.close(failure_in)
+    os.close(output)
     try:
         if order["cgroup"]:
             Path(order["cgroup"], "cgroup.procs").write_text(str(pid))
-        write_aside(folder / "start.json", _start_record(order, pid))
+        record = {"pid": pid, "mark": start_mark(pid), "incarnation": order["incarnation"], "supervisor": os.getpid()}
+        at_ms = time.time_ns() // 1_000_000
+        write_aside(folder / "start.json", {**record, "boot": order["boot"], "cgroup": order["cgroup"], "at_ms": at_ms})
         with contextlib.suppress(BrokenPipeError):  # it failed already, and says why in the other pipe
             os.write(gate_in, b"g")
         failure = os.read(failure_out, 4096)
@@ -290,18 +362,6 @@ def _start_job(order: dict[str, Any], folder: Path) -> tuple[int, bytes]:
     os.close(gate_in)
     os.close(failure_out)
     return pid, failure
-
-
-def _start_record(order: dict[str, Any], pid: int) -> dict[str, Any]:
-    return {
-        "pid": pid,
-        "mark": start_mark(pid),
-        "boot": order["boot"],
-        "incarnation": order["incarnation"],
-        "supervisor": os.getpid(),
-        "cgroup": order["cgroup"],
-        "at_ms": time.time_ns() // 1_000_000,
-    }
 
 
 class ExitRecord:
@@ -354,14 +414,18 @@ def supervise(folder: Path, order: dict[str, Any]) -> None:
     orders = os.open(folder / "orders", os.O_RDWR | os.O_NONBLOCK)
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     record = ExitRecord(folder)
-    pid, failure = _start_job(order, folder)
+    pipe, output = os.pipe()
+    with contextlib.suppress(OSError):  # whoever prints a lot need not wait for us
+        fcntl.fcntl(pipe, _F_SETPIPE_SZ, _PIPE_BYTES)
+    kept = Output(folder, pipe)
+    pid, failure = _start_job(order, folder, output)
     if failure:
         os.waitpid(pid, 0)
         record.write(NO_EXEC_STATUS, json.loads(failure)["why"])
         _reply(json.loads(failure))
         return
     _reply({"pid": pid})
-    record.write(*Supervisor(pid, orders, wake, order["share"]).run())
+    record.write(*Supervisor(pid, orders, wake, kept, order["share"]).run())
 
 
 def main() -> None:
