@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 from steepest.cluster.port import ReplicaFiles, ReplicaId
 from steepest.cluster.simulated.training import Training
+from steepest.collector import feed, source
 from steepest.collector.losses import LossCollector
 from steepest.events import cluster as c
 from steepest.events.common import Resources
@@ -455,3 +457,32 @@ async def test_a_step_that_is_none_is_left_out(rig: Rig) -> None:
     odd = [one.event for one in await losses(rig) if isinstance(one.event, LossReported) and one.event.value == 0.125]
 
     assert [event.step for event in odd] == [None]
+
+
+async def test_a_job_that_reports_without_end_is_taken_to_a_bound(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is beyond it is left out; the job next to it is told in full, and both are read to their ends."""
+    monkeypatch.setattr(feed, "RECORDS_BURST", 10)
+    monkeypatch.setattr(feed, "RECORDS_S", 1)
+    process = rig.start("log-collector")
+    for job in ("a", "b"):
+        await rig.submit(job, "--steps", "8", "--step-s", "1", "--flat-after", "5")
+        await begun(process, rig, job)
+    with files(rig).reports.open("a") as flood:
+        flood.writelines(f'{{"step": {step}, "metrics": {{"loss": 1.0}}}}\n' for step in range(100, 5_000))
+    await over(rig, process, "a", "b")
+
+    assert 10 <= len(await steps(rig, "a")) <= 40
+    assert await steps(rig, "b") == list(range(1, 9))
+
+
+async def test_of_a_file_without_end_no_more_is_read_after_the_end(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sparse file of terabytes does not keep its job from being over."""
+    monkeypatch.setattr(source, "BYTES_BURST", 1 << 20)
+    process = rig.start("log-collector")
+    await rig.submit("a", "--steps", "8", "--step-s", "1", "--flat-after", "5")
+    await begun(process, rig)
+    files(rig).output.touch()
+    os.truncate(files(rig).output, 1 << 40)
+    await over(rig, process, "a")
+
+    assert await steps(rig, "a") == list(range(1, 9))

@@ -14,8 +14,10 @@ import math
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
 import msgspec
+import structlog
 
 from steepest.clock import Clock
+from steepest.collector.allowance import RECORDS_BURST, RECORDS_S, Allowance
 from steepest.collector.folders import Batch
 from steepest.collector.judged import Judged
 from steepest.collector.source import Source, numbered
@@ -29,6 +31,8 @@ LONGEST_NAME = 2_000
 
 WATCH_AGAIN_S = 86_400.0
 """Time after which a job is announced again before its next report: one of which nothing is heard is forgotten."""
+
+logger = structlog.get_logger(__name__)
 
 
 class Rank(enum.IntEnum):
@@ -48,7 +52,11 @@ class Follow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Feed:
-    """The sources of one incarnation, on their way to the log."""
+    """The sources of one incarnation, on their way to the log.
+
+    Attributes:
+        dropped: Records beyond what is taken of one incarnation.
+    """
 
     def __init__(
         self, follow: Follow, pool: str, in_force: Callable[[], c.PoolConfigured], clock: Clock, send: Send
@@ -63,6 +71,8 @@ class Feed:
         self._judged = Judged(follow.spec.metric)
         self._announced: JobWatched | None = None
         self._announced_s = 0.0
+        self._allowed = Allowance(RECORDS_S, RECORDS_BURST, clock)
+        self.dropped = 0
 
     async def carry_reports(self, reports: Source) -> None:
         """Send what the job reports, until all is read."""
@@ -99,6 +109,10 @@ class Feed:
         self, stream: str, records: Sequence[LossRecord], numbers: Sequence[int], times: Sequence[int]
     ) -> None:
         """Say what is judged, and by which parameters, before the first report, wherever that is another one, and daily."""
+        allowed = self._allowed.take(len(records))
+        if allowed < len(records):
+            self._drop(len(records) - allowed)
+            records = records[:allowed]
         for begin, end, judged in self._runs(records):
             watched, now_s = self._watched(judged), self._clock.monotonic()
             if watched != self._announced or now_s - self._announced_s >= WATCH_AGAIN_S:
@@ -112,6 +126,17 @@ class Feed:
                 source=stream,
                 numbers=numbers[begin:end],
             )
+
+    def _drop(self, count: int) -> None:
+        """What is beyond its allowance decides nothing: one job must not delay what is known of the others."""
+        if not self.dropped:
+            logger.warning(
+                "more reports than are taken; the rest is left out",
+                job=self._follow.job,
+                incarnation=self._follow.incarnation,
+                most_a_second=RECORDS_S,
+            )
+        self.dropped += count
 
     def _runs(self, records: Sequence[LossRecord]) -> Iterator[tuple[int, int, str]]:
         """Records from and up to, that are judged alike; with the name."""

@@ -188,6 +188,8 @@ class LossCollector(Effector):
             found = (folder.tensorboard(stop), folder.mlflow_files(stop), folder.mlflow_database(stop))
             carrying += [feed.carry_folder(batches) for batches in found]
         await asyncio.gather(*(_guard(one, follow) for one in carrying))
+        if feed.dropped:
+            logger.warning("reports left out", job=follow.job, incarnation=follow.incarnation, count=feed.dropped)
 
     async def _kept_on(self, nodes: Iterable[str]) -> dict[Key, ReplicaFiles]:
         """What the cluster keeps on these nodes."""

@@ -14,6 +14,7 @@ import msgspec
 import structlog
 
 from steepest.clock import Clock
+from steepest.collector.allowance import BYTES_BURST, BYTES_S, Allowance
 from steepest.log.aside import write_aside
 from steepest.training_logs.reader import LogReader, ReaderState
 from steepest.training_logs.recognise import AUTO, FormatError
@@ -76,6 +77,7 @@ class Source:
         self._place = read_place(kept) or SourcePlace(reader=ReaderState())
         self._reader = _reader(log_format, metric, self._place.reader)
         self._offset = self._place.tail.offset if self._place.tail else 0
+        self._allowed = Allowance(BYTES_S, BYTES_BURST, clock)
         self._moved = asyncio.Event()
         self._ended = False
 
@@ -112,6 +114,11 @@ class Source:
             self._place.tail = chunk.place
             self._offset = chunk.place.offset
             self._moved.set()
+            if early_s := self._allowed.spend(len(chunk.data)):
+                if self._stop.is_set():
+                    logger.warning("too much was written at the end; the rest is not read", file=str(self._path))
+                    break
+                await self._clock.sleep(early_s)
             if self._clock.monotonic() - self._kept_at >= KEEP_EVERY_S:
                 await self._keep()
         yield self._reader.close()

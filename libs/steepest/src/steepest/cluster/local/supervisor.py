@@ -139,8 +139,8 @@ class Output:
         self.is_over = False
         os.set_blocking(pipe, False)
         self._folder = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        self._file, self._size, self._lost = -1, 0, 0
         self._begin()
-        self._lost = 0
         self._room, self._since = float(OUTPUT_BURST_BYTES), time.monotonic()
 
     def wait_s(self, now: float) -> float:

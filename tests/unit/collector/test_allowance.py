@@ -1,0 +1,50 @@
+"""What of one job is taken in, whatever it writes."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from steepest.collector.allowance import Allowance
+
+
+class SetClock:
+    """A clock that is set."""
+
+    now_s = 5.0
+
+    def now_ms(self) -> int:
+        """Nobody asks."""
+        raise NotImplementedError
+
+    def monotonic(self) -> float:
+        """What it was set to."""
+        return self.now_s
+
+    async def sleep(self, seconds: float) -> None:
+        """Nobody sleeps."""
+        raise NotImplementedError
+
+
+@given(st.lists(st.tuples(st.integers(0, 5_000), st.integers(0, 300))))
+def test_no_more_is_granted_than_a_burst_and_a_rate(asked: list[tuple[int, int]]) -> None:
+    """However it is asked for, what is granted stays below the burst and what the time since has brought."""
+    clock = SetClock()
+    allowed = Allowance(10.0, 1_000.0, clock)
+    granted = 0
+    for wanted, pause_s in asked:
+        clock.now_s += pause_s
+        granted += allowed.take(wanted)
+
+        assert granted <= 1_000 + 10 * (clock.now_s - 5.0)
+
+
+def test_what_is_spent_beyond_it_takes_its_time() -> None:
+    """Who spends too much is told how long that would have taken."""
+    clock = SetClock()
+    allowed = Allowance(10.0, 1_000.0, clock)
+
+    assert allowed.spend(1_000) == 0.0
+    assert allowed.spend(50) == 5.0
+    clock.now_s += 5.0
+    assert allowed.spend(0) == 0.0
