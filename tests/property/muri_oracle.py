@@ -1,6 +1,9 @@
 """Muri's simulator told once more, slowly: the rules of its ``run_sim.py``, step by step and without any shortcut.
 
 Jobs are (submission in s, GPUs, iterations, milliseconds of an iteration, model). The answer is each job's end.
+
+A running time is a sum of differences, and can end one rounding short of the limit at the very instant reckoned for reaching
+it: the program would look at that instant for ever. A microsecond is forgiven, and after each look the next one is later.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ MODELS = {
     "a2c": (38, 39, 39, 46, 46, 46),
     "dqn": (5, 5, 6, 6, 8, 8),
 }
+SLACK_S = 1e-6
 Asked = tuple[float, int, int, float, str]
 
 
@@ -121,7 +125,7 @@ def tiresias(asked: list[Asked], total: int) -> list[float]:
             if job.running:
                 _worked(job, now - before)
                 job.had = (job.had + now) - before
-                if job.queue < 2 and job.had * job.gpus >= limits[job.queue]:
+                if job.queue < 2 and (job.had + SLACK_S) * job.gpus >= limits[job.queue]:
                     queues[job.queue].remove(job)
                     job.queue += 1
                     queues[job.queue].append(job)
@@ -141,4 +145,5 @@ def tiresias(asked: list[Asked], total: int) -> list[float]:
         jump = min(
             [now + math.ceil(limits[job.queue] / job.gpus) - job.had for job in runs if job.queue < 2], default=math.inf
         )
+        assert jump > now, f"time stands still at {now!r} s"
     return [job.end for job in jobs]
