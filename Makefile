@@ -10,7 +10,7 @@ EDITABLE := $(foreach member,$(MEMBERS),-e $(member))
 export UV_PYTHON_DOWNLOADS := never
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-frameworks lint format bench reproduce fidelity fuzz kafka kafka-start kafka-stop mosquitto engine images chaos lock clean
+.PHONY: help setup demo test test-fresh test-frameworks lint format bench reproduce fidelity fuzz kafka kafka-start kafka-stop mosquitto engine images chaos lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,10 @@ demo: $(STAMP)/runtime ## Real training jobs on an emulated cluster, to the end,
 
 test: $(STAMP)/dev ## All tests, on all cores
 	$(BIN)/python -m pytest --numprocesses=logical --maxprocesses=8 --dist=loadgroup --durations=20 $(TEST)
+
+test-fresh: $(STAMP)/dev ## Examples of every property test that were never tried: EXAMPLES=50000 SECONDS=600 (of each test)
+	$(BIN)/python -m pytest --numprocesses=logical --maxprocesses=8 --dist=load -p tests.harness.fresh \
+	  --hypothesis-profile=fresh -m hypothesis --examples=$(or $(EXAMPLES),50000) --seconds=$(or $(SECONDS),600) $(TEST)
 
 # PyTorch and its kin take 6 GB, so they have an environment of their own, which nothing else needs. Their bytecode is
 # kept as they are imported: without it each of the tests' processes compiles PyTorch for ten seconds.

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 import structlog
 
+pytest_plugins = ["tests.harness.limit", "tests.harness.signals", "tests.harness.examples"]
+
 REQUIRED = os.environ.get("STEEPEST_REQUIRE_COMPONENTS") == "1"
 HERE = Path(__file__).parent
 SHARE_A_COMPONENT = {

@@ -7,7 +7,6 @@ import contextlib
 import http.client
 import json
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +18,7 @@ from steepest.events.received import Received
 from steepest.log.base import NewRecord
 from steepest.log.file import FileLog
 from steepest.testing import contract_job
+from steepest.testing.child import child
 from steepest.testing.running_system import CLUSTER, STEEPEST, RunningSystem
 
 QUICK = ("--interval", "300ms", "--heartbeat", "150ms", "--alpha", "0.05")
@@ -74,7 +74,7 @@ def test_a_cancelled_job_stops_for_good(system: RunningSystem) -> None:
 def test_events_can_be_followed(system: RunningSystem) -> None:
     """``events --follow`` prints an event when it happens, as one JSON object a line, and an interrupt ends it well."""
     command = [*STEEPEST, "events", "--state", str(system.state), "--follow", "--json", "--job", "followed"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as follow:
+    with child(command) as follow:
         assert follow.stdout is not None
         system.submit("followed", *JOB, "--steps", "3")
         types = []
@@ -89,7 +89,7 @@ def test_events_can_be_followed(system: RunningSystem) -> None:
 def test_a_reader_may_leave(system: RunningSystem) -> None:
     """Whoever pipes ``events`` into something that has seen enough gets no complaint, and status 0."""
     command = [*STEEPEST, "events", "--state", str(system.state), "--follow", "--all"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as follow:
+    with child(command) as follow:
         assert follow.stdout is not None
         assert follow.stderr is not None
         assert "the log begins" in follow.stdout.readline()

@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from steepest.cli.main import COMMANDS, main, told
+from steepest.testing.child import child
 from steepest.testing.running_system import STEEPEST
 
 
@@ -77,10 +78,10 @@ def test_an_error_and_its_mend_make_one_line() -> None:
 
 def test_a_reader_that_leaves_at_once_is_no_error() -> None:
     """``steepest ... | true``: no trace, no complaint."""
-    with subprocess.Popen([*STEEPEST, "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with child([*STEEPEST, "--help"]) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.close()
         complaint = process.stderr.read()
 
-    assert complaint == b""
+    assert complaint == ""

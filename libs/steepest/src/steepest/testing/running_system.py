@@ -67,7 +67,11 @@ class RunningSystem:
         )
         self._listener = threading.Thread(target=self._listen, args=(self._process,), daemon=True)
         self._listener.start()
-        self.await_line("caught up")
+        try:
+            self.await_line("caught up")
+        except BaseException:
+            self.kill()
+            raise
 
     def _listen(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
@@ -112,10 +116,12 @@ class RunningSystem:
 
     def end(self) -> None:
         """Leave nothing running, whatever a test has come to."""
-        if StateFolder(self.state).exists:
-            self.call("down", "--grace", "0.2s")
-        if self._process is not None:
-            self.kill()
+        try:
+            if StateFolder(self.state).exists:
+                self.call("down", "--grace", "0.2s")
+        finally:
+            if self._process is not None:
+                self.kill()
 
     # --- the command line ----------------------------------------------------------------------------------------------
 

@@ -1,0 +1,64 @@
+"""A limit that no test can take for something else: some time after pytest-timeout's alarm, the process ends.
+
+The alarm raises in the test, once. What catches that goes on without a limit: Hypothesis takes it for a failing example and
+runs the example again. The limit here is kept outside the interpreter. Before it ends the process it prints where every
+thread is; run in parallel, pytest names the test, starts another worker and goes on.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+GRACE_S = 120.0
+"""From the alarm on: for printing the failure, for shrinking a failing example, and for ending what the test has started."""
+
+ERRORS = pytest.StashKey[int]()
+LIMIT_S = pytest.StashKey[float]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """A test of the limit itself has less patience."""
+    parser.addoption("--grace", type=float, default=GRACE_S, help="seconds from a test's timeout to the process's end")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep the errors' stream from before it is captured."""
+    config.stash[ERRORS] = os.dup(2)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Give it back."""
+    os.close(config.stash[ERRORS])
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> Generator[None, object, object]:
+    """Whatever limit a test has, the process has it too, a little later."""
+    item.stash[LIMIT_S] = settings.timeout + item.config.getoption("grace")
+    _arm(item)
+    return (yield)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_exception_interact(node: pytest.Item | pytest.Collector) -> None:
+    """After a failure pytest takes away all limits, for a debugger; what a test has started must still come to an end."""
+    if isinstance(node, pytest.Item) and LIMIT_S in node.stash and not node.config.getoption("usepdb"):
+        _arm(node)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol() -> Generator[None, object, object]:
+    """A test that is over has no limit any more."""
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+def _arm(item: pytest.Item) -> None:
+    faulthandler.dump_traceback_later(item.stash[LIMIT_S], exit=True, file=item.config.stash[ERRORS])

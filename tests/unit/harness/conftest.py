@@ -1,0 +1,35 @@
+"""A pytest of its own, in a process of its own, over a file of tests made for it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+Done = subprocess.CompletedProcess[str]
+Run = Callable[..., Done]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """Run tests, given as source, with some plugins and options; before it stands the command that starts pytest."""
+
+    def done(source: str, *options: str, plugins: Sequence[str], before: Sequence[str] = ()) -> Done:
+        (tmp_path / "test_made.py").write_text(source)
+        (tmp_path / "pytest.ini").write_text("[pytest]\n")
+        named = [argument for plugin in plugins for argument in ("-p", plugin)]
+        return subprocess.run(
+            [*before, sys.executable, "-m", "pytest", "-rA", *named, *options, "test_made.py"],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=tmp_path,
+            env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(ROOT)},
+        )
+
+    return done
