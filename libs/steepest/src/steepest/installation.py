@@ -131,6 +131,7 @@ def open_cluster(folder: StateFolder, installation: Installation) -> Cluster:
         [LocalNode(node.name, node.capacity) for node in installation.nodes],
         installation.pool,
         heartbeat_s=installation.heartbeat_ms / 1000,
+        retention=installation.ended,
     )
 
 
@@ -151,6 +152,7 @@ def _docker_cluster(folder: StateFolder, installation: Installation) -> Cluster:
         image=installation.image,
         soft_limits=installation.soft_limits,
         heartbeat_s=installation.heartbeat_ms / 1000,
+        retention=installation.ended,
     )
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 import psutil
 
+from steepest.cluster.ended import Retention
 from steepest.errors import InputError, RecordingError, UncertainError
 from steepest.events.common import Name, Resources
 from steepest.log.aside import private, write_aside
@@ -49,6 +50,7 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         heartbeat_ms: Period of the nodes' heartbeats.
         image: The image of jobs that name none, where nodes are Docker engines.
         soft_limits: CPU limits are weights there, and no caps.
+        ended: How much stays of what jobs printed and saved that are over.
     """
 
     version: int = VERSION
@@ -58,6 +60,7 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     loss_partitions: int = 4
     image: str = ""
     soft_limits: bool = False
+    ended: Retention = Retention()
 
     @property
     def layout(self) -> Layout:

@@ -250,6 +250,7 @@ class StateFolder:
             numbers = itertools.count(1)
             target = next(path for n in numbers if not (path := self.ended / f"{job}.{n}").exists())
             self.job(job).rename(target)
+            os.utime(target)  # by which the oldest are known
             for path in target.glob("*/*/*"):
                 is_kept = path.parent.parent.name == "checkpoints" or path.name.startswith("output.log")
                 is_elsewhere = path.parent.is_symlink() or path.parent.parent.is_symlink()

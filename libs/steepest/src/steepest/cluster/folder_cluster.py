@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import msgspec
+import structlog
 
 from steepest.cluster import conversation
 from steepest.cluster.acts import uncancelled
@@ -21,6 +22,7 @@ from steepest.cluster.asking import Asking, withdraw
 from steepest.cluster.background import Background
 from steepest.cluster.checkpoints import Volume
 from steepest.cluster.conversation import ReportsTail
+from steepest.cluster.ended import Retention, sweep
 from steepest.cluster.folder import IncarnationFolder, StateFolder
 from steepest.cluster.observation import Observation
 from steepest.cluster.port import ReplicaFiles, ReplicaId, ReplicaStatus, Stopped
@@ -29,9 +31,14 @@ from steepest.errors import ClusterError, InputError, RefusedError, UncertainErr
 from steepest.events.common import CheckpointRef, Name, Resources
 from steepest.events.heartbeat import NodeHeartbeat
 
+logger = structlog.get_logger(__name__)
+
 _B = TypeVar("_B", bound=Background[Any])
 STEP_POLL_S = 0.05
 """Reports are appended without an event that would be worth its price."""
+
+SWEEP_EVERY_S = 3_600.0
+"""Between two looks at what is kept of jobs that are over."""
 
 VERIFY_S = 60.0
 """How long a call waits for a checkpoint to be verified: tens of gigabytes; a job may have written one without end."""
@@ -47,6 +54,7 @@ class FolderCluster(abc.ABC, Generic[_B]):
         heartbeat_s: The heartbeats' period in seconds.
         clock: The wall clock, in integer milliseconds.
         events: False polls instead of using the file system's events.
+        retention: What stays of jobs that are forgotten.
 
     Raises:
         InputError: The nodes or the pool have no names.
@@ -61,6 +69,7 @@ class FolderCluster(abc.ABC, Generic[_B]):
         heartbeat_s: float,
         clock: Callable[[], int],
         events: bool,
+        retention: Retention,
     ) -> None:
         self._state = StateFolder(state_dir)
         self._capacities: Mapping[str, Resources] = {_checked(name): capacity for name, capacity in capacities}
@@ -70,6 +79,9 @@ class FolderCluster(abc.ABC, Generic[_B]):
         self._heartbeat_s = heartbeat_s
         self._clock = clock
         self._events = events
+        self._retention = retention
+        self._sweep: asyncio.Task[None] | None = None
+        self._swept_s: float | None = None
         self._opening = asyncio.Lock()
         self._background: _B | None = None
         self._closed = False
@@ -198,7 +210,7 @@ class FolderCluster(abc.ABC, Generic[_B]):
         ]
 
     async def forget(self, job: str) -> None:
-        """See ``Cluster.forget``. Output and checkpoints move to ``ended/<job>.<n>/``.
+        """See ``Cluster.forget``. Output and checkpoints move to ``ended/<job>.<n>/``; beyond bounds the oldest go.
 
         Raises:
             RefusedError: ``still-running``.
@@ -209,10 +221,24 @@ class FolderCluster(abc.ABC, Generic[_B]):
             await uncancelled(asyncio.to_thread(self._forget, job))
             background.drop(job)
         del self._starting[job]
+        if self._swept_s is None or time.monotonic() - self._swept_s >= SWEEP_EVERY_S:
+            self._swept_s = time.monotonic()
+            self._sweep = asyncio.create_task(self._make_room())
+
+    async def _make_room(self) -> None:
+        try:
+            gone = await asyncio.to_thread(sweep, self._state.ended, self._retention)
+        except OSError as error:
+            logger.warning("cannot see what jobs left that are over", folder=str(self._state.ended), why=str(error))
+        else:
+            if gone:
+                logger.info("what jobs left that are over is removed", folder=str(self._state.ended), jobs=len(gone))
 
     async def close(self) -> None:
         """See ``Cluster.close``."""
         self._closed = True
+        if self._sweep is not None:
+            await self._sweep
         async with self._opening:
             if self._background is not None:
                 await self._background.close()

@@ -22,6 +22,7 @@ from steepest.cluster.docker.container import container_of, label_of, name_of, u
 from steepest.cluster.docker.host import SERVER_FAILED, DockerNode, Host, status_of
 from steepest.cluster.docker.launch import Launch, launch, remove
 from steepest.cluster.docker.sight import observe
+from steepest.cluster.ended import Retention
 from steepest.cluster.fence import is_made
 from steepest.cluster.folder import IncarnationFolder
 from steepest.cluster.folder_cluster import FolderCluster
@@ -65,9 +66,12 @@ class DockerCluster(FolderCluster[DockerBackground]):
         heartbeat_s: float = 1.0,
         clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         events: bool = True,
+        retention: Retention = Retention(),  # noqa: B008 - frozen
     ) -> None:
         named = [(node.name, node.capacity) for node in nodes]
-        super().__init__(state_dir, named, pool, heartbeat_s=heartbeat_s, clock=clock, events=events)
+        super().__init__(
+            state_dir, named, pool, heartbeat_s=heartbeat_s, clock=clock, events=events, retention=retention
+        )
         self._hosts = {node.name: Host(node) for node in nodes}
         self._image = image
         self._soft = soft_limits

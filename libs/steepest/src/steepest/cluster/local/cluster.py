@@ -17,6 +17,7 @@ from msgspec import UNSET, UnsetType
 
 from steepest.cluster import locks
 from steepest.cluster.acts import definite, uncancelled
+from steepest.cluster.ended import Retention
 from steepest.cluster.folder import IncarnationFolder, LimitRecord
 from steepest.cluster.folder_cluster import STEP_POLL_S, FolderCluster
 from steepest.cluster.local.duty import tell
@@ -53,6 +54,7 @@ class LocalCluster(FolderCluster[Engine]):
         clock: The wall clock, in integer milliseconds.
         cpu: How caps are enforced: by control groups, by stopping and continuing, or by whichever works here.
         events: False polls instead of using the file system's events.
+        retention: What stays of jobs that are forgotten.
 
     Raises:
         InputError: The nodes are no set of names.
@@ -68,9 +70,12 @@ class LocalCluster(FolderCluster[Engine]):
         clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         cpu: Literal["auto", "cgroup", "duty-cycle"] = "auto",
         events: bool = True,
+        retention: Retention = Retention(),  # noqa: B008 - frozen
     ) -> None:
         named = [(node.name, node.capacity) for node in nodes]
-        super().__init__(state_dir, named, pool, heartbeat_s=heartbeat_s, clock=clock, events=events)
+        super().__init__(
+            state_dir, named, pool, heartbeat_s=heartbeat_s, clock=clock, events=events, retention=retention
+        )
         self._cpu = cpu
         self._boot = boot_id()
 
