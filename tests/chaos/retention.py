@@ -54,7 +54,7 @@ class Retention:
         for kind in STREAM_DECIDERS.values():
             store = open_snapshots(self._system.folder, self._log, kind.name)
             for at in self._layout.of_topic(kind.topic):
-                snapshot = await read_stream_snapshot(store, kind.name, at)
+                snapshot = await read_stream_snapshot(store, self._log, kind.name, at)
                 if snapshot is not None:
                     before[at] = min(snapshot.position, await self._recording.end(at) - 1)
         await KafkaTopics(self._system.kafka, self._layout.partitions()).trim(before)

@@ -148,7 +148,7 @@ async def proof(recording: FileLog, load: Load, system: KafkaSystem) -> dict[str
 async def live_view_equal(system: KafkaSystem, cluster: list[Record]) -> bool:
     """Whether what the live system had folded when it stopped is what the same records fold to now."""
     log = system.log()
-    snapshot = await read_pool_snapshot(open_snapshots(system.folder, log), CLUSTER)
+    snapshot = await read_pool_snapshot(open_snapshots(system.folder, log), log, CLUSTER)
     await log.close()
     assert snapshot is not None, "the system has kept no snapshot"
     view = ClusterView()

@@ -265,7 +265,7 @@ async def tell_pool(
     await stage.begin()
     await Teller(stage).tell(tale)
     await stage.end()
-    snapshot = await read_pool_snapshot(stage.snapshots, AT)
+    snapshot = await read_pool_snapshot(stage.snapshots, stage.log, AT)
     assert snapshot is not None
     return await read_all(stage.log), snapshot
 
@@ -329,7 +329,9 @@ async def tell_losses(
         decision = DecisionId.parse(record.headers.get(ID, ""))
         if decision is not None:
             made.setdefault(decision.stream, []).append((str(decision), record.headers.get(PREVIOUS, ""), record.value))
-    kept = [await read_stream_snapshot(stage.snapshots, Categorizer.name, at) for at in LAYOUT.of_topic("loss")]
+    kept = [
+        await read_stream_snapshot(stage.snapshots, stage.log, Categorizer.name, at) for at in LAYOUT.of_topic("loss")
+    ]
     return made, [snapshot.decider.state for snapshot in kept if snapshot is not None]
 
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import cast
 
+import msgspec
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
@@ -27,6 +28,7 @@ from steepest.policies.specon.categorizer import Categorizer
 from steepest.runtime import snapshots as kept
 from steepest.runtime.decode import new_record
 from steepest.runtime.layout import Layout
+from steepest.runtime.marks import marks, why_not
 from steepest.runtime.runtime import Runtime
 from steepest.runtime.service import Service
 from steepest.testing.rig import events_of
@@ -57,7 +59,7 @@ async def test_a_snapshot_comes_back_as_it_was(log: Log, data: bytes) -> None:
     await store.save(KEY, b"older" * 1000)
     await store.save(KEY, data)
 
-    assert await LogSnapshots(log, AT, "categorizer").load(KEY) == data
+    assert (await LogSnapshots(log, AT, "categorizer").load(KEY))[0] == data
 
 
 async def test_keys_and_services_are_apart(log: Log) -> None:
@@ -68,7 +70,9 @@ async def test_keys_and_services_are_apart(log: Log) -> None:
             await LogSnapshots(log, AT, service).save(key, f"{service} {key}".encode())
 
     assert await LogSnapshots(log, AT, "one").keys() == sorted(keys)
-    assert [await LogSnapshots(log, AT, "two").load(key) for key in keys] == [f"two {key}".encode() for key in keys]
+    assert [(await LogSnapshots(log, AT, "two").load(key))[0] for key in keys] == [
+        f"two {key}".encode() for key in keys
+    ]
     assert await LogSnapshots(log, AT, "three").keys() == []
     with pytest.raises(InputError, match="snapshot key"):
         await LogSnapshots(log, AT, "one").save("", b"")
@@ -84,7 +88,7 @@ async def test_who_dies_while_saving_leaves_the_one_before(log: Log, records: in
         with pytest.raises(ConnectionError):
             await doomed.save(KEY, b"never" * 400_000)
 
-        assert await LogSnapshots(log, AT, "categorizer").load(KEY) == LARGE[number:]
+        assert (await LogSnapshots(log, AT, "categorizer").load(KEY))[0] == LARGE[number:]
 
 
 async def test_two_writers_at_once_leave_a_sound_one(log: Log) -> None:
@@ -98,10 +102,10 @@ async def test_two_writers_at_once_leave_a_sound_one(log: Log) -> None:
         await late.save(KEY, b"a late one")
 
     with capture_logs() as told:
-        assert await LogSnapshots(log, AT, "c").load(KEY) == b"first"
+        assert (await LogSnapshots(log, AT, "c").load(KEY))[0] == b"first"
     assert [entry["of"] for entry in told] == [f"c/{KEY}"]
     await LogSnapshots(log, AT, "c").save(KEY, b"third")
-    assert await LogSnapshots(log, AT, "c").load(KEY) == b"third"
+    assert (await LogSnapshots(log, AT, "c").load(KEY))[0] == b"third"
 
 
 def dying(log: Log, records: int) -> Log:
@@ -150,7 +154,7 @@ async def test_compaction_keeps_what_counts(kafka: KafkaSettings) -> None:
         await store.save(KEY, LARGE[number:])
         number += 1
 
-    assert await LogSnapshots(log, AT, "c").load(KEY) == LARGE[number - 1 :]
+    assert (await LogSnapshots(log, AT, "c").load(KEY))[0] == LARGE[number - 1 :]
     await log.close()
 
 
@@ -210,3 +214,17 @@ async def records(log: KafkaLog) -> int:
             count, position = count + 1, record.offset + 1
     await reader.close()
     return count
+
+
+async def test_a_broker_that_holds_other_records_is_noticed(log: Log) -> None:
+    """What a broker lost and others appended in its place is not what a snapshot stands for."""
+    records = [
+        NewRecord(to=AT, key=str(number), value=b"%d" % number, at_ms=1, headers={"id": "x"}) for number in range(3)
+    ]
+    await log.append(records)
+    (mark,) = await marks(log, {AT: 3})
+    await log.append(records)
+
+    assert await why_not(log, [mark]) == ""
+    assert "other records" in await why_not(log, [msgspec.structs.replace(mark, position=4)])
+    assert "ends at 6" in await why_not(log, [msgspec.structs.replace(mark, position=7)])

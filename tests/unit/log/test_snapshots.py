@@ -32,7 +32,7 @@ async def test_a_snapshot_comes_back_as_it_was(store: SnapshotStore, data: bytes
     """Whatever bytes were saved last under a key are loaded."""
     await store.save(KEY, b"older")
     await store.save(KEY, data)
-    assert await store.load(KEY) == data
+    assert (await store.load(KEY))[0] == data
 
 
 async def test_keys_are_apart_and_listed(store: SnapshotStore) -> None:
@@ -42,8 +42,8 @@ async def test_keys_are_apart_and_listed(store: SnapshotStore) -> None:
     for number, key in enumerate(keys):
         await store.save(key, bytes([number]))
     assert list(await store.keys()) == sorted(keys)
-    assert [await store.load(key) for key in keys] == [bytes([number]) for number in range(len(keys))]
-    assert await store.load("b") is None
+    assert [(await store.load(key))[0] for key in keys] == [bytes([number]) for number in range(len(keys))]
+    assert await store.load("b") == []
 
 
 @pytest.mark.parametrize("key", ["", "x" * 201, "\ud800"])
@@ -72,7 +72,7 @@ async def test_a_damaged_snapshot_gives_way_to_the_one_before(tmp_path: Path, sp
     await store.save(KEY, b"second")
     newest(tmp_path).write_bytes(spoil(newest(tmp_path).read_bytes()))
     with capture_logs() as told:
-        assert await FolderSnapshots(tmp_path).load(KEY) == b"first"
+        assert (await FolderSnapshots(tmp_path).load(KEY))[0] == b"first"
     assert [entry["file"] for entry in told] == [str(newest(tmp_path))]
 
 
@@ -85,7 +85,7 @@ async def test_a_damaged_snapshot_does_not_push_out_the_sound_one(tmp_path: Path
         newest(tmp_path).write_bytes(b"rubbish")
         await store.save(KEY, data)
     newest(tmp_path).write_bytes(b"rubbish")
-    assert await store.load(KEY) == b"first"
+    assert (await store.load(KEY))[0] == b"first"
 
 
 async def test_all_damaged_is_absent(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ async def test_all_damaged_is_absent(tmp_path: Path) -> None:
     store = FolderSnapshots(tmp_path)
     await store.save(KEY, b"only")
     newest(tmp_path).write_bytes(b"rubbish")
-    assert await store.load(KEY) is None
+    assert await store.load(KEY) == []
 
 
 async def test_a_save_that_fails_leaves_the_last_one(tmp_path: Path) -> None:
@@ -104,9 +104,9 @@ async def test_a_save_that_fails_leaves_the_last_one(tmp_path: Path) -> None:
     aside.symlink_to(tmp_path / "nowhere" / "nothing")
     with pytest.raises(LogUnavailableError, match=r"\.snapshot: the snapshot is not kept: .*errno"):
         await store.save(KEY, b"second")
-    assert await store.load(KEY) == b"first"
+    assert (await store.load(KEY))[0] == b"first"
     await store.save(KEY, b"third")
-    assert await store.load(KEY) == b"third"
+    assert (await store.load(KEY))[0] == b"third"
 
 
 async def test_a_crash_between_the_renames_leaves_the_one_before(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ async def test_a_crash_between_the_renames_leaves_the_one_before(tmp_path: Path)
     store = FolderSnapshots(tmp_path)
     await store.save(KEY, b"first")
     newest(tmp_path).rename(newest(tmp_path).with_suffix(".previous"))
-    assert await store.load(KEY) == b"first"
+    assert (await store.load(KEY))[0] == b"first"
     assert list(await store.keys()) == [KEY]
     await store.save(KEY, b"second")
-    assert await store.load(KEY) == b"second"
+    assert (await store.load(KEY))[0] == b"second"

@@ -92,7 +92,7 @@ async def test_a_forged_time_spoils_no_snapshot(rig: Rig, counted_ms: int) -> No
     await admitted(rig, first, "before")
     assert first.view.counted_ms == (LARGEST if counted_ms == LARGEST else 0)
     await first.stop()
-    kept = await read_pool_snapshot(snapshots, AT)
+    kept = await read_pool_snapshot(snapshots, rig.log, AT)
     assert kept is not None
     assert kept.view.counted_ms == first.view.counted_ms
     await admitted(rig, rig.start("placer", snapshots=snapshots), "after")

@@ -188,12 +188,12 @@ async def test_a_quiet_reader_keeps_a_snapshot_now_and_then(rig: Rig) -> None:
     await ready(process)
     assert await snapshots.keys() == []
     await rig.clock.sleep(SNAPSHOT_AFTER_S + 10)
-    first = await read_stream_snapshot(snapshots, "categorizer", lane_of(rig))
+    first = await read_stream_snapshot(snapshots, rig.log, "categorizer", lane_of(rig))
     assert first is not None
-    assert (await read_pool_snapshot(snapshots, AT)) is not None
+    assert (await read_pool_snapshot(snapshots, rig.log, AT)) is not None
     await rig.submit("a")
     await rig.clock.sleep(SNAPSHOT_AFTER_S + 10)
-    second = await read_stream_snapshot(snapshots, "categorizer", lane_of(rig))
+    second = await read_stream_snapshot(snapshots, rig.log, "categorizer", lane_of(rig))
 
     assert second is not None
     assert second.position == first.position

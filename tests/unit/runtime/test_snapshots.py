@@ -21,8 +21,7 @@ LOSS = TopicPartition("loss", 0)
 async def kept_under(snapshots: MemorySnapshots, name: str) -> tuple[str, bytes]:
     """The only snapshot whose key begins so: its key, and what is in it."""
     (key,) = [key for key in await snapshots.keys() if key.startswith(name)]
-    data = await snapshots.load(key)
-    assert data is not None
+    data = (await snapshots.load(key))[0]
     return key, data
 
 
@@ -51,7 +50,7 @@ async def test_a_snapshot_is_used(rig: Rig) -> None:
     """After a graceful stop the next process folds only what came since, and ends with the same view."""
     snapshots = MemorySnapshots()
     first = await run_once(rig, snapshots, "placer")
-    kept = await read_pool_snapshot(snapshots, AT)
+    kept = await read_pool_snapshot(snapshots, rig.log, AT)
     assert kept is not None
     assert kept.view.position == first.view.position
     second = await run_once(rig, snapshots, "placer", job="b")
@@ -108,7 +107,7 @@ async def test_the_state_of_a_decider_is_kept(rig: Rig) -> None:
     pending = {"plans": {}, "jobs": {"b": "place-9-b"}, "nodes": {}}
     await snapshots.save(key, change_state(data, state=msgspec.msgpack.encode(pending)))
     await run_once(rig, snapshots, "placer", job="c")
-    kept = await read_pool_snapshot(snapshots, AT)
+    kept = await read_pool_snapshot(snapshots, rig.log, AT)
 
     assert kept is not None
     assert msgspec.msgpack.decode(kept.deciders["placer"].state)["jobs"] == {"b": "place-9-b"}
@@ -118,9 +117,9 @@ async def test_a_stream_snapshot_of_another_form_is_refused(rig: Rig) -> None:
     """A categorizer begins anew where its state cannot be read."""
     snapshots = MemorySnapshots()
     await run_once(rig, snapshots, "placer", "categorizer")
-    assert await read_stream_snapshot(snapshots, Categorizer.name, LOSS) is not None
+    assert await read_stream_snapshot(snapshots, rig.log, Categorizer.name, LOSS) is not None
     key, data = await kept_under(snapshots, "categorizer-loss-0")
     for spoilt in (b"", change(data, version=[0, 0])):
         await snapshots.save(key, spoilt)
 
-        assert await read_stream_snapshot(snapshots, Categorizer.name, LOSS) is None
+        assert await read_stream_snapshot(snapshots, rig.log, Categorizer.name, LOSS) is None

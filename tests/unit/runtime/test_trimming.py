@@ -33,7 +33,7 @@ def store(rig: Rig, name: str) -> MemorySnapshots:
 
 async def needed(rig: Rig) -> int:
     """What the services need of the pool's log."""
-    return await needed_from(AT, rig.layout, services(rig), lambda name: store(rig, name))
+    return await needed_from(rig.log, AT, rig.layout, services(rig), lambda name: store(rig, name))
 
 
 async def run(rig: Rig, *names: str) -> dict[str, Process]:

@@ -154,7 +154,5 @@ async def records_to_end(log: Log, at: TopicPartition, start: int = 0) -> AsyncI
 
 
 async def _view_to_begin_with(folder: StateFolder, log: Log, at: TopicPartition) -> ClusterView:
-    snapshot = await read_pool_snapshot(open_snapshots(folder, log), at)
-    if snapshot is None or snapshot.view.position > await log.end(at):
-        return ClusterView()
-    return ClusterView(snapshot.view)
+    snapshot = await read_pool_snapshot(open_snapshots(folder, log), log, at)
+    return ClusterView() if snapshot is None else ClusterView(snapshot.view)

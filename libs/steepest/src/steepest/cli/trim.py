@@ -71,8 +71,9 @@ async def _trim(folder: StateFolder, keep_ms: int, *, dry_run: bool) -> tuple[in
     services = [build(wanted, log, cluster, clock) for name, build in installed_services().items() if is_wanted(name)]
     at = installation.layout.of_pool(installation.pool)
     try:
+        services.append(Service(name=SYSTEM))
         needed = await needed_from(
-            at, installation.layout, [*services, Service(name=SYSTEM)], lambda name: open_snapshots(folder, log, name)
+            log, at, installation.layout, services, lambda name: open_snapshots(folder, log, name)
         )
         begin = await log.begin(at)
         before = max(begin, min(needed, await log.since(at, max(0, clock.now_ms() - keep_ms))))

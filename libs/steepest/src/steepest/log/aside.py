@@ -36,10 +36,15 @@ def write_aside(path: Path, data: bytes, *, keep: Path | None = None) -> None:
     except OSError:
         aside.unlink(missing_ok=True)  # the disk may be full
         raise
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Wait until the disk has the names in a folder.
+
+    Raises:
+        OSError: It may not.
+    """
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -16,7 +16,7 @@ What every log promises:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -102,6 +102,13 @@ class Log(Protocol):
 
     async def begin(self, at: TopicPartition) -> int:
         """The offset of the oldest record that is still there, or the end where none is; 0 unless some were removed."""
+
+    async def sync(self, partitions: Iterable[TopicPartition]) -> None:
+        """Wait until all that stands in these partitions survives the machine's loss of power, where the log can tell.
+
+        Raises:
+            LogUnavailableError: It may not.
+        """
 
     async def partitions(self, topic: str) -> Sequence[TopicPartition]:
         """The partitions of a topic, in order."""

@@ -3,13 +3,13 @@
 It owns who does what when: locks, order, waking readers. It must never know the form of a line or of the folder.
 
 What is kept once ``append`` has returned survives the death of any process, but not the machine's loss of power:
-appends are not synced to the disk one by one, only ``close`` does so (see ``docs/recordings.md``).
+appends are not synced to the disk one by one, only ``sync`` and ``close`` do so (see ``docs/recordings.md``).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from steepest.errors import InputError, LogUnavailableError
@@ -110,6 +110,18 @@ class FileLog:
         """
         self._topics.check(at)
         return 0
+
+    async def sync(self, partitions: Iterable[TopicPartition]) -> None:
+        """See ``steepest.log.base.Log.sync``: also what other processes appended.
+
+        Raises:
+            InputError: The log has no such partition.
+            LogUnavailableError: The disk may not have everything, or the log was closed.
+        """
+        for at in partitions:
+            self._check_open()
+            self._topics.check(at)
+            await asyncio.to_thread(self._file(at).sync)
 
     async def partitions(self, topic: str) -> Sequence[TopicPartition]:
         """See ``steepest.log.base.Log.partitions``.

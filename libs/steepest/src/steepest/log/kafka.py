@@ -112,6 +112,9 @@ class KafkaLog:
             raise self._unavailable(error) from error
         return await self.end(at) if found is None else int(found.offset)
 
+    async def sync(self, partitions: Iterable[TopicPartition]) -> None:
+        """See ``steepest.log.base.Log.sync``: how safely records are kept is in the brokers' settings."""
+
     async def partitions(self, topic: str) -> Sequence[TopicPartition]:
         """See ``steepest.log.base.Log.partitions``.
 

@@ -71,7 +71,7 @@ class LogSnapshots:
         await self._source.append(records)
         self._newest[name] = (slot, sequence)
 
-    async def load(self, key: str) -> bytes | None:
+    async def load(self, key: str) -> Sequence[bytes]:
         """See ``SnapshotStore.load``. It reads the whole partition, which compaction keeps short.
 
         Raises:
@@ -83,13 +83,16 @@ class LogSnapshots:
         by_age = sorted(manifests.items(), key=lambda item: item[1].sequence, reverse=True)
         highest = by_age[0][1].sequence if by_age else 0
         self._newest[name] = (SLOTS[-1], highest)
+        sound: dict[int, bytes] = {}
         for slot, manifest in by_age:
             data = b"".join(found.get(f"{name}/{slot}/{number}", b"") for number in range(manifest.chunks))
             if hashlib.sha256(data).hexdigest() == manifest.sha256:
-                self._newest[name] = (slot, highest)  # the next one is written over the other slot
-                return data
-            _log.warning("a snapshot is left alone", of=name, why="its chunks are not what its manifest says")
-        return None
+                sound[slot] = data
+            else:
+                _log.warning("a snapshot is left alone", of=name, why="its chunks are not what its manifest says")
+        if sound:
+            self._newest[name] = (next(iter(sound)), highest)  # the next one is written over the other slot
+        return list(sound.values())
 
     async def keys(self) -> Sequence[str]:
         """See ``SnapshotStore.keys``."""

@@ -5,7 +5,7 @@ It owns the lists that hold the records. It must never differ from other logs in
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from steepest.errors import LogUnavailableError
 from steepest.log.base import NewRecord, Record, TopicPartition
@@ -90,6 +90,9 @@ class MemoryLog:
         partition = self._partition(at)
         del partition.records[: before - partition.begin]
         partition.begin = before
+
+    async def sync(self, partitions: Iterable[TopicPartition]) -> None:
+        """See ``steepest.log.base.Log.sync``: what is in memory survives nothing."""
 
     async def partitions(self, topic: str) -> Sequence[TopicPartition]:
         """See ``steepest.log.base.Log.partitions``.

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from steepest.errors import InputError, LogUnavailableError, RecordingError
-from steepest.log.aside import write_aside
+from steepest.log.aside import sync_folder, write_aside
 from steepest.log.base import TopicPartition
 from steepest.log.locks import locked_at_once
 from steepest.log.topics import Topics
@@ -107,6 +107,7 @@ def _write(folder: Path, topics: Topics) -> None:
         path = partition_file(folder, at)
         path.parent.mkdir(exist_ok=True)
         path.touch(mode=0o600)
+        sync_folder(path.parent)
     recording = Recording(
         format=FORMAT,
         version=VERSION,

@@ -40,8 +40,8 @@ class SnapshotStore(Protocol):
             LogUnavailableError: It is not kept; the last one still is.
         """
 
-    async def load(self, key: str) -> bytes | None:
-        """The newest sound snapshot of the key; None if there is none."""
+    async def load(self, key: str) -> Sequence[bytes]:
+        """The sound snapshots of the key that are kept, the newest first; one that is damaged is told and left out."""
 
     async def keys(self) -> Sequence[str]:
         """The keys under which anything is kept, sorted."""
@@ -58,9 +58,9 @@ class MemorySnapshots:
         file_name(key)
         self._kept[key] = data
 
-    async def load(self, key: str) -> bytes | None:
+    async def load(self, key: str) -> Sequence[bytes]:
         """See ``SnapshotStore.load``."""
-        return self._kept.get(key)
+        return [self._kept[key]] if key in self._kept else []
 
     async def keys(self) -> Sequence[str]:
         """See ``SnapshotStore.keys``."""
@@ -85,8 +85,8 @@ class FolderSnapshots:
         """See ``SnapshotStore.save``. It is on the disk when this returns."""
         await asyncio.to_thread(self._save, key, data)
 
-    async def load(self, key: str) -> bytes | None:
-        """See ``SnapshotStore.load``. Where the newest is damaged, it is told, and the one before it is given."""
+    async def load(self, key: str) -> Sequence[bytes]:
+        """See ``SnapshotStore.load``."""
         return await asyncio.to_thread(self._load, key)
 
     async def keys(self) -> Sequence[str]:
@@ -109,12 +109,9 @@ class FolderSnapshots:
                     mend="Make room on the disk, or see to the folder's permissions; until then, starts take longer.",
                 ) from error
 
-    def _load(self, key: str) -> bytes | None:
-        for ending in (NEWEST, PREVIOUS):
-            data = _read(self._path(key, ending), key)
-            if data is not None:
-                return data
-        return None
+    def _load(self, key: str) -> Sequence[bytes]:
+        found = [_read(self._path(key, ending), key) for ending in (NEWEST, PREVIOUS)]
+        return [data for data in found if data is not None]
 
     def _path(self, key: str, ending: str) -> Path:
         return self._folder / (file_name(key) + ending)

@@ -22,7 +22,7 @@ from steepest.runtime.decisions import Stream, scan
 from steepest.runtime.decode import received
 from steepest.runtime.effector import Effector
 from steepest.runtime.health import Health
-from steepest.runtime.identity import check_epoch, check_opening
+from steepest.runtime.identity import check_opening
 from steepest.runtime.lag import LagMeter
 from steepest.runtime.letters import DEAD_LETTERS, Letters
 from steepest.runtime.metric_defs import Metrics
@@ -108,7 +108,7 @@ class PoolLoop:
 
     async def _begin(self) -> None:
         self._live = False
-        snapshot = await read_pool_snapshot(self._snapshots, self.at)
+        snapshot = await read_pool_snapshot(self._snapshots, self._log, self.at)
         deciders = restored(self._types, snapshot.deciders) if snapshot else None
         if snapshot is None or deciders is None:
             snapshot, deciders = None, [kind() for kind in self._types]
@@ -128,8 +128,7 @@ class PoolLoop:
         self._live_from = await self._log.end(self.at)
 
     async def _check_log(self) -> None:
-        """Refuse a log that is not the snapshot's, and one whose beginning is gone where no snapshot stands for it."""
-        await check_epoch(self._log, self.at, self.view.state.epoch)
+        """Refuse a log whose beginning is gone where no snapshot stands for it."""
         begin = await self._log.begin(self.at)
         if self.view.position < begin:
             raise LogEpochError(
@@ -218,7 +217,9 @@ class PoolLoop:
             last_ids={stream.name: stream.last_ids for stream in self._streams},
             letters_from=self._letters_from,
         )
-        await keep_pool_snapshot(self._snapshots, self.at, snapshot)
+        # All that the deciders have made stands before the end, and must be there with the snapshot.
+        stands_for = {self.at: await self._log.end(self.at), DEAD_LETTERS: self._letters_from}
+        await keep_pool_snapshot(self._snapshots, self._log, self.at, snapshot, stands_for=stands_for)
         self._saved = position
 
 

@@ -1,8 +1,8 @@
 """What a snapshot of a loop holds, and how it is kept: state and position, of one version.
 
-It owns what makes a snapshot unusable: another version or form, another set of deciders, deciders of another logic. Then
-the log is folded from its beginning, which costs time and nothing else. For the same reason one that cannot be kept is
-only told.
+It owns what makes a snapshot unusable: another version or form, another set of deciders, deciders of another logic, a log
+that no longer holds the records that the snapshot stands for. Then the log is folded from the snapshot before it or from
+its beginning, which costs time and nothing else. For the same reason one that cannot be kept is only logged.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ import msgspec
 import structlog
 
 from steepest.errors import LogUnavailableError
-from steepest.log.base import TopicPartition
+from steepest.log.base import Log, TopicPartition
 from steepest.log.snapshots import SnapshotStore
+from steepest.runtime.identity import check_epoch
+from steepest.runtime.marks import Mark, Positions, marks, why_not
 from steepest.view.state import STATE_VERSION, ViewState
 
 logger = structlog.get_logger(__name__)
@@ -24,7 +26,7 @@ SNAPSHOT_AFTER_S = 3600.0
 """Age of a loop's newest snapshot at which it keeps another, however few records came: what stands before the oldest
 snapshot must be kept, so that one of a quiet partition would hold up the trimming of all others."""
 
-VERSION = (2, STATE_VERSION)
+VERSION = (3, STATE_VERSION)
 """Version of the forms here, and of the view's state."""
 
 
@@ -42,6 +44,7 @@ class PoolSnapshot(msgspec.Struct, kw_only=True):
         deciders: Their states by name.
         last_ids: Per decider and output partition, the newest id made.
         letters_from: Where ``dead-letters`` ended: letters about what comes after the snapshot stand beyond.
+        marks: What stood before the log's end: all that the view holds, and all that the deciders made of it.
     """
 
     version: tuple[int, int] = VERSION
@@ -49,6 +52,12 @@ class PoolSnapshot(msgspec.Struct, kw_only=True):
     deciders: dict[str, DeciderState]
     last_ids: dict[str, dict[str, str]]
     letters_from: int
+    marks: tuple[Mark, ...] = ()
+
+    @property
+    def epoch(self) -> str:
+        """Which log it is of."""
+        return self.view.epoch
 
 
 class StreamSnapshot(msgspec.Struct, kw_only=True):
@@ -56,6 +65,7 @@ class StreamSnapshot(msgspec.Struct, kw_only=True):
 
     Attributes:
         scan_from: Where each output partition ended: what was made after the snapshot stands beyond.
+        marks: What stood before the position, and before the ends of the output partitions.
     """
 
     version: tuple[int, int] = VERSION
@@ -64,52 +74,86 @@ class StreamSnapshot(msgspec.Struct, kw_only=True):
     decider: DeciderState
     last_ids: dict[str, str]
     scan_from: dict[str, int]
+    marks: tuple[Mark, ...] = ()
 
 
 S = TypeVar("S", PoolSnapshot, StreamSnapshot)
 
 
-async def keep_pool_snapshot(store: SnapshotStore, at: TopicPartition, snapshot: PoolSnapshot) -> None:
-    """Keep a pool's snapshot, if that is possible now."""
-    await _keep(store, _key("pool", at), snapshot)
+async def keep_pool_snapshot(
+    store: SnapshotStore, log: Log, at: TopicPartition, snapshot: PoolSnapshot, *, stands_for: Positions
+) -> None:
+    """Keep a pool's snapshot, if that is possible now. It stands for the records before these positions.
+
+    Raises:
+        LogUnavailableError: The log may not have them.
+    """
+    await _keep(store, log, _key("pool", at), snapshot, stands_for)
 
 
 async def keep_stream_snapshot(
-    store: SnapshotStore, decider: str, at: TopicPartition, snapshot: StreamSnapshot
+    store: SnapshotStore, log: Log, decider: str, at: TopicPartition, snapshot: StreamSnapshot, *, stands_for: Positions
 ) -> None:
-    """Keep a stream decider's snapshot, if that is possible now."""
-    await _keep(store, _key(decider, at), snapshot)
+    """Keep a stream decider's snapshot, if that is possible now. It stands for the records before these positions.
+
+    Raises:
+        LogUnavailableError: The log may not have them.
+    """
+    await _keep(store, log, _key(decider, at), snapshot, stands_for)
 
 
-async def read_pool_snapshot(store: SnapshotStore, at: TopicPartition) -> PoolSnapshot | None:
-    """The newest usable snapshot of a pool; None: fold from the beginning."""
-    return await _read(store, _key("pool", at), PoolSnapshot)
+async def read_pool_snapshot(store: SnapshotStore, log: Log, at: TopicPartition) -> PoolSnapshot | None:
+    """The newest usable snapshot of a pool; None: fold from the beginning.
+
+    Raises:
+        LogEpochError: It is of another log.
+        LogUnavailableError: The log gives nothing now.
+    """
+    return await _read(store, log, at, _key("pool", at), PoolSnapshot)
 
 
-async def read_stream_snapshot(store: SnapshotStore, decider: str, at: TopicPartition) -> StreamSnapshot | None:
-    """The newest usable snapshot of a stream decider; None: fold from the beginning."""
-    return await _read(store, _key(decider, at), StreamSnapshot)
+async def read_stream_snapshot(
+    store: SnapshotStore, log: Log, decider: str, at: TopicPartition
+) -> StreamSnapshot | None:
+    """The newest usable snapshot of a stream decider; None: fold from the beginning.
+
+    Raises:
+        LogEpochError: It is of another log.
+        LogUnavailableError: The log gives nothing now.
+    """
+    return await _read(store, log, at, _key(decider, at), StreamSnapshot)
 
 
-async def _keep(store: SnapshotStore, key: str, snapshot: PoolSnapshot | StreamSnapshot) -> None:
+async def _keep(
+    store: SnapshotStore, log: Log, key: str, snapshot: PoolSnapshot | StreamSnapshot, stands_for: Positions
+) -> None:
+    await log.sync(stands_for)
+    snapshot.marks = await marks(log, stands_for)
     try:
         await store.save(key, msgspec.msgpack.encode(snapshot))
     except LogUnavailableError as error:
         logger.warning("no snapshot kept; a restart takes longer", of=key, why=str(error), mend=error.mend)
 
 
-async def _read(store: SnapshotStore, key: str, kind: type[S]) -> S | None:
-    data = await store.load(key)
-    if data is None:
-        return None
+async def _read(store: SnapshotStore, log: Log, at: TopicPartition, key: str, kind: type[S]) -> S | None:
+    for data in await store.load(key):
+        snapshot, why = _decoded(data, kind)
+        if snapshot is not None:
+            await check_epoch(log, at, snapshot.epoch)
+            if not (why := await why_not(log, snapshot.marks)):
+                return snapshot
+        logger.warning("snapshot not used; folding from the one before it, or the beginning", of=key, why=why)
+    return None
+
+
+def _decoded(data: bytes, kind: type[S]) -> tuple[S | None, str]:
+    """A snapshot, or why it is none."""
     try:
         if msgspec.msgpack.decode(data, type=_Version).version == VERSION:
-            return msgspec.msgpack.decode(data, type=kind)
-        why = "it is of another version"
+            return msgspec.msgpack.decode(data, type=kind), ""
     except msgspec.DecodeError as error:
-        why = str(error)
-    logger.warning("snapshot not used; folding from the beginning", of=key, why=why)
-    return None
+        return None, str(error)
+    return None, "it is of another version"
 
 
 def state_of(decider: Any) -> DeciderState:

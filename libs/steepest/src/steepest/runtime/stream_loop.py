@@ -23,7 +23,7 @@ from steepest.policies.decider import StreamDecider
 from steepest.runtime.decisions import Stream, epoch_in, scan
 from steepest.runtime.decode import received
 from steepest.runtime.health import Health
-from steepest.runtime.identity import check_epoch, check_opening
+from steepest.runtime.identity import check_opening
 from steepest.runtime.lag import LagMeter
 from steepest.runtime.layout import Layout
 from steepest.runtime.letters import DEAD_LETTERS, Letters
@@ -169,7 +169,7 @@ class StreamLoop:
         self._health.progress(self.name, sum(lane.position for lane in self._lanes.values()), lag, ready=False)
 
     async def _lane(self, at: TopicPartition) -> Lane:
-        snapshot = await read_stream_snapshot(self._snapshots, self._kind.name, at)
+        snapshot = await read_stream_snapshot(self._snapshots, self._log, self._kind.name, at)
         deciders = restored([self._kind], {self._kind.name: snapshot.decider}) if snapshot else None
         if snapshot is None or deciders is None:
             snapshot, deciders = None, [self._kind()]
@@ -184,7 +184,6 @@ class StreamLoop:
         if snapshot:
             lane.position = lane.saved = snapshot.position
             lane.epoch = snapshot.epoch
-            await check_epoch(self._log, at, lane.epoch)
         self._pass_over_removed(lane, await self._log.begin(at))
         lane.live_from = await self._log.end(at)
         return lane
@@ -229,12 +228,15 @@ class StreamLoop:
         """Append a batch's outputs, and then keep the snapshots that stand for them."""
         if out:
             await self._log.append(out)
-        settled = [due for due in snapshots if due.is_settled]
-        ends = {str(to): await self._log.end(to) for to in self._outputs} if settled else {}
-        for due in settled:
-            due.lane.scan_from = due.snapshot.scan_from = ends
+        ends = {to: await self._log.end(to) for to in self._outputs} if snapshots else {}
         for due in snapshots:
-            await keep_stream_snapshot(self._snapshots, self._kind.name, due.lane.at, due.snapshot)
+            if due.is_settled:
+                due.lane.scan_from = due.snapshot.scan_from = {str(to): end for to, end in ends.items()}
+            at = due.lane.at
+            stands_for = {**ends, at: due.snapshot.position}
+            await keep_stream_snapshot(
+                self._snapshots, self._log, self._kind.name, at, due.snapshot, stands_for=stands_for
+            )
 
     async def _kept(self) -> None:
         """Wait until what is being appended is in the log.

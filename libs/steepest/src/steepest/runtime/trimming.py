@@ -6,10 +6,9 @@ It owns which snapshots there must be. It must never remove anything.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from steepest.errors import InputError
-from steepest.log.base import TopicPartition
+from steepest.log.base import Log, TopicPartition
 from steepest.log.snapshots import SnapshotStore
 from steepest.runtime.layout import Layout
 from steepest.runtime.service import Service
@@ -17,11 +16,12 @@ from steepest.runtime.snapshots import read_pool_snapshot, read_stream_snapshot,
 
 
 async def needed_from(
-    at: TopicPartition, layout: Layout, services: Iterable[Service], store_of: Callable[[str], SnapshotStore]
+    log: Log, at: TopicPartition, layout: Layout, services: Iterable[Service], store_of: Callable[[str], SnapshotStore]
 ) -> int:
     """The first offset of a pool's log that any of these services would ask for if it started now.
 
     Args:
+        log: The log that they run over.
         at: The pool's partition.
         layout: The installation's.
         services: All that run over the log, of the version that is to start from the snapshots.
@@ -35,26 +35,21 @@ async def needed_from(
     for service in services:
         store = store_of(service.name)
         if service.follows_pool:
-            needed.append(await _by_pool(service, store, at))
+            needed.append(await _by_pool(service, store, log, at))
         for kind in service.stream_deciders:
-            needed += [await _by_stream(service, kind, store, source, at) for source in layout.of_topic(kind.topic)]
+            for source in layout.of_topic(kind.topic):
+                snapshot = await read_stream_snapshot(store, log, kind.name, source)
+                if snapshot is None or restored([kind], {kind.name: snapshot.decider}) is None:
+                    raise _missing(service, source)
+                needed.append(snapshot.scan_from.get(str(at), 0))
     return min(needed)
 
 
-async def _by_pool(service: Service, store: SnapshotStore, at: TopicPartition) -> int:
-    snapshot = await read_pool_snapshot(store, at)
+async def _by_pool(service: Service, store: SnapshotStore, log: Log, at: TopicPartition) -> int:
+    snapshot = await read_pool_snapshot(store, log, at)
     if snapshot is None or restored(service.cluster_deciders, snapshot.deciders) is None:
         raise _missing(service, at)
     return max(0, snapshot.view.position - 1)  # the last record that it stands for says whether it is of this log
-
-
-async def _by_stream(
-    service: Service, kind: Any, store: SnapshotStore, source: TopicPartition, at: TopicPartition
-) -> int:
-    snapshot = await read_stream_snapshot(store, kind.name, source)
-    if snapshot is None or restored([kind], {kind.name: snapshot.decider}) is None:
-        raise _missing(service, source)
-    return snapshot.scan_from.get(str(at), 0)
 
 
 def _missing(service: Service, at: TopicPartition) -> InputError:

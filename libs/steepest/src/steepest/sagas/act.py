@@ -25,6 +25,7 @@ from steepest.sagas.task import (
     saved,
     step_wanted,
     stopped,
+    was_forgotten,
 )
 
 logger = structlog.get_logger(__name__)
@@ -87,6 +88,8 @@ async def _stop(cluster: Cluster, task: Task) -> c.ClusterEvent:
 
 async def _start(cluster: Cluster, task: Task) -> c.ClusterEvent:
     begun = task.begun
+    if begun.attempt == 1 and (why := was_forgotten(task, await cluster.lookup(task.replica))):
+        return failed(task, RefusedError(why, code="stale-incarnation"))
     await cluster.start(task.replica, begun.incarnation, begun.node, replica_spec(task.spec), task.restore)
     return placed(task)
 

@@ -4,6 +4,7 @@ It owns the tidying. It must never know plans: those are the migrator's.
 
 A job that is over is kept for a while, so that whoever reads its output comes to its end. A process is *astray* if its job
 is over or has a newer incarnation: somebody who had been asleep started it, and the cluster had forgotten why it must not.
+It is astray as well if the log knows neither its job nor its incarnation: the log has lost the records of its start.
 """
 
 from __future__ import annotations
@@ -61,8 +62,9 @@ class Janitor:
         match event:
             case c.JobEnded(job=name):
                 self._note_over(view, name)
-            case c.ReplicaStarted(job=name) if name in view.jobs:
-                if view.jobs[name].phase is Phase.ENDED or event.incarnation < view.jobs[name].incarnation:
+            case c.ReplicaStarted(job=name):
+                job = view.jobs.get(name)
+                if job is None or job.phase is Phase.ENDED or event.incarnation != job.incarnation:
                     self._work.put_nowait(Stray(ReplicaId(name, event.replica), event.incarnation))
                 self._note_over(view, name)
             case c.Tick():

@@ -67,6 +67,21 @@ def may_have_been_done(task: Task) -> bool:
     return task.begun.step in {c.Step.START, c.Step.STOP}
 
 
+def was_forgotten(task: Task, status: ReplicaStatus | None) -> str:
+    """What a START meets that the log does not know: its incarnation has ended already, or a newer one was started.
+
+    Before a plan's first beginning nobody starts what it names, unless the log has lost its newest records since. That
+    incarnation's end was told before its start and does not count, so the job would be waited for, for ever. Empty where
+    nothing was forgotten.
+    """
+    begun = task.begun
+    if begun.attempt > 1 or status is None or status.incarnation < begun.incarnation:
+        return ""
+    if status.incarnation == begun.incarnation and not _has_ended(status):
+        return ""
+    return f"incarnation {status.incarnation} was started on {status.node}, and the log does not know of it"
+
+
 def saved(task: Task, checkpoint: CheckpointRef) -> c.CheckpointSaved:
     """CHECKPOINT is done."""
     begun = task.begun
@@ -130,7 +145,7 @@ def looked_up(task: Task, status: ReplicaStatus | None, error: ClusterError) -> 
             case c.Step.START if status.phase is ReplicaPhase.STARTING:
                 # Its process is not proven to run: beginning again completes the start.
                 return failed(task, UncertainError(str(error), code=error.code))
-            case c.Step.START:
+            case c.Step.START if status.node == begun.node:
                 return placed(task)
             case c.Step.STOP if _has_ended(status):
                 return stopped(

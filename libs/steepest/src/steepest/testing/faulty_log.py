@@ -5,7 +5,7 @@ It owns what happens at the doors. It must never know what is read or written.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from steepest.log.base import Log, NewRecord, Reader, Record, TopicPartition
 from steepest.log.snapshots import SnapshotStore
@@ -43,6 +43,10 @@ class FaultyLog:
     async def begin(self, at: TopicPartition) -> int:
         """See ``Log.begin``."""
         return await self._log.begin(at)
+
+    async def sync(self, partitions: Iterable[TopicPartition]) -> None:
+        """See ``Log.sync``."""
+        await self._log.sync(partitions)
 
     async def partitions(self, topic: str) -> Sequence[TopicPartition]:
         """See ``Log.partitions``."""
@@ -94,7 +98,7 @@ class MortalSnapshots:
         await self._life.go()
         await self._store.save(key, data)
 
-    async def load(self, key: str) -> bytes | None:
+    async def load(self, key: str) -> Sequence[bytes]:
         """See ``SnapshotStore.load``."""
         await self._life.go()
         return await self._store.load(key)

@@ -1,0 +1,76 @@
+"""Whether a log still holds what a snapshot stands for: the checksums of the last records before a position.
+
+A log that is not synced record by record may lose its newest records with the machine's power, and others may append in
+their place before whoever kept a snapshot starts again. The position alone does not tell; what stands before it does. Some
+records are looked at, and not only the last, because a decision that is made again is the same, whatever stands before it.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from steepest.log.base import Log, Record, TopicPartition
+
+RECORDS = 100
+"""How many are looked at: more than one cause makes, but in the largest pools."""
+
+
+Positions = Mapping[TopicPartition, int]
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """What stands before a position.
+
+    Attributes:
+        crcs: CRC-32 of each record, the newest last; fewer where there are fewer.
+    """
+
+    at: TopicPartition
+    position: int
+    crcs: tuple[int, ...]
+
+
+async def marks(log: Log, positions: Positions) -> tuple[Mark, ...]:
+    """What stands before these positions, none of which is beyond its partition's end.
+
+    Raises:
+        LogUnavailableError: The log gives nothing now.
+    """
+    starts = {at: max(await log.begin(at), position - RECORDS) for at, position in positions.items()}
+    crcs: dict[TopicPartition, list[int]] = {at: [] for at in positions}
+    left = {at: position for at, position in positions.items() if starts[at] < position}
+    reader = log.reader({at: starts[at] for at in left})
+    try:
+        while left:
+            for record in await reader.poll():
+                if record.offset < left.get(record.at, 0):
+                    crcs[record.at].append(_crc(record))
+                if record.offset + 1 >= left.get(record.at, 0):
+                    left.pop(record.at, None)
+    finally:
+        await reader.close()
+    return tuple(Mark(at, position, tuple(crcs[at])) for at, position in positions.items())
+
+
+async def why_not(log: Log, before: Iterable[Mark]) -> str:
+    """Why the log does not hold what these marks say; empty if it does. What retention has removed is not asked for.
+
+    Raises:
+        LogUnavailableError: The log gives nothing now.
+    """
+    then = {mark.at: mark for mark in before}
+    for at, mark in then.items():
+        if (end := await log.end(at)) < mark.position:
+            return f"{at} ends at {end}, and stood at {mark.position}"
+    for now in await marks(log, {at: mark.position for at, mark in then.items()}):
+        kept = len(now.crcs)
+        if kept and now.crcs != then[now.at].crcs[-kept:]:
+            return f"{now.at} holds other records before {now.position}"
+    return ""
+
+
+def _crc(record: Record) -> int:
+    return zlib.crc32(msgspec.msgpack.encode((record.key, record.at_ms, record.headers, record.value)))
