@@ -30,6 +30,11 @@ FETCH_MS = 1_000
 """How long the client waits at a stretch; whoever polls waits as long as it likes."""
 
 
+VERIFY_EVERY_S = 5.0
+"""How often the last record that was given is read once more although no trouble was heard of: a reader that was busy
+for a moment hears of none."""
+
+
 class ParsedRecords(fetcher.PartitionRecords):  # type: ignore[misc]  # the client has no types
     """A fetched partition's records as the client's parser gives them.
 
@@ -55,6 +60,10 @@ class KafkaReader:
 
     What fetches is a task of its own, which a cancelled poll leaves to the next one: so nothing is lost between the
     moment that the client moves on and the moment that the caller has the records.
+
+    A topic that is made anew, or a broker that has lost what it had not written to its disk, may have other records below
+    the position by the time that the client reaches it again. So after any trouble, and now and then, the last record that
+    was given is read once more.
     """
 
     def __init__(self, settings: KafkaSettings, start: Mapping[KafkaPartition, tuple[TopicPartition, int]]) -> None:
@@ -64,6 +73,9 @@ class KafkaReader:
         self._connecting: asyncio.Task[AIOKafkaConsumer] | None = None
         self._fetching: asyncio.Task[list[Record]] | None = None
         self._ready: list[Record] = []
+        self._given: dict[KafkaPartition, Any] = {}
+        self._doubts = False
+        self._verified_at = asyncio.get_running_loop().time()
         self._closed = False
 
     async def poll(self, *, max_records: int = 1000, timeout_s: float = 1.0) -> Sequence[Record]:
@@ -107,6 +119,10 @@ class KafkaReader:
         try:
             while not got:
                 got = await client.getmany(timeout_ms=FETCH_MS, max_records=max_records)
+                if got and (self._doubts or self._is_due()):
+                    await self._verify(client)
+                    self._verified_at = asyncio.get_running_loop().time()
+                    got = await client.getmany(timeout_ms=FETCH_MS, max_records=max_records)
         except UnicodeDecodeError as error:
             return await self._around_a_name(client, max_records, error)
         except OffsetOutOfRangeError as error:
@@ -118,6 +134,7 @@ class KafkaReader:
 
     def _taken(self, partition: KafkaPartition, batch: Sequence[Any]) -> list[Record]:
         self._next[partition] = batch[-1].offset + 1
+        self._given[partition] = batch[-1]
         return _records(self._start[partition][0], batch)
 
     async def _around_a_name(
@@ -156,6 +173,7 @@ class KafkaReader:
             raise LogUnavailableError(f"Kafka: {type(error).__name__}: {error}") from error
         try:
             client.assign(list(self._start))
+            self._hear_of_trouble(client)
             await self._check_positions(client)
             for partition, offset in self._next.items():
                 client.seek(partition, offset)
@@ -167,7 +185,42 @@ class KafkaReader:
             raise
         return client
 
-    async def _check_positions(self, client: AIOKafkaConsumer) -> None:
+    def _hear_of_trouble(self, client: AIOKafkaConsumer) -> None:
+        """The client asks for metadata when a connection broke, or a broker does not have a partition; it tells nobody."""
+        ask = client._client.force_metadata_update  # noqa: SLF001 - there is no other way in
+
+        def asked() -> Any:
+            self._doubts = True
+            return ask()
+
+        client._client.force_metadata_update = asked  # noqa: SLF001
+
+    def _is_due(self) -> bool:
+        return asyncio.get_running_loop().time() - self._verified_at > VERIFY_EVERY_S
+
+    async def _verify(self, client: AIOKafkaConsumer) -> None:
+        """Go on from the positions, if the records before them are those that were given.
+
+        Raises:
+            LogEpochError: They are not.
+        """
+        self._doubts = False
+        begins = await self._check_positions(client)
+        for partition, position in self._next.items():
+            given = self._given.get(partition)
+            if given is not None and given.offset >= begins[partition]:
+                client.seek(partition, given.offset)
+                got: Sequence[Any] = ()
+                while not got:
+                    got = (await client.getmany(partition, timeout_ms=FETCH_MS, max_records=1)).get(partition, ())
+                if _content(got[0]) != _content(given):
+                    raise LogEpochError(
+                        f"{self._start[partition][0]} has another record at {given.offset} than it gave before",
+                        mend="The topic was made anew, or its broker lost records: start again, from what is there now.",
+                    )
+            client.seek(partition, position)
+
+    async def _check_positions(self, client: AIOKafkaConsumer) -> Mapping[KafkaPartition, int]:
         partitions = list(self._next)
         try:
             begins, ends = await client.beginning_offsets(partitions), await client.end_offsets(partitions)
@@ -175,6 +228,12 @@ class KafkaReader:
             raise LogUnavailableError(f"Kafka: {type(error).__name__}: {error}") from error
         for partition, position in self._next.items():
             check_position(self._start[partition][0], position, begins[partition], ends[partition])
+        return dict(begins)
+
+
+def _content(raw: Any) -> tuple[Any, ...]:
+    """All that a record of the client's says."""
+    return raw.offset, raw.timestamp, raw.key, raw.value, tuple(raw.headers)
 
 
 async def started(client: Client) -> Client:
