@@ -1,0 +1,113 @@
+"""What a year leaves behind: sizes of snapshots and logs of a pool that runs 1,000 jobs a day, after months 1, 6 and 12.
+
+The real deciders live through it in virtual time (``steepest.testing.year``). One job in twenty is never said to have
+ended, 20 spot machines a day come under names of their own and never return, and all restarts from its snapshots every
+month. What a snapshot holds must be as large after a year as after a month, within a tenth.
+
+Heartbeats and ticks come every 45 minutes here. What they add to a log at their real pace is said by itself, and what is
+bounded by their number has a bound that is as much lower.
+
+Run: ``python benchmarks/year.py [--days 360] [--jobs 1000] [--json]``; a year takes some minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+import time
+from typing import Any
+
+from steepest.events import cluster as c
+from steepest.events.common import Resources
+from steepest.events.registry import encode
+from steepest.policies.monitor import facts
+from steepest.policies.monitor.use import USAGE_EVERY_MS
+from steepest.testing.year import STEPS_A_DAY, PoolLife
+
+MONTH = 30
+SHOWN = (1, 6, 12)
+DAY_MS = 86_400_000
+NODES = 20
+SPOTS_A_DAY = 20
+MAY_GROW = 1.1
+RETAINED_DAYS = {"cluster": 30, "loss": 30, "heartbeats": 7}
+"""On Kafka: ``cluster`` where it is trimmed by ``steepest topics trim --keep 30d``."""
+
+
+def live(days: int, jobs: int) -> list[dict[str, Any]]:
+    """What is left after each month that is shown."""
+    facts.BEATS_KEPT = facts.BEATS_KEPT * STEPS_A_DAY // (DAY_MS // USAGE_EVERY_MS)
+    life, found = PoolLife(jobs, nodes=NODES, spots_a_day=SPOTS_A_DAY), []
+    began = time.perf_counter()
+    for day in range(MONTH, days + 1, MONTH):
+        life.days(MONTH)
+        life.restart()
+        if day // MONTH in SHOWN:
+            sizes = life.sizes()
+            found.append(
+                {
+                    "month": day // MONTH,
+                    "jobs": len(life.view.jobs),
+                    "nodes": sum(1 for _ in life.view.nodes),
+                    "snapshots": sizes,
+                    "all_snapshots": sum(sizes.values()),
+                    "log_a_day": {topic: log.bytes // day for topic, log in life.logs.items()},
+                    "log_written": sum(log.bytes for log in life.logs.values()),
+                    "log_retained": sum(
+                        log.bytes // day * min(day, RETAINED_DAYS[topic]) for topic, log in life.logs.items()
+                    ),
+                    "seconds": round(time.perf_counter() - began, 1),
+                }
+            )
+    return found
+
+
+def usage_a_day(every_ms: int) -> int:
+    """Bytes that a node's use adds to ``cluster`` in a day."""
+    used = c.NodeUsage(node="node-1", used=Resources(cpu_m=4_000), jobs={f"job-{n}": 400 for n in range(10)})
+    return len(encode(used)) * DAY_MS // every_ms
+
+
+def main() -> int:
+    """Print the figures; the exit status says whether they are within their bound."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--days", type=int, default=12 * MONTH)
+    parser.add_argument("--jobs", type=int, default=1_000)
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    months = live(arguments.days, arguments.jobs)
+    first, last = months[0], months[-1]
+    grown = {
+        "view": last["snapshots"]["view"] / first["snapshots"]["view"],
+        "all": last["all_snapshots"] / first["all_snapshots"],
+    }
+    usage = {"before": usage_a_day(USAGE_EVERY_MS), "now": usage_a_day(5_000)}
+    is_bounded = max(grown.values()) <= MAY_GROW
+    if arguments.json:
+        print(json.dumps({"python": platform.python_version(), "months": months, "grown": grown, "usage": usage}))
+        return not is_bounded
+    for month in months:
+        a_day = ", ".join(f"{topic} {mb(size)}" for topic, size in month["log_a_day"].items())
+        print(
+            f"month {month['month']:2} ({month['seconds']} s): {month['jobs']} jobs and {month['nodes']} nodes in the view; "
+            f"snapshots {mb(month['all_snapshots'])}"
+        )
+        print("          " + ", ".join(f"{name} {mb(size)}" for name, size in month["snapshots"].items()))
+        print(f"          log a day: {a_day}; retained {mb(month['log_retained'])}, all {mb(month['log_written'])}")
+    print(f"use of a node in `cluster` a day: {mb(usage['now'])}, and twice a second it would be {mb(usage['before'])}")
+    print(
+        f"from month {first['month']} to {last['month']}: view × {grown['view']:.2f}, all snapshots × {grown['all']:.2f}; "
+        f"at most {MAY_GROW}: {'yes' if is_bounded else 'NO'}"
+    )
+    return not is_bounded
+
+
+def mb(size: float) -> str:
+    """Bytes, for people."""
+    return f"{size / 1e6:.2f} MB"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

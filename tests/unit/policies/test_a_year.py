@@ -1,0 +1,52 @@
+"""What a pool leaves behind that lives for long: as much after four months as after one."""
+
+from __future__ import annotations
+
+import pytest
+
+from steepest.policies.monitor import facts
+from steepest.policies.specon import categorizer
+from steepest.policies.specon.categorizer import Categorizer
+from steepest.testing.view_promises import check_view
+from steepest.testing.year import STEPS_A_DAY, PoolLife
+from steepest.view import jobs, lifecycle
+
+NODES, SPOTS_A_DAY, JOBS_A_DAY = 3, 2, 32
+
+
+@pytest.fixture
+def life(monkeypatch: pytest.MonkeyPatch) -> PoolLife:
+    """A small pool, in which bounds by number are reached within a few days."""
+    monkeypatch.setattr(jobs, "ENDED_KEPT", 10 * JOBS_A_DAY)
+    monkeypatch.setattr(lifecycle, "PLANS_KEPT", 5 * JOBS_A_DAY)
+    monkeypatch.setattr(facts, "BEATS_KEPT", 2 * NODES * STEPS_A_DAY)
+    monkeypatch.setattr(categorizer, "LOOK_EVERY", 4)
+    return PoolLife(JOBS_A_DAY, nodes=NODES, spots_a_day=SPOTS_A_DAY)
+
+
+def test_what_is_remembered_is_bounded(life: PoolLife) -> None:
+    """Jobs, nodes, orphans and every snapshot, over restarts."""
+    life.days(30)
+    after_a_month = life.sizes()
+    for _ in range(3):
+        life.restart()
+        life.days(30)
+    after_four = life.sizes()
+    check_view(life.view)
+    orphans = sum(len(one.state.jobs) for one in life.streams if isinstance(one, Categorizer))
+
+    assert len(life.view.jobs) <= 12 * JOBS_A_DAY
+    assert len(list(life.view.nodes)) <= NODES + 3 * SPOTS_A_DAY
+    assert len(life.streams[0].state.nodes) <= NODES + 4 * SPOTS_A_DAY
+    assert orphans <= 2 * JOBS_A_DAY
+    assert after_four["view"] <= 1.1 * after_a_month["view"]
+    assert sum(after_four.values()) <= 1.1 * sum(after_a_month.values())
+
+
+def test_every_job_comes_to_its_end(life: PoolLife) -> None:
+    """Nothing is stranded, whatever comes and goes: only the newest jobs are not over."""
+    life.days(20)
+    oldest = min(job.submitted_ms for job in life.active())
+
+    assert life.now_ms - oldest <= 2 * 86_400_000
+    assert life.view.state.gaps == 0
