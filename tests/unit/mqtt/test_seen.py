@@ -38,3 +38,17 @@ def test_the_silent_stream_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None
         seen.note(stream, 1 + len(seen.streams), "x")
 
     assert list(seen.streams) == ["c/1", "a/1", "d/1"]
+
+
+def test_the_generations_of_a_device_are_bounded() -> None:
+    """A device that begins a new one every day for a year leaves no more behind than one that began a few."""
+    seen = Seen()
+    seen.note("other/1", 1, "x")
+    for day in range(365):
+        seen = Seen(seen.streams)
+        for number in (1, 2):
+            seen.note(f"d/{day}", number, "x")
+    seen.note("d/362", 3, "x")
+    seen.note("d/365", 1, "x")
+
+    assert list(seen.streams) == ["other/1", "d/363", "d/364", "d/362", "d/365"]

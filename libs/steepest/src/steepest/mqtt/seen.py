@@ -20,6 +20,9 @@ import msgspec
 WINDOW = 256
 """Messages of a stream that are recognised when they come again. A device keeps far fewer on the way at once."""
 
+GENERATIONS_KEPT = 4
+"""Streams of one device that are remembered: what an older process of it sent is not on its way any more."""
+
 MOST_STREAMS = 10_000
 """Streams that are remembered; the one that was silent for longest is forgotten, and its next number counts as new."""
 
@@ -55,6 +58,9 @@ class Seen:
     def __init__(self, streams: Mapping[str, Stream] | None = None) -> None:
         self.streams: dict[str, Stream] = dict(streams or {})
         self.missing = 0
+        self._of_device: dict[str, dict[str, None]] = {}
+        for stream in self.streams:
+            self._of_device.setdefault(_device(stream), {})[stream] = None
 
     def judge(self, stream: str, number: int, digest: str) -> Standing:
         """How a message stands, without taking note of it."""
@@ -72,7 +78,22 @@ class Seen:
         if len(known.digests) > WINDOW:
             del known.digests[next(iter(known.digests))]
         self.streams[stream] = known
+        generations = self._of_device.setdefault(_device(stream), {})
+        generations.pop(stream, None)
+        generations[stream] = None
+        if len(generations) > GENERATIONS_KEPT:
+            self._forget(next(iter(generations)))
         if len(self.streams) > MOST_STREAMS:
-            del self.streams[next(iter(self.streams))]
+            self._forget(next(iter(self.streams)))
         self.missing += missing
         return missing
+
+    def _forget(self, stream: str) -> None:
+        device = _device(stream)
+        del self.streams[stream], self._of_device[device][stream]
+        if not self._of_device[device]:
+            del self._of_device[device]
+
+
+def _device(stream: str) -> str:
+    return stream.rsplit("/", 1)[0]
