@@ -155,12 +155,13 @@ async def test_a_failing_disk_is_a_definite_failure(cluster: LocalCluster, state
     assert caught.value.code == "io-failed"
 
 
-async def test_a_damaged_record_is_uncertain(cluster: LocalCluster, state: StateFolder) -> None:
-    """If it cannot be read where a replica is, nothing is assumed."""
+async def test_a_damaged_record_is_uncertain(make_cluster: Callable[[], LocalCluster], state: StateFolder) -> None:
+    """If it cannot be read where a replica is, nothing is assumed by an adapter that has not started it."""
+    cluster = make_cluster()
     await cluster.start(JOB, 1, "a", train(), None)
     state.incarnations(JOB)[-1].spec.write_text("{")
     with pytest.raises(UncertainError) as caught:
-        await cluster.lookup(JOB)
+        await make_cluster().lookup(JOB)
 
     assert caught.value.code == "damaged-state"
 
@@ -323,3 +324,27 @@ async def test_a_gang_s_replicas_are_apart(cluster: LocalCluster) -> None:
     assert other is not None
     assert other.phase == ReplicaPhase.RUNNING
     assert other.checkpoint is not None
+
+
+async def test_a_job_that_damages_its_own_record_is_seen_to_its_end(cluster: LocalCluster) -> None:
+    """What it was started with is known to who started it, whatever the job makes of the file."""
+    damage = "rm $STEEPEST_CONTROL/../spec.json; mkfifo $STEEPEST_CONTROL/../spec.json; exit 7"
+    await cluster.start(JOB, 1, "a", ReplicaSpec(command=("sh", "-c", damage)), None)
+    async for beat in cluster.heartbeats():
+        if [(report.state, report.exit_status) for report in beat.replicas] == [(ReplicaState.EXITED, 7)]:
+            break
+    status = await cluster.lookup(JOB)
+
+    assert status is not None
+    assert (status.node, status.phase) == ("a", ReplicaPhase.EXITED)
+
+
+async def test_a_folder_that_its_job_has_removed_makes_nobody_poll(cluster: LocalCluster, state: StateFolder) -> None:
+    """Only a system without watches left looks twenty times a second."""
+    assert await cluster.lookup(JOB) is None
+    engine = cluster._background
+    assert engine is not None
+    before = engine.watch.poll_s
+    engine.watch.add(state.path / "not there")
+
+    assert engine.watch.poll_s == before

@@ -22,7 +22,7 @@ import structlog
 
 from steepest.cluster.beats import Listener, heartbeat
 from steepest.cluster.checkpoints import Volume
-from steepest.cluster.folder import IncarnationFolder, StateFolder
+from steepest.cluster.folder import IncarnationFolder, SpecRecord, StateFolder
 from steepest.cluster.roster import Roster, T, jobs_of
 from steepest.cluster.turns import Turns
 from steepest.cluster.watch import Watch, wait
@@ -120,10 +120,10 @@ class Background(abc.ABC, Generic[T]):
         now = time.monotonic()
         return max(now - self._came_round["look"], now - self._came_round["beat"] - self._heartbeat_s, 0.0)
 
-    def track(self, folder: IncarnationFolder) -> None:
-        """Track an incarnation, and look at it soon."""
+    def track(self, folder: IncarnationFolder, spec: SpecRecord | None = None) -> None:
+        """Track an incarnation, and look at it soon. ``spec``: what it was started with, where that is known."""
         before = self.roster.get(folder.replica)
-        if self.roster.track(folder) is not None:
+        if self.roster.track(folder, spec) is not None:
             self.watch_over(folder)
             if before is not None:
                 self.let_go(before)

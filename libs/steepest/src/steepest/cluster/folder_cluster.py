@@ -41,7 +41,10 @@ SWEEP_EVERY_S = 3_600.0
 """Between two looks at what is kept of jobs that are over."""
 
 VERIFY_S = 60.0
-"""How long a call waits for a checkpoint to be verified: tens of gigabytes; a job may have written one without end."""
+"""How long a stop waits for a checkpoint to be verified: tens of gigabytes; a job may have written one without end."""
+
+LOOK_S = 5.0
+"""Likewise, how long a look waits."""
 
 
 class FolderCluster(abc.ABC, Generic[_B]):
@@ -133,6 +136,9 @@ class FolderCluster(abc.ABC, Generic[_B]):
             return None
         folder = known[-1]
         spec = await asyncio.to_thread(folder.planned)
+        tracked = background.roster.get(replica)
+        if tracked is not None and tracked.folder.incarnation == folder.incarnation:
+            spec = tracked.spec
         if spec is None:
             raise UncertainError(f"{folder.spec} cannot be read", code="damaged-state", mend="restore or remove it")
         background.track(folder)
@@ -146,7 +152,7 @@ class FolderCluster(abc.ABC, Generic[_B]):
             exit_status=seen.exit_status,
             step=await asyncio.to_thread(ReportsTail(folder).read),
             restored_step=said.restored_step if said else None,
-            checkpoint=await background.checkpoint(replica.job, within_s=VERIFY_S),
+            checkpoint=await background.checkpoint(replica.job, within_s=LOOK_S),
         )
 
     async def wait_for_step(self, replica: ReplicaId, incarnation: int, *, at_least: int, timeout_s: float) -> int:

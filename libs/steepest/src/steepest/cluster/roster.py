@@ -43,6 +43,7 @@ class Tracked:
 
     def __init__(self, folder: IncarnationFolder, spec: SpecRecord) -> None:
         self.folder = folder
+        self.spec = spec
         self.node = spec.node
         self.seen = Observation(phase=ReplicaPhase.STARTING, began=False)
         self.hello: Hello | None = None
@@ -112,12 +113,15 @@ class Roster(Generic[T]):
     def _is_new(folder: IncarnationFolder, known: T | None) -> bool:
         return known is None or known.folder.incarnation < folder.incarnation
 
-    def track(self, folder: IncarnationFolder) -> T | None:
-        """Track an incarnation from now on, unless it or a newer one is tracked or its folder cannot be read."""
+    def track(self, folder: IncarnationFolder, spec: SpecRecord | None = None) -> T | None:
+        """Track an incarnation from now on, unless it or a newer one is tracked or its folder cannot be read.
+
+        ``spec``: what it was started with, where that is known: a job may have damaged its own folder by now.
+        """
         known = self._newest.get(folder.replica)
         if not self._is_new(folder, known):
             return None
-        spec = folder.planned()
+        spec = spec or folder.planned()
         if spec is None:
             return None
         self._newest[folder.replica] = tracked = self._make(folder, spec)

@@ -72,6 +72,8 @@ class Watch:
     def add(self, folder: Path, *, closed: bool = False) -> None:
         """Watch a folder too. If the system has no watch left, everything is polled from now on.
 
+        One that is not there, because its job has removed it, has nothing to tell.
+
         Args:
             folder: Where files are renamed to when they are complete.
             closed: Pulse also when a file in it is closed after writing, as a lock file is when its holder dies.
@@ -81,6 +83,8 @@ class Watch:
         mask = Mask.ONLYDIR | Mask.MOVED_TO | (Mask.CLOSE_WRITE if closed else Mask(0))
         try:
             self._watches[folder] = self._inotify.add_watch(folder, mask)
+        except (FileNotFoundError, NotADirectoryError):
+            return
         except OSError as error:
             _log.warning("folder not watched: polling", folder=str(folder), why=str(error), period_s=_POLL_S)
             self.poll_s = _POLL_S

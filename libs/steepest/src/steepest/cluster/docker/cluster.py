@@ -24,7 +24,7 @@ from steepest.cluster.docker.launch import Launch, launch, remove
 from steepest.cluster.docker.sight import observe
 from steepest.cluster.ended import Retention
 from steepest.cluster.fence import is_made
-from steepest.cluster.folder import IncarnationFolder
+from steepest.cluster.folder import IncarnationFolder, spec_record
 from steepest.cluster.folder_cluster import FolderCluster
 from steepest.cluster.observation import Observation, declare_gone
 from steepest.cluster.port import ReplicaId, ReplicaSpec, Stopped
@@ -111,7 +111,8 @@ class DockerCluster(FolderCluster[DockerBackground]):
                 await self._check(background, folder.replica.job, restore)
                 await host.run(lambda: self._start_locked(folder, node, spec, restore))
         finally:
-            background.track(folder)  # also after a failure: it may run
+            if await asyncio.to_thread(folder.path.exists):
+                background.track(folder, spec_record(node, spec))  # also after a failure: it may run
 
     def _is_known_locked(self, folder: IncarnationFolder, node: str) -> bool:
         with definite(f"{folder} did not start"), locks.held(self._state.locks / folder.replica.job):

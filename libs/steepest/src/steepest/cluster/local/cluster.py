@@ -18,7 +18,7 @@ from msgspec import UNSET, UnsetType
 from steepest.cluster import locks
 from steepest.cluster.acts import definite, uncancelled
 from steepest.cluster.ended import Retention
-from steepest.cluster.folder import IncarnationFolder, LimitRecord
+from steepest.cluster.folder import IncarnationFolder, LimitRecord, spec_record
 from steepest.cluster.folder_cluster import STEP_POLL_S, FolderCluster
 from steepest.cluster.local.duty import tell
 from steepest.cluster.local.engine import Engine
@@ -107,7 +107,8 @@ class LocalCluster(FolderCluster[Engine]):
                 await self._check(engine, folder.replica.job, restore)
                 await asyncio.to_thread(self._start_locked, folder, order, engine.groups)
         finally:
-            engine.track(folder)  # also after a failure: it may run
+            if await asyncio.to_thread(folder.path.exists):
+                engine.track(folder, spec_record(node, spec))  # also after a failure: it may run
 
     def _is_known_locked(self, folder: IncarnationFolder, node: str) -> bool:
         with definite(f"{folder} did not start"), locks.held(self._state.locks / folder.replica.job):
