@@ -31,7 +31,6 @@ from steepest.testing.kernel_group import KernelGroup
 from steepest.testing.running_system import RunningSystem
 from steepest.testing.waiting import until
 
-SEEN_WITHIN_S = 1.0
 MEASURED = 8
 WORKERS_M = {"a": 500, "b": 230, "c": 150, "d": 110}
 JOBS = 8
@@ -123,10 +122,10 @@ def test_a_new_job_gets_more_than_one_that_has_converged(
     at, limit_m = applied(system, "old", at)
     group = KernelGroup(DockerHarness(tmp_path / "state" / "cluster", {"held": held}).first_process(ReplicaId("old")))
     if "soft" in request.node.name:
-        asyncio.run(until(lambda: abs(group.cpu_weight() - 1 / 3) < 0.05, within_s=SEEN_WITHIN_S))
+        asyncio.run(until(lambda: abs(group.cpu_weight() - 1 / 3) < 0.05))
         assert group.cpu_m() is None
     else:
-        asyncio.run(until(lambda: group.cpu_m() == limit_m, within_s=SEEN_WITHIN_S))
+        asyncio.run(until(lambda: group.cpu_m() == limit_m))
     used = used_m(system, max(at, learns(system, "new")) + 1)
 
     assert limit_m == CPU_M // 3
