@@ -19,7 +19,7 @@ from steepest.log.base import NewRecord
 from steepest.log.file import FileLog
 from steepest.testing import contract_job
 from steepest.testing.child import child
-from steepest.testing.running_system import CLUSTER, STEEPEST, RunningSystem
+from steepest.testing.running_system import CLUSTER, STEEPEST, RunningSystem, ignored
 
 QUICK = ("--interval", "300ms", "--heartbeat", "150ms", "--alpha", "0.05")
 JOB = (sys.executable, contract_job.__file__)
@@ -71,16 +71,20 @@ def test_a_cancelled_job_stops_for_good(system: RunningSystem) -> None:
     assert system.job("endless")["alive"] is False
 
 
-def test_events_can_be_followed(system: RunningSystem) -> None:
-    """``events --follow`` prints an event when it happens, as one JSON object a line, and an interrupt ends it well."""
-    command = [*STEEPEST, "events", "--state", str(system.state), "--follow", "--json", "--job", "followed"]
-    with child(command) as follow:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_events_can_be_followed(system: RunningSystem, number: signal.Signals) -> None:
+    """``events --follow`` prints an event when it happens, as one JSON object a line, and a signal ends it well.
+
+    Also an interrupt where it was started with interrupts ignored, as shells start what runs in the background.
+    """
+    command = [*STEEPEST, "events", "--state", str(system.state), "--follow", "--json", "--job", f"followed-{number}"]
+    with ignored(signal.SIGINT), child(command) as follow:
         assert follow.stdout is not None
-        system.submit("followed", *JOB, "--steps", "3")
+        system.submit(f"followed-{number}", *JOB, "--steps", "3")
         types = []
         while "JobEnded" not in types:
             types.append(json.loads(follow.stdout.readline())["event"]["type"])
-        follow.send_signal(signal.SIGINT)
+        follow.send_signal(number)
 
     assert types[:2] == ["JobSubmitted", "JobAdmitted"]
     assert follow.returncode == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import resource
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,7 @@ from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.state_folder import StateFolder
 from steepest.testing import contract_job
-from steepest.testing.running_system import RunningSystem
+from steepest.testing.running_system import RunningSystem, ignored
 
 E = TypeVar("E")
 
@@ -61,6 +62,16 @@ def test_down_leaves_nothing_running_and_up_goes_on(system: RunningSystem) -> No
     assert placed["plain"].restore is None
     assert [system.job(name)["retries_used"] for name in ("saves", "plain")] == [0, 0]
     assert system.breaches() == []
+
+
+def test_a_job_can_be_interrupted_wherever_up_was_started(system: RunningSystem) -> None:
+    """A shell has interrupts ignored in what it starts in the background; a job begins with them as they are by default."""
+    asks = "import signal, sys; sys.exit(signal.getsignal(signal.SIGINT) is signal.SIG_IGN)"
+    with ignored(signal.SIGINT):
+        system.start()
+    system.submit("asks", sys.executable, "-c", asks)
+
+    assert system.await_end("asks").exit_status == 0
 
 
 def test_jobs_can_be_kept_running(system: RunningSystem) -> None:

@@ -5,7 +5,6 @@ It owns which records are shown and their two spellings, for people and for prog
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -50,14 +49,12 @@ TOPICS = ("cluster", "loss", "heartbeats", "dead-letters")
 @json_option
 def events(state: Path, *, topic: str, since: int, follow: bool, as_json: bool, **wanted: Any) -> None:
     """Show what happened in the pool, oldest first."""
-    import asyncio
-
+    from steepest.cli.follow import run_until_stopped
     from steepest.state_folder import StateFolder
 
     shows = chooser(topic, **wanted)
     line = as_json_line if as_json else as_words
-    with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(_print(StateFolder(state), topic, since, follow=follow, line=lambda record: line(record, shows)))
+    run_until_stopped(_print(StateFolder(state), topic, since, follow=follow, line=lambda record: line(record, shows)))
 
 
 Shows = Callable[[Any], bool]

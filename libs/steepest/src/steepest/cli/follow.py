@@ -5,9 +5,11 @@ It owns patience. It must never know what is asked for or how it is shown.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import signal
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 from steepest.cli.pool import Pool, fold_one
@@ -21,6 +23,19 @@ T = TypeVar("T")
 
 LOOK_UP_S = 1.0
 """How often it is looked whether the system still runs, while nothing comes."""
+
+
+def run_until_stopped(work: Coroutine[Any, Any, None]) -> None:
+    """Run to its end, or until SIGINT or SIGTERM, which are heeded also where the caller's shell had them ignored."""
+
+    async def run() -> None:
+        task = asyncio.ensure_future(work)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+    asyncio.run(run())
 
 
 async def batches(

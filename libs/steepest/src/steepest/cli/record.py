@@ -5,7 +5,6 @@ It owns the options and what is told. It must never know how a recording is writ
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 
 import click
@@ -34,8 +33,7 @@ can be recorded, and the command says which offset is missing; a recording that 
 @click.option("--follow/--no-follow", default=False, help="Go on with what comes, until interrupted.")
 def record(state: Path, *, out: Path, from_beginning: bool, follow: bool) -> None:
     """Copy the topics to a recording, or go on with one."""
-    import asyncio
-
+    from steepest.cli.follow import run_until_stopped
     from steepest.state_folder import StateFolder
     from steepest.words import count
 
@@ -62,8 +60,7 @@ def record(state: Path, *, out: Path, from_beginning: bool, follow: bool) -> Non
                 finally:
                     await into.close()
 
-    with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(run())
+    run_until_stopped(run())
     tell(f"{count(copied, 'record')} copied to {out}")
 
 

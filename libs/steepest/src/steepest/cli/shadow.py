@@ -5,7 +5,6 @@ It owns the options and the words of the report.
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -66,14 +65,12 @@ def shadow(
 
     What no option names is as it is live. Exits with 1 if they differ.
     """
-    import asyncio
-
+    from steepest.cli.follow import run_until_stopped
     from steepest.replay.shadow import Shadow
     from steepest.state_folder import StateFolder
 
     candidate = Shadow(_change(policy, placement, alpha, interval))
-    with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(_feed(StateFolder(state), candidate, follow=follow))
+    run_until_stopped(_feed(StateFolder(state), candidate, follow=follow))
     found = candidate.comparisons()
     if as_json:
         give(found)

@@ -6,12 +6,14 @@ It owns starting, killing and awaiting; nothing in it waits for a length of time
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -32,6 +34,16 @@ STEEPEST = (sys.executable, "-c", "from steepest.cli.main import main; main(prog
 
 CLUSTER = TopicPartition("cluster")
 PATIENCE_S = 60.0
+
+
+@contextlib.contextmanager
+def ignored(number: signal.Signals) -> Iterator[None]:
+    """What is started meanwhile begins with a signal ignored."""
+    before = signal.signal(number, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
 
 
 class RunningSystem:
