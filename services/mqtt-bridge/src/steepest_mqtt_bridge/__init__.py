@@ -28,7 +28,7 @@ def build(settings: Settings, log: Log, cluster: Cluster, clock: Clock) -> Servi
     bridge = MqttBridge(
         mqtt,
         pool=settings.pool,
-        nodes=[node.name for node in state.read().nodes],
+        nodes=[node.name for node in state.read().nodes] if state.exists else [],
         log=log,
         clock=clock,
         folder=state.root / "mqtt-bridge",

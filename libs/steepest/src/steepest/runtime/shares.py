@@ -44,6 +44,7 @@ async def follow_shares(
     share: Share,
     stop: asyncio.Event,
     follow: Callable[[Sequence[TopicPartition], asyncio.Event], Awaitable[None]],
+    wait: Callable[[], None],
     idle: Callable[[], None],
 ) -> None:
     """Follow one share after the other until ``stop`` is set.
@@ -52,10 +53,11 @@ async def follow_shares(
         share: What is dealt to us.
         stop: Ends everything.
         follow: Works on some partitions until the event is set, and leaves them so that another process can go on.
+        wait: Says that we live and wait for a share, for ever where the group cannot be joined.
         idle: Says that we live, where there is nothing to work on.
     """
     while not stop.is_set():
-        partitions = await _or_stop(share.take(), stop, idle)
+        partitions = await _or_stop(share.take(), stop, wait)
         if partitions is None:
             return
         try:

@@ -130,10 +130,14 @@ class StreamLoop:
             await self._follow(self._layout.of_topic(self._kind.topic), stop)
             return
         try:
-            await follow_shares(self._share, stop, self._follow, self._idle)
+            await follow_shares(self._share, stop, self._follow, self._wait, self._idle)
         finally:
             if stop.is_set():
                 await self._share.close()
+
+    def _wait(self) -> None:
+        """What there is to follow is not dealt yet."""
+        self._health.wait(self.name)
 
     def _idle(self) -> None:
         """There is nothing to follow, and nothing is wrong with that."""
