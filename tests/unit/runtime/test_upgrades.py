@@ -89,6 +89,18 @@ PLANNED = c.LimitsPlanned(plan="limits-2-n1", node="n1", limits=(), because=c.Li
             id="a decision",
         ),
         pytest.param(
+            b'{"type":"CategoryChanged","job":"a","before":"PC","after":"TOMORROW","growth":0.1}',
+            {ID: "categorizer/e/loss/0/2/0"},
+            "'CategoryChanged' of categorizer, with a value that this reader does not know .*TOMORROW",
+            id="a value of tomorrow",
+        ),
+        pytest.param(
+            b'{"type":"LimitsPlanned","plan":"p","node":"n","limits":[{"job":"a","incarnation":1,"growth_list":"XL"}]}',
+            {ID: "limit-planner/e/cluster/0/2/0"},
+            "'LimitsPlanned' of limit-planner, which this reader does not know",
+            id="an event of tomorrow with a value of the day after",
+        ),
+        pytest.param(
             b'{"type":"PoolConfigured","reads":%d,"parameters":{"placement":{"of":"tomorrow"}}}' % READS,
             {},
             f"event version {READS}",
@@ -129,6 +141,9 @@ async def test_an_old_reader_stops_at_what_came_too_early(
         (b'{"type":"PoolConfigured","reads":"many"}', {}),
         (b'{"type":"PoolConfigured","parameters":7}', {}),
         (b'{"type":"Tick"}', {ID: "limit-planner/e/cluster/0/2/0"}),
+        (b'{"type":"CategoryChanged","job":"a","before":"PC","after":"TOMORROW","growth":0.1}', {}),
+        (b'{"type":"CategoryChanged","job":"a","before":"PC","after":7}', {ID: "categorizer/e/loss/0/2/0"}),
+        (b'{"type":"CategoryChanged","job":"a","before":"PC"}', {ID: "categorizer/e/loss/0/2/0"}),
         (b"[" * 100_000, {ID: "limit-planner/e/cluster/0/2/0"}),
         (b'{"type":"\xff"}', {ID: "limit-planner/e/cluster/0/2/0"}),
     ],

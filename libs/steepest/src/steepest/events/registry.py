@@ -85,14 +85,20 @@ class Topic(msgspec.Struct, Generic[E], frozen=True, kw_only=True):
         """Bytes to an event.
 
         Raises:
-            UndecodableError: They are no event of this topic; the message says where and why.
+            UndecodableError: They are no event of this topic; the message says where and why. Its code is
+                ``UNKNOWN_VALUE`` where all is as it should be up to a name that this version does not know.
         """
         try:
             event: E = self.decoder.decode(value)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise UndecodableError(f"no event of topic {self.name}: {error}") from error
+            code = UNKNOWN_VALUE if str(error).startswith(UNKNOWN_NAMES) else None
+            raise UndecodableError(f"no event of topic {self.name}: {error}", code=code) from error
         return event
 
+
+UNKNOWN_VALUE = "unknown-value"
+UNKNOWN_NAMES = ("Invalid enum value ", "Invalid value ")
+"""How msgspec begins to say that a member of an enum, or the type of a struct, is none that it was given."""
 
 _encoder = msgspec.json.Encoder(order="deterministic")
 

@@ -14,7 +14,7 @@ import msgspec
 from steepest.errors import BugError, InputError, LogVersionError, UndecodableError
 from steepest.events.cluster import PoolConfigured
 from steepest.events.received import ID, DecisionId, Received
-from steepest.events.registry import CLUSTER, TOPICS, encode
+from steepest.events.registry import CLUSTER, TOPICS, UNKNOWN_VALUE, encode
 from steepest.log.base import NewRecord, Record, TopicPartition
 from steepest.view.cluster_view import refuse_unknown_version
 
@@ -34,9 +34,9 @@ def received(record: Record) -> Received[Any]:
     at = record.at
     try:
         event = TOPICS[at.topic].decode(record.value)
-    except UndecodableError:
+    except UndecodableError as error:
         if at.topic == CLUSTER.name:
-            _refuse_what_came_later(record)
+            _refuse_what_came_later(record, error)
         raise
     return Received(
         event=event,
@@ -89,8 +89,11 @@ class _Head(msgspec.Struct):
 KNOWN = {kind.__name__ for kind in CLUSTER.types}
 
 
-def _refuse_what_came_later(record: Record) -> None:
-    """Stop at parameters that ask for a newer reader, and at what a newer decider wrote before they did."""
+def _refuse_what_came_later(record: Record, error: UndecodableError) -> None:
+    """Stop at parameters that ask for a newer reader, and at what a newer decider wrote before they did.
+
+    That is an event, or the name of something in an event, that this version does not have.
+    """
     try:
         head = msgspec.json.decode(record.value, type=_Head)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -98,8 +101,12 @@ def _refuse_what_came_later(record: Record) -> None:
     if head.type == PoolConfigured.__name__:
         refuse_unknown_version(head.reads, head.flags)
     decision = DecisionId.parse(record.headers.get(ID, ""))
-    if decision is not None and head.type not in KNOWN:
+    is_known = head.type in KNOWN
+    if decision is not None and (not is_known or error.code == UNKNOWN_VALUE):
+        what = (
+            f"with a value that this reader does not know ({error})" if is_known else "which this reader does not know"
+        )
         raise LogVersionError(
-            f"{record} is a {head.type[:100]!r} of {decision.decider}, which this reader does not know",
+            f"{record} is a {head.type[:100]!r} of {decision.decider}, {what}",
             mend="upgrade this service; a newer one has used what the pool's readers were not raised to",
         )
