@@ -1,6 +1,7 @@
 """Which folders are recordings."""
 
 import json
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -101,7 +102,12 @@ def _spoil(**changes: object) -> Callable[[Path], object]:
         (_spoil(version=0), "has version 0 of the format"),
         (_spoil(partitions=3), "is not what Steepest writes"),
         (_spoil(partitions={"../out": 1}), "cannot be a topic"),
-        (_spoil(partitions={"cluster": 0}), "cannot have 0 partitions"),
+        (_spoil(partitions={"cluster": 0}), "recording.json: partitions: topic cluster cannot have 0 partitions"),
+        (_spoil(partitions={"cluster": 10**12}), "recording.json: partitions: .* 1000000000000, more than 10000"),
+        (_spoil(partitions={"cluster": 10**400}), r"is not what Steepest writes: .*\$\.partitions"),
+        (_spoil(partitions={f"t{number}": 1 for number in range(10_001)}), "are 10001, more than 10000"),
+        (_spoil(partitions={"x" * 10**6: 1}), "cannot be a topic"),
+        (_spoil(created_by="x" * 2**22), "recording.json is larger than 4194304 bytes"),
         (lambda folder: (folder / "loss/1.jsonl").unlink(), r"loss/1.jsonl is missing"),
     ],
 )
@@ -123,3 +129,12 @@ def test_what_is_no_folder_is_no_recording(tmp_path: Path, name: str) -> None:
     (tmp_path / "a-file").write_text("")
     with pytest.raises(RecordingError, match=f"{name} is no recording"):
         open_recording(tmp_path / name)
+
+
+def test_a_header_that_is_no_file_is_refused(tmp_path: Path) -> None:
+    """Reading a pipe would wait for ever."""
+    create_recording(tmp_path, GOOD["partitions"])  # type: ignore[arg-type]
+    (tmp_path / "recording.json").unlink()
+    os.mkfifo(tmp_path / "recording.json")
+    with pytest.raises(RecordingError, match=r"recording\.json"):
+        open_recording(tmp_path)

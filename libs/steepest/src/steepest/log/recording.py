@@ -8,18 +8,28 @@ from __future__ import annotations
 import importlib.metadata
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
-from steepest.errors import InputError, LogUnavailableError, RecordingError
+from steepest.errors import InputError, LogUnavailableError, RecordingError, UntrustedError
 from steepest.log.aside import sync_folder, write_aside
 from steepest.log.base import TopicPartition
 from steepest.log.locks import locked_at_once
 from steepest.log.topics import Topics
+from steepest.untrusted.files import read
+from steepest.untrusted.json import decode
 
 FORMAT = "steepest-recording"
 VERSION = 1
 NAME = "recording.json"
+
+MAX_BYTES = 4 * 2**20
+"""Of ``recording.json``: room for as many topics as there may be partitions, with the longest names."""
+
+
+MAX_COUNT = 2**63 - 1
+"""What is beyond is not even told: there are numbers too long to be printed."""
 
 
 class Recording(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,7 +42,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
 
     format: str
     version: int
-    partitions: dict[str, int]
+    partitions: dict[str, Annotated[int, msgspec.Meta(ge=-MAX_COUNT, le=MAX_COUNT)]]
     created_by: str = ""
 
 
@@ -61,9 +71,10 @@ def open_recording(folder: Path) -> Topics:
     """
     recording = _read(folder)
     try:
-        topics = Topics(recording.partitions, source=str(folder))
+        topics = Topics(recording.partitions, source=f"{folder / NAME}: partitions")
     except InputError as error:
-        raise RecordingError(f"{folder / NAME}: {error}", mend=error.mend) from error
+        raise RecordingError(str(error), mend=error.mend) from error
+    topics.source = str(folder)
     for at in topics.all():
         if not partition_file(folder, at).is_file():
             raise RecordingError(
@@ -120,7 +131,7 @@ def _write(folder: Path, topics: Topics) -> None:
 def _read(folder: Path) -> Recording:
     path = folder / NAME
     try:
-        data = path.read_bytes()
+        data = read(path, below=folder, most=MAX_BYTES)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise RecordingError(
             f"{folder} is no recording: there is no {NAME} in it",
@@ -128,17 +139,20 @@ def _read(folder: Path) -> Recording:
         ) from error
     except OSError as error:
         raise RecordingError(f"{path}: cannot be read: {error.strerror}", mend="See to its permissions.") from error
+    except UntrustedError as error:
+        raise RecordingError(str(error), mend="Restore the file, or see to its permissions.") from error
     try:
-        kind = msgspec.json.decode(data, type=_Kind)
+        kind = decode(data, _Kind)
         if kind.format != FORMAT:
             raise RecordingError(
-                f"{path}: its format is {kind.format!r}, not {FORMAT!r}", mend="Name a folder that Steepest recorded."
+                f"{path}: its format is {kind.format[:100]!r}, not {FORMAT!r}",
+                mend="Name a folder that Steepest recorded.",
             )
         if kind.version != VERSION:
             raise RecordingError(
                 f"{path}: the recording has version {kind.version} of the format; this program reads {VERSION}",
                 mend="Read it with the release of Steepest that wrote it.",
             )
-        return msgspec.json.decode(data, type=Recording)
-    except (msgspec.DecodeError, RecursionError) as error:
+        return decode(data, Recording)
+    except UntrustedError as error:
         raise RecordingError(f"{path}: is not what Steepest writes: {error}", mend="Restore the file.") from error

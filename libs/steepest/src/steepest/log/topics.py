@@ -15,6 +15,9 @@ from steepest.log.base import NewRecord, TopicPartition
 LEGAL_TOPIC = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
 """What Kafka takes as the name of a topic; safe as a folder's name as well."""
 
+MAX_PARTITIONS = 10_000
+"""Of all topics of a log together: far beyond any installation; a bound, because each takes memory and a file."""
+
 MAX_AT_MS = 2**63 - 1
 """Kafka keeps a record's time in 64 bits, and gives negative numbers a meaning of their own."""
 
@@ -29,16 +32,16 @@ class Topics:
         """Take the numbers of partitions.
 
         Args:
-            partitions: Topic to number of partitions, at least 1.
+            partitions: Topic to number of partitions, at least 1; ``MAX_PARTITIONS`` in all.
             source: What people call the log, for messages.
 
         Raises:
-            InputError: A name that is no topic's, or a number below 1.
+            InputError: A name that is no topic's, a number below 1, or too many in all.
         """
         for topic, count in partitions.items():
             if not LEGAL_TOPIC.fullmatch(topic):
                 raise InputError(
-                    f"{source}: {topic!r} cannot be a topic",
+                    f"{source}: {topic[:300]!r} cannot be a topic",
                     code="bad-topic",
                     mend="Use 1 to 249 letters, digits, dots, dashes and underscores.",
                 )
@@ -48,6 +51,12 @@ class Topics:
                     code="bad-topic",
                     mend="Give it at least one.",
                 )
+        if (total := sum(partitions.values())) > MAX_PARTITIONS:
+            raise InputError(
+                f"{source}: its partitions are {total}, more than {MAX_PARTITIONS}",
+                code="bad-topic",
+                mend="Use fewer partitions; one is enough for thousands of records a second.",
+            )
         self.source = source
         self.counts = dict(partitions)
         self._partitions = {
