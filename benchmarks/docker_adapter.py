@@ -24,7 +24,7 @@ import threading
 import time
 from pathlib import Path
 
-from steepest.cluster.docker import DockerCluster, DockerNode
+from steepest.cluster.docker import Allowed, DockerCluster, DockerNode
 from steepest.cluster.docker.host import Host
 from steepest.cluster.docker.stats import Stats, read_lines
 from steepest.cluster.port import ReplicaId, ReplicaSpec
@@ -105,7 +105,7 @@ async def limits(cluster: DockerCluster, replicas: list[ReplicaId]) -> list[floa
 async def bench(folder: Path, url: str, count: int, seconds: float) -> dict[str, float]:
     """All figures."""
     node = DockerNode(name=NODE, url=url, capacity=Resources(cpu_m=2000, memory_mib=4096))
-    cluster = DockerCluster(folder / "state", [node], "bench", image=docker_images.BASE)
+    cluster = DockerCluster(folder / "state", [node], "bench", image=docker_images.BASE, allowed=Allowed((), folder))
     replicas = await started(cluster, count)
     percent, streams = await at_rest(cluster, count, seconds)
     took = await limits(cluster, replicas[:LIMITS])

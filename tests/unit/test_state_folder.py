@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from steepest.cli.stopping import stop_system
-from steepest.cli.up import prepare
+from steepest.cli.up import let_jobs_have, prepare
 from steepest.errors import InputError, RecordingError, UncertainError
 from steepest.events.common import Resources
 from steepest.installation import KafkaPlace, remember_kafka
@@ -91,3 +91,22 @@ def test_a_folder_that_cannot_be_written_is_told_as_one(folder: StateFolder) -> 
 
     with pytest.raises(RecordingError, match="cannot write the state folder"), folder.sole():
         pass
+
+
+def test_containers_get_the_folders_that_up_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those named last; where none ever was, the one in which it ran first. Emulated nodes have no such list."""
+    folder = StateFolder(tmp_path / "state")
+    folder.create(Installation(nodes=(NodeSpec("n1", Resources(1_000), engine="unix:///nowhere"),)))
+    monkeypatch.chdir(tmp_path)
+    let_jobs_have(folder, ())
+    first = folder.read().folders
+    monkeypatch.chdir("/")
+    let_jobs_have(folder, ())
+    second = folder.read().folders
+    let_jobs_have(folder, (Path("/data"), tmp_path))
+
+    assert first == second == (str(tmp_path),)
+    assert folder.read().folders == ("/data", str(tmp_path))
+    folder.create(Installation(nodes=(NodeSpec("n1", Resources(1_000)),)))
+    with pytest.raises(InputError, match="for Docker engines"):
+        let_jobs_have(folder, (tmp_path,))

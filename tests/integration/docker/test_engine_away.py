@@ -135,6 +135,7 @@ def system(tmp_path: Path, engines: dict[str, DockerEngine]) -> Iterator[Running
     sizes = ("large=800m", "small=100m")  # so small a node that all jobs start on the other one
     running = RunningSystem(
         tmp_path / "state",
+        *("--folder", str(tmp_path)),
         "--cluster",
         f"docker={','.join(engines[node].url for node in SIZES_M)}",
         "--image",

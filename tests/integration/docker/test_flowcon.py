@@ -53,7 +53,7 @@ def system(request: pytest.FixtureRequest, tmp_path: Path, held: DockerEngine) -
         shutil.copy(str(script.__file__), tmp_path)
     running = RunningSystem(
         tmp_path / "state",
-        *("--cluster", f"docker={held.url}", "--node", f"held={CPU_M}m"),
+        *("--cluster", f"docker={held.url}", "--node", f"held={CPU_M}m", "--folder", str(tmp_path)),
         *("--policy", "flowcon", "--interval", "1s", "--heartbeat", "250ms"),
         *(["--soft-limits"] if request.param == "soft" else []),
     )
@@ -147,7 +147,7 @@ def workers(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
                 docker_images.provide(client, docker_images.default_folder())
         running = RunningSystem(
             tmp_path / "state",
-            *("--cluster", f"docker={','.join(engine.url for engine in started)}"),
+            *("--cluster", f"docker={','.join(engine.url for engine in started)}", "--folder", str(tmp_path)),
             *(option for name, cpu_m in WORKERS_M.items() for option in ("--node", f"{name}={cpu_m}m")),
             *("--policy", "flowcon", "--placement", "flowcon2", "--interval", "500ms", "--heartbeat", "250ms"),
         )

@@ -74,7 +74,13 @@ class RemoteHarness(DockerHarness):
     def make(self, *_: object, soft_limits: bool = False) -> DockerCluster:
         """An adapter."""
         return DockerCluster(
-            self.state.path, [self._node], self.pool, image=docker_images.BASE, soft_limits=soft_limits, heartbeat_s=0.5
+            self.state.path,
+            [self._node],
+            self.pool,
+            image=docker_images.BASE,
+            allowed=self.allowed,
+            soft_limits=soft_limits,
+            heartbeat_s=0.5,
         )
 
 

@@ -34,7 +34,8 @@ class Engine:
         """What the engine says of it."""
         if not self.there:
             raise NotFound("no such container")
-        return {"Id": "made", "State": {"Running": False, "Status": "created"}}
+        labels = {"steepest.cluster": LABEL}
+        return {"Id": "made", "State": {"Running": False, "Status": "created"}, "Config": {"Labels": labels}}
 
     def remove_container(self, _: str, *, force: bool) -> None:
         """Remove it, and let somebody look before another one is made."""

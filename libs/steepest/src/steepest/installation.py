@@ -137,7 +137,7 @@ def open_cluster(folder: StateFolder, installation: Installation) -> Cluster:
 
 def _docker_cluster(folder: StateFolder, installation: Installation) -> Cluster:
     try:
-        from steepest.cluster.docker import DockerCluster, DockerNode  # noqa: PLC0415 - the client is an extra
+        from steepest.cluster.docker import Allowed, DockerCluster, DockerNode  # noqa: PLC0415 - the client is an extra
     except ImportError as error:
         raise InputError(
             f"the nodes are Docker engines, and their client is missing: {error}", mend="install steepest[docker]"
@@ -150,6 +150,7 @@ def _docker_cluster(folder: StateFolder, installation: Installation) -> Cluster:
         ],
         installation.pool,
         image=installation.image,
+        allowed=Allowed(tuple(map(Path, installation.folders)), folder.root),
         soft_limits=installation.soft_limits,
         heartbeat_s=installation.heartbeat_ms / 1000,
         retention=installation.ended,

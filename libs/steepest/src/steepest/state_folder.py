@@ -51,6 +51,7 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         image: The image of jobs that name none, where nodes are Docker engines.
         soft_limits: CPU limits are weights there, and no caps.
         ended: How much stays of what jobs printed and saved that are over.
+        folders: What jobs' containers may have there: their working folders are these, or below them.
     """
 
     version: int = VERSION
@@ -61,6 +62,7 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     image: str = ""
     soft_limits: bool = False
     ended: Retention = Retention()
+    folders: tuple[str, ...] = ()
 
     @property
     def layout(self) -> Layout:

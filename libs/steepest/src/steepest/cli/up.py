@@ -86,6 +86,13 @@ CORES_SHARE = 0.8
 @click.option("--service", "services", metavar="NAME", multiple=True, help="Run only this service here. Repeat it.")
 @click.option("--node", "nodes", type=NodeType(), multiple=True, help="An emulated node of a new folder. Repeat it.")
 @click.option("--soft-limits", is_flag=True, help="On Docker engines: limits are weights, which leave nothing idle.")
+@click.option(
+    "--folder",
+    "folders",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    multiple=True,
+    help="On Docker engines: jobs may have this folder and all below it (where `up` made the state folder). Repeat it.",
+)
 @click.option("--heartbeat", type=SPAN, help="Period of the nodes' heartbeats in a new folder (500ms).")
 @click.option("--alpha", type=click.FloatRange(0, min_open=True), help="SpeCon's growth threshold α (0.01).")
 @click.option("--interval", type=SPAN, help="Length of the interval in which growth is measured (30s).")
@@ -103,6 +110,7 @@ def up(
     services: tuple[str, ...],
     nodes: tuple[NodeSpec, ...],
     soft_limits: bool,
+    folders: tuple[Path, ...],
     heartbeat: int | None,
     alpha: float | None,
     interval: int | None,
@@ -130,6 +138,7 @@ def up(
     mqtt_settings(os.environ)
     folder = StateFolder(state)
     prepare(folder, nodes, heartbeat, cluster=cluster, image=image, soft_limits=soft_limits)
+    let_jobs_have(folder, folders)
 
     def asked() -> PoolParameters | None:
         return wanted(folder, alpha, interval, policy=policy, placement=placement)
@@ -187,6 +196,26 @@ def prepare(
             f"{folder.root} is there already, with the nodes {has} and a heartbeat of {there.heartbeat_ms} ms",
             mend="leave --node and --heartbeat out, or begin with a new folder",
         )
+
+
+def let_jobs_have(folder: StateFolder, folders: tuple[Path, ...]) -> None:
+    """Put on record which folders containers may have: those named now, else those named before, else this one.
+
+    Raises:
+        InputError: Nodes are emulated, and jobs may have all that this user has.
+    """
+    import msgspec
+
+    from steepest.errors import InputError
+
+    there = folder.read()
+    if not any(node.engine for node in there.nodes):
+        if folders:
+            raise InputError("--folder is for Docker engines", mend="leave it out, or name --cluster")
+        return
+    if folders or not there.folders:
+        named = tuple(str(one.absolute()) for one in folders or (Path(),))
+        folder.create(msgspec.structs.replace(there, folders=named))
 
 
 def keep_others_out(folder: StateFolder) -> None:

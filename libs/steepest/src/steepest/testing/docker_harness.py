@@ -12,7 +12,7 @@ from pathlib import Path
 import docker
 from docker.errors import APIError
 
-from steepest.cluster.docker import DockerCluster, DockerNode
+from steepest.cluster.docker import Allowed, DockerCluster, DockerNode
 from steepest.cluster.docker.container import LABEL, label_of, name_of
 from steepest.cluster.folder import StateFolder
 from steepest.cluster.port import ReplicaId, ReplicaSpec
@@ -62,6 +62,7 @@ class DockerHarness(ClusterHarness):
         self.caps_memory = True
         self.engines = engines
         self.state = StateFolder(state_dir)
+        self.allowed = Allowed((Path(contract_job.__file__).parent,), state_dir)
         self._zombies: list[DockerCluster] = []
 
     def job(self, *arguments: str) -> ReplicaSpec:
@@ -86,7 +87,13 @@ class DockerHarness(ClusterHarness):
             for name, capacity in self.nodes.items()
         ]
         return DockerCluster(
-            self.state.path, nodes, self.pool, image=docker_images.BASE, soft_limits=soft_limits, heartbeat_s=0.5
+            self.state.path,
+            nodes,
+            self.pool,
+            image=docker_images.BASE,
+            allowed=self.allowed,
+            soft_limits=soft_limits,
+            heartbeat_s=0.5,
         )
 
     async def kill(self, replica: ReplicaId) -> None:

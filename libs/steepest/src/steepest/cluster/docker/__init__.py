@@ -2,5 +2,6 @@
 
 from steepest.cluster.docker.cluster import DockerCluster
 from steepest.cluster.docker.host import DockerNode
+from steepest.cluster.docker.mounts import Allowed
 
-__all__ = ["DockerCluster", "DockerNode"]
+__all__ = ["Allowed", "DockerCluster", "DockerNode"]

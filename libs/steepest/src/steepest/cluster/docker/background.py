@@ -210,7 +210,7 @@ class DockerBackground(Background[DockerTracked]):
             complete(host, folder, container)
             if seen.phase is ReplicaPhase.EXITED and recorded_end(folder) is None:
                 folder.write(folder.exit, ExitRecord(status=seen.exit_status or 0, reason=seen.reason))
-            remove(host, container)
+            remove(host, container, self._label)
 
     def _is_present(self, tracked: DockerTracked) -> bool:
         return name_of(self._label, tracked.folder) in self._present.get(tracked.node, {})

@@ -18,9 +18,10 @@ from msgspec import UNSET, UnsetType
 from steepest.cluster import locks
 from steepest.cluster.acts import definite, uncancelled
 from steepest.cluster.docker.background import DockerBackground, DockerTracked
-from steepest.cluster.docker.container import container_of, label_of, name_of, updates
-from steepest.cluster.docker.host import SERVER_FAILED, DockerNode, Host, status_of
+from steepest.cluster.docker.container import container_of, label_of, name_of, ours, updates
+from steepest.cluster.docker.host import SERVER_FAILED, DockerNode, EngineInfo, Host, status_of
 from steepest.cluster.docker.launch import Launch, launch, remove
+from steepest.cluster.docker.mounts import Allowed
 from steepest.cluster.docker.sight import observe
 from steepest.cluster.ended import Retention
 from steepest.cluster.fence import is_made
@@ -46,6 +47,7 @@ class DockerCluster(FolderCluster[DockerBackground]):
         nodes: All nodes of the pool.
         pool: The pool's name, for the heartbeats.
         image: The image of a replica that names none.
+        allowed: What containers may have of the machine.
         soft_limits: A CPU limit is a weight among the containers of the node, and no cap: what would be idle is used.
         heartbeat_s: The heartbeats' period in seconds. Engines measure once a second.
         clock: The wall clock, in integer milliseconds.
@@ -62,6 +64,7 @@ class DockerCluster(FolderCluster[DockerBackground]):
         pool: str,
         *,
         image: str,
+        allowed: Allowed,
         soft_limits: bool = False,
         heartbeat_s: float = 1.0,
         clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
@@ -74,6 +77,7 @@ class DockerCluster(FolderCluster[DockerBackground]):
         )
         self._hosts = {node.name: Host(node) for node in nodes}
         self._image = image
+        self._allowed = allowed
         self._soft = soft_limits
         self._label = label_of(self._state)
 
@@ -135,7 +139,8 @@ class DockerCluster(FolderCluster[DockerBackground]):
                 restore=restore,
                 label=self._label,
                 image=spec.image or self._image,
-                capacity=self._capacities[node],
+                capacity=self._capacity(host, engine),
+                allowed=self._allowed,
                 soft=self._soft,
                 engine=engine,
             )
@@ -202,9 +207,10 @@ class DockerCluster(FolderCluster[DockerBackground]):
         with host.looking():  # whether it was told is not all that matters: it is looked at again
             client = host.client()
             try:
-                if client.inspect_container(name)["State"]["Paused"]:
-                    client.unpause(name)
-                client.kill(name, number)
+                found = ours(client, name, self._label)
+                if found["State"]["Paused"]:
+                    client.unpause(found["Id"])
+                client.kill(found["Id"], number)
             except NotFound:
                 return False
             except APIError as error:
@@ -217,7 +223,7 @@ class DockerCluster(FolderCluster[DockerBackground]):
         """An interrupted start must never be completed once it was stopped."""
         with locks.held(self._state.locks / folder.replica.job):
             if not observe(host, folder, self._label).began:
-                remove(host, name_of(self._label, folder))
+                remove(host, name_of(self._label, folder), self._label)
                 declare_gone(folder, "it was stopped before it began")
 
     async def limit(
@@ -239,14 +245,13 @@ class DockerCluster(FolderCluster[DockerBackground]):
         self, host: Host, folder: IncarnationFolder, cpu_limit_m: int | None, memory_limit_mib: int | UnsetType | None
     ) -> None:
         name = name_of(self._label, folder)
-        machine = host.info().capacity
-        capacity = Resources(cpu_m=self._capacities[host.node.name].cpu_m, memory_mib=machine.memory_mib)
+        capacity = self._capacity(host, host.info())
         try:
             with host.acting(f"the limit of {folder} is as it was"):
                 client = host.client()
-                has = client.inspect_container(name)["HostConfig"]
-                told = updates(cpu_limit_m, memory_limit_mib, has, capacity, soft=self._soft)
-                client.update_container(name, **told)
+                found = ours(client, name, self._label)
+                told = updates(cpu_limit_m, memory_limit_mib, found["HostConfig"], capacity, soft=self._soft)
+                client.update_container(found["Id"], **told)
         except NotFound as error:
             raise RefusedError(f"{folder} does not run", code="not-running") from error
         except ClusterError as error:
@@ -263,8 +268,13 @@ class DockerCluster(FolderCluster[DockerBackground]):
                 if seen.began and not seen.ended:
                     raise RefusedError(f"{folder} is {seen.phase}", code="still-running", mend="stop it first")
             for folder in known:
-                remove(self._host_of(folder), name_of(self._label, folder))
+                remove(self._host_of(folder), name_of(self._label, folder), self._label)
             self._state.retire(job)
+
+    def _capacity(self, host: Host, engine: EngineInfo) -> Resources:
+        """What one container may have at most: what the node has, and of a resource that it does not name, the machine."""
+        node = self._capacities[host.node.name]
+        return Resources(cpu_m=node.cpu_m, memory_mib=node.memory_mib or engine.capacity.memory_mib)
 
     async def _open(self) -> DockerBackground:
         await asyncio.to_thread(self._state.make)

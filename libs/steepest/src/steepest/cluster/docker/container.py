@@ -5,17 +5,20 @@ It owns the translation between the port's words and the engine's. It must never
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-import os
+import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import docker
 import msgspec
-from docker.types import LogConfig, Mount
+from docker.errors import NotFound
+from docker.types import LogConfig
 from msgspec import UnsetType
 
+from steepest.cluster.docker.mounts import Mounts
 from steepest.cluster.fence import environment
 from steepest.cluster.folder import IncarnationFolder, StateFolder
 from steepest.cluster.observation import Observation
@@ -27,6 +30,9 @@ MIN_QUOTA_US = 1000  # the kernel takes no less
 WHOLE_SHARES = 1024  # the weight that an engine gives a container by itself
 MIN_SHARES = 2  # the kernel takes no less, and an engine takes 0 for no wish
 LABEL = "steepest.cluster"
+MOST_PROCESSES = 4096
+"""Processes and threads of a container: data loaders have hundreds, and an engine's machine takes some ten thousand."""
+
 NO_PROGRAM = (126, 127)  # what an engine says of a program that may not be executed, or is not there
 UNSEEN = 255  # what an engine says where nobody saw the end, and what some programs exit with
 _SIGNALS = range(129, 193)  # 128 + the signal, as shells have it
@@ -57,8 +63,36 @@ def container_of(folder: IncarnationFolder) -> str | None:
 
 
 def label_of(state: StateFolder) -> str:
-    """What marks the containers of a state folder: adapters of different folders never meet."""
-    return hashlib.sha256(str(state.path.resolve()).encode()).hexdigest()[:12]
+    """What marks the containers of a state folder: drawn once and kept in it, so folders of one path on two machines differ.
+
+    Raises:
+        OSError: It cannot be kept.
+    """
+    kept = state.path / "label"
+    with contextlib.suppress(FileNotFoundError):
+        return kept.read_text()
+    state.make()
+    # What a folder of an earlier version has started is marked by the folder's path.
+    has_jobs = any(state.jobs.iterdir()) or any(state.ended.iterdir())
+    drawn = hashlib.sha256(str(state.path.resolve()).encode()).hexdigest()[:12] if has_jobs else secrets.token_hex(6)
+    aside = kept.with_name(f".label.{secrets.token_hex(4)}")
+    aside.write_text(drawn)
+    with contextlib.suppress(FileExistsError):  # another process has drawn one
+        kept.hardlink_to(aside)
+    aside.unlink()
+    return kept.read_text()
+
+
+def ours(client: docker.APIClient, container: str, label: str) -> Mapping[str, Any]:
+    """What an engine says of a container of ours, by its name or id.
+
+    Raises:
+        NotFound: There is none; one of that name that is somebody else's is none.
+    """
+    said: Mapping[str, Any] = client.inspect_container(container)
+    if (said["Config"]["Labels"] or {}).get(LABEL) != label:
+        raise NotFound(f"{container} is a container of somebody else")
+    return said
 
 
 def name_of(label: str, folder: IncarnationFolder) -> str:
@@ -137,18 +171,12 @@ def creation(
     network: str | None,
     capacity: Resources,
     soft: bool,
+    label: str,
+    mounts: Mounts,
 ) -> dict[str, Any]:
-    """The arguments of ``create_container``.
-
-    The control folder and the job's checkpoints are in the container where they are here, and so is the working folder, if
-    there is one here: it is the job's own code and data.
-    """
-    checkpoints = state.checkpoints(folder.replica.job)
-    places = [str(folder.control), str(checkpoints)]
-    if spec.working_dir is not None and Path(spec.working_dir).is_dir():
-        places.append(str(Path(spec.working_dir).absolute()))
-    label = label_of(state)
-    limits = cpu_settings(spec.cpu_limit_m, capacity.cpu_m, soft=soft)
+    """The arguments of ``create_container``. Its program gets no right that a program needs for training."""
+    memory = capacity.memory_mib * _MIB
+    limits = cpu_settings(spec.cpu_limit_m, capacity.cpu_m, soft=soft) | {"mem_limit": memory, "memswap_limit": memory}
     if network is not None:
         limits["network_mode"] = network
     return {
@@ -159,9 +187,12 @@ def creation(
         "labels": labels_of(label, folder),
         "environment": environment(state, folder, spec, restore),
         "working_dir": spec.working_dir,
-        "user": f"{os.getuid()}:{os.getgid()}",  # what it writes can be removed by who runs the adapter
+        "user": mounts.user,
         "host_config": client.create_host_config(
-            mounts=[Mount(place, place, type="bind") for place in dict.fromkeys(places)],
+            mounts=mounts.all,
+            cap_drop=["ALL"],
+            security_opt=["no-new-privileges:true"],
+            pids_limit=MOST_PROCESSES,
             # The engine must neither start anything again nor throw lines away before they were copied.
             restart_policy={"Name": "no"},
             log_config=LogConfig(type=LogConfig.types.JSON),

@@ -13,14 +13,17 @@ import contextlib
 import os
 import shutil
 import time
+from collections.abc import Mapping
+from typing import Any
 
 import docker
 import msgspec
 from docker.errors import APIError, ImageNotFound, NotFound
 
 from steepest.cluster import fence
-from steepest.cluster.docker.container import NO_PROGRAM, ContainerRecord, creation, name_of, record_of
+from steepest.cluster.docker.container import NO_PROGRAM, ContainerRecord, creation, name_of, ours, record_of
 from steepest.cluster.docker.host import EngineInfo, Host, status_of
+from steepest.cluster.docker.mounts import Allowed, give, mounts_of
 from steepest.cluster.folder import IncarnationFolder, StateFolder
 from steepest.cluster.port import ReplicaSpec
 from steepest.errors import ClusterError, RefusedError, UncertainError
@@ -42,6 +45,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
         capacity: The node's.
         soft: The CPU limit is a weight.
         engine: What the engine says of itself.
+        allowed: What the container may have of the machine.
     """
 
     node: str
@@ -52,6 +56,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     capacity: Resources
     soft: bool
     engine: EngineInfo
+    allowed: Allowed
 
 
 def launch(host: Host, state: StateFolder, folder: IncarnationFolder, order: Launch) -> None:
@@ -65,10 +70,25 @@ def launch(host: Host, state: StateFolder, folder: IncarnationFolder, order: Lau
     """
     if not order.spec.command:
         raise RefusedError("the command is empty", code="no-such-program")
+    mounts = mounts_of(state, folder, order.spec, order.allowed)
     fence.make(state, folder, order.node, order.spec)
     try:
+        give(state, folder, mounts)
         client = host.client()
-        made = _create(host, client, state, folder, order)
+        asked = creation(
+            client,
+            state=state,
+            folder=folder,
+            spec=order.spec,
+            image=order.image,
+            restore=order.restore,
+            network=None if order.engine.has_bridge else "none",
+            capacity=order.capacity,
+            soft=order.soft,
+            label=order.label,
+            mounts=mounts,
+        )
+        made = _create(host, client, folder, order, asked)
         folder.write(record_of(folder), ContainerRecord(id=made, engine=order.engine.id))
         _start(host, client, folder, made)
     except ClusterError as error:
@@ -81,15 +101,16 @@ def launch(host: Host, state: StateFolder, folder: IncarnationFolder, order: Lau
         raise
 
 
-def remove(host: Host, container: str) -> None:
-    """Remove a container by its name or id, whatever it does; succeeds where there is none.
+def remove(host: Host, container: str, label: str) -> None:
+    """Remove a container of ours by its name or id, whatever it does; succeeds where there is none.
 
     Raises:
         ClusterError, UncertainError: It may be there still.
     """
     with host.acting(f"the container {container} was not removed"):
         try:
-            host.client().remove_container(container, force=True)
+            client = host.client()
+            client.remove_container(ours(client, container, label)["Id"], force=True)
         except NotFound:
             return
         except APIError as error:
@@ -97,18 +118,9 @@ def remove(host: Host, container: str) -> None:
                 raise
 
 
-def _create(host: Host, client: docker.APIClient, state: StateFolder, folder: IncarnationFolder, order: Launch) -> str:
-    asked = creation(
-        client,
-        state=state,
-        folder=folder,
-        spec=order.spec,
-        image=order.image,
-        restore=order.restore,
-        network=None if order.engine.has_bridge else "none",
-        capacity=order.capacity,
-        soft=order.soft,
-    )
+def _create(
+    host: Host, client: docker.APIClient, folder: IncarnationFolder, order: Launch, asked: Mapping[str, Any]
+) -> str:
     with host.acting(f"{folder} did not start"):
         try:
             return str(client.create_container(**asked)["Id"])
@@ -129,11 +141,12 @@ def _remove_unless_it_runs(client: docker.APIClient, folder: IncarnationFolder, 
     """What an interrupted start or a forgotten job of the same name left."""
     name = name_of(label, folder)
     with contextlib.suppress(NotFound):
-        if client.inspect_container(name)["State"]["Running"]:
+        found = ours(client, name, label)
+        if found["State"]["Running"]:
             raise RefusedError(f"a container of the name {name} runs", code="still-running", mend="stop it first")
         # The record first: whoever looks while it is there without its container takes the incarnation for ended.
         record_of(folder).unlink(missing_ok=True)
-        client.remove_container(name, force=True)
+        client.remove_container(found["Id"], force=True)
 
 
 def _start(host: Host, client: docker.APIClient, folder: IncarnationFolder, made: str) -> None:
@@ -197,4 +210,4 @@ def _leave_no_trace(host: Host, folder: IncarnationFolder, label: str) -> None:
         folder.path.rename(aside)
         shutil.rmtree(aside, ignore_errors=True)
     with contextlib.suppress(ClusterError):
-        remove(host, name_of(label, folder))
+        remove(host, name_of(label, folder), label)

@@ -22,7 +22,7 @@ import contextlib
 
 from docker.errors import NotFound
 
-from steepest.cluster.docker.container import LABEL, ContainerRecord, name_of, observed, record_of
+from steepest.cluster.docker.container import LABEL, ContainerRecord, name_of, observed, ours, record_of
 from steepest.cluster.docker.host import LOOK_S, Host
 from steepest.cluster.folder import IncarnationFolder
 from steepest.cluster.observation import Observation, declare_gone, recorded_end
@@ -40,7 +40,7 @@ def observe(host: Host, folder: IncarnationFolder, label: str) -> Observation:
         return ended
     try:
         with host.looking():
-            said = host.client(LOOK_S).inspect_container(name_of(label, folder))
+            said = ours(host.client(LOOK_S), name_of(label, folder), label)
     except NotFound:
         return _without_container(host, folder)
     return observed(said["State"], end_was_seen=said["Id"] in host.ends_seen)
