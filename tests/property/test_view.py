@@ -98,6 +98,7 @@ NONSENSE: st.SearchStrategy[Any] = st.one_of(
         message=st.just(""),
     ),
     st.builds(c.NodeLost, node=NODES, silent_ms=SIZES),
+    st.builds(c.NodeGone, node=NODES),
     st.builds(used, NODES, st.integers(0, 900)),
     st.builds(c.ReplicaStarted, job=JOBS, incarnation=SMALL, node=NODES),
     st.builds(c.CheckpointModeDeclared, job=JOBS, incarnation=SMALL, mode=MODES, node=st.none() | NODES),

@@ -52,6 +52,19 @@ def a_move_whose_process_dies_at_the_target() -> Story:
     return story.add(c.MigrationFailed(plan="move", job="a", code="ended", message="no", node="n1"))
 
 
+def a_node_that_is_gone() -> Story:
+    """A job goes on elsewhere; one that was about to be moved too; one that was moved goes on at its target."""
+    story = Story().opened(n1=2000, n2=2000).running("a", "n1").running("b", "n1").running("d", "n1")
+    story.move_planned("move-b", "b", "n1", "n2").saved("move-b", "b", "n1")
+    story.move_planned("move-d", "d", "n1", "n2").saved("move-d", "d", "n1").stopped("move-d", "d", "n1")
+    story.add(c.NodeLost(node="n1", silent_ms=15_000), c.NodeGone(node="n1"))
+    for job in ("a", "b"):
+        story.add(c.RetryPlanned(job=job, incarnation=1, charged=False, not_before_ms=0, reason="its node is gone"))
+        story.placement_planned(f"again-{job}", job, "n2", 1).started(f"again-{job}", job, "n2", 2)
+    story.started("move-d", "d", "n2", 2, restore=checkpoint(100)).verified("move-d", "d", "n2", 2)
+    return story.finished("move-d", "d", "n2")
+
+
 def a_migrator_that_is_overtaken() -> Story:
     """Another migrator takes a step over; the first one's outcome and conclusion come late and count no more."""
     story = Story().opened(n1=1000, n2=1000).running("a", "n1")
@@ -191,6 +204,7 @@ SOUND: tuple[Callable[[], Story], ...] = (
     a_move_of_a_job_that_saves_when_stopped,
     a_move_that_goes_back,
     a_move_whose_process_dies_at_the_target,
+    a_node_that_is_gone,
     a_migrator_that_is_overtaken,
     a_step_taken_over_after_a_cancel,
     a_start_begun_again_after_a_cancel,

@@ -343,9 +343,19 @@ def test_no_measurement_is_too_large_for_a_snapshot() -> None:
 def test_a_node_joins_again_every_hour() -> None:
     """So that one that the pool has forgotten is there again; also where its clock was set back meanwhile."""
     monitor = Sparing()
-    told = [kinds(monitor.hear(later_ms=ms)) for ms in (0, 5_000, JOIN_EVERY_MS - 5_001, 1, 1, -5_000)]
+    hour = [5_000] * (JOIN_EVERY_MS // 5_000)
+    told = [kinds(monitor.hear(later_ms=ms)) for ms in (0, *hour, 1, -5_000)]
 
-    assert told == [["NodeJoined"], [], [], ["NodeJoined"], [], ["NodeJoined"]]
+    assert [number for number, events in enumerate(told) if events] == [0, len(hour), len(hour) + 2]
+    assert {name for events in told for name in events} == {"NodeJoined"}
+
+
+def test_a_node_joins_again_after_a_silence() -> None:
+    """One that was silent for as long as a lost one may be no node of the pool any more."""
+    monitor = Sparing()
+    told = [kinds(monitor.hear(report(), later_ms=ms)) for ms in (0, 14_999, 15_000, 500)]
+
+    assert told == [["NodeJoined", "ReplicaStarted"], [], ["NodeJoined"], []]
 
 
 def test_a_node_that_is_silent_for_long_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:

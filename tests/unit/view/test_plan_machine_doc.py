@@ -37,7 +37,9 @@ def walks() -> Iterator[tuple[str, Plan, Job]]:
             submitted_offset=0,
             submitted_counted_ms=0,
         )
-        plan = Plan(id="plan", kind=kind, job="job", incarnation=1, made_ms=0, made_offset=0)
+        plan = Plan(
+            id="plan", kind=kind, job="job", incarnation=1, made_ms=0, made_offset=0, sources=("w1",), targets=("w2",)
+        )
         plans.begin_walk(plan, job.mode)
         yield str(kind) + (f", {mode}" if mode else ""), plan, job
 

@@ -114,6 +114,10 @@ def _node_lost(event: c.NodeLost) -> str:
     return f"node {event.node} is lost: it has been silent for {span(event.silent_ms)}"
 
 
+def _node_gone(event: c.NodeGone) -> str:
+    return f"node {event.node} is gone for good, an operator says: nothing runs there any more"
+
+
 def _node_usage(event: c.NodeUsage) -> str:
     jobs = ", ".join(f"{job} {cpu_m}m" for job, cpu_m in event.jobs.items())
     return f"node {event.node} uses {in_words(event.used)}{': ' + jobs if jobs else ''}"
@@ -307,6 +311,7 @@ _SENTENCES: Mapping[type, Callable[[Any], str]] = {
     c.Tick: _tick,
     c.NodeJoined: _node_joined,
     c.NodeLost: _node_lost,
+    c.NodeGone: _node_gone,
     c.NodeUsage: _node_usage,
     c.ReplicaStarted: _replica_started,
     c.CheckpointModeDeclared: _mode_declared,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from steepest.cli.gone import gone
 from steepest.cli.options import json_option, state_option
 from steepest.cli.output import give, tell
 
@@ -19,6 +20,7 @@ EPILOG = """\b
 Examples:
   steepest nodes
   steepest nodes --json | jq '.[] | {node, score}'
+  steepest nodes gone node-3        node-3 never returns: its jobs go on elsewhere
 
 The score is SpeCon's: 2 for each progressing job, 1.5 for each watched one, 1 for each converged one, unless the pool's
 parameters say otherwise. A converged job moves to the node with the lowest. Limited are the jobs whose CPU FlowCon limits.
@@ -27,11 +29,14 @@ parameters say otherwise. A converged job moves to the node with the lowest. Lim
 COLUMNS = ("node", "state", "#capacity", "#reserved", "#used", "#limited", "#score", "#jobs", "#PC", "#WC", "#CC")
 
 
-@click.command(epilog=EPILOG)
+@click.group(epilog=EPILOG, invoke_without_command=True)
 @state_option
 @json_option
-def nodes(state: Path, *, as_json: bool) -> None:
+@click.pass_context
+def nodes(ctx: click.Context, state: Path, *, as_json: bool) -> None:
     """Show what every node has, what is reserved and used of it, its score, and its jobs by category."""
+    if ctx.invoked_subcommand is not None:
+        return
     from steepest.cli.pool import look
     from steepest.cli.tables import show
 
@@ -45,6 +50,9 @@ def nodes(state: Path, *, as_json: bool) -> None:
         tell("no node has joined yet")
     if pool.note:
         tell(pool.note, err=True)
+
+
+nodes.add_command(gone)
 
 
 def as_dict(pool: Pool, node: Node) -> dict[str, object]:

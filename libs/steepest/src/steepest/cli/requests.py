@@ -76,7 +76,7 @@ def _opened(received: Received[c.ClusterEvent]) -> str | None:
     return received.event.epoch if isinstance(received.event, c.LogOpened) else None
 
 
-Request = c.JobSubmitted | c.JobCancelRequested | c.PoolConfigured
+Request = c.JobSubmitted | c.JobCancelRequested | c.PoolConfigured | c.NodeGone
 
 
 class Place(msgspec.Struct, frozen=True):

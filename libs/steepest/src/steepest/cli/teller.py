@@ -20,6 +20,7 @@ NEWS: dict[type, str] = {
     c.PoolConfigured: "",
     c.NodeJoined: "",
     c.NodeLost: "red",
+    c.NodeGone: "red",
     c.JobSubmitted: "",
     c.JobRejected: "red",
     c.JobCancelRequested: "",

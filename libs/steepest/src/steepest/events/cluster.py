@@ -12,6 +12,7 @@ from steepest.events.facts import (
     CheckpointVerified,
     JobEnded,
     LogOpened,
+    NodeGone,
     NodeJoined,
     NodeLost,
     NodeUsage,
@@ -60,6 +61,7 @@ ClusterEvent = (
     | Tick
     | NodeJoined
     | NodeLost
+    | NodeGone
     | NodeUsage
     | ReplicaStarted
     | CheckpointModeDeclared
@@ -122,6 +124,7 @@ __all__ = [
     "MigrationFinished",
     "MigrationPlanned",
     "MoveKind",
+    "NodeGone",
     "NodeJoined",
     "NodeLost",
     "NodeScore",

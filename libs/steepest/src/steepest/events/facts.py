@@ -64,6 +64,12 @@ class NodeLost(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ta
     silent_ms: Millis
 
 
+class NodeGone(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
+    """An operator says that a lost node never returns: what ran there surely runs no more, and its places are free."""
+
+    node: Name
+
+
 class NodeUsage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
     """Measured use of a node; the resource use R(w, t) of SpeCon's Algorithm 4.
 

@@ -22,7 +22,7 @@ from steepest.events.parameters import PoolParameters
 READS = 3
 """The event version that this code knows: raise it with every new event type on ``cluster`` and every new flag."""
 
-SINCE: Mapping[type, int] = {c.LimitsPlanned: 2, c.LimitsApplied: 2, c.LimitsRefused: 2}
+SINCE: Mapping[type, int] = {c.LimitsPlanned: 2, c.LimitsApplied: 2, c.LimitsRefused: 2, c.NodeGone: 3}
 """The event version from which on an event may stand on ``cluster``; 1 for all that are not named."""
 
 E = TypeVar("E")
@@ -168,7 +168,7 @@ CLUSTER: Topic[c.ClusterEvent] = _topic(
     key="pool",
     description="Everything that anyone knows of a pool, in one order.",
     writers={
-        "operator": (c.LogOpened, c.PoolConfigured),
+        "operator": (c.LogOpened, c.PoolConfigured, c.NodeGone),
         "user": (c.JobSubmitted, c.JobCancelRequested),
         "worker-monitor": (
             c.Tick,

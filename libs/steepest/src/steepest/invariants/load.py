@@ -50,6 +50,8 @@ class Load:
             case c.JobSubmitted():
                 self.requests.setdefault(event.job, event.spec.requests)
         open_before = self.steps.in_flight(job) if (job := getattr(event, "job", None)) else []
+        if isinstance(event, c.NodeGone):
+            open_before = self.steps.all_in_flight()
         counts = self.steps.feed(received)
         started = self.processes.feed(received, counts=counts)
         fuller = [node for node in self._reserved(event, counts=counts) if node]
@@ -60,6 +62,8 @@ class Load:
         for walk in open_before:
             if walk.over is not None:
                 self._release_plan(walk)
+        if isinstance(event, c.NodeGone):
+            self._places.pop(event.node, None)
         if isinstance(event, c.JobEnded):
             self.requests.pop(event.job, None)  # the name may be used again, for another job
         return fuller

@@ -6,8 +6,9 @@ Theory. From the ``StepBegun`` of a START that counts an incarnation *may* run o
 it read back. It *surely* ran from ``JobPlaced`` or ``ReplicaStarted`` on. It surely runs no more from the
 ``ReplicaStopped`` of a node where it may run, from a ``JobStopped`` that counts, from a step that failed because it had
 ended, and from the end of its job. A START that definitely failed started nothing; neither did one whose plan is given up
-before anything was heard of it. The loss of a node proves nothing, and neither does what another node says. Facts come
-late: that an incarnation started may be told after it was stopped, which is no news.
+before anything was heard of it. The loss of a node proves nothing, and neither does what another node says; an operator's
+word that it is gone for good does. Facts come late: that an incarnation started may be told after it was stopped, which is
+no news.
 """
 
 from __future__ import annotations
@@ -73,6 +74,8 @@ class Processes:
                 self._drop(event.job, [p for p in self.of(event.job) if p.plan == event.plan and not p.proven])
             case c.JobEnded():
                 self._drop(event.job, self.of(event.job))
+            case c.NodeGone():
+                self._leave(event.node)
         return None
 
     def _add(self, job: str, incarnation: int, node: str, plan: str, offset: int) -> Process | None:
@@ -109,6 +112,13 @@ class Processes:
         """A node knows nothing of what runs elsewhere."""
         nodes = [process.node for process in self.of(event.job) if process.incarnation == event.incarnation]
         return not nodes or event.node in nodes
+
+    def _leave(self, node: str) -> None:
+        there = [process for job in self._of.values() for process in job.values() if process.node == node]
+        for process in there:
+            self._ended.setdefault(process.job, {})[process.incarnation] = None
+            del self._of[process.job][process.incarnation, node]
+        self.left.extend(there)
 
     def _stop(self, job: str, incarnation: int) -> None:
         self._ended.setdefault(job, {})[incarnation] = None

@@ -8,7 +8,7 @@ nobody acts on. Of each counting beginning the first outcome counts, until the n
 its job was cancelled, or has ended by itself before the plan's STOP was under way: then no further step begins, though
 one that is under way may be taken over, and a START that may have taken effect is begun again, to know. A plan is over
 with its first conclusion, with its job, and a placement with its job's place; one cannot be abandoned while a step is
-under way.
+under way. Where a node is gone for good, the plans end that have nowhere else to go.
 """
 
 from __future__ import annotations
@@ -110,7 +110,13 @@ class Steps:
                 self._doom(event)
             case c.JobEnded():
                 self._close(event.job, event, received.offset)
+            case c.NodeGone():
+                self._leave(event, received.offset)
         return True
+
+    def all_in_flight(self) -> list[Walk]:
+        """The plans of all jobs that are not over."""
+        return [walk for job in self._open.values() for walk in job.values()]
 
     def in_flight(self, job: str) -> list[Walk]:
         """The plans of a job that are not over, void ones among them."""
@@ -175,6 +181,11 @@ class Steps:
         self._end(walk, event, offset)
         return True
 
+    def _leave(self, event: c.NodeGone, offset: int) -> None:
+        for walk in self.all_in_flight():
+            if _has_nowhere_else(walk, event.node):
+                self._end(walk, event, offset)
+
     def _doom(self, event: c.ReplicaStopped) -> None:
         """A process that ends by itself while it is about to be moved has nothing left to be moved."""
         for walk in self.in_flight(event.job):
@@ -195,3 +206,14 @@ class Steps:
     def _end(self, walk: Walk, event: c.ClusterEvent, offset: int) -> None:
         walk.over, walk.end, walk.under_way = offset, event, False
         self._open[walk.job].pop(walk.plan, None)
+
+
+def _has_nowhere_else(walk: Walk, node: str) -> bool:
+    """Whether a plan ends with a node: its job is there alone, or was on the way back there."""
+    match walk.planned:
+        case c.PlacementPlanned(nodes=nodes):
+            return node in nodes
+        case c.MigrationPlanned(source=source):
+            goes_back = walk.begun is not None and walk.begun.step is c.Step.START and walk.begun.node == source
+            return node == source and (goes_back or not walk.has_stopped)
+    return walk.begun is not None and walk.begun.node == node

@@ -13,6 +13,7 @@ act                             what it tells
 ``node N CPU``                  a node joins, with that many millicores
 ``device N CPU``                a node joins that only reports, and takes no jobs
 ``lost N``                      a node is lost
+``gone N``                      an operator says that a lost node never returns
 ``use N CPU``                   a node uses that many millicores
 ``submit J [k=v …]``            a job is submitted; ``cpu``, ``mode``, ``retries``, ``first_node``, ``request``,
                                 ``replicas``
@@ -172,6 +173,7 @@ _ACTS: dict[str, Callable[[DeciderDriver, list[str], dict[str, str]], None]] = {
     "node": _tell(lambda name, cpu_m: pool.joined(name, int(cpu_m))),
     "device": _tell(lambda name, cpu_m: pool.joined(name, int(cpu_m), takes_jobs=False)),
     "lost": _tell(lambda name: c.NodeLost(node=name, silent_ms=1)),
+    "gone": _tell(lambda name: c.NodeGone(node=name)),
     "use": _tell(lambda name, cpu_m: pool.used(name, int(cpu_m))),
     "submit": _submit,
     "run": _run,

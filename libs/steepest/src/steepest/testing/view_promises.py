@@ -72,7 +72,7 @@ def check_lives(view: ClusterView) -> None:
             continue
         assert job.alive or job.plan is not None, f"{job.name} is lost"
         plan = view.plan_of(job)
-        moving = plan is not None and plan.kind is PlanKind.MIGRATE
+        moving = plan is not None and plan.kind is PlanKind.MIGRATE and bool(plan.sources and plan.targets)
         assert (held, assigned) == (job.spec.replicas + moving, job.spec.replicas), job
         assert all(node in job.holds for node in job.assigned), job
         if job.alive and plan is None:

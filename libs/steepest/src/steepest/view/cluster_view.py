@@ -15,11 +15,17 @@ from steepest.errors import LogVersionError
 from steepest.events import cluster as c
 from steepest.events.received import ID, PREVIOUS, DecisionId, Received
 from steepest.events.registry import FLAGS, READS
-from steepest.view import fold_jobs, fold_limits, fold_plans, fold_pool
+from steepest.view import fold_gone, fold_jobs, fold_limits, fold_plans, fold_pool
 from steepest.view.projection import Projection
 from steepest.view.state import ViewState
 
-_HANDLERS = {**fold_pool.HANDLERS, **fold_jobs.HANDLERS, **fold_plans.HANDLERS, **fold_limits.HANDLERS}
+_HANDLERS = {
+    **fold_pool.HANDLERS,
+    **fold_jobs.HANDLERS,
+    **fold_plans.HANDLERS,
+    **fold_limits.HANDLERS,
+    **fold_gone.HANDLERS,
+}
 
 
 class ClusterView(Projection):

@@ -198,7 +198,7 @@ def _migration_failed(view: Projection, event: c.MigrationFailed, received: Rece
     if job is None or plan is None or plan.heading is not Heading.FAILED:
         return False
     lifecycle.lose_steps(job, event.steps_lost)
-    _undo_move(view, job, plan)
+    undo_move(view, job, plan)
     lifecycle.not_started(job, event.code, event.message)
     lifecycle.conclude(view, plan, PlanStatus.FAILED, event.message)
     lifecycle.after(view, job, received)
@@ -210,22 +210,24 @@ def _abandoned(view: Projection, event: c.PlanAbandoned, received: Received[Any]
     if job is None or plan is None or plan.begun or (plan.unclear and plan.step is c.Step.START):
         return False
     if plan.kind is PlanKind.MIGRATE:
-        _undo_move(view, job, plan)
+        undo_move(view, job, plan)
     lifecycle.not_started(job, event.code, event.message)
     lifecycle.conclude(view, plan, PlanStatus.ABANDONED, event.message or event.code)
     lifecycle.after(view, job, received)
     return True
 
 
-def _undo_move(view: Projection, job: Job, plan: Plan) -> None:
-    """The move did not work out: the job counts where it is, and may ask again."""
-    source, target = plan.sources[0], plan.targets[0]
-    if job.alive and job.node == target:
-        view.nodes.give_back(job, source)
+def undo_move(view: Projection, job: Job, plan: Plan) -> None:
+    """The move did not work out: the job counts where it is, and may ask again. A node that is gone holds nothing."""
+    if job.alive and job.node in plan.targets:
+        for source in plan.sources:
+            view.nodes.give_back(job, source)
     else:
-        view.nodes.give_back(job, target)
-        view.nodes.unassign(job, target)
-        view.nodes.assign(job, source)
+        for target in plan.targets:
+            view.nodes.give_back(job, target)
+            view.nodes.unassign(job, target)
+            for source in plan.sources:
+                view.nodes.assign(job, source)
     job.moves_failed += 1
     if job.moves_failed < view.parameters.limits.moves_failed:
         if plan.move is c.MoveKind.REALLOCATION:

@@ -94,6 +94,14 @@ def stopped(job: Job, event: c.ReplicaStopped | c.JobStopped) -> None:
     remember(job, event.checkpoint)
 
 
+def lost(job: Job, why: str) -> None:
+    """A job's process does not run any more, because the node that it was on is gone."""
+    job.alive = False
+    job.limit = None
+    job.stopped_incarnation = job.incarnation
+    job.stop_reason = job.stop_reason or why
+
+
 def not_started(job: Job, code: str, message: str) -> None:
     """A plan is given up; where that leaves the job without a process, and nothing else explains it, this does."""
     if not job.alive and job.exit_status is None and not job.stop_reason:

@@ -161,6 +161,12 @@ class Nodes:
             del self._nodes[name]
             self.changes.note(name)
 
+    def remove(self, node: Node) -> None:
+        """A lost node that holds nothing is here no more."""
+        self._gone.drop(node.name)
+        del self._nodes[node.name]
+        self.changes.note(node.name)
+
     def take(self, job: Job, name: str) -> None:
         """Reserve the place of one replica of ``job`` on a node."""
         node = self._nodes[name]

@@ -26,6 +26,9 @@ plan is *done* (or *failed*), and waits only for its conclusion.
 A job that ends by itself or is cancelled *dooms* its plan: the plan is abandoned as soon as no step is under way, and no
 further step may begin. Only a START whose effect is unclear is begun again first, or a process might run that nobody knows
 of. STOP is the step that cannot be undone; before it, a migration that fails leaves its job as it was.
+
+Where an operator says that a node is gone for good, a plan that has nowhere else to go is over at once; a migration loses
+that node from its ``sources`` or ``targets``, and goes on or back with the other one.
 """
 
 from __future__ import annotations
@@ -80,7 +83,8 @@ def why_void_migration(event: MigrationPlanned, job: Job | None, nodes: Nodes) -
         return why
     if job.node != event.source or event.source == event.target:
         return f"the job is on {job.node}, and the plan moves it from {event.source} to {event.target}"
-    if nodes[event.source].lost:
+    source = nodes.get(event.source)
+    if source is None or source.lost:
         return f"node {event.source} is lost, and nobody there would save and stop the job"
     return why_no_room(job, nodes.get(event.target), event.target)
 
@@ -126,6 +130,13 @@ def begin_walk(plan: Plan, mode: CheckpointMode) -> None:
     """Set the steps of a new plan or of a new heading."""
     wanted = mode if (plan.kind, plan.heading) == (PlanKind.MIGRATE, Heading.FORWARD) else None
     _due(plan, STEPS[plan.kind, plan.heading, wanted])
+
+
+def turn_back(plan: Plan) -> None:
+    """The job is stopped and cannot go on at its target: it is started again where it was."""
+    plan.heading = Heading.BACK
+    plan.next_incarnation = 0
+    begin_walk(plan, CheckpointMode.NONE)
 
 
 def _due(plan: Plan, steps: tuple[Step, ...]) -> None:
@@ -185,7 +196,9 @@ def counts(plan: Plan | None, step: Step, attempt: int) -> bool:
 def step_done(plan: Plan) -> None:
     """The step under way has its outcome: the next one is due."""
     _due(plan, plan.steps[1:])
-    if not plan.steps:
+    if plan.step is Step.START and not plan.targets:
+        turn_back(plan)
+    elif not plan.steps:
         plan.heading = Heading.FAILED if plan.heading is Heading.BACK else Heading.DONE
 
 
@@ -207,10 +220,8 @@ def step_failed(plan: Plan, job: Job, *, definite: bool, code: str, message: str
         return
     plan.code, plan.message = code, message
     stopped = plan.kind is PlanKind.MIGRATE and step in {Step.START, Step.VERIFY} and not job.alive
-    if stopped and plan.heading is Heading.FORWARD:
-        plan.heading = Heading.BACK
-        plan.next_incarnation = 0
-        begin_walk(plan, job.mode)
+    if stopped and plan.heading is Heading.FORWARD and plan.sources:
+        turn_back(plan)
     else:
         plan.heading = Heading.FAILED
         plan.steps = ()

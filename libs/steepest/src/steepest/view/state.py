@@ -210,8 +210,8 @@ class Plan(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     Attributes:
         incarnation: The job's incarnation that it is about.
-        sources: The job's nodes when it was made; empty for a placement.
-        targets: The node of each replica afterwards.
+        sources: The job's nodes when it was made; empty for a placement, and once they are gone for good.
+        targets: The node of each replica afterwards; empty once it is gone for good.
         step: The step that is due or begun.
         begun: Whether the step was begun; its outcome is awaited.
         attempt: The newest beginning, over all steps.

@@ -89,7 +89,7 @@ class Groups:
             self.remove(group)
 
     def _has_dying(self) -> bool:
-        return any(not _lines(group / "cgroup.procs") for group in self.top.glob("node-*/*/"))
+        return any(not _lines(group / "cgroup.procs") for group in list(self.top.glob("node-*/*/")))
 
     def _node(self, node: str) -> Path:
         return self.top / f"node-{node}"

@@ -131,6 +131,8 @@ class LimitPlanner:
                 self._refused(view, event)
             case c.Tick():
                 return self._due(view, received.offset)
+            case c.NodeGone(node=node):
+                return self._look_at([node], view, received)
         if view.touched is None:
             return ()
         if view.touched.phase is Phase.ENDED:
@@ -150,9 +152,7 @@ class LimitPlanner:
 
     def _has_changed(self, view: ClusterView, name: str, at_ms: int) -> bool:
         node = view.nodes.get(name)
-        if node is None:
-            return False  # it left the pool, and held nothing by then
-        there = {job.name: job for job in _running_on(view, node)}
+        there = {} if node is None else {job.name: job for job in _running_on(view, node)}
         ids = tuple(sorted((job.name, job.incarnation) for job in there.values()))
         before = self.state.rounds.get(name, Round())
         if ids == before.ids:
@@ -164,7 +164,7 @@ class LimitPlanner:
         if ids:
             self.state.rounds[name] = Round(ids)
         else:
-            del self.state.rounds[name]
+            self.state.rounds.pop(name, None)
         return bool(ids)
 
     def _leave(self, view: ClusterView, name: str, node: str, now: Job | None) -> None:

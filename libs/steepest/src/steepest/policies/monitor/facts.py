@@ -6,7 +6,8 @@ twice must not take the node back to what it was: where its source numbers it, w
 dropped.
 
 The pool forgets a node that is silent for a day. Where a heartbeat says how often use is told, its writer knows that pools
-do: such a node joins again every ``JOIN_EVERY_MS``, so that one that returns is a node again, and what is known is bounded.
+do: such a node joins again every ``JOIN_EVERY_MS``, and after a silence, so that one that returns is a node again, and what
+is known is bounded.
 
 Of a node that takes no jobs nothing is said but that it is there and what it uses: no process of ours is on it.
 """
@@ -23,7 +24,7 @@ from steepest.events.common import CheckpointMode, Resources
 from steepest.events.heartbeat import NodeHeartbeat, ReplicaReport, ReplicaState
 from steepest.events.received import SEQUENCE, SOURCE, Received, is_number
 from steepest.policies.decider import Decision
-from steepest.policies.monitor.use import USAGE_EVERY_MS, Use
+from steepest.policies.monitor.use import FACTS_PER_SILENCE, USAGE_EVERY_MS, Use
 
 JOIN_EVERY_MS = 3_600_000
 """Time, by the node's clock, after which a node says again that it is there."""
@@ -132,7 +133,7 @@ class Facts:
                 joined_ms=beat.at_ms,
             )
             self.state.nodes[beat.node] = node
-        elif beat.usage_every_ms and not 0 <= beat.at_ms - node.joined_ms < JOIN_EVERY_MS:
+        elif beat.usage_every_ms and _may_be_forgotten(node, beat):
             node.joined_ms = beat.at_ms
             yield c.NodeJoined(node=beat.node, capacity=beat.capacity, takes_jobs=takes_jobs)
         if node.takes_jobs is not beat.takes_jobs:
@@ -153,6 +154,12 @@ class Facts:
             if report.incarnation == before.incarnation:
                 yield from _changes(beat, report, before)
         node.replicas = listed
+
+
+def _may_be_forgotten(node: KnownNode, beat: NodeHeartbeat) -> bool:
+    """Whether a node is due to join again: it was not said for long, or it was silent for as long as a lost one."""
+    was_silent = beat.at_ms - node.usage_ms >= FACTS_PER_SILENCE * (beat.usage_every_ms or 0)
+    return was_silent or not 0 <= beat.at_ms - node.joined_ms < JOIN_EVERY_MS
 
 
 def _usage(node: KnownNode, beat: NodeHeartbeat, jobs: dict[str, int]) -> Iterator[c.NodeUsage]:

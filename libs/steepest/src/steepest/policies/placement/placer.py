@@ -94,7 +94,11 @@ class Placer:
         decided: list[c.ClusterEvent] = []
         if self.state.again:
             decided.extend(self._decide_again(view))
-        if isinstance(event, c.JobSubmitted) and job is not None:
+        if isinstance(event, c.NodeGone):
+            for stopped in [each for each in view.jobs if each.phase is Phase.STOPPED]:
+                if stopped.name not in self.state.told:
+                    decided.extend(self._tell(stopped, _verdict(view, stopped)))
+        elif isinstance(event, c.JobSubmitted) and job is not None:
             decided.extend(_admission(job, event.request))
             decided.extend(self._place_at_once(job, view, received.offset))
         elif job is not None and job.name not in self.state.told:
