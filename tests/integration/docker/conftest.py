@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from tests.harness.folders import tmp_path  # noqa: F401 - a fixture of the tests here
 
 from steepest.testing.cluster_harness import Stage
 from steepest.testing.docker_engine import DockerEngine
