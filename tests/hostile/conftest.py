@@ -1,3 +1,5 @@
 """Hostile jobs nest folders deeper than pytest can remove them."""
 
-from tests.harness.folders import tmp_path  # noqa: F401 - a fixture of the tests here
+from tests.harness import folders
+
+tmp_path = folders.tmp_path

@@ -7,11 +7,13 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from tests.harness.folders import tmp_path  # noqa: F401 - a fixture of the tests here
+from tests.harness import folders
 
 from steepest.testing.cluster_harness import Stage
 from steepest.testing.docker_engine import DockerEngine
 from steepest.testing.docker_harness import DockerHarness, running_engines, why_not
+
+tmp_path = folders.tmp_path
 
 
 @pytest.fixture(scope="session")
