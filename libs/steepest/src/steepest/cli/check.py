@@ -15,7 +15,7 @@ import click
 import msgspec
 
 from steepest.cli.output import console, give
-from steepest.errors import SteepestError, UndecodableError
+from steepest.errors import InputError, SteepestError, UndecodableError
 from steepest.invariants.verdict import Status, Verdict
 
 if TYPE_CHECKING:
@@ -96,11 +96,21 @@ async def _watched(log: FileLog) -> Watched:
 
 
 async def _audit(log: FileLog, at: TopicPartition, watched: Watched) -> Pool:
-    """One pool's log from its first record to what is its end now."""
+    """One pool's log from its first record to what is its end now.
+
+    Raises:
+        InputError: Its first record is not there.
+    """
     from steepest.cli.pool import records_to_end
     from steepest.invariants import Audit, all_with
     from steepest.runtime.decode import received
 
+    if begin := await log.begin(at):
+        raise InputError(
+            f"the recording of {at} begins at {begin}: what holds from there on depends on what came before",
+            code="offset-missing",
+            mend="check a recording that was begun before the first records were removed",
+        )
     audit, pool = Audit(all_with(watched)), Pool(partition=at.partition)
     async for record in records_to_end(log, at):
         pool.records += 1

@@ -20,9 +20,9 @@ Examples:
   steepest record --kafka kafka:9092 --out today --follow
   steepest replay today && steepest check today
 
-A recording keeps every record's offset, so it begins with the first record. Where retention has removed that, nothing
-can be recorded, and the command says which offset is missing; a recording that was begun earlier is gone on with. With
---from-beginning the earlier recording stays until the new one is complete.
+A recording begins with the first record that is there, and is gone on with also once that has been removed. Where the first
+ones were removed before, the recording says where it begins; `replay` and `check` need the pool's from its first record on.
+With --from-beginning the earlier recording stays until the new one is complete, and for good where first records are gone.
 """
 
 
@@ -38,13 +38,14 @@ def record(state: Path, *, out: Path, from_beginning: bool, follow: bool) -> Non
     from steepest.words import count
 
     copied = 0
+    begins: list[str] = []
 
     async def run() -> None:
-        nonlocal copied
+        nonlocal copied, begins
         from steepest.cli.pool import reading
         from steepest.log.file import FileLog
+        from steepest.replay.record import begins_in, record_anew
         from steepest.replay.record import record as copy
-        from steepest.replay.record import record_anew
 
         async with reading(StateFolder(state)) as (installation, log):
             partitions = installation.layout.partitions()
@@ -53,7 +54,9 @@ def record(state: Path, *, out: Path, from_beginning: bool, follow: bool) -> Non
                 async for number in record_anew(log, out, partitions):
                     copied = number
             if follow or not from_beginning:
-                before, into = copied, FileLog(out, partitions)
+                before, into = copied, FileLog(out, partitions, begins=await begins_in(log, partitions))
+                everywhere = [at for topic in partitions for at in await into.partitions(topic)]
+                begins = [f"{at}@{begin}" for at in everywhere if (begin := await into.begin(at))]
                 try:
                     async for number in copy(log, into, follow=follow):
                         copied = before + number
@@ -62,6 +65,8 @@ def record(state: Path, *, out: Path, from_beginning: bool, follow: bool) -> Non
 
     run_until_stopped(run())
     tell(f"{count(copied, 'record')} copied to {out}")
+    if begins:
+        tell(f"what came before {', '.join(begins)} was removed, and is not in it")
 
 
 def _refuse_a_log(out: Path) -> None:

@@ -95,6 +95,8 @@ def _words(report: Report) -> list[str]:
         lines.append(f"{report.not_yet_recorded} decisions lie beyond the end of the recording")
     if report.altered:
         lines.append(f"records that are not as they were written: {', '.join(report.altered[:5])}")
+    if report.left_out:
+        lines.append(f"not compared, because the first records are missing: {', '.join(report.left_out)}")
     first = report.first_difference
     if first is not None:
         lines.append(f"first difference at {first.position}: {first.why}")

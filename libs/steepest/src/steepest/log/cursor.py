@@ -10,10 +10,11 @@ from collections.abc import Sequence
 
 import structlog
 
-from steepest.errors import LogEpochError, RecordingError
+from steepest.errors import RecordingError
 from steepest.log.base import Record
 from steepest.log.lines import decode_line
 from steepest.log.partition import PartitionFile
+from steepest.log.topics import check_position
 
 _log = structlog.get_logger(__name__)
 
@@ -43,11 +44,7 @@ class FileCursor:
         if self._sought:
             return
         await self._file.scan_until(self._offset)
-        if self._file.records < self._offset:
-            raise LogEpochError(
-                f"{self._file.at} ends at {self._file.records}, before the position {self._offset} ({self._file.path})",
-                mend="The position is of another log: drop it with all state that was kept with it.",
-            )
+        check_position(self._file.at, self._offset, self._file.begin, self._file.records)
         near, self._position = self._file.near(self._offset)
         self._skip = self._offset - near
         self._sought = True
@@ -58,9 +55,10 @@ class FileCursor:
             if not self._read_ahead():
                 return ()
         taken: list[Record] = []
+        at, path, begin = self._file.at, self._file.path, self._file.begin
         try:
             for line in itertools.islice(self._lines, self._next, self._next + limit):
-                taken.append(decode_line(line, self._file.at, self._offset + len(taken), self._file.path))
+                taken.append(decode_line(line, at, self._offset + len(taken), path, begin))
         except RecordingError:
             if not taken:
                 raise  # and again at every call, because the position stays

@@ -19,7 +19,7 @@ from steepest.log.lines import encode_line
 from steepest.log.local import Bell, LocalReader
 from steepest.log.locks import locked
 from steepest.log.partition import PartitionFile, TornTail
-from steepest.log.recording import create_recording, lock_file, open_recording, partition_file
+from steepest.log.recording import begins_of, create_recording, lock_file, open_recording, partition_file
 from steepest.log.watch import FileWatch
 
 
@@ -27,13 +27,19 @@ class FileLog:
     """A ``steepest.log.base.Log`` in a folder. A handle belongs to one event loop."""
 
     def __init__(
-        self, folder: Path | str, partitions: Mapping[str, int] | None = None, *, read_only: bool = False
+        self,
+        folder: Path | str,
+        partitions: Mapping[str, int] | None = None,
+        *,
+        begins: Mapping[str, int] | None = None,
+        read_only: bool = False,
     ) -> None:
         """Open the log in a folder, or make one there.
 
         Args:
             folder: Where it is.
             partitions: Topic to number of partitions, to make the log where there is none; None to open the one there.
+            begins: Partition (as text) to the offset of its first record, of a log that is made; 0 where it is left out.
             read_only: Never change anything in the folder.
 
         Raises:
@@ -48,7 +54,8 @@ class FileLog:
         elif read_only:
             raise InputError("a log that is read only cannot be made", mend="Leave the partitions out.")
         else:
-            self._topics = create_recording(self.folder, partitions)
+            self._topics = create_recording(self.folder, partitions, begins)
+        self._begins = begins_of(self.folder)
         self._bell = Bell()
         self._watch = FileWatch(self._bell)
         self._files: dict[TopicPartition, PartitionFile] = {}
@@ -103,13 +110,13 @@ class FileLog:
         return (await self._scanned(at)).records
 
     async def begin(self, at: TopicPartition) -> int:
-        """See ``steepest.log.base.Log.begin``: files are never cut at their start.
+        """See ``steepest.log.base.Log.begin``: files are never cut at their start, but may be a copy of what was.
 
         Raises:
             InputError: The log has no such partition.
         """
         self._topics.check(at)
-        return 0
+        return self._begins.get(str(at), 0)
 
     async def sync(self, partitions: Iterable[TopicPartition]) -> None:
         """See ``steepest.log.base.Log.sync``: also what other processes appended.
@@ -197,7 +204,7 @@ class FileLog:
     def _file(self, at: TopicPartition) -> PartitionFile:
         if at not in self._files:
             path = partition_file(self.folder, at)
-            self._files[at] = PartitionFile(at, path, read_only=self.read_only)
+            self._files[at] = PartitionFile(at, path, begin=self._begins.get(str(at), 0), read_only=self.read_only)
         return self._files[at]
 
     def _check_open(self) -> None:

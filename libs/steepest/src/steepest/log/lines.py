@@ -67,14 +67,15 @@ def encode_line(record: NewRecord, offset: int) -> bytes:
     return b'%b,"crc":"%08x"}\n' % (body, zlib.crc32(body))
 
 
-def decode_line(line: bytes, at: TopicPartition, offset: int, source: object) -> Record:
+def decode_line(line: bytes, at: TopicPartition, offset: int, source: object, first: int = 0) -> Record:
     """The record of a line, which is marked as damaged where it is not what was written.
 
     Args:
         line: Without its end.
         at: The partition that the file belongs to.
-        offset: The offset that the line must hold, being the number of lines before it.
+        offset: The offset that the line must hold.
         source: The file, for messages.
+        first: The offset of the file's first line.
 
     Raises:
         RecordingError: The line is sound and holds another partition or offset: lines before it were lost or added.
@@ -83,14 +84,16 @@ def decode_line(line: bytes, at: TopicPartition, offset: int, source: object) ->
         found = _decode(line)
         value = _value(found)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        damage = f"{source}, line {offset + 1}: is no record: {error}"
+        damage = f"{source}, line {offset - first + 1}: is no record: {error}"
         return Record(at=at, offset=offset, key="", value=line, at_ms=0, damage=damage)
     damage = ""
     if line[-CRC_FIELD:] != b',"crc":"%08x"}' % zlib.crc32(line[:-CRC_FIELD]):
-        damage = f"{source}, line {offset + 1}: does not match its checksum; it was changed after it was written"
+        damage = (
+            f"{source}, line {offset - first + 1}: does not match its checksum; it was changed after it was written"
+        )
     elif found.offset != offset or found.partition != at.partition or found.topic != at.topic:
         raise RecordingError(
-            f"{source}, line {offset + 1}: holds {found.topic}/{found.partition}@{found.offset}"
+            f"{source}, line {offset - first + 1}: holds {found.topic}/{found.partition}@{found.offset}"
             f" where {at}@{offset} must stand: lines were lost, added or moved",
             mend="Restore the file, or cut it off before this line.",
         )

@@ -33,6 +33,7 @@ class TornTail(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         offset: The offset that the record would have had.
+        line: The number of its line, from 1 on.
         start: Where it starts, in bytes from the file's start.
         length: Its bytes.
     """
@@ -40,22 +41,24 @@ class TornTail(msgspec.Struct, frozen=True, kw_only=True):
     at: TopicPartition
     path: Path
     offset: int
+    line: int
     start: int
     length: int
 
     def __str__(self) -> str:
-        return f"{self.path}, line {self.offset + 1}: torn: {self.length} bytes from byte {self.start} on have no end"
+        return f"{self.path}, line {self.line}: torn: {self.length} bytes from byte {self.start} on have no end"
 
 
 class PartitionFile:
     """The file of one partition, opened once.
 
     Attributes:
-        records: The complete lines found so far.
+        begin: The offset of its first line.
+        records: The offset of the line behind the complete ones found so far.
         size: The bytes of those lines.
     """
 
-    def __init__(self, at: TopicPartition, path: Path, *, read_only: bool) -> None:
+    def __init__(self, at: TopicPartition, path: Path, *, begin: int = 0, read_only: bool) -> None:
         """Open the file, which must exist.
 
         Raises:
@@ -63,9 +66,10 @@ class PartitionFile:
         """
         self.at = at
         self.path = path
-        self.records = 0
+        self.begin = begin
+        self.records = begin
         self.size = 0
-        self._index = [(0, 0)]
+        self._index = [(begin, 0)]
         flags = os.O_RDONLY if read_only else os.O_RDWR | os.O_APPEND
         try:
             self._file: int | None = os.open(path, flags | os.O_CLOEXEC)
@@ -131,7 +135,10 @@ class PartitionFile:
             As ``lines_at``.
         """
         length = self._check_same(position) - position
-        return TornTail(at=self.at, path=self.path, offset=offset, start=position, length=length) if length else None
+        if not length:
+            return None
+        line = offset - self.begin + 1
+        return TornTail(at=self.at, path=self.path, offset=offset, line=line, start=position, length=length)
 
     def append(self, lines_from: Callable[[int], bytes]) -> int:
         """Write lines in one piece. The caller holds the partition's lock.

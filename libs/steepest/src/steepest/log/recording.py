@@ -32,17 +32,19 @@ MAX_COUNT = 2**63 - 1
 """What is beyond is not even told: there are numbers too long to be printed."""
 
 
-class Recording(msgspec.Struct, frozen=True, kw_only=True):
+class Recording(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The content of ``recording.json``.
 
     Attributes:
         partitions: Topic to number of partitions.
+        begins: Partition (as ``topic/number``) to the offset of its first line, where that is not 0.
         created_by: Program and version, for people.
     """
 
     format: str
     version: int
     partitions: dict[str, Annotated[int, msgspec.Meta(ge=-MAX_COUNT, le=MAX_COUNT)]]
+    begins: dict[str, Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)]] = {}
     created_by: str = ""
 
 
@@ -84,8 +86,22 @@ def open_recording(folder: Path) -> Topics:
     return topics
 
 
-def create_recording(folder: Path, partitions: Mapping[str, int]) -> Topics:
+def begins_of(folder: Path) -> Mapping[str, int]:
+    """Where the partitions of a folder's recording begin, as ``Recording.begins`` says.
+
+    Raises:
+        RecordingError: The folder is no recording, or one of another version.
+    """
+    return _read(folder).begins
+
+
+def create_recording(folder: Path, partitions: Mapping[str, int], begins: Mapping[str, int] | None = None) -> Topics:
     """Make a folder a recording with these partitions, or find that it is one already. Several may do so at once.
+
+    Args:
+        folder: Where it will be.
+        partitions: Topic to number of partitions.
+        begins: As ``Recording.begins``, of a recording that is made; one that is there keeps its own.
 
     Raises:
         InputError: A name that is no topic's, or a number of partitions below 1.
@@ -97,7 +113,7 @@ def create_recording(folder: Path, partitions: Mapping[str, int]) -> Topics:
         folder.mkdir(parents=True, exist_ok=True)
         with locked_at_once(folder / "recording.lock"):
             if not (folder / NAME).exists():
-                _write(folder, wanted)
+                _write(folder, wanted, begins or {})
     except OSError as error:
         raise LogUnavailableError(
             f"{folder}: no recording can be made here: {error.strerror}",
@@ -112,7 +128,7 @@ def create_recording(folder: Path, partitions: Mapping[str, int]) -> Topics:
     return found
 
 
-def _write(folder: Path, topics: Topics) -> None:
+def _write(folder: Path, topics: Topics, begins: Mapping[str, int]) -> None:
     # The partitions' files first: a folder without recording.json is none, one with it has them all.
     for at in topics.all():
         path = partition_file(folder, at)
@@ -123,6 +139,7 @@ def _write(folder: Path, topics: Topics) -> None:
         format=FORMAT,
         version=VERSION,
         partitions=topics.counts,
+        begins={at: offset for at, offset in begins.items() if offset},
         created_by=f"steepest {importlib.metadata.version('steepest')}",
     )
     write_aside(folder / NAME, msgspec.json.format(msgspec.json.encode(recording), indent=2) + b"\n")

@@ -56,6 +56,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         not_yet_recorded: Decisions beyond the end of their streams.
         by_decider: Compared decisions of each decider.
         altered: Records that are not as they were written.
+        left_out: Partitions whose first records are not recorded; what was decided about them is not compared.
     """
 
     decisions: int
@@ -64,6 +65,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     not_yet_recorded: int
     by_decider: dict[str, int]
     altered: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
 
 def compare(

@@ -47,6 +47,15 @@ async def record(source: Log, into: FileLog, *, follow: bool = False) -> AsyncIt
         await reader.close()
 
 
+async def begins_in(source: Log, partitions: Mapping[str, int]) -> Mapping[str, int]:
+    """Where a recording of these topics has to begin, as :class:`FileLog` takes it: with the oldest records left.
+
+    Raises:
+        LogUnavailableError: The source gives nothing.
+    """
+    return {str(at): await source.begin(at) for topic in partitions for at in await source.partitions(topic)}
+
+
 def as_new(record: Record) -> NewRecord:
     """A record as it was appended."""
     return NewRecord(to=record.at, key=record.key, value=record.value, at_ms=record.at_ms, headers=record.headers)
@@ -64,7 +73,9 @@ async def _check_same(
     source: Log, into: FileLog, start: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
 ) -> None:
     for at, recorded in start.items():
-        if recorded and not (ends[at] >= recorded and await _is_same(source, into, at, recorded)):
+        if recorded > await into.begin(at) and not (
+            ends[at] >= recorded and await _is_same(source, into, at, recorded)
+        ):
             raise InputError(
                 f"{into.folder} is a recording of another log: {at} is not its continuation",
                 mend="record to a new folder, or put a new recording in its place with --from-beginning",
@@ -78,7 +89,7 @@ async def _is_same(source: Log, into: FileLog, at: TopicPartition, recorded: int
         InputError: That is gone as well, and with it perhaps some that come next.
     """
     try:
-        shared = await _record_at(source, at, 0)
+        shared = await _record_at(source, at, await into.begin(at))
     except LogEpochError:
         try:
             shared = await _record_at(source, at, recorded - 1)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
-from steepest.errors import UndecodableError
+import msgspec
+
+from steepest.errors import InputError, UndecodableError
 from steepest.events.cluster import LogOpened
 from steepest.events.dead_letter import DeadLetter
 from steepest.events.received import ID, LOGIC, DecisionId
@@ -33,6 +35,7 @@ class Replay:
         self._then: dict[str, list[Decided]] = {}
         self._now: dict[str, list[Decided]] = {}
         self._altered: list[Difference] = []
+        self._left_out: list[TopicPartition] = []
         self._refused: dict[tuple[str, int, int], None] = {}
 
     async def run(self) -> Report:
@@ -48,8 +51,12 @@ class Replay:
             await self._pool(at)
         for kind in STREAM_DECIDERS.values():
             for at in await self._partitions(kind.topic):
-                await self._stream(kind, at)
-        return compare(self._then, self._now, self._altered)
+                if await self._log.begin(at):
+                    self._leave_out(at)
+                else:
+                    await self._stream(kind, at)
+        report = compare(self._then, self._now, self._altered)
+        return msgspec.structs.replace(report, left_out=tuple(map(str, self._left_out)))
 
     # --- the three kinds of topic ----------------------------------------------------------------------------------------
 
@@ -61,6 +68,12 @@ class Replay:
                 self._refused[letter.topic, letter.partition, letter.offset] = None
 
     async def _pool(self, at: TopicPartition) -> None:
+        if begin := await self._log.begin(at):
+            raise InputError(
+                f"the recording of {at} begins at {begin}: what was decided follows from what came before",
+                code="offset-missing",
+                mend="replay a recording that was begun before the first records were removed",
+            )
         view = self.views[at] = ClusterView()
         deciders = [kind() for kind in CLUSTER_DECIDERS.values()]
         async for record in self._records(at):
@@ -85,6 +98,13 @@ class Replay:
                 continue
             self._decided(decider, epoch, record, [decision.event for decision in decider.step(event)])
 
+    def _leave_out(self, at: TopicPartition) -> None:
+        """Compare nothing that was decided about a partition whose first records are not recorded."""
+        self._left_out.append(at)
+        for stream, decided in list(self._then.items()):
+            if (decided[0].id.topic, decided[0].id.partition) == (at.topic, at.partition):
+                del self._then[stream]
+
     # --- records ---------------------------------------------------------------------------------------------------------
 
     async def _partitions(self, topic: str) -> Sequence[TopicPartition]:
@@ -93,7 +113,10 @@ class Replay:
 
     async def _records(self, at: TopicPartition) -> AsyncIterator[Record]:
         end = await self._log.end(at)
-        reader = self._log.reader({at: 0})
+        begin = await self._log.begin(at)
+        if begin == end:
+            return
+        reader = self._log.reader({at: begin})
         try:
             while True:
                 for record in await reader.poll(max_records=BATCH, timeout_s=0.1):
