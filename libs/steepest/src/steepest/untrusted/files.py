@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import os
 import stat
 from collections import deque
@@ -109,7 +110,7 @@ def walk(folder: Path, *, below: Path, most: int, deepest: int) -> Iterator[Entr
     count = 0
     while waiting:
         name = waiting.popleft()
-        for entry in _listed(folder, name, below):
+        for entry in _listed(folder, name, below, most - count + 1):
             count += 1
             if count > most:
                 raise UntrustedError(f"{folder} holds more than {most} entries")
@@ -120,12 +121,14 @@ def walk(folder: Path, *, below: Path, most: int, deepest: int) -> Iterator[Entr
             yield entry
 
 
-def _listed(folder: Path, name: str, below: Path) -> Iterator[Entry]:
+def _listed(folder: Path, name: str, below: Path, most: int) -> list[Entry]:
     path = folder / name
+    entries = []
     with folder_of(path / "x", below=below) as descriptor, _named(path), os.scandir(descriptor) as found:
-        for one in found:
+        for one in itertools.islice(found, most):
             with contextlib.suppress(FileNotFoundError):  # removed meanwhile
-                yield Entry(f"{name}/{one.name}" if name else one.name, one.stat(follow_symlinks=False))
+                entries.append(Entry(f"{name}/{one.name}" if name else one.name, one.stat(follow_symlinks=False)))
+    return entries
 
 
 def replace(path: Path, content: bytes, *, below: Path) -> None:
