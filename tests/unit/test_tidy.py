@@ -87,6 +87,7 @@ NEAR_JOBS = ("cluster", "collector", "training_logs")
 """Packages that read what jobs write."""
 
 OPEN_THEMSELVES = {
+    "cluster/docker/container.py": "keeps the folder's label itself, and asks of two folders whether they are empty",
     "cluster/ended.py": "adds up sizes of what nobody writes any more, follows no link, and opens nothing",
     "cluster/folder.py": "lists folders by their names alone, and keeps those that are numbers or names",
     "cluster/local/cluster.py": "opens control groups, and no file",
