@@ -31,10 +31,9 @@ TIDY_WITHIN_S = 60.0
 
 
 class Forget(msgspec.Struct, frozen=True):
-    """Jobs to be forgotten, and the nodes where anything of them may be."""
+    """A job to be forgotten; there may be nothing of it any more."""
 
-    jobs: tuple[str, ...]
-    nodes: tuple[str, ...]
+    job: str
 
 
 class Stray(msgspec.Struct, frozen=True):
@@ -75,29 +74,18 @@ class Janitor:
             self._over.setdefault(name, view.counted_ms)
 
     def _forget_due(self, view: ClusterView) -> None:
-        due = tuple(name for name, since in self._over.items() if view.counted_ms - since >= FORGET_AFTER_MS)
-        if due:
-            for name in due:
-                del self._over[name]
-            self._work.put_nowait(Forget(due, tuple(node.name for node in view.nodes)))
+        for name in [name for name, since in self._over.items() if view.counted_ms - since >= FORGET_AFTER_MS]:
+            del self._over[name]
+            self._work.put_nowait(Forget(name))
 
     async def run(self) -> None:
         """Tidy up until cancelled."""
         while True:
             match await self._work.get():
                 case Forget() as forget:
-                    await self._try(self._forget(forget), forget)
+                    await self._try(self._cluster.forget(forget.job), forget)
                 case Stray() as stray:
                     await self._try(self._stop(stray), stray)
-
-    async def _forget(self, forget: Forget) -> None:
-        wanted = dict.fromkeys(forget.jobs)
-        for node in forget.nodes:
-            files = await asyncio.to_thread(self._cluster.files, node)
-            for job in dict.fromkeys(one.replica.job for one in files):
-                if job in wanted:
-                    del wanted[job]
-                    await self._try(self._cluster.forget(job), job)
 
     async def _stop(self, stray: Stray) -> None:
         try:
