@@ -41,6 +41,19 @@ async def test_a_tick_a_period(rig: Rig, ticking: Process) -> None:
     assert counted == [PERIOD_MS * number for number in range(1, 6)]
 
 
+async def test_two_clocks_are_as_fast_as_one(rig: Rig, ticking: Process) -> None:
+    """Two hosts may both tick a pool for a while: each counts real time, and a tick that is behind the last is none."""
+    await until(lambda: ticking.view.counted_ms >= 2 * PERIOD_MS)
+    began_ms, counted_ms = rig.clock.monotonic() * 1000, ticking.view.counted_ms
+    await rig.clock.sleep(PERIOD_MS / 3000)
+    other = tick(rig)
+    await until(lambda: other.view.counted_ms >= 20 * PERIOD_MS)
+    elapsed_ms = rig.clock.monotonic() * 1000 - began_ms
+
+    assert len(await rig.of_type(c.Tick)) > 30
+    assert other.view.counted_ms - counted_ms <= elapsed_ms + PERIOD_MS
+
+
 async def test_the_period_may_change(rig: Rig, ticking: Process) -> None:
     """A new period is in force with the tick after the one under way."""
     await until(lambda: ticking.view.counted_ms >= 2 * PERIOD_MS)
