@@ -12,10 +12,11 @@ from steepest.events.cluster import Step
 from steepest.log.base import NewRecord
 from steepest.sagas.janitor import FORGET_AFTER_MS
 from steepest.sagas.migrator import ACT_WITHIN_S
-from steepest.testing.fake_cluster import Gate, When
+from steepest.testing.fake_cluster import Gate, When, refuse
 from steepest.testing.move_scene import CALLS, Scene, at_append
 from steepest.testing.rig import Process
 from steepest.testing.waiting import until
+from steepest.view.state import Phase
 
 STEPS = list(CALLS)
 OUTCOMES = {
@@ -163,6 +164,33 @@ async def test_a_migrator_that_wakes_up_late_starts_nothing(scene: Scene, step: 
     assert isinstance(end, c.MigrationFinished)
     assert scene.rig.nodes.history == history
     await scene.end()
+    assert scene.rig.nodes.finished("a") == 1
+    await scene.check()
+
+
+async def test_a_stop_that_comes_after_its_move_has_failed_ends_no_job(scene: Scene) -> None:
+    """Paused inside the stop while another one's stop is refused, it wakes up and stops what was to run on.
+
+    The call names the incarnation, which is still the newest: it is as if the process had ended by itself. The job resumes
+    from its checkpoint, without a charge, and finishes once.
+    """
+    await scene.begin("--steps", "100", "--step-s", "1")
+    first, gate = scene.migrator, Gate()
+    first.cluster.meet("stop", When.BEFORE, gate)
+    await scene.move()
+    await gate.reached.wait()
+    first.pause()
+    second = scene.start_migrator()
+    second.cluster.meet("stop", When.BEFORE, *[refuse] * 20)
+    end = await scene.conclusion()
+    gate.open()
+    first.wake()
+    await scene.rig.clock.sleep(20)
+    resumed = (scene.job.phase, scene.job.incarnation, scene.job.retries_used)
+    await scene.end()
+
+    assert isinstance(end, c.MigrationFailed)
+    assert resumed == (Phase.RUNNING, 2, 0)
     assert scene.rig.nodes.finished("a") == 1
     await scene.check()
 
