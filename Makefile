@@ -41,7 +41,7 @@ test: $(STAMP)/dev ## All tests, on all cores
 
 test-fresh: $(STAMP)/dev ## Examples of every property test that were never tried: EXAMPLES=50000 SECONDS=600 (of each test)
 	$(BIN)/python -m pytest --numprocesses=logical --maxprocesses=8 --dist=load -p tests.harness.fresh \
-	  --hypothesis-profile=fresh -m hypothesis --examples=$(or $(EXAMPLES),50000) --seconds=$(or $(SECONDS),600) $(TEST)
+	  --hypothesis-profile=fresh -m hypothesis --timeout=600 --examples=$(or $(EXAMPLES),50000) --seconds=$(or $(SECONDS),600) $(TEST)
 
 # PyTorch and its kin take 6 GB, so they have an environment of their own, which nothing else needs. Their bytecode is
 # kept as they are imported: without it each of the tests' processes compiles PyTorch for ten seconds.

@@ -1,6 +1,6 @@
 """Many fresh examples of every property test: each test is run again until it has had enough of them, or enough time.
 
-A round is a run with as many examples as the test itself asks for, within the test's own limit. How many examples each test
+A round is a run with as many examples as the test itself asks for, within the limit of a test. How many examples each test
 has come to is printed at the end; a failure ends the test's rounds and is kept (``tests.harness.examples``).
 """
 
