@@ -11,13 +11,16 @@ from steepest.events.parameters import SpeConParameters
 from steepest.events.received import ID, SEQUENCE, SOURCE, DecisionId
 from steepest.log.base import TopicPartition
 from steepest.log.snapshots import MemorySnapshots
+from steepest.policies.placement.placer import Placer
 from steepest.runtime import pool_loop
 from steepest.runtime.decode import new_record
 from steepest.runtime.identity import epoch_of
 from steepest.runtime.letters import DEAD_LETTERS
+from steepest.runtime.service import Service
 from steepest.runtime.snapshots import SNAPSHOT_AFTER_S, read_pool_snapshot, read_stream_snapshot
 from steepest.testing.rig import AT, Process, Rig, read_all
 from steepest.testing.waiting import until
+from steepest.view.state import Phase
 
 INTERVAL_MS = 1_000
 
@@ -159,6 +162,26 @@ async def test_a_pool_goes_on_from_its_snapshot(rig: Rig) -> None:
 
     assert "a" in again.view.jobs
     assert again.view.state.gaps == 0
+
+
+async def test_a_raised_logic_takes_over_a_pool_whose_beginning_is_gone(rig: Rig) -> None:
+    """The snapshot's view stands for what was removed: today's placer ends the old jobs and places new ones."""
+    snapshots = MemorySnapshots()
+    older = type("OlderPlacer", (Placer,), {"logic": Placer.logic - 1})
+    rig.start("worker-monitor", "migrator", rig.beats())
+    old = rig.start(Service(name="placer", cluster_deciders=(older,)), snapshots=snapshots)
+    await ready(old)
+    await rig.submit("a", "--steps=200")
+    await until(lambda: "a" in old.view.jobs and old.view.jobs["a"].alive)
+    await old.stop()
+    rig.log.trim(AT, old.view.position)
+    new = rig.start("placer", snapshots=snapshots)
+    await rig.submit("b", "--steps=5")
+    await until(lambda: len(new.view.jobs) == 2 and all(job.phase is Phase.ENDED for job in new.view.jobs))
+
+    assert [job.outcome for job in new.view.jobs] == [c.Outcome.FINISHED] * 2
+    assert [node.free == node.capacity for node in new.view.nodes] == [True, True]
+    assert new.view.state.gaps == 0
 
 
 @pytest.mark.parametrize("kept", [True, False], ids=["with an older snapshot", "without"])

@@ -32,6 +32,7 @@ from steepest.runtime.snapshots import (
     keep_pool_snapshot,
     read_pool_snapshot,
     restored,
+    restored_or_new,
     state_of,
 )
 from steepest.view.cluster_view import ClusterView
@@ -109,7 +110,8 @@ class PoolLoop:
     async def _begin(self) -> None:
         self._live = False
         snapshot = await read_pool_snapshot(self._snapshots, self._log, self.at)
-        deciders = restored(self._types, snapshot.deciders) if snapshot else None
+        restore = restored_or_new if await self._log.begin(self.at) else restored
+        deciders = restore(self._types, snapshot.deciders) if snapshot else None
         if snapshot is None or deciders is None:
             snapshot, deciders = None, [kind() for kind in self._types]
         self._deciders = deciders

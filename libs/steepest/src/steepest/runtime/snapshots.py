@@ -163,18 +163,31 @@ def state_of(decider: Any) -> DeciderState:
 
 def restored(kinds: Sequence[Any], states: dict[str, DeciderState]) -> list[Any] | None:
     """Deciders with the states that a snapshot holds; None where it does not hold all of them in this form and logic."""
-    made = []
-    for kind in kinds:
-        kept = states.get(kind.name)
-        if kept is None or kept.logic != kind.logic:
-            logger.warning("snapshot not used: it has no state of this decider and logic", decider=kind.name)
-            return None
-        try:
-            made.append(kind(msgspec.msgpack.decode(kept.state, type=kind.state_type)))
-        except msgspec.DecodeError as error:
-            logger.warning("snapshot not used: a decider's state has another form", decider=kind.name, why=str(error))
-            return None
+    made = [_restored(kind, states.get(kind.name)) for kind in kinds]
+    if None in made:
+        logger.warning("snapshot not used: it does not hold the states of all deciders")
+        return None
     return made
+
+
+def restored_or_new(kinds: Sequence[Any], states: dict[str, DeciderState]) -> list[Any]:
+    """Likewise, but a decider whose state the snapshot does not hold begins with an empty one.
+
+    This is for a log whose beginning is gone. What such a decider would decide about the removed records stays undecided
+    until a later record concerns the same job or node.
+    """
+    return [_restored(kind, states.get(kind.name)) or kind() for kind in kinds]
+
+
+def _restored(kind: Any, kept: DeciderState | None) -> Any | None:
+    if kept is None or kept.logic != kind.logic:
+        logger.warning("snapshot has no state of this decider and logic", decider=kind.name)
+        return None
+    try:
+        return kind(msgspec.msgpack.decode(kept.state, type=kind.state_type))
+    except msgspec.DecodeError as error:
+        logger.warning("a decider's state has another form", decider=kind.name, why=str(error))
+        return None
 
 
 class _Version(msgspec.Struct):
