@@ -184,7 +184,8 @@ def main() -> None:
     configure_logging(logging.ERROR)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that whoever stops us leaves nothing running
     faults = max(1, chosen.kills // 20) if chosen.faults is None else chosen.faults
-    steps = chosen.steps or 20 * chosen.kills
+    # Jobs must outlast the harm to be moved meanwhile: a kill takes a second, a restart 20, and a step 0.04.
+    steps = chosen.steps or 25 * chosen.kills + 500 * (faults + 1)
     with (
         tempfile.TemporaryDirectory(prefix="chaos-") as folder,
         running_broker(Path(folder) / "broker", home=HOME) as broker,
