@@ -37,7 +37,7 @@ demo: $(STAMP)/runtime ## Real training jobs on an emulated cluster, to the end,
 	$(BIN)/steepest demo $(DEMO)
 
 test: $(STAMP)/dev ## All tests, on all cores
-	$(BIN)/python -m pytest --numprocesses=logical --maxprocesses=8 --dist=loadgroup --durations=20 $(TEST)
+	$(BIN)/python -m pytest --numprocesses=auto --maxprocesses=8 --dist=loadgroup --durations=20 $(TEST)
 
 test-fresh: $(STAMP)/dev ## Examples of every property test that were never tried: EXAMPLES=50000 SECONDS=600 (of each test)
 	$(BIN)/python -m pytest --numprocesses=logical --maxprocesses=8 --dist=load -p tests.harness.fresh \

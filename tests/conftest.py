@@ -34,6 +34,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group(str(item.path.relative_to(HERE))))
 
 
+@pytest.hookimpl(trylast=True, specname="pytest_collection_modifyitems")
+def begin_with_the_longest(items: list[pytest.Item]) -> None:
+    """A test of half a minute that begins last keeps one core at work and the others waiting."""
+    items.sort(key=lambda item: HERE / "hostile" not in item.path.parents)
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """One worker more than there are cores, because tests of whole systems wait for what they have started."""
+    return (os.cpu_count() or 1) + 1 if config.option.numprocesses == "auto" else None
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
