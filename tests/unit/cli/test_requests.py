@@ -4,45 +4,31 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 import msgspec
 import pytest
 from click.testing import CliRunner
+from tests.unit.cli.conftest import Holding
 
 from steepest.cli.main import main
 from steepest.cli.pool import Pool, look
 from steepest.cli.requests import Answer, Place, admission, append, asking, end_of
-from steepest.clock import SystemClock
 from steepest.embedded import Configurator
 from steepest.errors import InputError
 from steepest.events import cluster as c
-from steepest.events.common import Resources
 from steepest.events.dead_letter import DeadLetter
 from steepest.events.parameters import PoolParameters, SpeConParameters
 from steepest.log.base import Log
-from steepest.log.file import FileLog
 from steepest.runtime.decode import LARGEST_REQUEST, new_record
-from steepest.runtime.identity import open_partitions
 from steepest.runtime.letters import DEAD_LETTERS
-from steepest.state_folder import Installation, NodeSpec, StateFolder
+from steepest.state_folder import StateFolder
 from steepest.testing.pool import submitted
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> StateFolder:
+def folder(holding: Holding) -> StateFolder:
     """An installation on which a system once ran."""
-    folder = StateFolder(tmp_path / "state")
-    installation = Installation(nodes=(NodeSpec("n1", Resources(1_000)),))
-    folder.create(installation)
-
-    async def write() -> None:
-        log = FileLog(folder.log, installation.layout.partitions())
-        await open_partitions(log, installation.layout, SystemClock())
-        await log.close()
-
-    asyncio.run(write())
-    return folder
+    return holding()
 
 
 @pytest.mark.parametrize(

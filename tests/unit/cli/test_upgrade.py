@@ -2,44 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from tests.unit.cli.conftest import Holding
 
 from steepest.cli.pool import look
 from steepest.cli.upgrade import upgrade
-from steepest.clock import SystemClock
 from steepest.events import cluster as c
-from steepest.events.common import Resources
 from steepest.events.parameters import PoolParameters
 from steepest.events.registry import FLAGS, READS
-from steepest.log.file import FileLog
-from steepest.runtime.decode import new_record
-from steepest.runtime.identity import open_partitions
-from steepest.state_folder import Installation, NodeSpec, StateFolder
 
 PARAMETERS = PoolParameters(tick_ms=700)
 
 
 @pytest.fixture
-def old(tmp_path: Path) -> Path:
+def old(holding: Holding) -> Path:
     """A state folder whose pool was configured before there were flags."""
-    folder = StateFolder(tmp_path / "state")
-    installation = Installation(nodes=(NodeSpec("n1", Resources(1_000)),))
-    folder.create(installation)
-
-    async def write() -> None:
-        log = FileLog(folder.log, installation.layout.partitions())
-        await open_partitions(log, installation.layout, SystemClock())
-        configured = c.PoolConfigured(parameters=PARAMETERS)
-        await log.append([new_record(installation.layout.of_pool("default"), "default", configured, 1)])
-        await log.close()
-
-    asyncio.run(write())
-    return folder.root
+    return holding(c.PoolConfigured(parameters=PARAMETERS)).root
 
 
 def run(*arguments: object) -> Result:

@@ -1,0 +1,41 @@
+"""A state folder whose pool no process runs on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from steepest.clock import SystemClock
+from steepest.events import cluster as c
+from steepest.events.common import Resources
+from steepest.log.file import FileLog
+from steepest.runtime.decode import new_record
+from steepest.runtime.identity import open_partitions
+from steepest.state_folder import Installation, NodeSpec, StateFolder
+
+Holding = Callable[..., StateFolder]
+
+
+@pytest.fixture
+def holding(tmp_path: Path) -> Holding:
+    """Make an installation on which a system once ran, with these events in the pool's log."""
+
+    def make(*events: c.ClusterEvent) -> StateFolder:
+        folder = StateFolder(tmp_path / "state")
+        installation = Installation(nodes=(NodeSpec("n1", Resources(1_000)),))
+        folder.create(installation)
+        pool = installation.layout.of_pool("default")
+
+        async def write() -> None:
+            log = FileLog(folder.log, installation.layout.partitions())
+            await open_partitions(log, installation.layout, SystemClock())
+            await log.append([new_record(pool, "default", event, 1) for event in events])
+            await log.close()
+
+        asyncio.run(write())
+        return folder
+
+    return make
