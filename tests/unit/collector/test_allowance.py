@@ -4,26 +4,9 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.harness.set_clock import SetClock
 
 from steepest.collector.allowance import Allowance
-
-
-class SetClock:
-    """A clock that is set."""
-
-    now_s = 5.0
-
-    def now_ms(self) -> int:
-        """Nobody asks."""
-        raise NotImplementedError
-
-    def monotonic(self) -> float:
-        """What it was set to."""
-        return self.now_s
-
-    async def sleep(self, seconds: float) -> None:
-        """Nobody sleeps."""
-        raise NotImplementedError
 
 
 @given(st.lists(st.tuples(st.integers(0, 5_000), st.integers(0, 300))))

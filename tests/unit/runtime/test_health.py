@@ -3,27 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from tests.harness.set_clock import SetClock
 
 from steepest.runtime.health import STUCK_AFTER_S, Health
-
-
-class SetClock:
-    """A clock that is set."""
-
-    def __init__(self) -> None:
-        self.now_s = 1_000.0
-
-    def now_ms(self) -> int:
-        """Nobody asks."""
-        raise NotImplementedError
-
-    def monotonic(self) -> float:
-        """What it was set to."""
-        return self.now_s
-
-    async def sleep(self, seconds: float) -> None:
-        """Nobody sleeps."""
-        raise NotImplementedError
 
 
 @pytest.fixture

@@ -110,7 +110,8 @@ class PoolLoop:
     async def _begin(self) -> None:
         self._live = False
         snapshot = await read_pool_snapshot(self._snapshots, self._log, self.at)
-        restore = restored_or_new if await self._log.begin(self.at) else restored
+        begin = await self._log.begin(self.at)
+        restore = restored_or_new if begin else restored
         deciders = restore(self._types, snapshot.deciders) if snapshot else None
         if snapshot is None or deciders is None:
             snapshot, deciders = None, [kind() for kind in self._types]
@@ -118,7 +119,7 @@ class PoolLoop:
         self.view = ClusterView(snapshot.view) if snapshot else ClusterView()
         self._saved, self._saved_at = self.view.position, self._clock.monotonic()
         self._letters_from = snapshot.letters_from if snapshot else 0
-        await self._check_log()
+        self._check_reaches(begin)
         found = await scan(self._log, {self.at: self.view.position, DEAD_LETTERS: self._letters_from}, self._tell_lag)
         self._streams = [
             Stream(one.name, one.logic, self.at, self._metrics, snapshot.last_ids.get(one.name) if snapshot else None)
@@ -129,9 +130,8 @@ class PoolLoop:
             stream.fence(found)
         self._live_from = await self._log.end(self.at)
 
-    async def _check_log(self) -> None:
+    def _check_reaches(self, begin: int) -> None:
         """Refuse a log whose beginning is gone where no snapshot stands for it."""
-        begin = await self._log.begin(self.at)
         if self.view.position < begin:
             raise LogEpochError(
                 f"{self.at} is kept from {begin} on, and no usable snapshot of it reaches so far: the pool cannot be known",
