@@ -17,6 +17,7 @@ from steepest.cluster.local import LocalCluster
 from steepest.cluster.port import ReplicaId, ReplicaPhase, ReplicaSpec
 from steepest.errors import ClusterError
 from steepest.events.heartbeat import ReplicaState
+from steepest.testing.waiting import until
 
 JOB = ReplicaId("mnist")
 SLEEP = ReplicaSpec(command=("sleep", "600"))  # a job that writes could fail by itself
@@ -104,6 +105,7 @@ async def test_a_job_that_prints_onto_a_full_disk_goes_on(cluster: LocalCluster,
     folder = state.incarnations(JOB)[-1]
     full = folder.output.stat().st_size
     filler.unlink()
+    await until(lambda: folder.output.stat().st_size > full, "the job prints onto the disk again")
     (folder.control / "go").touch()
     async for beat in cluster.heartbeats():
         if [(report.state, report.exit_status) for report in beat.replicas] == [(ReplicaState.EXITED, 7)]:
