@@ -10,7 +10,7 @@ EDITABLE := $(foreach member,$(MEMBERS),-e $(member))
 export UV_PYTHON_DOWNLOADS := never
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fresh test-frameworks lint format bench reproduce fidelity fuzz kafka kafka-start kafka-stop mosquitto engine images chaos lock clean
+.PHONY: help setup demo test test-fresh test-frameworks lint format bench reproduce fidelity fuzz docs-generate kafka kafka-start kafka-stop mosquitto engine images chaos lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -70,6 +70,11 @@ bench: $(STAMP)/dev ## What the README's figures come from
 
 reproduce: $(STAMP)/dev ## The published experiments of SpeCon and FlowCon again, with a report of each in out/reproduce
 	@for paper in specon flowcon; do $(BIN)/steepest reproduce $$paper $(REPRODUCE) || exit 1; done
+
+docs-generate: $(STAMP)/runtime ## Write the pages that are generated from the code
+	@$(BIN)/python -m tools.docs.generate
+	@$(BIN)/steepest schema --page > docs/events.md
+	@$(BIN)/steepest schema > docs/asyncapi.json
 
 fidelity: $(STAMP)/runtime ## How near a simulation of the demo comes to the demo, over five runs (10 minutes)
 	@$(BIN)/python tools/fidelity.py $(FIDELITY)
