@@ -10,7 +10,7 @@ EDITABLE := $(foreach member,$(MEMBERS),-e $(member))
 export UV_PYTHON_DOWNLOADS := never
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fresh test-frameworks lint format bench reproduce fidelity fuzz docs-generate kafka kafka-start kafka-stop mosquitto engine images chaos lock clean
+.PHONY: help setup demo test test-fresh test-frameworks lint format bench reproduce fidelity fuzz docs docs-generate kafka kafka-start kafka-stop mosquitto engine images chaos lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -71,6 +71,13 @@ bench: $(STAMP)/dev ## What the README's figures come from
 reproduce: $(STAMP)/dev ## The published experiments of SpeCon and FlowCon again, with a report of each in out/reproduce
 	@for paper in specon flowcon; do $(BIN)/steepest reproduce $$paper $(REPRODUCE) || exit 1; done
 
+$(STAMP)/docs: $(STAMP)/runtime requirements/docs.txt
+	$(UV) pip install --quiet --python $(BIN)/python --no-deps --require-hashes --compile-bytecode -r requirements/docs.txt
+	@touch $@
+
+docs: $(STAMP)/docs ## The documentation as a site in out/docs/site; a link that leads nowhere is an error
+	@$(BIN)/python -m tools.docs.site
+
 docs-generate: $(STAMP)/runtime ## Write the pages that are generated from the code
 	@$(BIN)/python -m tools.docs.generate
 	@$(BIN)/steepest schema --page > docs/events.md
@@ -126,6 +133,9 @@ lock: ## Resolve the dependencies anew, with hashes, for every Python from 3.11 
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 	  --no-emit-index-url --no-emit-find-links -c requirements/runtime.txt -c requirements/dev.txt \
 	  requirements/frameworks.in -o requirements/frameworks.txt
+	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+	  --no-emit-index-url --no-emit-find-links -c requirements/runtime.txt -c requirements/dev.txt \
+	  requirements/docs.in -o requirements/docs.txt
 	echo 'uv==$(UV_VERSION)' | $(UV) pip compile --quiet --universal --generate-hashes --no-header --no-annotate \
 	  --no-emit-index-url --no-emit-find-links - -o requirements/uv.txt
 

@@ -7,7 +7,7 @@ what a page is about.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -83,3 +83,8 @@ def slugged(heading: str) -> str:
     """A heading's anchor: lower case, spaces as hyphens, punctuation left out."""
     plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
     return re.sub(r"[^\w\- ]", "", plain.lower()).replace(" ", "-")
+
+
+def relinked(text: str, change: Callable[[str], str]) -> str:
+    """A page whose links have other targets."""
+    return _LINK.sub(lambda match: match[0].replace(f"]({match[1]}", f"]({change(match[1])}"), text)
