@@ -116,7 +116,7 @@ engine: .docker/docker-compose ## Get Docker, debootstrap (Debian, Ubuntu) and C
 	  -o $(CURDIR)/$@ github.com/docker/compose/v2/cmd
 
 images: $(STAMP)/runtime ## Make images for jobs from Debian packages (as root), and import them where an engine runs
-	@$(BIN)/python -m steepest.testing.docker_images
+	@$(BIN)/python -m steepest.docker_lab.images
 
 chaos: $(STAMP)/dev .kafka/libs ## Kill services and the broker under load, then prove that nothing was lost: SEED=1 KILLS=100
 	@$(BIN)/python -m tests.chaos.run --seed $(or $(SEED),1) --kills $(or $(KILLS),100)

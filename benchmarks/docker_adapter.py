@@ -28,10 +28,10 @@ from steepest.cluster.docker import Allowed, DockerCluster, DockerNode
 from steepest.cluster.docker.host import Host
 from steepest.cluster.docker.stats import Stats, read_lines
 from steepest.cluster.port import ReplicaId, ReplicaSpec
+from steepest.docker_lab import images
+from steepest.docker_lab.engine_daemon import running_engine
 from steepest.events.common import Resources
-from steepest.testing import docker_images
-from steepest.testing.docker_engine import running_engine
-from steepest.testing.docker_harness import why_not
+from steepest.testing.contracts.docker_harness import why_not
 
 NODE = "bench"
 STARTS_AT_ONCE = 4
@@ -105,7 +105,7 @@ async def limits(cluster: DockerCluster, replicas: list[ReplicaId]) -> list[floa
 async def bench(folder: Path, url: str, count: int, seconds: float) -> dict[str, float]:
     """All figures."""
     node = DockerNode(name=NODE, url=url, capacity=Resources(cpu_m=2000, memory_mib=4096))
-    cluster = DockerCluster(folder / "state", [node], "bench", image=docker_images.BASE, allowed=Allowed((), folder))
+    cluster = DockerCluster(folder / "state", [node], "bench", image=images.BASE, allowed=Allowed((), folder))
     replicas = await started(cluster, count)
     percent, streams = await at_rest(cluster, count, seconds)
     took = await limits(cluster, replicas[:LIMITS])
@@ -138,7 +138,7 @@ def main() -> None:
         folder = Path(name)
         with running_engine(folder / "engine") as engine:
             with contextlib.closing(engine.client()) as client:
-                docker_images.provide(client, docker_images.default_folder())
+                images.provide(client, images.default_folder())
             figures = asyncio.run(bench(folder, engine.url, given.containers, given.seconds))
     if given.json:
         json.dump(figures, sys.stdout)

@@ -38,21 +38,21 @@ from aiokafka import TopicPartition as KafkaPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.consumer import fetcher
 
-from steepest.cli.topics import apply_topics
+from steepest.app.installation import KafkaPlace, open_log, remember_kafka
+from steepest.app.state_folder import Installation, NodeSpec, StateFolder
+from steepest.cli.commands.topics import apply_topics
 from steepest.events.common import Resources
 from steepest.events.loss import JobWatched, LossReported
 from steepest.events.parameters import SpeConParameters
 from steepest.events.received import ID, SEQUENCE, SOURCE, DecisionId
 from steepest.events.registry import LOSS
-from steepest.installation import KafkaPlace, open_log, remember_kafka
 from steepest.log.base import NewRecord, TopicPartition
-from steepest.log.broker import running_broker
-from steepest.log.kafka import KafkaLog
-from steepest.log.kafka_reader import ParsedRecords, consumer
-from steepest.log.kafka_settings import KafkaSettings, as_environment
+from steepest.log.kafka.broker import running_broker
+from steepest.log.kafka.kafka_log import KafkaLog
+from steepest.log.kafka.kafka_reader import ParsedRecords, consumer
+from steepest.log.kafka.kafka_settings import KafkaSettings, as_environment
 from steepest.runtime.decode import new_record
 from steepest.runtime.layout import Layout
-from steepest.state_folder import Installation, NodeSpec, StateFolder
 
 HOME = Path(__file__).parents[1] / ".kafka"
 JOBS = 400

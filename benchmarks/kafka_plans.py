@@ -31,10 +31,10 @@ from steepest.events.loss import JobWatched, LossReported
 from steepest.events.parameters import SpeConParameters
 from steepest.events.received import ID, SEQUENCE, SOURCE, DecisionId
 from steepest.log.base import Log, NewRecord, Record, TopicPartition
-from steepest.log.broker import running_broker
-from steepest.log.kafka import KafkaLog
+from steepest.log.kafka.broker import running_broker
+from steepest.log.kafka.kafka_log import KafkaLog
 from steepest.runtime.decode import new_record
-from steepest.testing.pool import joined, placement, submitted
+from steepest.testing.scenarios.folded_pool import joined, placement, submitted
 
 SERVICES = ("categorizer", "node-scorer", "rebalancer", "placer")
 NODES = 10

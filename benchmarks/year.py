@@ -1,6 +1,6 @@
 """What a year leaves behind: sizes of snapshots and logs of a pool that runs 1,000 jobs a day, after months 1, 6 and 12.
 
-The real deciders live through it in virtual time (``steepest.testing.year``). One job in twenty is never said to have
+The real deciders live through it in virtual time (``steepest.testing.system.year``). One job in twenty is never said to have
 ended, 20 spot machines a day come under names of their own and never return, and all restarts from its snapshots every
 month. What a snapshot holds must be as large after a year as after a month, within a tenth.
 
@@ -24,7 +24,7 @@ from steepest.events.common import Resources
 from steepest.events.registry import encode
 from steepest.policies.monitor import facts
 from steepest.policies.monitor.use import USAGE_EVERY_MS
-from steepest.testing.year import STEPS_A_DAY, PoolLife
+from steepest.testing.system.year import STEPS_A_DAY, PoolLife
 
 MONTH = 30
 SHOWN = (1, 6, 12)

@@ -27,10 +27,10 @@ from typing import Any
 
 from steepest.events import cluster as c
 from steepest.events.received import Received
-from steepest.log.file import FileLog
+from steepest.log.files.file_log import FileLog
 from steepest.sim.whatif.history import read_history
 from steepest.sim.whatif.play import AS_RECORDED, play_on
-from steepest.testing.rig import events_of
+from steepest.testing.system.rig import events_of
 
 DECISIONS = (c.CategoryChanged, c.MigrationPlanned, c.StayDecided)
 

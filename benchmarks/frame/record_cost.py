@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from steepest.events.received import Received
-from steepest.testing.calls import count_calls
+from steepest.testing.call_count import count_calls
 
 FOLD_JOBS = 100
 SCALE_JOBS = (10, 1_000, 100_000)

@@ -17,7 +17,7 @@ import signal
 from tests.chaos.retention import Retention
 from tests.chaos.system import KafkaSystem
 
-from steepest.log.broker import Broker
+from steepest.log.kafka.broker import Broker
 
 ASLEEP_S = 8.0
 """Longer than a group's session: its members are taken for dead, or the broker takes them for it."""

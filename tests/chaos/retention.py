@@ -9,16 +9,16 @@ import asyncio
 
 from tests.chaos.system import KafkaSystem
 
-from steepest.installation import open_snapshots
+from steepest.app.installation import open_snapshots
 from steepest.log.base import Log, NewRecord
-from steepest.log.file import FileLog
-from steepest.log.kafka_topics import KafkaTopics
+from steepest.log.files.file_log import FileLog
+from steepest.log.kafka.kafka_topics import KafkaTopics
 from steepest.policies.deciders import STREAM_DECIDERS
 from steepest.replay.record import record
+from steepest.runtime.dead_letters import DEAD_LETTERS
 from steepest.runtime.layout import Layout
-from steepest.runtime.letters import DEAD_LETTERS
 from steepest.runtime.outbox import patiently
-from steepest.runtime.snapshots import read_stream_snapshot
+from steepest.runtime.recovery.loop_snapshots import read_stream_snapshot
 
 UNREADABLE = b"{"
 """It becomes a dead letter, so that there are some to be removed."""

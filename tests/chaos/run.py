@@ -22,20 +22,20 @@ from tests.chaos.load import Load, applied, reports_in
 from tests.chaos.retention import Retention
 from tests.chaos.system import KafkaSystem
 
-from steepest.cli.requests import append, asking, new_request
+from steepest.app.installation import open_snapshots
+from steepest.app.logging import configure_logging
+from steepest.cli.user_requests import append, asking, new_request
 from steepest.events.cluster import JobSpec, JobSubmitted
 from steepest.events.common import Resources
-from steepest.installation import open_snapshots
 from steepest.invariants import ALL, Audit, Status
 from steepest.log.base import Record, TopicPartition
-from steepest.log.broker import Broker, running_broker
-from steepest.log.file import FileLog
-from steepest.log.kafka_settings import KafkaSettings
-from steepest.logging import configure_logging
+from steepest.log.files.file_log import FileLog
+from steepest.log.kafka.broker import Broker, running_broker
+from steepest.log.kafka.kafka_settings import KafkaSettings
 from steepest.replay.record import record
 from steepest.replay.replay import Replay
 from steepest.runtime.decode import received
-from steepest.runtime.snapshots import read_pool_snapshot
+from steepest.runtime.recovery.loop_snapshots import read_pool_snapshot
 from steepest.view.cluster_view import ClusterView
 
 HOME = Path(__file__).parents[2] / ".kafka"

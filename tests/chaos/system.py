@@ -16,10 +16,10 @@ from typing import Any
 
 import psutil
 
-from steepest.installation import KafkaPlace, open_log, remember_kafka
+from steepest.app.installation import KafkaPlace, open_log, remember_kafka
+from steepest.app.state_folder import StateFolder
 from steepest.log.base import Log
-from steepest.log.kafka_settings import KafkaSettings, as_environment
-from steepest.state_folder import StateFolder
+from steepest.log.kafka.kafka_settings import KafkaSettings, as_environment
 
 STEEPEST = (sys.executable, "-m", "steepest")
 PATIENCE_S = 90.0

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.chaos.run import HOME, chaos
 
-from steepest.log.broker import missing, running_broker
+from steepest.log.kafka.broker import missing, running_broker
 
 
 @pytest.mark.slow

@@ -13,14 +13,14 @@ from typing import Literal
 import psutil
 import pytest
 
-from steepest.cluster.folder import IncarnationFolder, StartRecord, StateFolder
+from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder, StartRecord
 from steepest.cluster.local import LocalCluster, LocalNode
 from steepest.cluster.local.groups import find_groups
 from steepest.cluster.port import ReplicaId, ReplicaSpec
 from steepest.events.common import Resources
-from steepest.testing import contract_job
-from steepest.testing.cluster_contract import ClusterContract
-from steepest.testing.cluster_harness import ClusterHarness
+from steepest.testing.contracts import contract_job
+from steepest.testing.contracts.cluster_contract import ClusterContract
+from steepest.testing.contracts.cluster_harness import ClusterHarness
 
 Cpu = Literal["cgroup", "duty-cycle"]
 
@@ -61,7 +61,7 @@ class LocalHarness(ClusterHarness):
 
     def newest(self, replica: ReplicaId) -> IncarnationFolder:
         """The folder of the newest incarnation."""
-        return StateFolder(self.state_dir).incarnations(replica)[-1]
+        return AdapterFolder(self.state_dir).incarnations(replica)[-1]
 
     def started(self, replica: ReplicaId) -> StartRecord:
         """What its supervisor wrote at the start."""
@@ -71,12 +71,12 @@ class LocalHarness(ClusterHarness):
 
     async def aclose(self) -> None:
         """Kill all supervisors, let an adapter end what is left, and close all adapters."""
-        for folder in StateFolder(self.state_dir).all():
+        for folder in AdapterFolder(self.state_dir).all():
             with contextlib.suppress(StopIteration, ProcessLookupError):
                 os.kill(supervisor_of(folder), signal.SIGKILL)
         await self.leave()
         await self.come_back()
-        for folder in StateFolder(self.state_dir).all():
+        for folder in AdapterFolder(self.state_dir).all():
             await self.cluster.stop(folder.replica, folder.incarnation, grace_s=0.0)
         for cluster in (*self._zombies, self.cluster):
             await cluster.close()

@@ -6,15 +6,17 @@ from pathlib import Path
 import pytest
 
 pytest.register_assert_rewrite(
-    "steepest.testing.log_contract", "steepest.testing.log_processes", "steepest.testing.log_retention"
+    "steepest.testing.contracts.log_contract",
+    "steepest.testing.contracts.log_processes",
+    "steepest.testing.contracts.log_retention",
 )
 
 from steepest.log.base import TopicPartition  # noqa: E402
-from steepest.log.file import FileLog  # noqa: E402
+from steepest.log.files.file_log import FileLog  # noqa: E402
 from steepest.log.memory import MemoryLog  # noqa: E402
-from steepest.testing.log_contract import CLUSTER, PARTITIONS, LogContract, Reopen, numbered  # noqa: E402
-from steepest.testing.log_processes import Opener, SharedLogContract  # noqa: E402
-from steepest.testing.log_retention import RetentionContract, Trim  # noqa: E402
+from steepest.testing.contracts.log_contract import CLUSTER, PARTITIONS, LogContract, Reopen, numbered  # noqa: E402
+from steepest.testing.contracts.log_processes import Opener, SharedLogContract  # noqa: E402
+from steepest.testing.contracts.log_retention import RetentionContract, Trim  # noqa: E402
 
 
 class TestMemoryLog(LogContract, RetentionContract):
@@ -68,7 +70,7 @@ class TestFileLog(SharedLogContract):
     @pytest.fixture
     def opener(self, log: FileLog) -> Opener:
         """Another process opens the folder."""
-        return "steepest.log.file:FileLog.open", [str(log.folder)]
+        return "steepest.log.files.file_log:FileLog.open", [str(log.folder)]
 
     async def test_a_file_is_never_cut_at_its_start(self, log: FileLog) -> None:
         """A log in files begins with its first record, whatever was appended."""

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from tests.frameworks.conftest import EXAMPLES, ONE_THREAD, PATIENCE_S, Supervisor, needs_frameworks
 
-from steepest.cli.requests import append, asking
+from steepest.app.state_folder import StateFolder
+from steepest.cli.user_requests import append, asking
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.received import Received
-from steepest.state_folder import StateFolder
-from steepest.testing.running_system import RunningSystem
+from steepest.testing.system.running_system import RunningSystem
 
 pytestmark = [needs_frameworks, pytest.mark.timeout(900)]
 

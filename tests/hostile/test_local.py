@@ -12,15 +12,15 @@ import psutil
 import pytest
 from tests.hostile.cases import TRIES, innocent
 
-from steepest.cli.pool import records_to_end
-from steepest.cli.requests import append, asking, new_request
+from steepest.app.state_folder import StateFolder
+from steepest.cli.stored_pool import records_to_end
+from steepest.cli.user_requests import append, asking, new_request
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.loss import LossReported
+from steepest.runtime.dead_letters import DEAD_LETTERS
 from steepest.runtime.decode import received
-from steepest.runtime.letters import DEAD_LETTERS
-from steepest.state_folder import StateFolder
-from steepest.testing.running_system import RunningSystem
+from steepest.testing.system.running_system import RunningSystem
 
 INNOCENTS = {"innocent-1": 50, "innocent-2": 50}
 STEP_S = 0.1

@@ -17,9 +17,9 @@ from steepest.events.loss import LossReported
 from steepest.events.received import Received
 from steepest.invariants import Status, check
 from steepest.log.base import TopicPartition
-from steepest.log.file import FileLog
+from steepest.log.files.file_log import FileLog
 from steepest.runtime.decode import received
-from steepest.testing.running_system import STEEPEST
+from steepest.testing.system.running_system import STEEPEST
 
 PATIENCE_S = 100
 

@@ -16,10 +16,10 @@ import pytest
 from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.log.base import NewRecord
-from steepest.log.file import FileLog
-from steepest.testing import contract_job
+from steepest.log.files.file_log import FileLog
 from steepest.testing.child import child
-from steepest.testing.running_system import CLUSTER, STEEPEST, RunningSystem, ignored
+from steepest.testing.contracts import contract_job
+from steepest.testing.system.running_system import CLUSTER, STEEPEST, RunningSystem, ignored
 
 QUICK = ("--interval", "300ms", "--heartbeat", "150ms", "--alpha", "0.05")
 JOB = (sys.executable, contract_job.__file__)

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from tests.integration import two_trainings
 
-from steepest.cluster.folder import StateFolder
+from steepest.cluster.folders.adapter_folder import AdapterFolder
 from steepest.cluster.port import ReplicaId
 from steepest.events import cluster as c
 from steepest.events.received import Received
-from steepest.testing.running_system import RunningSystem
+from steepest.testing.system.running_system import RunningSystem
 
 TRAINING = (sys.executable, two_trainings.__file__)
 NODE_M = 500
@@ -45,7 +45,7 @@ def applied(job: str, system: RunningSystem, since: int = 0) -> tuple[int, c.Lim
 
 def quota_m(state: Path, job: str) -> int | None:
     """The CPU quota of a job's control group, in millicores; None where it has no group."""
-    folder = StateFolder(state / "cluster").incarnations(ReplicaId(job))[-1]
+    folder = AdapterFolder(state / "cluster").incarnations(ReplicaId(job))[-1]
     start = folder.started()
     if start is None or not start.cgroup:
         return None

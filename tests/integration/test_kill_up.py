@@ -13,7 +13,7 @@ import pytest
 
 from steepest.events import cluster as c
 from steepest.events.received import Received
-from steepest.testing.running_system import RunningSystem
+from steepest.testing.system.running_system import RunningSystem
 
 SCRIPT = Path(__file__).with_name("exclusive_training.py")
 JOBS = ("one", "two", "three", "four")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from steepest.app.state_folder import Installation, NodeSpec, StateFolder
 from steepest.clock import SystemClock
 from steepest.events import cluster as c
 from steepest.events.common import Resources
@@ -20,9 +21,8 @@ from steepest.events.parameters import PoolParameters, SpeConParameters
 from steepest.events.received import Received
 from steepest.invariants import Status, check
 from steepest.log.base import Reader, TopicPartition
-from steepest.log.file import FileLog
+from steepest.log.files.file_log import FileLog
 from steepest.runtime.decode import new_record, received
-from steepest.state_folder import Installation, NodeSpec, StateFolder
 from steepest.view.cluster_view import ClusterView
 from steepest.view.state import Phase
 

@@ -12,12 +12,12 @@ from typing import TypeVar
 
 import pytest
 
-from steepest.cli.pool import Pool, fold, look, reading
+from steepest.app.state_folder import StateFolder
+from steepest.cli.stored_pool import StoredPool, fold, look, reading
 from steepest.events import cluster as c
 from steepest.events.received import Received
-from steepest.state_folder import StateFolder
-from steepest.testing import contract_job
-from steepest.testing.running_system import RunningSystem, ignored
+from steepest.testing.contracts import contract_job
+from steepest.testing.system.running_system import RunningSystem, ignored
 
 E = TypeVar("E")
 
@@ -119,7 +119,7 @@ def test_a_snapshot_saves_time_and_changes_nothing(system: RunningSystem) -> Non
     assert look(system.state).view.state == asyncio.run(_whole(system.state)).view.state
 
 
-async def _whole(state: Path) -> Pool:
+async def _whole(state: Path) -> StoredPool:
     folder = StateFolder(state)
     async with reading(folder) as (installation, log):
         return await fold(folder, installation, log, tell=lambda *_, **__: None)

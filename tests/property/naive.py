@@ -13,7 +13,7 @@ from steepest.policies.decider import fold_and_decide
 from steepest.policies.flowcon import with_specon
 from steepest.policies.placement.placer import Placer, _may_place, _never_fits
 from steepest.policies.specon.rebalancer import Rebalancer, balance_factor
-from steepest.testing.driver import DeciderDriver
+from steepest.testing.system.driver import DeciderDriver
 from steepest.view.cluster_view import ClusterView
 from steepest.view.movable import why_immovable
 from steepest.view.queue import Wish, wish_of

@@ -15,11 +15,11 @@ from tests.unit.flowcon.scene import ITVAL_MS, FlowConPool, bucket
 from steepest.events import cluster as c
 from steepest.events.registry import encode
 from steepest.invariants import Status, check_with
-from steepest.invariants.limits import Limits
+from steepest.invariants.checkers.limit_rules import Limits
 from steepest.policies.flowcon.limit_planner import LimitPlanner
 from steepest.policies.flowcon.limits import FREE, LEAST_M, floor, millicores, shares
-from steepest.testing.pool import used
-from steepest.testing.view_promises import check_view
+from steepest.testing.contracts.view_promises import check_view
+from steepest.testing.scenarios.folded_pool import used
 from steepest.view.state import Phase
 
 EFFICIENCIES = st.none() | st.just(0.0) | st.floats(1e-9, 1e6) | st.floats(1e-9, 1e290)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steepest.log.base import NewRecord, TopicPartition
-from steepest.log.lines import decode_line, encode_line
+from steepest.log.files.record_lines import decode_line, encode_line
 
 AT = TopicPartition("loss", 2)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)

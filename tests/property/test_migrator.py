@@ -22,8 +22,8 @@ from steepest.cluster.port import ReplicaId
 from steepest.errors import RefusedError, UncertainError
 from steepest.events import cluster as c
 from steepest.events.parameters import MoveLimits, PoolParameters
-from steepest.testing.fake_cluster import When
-from steepest.testing.rig import Process, Rig
+from steepest.testing.system.fake_cluster import When
+from steepest.testing.system.rig import Rig, RigProcess
 from steepest.testing.virtual_time import run_virtually
 from steepest.testing.waiting import until
 from steepest.view.state import Phase
@@ -49,7 +49,7 @@ class Play:
         self._lots = random.Random(seed)
         self._trouble = trouble
         self._others = rig.start("placer", "worker-monitor", rig.beats())
-        self._migrators: list[Process] = []
+        self._migrators: list[RigProcess] = []
         self._moves = 0
         self._start_migrator()
 

@@ -10,7 +10,7 @@ from steepest.events import cluster as c
 from steepest.events.parameters import PoolParameters
 from steepest.policies.placement.placer import Placer
 from steepest.policies.placement.room import Room
-from steepest.testing.pool import cancelled, joined, placement, submitted
+from steepest.testing.scenarios.folded_pool import cancelled, joined, placement, submitted
 from steepest.view.state import Phase
 
 NODES = st.sampled_from(["w1", "w2", "w3"])

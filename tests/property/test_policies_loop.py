@@ -24,9 +24,18 @@ from steepest.policies.monitor.silence import Silence
 from steepest.policies.placement.placer import Placer
 from steepest.policies.specon.node_scorer import NodeScorer
 from steepest.policies.specon.rebalancer import Rebalancer
-from steepest.testing.pool import cancelled, category, checkpoint, grown, joined, requested, submitted, used
-from steepest.testing.processes import Processes, failed
-from steepest.testing.view_promises import check_view
+from steepest.testing.contracts.view_promises import check_view
+from steepest.testing.scenarios.folded_pool import (
+    cancelled,
+    category,
+    checkpoint,
+    grown,
+    joined,
+    requested,
+    submitted,
+    used,
+)
+from steepest.testing.system.replica_processes import ReplicaProcesses, failed
 from steepest.view.state import Phase
 
 T = TypeVar("T")
@@ -51,7 +60,7 @@ class Loop:
         self.planner = LimitPlanner()
         deciders = (Placer(), NodeScorer(), Rebalancer(), Silence(), self.planner)
         self.driver = DriverBesideNaive(*deciders, delay=lambda: self.delay)
-        self.processes = Processes(self.driver)
+        self.processes = ReplicaProcesses(self.driver)
         self.under_way: dict[str, c.StepBegun] = {}
         self.submitted = 0
         parameters = PoolParameters(specon=specon, flowcon=FlowConParameters(on=limits))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from steepest.events import cluster as c
 from steepest.policies.pending import Pending
 from steepest.policies.specon import score
-from steepest.testing.pool import Pool, migration, used
+from steepest.testing.scenarios.folded_pool import FoldedPool, migration, used
 
 NODES = ("w1", "w2", "w3", "w4")
 JOBS = tuple(f"job-{number}" for number in range(8))
@@ -36,7 +36,7 @@ def test_the_overlay_is_what_the_view_will_be(
     lost: str | None,
 ) -> None:
     """Free room, counts, and the order of Algorithm 4 with plans under way are those of the view that holds the plans."""
-    pool = Pool(**dict.fromkeys(NODES, 1_000))
+    pool = FoldedPool(**dict.fromkeys(NODES, 1_000))
     pool.feed(*(used(node, cpu_m) for node, cpu_m in zip(NODES, use, strict=True)))
     for name, node, category in zip(JOBS, where, of, strict=True):
         pool.run(name, node, category)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from steepest.events.common import Resources
 from steepest.policies.pending import Pending
 from steepest.policies.placement.spread import spread
-from steepest.testing.pool import Pool, joined, placement, submitted
+from steepest.testing.scenarios.folded_pool import FoldedPool, joined, placement, submitted
 
 SIZES = st.tuples(st.sampled_from([0, 1_000, 2_000, 4_000]), st.sampled_from([0, 1_024, 4_096]))
 ASKED = st.tuples(st.integers(0, 8).map(lambda n: 125 * n), st.sampled_from([0, 0, 100, 256, 1_000]))
@@ -30,7 +30,7 @@ def test_spread_is_least_allocated(
     asked: tuple[int, int],
 ) -> None:
     """Of all nodes with room the one of which the largest mean share stays free, looked for by trying each."""
-    pool = Pool()
+    pool = FoldedPool()
     names = [f"w{number}" for number in range(len(sizes))]
     pool.feed(*(joined(name, *size) for name, size in zip(names, sizes, strict=True)))
     for number, (resources, where) in enumerate(running):
@@ -53,7 +53,7 @@ def test_spread_is_least_allocated(
     assert (found.name if found else None) == least_allocated(pool, taken, Resources(*asked))
 
 
-def least_allocated(pool: Pool, taken: dict[str, list[Resources]], asked: Resources) -> str | None:
+def least_allocated(pool: FoldedPool, taken: dict[str, list[Resources]], asked: Resources) -> str | None:
     """The node that Kubernetes would score highest; of equal ones that with fewer replicas, then the first name."""
     scored = []
     for node in pool.view.nodes:

@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from steepest.errors import RecordingError
-from steepest.log.recording import FORMAT, NAME, VERSION, open_recording
-from steepest.log.topics import MAX_PARTITIONS
+from steepest.log.files.recording import FORMAT, NAME, VERSION, open_recording
+from steepest.log.validation import MAX_PARTITIONS
 
 ANY = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text(max_size=9),
@@ -50,4 +50,4 @@ def test_a_header_is_a_recordings_or_is_refused_by_name(header: bytes) -> None:
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
     assert peak < MOST_BYTES
-    assert error is None or (name in str(error) and error.mend and len(str(error)) < 2_000)
+    assert error is None or (name in str(error) and error.hint and len(str(error)) < 2_000)

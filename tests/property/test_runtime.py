@@ -26,7 +26,7 @@ from steepest.events.parameters import PoolParameters, SpeConParameters
 from steepest.events.received import ID, PREVIOUS, SEQUENCE, SOURCE, DecisionId
 from steepest.log.base import NewRecord, Record
 from steepest.log.memory import MemoryLog
-from steepest.log.snapshots import MemorySnapshots
+from steepest.log.snapshot_store import MemorySnapshots
 from steepest.policies.monitor.silence import Silence
 from steepest.policies.placement.placer import Placer
 from steepest.policies.specon.categorizer import Categorizer
@@ -35,15 +35,15 @@ from steepest.policies.specon.rebalancer import Rebalancer
 from steepest.runtime import pool_loop, stream_loop
 from steepest.runtime.decode import new_record, received
 from steepest.runtime.layout import Layout
+from steepest.runtime.recovery.loop_snapshots import PoolSnapshot, read_pool_snapshot, read_stream_snapshot
 from steepest.runtime.runtime import Runtime
 from steepest.runtime.service import Service
-from steepest.runtime.snapshots import PoolSnapshot, read_pool_snapshot, read_stream_snapshot
 from steepest.sagas.next_action import next_action
-from steepest.testing import pool as told
-from steepest.testing.fake_cluster import When
-from steepest.testing.faulty_log import FaultyLog, LogDeed, MortalSnapshots
-from steepest.testing.life import Life
-from steepest.testing.rig import AT, POOL, events_of, read_all
+from steepest.testing.scenarios import folded_pool as told
+from steepest.testing.system.fake_cluster import When
+from steepest.testing.system.faulty_log import FaultyLog, LogDeed, MortalSnapshots
+from steepest.testing.system.life import Life
+from steepest.testing.system.rig import AT, POOL, events_of, read_all
 from steepest.testing.virtual_time import START_MS, VirtualClock, run_virtually
 from steepest.testing.waiting import until
 from steepest.view.cluster_view import ClusterView, fold_all

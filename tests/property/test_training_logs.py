@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from steepest.training_logs import LogReader, LossRecord, ReaderState
-from steepest.training_logs.lines import MAX_LINE_BYTES
-from steepest.training_logs.prefixes import strip_prefixes
+from steepest.training_logs.syntax.line_splitter import MAX_LINE_BYTES
+from steepest.training_logs.syntax.prefixes import strip_prefixes
 
 CASES = {
     path.stem: path.read_text(encoding="utf-8")

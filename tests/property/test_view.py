@@ -22,10 +22,11 @@ from steepest.policies.placement.placer import Placer
 from steepest.policies.specon.node_scorer import NodeScorer
 from steepest.policies.specon.rebalancer import Rebalancer
 from steepest.sagas.next_action import begin, next_action
-from steepest.testing.pool import (
+from steepest.testing.contracts.view_promises import check_view
+from steepest.testing.scenarios.folded_pool import (
     BECAUSE,
     EPOCH,
-    Pool,
+    FoldedPool,
     checkpoint,
     joined,
     migration,
@@ -34,7 +35,6 @@ from steepest.testing.pool import (
     success,
     used,
 )
-from steepest.testing.view_promises import check_view
 from steepest.view.cluster_view import ClusterView
 from steepest.view.state import Plan
 
@@ -196,7 +196,7 @@ class AnyLog(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.pool = Pool()
+        self.pool = FoldedPool()
         self.shrank = False
         self.deciders = [kind() for kind in DECIDERS]
         self.restart()
@@ -373,7 +373,7 @@ TestAnyLog.settings = settings(max_examples=60, stateful_step_count=60, deadline
 @settings(max_examples=60, deadline=None)
 def test_snapshot_and_tail_equal_the_whole_fold(told: list[tuple[Any, dict[str, str]]], cut: int) -> None:
     """Wherever the snapshot is taken."""
-    pool = Pool(w1=1_000, w2=500)
+    pool = FoldedPool(w1=1_000, w2=500)
     for event, headers in told:
         pool.fold(event, headers)
     view = ClusterView()

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from steepest.app.installation import KafkaPlace, remember_kafka
+from steepest.app.state_folder import Installation, NodeSpec, StateFolder, began
+from steepest.cli.commands.up import let_jobs_have, prepare
 from steepest.cli.stopping import stop_system
-from steepest.cli.up import let_jobs_have, prepare
 from steepest.errors import InputError, RecordingError, UncertainError
 from steepest.events.common import Resources
-from steepest.installation import KafkaPlace, remember_kafka
-from steepest.log.file import FileLog
-from steepest.state_folder import Installation, NodeSpec, StateFolder, began
+from steepest.log.files.file_log import FileLog
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_down_signals_nobody_but_who_took_the_lock(folder: StateFolder) -> None:
             lock.write_text(text)
             with pytest.raises(UncertainError, match="is not who wrote that") as refused:
                 stop_system(folder)
-            assert "fuser" in refused.value.mend
+            assert "fuser" in refused.value.hint
     assert stop_system(folder) is None
 
 

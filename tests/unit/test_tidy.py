@@ -88,15 +88,15 @@ NEAR_JOBS = ("cluster", "collector", "training_logs")
 
 OPEN_THEMSELVES = {
     "cluster/docker/container.py": "keeps the folder's label itself, and asks of two folders whether they are empty",
-    "cluster/ended.py": "adds up sizes of what nobody writes any more, follows no link, and opens nothing",
-    "cluster/folder.py": "lists folders by their names alone, and keeps those that are numbers or names",
+    "cluster/folders/ended_jobs.py": "adds up sizes of what nobody writes any more, follows no link, and opens nothing",
+    "cluster/folders/adapter_folder.py": "lists folders by their names alone, and keeps those that are numbers or names",
     "cluster/local/cluster.py": "opens control groups, and no file",
     "cluster/local/duty.py": "opens the supervisor's pipe for writing, without waiting, and looks at what it is",
     "cluster/local/groups.py": "reads the kernel's files",
     "cluster/local/launch.py": "opens the supervisor's log before a job runs",
     "cluster/local/phases.py": "reads the kernel's files",
     "cluster/local/supervisor.py": "imports nothing outside the standard library; it opens its files before its job runs",
-    "cluster/locks.py": "makes lock files, without waiting and by no link",
+    "cluster/folders/incarnation_locks.py": "makes lock files, without waiting and by no link",
     "cluster/simulated/cluster.py": "has no jobs of anybody's",
     "collector/losses.py": "lists the places that it keeps itself",
     "collector/source.py": "reads the place that it keeps itself",

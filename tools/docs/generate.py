@@ -15,7 +15,7 @@ from pathlib import Path
 from prometheus_client.registry import Collector
 
 from steepest.mqtt.metric_defs import MqttMetrics
-from steepest.runtime.metric_defs import Metrics
+from steepest.runtime.monitoring.metric_defs import Metrics
 from tools.docs.markdown import ROOT
 
 SOURCES = ROOT / "libs" / "steepest" / "src"

@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from steepest.log.broker import Broker
+from steepest.log.kafka.broker import Broker
 
 PORT = 9092
 

@@ -18,11 +18,11 @@ from typing import Any, TypeVar
 
 import pytest
 
-from steepest.embedded import GROUP
-from steepest.log.broker import missing as missing_kafka
-from steepest.testing import docker_images
-from steepest.testing.docker_engine import DockerEngine
-from steepest.testing.docker_engine import missing as missing_engine
+from steepest.app.embedded import GROUP
+from steepest.docker_lab import images
+from steepest.docker_lab.engine_daemon import DockerEngine
+from steepest.docker_lab.engine_daemon import missing as missing_engine
+from steepest.log.kafka.broker import missing as missing_kafka
 
 from . import stand_ins
 
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 HERE = Path(__file__).parent
 REPOSITORY = Path(__file__).parents[3]
-HOME = docker_images.default_folder().absolute()
+HOME = images.default_folder().absolute()
 COMPOSE = HOME / "docker-compose"
 KAFKA = Path(os.environ.get("STEEPEST_KAFKA_HOME", REPOSITORY / ".kafka"))
 PATIENCE_S = 240.0
@@ -42,7 +42,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 def why_not() -> str:
     """What is missing here, and the command that gets it."""
-    if why := missing_engine() or docker_images.missing(HOME):
+    if why := missing_engine() or images.missing(HOME):
         return f"{why}: run `make engine images`"
     if not COMPOSE.exists():
         return f"there is no {COMPOSE}: run `make engine`"

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from tests.harness import folders
 
-from steepest.testing.cluster_harness import Stage
-from steepest.testing.docker_engine import DockerEngine
-from steepest.testing.docker_harness import DockerHarness, running_engines, why_not
+from steepest.docker_lab.engine_daemon import DockerEngine
+from steepest.testing.contracts.cluster_harness import Stage
+from steepest.testing.contracts.docker_harness import DockerHarness, running_engines, why_not
 
 tmp_path = folders.tmp_path
 

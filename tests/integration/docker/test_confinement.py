@@ -13,11 +13,11 @@ import pytest
 from steepest.cluster.docker.container import MOST_PROCESSES, label_of, name_of
 from steepest.cluster.docker.mounts import NOBODY, Allowed
 from steepest.cluster.port import ReplicaPhase, ReplicaSpec
+from steepest.docker_lab.engine_daemon import DockerEngine
+from steepest.docker_lab.images import BASE
 from steepest.errors import ClusterError, RefusedError
-from steepest.testing.cluster_harness import JOB, PATIENCE_S, Stage
-from steepest.testing.docker_engine import DockerEngine
-from steepest.testing.docker_harness import DockerHarness
-from steepest.testing.docker_images import BASE
+from steepest.testing.contracts.cluster_harness import JOB, PATIENCE_S, Stage
+from steepest.testing.contracts.docker_harness import DockerHarness
 
 LOOK = """
 import json, os

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from steepest.cluster.port import ReplicaPhase, ReplicaSpec
+from steepest.docker_lab.engine_daemon import DockerEngine
+from steepest.docker_lab.images import BASE
 from steepest.errors import ClusterError, RefusedError
-from steepest.testing.cluster_harness import JOB, PATIENCE_S, Stage
-from steepest.testing.docker_engine import DockerEngine
-from steepest.testing.docker_harness import DockerHarness
-from steepest.testing.docker_images import BASE
+from steepest.testing.contracts.cluster_harness import JOB, PATIENCE_S, Stage
+from steepest.testing.contracts.docker_harness import DockerHarness
 from steepest.testing.waiting import until
 
 
@@ -27,7 +27,7 @@ async def test_a_missing_image_is_refused_by_name(stage: Stage, harness: DockerH
 
     assert caught.value.code == "no-such-image"
     assert "no/such-image:7" in str(caught.value)
-    assert "pull no/such-image:7" in caught.value.mend
+    assert "pull no/such-image:7" in caught.value.hint
     assert await stage.cluster.lookup(JOB) is None
     assert harness.containers(stage.here) == []
     await stage.train()

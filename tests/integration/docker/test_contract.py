@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from steepest.testing.cluster_contract import ClusterContract
+from steepest.testing.contracts.cluster_contract import ClusterContract
 
 
 class TestDockerCluster(ClusterContract):

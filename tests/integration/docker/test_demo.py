@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from steepest.testing.docker_harness import why_not
-from steepest.testing.running_system import STEEPEST
+from steepest.testing.contracts.docker_harness import why_not
+from steepest.testing.system.running_system import STEEPEST
 
 
 @pytest.fixture

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from steepest.cluster.port import ReplicaPhase
+from steepest.docker_lab import images
+from steepest.docker_lab.engine_daemon import DockerEngine
 from steepest.errors import ClusterError, RefusedError, UncertainError
 from steepest.events import cluster as c
-from steepest.testing import docker_images
-from steepest.testing.cluster_harness import JOB, PATIENCE_S, Stage
-from steepest.testing.docker_engine import DockerEngine
-from steepest.testing.docker_harness import SIZES_M, DockerHarness
+from steepest.testing.contracts.cluster_harness import JOB, PATIENCE_S, Stage
+from steepest.testing.contracts.docker_harness import SIZES_M, DockerHarness
 from steepest.testing.kernel_group import KernelGroup
-from steepest.testing.running_system import RunningSystem
+from steepest.testing.system.running_system import RunningSystem
 from steepest.testing.waiting import until
 
 # The client leaves a socket open where nobody listens, which is what these tests are about.
@@ -131,7 +131,7 @@ def system(tmp_path: Path, engines: dict[str, DockerEngine]) -> Iterator[Running
     """The whole system on the engines; with a high α every job soon counts as converged, and goes to the idle node."""
     for engine in engines.values():
         with contextlib.closing(engine.client()) as client:
-            docker_images.provide(client, docker_images.default_folder(), demo=True)
+            images.provide(client, images.default_folder(), demo=True)
     sizes = ("large=800m", "small=100m")  # so small a node that all jobs start on the other one
     running = RunningSystem(
         tmp_path / "state",
@@ -139,7 +139,7 @@ def system(tmp_path: Path, engines: dict[str, DockerEngine]) -> Iterator[Running
         "--cluster",
         f"docker={','.join(engines[node].url for node in SIZES_M)}",
         "--image",
-        docker_images.DEMO,
+        images.DEMO,
         *(option for size in sizes for option in ("--node", size)),
         *("--interval", "500ms", "--heartbeat", "300ms", "--alpha", "0.9"),
     )

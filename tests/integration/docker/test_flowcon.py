@@ -15,6 +15,8 @@ from tests.integration import two_trainings
 from tests.integration.docker import slow_training
 
 from steepest.cluster.port import ReplicaId
+from steepest.docker_lab import images
+from steepest.docker_lab.engine_daemon import DockerEngine, running_engine
 from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.invariants import Status, check
@@ -24,11 +26,9 @@ from steepest.testbed.jobs import Cost, costs
 from steepest.testbed.node import CPU_M, node
 from steepest.testbed.reproduce import reproduced
 from steepest.testbed.run import repetition
-from steepest.testing import docker_images
-from steepest.testing.docker_engine import DockerEngine, running_engine
-from steepest.testing.docker_harness import DockerHarness, why_not
+from steepest.testing.contracts.docker_harness import DockerHarness, why_not
 from steepest.testing.kernel_group import KernelGroup
-from steepest.testing.running_system import RunningSystem
+from steepest.testing.system.running_system import RunningSystem
 from steepest.testing.waiting import until
 
 MEASURED = 8
@@ -144,7 +144,7 @@ def workers(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         started = [stack.enter_context(running_engine(folder / name, cpu_m=WORKERS_M[name])) for name in WORKERS_M]
         for engine in started:
             with contextlib.closing(engine.client()) as client:
-                docker_images.provide(client, docker_images.default_folder())
+                images.provide(client, images.default_folder())
         running = RunningSystem(
             tmp_path / "state",
             *("--cluster", f"docker={','.join(engine.url for engine in started)}", "--folder", str(tmp_path)),

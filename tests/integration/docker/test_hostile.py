@@ -9,8 +9,8 @@ from tests.hostile.cases import TRIES, innocent
 
 from steepest.cluster.port import ReplicaId, ReplicaPhase, ReplicaSpec
 from steepest.events.heartbeat import ReplicaReport, ReplicaState
-from steepest.testing.cluster_harness import PATIENCE_S
-from steepest.testing.docker_harness import DockerHarness
+from steepest.testing.contracts.cluster_harness import PATIENCE_S
+from steepest.testing.contracts.docker_harness import DockerHarness
 
 STEPS = 100
 AT_ONCE = 8

@@ -6,8 +6,8 @@ import pytest
 
 from steepest.cluster.port import ReplicaSpec
 from steepest.errors import RefusedError
-from steepest.testing.cluster_harness import JOB, Stage
-from steepest.testing.docker_harness import DockerHarness
+from steepest.testing.contracts.cluster_harness import JOB, Stage
+from steepest.testing.contracts.docker_harness import DockerHarness
 from steepest.testing.kernel_group import KernelGroup
 from steepest.testing.waiting import until
 

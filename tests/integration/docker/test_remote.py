@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from steepest.cluster.docker import DockerCluster, addresses
+from steepest.docker_lab import images
+from steepest.docker_lab.engine_daemon import DockerEngine, running_engine
 from steepest.errors import InputError
-from steepest.testing import docker_images
-from steepest.testing.cluster_harness import JOB, PATIENCE_S, Stage
-from steepest.testing.docker_engine import DockerEngine, running_engine
-from steepest.testing.docker_harness import DockerHarness, why_not
+from steepest.testing.contracts.cluster_harness import JOB, PATIENCE_S, Stage
+from steepest.testing.contracts.docker_harness import DockerHarness, why_not
 
 
 def keys(folder: Path) -> Path:
@@ -59,7 +59,7 @@ def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path
     options = (f"--host={url}", "--tlsverify", *files)
     with running_engine(tmp_path_factory.mktemp("engine") / "e", cpu_m=800, options=options) as engine:
         with contextlib.closing(engine.client()) as client:
-            docker_images.provide(client, docker_images.default_folder())
+            images.provide(client, images.default_folder())
         yield url, folder, engine
 
 
@@ -77,7 +77,7 @@ class RemoteHarness(DockerHarness):
             self.state.path,
             [self._node],
             self.pool,
-            image=docker_images.BASE,
+            image=images.BASE,
             allowed=self.allowed,
             soft_limits=soft_limits,
             heartbeat_s=0.5,

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from steepest.log.broker import Broker, missing, running_broker
-from steepest.log.kafka_settings import KafkaSettings
+from steepest.log.kafka.broker import Broker, missing, running_broker
+from steepest.log.kafka.kafka_settings import KafkaSettings
 
 HOME = Path(__file__).parents[3] / ".kafka"
 

@@ -18,21 +18,21 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.protocol.admin import CreateAclsRequest
 from tests.integration.kafka.conftest import HOME
 
-from steepest.cli.topics import apply_topics
+from steepest.app.embedded import GROUP
+from steepest.app.state_folder import Installation, NodeSpec, StateFolder
+from steepest.cli.commands.topics import apply_topics
 from steepest.clock import SystemClock
-from steepest.embedded import GROUP
 from steepest.errors import LogUnavailableError
 from steepest.events.cluster import PoolConfigured
 from steepest.events.common import Resources
 from steepest.events.parameters import PoolParameters, SpeConParameters
 from steepest.events.registry import TOPICS
 from steepest.log.base import NewRecord, TopicPartition
-from steepest.log.broker import GUARD, LOGIN, PROPERTIES, USER, Broker, _free_port, cluster_id, missing
-from steepest.log.kafka import KafkaLog
-from steepest.log.kafka_settings import KafkaSettings, as_environment
+from steepest.log.kafka.broker import GUARD, LOGIN, PROPERTIES, USER, Broker, _free_port, cluster_id, missing
+from steepest.log.kafka.kafka_log import KafkaLog
+from steepest.log.kafka.kafka_settings import KafkaSettings, as_environment
 from steepest.runtime.decode import new_record
 from steepest.runtime.layout import Layout
-from steepest.state_folder import Installation, NodeSpec, StateFolder
 
 DOCUMENTED = Path(__file__).parents[3] / "docs" / "kafka.md"
 PREFIX = "acl-"

@@ -11,22 +11,22 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.record.util import calc_crc32c
 
-from steepest.cli.topics import apply_topics
+from steepest.cli.commands.topics import apply_topics
 from steepest.clock import SystemClock
 from steepest.events.dead_letter import DeadLetter
 from steepest.events.loss import JobUnwatched
 from steepest.events.registry import encode
 from steepest.log.base import TopicPartition
-from steepest.log.kafka import KafkaLog
-from steepest.log.kafka_settings import KafkaSettings
-from steepest.log.snapshots import MemorySnapshots
+from steepest.log.kafka.kafka_log import KafkaLog
+from steepest.log.kafka.kafka_settings import KafkaSettings
+from steepest.log.snapshot_store import MemorySnapshots
 from steepest.policies.monitor.facts import Facts
 from steepest.policies.placement.placer import Placer
 from steepest.policies.specon.categorizer import Categorizer
 from steepest.runtime.layout import Layout
 from steepest.runtime.runtime import Runtime
 from steepest.runtime.service import Service
-from steepest.testing.rig import events_of, read_all
+from steepest.testing.system.rig import events_of, read_all
 from steepest.testing.waiting import until
 
 GOOD = encode(JobUnwatched(job="a"))

@@ -11,7 +11,7 @@ import psutil
 import pytest
 from tests.integration.kafka.conftest import HOME
 
-from steepest.log.broker import Broker, missing
+from steepest.log.kafka.broker import Broker, missing
 
 
 @pytest.mark.slow
@@ -19,7 +19,7 @@ def test_a_broker_that_was_left_behind_is_taken_over(tmp_path: Path) -> None:
     """Whoever starts it was killed: the next one finds the same broker at the same address, and can stop it."""
     if why := missing(HOME):
         pytest.skip(f"{why}; get it with: make kafka")
-    start = f"from steepest.log.broker import *; x = Broker(Path({str(tmp_path)!r})); x.start(); print(x.pid)"
+    start = f"from steepest.log.kafka.broker import *; x = Broker(Path({str(tmp_path)!r})); x.start(); print(x.pid)"
     done = subprocess.run(
         [sys.executable, "-c", start],
         env={**os.environ, "STEEPEST_KAFKA_HOME": str(HOME)},

@@ -8,25 +8,25 @@ from collections.abc import AsyncIterator
 import pytest
 
 from steepest.log.base import TopicPartition
-from steepest.log.kafka_group import KafkaShare
-from steepest.log.kafka_settings import KafkaSettings
-from steepest.log.kafka_topics import KafkaTopics
+from steepest.log.kafka.consumer_group import KafkaAssignment
+from steepest.log.kafka.kafka_settings import KafkaSettings
+from steepest.log.kafka.kafka_topics import KafkaTopics
 from steepest.testing.waiting import until
 
 ALL = [TopicPartition("loss", number) for number in range(4)]
 
 
 @pytest.fixture
-async def shares(kafka: KafkaSettings) -> AsyncIterator[list[KafkaShare]]:
+async def shares(kafka: KafkaSettings) -> AsyncIterator[list[KafkaAssignment]]:
     """Members to be, of one group."""
     await KafkaTopics(kafka, {"loss": 4}).apply()
-    members = [KafkaShare(kafka, "loss", "categorizer") for _ in range(3)]
+    members = [KafkaAssignment(kafka, "loss", "categorizer") for _ in range(3)]
     yield members
     for member in members:
         await member.close()
 
 
-async def work(share: KafkaShare, working: dict[TopicPartition, KafkaShare]) -> None:
+async def work(share: KafkaAssignment, working: dict[TopicPartition, KafkaAssignment]) -> None:
     """Work on whatever is ours, for ever, and stop when asked."""
     while True:
         for at in await share.take():
@@ -38,9 +38,9 @@ async def work(share: KafkaShare, working: dict[TopicPartition, KafkaShare]) -> 
         share.give_back()
 
 
-async def test_members_share_all_partitions_and_never_one(shares: list[KafkaShare]) -> None:
+async def test_members_share_all_partitions_and_never_one(shares: list[KafkaAssignment]) -> None:
     """Whoever joins or leaves, each partition soon has exactly one member, and never has two."""
-    working: dict[TopicPartition, KafkaShare] = {}
+    working: dict[TopicPartition, KafkaAssignment] = {}
     tasks = []
     for members in (1, 2, 3):
         tasks.append(asyncio.create_task(work(shares[members - 1], working)))
@@ -59,7 +59,7 @@ async def test_members_share_all_partitions_and_never_one(shares: list[KafkaShar
         task.cancel()
 
 
-async def test_a_share_is_handed_over_only_when_given_back(shares: list[KafkaShare]) -> None:
+async def test_a_share_is_handed_over_only_when_given_back(shares: list[KafkaAssignment]) -> None:
     """A newcomer gets nothing while the one before it still works, and its share once that has given up."""
     first, second, _ = shares
     await first.take()

@@ -8,17 +8,19 @@ import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 pytest.register_assert_rewrite(
-    "steepest.testing.log_contract", "steepest.testing.log_processes", "steepest.testing.log_retention"
+    "steepest.testing.contracts.log_contract",
+    "steepest.testing.contracts.log_processes",
+    "steepest.testing.contracts.log_retention",
 )
 
 from steepest.log.base import TopicPartition  # noqa: E402
-from steepest.log.broker import Broker  # noqa: E402
-from steepest.log.kafka import KafkaLog  # noqa: E402
-from steepest.log.kafka_settings import KafkaSettings  # noqa: E402
-from steepest.log.kafka_topics import KafkaTopics  # noqa: E402
-from steepest.testing.log_contract import PARTITIONS, Reopen  # noqa: E402
-from steepest.testing.log_processes import Opener, SharedLogContract  # noqa: E402
-from steepest.testing.log_retention import RetentionContract, Trim  # noqa: E402
+from steepest.log.kafka.broker import Broker  # noqa: E402
+from steepest.log.kafka.kafka_log import KafkaLog  # noqa: E402
+from steepest.log.kafka.kafka_settings import KafkaSettings  # noqa: E402
+from steepest.log.kafka.kafka_topics import KafkaTopics  # noqa: E402
+from steepest.testing.contracts.log_contract import PARTITIONS, Reopen  # noqa: E402
+from steepest.testing.contracts.log_processes import Opener, SharedLogContract  # noqa: E402
+from steepest.testing.contracts.log_retention import RetentionContract, Trim  # noqa: E402
 
 
 def open_log(bootstrap: str, prefix: str) -> KafkaLog:

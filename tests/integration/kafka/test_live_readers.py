@@ -14,12 +14,11 @@ import pytest
 from tests.integration.kafka.conftest import HOME
 
 from steepest.errors import LogEpochError
-from steepest.log import kafka_reader
 from steepest.log.base import NewRecord, Reader, TopicPartition
-from steepest.log.broker import Broker, missing
-from steepest.log.kafka import KafkaLog
-from steepest.log.kafka_settings import KafkaSettings
-from steepest.log.kafka_topics import KafkaTopics
+from steepest.log.kafka.broker import Broker, missing
+from steepest.log.kafka.kafka_log import KafkaLog, kafka_reader
+from steepest.log.kafka.kafka_settings import KafkaSettings
+from steepest.log.kafka.kafka_topics import KafkaTopics
 
 AT = TopicPartition("cluster")
 PARTITIONS = {AT.topic: 1}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from steepest.cli.topics import apply_topics
-from steepest.log.kafka import KafkaLog
-from steepest.log.kafka_settings import KafkaSettings
-from steepest.testing.upgrade_contract import BESIDE_EACH_OTHER, CASES, LAYOUT, upgrade
+from steepest.cli.commands.topics import apply_topics
+from steepest.log.kafka.kafka_log import KafkaLog
+from steepest.log.kafka.kafka_settings import KafkaSettings
+from steepest.testing.contracts.upgrade_contract import BESIDE_EACH_OTHER, CASES, LAYOUT, upgrade
 
 ONE_EACH = {case.decider: name for name, case in CASES.items()}.values()
 

@@ -14,15 +14,15 @@ import msgspec
 import pytest
 from tests.integration.kafka.conftest import HOME
 
+from steepest.app.installation import kafka_of
+from steepest.app.state_folder import StateFolder
 from steepest.errors import LogUnavailableError
-from steepest.installation import kafka_of
 from steepest.log.base import NewRecord, TopicPartition
-from steepest.log.broker import Broker, missing
-from steepest.log.kafka import KafkaLog
-from steepest.log.kafka_settings import KafkaSettings
+from steepest.log.kafka.broker import Broker, missing
+from steepest.log.kafka.kafka_log import KafkaLog
+from steepest.log.kafka.kafka_settings import KafkaSettings
 from steepest.runtime.layout import Layout
-from steepest.state_folder import StateFolder
-from steepest.testing.running_system import RunningSystem
+from steepest.testing.system.running_system import RunningSystem
 
 DESCRIBE_CLUSTER = struct.pack(">hhihbbb", 60, 0, 1, -1, 0, 0, 0)
 """A request that every listener answers whose clients need not say who they are."""

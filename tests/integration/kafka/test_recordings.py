@@ -14,18 +14,18 @@ import pytest
 from aiokafka import TopicPartition as KafkaPartition
 from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 
-from steepest.cli.topics import apply_topics
+from steepest.app.installation import KafkaPlace, remember_kafka
+from steepest.app.state_folder import Installation, NodeSpec, StateFolder
+from steepest.cli.commands.topics import apply_topics
 from steepest.events.common import Resources
 from steepest.events.registry import TOPICS
-from steepest.installation import KafkaPlace, remember_kafka
 from steepest.log.base import Record, TopicPartition
-from steepest.log.file import FileLog
-from steepest.log.kafka import KafkaLog
-from steepest.log.kafka_settings import KafkaSettings, as_environment
-from steepest.log.kafka_topics import KafkaTopics
+from steepest.log.files.file_log import FileLog
+from steepest.log.kafka.kafka_log import KafkaLog
+from steepest.log.kafka.kafka_settings import KafkaSettings, as_environment
+from steepest.log.kafka.kafka_topics import KafkaTopics
 from steepest.replay.record import as_new
 from steepest.runtime.layout import Layout
-from steepest.state_folder import Installation, NodeSpec, StateFolder
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "kafka"
 

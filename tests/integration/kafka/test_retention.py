@@ -13,28 +13,28 @@ import msgspec
 import pytest
 from tests.chaos.system import KafkaSystem
 
-from steepest.cli.topics import apply_topics
+from steepest.app.embedded import installed_services
+from steepest.cli.commands.topics import apply_topics
 from steepest.clock import SystemClock
-from steepest.embedded import installed_services
 from steepest.errors import LogEpochError
 from steepest.events.cluster import JobAdmitted, JobSpec, JobSubmitted, LogOpened
 from steepest.events.common import Resources
 from steepest.events.heartbeat import NodeHeartbeat
 from steepest.events.loss import JobUnwatched
 from steepest.log.base import Log, TopicPartition
-from steepest.log.kafka import KafkaLog
-from steepest.log.kafka_settings import KafkaSettings
-from steepest.log.kafka_snapshots import LogSnapshots
-from steepest.log.kafka_topics import SNAPSHOTS, KafkaTopics
+from steepest.log.kafka.kafka_log import KafkaLog
+from steepest.log.kafka.kafka_settings import KafkaSettings
+from steepest.log.kafka.kafka_snapshots import LogSnapshots
+from steepest.log.kafka.kafka_topics import SNAPSHOTS, KafkaTopics
 from steepest.runtime.decode import new_record
 from steepest.runtime.effector import Effector
-from steepest.runtime.identity import open_partitions
 from steepest.runtime.layout import Layout
+from steepest.runtime.recovery.log_identity import open_partitions
 from steepest.runtime.runtime import Runtime
 from steepest.runtime.service import Service, Settings
-from steepest.testing.fake_cluster import FakeCluster
-from steepest.testing.fake_nodes import FakeNodes
-from steepest.testing.rig import events_of
+from steepest.testing.system.fake_cluster import FakeCluster
+from steepest.testing.system.fake_nodes import FakeNodes
+from steepest.testing.system.rig import events_of
 from steepest.testing.waiting import until
 
 LAYOUT = Layout(loss_partitions=2)
@@ -161,7 +161,7 @@ async def test_no_service_guesses_a_pool(log: KafkaLog, kafka: KafkaSettings, tm
     with pytest.raises(LogEpochError, match="cluster/0 is kept from 2 on") as caught:
         async with following(tmp_path, log):
             pass
-    assert "snapshots" in caught.value.mend
+    assert "snapshots" in caught.value.hint
 
 
 async def test_processes_that_open_new_topics_at_once_are_one_installation(

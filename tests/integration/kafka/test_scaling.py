@@ -13,17 +13,17 @@ from pathlib import Path
 import pytest
 from tests.chaos.load import Load
 
-from steepest.cli.topics import apply_topics
+from steepest.app.installation import KafkaPlace, open_log, remember_kafka
+from steepest.app.state_folder import Installation, NodeSpec, StateFolder
+from steepest.cli.commands.topics import apply_topics
 from steepest.events.common import Resources
-from steepest.installation import KafkaPlace, open_log, remember_kafka
 from steepest.log.base import Log, TopicPartition
-from steepest.log.file import FileLog
-from steepest.log.kafka_settings import KafkaSettings
+from steepest.log.files.file_log import FileLog
+from steepest.log.kafka.kafka_settings import KafkaSettings
 from steepest.replay.compare import Report
 from steepest.replay.record import record
 from steepest.replay.replay import Replay
 from steepest.runtime.decisions import Found, note
-from steepest.state_folder import Installation, NodeSpec, StateFolder
 
 CLUSTER = TopicPartition("cluster")
 PATIENCE_S = 60.0

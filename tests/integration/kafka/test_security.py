@@ -11,13 +11,13 @@ import msgspec
 import pytest
 from tests.integration.kafka.conftest import HOME
 
-from steepest.cli.topics import apply_topics
+from steepest.cli.commands.topics import apply_topics
 from steepest.errors import InputError, LogUnavailableError, SteepestError
 from steepest.log.base import NewRecord, TopicPartition
-from steepest.log.broker import PROPERTIES, Broker, _free_port, cluster_id, missing
-from steepest.log.kafka import KafkaLog
-from steepest.log.kafka_group import KafkaShare
-from steepest.log.kafka_settings import KafkaSettings, as_environment, kafka_settings
+from steepest.log.kafka.broker import PROPERTIES, Broker, _free_port, cluster_id, missing
+from steepest.log.kafka.consumer_group import KafkaAssignment
+from steepest.log.kafka.kafka_log import KafkaLog
+from steepest.log.kafka.kafka_settings import KafkaSettings, as_environment, kafka_settings
 from steepest.runtime.layout import Layout
 
 LISTENERS = """
@@ -161,7 +161,7 @@ async def test_every_client_gets_in(secure: Secure, way: str) -> None:
     layout = Layout()
     await apply_topics(settings, layout)
     log = KafkaLog(settings, layout.partitions())
-    share = KafkaShare(settings, "loss", "categorizer")
+    share = KafkaAssignment(settings, "loss", "categorizer")
     try:
         (offset,) = await log.append([NewRecord(to=AT, key="job", value=b"{}", at_ms=1)])
         reader = log.reader({AT: offset})
@@ -199,7 +199,7 @@ async def test_who_is_not_let_in_is_told(secure: Secure, wrong: str) -> None:
     await log.close()
 
     assert settings.bootstrap in str(caught.value)
-    assert "-word" not in f"{caught.value} {caught.value.mend}"
+    assert "-word" not in f"{caught.value} {caught.value.hint}"
 
 
 @pytest.mark.parametrize("field", ["ca_file", "cert_file"])
@@ -210,4 +210,4 @@ def test_a_certificate_that_is_not_there_is_named(secure: Secure, field: str) ->
         wrong.client()
 
     assert isinstance(refused.value, SteepestError)
-    assert f"STEEPEST_KAFKA_{field.upper()}" in refused.value.mend
+    assert f"STEEPEST_KAFKA_{field.upper()}" in refused.value.hint

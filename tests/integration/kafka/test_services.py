@@ -16,7 +16,7 @@ from tests.chaos.system import KafkaSystem
 from steepest.errors import InputError
 from steepest.events.registry import TOPICS
 from steepest.log.base import NewRecord, TopicPartition
-from steepest.log.kafka_settings import KafkaSettings, as_environment, kafka_settings
+from steepest.log.kafka.kafka_settings import KafkaSettings, as_environment, kafka_settings
 
 TRAINING = Path(__file__).parents[2] / "chaos" / "training.py"
 
@@ -131,7 +131,7 @@ def test_a_wrong_setting_is_refused_by_name(name: str, value: str) -> None:
     with pytest.raises(InputError) as refused:
         kafka_settings({"STEEPEST_KAFKA": "host:9092", name: value})
 
-    assert name in f"{refused.value} {refused.value.mend}"
+    assert name in f"{refused.value} {refused.value.hint}"
 
 
 def test_settings_reach_another_process_as_they_are() -> None:

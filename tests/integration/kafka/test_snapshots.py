@@ -12,26 +12,26 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from structlog.testing import capture_logs
 
-from steepest.cli.topics import apply_topics
+from steepest.cli.commands.topics import apply_topics
 from steepest.clock import SystemClock
 from steepest.errors import InputError, LogEpochError
 from steepest.events.cluster import JobAdmitted, JobSpec, JobSubmitted
 from steepest.events.loss import JobUnwatched
 from steepest.log.base import Log, NewRecord, TopicPartition
-from steepest.log.kafka import KafkaLog
-from steepest.log.kafka_settings import KafkaSettings
-from steepest.log.kafka_snapshots import CHUNK_BYTES, LogSnapshots
-from steepest.log.kafka_topics import SNAPSHOTS, KafkaTopics
+from steepest.log.kafka.kafka_log import KafkaLog
+from steepest.log.kafka.kafka_settings import KafkaSettings
+from steepest.log.kafka.kafka_snapshots import CHUNK_BYTES, LogSnapshots
+from steepest.log.kafka.kafka_topics import SNAPSHOTS, KafkaTopics
 from steepest.log.memory import MemoryLog
 from steepest.policies.placement.placer import Placer
 from steepest.policies.specon.categorizer import Categorizer
-from steepest.runtime import snapshots as kept
 from steepest.runtime.decode import new_record
 from steepest.runtime.layout import Layout
-from steepest.runtime.marks import marks, why_not
+from steepest.runtime.recovery import loop_snapshots as kept
+from steepest.runtime.recovery.checksum_marks import marks, why_not
 from steepest.runtime.runtime import Runtime
 from steepest.runtime.service import Service
-from steepest.testing.rig import events_of
+from steepest.testing.system.rig import events_of
 from steepest.testing.waiting import until
 
 AT = TopicPartition(SNAPSHOTS)
@@ -187,7 +187,7 @@ async def test_without_a_snapshot_of_this_version_the_beginning_is_asked_for(
         await KafkaTopics(kafka, LAYOUT.partitions()).trim({TopicPartition(gone): 1})
         with pytest.raises(LogEpochError, match=f"{gone}/0 is kept from 1 on") as caught:
             await follow_until_ready(log)
-        assert "snapshots" in caught.value.mend
+        assert "snapshots" in caught.value.hint
     await log.close()
 
 

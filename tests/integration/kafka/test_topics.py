@@ -14,15 +14,15 @@ import pytest
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
-from steepest.cli.topics import apply_topics
+from steepest.cli.commands.topics import apply_topics
 from steepest.clock import SystemClock
 from steepest.errors import InputError, LogEpochError
 from steepest.events.cluster import LogOpened
 from steepest.log.base import NewRecord, TopicPartition
-from steepest.log.kafka import KafkaLog
-from steepest.log.kafka_settings import KafkaSettings
-from steepest.log.kafka_topics import SNAPSHOTS, KafkaTopics
-from steepest.log.snapshots import MemorySnapshots
+from steepest.log.kafka.kafka_log import KafkaLog
+from steepest.log.kafka.kafka_settings import KafkaSettings
+from steepest.log.kafka.kafka_topics import SNAPSHOTS, KafkaTopics
+from steepest.log.snapshot_store import MemorySnapshots
 from steepest.runtime.decode import received
 from steepest.runtime.layout import Layout
 from steepest.runtime.runtime import Runtime

@@ -18,16 +18,16 @@ from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from tests.unit.mqtt.messages import said
 
-from steepest.cli.pool import records_to_end
+from steepest.app.installation import open_log
+from steepest.app.state_folder import Installation, NodeSpec, StateFolder
+from steepest.cli.stored_pool import records_to_end
 from steepest.clock import SystemClock
 from steepest.errors import UndecodableError
 from steepest.events.common import Resources
-from steepest.installation import open_log
 from steepest.log.base import Log, Record, TopicPartition
 from steepest.runtime.decode import new_record, received
-from steepest.runtime.identity import open_partitions
-from steepest.state_folder import Installation, NodeSpec, StateFolder
-from steepest.testing.pool import Pool
+from steepest.runtime.recovery.log_identity import open_partitions
+from steepest.testing.scenarios.folded_pool import FoldedPool
 from steepest.testing.waiting import until
 
 PATIENCE_S = 60.0
@@ -52,7 +52,7 @@ class Edge:
 
     async def open(self) -> None:
         """Give the log its identity and its job."""
-        pool = Pool(w1=1_000)
+        pool = FoldedPool(w1=1_000)
         pool.run("job", "w1", device="edge-1")
         pool.run("another", "w1")
         log = self.log()

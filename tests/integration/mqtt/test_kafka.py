@@ -12,11 +12,11 @@ from tests.integration.mqtt.conftest import Mosquitto
 from tests.integration.mqtt.edge import Device, Edge
 from tests.unit.mqtt.messages import beat, loss
 
-from steepest.cli.topics import apply_topics
+from steepest.app.installation import KafkaPlace, remember_kafka
+from steepest.cli.commands.topics import apply_topics
 from steepest.events.loss import LossReported
-from steepest.installation import KafkaPlace, remember_kafka
-from steepest.log.broker import Broker, missing, running_broker
-from steepest.log.kafka_settings import KafkaSettings
+from steepest.log.kafka.broker import Broker, missing, running_broker
+from steepest.log.kafka.kafka_settings import KafkaSettings
 
 HOME = Path(__file__).parents[3] / ".kafka"
 

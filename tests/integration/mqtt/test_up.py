@@ -12,14 +12,14 @@ from tests.integration.mqtt.conftest import PATIENCE_S, Mosquitto
 from tests.integration.mqtt.edge import Device
 from tests.unit.mqtt.messages import beat
 
-from steepest.cli.pool import records_to_end
+from steepest.app.installation import open_log
+from steepest.app.state_folder import StateFolder
+from steepest.cli.stored_pool import records_to_end
 from steepest.events import cluster as c
 from steepest.events.loss import JobUnwatched, LossReported
-from steepest.installation import open_log
 from steepest.log.base import Record
 from steepest.runtime.decode import received
-from steepest.state_folder import StateFolder
-from steepest.testing.running_system import RunningSystem
+from steepest.testing.system.running_system import RunningSystem
 
 STEPS = 200
 REPORTS = f"""

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from steepest.app.state_folder import Installation, NodeSpec, StateFolder
 from steepest.clock import SystemClock
 from steepest.events import cluster as c
 from steepest.events.common import Resources
-from steepest.log.file import FileLog
+from steepest.log.files.file_log import FileLog
 from steepest.runtime.decode import new_record
-from steepest.runtime.identity import open_partitions
-from steepest.state_folder import Installation, NodeSpec, StateFolder
+from steepest.runtime.recovery.log_identity import open_partitions
 
 Holding = Callable[..., StateFolder]
 

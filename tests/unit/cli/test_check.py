@@ -12,16 +12,16 @@ import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
-from steepest.cli.check import check
+from steepest.cli.commands.check import check
 from steepest.events import cluster as c
 from steepest.events.registry import encode
 from steepest.invariants import ALL
 from steepest.log.base import NewRecord, TopicPartition
-from steepest.log.file import FileLog
-from steepest.testing.builders import Story
+from steepest.log.files.file_log import FileLog
+from steepest.testing.scenarios.log_builder import LogBuilder
 
 
-def recorded(folder: Path, stories: Sequence[Story], garbage_at: int = -1) -> Path:
+def recorded(folder: Path, stories: Sequence[LogBuilder], garbage_at: int = -1) -> Path:
     """A recording of these pools; the record at one offset of the first pool is followed by one that is no event."""
 
     async def write() -> None:
@@ -40,14 +40,14 @@ def recorded(folder: Path, stories: Sequence[Story], garbage_at: int = -1) -> Pa
     return folder
 
 
-def sound() -> Story:
+def sound() -> LogBuilder:
     """A job is moved and finishes."""
-    return Story().opened(n1=1000, n2=1000).running("a", "n1").moved("a", "n1", "n2").exited("a", "n2", 2)
+    return LogBuilder().opened(n1=1000, n2=1000).running("a", "n1").moved("a", "n1", "n2").exited("a", "n2", 2)
 
 
-def unsound() -> Story:
+def unsound() -> LogBuilder:
     """A job in two places."""
-    return Story(1).opened(n1=1000, n2=1000).running("a", "n1").begun("ghost", c.Step.START, "a", 2, "n2")
+    return LogBuilder(1).opened(n1=1000, n2=1000).running("a", "n1").begun("ghost", c.Step.START, "a", 2, "n2")
 
 
 def run(*arguments: object) -> Result:
@@ -94,7 +94,7 @@ def test_an_unreadable_record_hides_nothing(tmp_path: Path) -> None:
 
 def test_unknown_alone_exits_with_0_and_says_the_word(tmp_path: Path) -> None:
     """An empty log proves nothing, which is no breach."""
-    result = run(recorded(tmp_path / "log", [Story()]))
+    result = run(recorded(tmp_path / "log", [LogBuilder()]))
     assert result.exit_code == 0
     assert " unknown " in result.stdout
 

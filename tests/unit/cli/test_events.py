@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from steepest.cli.events import chooser
+from steepest.cli.commands.events import chooser
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 

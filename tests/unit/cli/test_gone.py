@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from steepest.cli.nodes import nodes
-from steepest.cli.pool import look
+from steepest.app.installation import open_cluster
+from steepest.app.state_folder import AdapterFolder, Installation, NodeSpec
+from steepest.cli.commands.nodes import nodes
+from steepest.cli.stored_pool import look
 from steepest.clock import SystemClock
-from steepest.cluster.folder import StateFolder as ClusterFolder
-from steepest.cluster.folder import spec_record
+from steepest.cluster.folders.adapter_folder import AdapterFolder as ClusterFolder
+from steepest.cluster.folders.adapter_folder import spec_record
 from steepest.cluster.local.cluster import LocalCluster
 from steepest.cluster.observation import recorded_end
 from steepest.cluster.port import ReplicaId, ReplicaPhase, ReplicaSpec
@@ -22,23 +24,21 @@ from steepest.errors import UncertainError
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.registry import FLAGS, READS
-from steepest.installation import open_cluster
-from steepest.log.file import FileLog
+from steepest.log.files.file_log import FileLog
 from steepest.runtime.decode import new_record
-from steepest.runtime.identity import open_partitions
-from steepest.state_folder import Installation, NodeSpec, StateFolder
-from steepest.testing.builders import Story
+from steepest.runtime.recovery.log_identity import open_partitions
+from steepest.testing.scenarios.log_builder import LogBuilder
 from steepest.view.state import Phase
 
 NODES = tuple(NodeSpec(name, Resources(1_000)) for name in ("n1", "n2"))
 
 
-def folder_with(root: Path, *more: c.ClusterEvent, reads: int = READS) -> StateFolder:
+def folder_with(root: Path, *more: c.ClusterEvent, reads: int = READS) -> AdapterFolder:
     """A state folder in whose log a job runs on n1."""
-    folder = StateFolder(root / "state")
+    folder = AdapterFolder(root / "state")
     installation = Installation(nodes=NODES)
     folder.create(installation)
-    story = Story().opened(n1=1_000, n2=1_000).running("a", "n1").add(*more)
+    story = LogBuilder().opened(n1=1_000, n2=1_000).running("a", "n1").add(*more)
     configured = c.PoolConfigured(reads=reads, flags=tuple(FLAGS) if reads == READS else ())
     events = [
         configured,
@@ -55,7 +55,7 @@ def folder_with(root: Path, *more: c.ClusterEvent, reads: int = READS) -> StateF
     return folder
 
 
-def run(folder: StateFolder, node: str) -> Result:
+def run(folder: AdapterFolder, node: str) -> Result:
     """The command's output and exit status."""
     return CliRunner().invoke(nodes, ["gone", node, "--state", str(folder.root), "--json"])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from click.testing import CliRunner
 from tests.unit.cli.conftest import Holding
 
-from steepest.cli.jobs import jobs
+from steepest.cli.commands.jobs import jobs
 from steepest.events import cluster as c
 
 

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from steepest.cli.main import COMMANDS, main, told
 from steepest.testing.child import child
-from steepest.testing.running_system import STEEPEST
+from steepest.testing.system.running_system import STEEPEST
 
 
 def test_help_lists_every_command_without_importing_any() -> None:

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from steepest.app.state_folder import NodeSpec
 from steepest.cli.options import CPU, MEMORY, SPAN, Amount, NodeType
 from steepest.events.common import Resources
-from steepest.state_folder import NodeSpec
 
 
 @pytest.mark.parametrize(

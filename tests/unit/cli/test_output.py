@@ -16,17 +16,17 @@ from rich.table import Table
 from rich.text import Text
 
 import steepest.cli
+from steepest.app.state_folder import Installation, NodeSpec, StateFolder
 from steepest.cli.main import main
-from steepest.cli.output import console, printable
+from steepest.cli.printing.output import console, printable
 from steepest.clock import SystemClock
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.dead_letter import DeadLetter
-from steepest.log.file import FileLog
+from steepest.log.files.file_log import FileLog
 from steepest.runtime.decode import new_record
-from steepest.runtime.identity import open_partitions
-from steepest.state_folder import Installation, NodeSpec, StateFolder
-from steepest.testing.pool import placement, submitted
+from steepest.runtime.recovery.log_identity import open_partitions
+from steepest.testing.scenarios.folded_pool import placement, submitted
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202ename"
 SECRET = "hunter2"  # noqa: S105 - to be looked for

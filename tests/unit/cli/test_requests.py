@@ -10,19 +10,19 @@ import pytest
 from click.testing import CliRunner
 from tests.unit.cli.conftest import Holding
 
+from steepest.app.embedded import Configurator
+from steepest.app.state_folder import StateFolder
 from steepest.cli.main import main
-from steepest.cli.pool import Pool, look
-from steepest.cli.requests import Answer, Place, admission, append, asking, end_of
-from steepest.embedded import Configurator
+from steepest.cli.stored_pool import StoredPool, look
+from steepest.cli.user_requests import RequestCursor, RequestOutcome, admission, append, asking, end_of
 from steepest.errors import InputError
 from steepest.events import cluster as c
 from steepest.events.dead_letter import DeadLetter
 from steepest.events.parameters import PoolParameters, SpeConParameters
 from steepest.log.base import Log
+from steepest.runtime.dead_letters import DEAD_LETTERS
 from steepest.runtime.decode import LARGEST_REQUEST, new_record
-from steepest.runtime.letters import DEAD_LETTERS
-from steepest.state_folder import StateFolder
-from steepest.testing.pool import submitted
+from steepest.testing.scenarios.folded_pool import submitted
 
 
 @pytest.fixture
@@ -68,13 +68,13 @@ def test_parameters_that_no_reader_could_read_are_refused() -> None:
         Configurator(PoolParameters(specon=SpeConParameters(alpha=float("nan"))))
 
 
-Ask = Callable[[Log, Pool, Place], Awaitable[Answer]]
+Ask = Callable[[Log, StoredPool, RequestCursor], Awaitable[RequestOutcome]]
 
 
-async def answered(log: Log, pool: Pool, place: Place) -> Answer:
+async def answered(log: Log, pool: StoredPool, place: RequestCursor) -> RequestOutcome:
     """What ``submit --wait`` waits for."""
     async for news in end_of(log, pool, place, "job"):
-        if isinstance(news, Answer):
+        if isinstance(news, RequestOutcome):
             return news
     raise AssertionError
 
@@ -92,7 +92,7 @@ async def test_who_waits_for_what_cannot_be_read_gets_an_answer(folder: StateFol
         async with asyncio.timeout(30):
             answer = await ask(log, pool, place)
 
-    assert answer == Answer(state="rejected", reason="the system that runs cannot read it: an older system")
+    assert answer == RequestOutcome(state="rejected", reason="the system that runs cannot read it: an older system")
 
 
 @pytest.mark.parametrize("ask", [admission, answered])
@@ -108,4 +108,4 @@ async def test_who_waits_under_a_name_that_is_taken_gets_an_answer(folder: State
         async with asyncio.timeout(30):
             answer = await ask(log, pool, place)
 
-    assert answer == Answer(state="rejected", reason="the name of second is taken")
+    assert answer == RequestOutcome(state="rejected", reason="the name of second is taken")

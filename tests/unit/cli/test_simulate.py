@@ -14,10 +14,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from steepest.cli.main import main
-from steepest.cli.simulate_summary import show_results
+from steepest.cli.printing.simulate_summary import show_results
 from steepest.sim.policies import names
 from steepest.sim.result import JobResult, SimulationResult
-from steepest.testing.running_system import STEEPEST
+from steepest.testing.system.running_system import STEEPEST
 
 KEYS = (
     "policy jobs finished mean_jct median_jct p90_jct p99_jct mean_wait makespan utilisation migrations preemptions "

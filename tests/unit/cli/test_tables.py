@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steepest.cli.tables import Cell, plain
+from steepest.cli.printing.tables import Cell, plain
 
 
 def test_columns_stand_under_each_other() -> None:

@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner, Result
 from tests.unit.cli.conftest import Holding
 
-from steepest.cli.pool import look
-from steepest.cli.upgrade import upgrade
+from steepest.cli.commands.upgrade import upgrade
+from steepest.cli.stored_pool import look
 from steepest.events import cluster as c
 from steepest.events.parameters import PoolParameters
 from steepest.events.registry import FLAGS, READS

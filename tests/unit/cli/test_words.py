@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steepest import words
+from steepest import describe
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode, CheckpointRef, Resources
 from steepest.events.parameters import FlowConParameters, PoolParameters, SpeConParameters, Threshold
@@ -154,7 +154,7 @@ SPOKEN: list[tuple[c.ClusterEvent, str]] = [
 @pytest.mark.parametrize(("event", "words_of_it"), SPOKEN, ids=lambda value: type(value).__name__)
 def test_each_event_is_told_in_words(event: c.ClusterEvent, words_of_it: str) -> None:
     """An event's sentence says who, what, where and why."""
-    assert words.sentence(event) == words_of_it
+    assert describe.sentence(event) == words_of_it
 
 
 def test_no_event_is_without_words() -> None:
@@ -165,12 +165,12 @@ def test_no_event_is_without_words() -> None:
 @given(st.text(max_size=200))
 def test_a_sentence_is_one_line(text: str) -> None:
     """Text that came from outside never breaks a line in two, nor reaches a terminal as a control sequence."""
-    assert words.sentence(c.JobRejected(job="a", request="r", reason=text)).isprintable()
+    assert describe.sentence(c.JobRejected(job="a", request="r", reason=text)).isprintable()
 
 
 def test_only_measurements_are_routine() -> None:
     """What is routine may be left out; what anybody decided or did never is."""
-    routine = {type(event) for event, _ in SPOKEN if words.is_routine(event)}
+    routine = {type(event) for event, _ in SPOKEN if describe.is_routine(event)}
     assert routine == {c.Tick, c.NodeUsage, c.GrowthMeasured}
 
 
@@ -187,4 +187,4 @@ def test_only_measurements_are_routine() -> None:
 )
 def test_a_span_has_the_unit_that_fits(ms: int, told: str) -> None:
     """Seconds, minutes or hours, and never sixty of one."""
-    assert words.span(ms) == told
+    assert describe.span(ms) == told

@@ -11,19 +11,19 @@ from pathlib import Path
 import psutil
 import pytest
 
-from steepest.cluster.folder import StateFolder
+from steepest.cluster.folders.adapter_folder import AdapterFolder
 from steepest.cluster.local import LocalCluster, LocalNode
 from steepest.events.common import Resources
 
 
 @pytest.fixture
-def state(tmp_path: Path) -> StateFolder:
+def state(tmp_path: Path) -> AdapterFolder:
     """The state folder of the cluster under test."""
-    return StateFolder(tmp_path / "state")
+    return AdapterFolder(tmp_path / "state")
 
 
 @pytest.fixture
-async def make_cluster(state: StateFolder) -> AsyncIterator[Callable[[], LocalCluster]]:
+async def make_cluster(state: AdapterFolder) -> AsyncIterator[Callable[[], LocalCluster]]:
     """Makes an adapter on the state folder; each call a new one, as after a restart."""
     made: list[LocalCluster] = []
 

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 from steepest.cluster.local import LocalCluster, LocalNode
 from steepest.cluster.port import ReplicaId, ReplicaSpec
 from steepest.events.common import Resources
-from steepest.testing import contract_job
+from steepest.testing.contracts import contract_job
 
 JOB = ReplicaId("doomed")
 SPEC = ReplicaSpec(command=(sys.executable, contract_job.__file__))

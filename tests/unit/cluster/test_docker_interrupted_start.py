@@ -15,8 +15,8 @@ from docker.errors import NotFound
 from steepest.cluster.docker.container import ContainerRecord, record_of
 from steepest.cluster.docker.host import Host
 from steepest.cluster.docker.launch import _remove_unless_it_runs
-from steepest.cluster.docker.sight import observe
-from steepest.cluster.folder import IncarnationFolder
+from steepest.cluster.docker.observe import observe
+from steepest.cluster.folders.adapter_folder import IncarnationFolder
 from steepest.cluster.port import ReplicaId, ReplicaPhase
 
 LABEL = "a-label"

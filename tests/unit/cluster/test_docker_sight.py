@@ -11,8 +11,8 @@ from docker.errors import NotFound
 
 from steepest.cluster.docker.container import ContainerRecord, record_of
 from steepest.cluster.docker.host import EngineInfo, Host
-from steepest.cluster.docker.sight import observe
-from steepest.cluster.folder import ExitRecord, IncarnationFolder, StateFolder, spec_record
+from steepest.cluster.docker.observe import observe
+from steepest.cluster.folders.adapter_folder import AdapterFolder, ExitRecord, IncarnationFolder, spec_record
 from steepest.cluster.observation import recorded_end
 from steepest.cluster.port import ReplicaId, ReplicaPhase, ReplicaSpec
 from steepest.events.common import Resources
@@ -55,7 +55,7 @@ class ScriptedHost:
 
 def folder_in(path: Path) -> IncarnationFolder:
     """The folder of an incarnation that is being started."""
-    folder = StateFolder(path).incarnation(ReplicaId("job"), 1)
+    folder = AdapterFolder(path).incarnation(ReplicaId("job"), 1)
     folder.make(spec_record("node", ReplicaSpec(command=("true",))))
     return folder
 

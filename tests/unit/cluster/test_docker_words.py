@@ -13,8 +13,8 @@ from msgspec import UNSET
 from steepest.cluster.docker.addresses import HERE, addresses
 from steepest.cluster.docker.container import observed, quota_us, shares, updates
 from steepest.cluster.docker.stats import Sample, sample_of, use_between
+from steepest.cluster.folders.replica_roster import Use
 from steepest.cluster.port import ReplicaPhase
-from steepest.cluster.roster import Use
 from steepest.errors import InputError
 from steepest.events.common import Resources
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from steepest.cluster import ended
-from steepest.cluster.ended import SPARED_S, Retention, sweep
+from steepest.cluster.folders import ended_jobs
+from steepest.cluster.folders.ended_jobs import SPARED_S, Retention, sweep
 from steepest.cluster.local.cluster import LocalCluster, LocalNode
 from steepest.events.common import Resources
 
@@ -35,7 +35,7 @@ def test_the_newest_jobs_stay(tmp_path: Path) -> None:
 
 def test_they_stay_as_long_as_there_is_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Together they take no more of the disk than is wanted."""
-    monkeypatch.setattr(ended, "GIB", 2**20)
+    monkeypatch.setattr(ended_jobs, "GIB", 2**20)
     for number in range(4):
         left(tmp_path, f"job-{number}.1", days_ago=10 - number, size=400_000)
 

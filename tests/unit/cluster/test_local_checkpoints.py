@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from steepest.cluster.checkpoints import Volume
+from steepest.cluster.folders.checkpoint_verification import Volume
 from steepest.cluster.turns import Turns
 from steepest.errors import InputError
 from steepest_sdk.checkpoints import CheckpointFolder

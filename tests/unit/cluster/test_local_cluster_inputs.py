@@ -11,13 +11,13 @@ from collections.abc import Callable
 
 import pytest
 
-from steepest.cluster.folder import StateFolder
+from steepest.cluster.folders.adapter_folder import AdapterFolder
 from steepest.cluster.local import LocalCluster
-from steepest.cluster.local.roster import LocalTracked
+from steepest.cluster.local.process_roster import LocalTracked
 from steepest.cluster.port import ReplicaId, ReplicaPhase, ReplicaSpec
 from steepest.errors import ClusterError, InputError, RefusedError, UncertainError
 from steepest.events.heartbeat import ReplicaReport, ReplicaState
-from steepest.testing import contract_job
+from steepest.testing.contracts import contract_job
 
 JOB = ReplicaId("mnist")
 
@@ -120,7 +120,7 @@ async def test_what_cannot_be_run_is_refused(cluster: LocalCluster, spec: Replic
     assert await cluster.lookup(JOB) is None
 
 
-async def test_a_program_that_is_none_is_refused(cluster: LocalCluster, state: StateFolder) -> None:
+async def test_a_program_that_is_none_is_refused(cluster: LocalCluster, state: AdapterFolder) -> None:
     """A file that may be executed but is no program is found out by the kernel, and leaves no trace either."""
     program = state.path.parent / "program"
     program.write_bytes(b"\0\1\2")
@@ -132,7 +132,7 @@ async def test_a_program_that_is_none_is_refused(cluster: LocalCluster, state: S
     assert await cluster.lookup(JOB) is None
 
 
-async def test_a_relative_program_is_sought_in_the_working_folder(cluster: LocalCluster, state: StateFolder) -> None:
+async def test_a_relative_program_is_sought_in_the_working_folder(cluster: LocalCluster, state: AdapterFolder) -> None:
     """A path with a slash begins at the working folder, as it would in a shell there."""
     folder = state.path.parent / "work"
     folder.mkdir()
@@ -144,7 +144,7 @@ async def test_a_relative_program_is_sought_in_the_working_folder(cluster: Local
     assert cluster.files("a")[0].output.read_text().strip() == str(folder)
 
 
-async def test_a_failing_disk_is_a_definite_failure(cluster: LocalCluster, state: StateFolder) -> None:
+async def test_a_failing_disk_is_a_definite_failure(cluster: LocalCluster, state: AdapterFolder) -> None:
     """A start that fails before anything could run says that nothing happened."""
     assert await cluster.lookup(JOB) is None
     (state.jobs / "mnist").write_text("a file where the job's folder should be")
@@ -155,7 +155,7 @@ async def test_a_failing_disk_is_a_definite_failure(cluster: LocalCluster, state
     assert caught.value.code == "io-failed"
 
 
-async def test_a_damaged_record_is_uncertain(make_cluster: Callable[[], LocalCluster], state: StateFolder) -> None:
+async def test_a_damaged_record_is_uncertain(make_cluster: Callable[[], LocalCluster], state: AdapterFolder) -> None:
     """If it cannot be read where a replica is, nothing is assumed by an adapter that has not started it."""
     cluster = make_cluster()
     await cluster.start(JOB, 1, "a", train(), None)
@@ -276,7 +276,7 @@ async def test_an_adapter_that_hangs_is_known_to_be_silent(cluster: LocalCluster
             break
 
 
-async def test_a_consumer_that_leaves_takes_no_end_with_it(cluster: LocalCluster, state: StateFolder) -> None:
+async def test_a_consumer_that_leaves_takes_no_end_with_it(cluster: LocalCluster, state: AdapterFolder) -> None:
     """A consumer cancelled while an end is still being looked into does not keep the others from hearing of it."""
     await cluster.start(JOB, 1, "a", train(), None)
     await cluster.wait_for_step(JOB, 1, at_least=1, timeout_s=60.0)
@@ -339,7 +339,7 @@ async def test_a_job_that_damages_its_own_record_is_seen_to_its_end(cluster: Loc
     assert (status.node, status.phase) == ("a", ReplicaPhase.EXITED)
 
 
-async def test_a_folder_that_its_job_has_removed_makes_nobody_poll(cluster: LocalCluster, state: StateFolder) -> None:
+async def test_a_folder_that_its_job_has_removed_makes_nobody_poll(cluster: LocalCluster, state: AdapterFolder) -> None:
     """Only a system without watches left looks twenty times a second."""
     assert await cluster.lookup(JOB) is None
     engine = cluster._background

@@ -14,13 +14,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from steepest.cluster.folder import StartRecord, StateFolder
+from steepest.cluster.folders.adapter_folder import AdapterFolder, StartRecord
+from steepest.cluster.folders.folder_watch import Watch, wait
 from steepest.cluster.local import LocalCluster
 from steepest.cluster.local.supervisor import start_mark
 from steepest.cluster.port import ReplicaId, ReplicaPhase, ReplicaSpec, ReplicaStatus
-from steepest.cluster.watch import Watch, wait
 from steepest.errors import RefusedError
-from steepest.testing import contract_job
+from steepest.testing.contracts import contract_job
 
 JOB = ReplicaId("doomed")
 TRAIN = ReplicaSpec(command=(sys.executable, contract_job.__file__))
@@ -43,7 +43,7 @@ def python(code: str) -> ReplicaSpec:
     return ReplicaSpec(command=(sys.executable, "-c", textwrap.dedent(code)))
 
 
-def kill_adapter_at(moment: str, state: StateFolder) -> None:
+def kill_adapter_at(moment: str, state: AdapterFolder) -> None:
     """Run an adapter in a process of its own, which starts the job and is killed at that moment."""
     done = subprocess.run([sys.executable, str(DOOMED), str(state.path), moment], timeout=100, check=False)
     assert done.returncode == -signal.SIGKILL
@@ -58,7 +58,7 @@ async def ended(cluster: LocalCluster, replica: ReplicaId = JOB) -> ReplicaStatu
     raise AssertionError("the heartbeats ended")
 
 
-def started(state: StateFolder, replica: ReplicaId = JOB) -> StartRecord:
+def started(state: AdapterFolder, replica: ReplicaId = JOB) -> StartRecord:
     """What the supervisor of a replica's newest incarnation wrote at the start."""
     start = state.incarnations(replica)[-1].started()
     assert start is not None
@@ -91,7 +91,7 @@ def lives(pid: int) -> bool:
         return False
 
 
-async def test_a_job_outlives_the_adapter_s_process(cluster: LocalCluster, state: StateFolder) -> None:
+async def test_a_job_outlives_the_adapter_s_process(cluster: LocalCluster, state: AdapterFolder) -> None:
     """SIGKILL of the process that holds the adapter leaves the job training, and the next adapter in control of it."""
     kill_adapter_at("started", state)
     status = await cluster.lookup(JOB)
@@ -103,7 +103,7 @@ async def test_a_job_outlives_the_adapter_s_process(cluster: LocalCluster, state
 
 
 @pytest.mark.parametrize("moment", ["before-spawn", "after-spawn"])
-async def test_an_interrupted_start_is_completed(cluster: LocalCluster, state: StateFolder, moment: str) -> None:
+async def test_an_interrupted_start_is_completed(cluster: LocalCluster, state: AdapterFolder, moment: str) -> None:
     """A start that died after the fence was made is completed by the same start, and runs one process."""
     kill_adapter_at(moment, state)
     status = await cluster.lookup(JOB)
@@ -116,7 +116,7 @@ async def test_an_interrupted_start_is_completed(cluster: LocalCluster, state: S
     assert cluster.files("a")[0].output.read_text().count("begins") == 1
 
 
-async def test_an_interrupted_start_can_be_stopped(cluster: LocalCluster, state: StateFolder) -> None:
+async def test_an_interrupted_start_can_be_stopped(cluster: LocalCluster, state: AdapterFolder) -> None:
     """A stop of what never began ends it for good: a late start of the same incarnation runs nothing."""
     kill_adapter_at("before-spawn", state)
     stopped = await cluster.stop(JOB, 1, grace_s=0.0)
@@ -129,7 +129,7 @@ async def test_an_interrupted_start_can_be_stopped(cluster: LocalCluster, state:
 
 
 async def test_an_interrupted_start_does_not_block_the_next_incarnation(
-    cluster: LocalCluster, state: StateFolder
+    cluster: LocalCluster, state: AdapterFolder
 ) -> None:
     """What never began surely does not run, so a newer incarnation may start; then the older one is stale."""
     kill_adapter_at("before-spawn", state)
@@ -169,7 +169,7 @@ async def test_stop_kills_children_that_ignore_sigterm(cluster: LocalCluster) ->
     assert not lives(children[0])
 
 
-async def test_orphans_of_a_killed_supervisor_are_killed(cluster: LocalCluster, state: StateFolder) -> None:
+async def test_orphans_of_a_killed_supervisor_are_killed(cluster: LocalCluster, state: AdapterFolder) -> None:
     """If a supervisor is killed alone, job and children are found and killed, and only then it is gone."""
     await cluster.start(JOB, 1, "a", python(WITH_CHILDREN + "    time.sleep(600)\n"), None)
     await cluster.wait_for_step(JOB, 1, at_least=1, timeout_s=60.0)
@@ -183,7 +183,7 @@ async def test_orphans_of_a_killed_supervisor_are_killed(cluster: LocalCluster, 
 
 
 async def test_orphans_are_found_by_the_next_adapter(
-    make_cluster: Callable[[], LocalCluster], state: StateFolder
+    make_cluster: Callable[[], LocalCluster], state: AdapterFolder
 ) -> None:
     """Also where the supervisor died while no adapter was there, and its job was stopped at that moment."""
     first = make_cluster()
@@ -209,7 +209,7 @@ def bystander() -> Iterator[subprocess.Popen[bytes]]:
 
 
 async def test_nothing_of_another_boot_runs(
-    make_cluster: Callable[[], LocalCluster], state: StateFolder, bystander: subprocess.Popen[bytes]
+    make_cluster: Callable[[], LocalCluster], state: AdapterFolder, bystander: subprocess.Popen[bytes]
 ) -> None:
     """After a reboot the pids on record mean nothing: the replica is gone, and whoever has its pid now is spared."""
     first = make_cluster()
@@ -229,7 +229,7 @@ async def test_nothing_of_another_boot_runs(
 
 
 async def test_a_reused_pid_is_spared(
-    make_cluster: Callable[[], LocalCluster], state: StateFolder, bystander: subprocess.Popen[bytes]
+    make_cluster: Callable[[], LocalCluster], state: AdapterFolder, bystander: subprocess.Popen[bytes]
 ) -> None:
     """A process that has the pid on record but another start time is somebody else: it is not touched."""
     first = make_cluster()

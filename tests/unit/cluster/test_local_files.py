@@ -10,14 +10,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from steepest.cluster import conversation, locks
-from steepest.cluster.conversation import Answer, ReportsTail
-from steepest.cluster.folder import (
+from steepest.cluster.folders import control_protocol, incarnation_locks
+from steepest.cluster.folders.adapter_folder import (
+    AdapterFolder,
     Hello,
     IncarnationFolder,
     SpecRecord,
-    StateFolder,
 )
+from steepest.cluster.folders.control_protocol import CheckpointAnswer, ReportsTail
 from steepest.cluster.observation import recorded_end
 from steepest.cluster.port import ReplicaId
 from steepest.errors import InputError
@@ -31,7 +31,7 @@ GARBAGE = [*WRONG, b"{" * 70_000, b'{"a":' * 10_000]
 @pytest.fixture
 def folder(tmp_path: Path) -> IncarnationFolder:
     """The folder of an incarnation."""
-    made = StateFolder(tmp_path).incarnation(JOB, 1)
+    made = AdapterFolder(tmp_path).incarnation(JOB, 1)
     made.make(SpecRecord(node="a", command=("x",)))
     return made
 
@@ -42,8 +42,8 @@ def test_garbage_counts_as_absent(folder: IncarnationFolder, content: bytes) -> 
     folder.hello.write_bytes(content)
     folder.ack.write_bytes(content)
 
-    assert conversation.hello(folder) is None
-    assert conversation.answer(folder, "r1") is None
+    assert control_protocol.hello(folder) is None
+    assert control_protocol.answer(folder, "r1") is None
 
 
 def test_a_folder_in_place_of_a_file_counts_as_absent(folder: IncarnationFolder) -> None:
@@ -51,7 +51,7 @@ def test_a_folder_in_place_of_a_file_counts_as_absent(folder: IncarnationFolder)
     folder.hello.mkdir()
     folder.reports.mkdir()
 
-    assert conversation.hello(folder) is None
+    assert control_protocol.hello(folder) is None
     assert ReportsTail(folder).read() is None
 
 
@@ -63,8 +63,8 @@ def test_what_is_no_file_counts_as_absent(folder: IncarnationFolder, name: str) 
         path.unlink(missing_ok=True)
         put(path)
 
-        assert conversation.hello(folder) is None
-        assert conversation.answer(folder, "r1") is None
+        assert control_protocol.hello(folder) is None
+        assert control_protocol.answer(folder, "r1") is None
         assert ReportsTail(folder).read() is None
         assert folder.started() is None
         assert recorded_end(folder) is None
@@ -75,7 +75,7 @@ def test_a_pipe_in_the_place_of_a_lock_keeps_nobody_waiting(folder: IncarnationF
     """What is no lock file is held by nobody."""
     os.mkfifo(folder.lock)
 
-    assert not locks.is_held(folder.lock)
+    assert not incarnation_locks.is_held(folder.lock)
 
 
 def test_nothing_is_asked_through_a_link(folder: IncarnationFolder, tmp_path: Path) -> None:
@@ -87,15 +87,15 @@ def test_nothing_is_asked_through_a_link(folder: IncarnationFolder, tmp_path: Pa
     folder.control.symlink_to(other)
 
     with pytest.raises(OSError, match="control"):
-        conversation.ask(folder, "r2", 5.0)
+        control_protocol.ask(folder, "r2", 5.0)
     with pytest.raises(OSError, match="control"):
-        conversation.withdraw(folder, "r1")
+        control_protocol.withdraw(folder, "r1")
     assert [path.name for path in other.iterdir()] == ["checkpoint-request.json"]
 
 
 def test_the_file_that_we_write_may_be_longer_than_those_of_a_job(tmp_path: Path) -> None:
     """What was asked for is known as long as the kernel would take it as a command."""
-    made = StateFolder(tmp_path).incarnation(ReplicaId("long"), 1)
+    made = AdapterFolder(tmp_path).incarnation(ReplicaId("long"), 1)
     command = ("train", *["\x01" * 1000] * 1000)
     made.make(SpecRecord(node="a", command=command))
 
@@ -115,7 +115,7 @@ def test_a_report_that_cannot_be_read_is_passed_over(folder: IncarnationFolder, 
 
 def test_names_and_numbers_that_nobody_gives_are_passed_over(tmp_path: Path) -> None:
     """A local job can make folders beside its own; they are no jobs, and hide none."""
-    state = StateFolder(tmp_path)
+    state = AdapterFolder(tmp_path)
     state.make()
     state.incarnation(JOB, 1).make(SpecRecord(node="a", command=("x",)))
     for odd in ("NO NAME", "mnist/9" + "9" * 30, "mnist/0/9" + "9" * 30):
@@ -129,34 +129,34 @@ def test_unknown_fields_are_skipped(folder: IncarnationFolder) -> None:
     """A newer SDK may say more."""
     folder.hello.write_text('{"checkpoint_mode": "on-stop", "restored_step": 3, "mood": "good"}')
 
-    assert conversation.hello(folder) == Hello(checkpoint_mode=CheckpointMode.ON_STOP, restored_step=3)
+    assert control_protocol.hello(folder) == Hello(checkpoint_mode=CheckpointMode.ON_STOP, restored_step=3)
 
 
 def test_an_answer_to_another_request_is_none(folder: IncarnationFolder) -> None:
     """An answer belongs to the request that it names."""
     folder.ack.write_text('{"request": "r1", "name": "n", "step": 3, "digest": "d"}')
 
-    assert conversation.answer(folder, "r1") == Answer(request="r1", name="n", step=3, digest="d")
-    assert conversation.answer(folder, "r2") is None
+    assert control_protocol.answer(folder, "r1") == CheckpointAnswer(request="r1", name="n", step=3, digest="d")
+    assert control_protocol.answer(folder, "r2") is None
 
 
 def test_asking_again_leaves_the_request_alone(folder: IncarnationFolder) -> None:
     """The same request is written once: a job looks at the file's identity to see a new one."""
-    conversation.ask(folder, "r1", 5.0)
+    control_protocol.ask(folder, "r1", 5.0)
     first = folder.request.stat().st_ino
-    conversation.ask(folder, "r1", 9.0)
+    control_protocol.ask(folder, "r1", 9.0)
 
     assert folder.request.stat().st_ino == first
 
 
 def test_a_withdrawn_request_is_gone_and_released(folder: IncarnationFolder) -> None:
     """Withdrawing removes the request and releases whoever saw it, but leaves a newer request alone."""
-    conversation.ask(folder, "r1", 5.0)
-    conversation.withdraw(folder, "r1")
+    control_protocol.ask(folder, "r1", 5.0)
+    control_protocol.withdraw(folder, "r1")
     assert not folder.request.exists()
     assert json.loads(folder.release.read_text()) == {"request": "r1"}
-    conversation.ask(folder, "r2", 5.0)
-    conversation.withdraw(folder, "r1")
+    control_protocol.ask(folder, "r2", 5.0)
+    control_protocol.withdraw(folder, "r1")
 
     assert json.loads(folder.request.read_text())["request"] == "r2"
 
@@ -183,19 +183,19 @@ def test_an_incarnation_s_folder_is_made_once(folder: IncarnationFolder, tmp_pat
 def test_a_job_s_name_cannot_lead_elsewhere(tmp_path: Path, job: str) -> None:
     """A name that is none is the caller's mistake, and touches nothing."""
     with pytest.raises(InputError, match="no name"):
-        StateFolder(tmp_path).incarnation(ReplicaId(job), 1)
+        AdapterFolder(tmp_path).incarnation(ReplicaId(job), 1)
 
 
 @pytest.mark.parametrize(("index", "incarnation"), [(-1, 1), (0, 0), (0, -1)])
 def test_numbers_count(tmp_path: Path, index: int, incarnation: int) -> None:
     """A number below the first one is the caller's mistake: its folder would be no fence."""
     with pytest.raises(InputError, match="count from"):
-        StateFolder(tmp_path).incarnation(ReplicaId("mnist", index), incarnation)
+        AdapterFolder(tmp_path).incarnation(ReplicaId("mnist", index), incarnation)
 
 
 def test_incarnations_are_ordered_by_number(tmp_path: Path) -> None:
     """Incarnation 10 is newer than 9; what is no number is none."""
-    state = StateFolder(tmp_path)
+    state = AdapterFolder(tmp_path)
     for number in (9, 10, 1):
         state.incarnation(JOB, number).make(SpecRecord(node="a", command=("x",)))
     (tmp_path / "jobs" / "mnist" / "0" / ".new-x").mkdir()
@@ -207,7 +207,7 @@ def test_incarnations_are_ordered_by_number(tmp_path: Path) -> None:
 
 def test_output_and_checkpoints_outlive_their_job(folder: IncarnationFolder, tmp_path: Path) -> None:
     """A retired job leaves what it printed and saved, each time under a name of its own."""
-    state = StateFolder(tmp_path)
+    state = AdapterFolder(tmp_path)
     state.make()
     for number in (1, 2):
         folder.output.write_text(f"output {number}")
@@ -308,7 +308,7 @@ def test_a_file_that_was_begun_anew_is_read_anew(folder: IncarnationFolder) -> N
 
 def test_the_newest_incarnations_are_the_last_of_all(tmp_path: Path) -> None:
     """Numbers count, and not their spelling; whatever else lies there is passed over."""
-    state = StateFolder(tmp_path)
+    state = AdapterFolder(tmp_path)
     state.make()
     for replica, numbers in ((ReplicaId("b", 0), (9, 10)), (ReplicaId("a", 1), (1,)), (ReplicaId("a", 0), (2, 1))):
         for number in numbers:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from steepest.cluster.folder import StateFolder
+from steepest.cluster.folders.adapter_folder import AdapterFolder
 from steepest.cluster.local import LocalCluster
 from steepest.cluster.port import ReplicaId, ReplicaPhase, ReplicaSpec
 from steepest.errors import ClusterError
@@ -24,7 +24,7 @@ SLEEP = ReplicaSpec(command=("sleep", "600"))  # a job that writes could fail by
 
 
 @pytest.fixture
-def state(tmp_path: Path) -> Iterator[StateFolder]:
+def state(tmp_path: Path) -> Iterator[AdapterFolder]:
     """A state folder on a disk of 512 KiB."""
     disk = tmp_path / "disk"
     disk.mkdir()
@@ -33,11 +33,11 @@ def state(tmp_path: Path) -> Iterator[StateFolder]:
     )
     if mounted.returncode != 0:
         pytest.skip("no file system can be mounted here")
-    yield StateFolder(disk / "state")
+    yield AdapterFolder(disk / "state")
     subprocess.run(["umount", "--lazy", str(disk)], check=True)
 
 
-def fill(state: StateFolder) -> Path:
+def fill(state: AdapterFolder) -> Path:
     """Take all room on the disk; give the file to remove."""
     filler = state.path.parent / "filler"
     with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
@@ -54,7 +54,7 @@ async def phase(cluster: LocalCluster) -> ReplicaPhase | None:
     return status.phase if status else None
 
 
-async def test_a_start_on_a_full_disk_fails_definitely(cluster: LocalCluster, state: StateFolder) -> None:
+async def test_a_start_on_a_full_disk_fails_definitely(cluster: LocalCluster, state: AdapterFolder) -> None:
     """Nothing starts, the error says so, and the same start succeeds once there is room."""
     assert await cluster.lookup(JOB) is None
     filler = fill(state)
@@ -68,7 +68,7 @@ async def test_a_start_on_a_full_disk_fails_definitely(cluster: LocalCluster, st
 
 
 async def test_a_full_disk_does_not_hide_how_a_job_ended(
-    make_cluster: Callable[[], LocalCluster], state: StateFolder
+    make_cluster: Callable[[], LocalCluster], state: AdapterFolder
 ) -> None:
     """The room for the exit record is taken at the start, so the status is known on a full disk too."""
     cluster = make_cluster()
@@ -85,7 +85,7 @@ async def test_a_full_disk_does_not_hide_how_a_job_ended(
     assert (status.phase, status.exit_status) == (ReplicaPhase.EXITED, -9)
 
 
-async def test_a_request_on_a_full_disk_is_not_made(cluster: LocalCluster, state: StateFolder) -> None:
+async def test_a_request_on_a_full_disk_is_not_made(cluster: LocalCluster, state: AdapterFolder) -> None:
     """A checkpoint request that cannot be written fails definitely, and the job trains on."""
     await cluster.start(JOB, 1, "a", SLEEP, None)
     fill(state)
@@ -97,7 +97,7 @@ async def test_a_request_on_a_full_disk_is_not_made(cluster: LocalCluster, state
     assert not state.incarnations(JOB)[-1].request.exists()
 
 
-async def test_a_job_that_prints_onto_a_full_disk_goes_on(cluster: LocalCluster, state: StateFolder) -> None:
+async def test_a_job_that_prints_onto_a_full_disk_goes_on(cluster: LocalCluster, state: AdapterFolder) -> None:
     """What it prints is lost and counted; the job itself does not fail."""
     script = "while ! test -e $STEEPEST_CONTROL/go; do echo x; done; exit 7"
     await cluster.start(JOB, 1, "a", ReplicaSpec(command=("sh", "-c", script)), None)

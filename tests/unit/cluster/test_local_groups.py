@@ -13,7 +13,7 @@ from steepest.cluster.local.groups import Groups, cap, find_groups
 from steepest.cluster.port import ReplicaId, ReplicaSpec
 from steepest.errors import InputError
 from steepest.events.common import Resources
-from steepest.testing import contract_job
+from steepest.testing.contracts import contract_job
 
 NODES = {"large": 1500, "small": 300}
 

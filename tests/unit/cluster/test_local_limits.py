@@ -8,7 +8,7 @@ from pathlib import Path
 from steepest.cluster.local import LocalCluster, LocalNode
 from steepest.cluster.port import ReplicaId, ReplicaSpec
 from steepest.events.common import Resources
-from steepest.testing import contract_job
+from steepest.testing.contracts import contract_job
 
 JOB = ReplicaId("job")
 

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steepest.cluster.folder import IncarnationFolder, SpecRecord
+from steepest.cluster.folders.adapter_folder import IncarnationFolder, SpecRecord
+from steepest.cluster.folders.replica_roster import Use
 from steepest.cluster.local.duty import DutyCycles
-from steepest.cluster.local.roster import LocalTracked
+from steepest.cluster.local.process_roster import LocalTracked
 from steepest.cluster.local.shares import demand, divide, max_min
 from steepest.cluster.observation import Observation
 from steepest.cluster.port import ReplicaId, ReplicaPhase
-from steepest.cluster.roster import Use
 
 AMOUNTS = st.floats(min_value=0, max_value=1e6)
 BOUNDS = st.dictionaries(st.integers(), AMOUNTS, max_size=8)

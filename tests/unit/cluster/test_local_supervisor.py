@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from steepest.cluster import locks
-from steepest.cluster.folder import ExitRecord, IncarnationFolder, SpecRecord, StateFolder
+from steepest.cluster.folders import incarnation_locks
+from steepest.cluster.folders.adapter_folder import AdapterFolder, ExitRecord, IncarnationFolder, SpecRecord
 from steepest.cluster.local import supervisor
 from steepest.cluster.local.duty import tell
 from steepest.cluster.port import ReplicaId
@@ -23,7 +23,7 @@ from steepest.cluster.port import ReplicaId
 @pytest.fixture
 def folder(tmp_path: Path) -> IncarnationFolder:
     """The folder of an incarnation that was not started."""
-    made = StateFolder(tmp_path).incarnation(ReplicaId("mnist"), 1)
+    made = AdapterFolder(tmp_path).incarnation(ReplicaId("mnist"), 1)
     made.make(SpecRecord(node="a", command=("x",)))
     return made
 
@@ -40,7 +40,7 @@ def start(folder: IncarnationFolder, script: str, **order: Any) -> dict[str, Any
         "share": 1000,
         **order,
     }
-    lock = locks.take(folder.lock, patience_s=0.0)
+    lock = incarnation_locks.take(folder.lock, patience_s=0.0)
     assert lock is not None
     command = [sys.executable, "-I", "-S", supervisor.__file__, str(folder.path), str(lock)]
     with folder.supervisor_log.open("wb") as log:
@@ -67,7 +67,7 @@ def start_ready(folder: IncarnationFolder, trap: str) -> None:
 
 def end(folder: IncarnationFolder) -> ExitRecord | None:
     """How it ended, once its supervisor has let go of the lock."""
-    lock = locks.take(folder.lock, patience_s=60.0)
+    lock = incarnation_locks.take(folder.lock, patience_s=60.0)
     assert lock is not None
     os.close(lock)
     return folder.read(folder.exit, ExitRecord)

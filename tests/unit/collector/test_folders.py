@@ -11,7 +11,7 @@ import pytest
 
 from steepest.clock import SystemClock
 from steepest.collector.folders import Batch, MetricFolder, split_of
-from steepest.training_logs.tensorboard import masked_crc32c
+from steepest.training_logs.sources.tensorboard import masked_crc32c
 
 
 def frame(payload: bytes) -> bytes:

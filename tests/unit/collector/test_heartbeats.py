@@ -11,8 +11,8 @@ from steepest.events import cluster as c
 from steepest.events.parameters import PoolParameters, SpeConParameters
 from steepest.events.registry import STATE_IS_BOUNDED
 from steepest.policies.monitor.use import usage_every_ms
-from steepest.testing.pool import Pool
-from steepest.testing.rig import Rig
+from steepest.testing.scenarios.folded_pool import FoldedPool
+from steepest.testing.system.rig import Rig
 from steepest.testing.waiting import until
 from steepest.view.state import Phase
 
@@ -35,7 +35,7 @@ def configured(*flags: int, interval_ms: int = 30_000, node_lost_ms: int = 15_00
 )
 def test_use_is_told_often_enough_for_silence_and_for_buckets(configured: c.PoolConfigured, every_ms: int) -> None:
     """Three times before a node is lost, six times in a bucket; in a pool of before, as it comes."""
-    pool = Pool(w1=1_000)
+    pool = FoldedPool(w1=1_000)
     pool.fold(configured)
 
     assert usage_every_ms(pool.view) == every_ms

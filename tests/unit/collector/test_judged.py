@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from steepest.collector.judged import RENAMED_AFTER, Judged
+from steepest.collector.metric_selection import RENAMED_AFTER, MetricSelection
 from steepest.training_logs.records import LossRecord, Split
 
 
@@ -15,7 +15,7 @@ def record(metric: str, split: Split = "train") -> LossRecord:
 
 def names(asked: str, *metrics: str | tuple[str, Split]) -> list[str | None]:
     """What each reading changes."""
-    judged = Judged(asked)
+    judged = MetricSelection(asked)
     changes = [judged.take(record(*([one] if isinstance(one, str) else one))) and judged.name for one in metrics]
     return [name or None for name in changes]
 

@@ -21,10 +21,10 @@ from steepest.events.loss import JobUnwatched, JobWatched, LossDiverged, LossRep
 from steepest.events.parameters import PoolParameters, SpeConParameters
 from steepest.events.received import SEQUENCE, SOURCE, Received
 from steepest.log.base import NewRecord
-from steepest.testing.fake_cluster import When
-from steepest.testing.fake_nodes import FakeNodes
-from steepest.testing.fake_training import PROGRAM
-from steepest.testing.rig import Process, Rig, events_of
+from steepest.testing.system.fake_cluster import When
+from steepest.testing.system.fake_nodes import FakeNodes
+from steepest.testing.system.fake_training import PROGRAM
+from steepest.testing.system.rig import Rig, RigProcess, events_of
 from steepest.testing.waiting import until
 from steepest.view.state import Phase
 
@@ -59,7 +59,7 @@ async def steps(rig: Rig, job: str, incarnation: int = 1) -> list[int | None]:
     return [one.step for one in found if (one.job, one.incarnation) == (job, incarnation)]
 
 
-async def over(rig: Rig, process: Process, *jobs: str) -> None:
+async def over(rig: Rig, process: RigProcess, *jobs: str) -> None:
     """Wait until jobs are over, and unwatched."""
 
     def are_over() -> bool:
@@ -95,7 +95,7 @@ async def submit(rig: Rig, job: str, *arguments: str, **spec: Any) -> None:
     await rig.tell(c.JobSubmitted(job=job, request=f"submit-{job}", spec=asked))
 
 
-async def begun(process: Process, rig: Rig, job: str = "a") -> None:
+async def begun(process: RigProcess, rig: Rig, job: str = "a") -> None:
     """Wait until a job trains."""
     await until(lambda: job in process.view.jobs and process.view.jobs[job].alive)
     await until(lambda: (training(rig, job).step or 0) > 0)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from steepest.demo.story import Story
+from steepest.demo.run_timeline import RunTimeline
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode
-from steepest.testing.builders import BECAUSE
-from steepest.testing.builders import Story as Log
+from steepest.testing.scenarios.log_builder import BECAUSE
+from steepest.testing.scenarios.log_builder import RunTimeline as Log
 
 
 def growth(log: Log, job: str, *means: float, category: c.Category = c.Category.PROGRESSING) -> Log:
@@ -52,6 +52,6 @@ def log() -> Log:
     return told.submitted("late", 50)
 
 
-def story() -> Story:
+def story() -> RunTimeline:
     """The story of all of it."""
-    return Story.of(log().records)
+    return RunTimeline.of(log().records)

@@ -13,13 +13,13 @@ from rich.console import Console
 from tests.unit.demo.run import log, story
 
 from steepest.demo.picture import clock, picture
+from steepest.demo.run_timeline import RunTimeline
 from steepest.demo.sparkline import BLOCKS, sparkline
-from steepest.demo.story import Story
 from steepest.demo.svg import most_telling, svg
 from steepest.events import cluster as c
 
 
-def drawn(told: Story, width: int = 110, height: int = 40) -> list[str]:
+def drawn(told: RunTimeline, width: int = 110, height: int = 40) -> list[str]:
     """The picture as lines of plain text."""
     console = Console(file=io.StringIO(), width=width, height=height, color_system=None)
     with console.capture() as captured:
@@ -65,7 +65,7 @@ def test_job_under_way_shows_both_ends() -> None:
     """While it moves, a job stands at its source with an arrow to its target, where it counts already."""
     records = log().records
     planned = next(place for place, record in enumerate(records) if isinstance(record.event, c.MigrationPlanned))
-    lines = drawn(Story.of(records[: planned + 1]))
+    lines = drawn(RunTimeline.of(records[: planned + 1]))
 
     assert "n1 → n2" in line(lines, "mover")
     assert "→mover" in line(lines, "n2")
@@ -83,7 +83,7 @@ def test_newest_words_come_first() -> None:
 @given(width=st.integers(40, 200), height=st.integers(16, 80), records=st.integers(0, len(log().records)))
 def test_picture_never_outgrows_its_terminal(width: int, height: int, records: int) -> None:
     """Whatever the size and the moment, it has no more lines and columns than there are."""
-    lines = drawn(Story.of(log().records[:records]), width, height)
+    lines = drawn(RunTimeline.of(log().records[:records]), width, height)
 
     assert len(lines) <= height
     assert all(len(each) <= width for each in lines)

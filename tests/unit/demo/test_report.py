@@ -7,10 +7,10 @@ from tests.unit.demo.run import story
 
 from steepest.demo.comparison import compare, comparison_table, verdict
 from steepest.demo.report import job_table, move_table, result, summary, timeline
-from steepest.demo.story import JobStory, Story
+from steepest.demo.run_timeline import JobStory, RunTimeline
 from steepest.demo.workload import parameters
 from steepest.events import cluster as c
-from steepest.testing.builders import Story as Log
+from steepest.testing.scenarios.log_builder import RunTimeline as Log
 
 PC, WC, CC = c.Category
 
@@ -47,7 +47,7 @@ def test_limits_are_told_where_flowcon_is_on() -> None:
             c.LimitsPlanned(plan=plan, node="n1", limits=(limit,), because=because),
             c.LimitsApplied(plan=plan, node="n1", job="a", incarnation=1, cpu_m=cpu_m),
         )
-    told = Story.of(log.records)
+    told = RunTimeline.of(log.records)
     figures = summary(told, "", "")
 
     assert result(told).endswith("no step lost, 1 limit set")
@@ -110,9 +110,9 @@ def test_long_timeline_keeps_its_ends() -> None:
     assert timeline(job) == "PC 0-1s > WC 1-2s > 3 more > WC 5-9s"
 
 
-def ended_after(seconds: dict[str, int]) -> Story:
+def ended_after(seconds: dict[str, int]) -> RunTimeline:
     """A run in which each job ended so long after the submission of the first."""
-    told = Story()
+    told = RunTimeline()
     for name, end_s in seconds.items():
         told.jobs[name] = JobStory(name=name, model="", submitted_ms=0, ended_ms=1_000 * end_s)
     told.now_ms = 1_000 * max(seconds.values())
@@ -147,7 +147,7 @@ def test_comparison_leaves_out_what_did_not_end() -> None:
 
 def test_nothing_at_all_can_be_reported() -> None:
     """A run that was interrupted before its first job has empty tables and zeros."""
-    told = Story.of(Log().opened(n1=600).records)
+    told = RunTimeline.of(Log().opened(n1=600).records)
 
     assert job_table(told)[1] == move_table(told)[1] == []
     assert summary(told, "", "").jobs == 0

@@ -32,7 +32,7 @@ def test_folder_with_anything_in_it_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is not empty") as refused:
         own_folder(tmp_path)
 
-    assert "--state" in refused.value.mend
+    assert "--state" in refused.value.hint
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 

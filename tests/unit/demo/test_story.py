@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.unit.demo.run import log, story
 
-from steepest.demo.story import Story
+from steepest.demo.run_timeline import RunTimeline
 from steepest.events import cluster as c
 
 
@@ -34,7 +34,7 @@ def test_move_under_way_is_not_done() -> None:
     records = log().records
     planned = next(place for place, record in enumerate(records) if isinstance(record.event, c.MigrationPlanned))
 
-    [move] = Story.of(records[: planned + 1]).moves
+    [move] = RunTimeline.of(records[: planned + 1]).moves
 
     assert not move.done
 
@@ -43,7 +43,7 @@ def test_void_plan_is_no_move() -> None:
     """A plan that the view refuses leaves no trace among the moves."""
     told = log().move_planned("again", "stayer", "n1", "n2")
 
-    assert [move.job for move in Story.of(told.records).moves] == ["mover"]
+    assert [move.job for move in RunTimeline.of(told.records).moves] == ["mover"]
 
 
 def test_failed_move_says_why() -> None:
@@ -53,7 +53,7 @@ def test_failed_move_says_why() -> None:
         told.begun("vain", c.Step.CHECKPOINT, "second", 1, "n1").failed("vain", c.Step.CHECKPOINT, "second")
     told.add(c.MigrationFailed(plan="vain", job="second", code="refused", message="no room", node="n1"))
 
-    move = Story.of(told.records).moves[-1]
+    move = RunTimeline.of(told.records).moves[-1]
 
     assert (move.done, move.failed) == (False, "no room")
 
@@ -71,7 +71,7 @@ def test_stays_and_ends_are_counted() -> None:
 def test_measurements_are_not_told() -> None:
     """Ticks, usage and growth are folded, and nobody is told of them."""
     told = log()
-    fold = Story()
+    fold = RunTimeline()
 
     news = [type(record.event) for record in told.records if fold.fold(record)]
 

@@ -13,11 +13,11 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from steepest.cli.schema import schema
+from steepest.cli.commands.schema import schema
 from steepest.events import cluster as c
-from steepest.events.asyncapi import describe, document, encode_document
-from steepest.events.page import page
 from steepest.events.registry import TOPICS, encode
+from steepest.events.schema.asyncapi import describe, document, encode_document
+from steepest.events.schema.page import page
 
 ROOT = Path(__file__).parents[3]
 MADE = document()

@@ -8,8 +8,8 @@ from steepest.events import cluster as c
 from steepest.events.parameters import FlowConParameters, PoolParameters, SpeConParameters
 from steepest.policies.decider import ClusterDecider
 from steepest.policies.flowcon.limit_planner import LimitPlanner
-from steepest.testing.driver import DeciderDriver
-from steepest.testing.pool import START_MS, used
+from steepest.testing.scenarios.folded_pool import START_MS, used
+from steepest.testing.system.driver import DeciderDriver
 
 ITVAL_MS = 10_000
 

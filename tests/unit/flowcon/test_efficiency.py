@@ -7,7 +7,7 @@ from tests.unit.flowcon.scene import ITVAL_MS, bucket
 
 from steepest.events.parameters import ProgressUnit
 from steepest.policies.flowcon.efficiency import SAMPLES_KEPT, Course, efficiency
-from steepest.testing.pool import START_MS
+from steepest.testing.scenarios.folded_pool import START_MS
 
 SECOND, INTERVAL = ProgressUnit
 

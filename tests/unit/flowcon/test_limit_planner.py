@@ -11,7 +11,7 @@ from tests.unit.flowcon.scene import CL, ITVAL_MS, NL, WL, FlowConPool, bucket
 from steepest.events import cluster as c
 from steepest.events.parameters import ProgressUnit, Resource
 from steepest.policies.flowcon.limit_planner import LimitPlanner
-from steepest.testing.pool import placement, used
+from steepest.testing.scenarios.folded_pool import placement, used
 from steepest.view.cluster_view import ClusterView
 
 

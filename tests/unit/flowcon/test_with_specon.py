@@ -11,7 +11,7 @@ from steepest.policies.flowcon.with_specon import pays, why_not_yet
 from steepest.policies.named import POLICIES, named, under
 from steepest.policies.specon.node_scorer import NodeScorer
 from steepest.policies.specon.rebalancer import Rebalancer
-from steepest.testing.pool import category, requested
+from steepest.testing.scenarios.folded_pool import category, requested
 
 
 def capped(limit_m: int = 200, target_m: int = 1_000) -> FlowConPool:

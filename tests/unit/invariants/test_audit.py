@@ -13,21 +13,21 @@ from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.events.registry import READS
 from steepest.invariants import ALL, Audit, Checker, Status, check, check_with
-from steepest.invariants.one_place import OnePlace
-from steepest.invariants.parameters import ParametersInForce
-from steepest.testing.builders import Story
+from steepest.invariants.checkers.one_place import OnePlace
+from steepest.invariants.checkers.parameters_in_force import ParametersInForce
+from steepest.testing.scenarios.log_builder import LogBuilder
 
 ROOT = Path(__file__).parents[3]
 
 
-def story() -> Story:
+def story() -> LogBuilder:
     """A job that is moved."""
-    return Story().opened(n1=1000, n2=1000).running("a", "n1").moved("a", "n1", "n2")
+    return LogBuilder().opened(n1=1000, n2=1000).running("a", "n1").moved("a", "n1", "n2")
 
 
-def unsound() -> Story:
+def unsound() -> LogBuilder:
     """A job in two places, in the middle of a log that goes on."""
-    told = Story().opened(n1=1000, n2=1000).running("a", "n1").begun("ghost", c.Step.START, "a", 2, "n2")
+    told = LogBuilder().opened(n1=1000, n2=1000).running("a", "n1").begun("ghost", c.Step.START, "a", 2, "n2")
     return told.add(c.Tick(counted_ms=2_000), c.Tick(counted_ms=3_000))
 
 
@@ -54,7 +54,7 @@ def test_an_error_in_a_checker_is_unknown() -> None:
 
 def test_a_breach_that_was_found_before_an_error_stays_one() -> None:
     """What was proven is proven."""
-    records = Story().add(c.LogOpened(epoch="e"), c.Tick(counted_ms=1), c.Tick(counted_ms=2)).records
+    records = LogBuilder().add(c.LogOpened(epoch="e"), c.Tick(counted_ms=1), c.Tick(counted_ms=2)).records
     (failed,) = check_with([Fails], records)
     assert (failed.status, failed.evidence) == (Status.BROKEN, (1,))
 
@@ -104,14 +104,14 @@ def test_a_record_that_nobody_can_read_is_no_hole() -> None:
 @pytest.mark.parametrize("newer", [c.PoolConfigured(reads=READS + 1), c.PoolConfigured(flags=(999,))])
 def test_a_log_that_asks_for_a_newer_reader_proves_nothing_from_there_on(newer: c.PoolConfigured) -> None:
     """Its events may mean what this reader does not know; what stands before is judged."""
-    (after,) = check_with([OnePlace], [*Story().add(newer).records, *moved_on(unsound())])
+    (after,) = check_with([OnePlace], [*LogBuilder().add(newer).records, *moved_on(unsound())])
     assert after.status is Status.UNKNOWN
     assert "newer reader" in after.message
     (before,) = check_with([OnePlace], unsound().add(newer).records)
     assert before.status is Status.BROKEN
 
 
-def moved_on(told: Story) -> list[Received[c.ClusterEvent]]:
+def moved_on(told: LogBuilder) -> list[Received[c.ClusterEvent]]:
     """The same records, one offset later."""
     return [msgspec.structs.replace(received, offset=received.offset + 1) for received in told.records]
 
@@ -119,12 +119,12 @@ def moved_on(told: Story) -> list[Received[c.ClusterEvent]]:
 def test_records_of_two_pools_are_not_mixed() -> None:
     """Each pool has its own jobs and its own order."""
     with pytest.raises(InputError, match="cluster/1 among those of cluster/0"):
-        check([*story().records, *Story(partition=1).opened().records])
+        check([*story().records, *LogBuilder(partition=1).opened().records])
 
 
 def test_a_message_tells_a_few_breaches_and_the_evidence_all() -> None:
     """A log that is broken everywhere must not fill the screen."""
-    told = Story().opened(n1=1000)
+    told = LogBuilder().opened(n1=1000)
     for number in range(8):
         told.add(c.JobEnded(job=f"ghost-{number}", outcome=c.Outcome.FINISHED))
     (verdict,) = [verdict for verdict in check(told.records) if verdict.checker == "accounting"]

@@ -6,18 +6,18 @@ import pytest
 
 from steepest.events import cluster as c
 from steepest.events.received import ID, LOGIC, PREVIOUS
-from steepest.invariants.accounting import Accounting
-from steepest.invariants.decision_ids import DecisionIds
-from steepest.invariants.steps_lost import StepsLost
-from steepest.testing.builders import Story, checkpoint
-from steepest.testing.verdicts import broken, told
+from steepest.invariants.checkers.accounting import Accounting
+from steepest.invariants.checkers.decision_ids import DecisionIds
+from steepest.invariants.checkers.steps_lost import StepsLost
+from steepest.testing.scenarios.log_builder import LogBuilder, checkpoint
+from steepest.testing.scenarios.verdicts import broken, told
 
 # --- accounting -----------------------------------------------------------------------------------------------------
 
 
 def test_every_job_is_listed_where_it_stands() -> None:
     """One job for each place that a job can be in when the log ends."""
-    story = Story().opened(n1=9000, n2=9000)
+    story = LogBuilder().opened(n1=9000, n2=9000)
     story.running("finished", "n1").exited("finished", "n1")
     story.running("failed", "n1").exited("failed", "n1", status=1)
     story.add(c.JobEnded(job="failed", outcome=c.Outcome.FAILED, exit_status=1))
@@ -40,7 +40,7 @@ def test_every_job_is_listed_where_it_stands() -> None:
 
 def test_a_long_list_is_cut() -> None:
     """Five names and a number are enough for a table."""
-    story = Story().opened(n1=9000)
+    story = LogBuilder().opened(n1=9000)
     for number in range(7):
         story.submitted(f"job-{number}")
     assert told(Accounting, story) == "7 waiting (job-0, job-1, job-2, job-3, job-4 and 2 more)"
@@ -48,7 +48,7 @@ def test_a_long_list_is_cut() -> None:
 
 def test_a_request_sent_twice_is_one_job() -> None:
     """The client repeats itself with the same request id."""
-    story = Story().opened(n1=1000).submitted("a")
+    story = LogBuilder().opened(n1=1000).submitted("a")
     story.add(c.JobSubmitted(job="a", request="request-a", spec=c.JobSpec(command=("train",))))
     assert told(Accounting, story) == "1 waiting (a)"
 
@@ -62,19 +62,19 @@ def test_a_request_sent_twice_is_one_job() -> None:
 )
 def test_what_nobody_submitted_cannot_be_over(event: c.ClusterEvent) -> None:
     """The job has no account."""
-    story = Story().opened(n1=1000).add(event)
+    story = LogBuilder().opened(n1=1000).add(event)
     assert broken(Accounting, story)[0] == (story.end - 1,)
 
 
 def test_a_job_is_not_over_by_the_word_of_another_node() -> None:
     """Only the node that has its process knows that it has ended."""
-    story = Story().opened(n1=1000, cam7=100).running("a", "n1").exited("a", "cam7")
+    story = LogBuilder().opened(n1=1000, cam7=100).running("a", "n1").exited("a", "cam7")
     assert broken(Accounting, story)[0][-1] == story.end - 1
 
 
 def test_a_job_ends_in_one_way() -> None:
     """Finished is finished."""
-    story = Story().opened(n1=1000).running("a", "n1").exited("a", "n1")
+    story = LogBuilder().opened(n1=1000).running("a", "n1").exited("a", "n1")
     story.add(c.JobEnded(job="a", outcome=c.Outcome.FAILED))
     assert broken(Accounting, story) == ((story.end - 2, story.end - 1), "job a was finished, and then failed")
 
@@ -88,7 +88,7 @@ def test_a_job_ends_in_one_way() -> None:
 )
 def test_a_job_is_not_over_while_it_runs(event: c.ClusterEvent) -> None:
     """Its process was heard of, and nothing proves that it is gone."""
-    story = Story().opened(n1=1000).running("a", "n1").add(event)
+    story = LogBuilder().opened(n1=1000).running("a", "n1").add(event)
     evidence, message = broken(Accounting, story)
     assert evidence == (story.end - 4, story.end - 1)
     assert "incarnation 1 may run on n1" in message
@@ -99,7 +99,7 @@ def test_a_job_is_not_over_while_it_runs(event: c.ClusterEvent) -> None:
 
 def test_a_decision_that_was_never_written_is_a_gap() -> None:
     """The third names the second, which is not in the log."""
-    story = Story().opened(n1=1000)
+    story = LogBuilder().opened(n1=1000)
     wanted = {ID: "placer/e/cluster/0/7/0", PREVIOUS: "placer/e/cluster/0/5/0"}
     story.add(c.JobAdmitted(job="a", request="r"), headers={ID: "placer/e/cluster/0/3/0"})
     story.add(c.JobAdmitted(job="b", request="r"), headers=wanted)
@@ -110,7 +110,7 @@ def test_a_decision_that_was_never_written_is_a_gap() -> None:
 
 def test_another_logic_may_name_what_never_counted() -> None:
     """Where two logics decide beside each other, one names a decision of its own whose id the other one took."""
-    story = Story().opened(n1=1000)
+    story = LogBuilder().opened(n1=1000)
     ours = {ID: "placer/e/cluster/0/7/0", PREVIOUS: "placer/e/cluster/0/5/0", LOGIC: "2"}
     story.add(c.JobAdmitted(job="a", request="r"), headers={ID: "placer/e/cluster/0/6/0", LOGIC: "1"})
     story.add(c.JobAdmitted(job="b", request="r"), headers=ours)
@@ -120,13 +120,13 @@ def test_another_logic_may_name_what_never_counted() -> None:
 def test_the_first_decision_of_a_stream_follows_nothing() -> None:
     """One that names another before it shows that the beginning is missing."""
     headers = {ID: "placer/e/cluster/0/7/0", PREVIOUS: "placer/e/cluster/0/5/0"}
-    story = Story().opened(n1=1000).add(c.JobAdmitted(job="a", request="r"), headers=headers)
+    story = LogBuilder().opened(n1=1000).add(c.JobAdmitted(job="a", request="r"), headers=headers)
     assert broken(DecisionIds, story)[0] == (story.end - 1,)
 
 
 def test_streams_are_counted_each_for_itself() -> None:
     """Two partitions of loss make two streams of the categorizer, which interleave."""
-    story = Story().add(c.LogOpened(epoch="e"))
+    story = LogBuilder().add(c.LogOpened(epoch="e"))
     growth = c.GrowthMeasured(
         job="a", interval=1, total=1, count=1, largest=1, first_ms=1, last_ms=1, category=c.Category.PROGRESSING
     )
@@ -143,9 +143,9 @@ def test_streams_are_counted_each_for_itself() -> None:
 # --- steps-lost -----------------------------------------------------------------------------------------------------
 
 
-def moved(stopped_at: int, restored: int | None, steps_lost: int) -> Story:
+def moved(stopped_at: int, restored: int | None, steps_lost: int) -> LogBuilder:
     """A move that says how many steps it lost."""
-    story = Story().opened(n1=1000, n2=1000).running("a", "n1").move_planned("move", "a", "n1", "n2")
+    story = LogBuilder().opened(n1=1000, n2=1000).running("a", "n1").move_planned("move", "a", "n1", "n2")
     story.saved("move", "a", "n1").stopped("move", "a", "n1", step=stopped_at)
     story.started("move", "a", "n2", 2, None if restored is None else checkpoint(restored))
     return story.verified("move", "a", "n2", 2).finished("move", "a", "n2", steps_lost)
@@ -165,7 +165,7 @@ def test_steps_lost_are_those_between_checkpoint_and_stop(stopped_at: int, resto
 
 def test_what_is_lost_at_the_target_is_not_lost_by_the_stop() -> None:
     """The first restore counts: that the job saved more at the target, before it went back, changes nothing."""
-    story = Story().opened(n1=1000, n2=1000).running("a", "n1").move_planned("move", "a", "n1", "n2")
+    story = LogBuilder().opened(n1=1000, n2=1000).running("a", "n1").move_planned("move", "a", "n1", "n2")
     story.saved("move", "a", "n1").stopped("move", "a", "n1", step=107).started("move", "a", "n2", 2, checkpoint(100))
     story.begun("move", c.Step.VERIFY, "a", 2, "n2").failed("move", c.Step.VERIFY, "a", "ended")
     story.started("move", "a", "n1", 3, checkpoint(105)).verified("move", "a", "n1", 3)
@@ -175,11 +175,11 @@ def test_what_is_lost_at_the_target_is_not_lost_by_the_stop() -> None:
 
 def test_a_move_that_failed_tells_the_truth_as_well() -> None:
     """It stopped nothing, so nothing was lost; after a stop without a new place the newest checkpoint counts."""
-    story = Story().opened(n1=1000, n2=1000).running("a", "n1").move_planned("move", "a", "n1", "n2")
+    story = LogBuilder().opened(n1=1000, n2=1000).running("a", "n1").move_planned("move", "a", "n1", "n2")
     story.begun("move", c.Step.CHECKPOINT, "a", 1, "n1").failed("move", c.Step.CHECKPOINT, "a")
     story.add(c.MigrationFailed(plan="move", job="a", code="refused", message="no", node="n1", steps_lost=3))
     assert "it stopped nothing" in broken(StepsLost, story)[1]
-    story = Story().opened(n1=1000, n2=1000).running("a", "n1").move_planned("move", "a", "n1", "n2")
+    story = LogBuilder().opened(n1=1000, n2=1000).running("a", "n1").move_planned("move", "a", "n1", "n2")
     story.saved("move", "a", "n1").stopped("move", "a", "n1", step=104)
     story.add(c.MigrationFailed(plan="move", job="a", code="refused", message="no", steps_lost=4))
     assert told(StepsLost, story) == "moves: 1, steps lost: 4"

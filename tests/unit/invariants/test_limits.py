@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 
 from steepest.events import cluster as c
-from steepest.invariants.limits import Limits
-from steepest.testing.builders import Story
-from steepest.testing.verdicts import broken, told
+from steepest.invariants.checkers.limit_rules import Limits
+from steepest.testing.scenarios.log_builder import LogBuilder
+from steepest.testing.scenarios.verdicts import broken, told
 
 NL, WL, CL = c.GrowthList
 
 
-def limited(*limits_m: int | None, of: c.GrowthList = NL, reads: int = 2, node: str = "n1") -> Story:
+def limited(*limits_m: int | None, of: c.GrowthList = NL, reads: int = 2, node: str = "n1") -> LogBuilder:
     """A run of FlowCon gives these limits to the jobs of a node with a core."""
     names = "abc"[: len(limits_m)]
-    story = Story().opened(n1=1000).add(c.PoolConfigured(reads=reads))
+    story = LogBuilder().opened(n1=1000).add(c.PoolConfigured(reads=reads))
     for name in names:
         story.running(name, "n1", cpu_m=50)
     because = c.LimitsBecause(rule="told by hand", jobs=tuple(c.GrowthSeen(one, of, 1.0) for one in names), total=3.0)

@@ -10,7 +10,7 @@ from steepest.events.loss import JobUnwatched, JobWatched
 from steepest.events.parameters import PoolParameters, SpeConParameters
 from steepest.events.received import ID, SEQUENCE, SOURCE, DecisionId, Received
 from steepest.invariants import Status, Verdict, check
-from steepest.invariants.parameters import LAG_MS, ParametersInForce
+from steepest.invariants.checkers.parameters_in_force import LAG_MS, ParametersInForce
 
 OLD, NEW = SpeConParameters(), SpeConParameters(alpha=0.5)
 

@@ -6,18 +6,18 @@ import pytest
 
 from steepest.events import cluster as c
 from steepest.events.common import Resources
-from steepest.invariants.capacity import Capacity
-from steepest.invariants.incarnations import Incarnations
-from steepest.invariants.one_place import OnePlace
-from steepest.testing.builders import Story
-from steepest.testing.verdicts import broken, told
+from steepest.invariants.checkers.capacity import Capacity
+from steepest.invariants.checkers.incarnations_rise import Incarnations
+from steepest.invariants.checkers.one_place import OnePlace
+from steepest.testing.scenarios.log_builder import LogBuilder
+from steepest.testing.scenarios.verdicts import broken, told
 
 # --- one-place ------------------------------------------------------------------------------------------------------
 
 
 def test_a_start_elsewhere_while_the_process_runs_is_two_places() -> None:
     """Nothing stopped incarnation 1 on n1 when incarnation 2 may start on n2."""
-    story = Story().opened(n1=1000, n2=1000).running("a", "n1")
+    story = LogBuilder().opened(n1=1000, n2=1000).running("a", "n1")
     first = story.end - 3
     story.begun("again", c.Step.START, "a", 2, "n2")
     evidence, message = broken(OnePlace, story)
@@ -28,14 +28,14 @@ def test_a_start_elsewhere_while_the_process_runs_is_two_places() -> None:
 
 def test_a_lost_node_is_no_proof_that_its_processes_are_gone() -> None:
     """A job that is started elsewhere because its node is silent may run twice."""
-    story = Story().opened(n1=1000, n2=1000).running("a", "n1").add(c.NodeLost(node="n1", silent_ms=20_000))
+    story = LogBuilder().opened(n1=1000, n2=1000).running("a", "n1").add(c.NodeLost(node="n1", silent_ms=20_000))
     story.placement_planned("again", "a", "n2", 1).started("again", "a", "n2", 2)
     assert broken(OnePlace, story)[0][-1] == story.end - 3
 
 
 def test_an_uncertain_start_may_have_worked() -> None:
     """A start that failed without being definite leaves a process that may run."""
-    story = Story().opened(n1=1000, n2=1000).submitted("a").placement_planned("place", "a", "n1")
+    story = LogBuilder().opened(n1=1000, n2=1000).submitted("a").placement_planned("place", "a", "n1")
     story.begun("place", c.Step.START, "a", 1, "n1").failed("place", c.Step.START, "a", definite=False)
     story.begun("place", c.Step.START, "a", 2, "n2")
     assert broken(OnePlace, story)[0] == (story.end - 3, story.end - 1)
@@ -43,7 +43,7 @@ def test_an_uncertain_start_may_have_worked() -> None:
 
 def test_a_process_that_is_heard_of_runs_whatever_was_said_before() -> None:
     """A start that failed definitely, and yet its process is there beside the next one."""
-    story = Story().opened(n1=1000, n2=1000).submitted("a").placement_planned("place", "a", "n1")
+    story = LogBuilder().opened(n1=1000, n2=1000).submitted("a").placement_planned("place", "a", "n1")
     story.begun("place", c.Step.START, "a", 1, "n1").failed("place", c.Step.START, "a")
     story.started("place", "a", "n2", 2).add(c.ReplicaStarted(job="a", incarnation=1, node="n1"))
     assert broken(OnePlace, story)[0][-1] == story.end - 1
@@ -60,7 +60,7 @@ def test_a_process_that_is_heard_of_runs_whatever_was_said_before() -> None:
 )
 def test_a_process_that_was_heard_of_is_not_gone_by_giving_up_its_start(gone: c.ClusterEvent) -> None:
     """Whoever started it says that nothing was started, and the node has seen it."""
-    story = Story().opened(n1=1000, n2=1000).submitted("a").placement_planned("place", "a", "n1")
+    story = LogBuilder().opened(n1=1000, n2=1000).submitted("a").placement_planned("place", "a", "n1")
     story.begun("place", c.Step.START, "a", 1, "n1").add(c.ReplicaStarted(job="a", incarnation=1, node="n1"))
     if isinstance(gone, c.PlanAbandoned):
         story.failed("place", c.Step.START, "a", definite=False)
@@ -70,14 +70,14 @@ def test_a_process_that_was_heard_of_is_not_gone_by_giving_up_its_start(gone: c.
 
 def test_one_incarnation_on_two_nodes_is_two_places() -> None:
     """An incarnation belongs to one node."""
-    story = Story().opened(n1=1000, n2=1000).running("a", "n1")
+    story = LogBuilder().opened(n1=1000, n2=1000).running("a", "n1")
     story.add(c.ReplicaStarted(job="a", incarnation=1, node="n2"))
     assert broken(OnePlace, story)[0][-1] == story.end - 1
 
 
 def test_a_stop_that_does_not_count_stops_nothing() -> None:
     """An outcome of an older attempt is overtaken: only the newest beginning's proves that the process is gone."""
-    story = Story().opened(n1=1000, n2=1000).running("a", "n1").move_planned("move", "a", "n1", "n2")
+    story = LogBuilder().opened(n1=1000, n2=1000).running("a", "n1").move_planned("move", "a", "n1", "n2")
     story.saved("move", "a", "n1").begun("move", c.Step.STOP, "a", 1, "n1").begun("move", c.Step.STOP, "a", 1, "n1")
     story.add(c.JobStopped(plan="move", attempt=2, job="a", incarnation=1))
     story.begun("move", c.Step.START, "a", 2, "n2")
@@ -89,7 +89,7 @@ def test_a_stop_that_does_not_count_stops_nothing() -> None:
 
 def test_a_start_beyond_what_a_node_has_is_too_much() -> None:
     """Two jobs of 600m do not fit on a node of 1,000m."""
-    story = Story().opened(n1=1000).running("a", "n1", 600).running("b", "n1", 600)
+    story = LogBuilder().opened(n1=1000).running("a", "n1", 600).running("b", "n1", 600)
     evidence, message = broken(Capacity, story)
     assert evidence == (story.end - 3,)
     assert "1200m CPU" in message
@@ -98,14 +98,14 @@ def test_a_start_beyond_what_a_node_has_is_too_much() -> None:
 
 def test_a_reservation_counts_before_anything_runs() -> None:
     """A move that has begun holds its target's room, which a placement then takes once more."""
-    story = Story().opened(n1=1000, n2=1000).running("a", "n1", 600)
+    story = LogBuilder().opened(n1=1000, n2=1000).running("a", "n1", 600)
     story.move_planned("move", "a", "n1", "n2").saved("move", "a", "n1").running("b", "n2", 600)
     assert broken(Capacity, story)[0] == (story.end - 3,)
 
 
 def test_the_way_back_needs_room_as_well() -> None:
     """While the job was away another one took its place."""
-    story = Story().opened(n1=1000, n2=1000).running("a", "n1", 600).move_planned("move", "a", "n1", "n2")
+    story = LogBuilder().opened(n1=1000, n2=1000).running("a", "n1", 600).move_planned("move", "a", "n1", "n2")
     story.saved("move", "a", "n1").stopped("move", "a", "n1").running("b", "n1", 600)
     told(Capacity, story)
     story.begun("move", c.Step.START, "a", 2, "n1")
@@ -114,13 +114,13 @@ def test_the_way_back_needs_room_as_well() -> None:
 
 def test_a_node_that_nobody_announced_has_no_capacity() -> None:
     """Starting there is a breach, because nothing says that there is room."""
-    story = Story().opened(n1=1000).running("a", "n9")
+    story = LogBuilder().opened(n1=1000).running("a", "n9")
     assert "no such node" in broken(Capacity, story)[1]
 
 
 def test_every_resource_counts() -> None:
     """A node of enough CPU can have too little memory."""
-    story = Story().opened().add(c.NodeJoined(node="n1", capacity=Resources(cpu_m=1000, memory_mib=100)))
+    story = LogBuilder().opened().add(c.NodeJoined(node="n1", capacity=Resources(cpu_m=1000, memory_mib=100)))
     spec = c.JobSpec(command=("train",), requests=Resources(cpu_m=10, memory_mib=101))
     story.add(c.JobSubmitted(job="a", request="r", spec=spec)).placement_planned("place", "a", "n1")
     story.started("place", "a", "n1")
@@ -129,7 +129,7 @@ def test_every_resource_counts() -> None:
 
 def test_room_is_free_again_only_when_the_process_is_gone() -> None:
     """An end that is only asked for frees nothing."""
-    story = Story().opened(n1=1000).running("a", "n1", 600).add(c.JobCancelRequested(job="a", request="cancel"))
+    story = LogBuilder().opened(n1=1000).running("a", "n1", 600).add(c.JobCancelRequested(job="a", request="cancel"))
     story.begun("cancel-9", c.Step.STOP, "a", 1, "n1").running("b", "n1", 600)
     assert broken(Capacity, story)[0] == (story.end - 3,)
 
@@ -139,7 +139,7 @@ def test_room_is_free_again_only_when_the_process_is_gone() -> None:
 
 def test_a_start_with_a_number_used_before_is_a_fall() -> None:
     """Reports of the first incarnation 1 and of the second could not be told apart."""
-    story = Story().opened(n1=1000).running("a", "n1")
+    story = LogBuilder().opened(n1=1000).running("a", "n1")
     first = story.end - 3
     story.exited("a", "n1", status=1).placement_planned("again", "a", "n1", 1)
     story.begun("again", c.Step.START, "a", 1, "n1")
@@ -148,7 +148,7 @@ def test_a_start_with_a_number_used_before_is_a_fall() -> None:
 
 def test_a_plan_that_goes_back_to_an_older_number_is_a_fall() -> None:
     """The way back needs a new number, too."""
-    story = Story().opened(n1=1000, n2=1000).running("a", "n1").move_planned("move", "a", "n1", "n2")
+    story = LogBuilder().opened(n1=1000, n2=1000).running("a", "n1").move_planned("move", "a", "n1", "n2")
     story.saved("move", "a", "n1").stopped("move", "a", "n1")
     story.begun("move", c.Step.START, "a", 2, "n2").failed("move", c.Step.START, "a")
     story.begun("move", c.Step.START, "a", 1, "n1")
@@ -157,6 +157,6 @@ def test_a_plan_that_goes_back_to_an_older_number_is_a_fall() -> None:
 
 def test_a_process_with_a_number_that_nobody_gave_is_a_breach() -> None:
     """A START gives the number before there is a process."""
-    story = Story().opened(n1=1000, n2=1000).running("a", "n1")
+    story = LogBuilder().opened(n1=1000, n2=1000).running("a", "n1")
     story.moved("a", "n1", "n2").add(c.ReplicaStarted(job="a", incarnation=3, node="n2"))
     assert broken(Incarnations, story)[0][-1] == story.end - 1

@@ -6,16 +6,16 @@ import pytest
 
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode, Resources
-from steepest.invariants.plan_once import PlanOnce
-from steepest.invariants.reserved_first import ReservedFirst
-from steepest.invariants.valid_plans import ValidPlans
-from steepest.testing.builders import Story, checkpoint
-from steepest.testing.verdicts import broken
+from steepest.invariants.checkers.plan_once import PlanOnce
+from steepest.invariants.checkers.reserved_first import ReservedFirst
+from steepest.invariants.checkers.valid_plans import ValidPlans
+from steepest.testing.scenarios.log_builder import LogBuilder, checkpoint
+from steepest.testing.scenarios.verdicts import broken
 
 
-def two_nodes() -> Story:
+def two_nodes() -> LogBuilder:
     """Job a runs on n1, and n2 is free."""
-    return Story().opened(n1=1000, n2=1000).running("a", "n1")
+    return LogBuilder().opened(n1=1000, n2=1000).running("a", "n1")
 
 
 # --- plan-once ------------------------------------------------------------------------------------------------------
@@ -137,22 +137,22 @@ def test_nothing_begins_of_a_move_to_a_lost_node() -> None:
 )
 def test_nothing_begins_of_a_move_without_a_checkpoint(mode: CheckpointMode | None, why: str) -> None:
     """A job that cannot save, or never showed that it can, is not moved."""
-    story = Story().opened(n1=1000, n2=1000).running("a", "n1", mode=mode).move_planned("move", "a", "n1", "n2")
+    story = LogBuilder().opened(n1=1000, n2=1000).running("a", "n1", mode=mode).move_planned("move", "a", "n1", "n2")
     story.begun("move", c.Step.STOP, "a", 1, "n1")
     assert why in broken(ValidPlans, story)[1]
 
 
 def test_nothing_begins_of_a_move_of_a_job_that_never_ran() -> None:
     """There is nothing to move."""
-    story = Story().opened(n1=1000, n2=1000).submitted("a").move_planned("move", "a", "n1", "n2", 0)
+    story = LogBuilder().opened(n1=1000, n2=1000).submitted("a").move_planned("move", "a", "n1", "n2", 0)
     assert "never ran" in broken(ValidPlans, story.begun("move", c.Step.STOP, "a", 0, "n1"))[1]
 
 
 def test_nothing_begins_of_a_placement_of_an_unknown_job_or_node() -> None:
     """Nobody submitted the job; nobody announced the node."""
-    ghost = Story().opened(n1=1000).placement_planned("place", "ghost", "n1")
+    ghost = LogBuilder().opened(n1=1000).placement_planned("place", "ghost", "n1")
     assert "nobody submitted" in broken(ValidPlans, ghost.begun("place", c.Step.START, "ghost", 1, "n1"))[1]
-    nowhere = Story().opened(n1=1000).running("a", "n9")
+    nowhere = LogBuilder().opened(n1=1000).running("a", "n9")
     assert "no node n9" in broken(ValidPlans, nowhere)[1]
 
 
@@ -226,6 +226,6 @@ def test_a_job_is_stopped_where_it_is() -> None:
 
 def test_a_job_that_never_proved_that_it_can_save_is_not_stopped_to_save() -> None:
     """Its steps since the last start would be at stake."""
-    story = Story().opened(n1=1000, n2=1000).running("a", "n1", mode=CheckpointMode.ON_STOP)
+    story = LogBuilder().opened(n1=1000, n2=1000).running("a", "n1", mode=CheckpointMode.ON_STOP)
     story.move_planned("move", "a", "n1", "n2").stopped("move", "a", "n1", saved=None)
     assert "never proven" in broken(ReservedFirst, story)[1]

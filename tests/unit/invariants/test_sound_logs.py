@@ -9,18 +9,18 @@ import pytest
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode, Resources
 from steepest.invariants import Status, check
-from steepest.testing.builders import Story, checkpoint
+from steepest.testing.scenarios.log_builder import LogBuilder, checkpoint
 
 
-def a_move() -> Story:
+def a_move() -> LogBuilder:
     """A job runs, is moved, and finishes; another one stays."""
-    story = Story().opened(n1=1000, n2=1000).running("a", "n1").running("b", "n1")
+    story = LogBuilder().opened(n1=1000, n2=1000).running("a", "n1").running("b", "n1")
     return story.moved("a", "n1", "n2").exited("a", "n2", 2).exited("b", "n1")
 
 
-def a_move_of_a_job_that_saves_when_stopped() -> Story:
+def a_move_of_a_job_that_saves_when_stopped() -> LogBuilder:
     """It has proven that it can save, and loses the steps since its last save."""
-    story = Story().opened(n1=1000, n2=1000).running("a", "n1", mode=None)
+    story = LogBuilder().opened(n1=1000, n2=1000).running("a", "n1", mode=None)
     story.add(
         c.CheckpointModeDeclared(job="a", incarnation=1, mode=CheckpointMode.ON_STOP),
         c.CheckpointVerified(job="a", incarnation=1, checkpoint=checkpoint(50)),
@@ -30,9 +30,9 @@ def a_move_of_a_job_that_saves_when_stopped() -> Story:
     return story.finished("move", "a", "n2", steps_lost=7)
 
 
-def a_move_that_goes_back() -> Story:
+def a_move_that_goes_back() -> LogBuilder:
     """The start at the target fails for good, so the job goes on where it was, as a third incarnation."""
-    story = Story().opened(n1=1000, n2=1000).running("a", "n1")
+    story = LogBuilder().opened(n1=1000, n2=1000).running("a", "n1")
     story.move_planned("move", "a", "n1", "n2").saved("move", "a", "n1").stopped("move", "a", "n1")
     story.begun("move", c.Step.START, "a", 2, "n2").failed("move", c.Step.START, "a")
     story.begun("move", c.Step.START, "a", 2, "n2").failed("move", c.Step.START, "a")
@@ -40,9 +40,9 @@ def a_move_that_goes_back() -> Story:
     return story.add(c.MigrationFailed(plan="move", job="a", code="refused", message="no", node="n1"))
 
 
-def a_move_whose_process_dies_at_the_target() -> Story:
+def a_move_whose_process_dies_at_the_target() -> LogBuilder:
     """The step that waits for it says that it ended; the fact comes later, and the job goes back meanwhile."""
-    story = Story().opened(n1=1000, n2=1000).running("a", "n1")
+    story = LogBuilder().opened(n1=1000, n2=1000).running("a", "n1")
     story.move_planned("move", "a", "n1", "n2").saved("move", "a", "n1").stopped("move", "a", "n1")
     story.started("move", "a", "n2", 2, restore=checkpoint(100))
     story.begun("move", c.Step.VERIFY, "a", 2, "n2").failed("move", c.Step.VERIFY, "a", "ended")
@@ -52,9 +52,9 @@ def a_move_whose_process_dies_at_the_target() -> Story:
     return story.add(c.MigrationFailed(plan="move", job="a", code="ended", message="no", node="n1"))
 
 
-def a_node_that_is_gone() -> Story:
+def a_node_that_is_gone() -> LogBuilder:
     """A job goes on elsewhere; one that was about to be moved too; one that was moved goes on at its target."""
-    story = Story().opened(n1=2000, n2=2000).running("a", "n1").running("b", "n1").running("d", "n1")
+    story = LogBuilder().opened(n1=2000, n2=2000).running("a", "n1").running("b", "n1").running("d", "n1")
     story.move_planned("move-b", "b", "n1", "n2").saved("move-b", "b", "n1")
     story.move_planned("move-d", "d", "n1", "n2").saved("move-d", "d", "n1").stopped("move-d", "d", "n1")
     story.add(c.NodeLost(node="n1", silent_ms=15_000), c.NodeGone(node="n1"))
@@ -65,9 +65,9 @@ def a_node_that_is_gone() -> Story:
     return story.finished("move-d", "d", "n2")
 
 
-def a_migrator_that_is_overtaken() -> Story:
+def a_migrator_that_is_overtaken() -> LogBuilder:
     """Another migrator takes a step over; the first one's outcome and conclusion come late and count no more."""
-    story = Story().opened(n1=1000, n2=1000).running("a", "n1")
+    story = LogBuilder().opened(n1=1000, n2=1000).running("a", "n1")
     story.move_planned("move", "a", "n1", "n2").saved("move", "a", "n1")
     story.begun("move", c.Step.STOP, "a", 1, "n1").stopped("move", "a", "n1")
     story.started("move", "a", "n2", 2, restore=checkpoint(100))
@@ -80,17 +80,17 @@ def a_migrator_that_is_overtaken() -> Story:
     )
 
 
-def a_step_taken_over_after_a_cancel() -> Story:
+def a_step_taken_over_after_a_cancel() -> LogBuilder:
     """A cancel ends a plan after the step that is under way, which another migrator may take over meanwhile."""
-    story = Story().opened(n1=1000, n2=1000).running("a", "n1").move_planned("move", "a", "n1", "n2")
+    story = LogBuilder().opened(n1=1000, n2=1000).running("a", "n1").move_planned("move", "a", "n1", "n2")
     story.begun("move", c.Step.CHECKPOINT, "a", 1, "n1").add(c.JobCancelRequested(job="a", request="cancel"))
     story.saved("move", "a", "n1").add(c.PlanAbandoned(plan="move", job="a", code="given-up"))
     return story.stopped("cancel", "a", "n1").add(c.JobEnded(job="a", outcome=c.Outcome.CANCELLED))
 
 
-def a_start_begun_again_after_a_cancel() -> Story:
+def a_start_begun_again_after_a_cancel() -> LogBuilder:
     """Nobody knows whether a START took effect when a cancel comes: it is begun again, and then what runs is stopped."""
-    story = Story().opened(n1=1000).submitted("a").placement_planned("place", "a", "n1")
+    story = LogBuilder().opened(n1=1000).submitted("a").placement_planned("place", "a", "n1")
     story.begun("place", c.Step.START, "a", 1, "n1")
     story.add(
         c.StepFailed(
@@ -102,9 +102,9 @@ def a_start_begun_again_after_a_cancel() -> Story:
     return story.stopped("cancel", "a", "n1").add(c.JobEnded(job="a", outcome=c.Outcome.CANCELLED))
 
 
-def facts_in_their_own_time() -> Story:
+def facts_in_their_own_time() -> LogBuilder:
     """The news that a process has stopped comes before the migrator's, or when its successor moves already."""
-    story = Story().opened(n1=1000, n2=1000).add(c.JobCancelRequested(job="a", request="too early"))
+    story = LogBuilder().opened(n1=1000, n2=1000).add(c.JobCancelRequested(job="a", request="too early"))
     story.running("a", "n1").move_planned("one", "a", "n1", "n2").saved("one", "a", "n1")
     story.begun("one", c.Step.STOP, "a", 1, "n1")
     story.add(c.ReplicaStopped(job="a", incarnation=1, node="n1", exit_status=85, step=100))
@@ -116,9 +116,9 @@ def facts_in_their_own_time() -> Story:
     return story.verified("two", "a", "n1", 3).finished("two", "a", "n1")
 
 
-def void_plans_that_rest() -> Story:
+def void_plans_that_rest() -> LogBuilder:
     """Plans come too late, for a full node or for a job that is on its way: they stay in the log, and nothing begins."""
-    story = Story().opened(n1=1000, n2=1000).running("a", "n1").running("b", "n2", 800)
+    story = LogBuilder().opened(n1=1000, n2=1000).running("a", "n1").running("b", "n2", 800)
     story.move_planned("full", "a", "n1", "n2").move_planned("old", "a", "n1", "n2", 0)
     story.move_planned("nowhere", "a", "n1", "n3").add(c.NodeJoined(node="n3", capacity=Resources(cpu_m=1000)))
     story.move_planned("move", "a", "n1", "n3").move_planned("second", "a", "n1", "n3")
@@ -126,9 +126,9 @@ def void_plans_that_rest() -> Story:
     return story.verified("move", "a", "n3", 2).finished("move", "a", "n3")
 
 
-def a_cancel_that_comes_between() -> Story:
+def a_cancel_that_comes_between() -> LogBuilder:
     """A job is cancelled while its move begins: the move is given up, and a STOP of its own ends the job."""
-    story = Story().opened(n1=1000, n2=1000).running("a", "n1")
+    story = LogBuilder().opened(n1=1000, n2=1000).running("a", "n1")
     story.move_planned("move", "a", "n1", "n2").saved("move", "a", "n1")
     story.add(c.JobCancelRequested(job="a", request="cancel"))
     too_late = c.StepBegun(plan="move", step=c.Step.STOP, attempt=2, job="a", incarnation=1, node="n1")
@@ -137,9 +137,9 @@ def a_cancel_that_comes_between() -> Story:
     return story.add(c.JobEnded(job="a", outcome=c.Outcome.CANCELLED, exit_status=85))
 
 
-def a_retry_after_a_crash() -> Story:
+def a_retry_after_a_crash() -> LogBuilder:
     """A process dies while its move is planned; the plan is given up, and the job starts again on its own."""
-    story = Story().opened(n1=1000, n2=1000).running("a", "n1").move_planned("move", "a", "n1", "n2")
+    story = LogBuilder().opened(n1=1000, n2=1000).running("a", "n1").move_planned("move", "a", "n1", "n2")
     story.saved("move", "a", "n1").exited("a", "n1", status=1)
     story.add(c.PlanAbandoned(plan="move", job="a", code="given-up"))
     story.add(c.RetryPlanned(job="a", incarnation=1, charged=True, not_before_ms=0, reason="it exited with status 1"))
@@ -148,31 +148,31 @@ def a_retry_after_a_crash() -> Story:
     return story.exited("a", "n2", 2)
 
 
-def a_start_tried_again() -> Story:
+def a_start_tried_again() -> LogBuilder:
     """Nobody knows whether the first attempt took effect, so the same incarnation is started on the same node again."""
-    story = Story().opened(n1=1000).submitted("a").placement_planned("place", "a", "n1")
+    story = LogBuilder().opened(n1=1000).submitted("a").placement_planned("place", "a", "n1")
     story.begun("place", c.Step.START, "a", 1, "n1").failed("place", c.Step.START, "a", "uncertain", definite=False)
     return story.started("place", "a", "n1")
 
 
-def a_rejection_and_a_name_used_twice() -> Story:
+def a_rejection_and_a_name_used_twice() -> LogBuilder:
     """A second job of a name is rejected beside the first; one that fits nowhere is rejected after it was admitted."""
-    story = Story().opened(n1=1000).running("a", "n1")
+    story = LogBuilder().opened(n1=1000).running("a", "n1")
     story.add(c.JobSubmitted(job="a", request="other", spec=c.JobSpec(command=("train",))))
     story.add(c.JobRejected(job="a", request="other", reason="there is one"))
     story.submitted("b", 5000).add(c.JobRejected(job="b", request="request-b", reason="too large"))
     return story.exited("a", "n1").running("a", "n1")
 
 
-def a_node_that_shrinks_and_one_that_is_lost() -> Story:
+def a_node_that_shrinks_and_one_that_is_lost() -> LogBuilder:
     """What was planned for a node that says it is smaller now, or is lost and comes back, is nobody's breach."""
-    story = Story().opened(n1=1000, n2=1000).submitted("a", 900).placement_planned("place", "a", "n1")
+    story = LogBuilder().opened(n1=1000, n2=1000).submitted("a", 900).placement_planned("place", "a", "n1")
     story.add(c.NodeJoined(node="n1", capacity=Resources(cpu_m=100))).started("place", "a", "n1")
     story.add(c.NodeLost(node="n2", silent_ms=20_000), c.NodeUsage(node="n2", used=Resources()))
     return story.moved("a", "n1", "n2")
 
 
-def decisions_delivered_again() -> Story:
+def decisions_delivered_again() -> LogBuilder:
     """A decider that was restarted writes what it wrote before, with the same ids: it counts once."""
     story = a_move()
     again = [received for received in story.records if received.headers]
@@ -181,10 +181,10 @@ def decisions_delivered_again() -> Story:
     return story
 
 
-def limits_set_refused_and_overtaken() -> Story:
+def limits_set_refused_and_overtaken() -> LogBuilder:
     """Two jobs are limited; an engine says yes, does not know, says no; a job moves while its limit is under way."""
     new, completing = c.GrowthList.NEW, c.GrowthList.COMPLETING
-    story = Story().opened(n1=1000, n2=1000).add(c.PoolConfigured(reads=2)).running("a", "n1").running("b", "n1")
+    story = LogBuilder().opened(n1=1000, n2=1000).add(c.PoolConfigured(reads=2)).running("a", "n1").running("b", "n1")
     seen = (c.GrowthSeen("a", new, 0.5), c.GrowthSeen("b", completing, 0.1))
     because = c.LimitsBecause(rule="Algorithm 1", jobs=seen, total=0.6)
     wanted = (c.JobLimit("a", 1, new, 833), c.JobLimit("b", 1, completing, 333))
@@ -199,7 +199,7 @@ def limits_set_refused_and_overtaken() -> Story:
     return story.add(c.NodeJoined(node="n1", capacity=Resources(cpu_m=100)), late)
 
 
-SOUND: tuple[Callable[[], Story], ...] = (
+SOUND: tuple[Callable[[], LogBuilder], ...] = (
     a_move,
     a_move_of_a_job_that_saves_when_stopped,
     a_move_that_goes_back,
@@ -221,7 +221,7 @@ SOUND: tuple[Callable[[], Story], ...] = (
 
 
 @pytest.mark.parametrize("tell", SOUND, ids=lambda tell: tell.__name__)
-def test_every_invariant_holds_of_a_sound_log_and_of_each_of_its_beginnings(tell: Callable[[], Story]) -> None:
+def test_every_invariant_holds_of_a_sound_log_and_of_each_of_its_beginnings(tell: Callable[[], LogBuilder]) -> None:
     """A log is sound wherever one stops reading: no checker needs to know the future."""
     records = tell().records
     for length in range(1, len(records) + 1):

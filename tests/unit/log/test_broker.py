@@ -2,7 +2,7 @@
 
 import base64
 
-from steepest.log.broker import cluster_id
+from steepest.log.kafka.broker import cluster_id
 
 
 def test_a_new_cluster_s_id_is_never_taken_for_an_option() -> None:

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from steepest.errors import LogUnavailableError
-from steepest.log import watch
 from steepest.log.base import NewRecord, TopicPartition
-from steepest.log.file import FileLog
-from steepest.log.lines import encode_line
-from steepest.log.partition import PartitionFile
+from steepest.log.files import file_watch
+from steepest.log.files.file_log import FileLog
+from steepest.log.files.partition_file import PartitionFile
+from steepest.log.files.record_lines import encode_line
 
 AT = TopicPartition("cluster", 0)
 PATIENCE_S = 60.0
@@ -59,7 +59,7 @@ async def test_a_full_disk_loses_nothing_that_was_seen(tmp_path: Path) -> None:
     size = path.stat().st_size
     with file_size_limit(size + 350), pytest.raises(LogUnavailableError, match=r"0\.jsonl: .*errno") as caught:
         await log.append([new(b'"%d%s"' % (number, b"y" * 100)) for number in range(3)])
-    assert "Make room" in caught.value.mend
+    assert "Make room" in caught.value.hint
     assert path.read_bytes().endswith(b"\n")
     assert await log.end(AT) == 2
     assert list(await log.append([new(b"3")])) == [2]
@@ -88,7 +88,7 @@ async def test_an_append_waits_for_the_lock(tmp_path: Path) -> None:
 
 async def test_a_lock_that_is_never_let_go_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that hangs with the lock does not hang the others: their appends fail and name the lock."""
-    monkeypatch.setattr("steepest.log.locks.PATIENCE_S", 0.0)
+    monkeypatch.setattr("steepest.log.files.file_lock.PATIENCE_S", 0.0)
     log = FileLog(tmp_path, {"cluster": 1})
     await log.append([new()])
     other = os.open(tmp_path / "cluster/0.lock", os.O_RDWR)
@@ -170,7 +170,7 @@ async def test_readers_wake_where_the_kernel_does_not_tell(tmp_path: Path, monke
     def refuse() -> None:
         raise OSError(24, "Too many open files")
 
-    monkeypatch.setattr(watch, "Inotify", refuse, raising=False)
+    monkeypatch.setattr(file_watch, "Inotify", refuse, raising=False)
     log = FileLog(tmp_path, {"cluster": 1})
     other = FileLog.open(tmp_path)
     reader = log.reader({AT: 0})
@@ -186,7 +186,7 @@ async def test_readers_wake_where_the_kernel_does_not_tell(tmp_path: Path, monke
 @pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
 async def test_readers_wake_where_the_kernel_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With inotify a reader hears of another handle's append without looking for it, in whichever partition it is."""
-    monkeypatch.setattr(watch, "LOOK_ALL_THE_SAME_S", PATIENCE_S)
+    monkeypatch.setattr(file_watch, "LOOK_ALL_THE_SAME_S", PATIENCE_S)
     log = FileLog(tmp_path, {"cluster": 1, "loss": 2})
     other = FileLog.open(tmp_path)
     reader = log.reader(dict.fromkeys([*await log.partitions("loss"), AT], 0))
@@ -202,8 +202,8 @@ async def test_readers_wake_where_the_kernel_tells(tmp_path: Path, monkeypatch: 
 
 async def test_closing_the_log_ends_the_wait_of_its_readers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A poll that waits when the log is closed is refused at once, and does not wait out its time."""
-    monkeypatch.setattr(watch, "LOOK_ALL_THE_SAME_S", PATIENCE_S)
-    monkeypatch.setattr(watch, "LOOK_S", PATIENCE_S)
+    monkeypatch.setattr(file_watch, "LOOK_ALL_THE_SAME_S", PATIENCE_S)
+    monkeypatch.setattr(file_watch, "LOOK_S", PATIENCE_S)
     log = FileLog(tmp_path, {"cluster": 1})
     reader = log.reader({AT: 0})
     waiting = asyncio.create_task(reader.poll(timeout_s=PATIENCE_S))

@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from steepest.errors import InputError, LogEpochError, RecordingError
 from steepest.log.base import NewRecord, Record, TopicPartition
-from steepest.log.file import FileLog
+from steepest.log.files.file_log import FileLog
 
 AT = TopicPartition("cluster", 0)
 OTHER = TopicPartition("cluster", 1)
@@ -133,7 +133,7 @@ async def test_a_lost_line_ends_the_partition_but_not_the_others(tmp_path: Path)
 
 async def test_bytes_without_a_line_end_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that is no text is not taken into memory as one endless line: the error names the place."""
-    monkeypatch.setattr("steepest.log.partition.MAX_LINE_BYTES", 2**20)
+    monkeypatch.setattr("steepest.log.files.partition_file.MAX_LINE_BYTES", 2**20)
     path = await recorded(tmp_path, 1)
     size = path.stat().st_size
     with path.open("ab") as file:

@@ -8,7 +8,7 @@ import pytest
 
 from steepest.errors import RecordingError
 from steepest.log.base import NewRecord, TopicPartition
-from steepest.log.lines import decode_line, encode_line
+from steepest.log.files.record_lines import decode_line, encode_line
 
 AT = TopicPartition("cluster", 0)
 TICK = NewRecord(to=AT, key="main", value=b'{"type":"Tick"}', at_ms=1763683200000, headers={"id": "monitor/0/12"})

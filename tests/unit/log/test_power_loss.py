@@ -14,18 +14,18 @@ from structlog.testing import capture_logs
 from steepest.clock import SystemClock
 from steepest.events import cluster as c
 from steepest.log.base import TopicPartition
-from steepest.log.file import FileLog
-from steepest.log.partition import PartitionFile
-from steepest.log.snapshots import FolderSnapshots
+from steepest.log.files.file_log import FileLog
+from steepest.log.files.partition_file import PartitionFile
+from steepest.log.snapshot_store import FolderSnapshots
 from steepest.policies.placement.placer import Placer
 from steepest.runtime import pool_loop
 from steepest.runtime.decode import new_record
-from steepest.runtime.identity import open_partitions
 from steepest.runtime.layout import Layout
+from steepest.runtime.recovery.log_identity import open_partitions
 from steepest.runtime.runtime import Runtime
 from steepest.runtime.service import Service
-from steepest.testing.pool import joined, submitted
-from steepest.testing.rig import events_of
+from steepest.testing.scenarios.folded_pool import joined, submitted
+from steepest.testing.system.rig import events_of
 from steepest.testing.waiting import until
 from steepest.view.cluster_view import fold_all
 

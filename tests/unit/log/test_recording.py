@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from steepest.errors import InputError, LogUnavailableError, RecordingError
-from steepest.log.locks import locked_at_once
-from steepest.log.recording import create_recording, open_recording
+from steepest.log.files.file_lock import locked_at_once
+from steepest.log.files.recording import create_recording, open_recording
 
 GOOD = {"format": "steepest-recording", "version": 1, "partitions": {"cluster": 1, "loss": 2}}
 
@@ -61,7 +61,7 @@ def test_other_partitions_are_refused(tmp_path: Path) -> None:
     create_recording(tmp_path, {"loss": 2})
     with pytest.raises(RecordingError, match=r"\{'loss': 2\}, not \{'loss': 3\}") as caught:
         create_recording(tmp_path, {"loss": 3})
-    assert caught.value.mend
+    assert caught.value.hint
 
 
 @pytest.mark.parametrize("topic", ["", "..", "a/b", "a b", "ä", "x" * 250, "a\n"])
@@ -120,7 +120,7 @@ def test_a_folder_that_is_no_sound_recording_is_refused(
     with pytest.raises(RecordingError, match=said) as caught:
         open_recording(tmp_path)
     assert str(tmp_path) in str(caught.value)
-    assert caught.value.mend
+    assert caught.value.hint
 
 
 @pytest.mark.parametrize("name", ["nowhere", "a-file"])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from steepest.errors import InputError, LogUnavailableError
-from steepest.log.snapshots import FolderSnapshots, MemorySnapshots, SnapshotStore
+from steepest.log.snapshot_store import FolderSnapshots, MemorySnapshots, SnapshotStore
 
 KEY = "categorizer/loss/3/1"
 

@@ -10,7 +10,7 @@ from tests.unit.mqtt.messages import beat, loss, said
 from steepest.events.heartbeat import NodeHeartbeat
 from steepest.mqtt.own import Own
 from steepest.mqtt.payload import Message, RefusedMessageError, parse
-from steepest.testing.pool import Pool, migration
+from steepest.testing.scenarios.folded_pool import FoldedPool, migration
 
 REPLICA = {"job": "job", "incarnation": 1, "state": "exited", "exit_status": 0}
 
@@ -57,7 +57,7 @@ def test_a_device_that_is_no_agent_takes_no_jobs(said: dict[str, bool]) -> None:
 
 def test_a_job_is_reported_about_by_its_device_and_by_the_agents_where_it_was() -> None:
     """Also after it has moved away, because what it printed there may come late; by no other device ever."""
-    pool = Pool(w1=1_000, **{"edge-1": 1_000, "edge-2": 1_000})
+    pool = FoldedPool(w1=1_000, **{"edge-1": 1_000, "edge-2": 1_000})
     job = pool.run("job", "edge-1", device="cam7")
     own = Own(["w1", "edge-1", "edge-2"], ["edge-1", "edge-2"])
     own.look(pool.view)
@@ -75,7 +75,7 @@ def test_a_job_is_reported_about_by_its_device_and_by_the_agents_where_it_was() 
             own.refuse_others_job(job, message(loss(), device))
         assert refused.value.code == "job"
 
-    own.forget(Pool().view)
+    own.forget(FoldedPool().view)
     assert own.homes == {}
 
 

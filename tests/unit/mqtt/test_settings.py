@@ -42,7 +42,7 @@ def test_a_wrong_setting_is_refused_by_name(name: str, value: str) -> None:
     with pytest.raises(InputError) as refused:
         mqtt_settings({"STEEPEST_MQTT": "broker:1883", name: value})
 
-    assert name in f"{refused.value} {refused.value.mend}"
+    assert name in f"{refused.value} {refused.value.hint}"
 
 
 def test_certificates_that_are_not_there(tmp_path: Path) -> None:

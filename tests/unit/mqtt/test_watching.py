@@ -12,7 +12,7 @@ from steepest.events.loss import JobUnwatched, JobWatched
 from steepest.events.parameters import PoolParameters, SpeConParameters
 from steepest.mqtt.payload import Message, RefusedMessageError, parse
 from steepest.mqtt.watching import Watching
-from steepest.testing.pool import Pool
+from steepest.testing.scenarios.folded_pool import FoldedPool
 
 
 def message(event: dict[str, Any], **more: Any) -> Message:
@@ -21,14 +21,14 @@ def message(event: dict[str, Any], **more: Any) -> Message:
 
 
 @pytest.fixture
-def pool() -> Pool:
+def pool() -> FoldedPool:
     """A pool whose job ``job`` runs as incarnation 1."""
-    pool = Pool(w1=1_000)
+    pool = FoldedPool(w1=1_000)
     pool.run("job", "w1")
     return pool
 
 
-def test_a_job_is_watched_before_its_first_report(pool: Pool) -> None:
+def test_a_job_is_watched_before_its_first_report(pool: FoldedPool) -> None:
     """Once, with the parameters in force; and again under another name, or for another incarnation."""
     watching = Watching("default", {})
     first = watching.before(pool.view, message(loss(metric="train_loss")))
@@ -45,7 +45,7 @@ def test_a_job_is_watched_before_its_first_report(pool: Pool) -> None:
     assert renamed.metric == "loss"
 
 
-def test_parameters_put_in_force_are_said_once_before_the_next_report(pool: Pool) -> None:
+def test_parameters_put_in_force_are_said_once_before_the_next_report(pool: FoldedPool) -> None:
     """A job that runs is judged by them from there on, as one whose files a log-collector reads."""
     watching = Watching("default", {})
     watching.before(pool.view, message(loss()))
@@ -58,7 +58,7 @@ def test_parameters_put_in_force_are_said_once_before_the_next_report(pool: Pool
     assert watching.before(pool.view, message(loss())) is None
 
 
-def test_a_job_is_said_to_be_watched_every_day(pool: Pool) -> None:
+def test_a_job_is_said_to_be_watched_every_day(pool: FoldedPool) -> None:
     """Before its next report: one of which nothing was heard for long may be forgotten."""
     watching = Watching("default", {})
     first = watching.before(pool.view, message(loss()))
@@ -70,14 +70,14 @@ def test_a_job_is_said_to_be_watched_every_day(pool: Pool) -> None:
     assert watching.before(pool.view, message(loss())) is None
 
 
-def test_what_diverges_is_watched_as_well(pool: Pool) -> None:
+def test_what_diverges_is_watched_as_well(pool: FoldedPool) -> None:
     """A training whose first loss is no number is a training all the same."""
     event = {"type": "LossDiverged", "job": "job", "incarnation": 1, "value": "nan"}
 
     assert isinstance(Watching("default", {}).before(pool.view, message(event)), JobWatched)
 
 
-def test_a_collector_says_itself_what_it_watches(pool: Pool) -> None:
+def test_a_collector_says_itself_what_it_watches(pool: FoldedPool) -> None:
     """Its events name their source, and get nothing put before them."""
     watching = Watching("default", {})
 
@@ -85,7 +85,7 @@ def test_a_collector_says_itself_what_it_watches(pool: Pool) -> None:
     assert watching.watched == {}
 
 
-def test_when_a_watched_job_ends_it_is_said_once(pool: Pool) -> None:
+def test_when_a_watched_job_ends_it_is_said_once(pool: FoldedPool) -> None:
     """Later reports are let through, and decide nothing, because nobody watches them any more."""
     watching = Watching("default", {})
     watching.before(pool.view, message(loss()))
@@ -109,7 +109,7 @@ def test_when_a_watched_job_ends_it_is_said_once(pool: Pool) -> None:
         {"type": "LossDiverged", "job": "job", "incarnation": 9, "value": "nan"},
     ],
 )
-def test_nobody_fences_or_ends_what_runs(pool: Pool, event: dict[str, Any]) -> None:
+def test_nobody_fences_or_ends_what_runs(pool: FoldedPool, event: dict[str, Any]) -> None:
     """An unknown job, an incarnation that was never placed, and the end of what runs are refused by name."""
     with pytest.raises(RefusedMessageError) as refused:
         Watching("default", {}).before(pool.view, message(event))

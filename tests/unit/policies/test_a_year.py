@@ -7,8 +7,8 @@ import pytest
 from steepest.policies.monitor import facts
 from steepest.policies.specon import categorizer
 from steepest.policies.specon.categorizer import Categorizer
-from steepest.testing.view_promises import check_view
-from steepest.testing.year import STEPS_A_DAY, PoolLife
+from steepest.testing.contracts.view_promises import check_view
+from steepest.testing.system.year import STEPS_A_DAY, PoolLife
 from steepest.view import jobs, lifecycle
 
 NODES, SPOTS_A_DAY, JOBS_A_DAY = 3, 2, 32

@@ -9,7 +9,7 @@ import pytest
 from steepest.events import cluster as c
 from steepest.events.received import ID, Received
 from steepest.policies.decider import fold_and_decide
-from steepest.testing.pool import Pool, cancelled, migration, placement, stay, submitted
+from steepest.testing.scenarios.folded_pool import FoldedPool, cancelled, migration, placement, stay, submitted
 from steepest.view.cluster_view import ClusterView
 
 
@@ -45,7 +45,7 @@ WAITED_FOR = (
 )
 
 
-def asked(pool: Pool, event: c.ClusterEvent, headers: dict[str, str] | None = None) -> bool:
+def asked(pool: FoldedPool, event: c.ClusterEvent, headers: dict[str, str] | None = None) -> bool:
     """Whether a decider is asked about the next record."""
     decider = Asked()
     _, made = fold_and_decide(pool.view, [decider], pool.append(event, headers))
@@ -56,13 +56,13 @@ def asked(pool: Pool, event: c.ClusterEvent, headers: dict[str, str] | None = No
 @pytest.mark.parametrize("event", WAITED_FOR, ids=lambda event: type(event).__name__)
 def test_a_decider_reads_back_what_it_waits_for_also_where_it_does_not_count(event: c.ClusterEvent) -> None:
     """Else it would wait for ever, and say no more of that job or node."""
-    assert asked(Pool(), event)
+    assert asked(FoldedPool(), event)
 
 
 @pytest.mark.parametrize("event", WAITED_FOR, ids=lambda event: type(event).__name__)
 def test_nobody_is_asked_about_what_was_delivered_before(event: c.ClusterEvent) -> None:
     """It was read back the first time."""
-    pool = Pool()
+    pool = FoldedPool()
     headers = {ID: "placer/e1/cluster/0/1/0"}
     assert asked(pool, event, headers)
     assert not asked(pool, event, headers)
@@ -70,7 +70,7 @@ def test_nobody_is_asked_about_what_was_delivered_before(event: c.ClusterEvent) 
 
 def test_deciders_are_asked_about_what_counts_and_about_nothing_else() -> None:
     """A second cancel of the same job is no news."""
-    pool = Pool()
+    pool = FoldedPool()
     assert asked(pool, submitted("job"))
     assert not asked(pool, submitted("job"))
     assert asked(pool, cancelled("job"))
@@ -80,7 +80,7 @@ def test_deciders_are_asked_about_what_counts_and_about_nothing_else() -> None:
 
 def test_all_deciders_are_asked_in_their_order() -> None:
     """What each makes is given in the same order."""
-    pool = Pool()
+    pool = FoldedPool()
     deciders = [Asked(), Asked()]
     event = submitted("job")
     counts, made = fold_and_decide(pool.view, deciders, pool.append(event))

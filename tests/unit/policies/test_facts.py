@@ -15,7 +15,7 @@ from steepest.events.registry import CLUSTER, encode
 from steepest.policies.monitor import facts
 from steepest.policies.monitor.facts import JOIN_EVERY_MS, Facts, FactsState
 from steepest.policies.monitor.use import USAGE_EVERY_MS
-from steepest.testing.pool import START_MS, checkpoint
+from steepest.testing.scenarios.folded_pool import START_MS, checkpoint
 
 RUNNING, EXITED, GONE = ReplicaState.RUNNING, ReplicaState.EXITED, ReplicaState.GONE
 SIZE = Resources(cpu_m=1_000)

@@ -13,8 +13,8 @@ from steepest.policies.pending import Pending
 from steepest.policies.placement.flowcon2 import need, reclaimable
 from steepest.policies.placement.placer import Placer
 from steepest.policies.placement.policies import PLACEMENTS
-from steepest.testing.driver import DeciderDriver
-from steepest.testing.pool import submitted
+from steepest.testing.scenarios.folded_pool import submitted
+from steepest.testing.system.driver import DeciderDriver
 
 
 def pool(placement: str = "flowcon2", **nodes_cpu_m: int) -> DeciderDriver:

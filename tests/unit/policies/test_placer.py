@@ -6,10 +6,10 @@ import pytest
 
 from steepest.events import cluster as c
 from steepest.policies.placement.placer import Placer
-from steepest.testing.calls import count_calls
-from steepest.testing.driver import DeciderDriver
-from steepest.testing.pool import cancelled, checkpoint, submitted
-from steepest.testing.scenario import check, spell
+from steepest.testing.call_count import count_calls
+from steepest.testing.scenarios.folded_pool import cancelled, checkpoint, submitted
+from steepest.testing.scenarios.scenario import check, spell
+from steepest.testing.system.driver import DeciderDriver
 from steepest.view.state import Phase
 
 SCENARIOS = {

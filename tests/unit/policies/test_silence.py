@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from steepest.policies.monitor.silence import Silence
-from steepest.testing.driver import DeciderDriver
-from steepest.testing.pool import used
-from steepest.testing.scenario import check, spell
+from steepest.testing.scenarios.folded_pool import used
+from steepest.testing.scenarios.scenario import check, spell
+from steepest.testing.system.driver import DeciderDriver
 
 
 def test_a_node_is_lost_after_fifteen_silent_seconds() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from steepest.errors import InputError, LogEpochError, LogUnavailableError, SteepestError
 from steepest.log.base import Log, NewRecord, Reader, Record, TopicPartition
-from steepest.log.file import FileLog
+from steepest.log.files.file_log import FileLog
 from steepest.log.memory import MemoryLog
 from steepest.replay.record import as_new, record, record_anew
 
@@ -160,7 +160,7 @@ async def test_another_log_is_not_gone_on_with(tmp_path: Path, count: int) -> No
 
     with pytest.raises(InputError, match="recording of another log") as caught:
         await recorded(await filled("a", count), tmp_path / "r")
-    assert "--from-beginning" in str(caught.value.mend)
+    assert "--from-beginning" in str(caught.value.hint)
     assert tree(tmp_path) == before
 
 

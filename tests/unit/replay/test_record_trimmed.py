@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from steepest.cli.main import main
 from steepest.errors import InputError, LogEpochError, RecordingError
 from steepest.log.base import NewRecord, TopicPartition
-from steepest.log.file import FileLog
+from steepest.log.files.file_log import FileLog
 from steepest.log.memory import MemoryLog
 from steepest.replay.record import begins_in, record
 from steepest.replay.replay import Replay

@@ -16,9 +16,9 @@ from steepest.events.parameters import PoolParameters
 from steepest.events.received import ID, DecisionId, Received
 from steepest.events.registry import READS, encode
 from steepest.log.base import Record, TopicPartition
-from steepest.log.file import FileLog
+from steepest.log.files.file_log import FileLog
 from steepest.replay.shadow import Comparison, Shadow
-from steepest.replay.shadow_plans import Choice, Kind, PlanDifference, ShadowPlans
+from steepest.replay.shadow_plans import Choice, DifferenceKind, PlanDifference, ShadowPlans
 from steepest.sim.clusters import open_cluster
 from steepest.sim.policies import LIVE
 from steepest.sim.system.simulate import simulate_system
@@ -104,13 +104,13 @@ def test_a_candidate_that_never_moves_differs_where_the_live_one_did() -> None:
         job: [(plan.kind, plan.live and plan.live.value, plan.candidate) for plan in one.plans]
         for job, one in found.items()
         if one.differs
-    } == {job: [(Kind.MOVE, target, None)] for job, target in moved.items()}
+    } == {job: [(DifferenceKind.MOVE, target, None)] for job, target in moved.items()}
 
 
 def test_a_candidate_that_limits_is_told_beside_one_that_does_not() -> None:
     """What FlowCon would have capped, and by how much; and, the other way round, what it has capped."""
     without = shadowed(records("moves"), LIVE["flowcon"].parameters)
-    limits = [plan for one in without.values() for plan in one.plans if plan.kind is Kind.LIMIT]
+    limits = [plan for one in without.values() for plan in one.plans if plan.kind is DifferenceKind.LIMIT]
     assert limits
     assert all(plan.live is None and plan.candidate and isinstance(plan.candidate.value, int) for plan in limits)
 
@@ -146,7 +146,7 @@ def test_another_placement_is_told_with_both_nodes() -> None:
 
 # --- the first difference is what would have happened --------------------------------------------------------------------
 
-Decided = dict[tuple[int, str, Kind], str | int | None]
+Decided = dict[tuple[int, str, DifferenceKind], str | int | None]
 
 
 def simulated(policy: str, placement: str, seed: int) -> list[Received[Any]]:
@@ -165,28 +165,28 @@ def decided(log: Sequence[Received[Any]]) -> Decided:
         cause = DecisionId.parse(one.headers.get(ID, ""))
         match one.event:
             case c.PlacementPlanned(job=job, nodes=nodes) if cause:
-                found[cause.offset, job, Kind.PLACE] = nodes[0]
+                found[cause.offset, job, DifferenceKind.PLACE] = nodes[0]
             case c.MigrationPlanned(job=job, target=target) if cause:
-                found[cause.offset, job, Kind.MOVE] = target
+                found[cause.offset, job, DifferenceKind.MOVE] = target
             case c.LimitsPlanned(limits=limits):
                 for limit in limits:
-                    found[one.at_ms, limit.job, Kind.LIMIT] = limit.cpu_m
+                    found[one.at_ms, limit.job, DifferenceKind.LIMIT] = limit.cpu_m
     return found
 
 
-def first_of(differences: Mapping[tuple[int, str, Kind], tuple[Any, Any]]) -> dict[Any, tuple[Any, Any]]:
+def first_of(differences: Mapping[tuple[int, str, DifferenceKind], tuple[Any, Any]]) -> dict[Any, tuple[Any, Any]]:
     """Those at the first place where there are any."""
     first = min((key[0] for key in differences), default=None)
     return {key: both for key, both in differences.items() if key[0] == first}
 
 
-def really(live: Decided, candidate: Decided, kinds: Sequence[Kind]) -> dict[Any, tuple[Any, Any]]:
+def really(live: Decided, candidate: Decided, kinds: Sequence[DifferenceKind]) -> dict[Any, tuple[Any, Any]]:
     """Where two runs part: what each one decided there."""
     keys = [key for key in dict.fromkeys((*live, *candidate)) if key[2] in kinds]
     return first_of({key: (live.get(key), candidate.get(key)) for key in keys if live.get(key) != candidate.get(key)})
 
 
-def told(live: Sequence[Received[Any]], change: Change, kinds: Sequence[Kind]) -> dict[Any, tuple[Any, Any]]:
+def told(live: Sequence[Received[Any]], change: Change, kinds: Sequence[DifferenceKind]) -> dict[Any, tuple[Any, Any]]:
     """What a shadow says of it that has seen only one of them."""
     shadow = ShadowPlans(change)
     for one in live:
@@ -211,16 +211,16 @@ def told(live: Sequence[Received[Any]], change: Change, kinds: Sequence[Kind]) -
 @pytest.mark.parametrize(
     ("live", "candidate", "kinds"),
     [
-        (("spread", "spread"), ("specon", "spread"), [Kind.PLACE, Kind.MOVE]),
-        (("specon", "spread"), ("spread", "spread"), [Kind.PLACE, Kind.MOVE]),
-        (("spread", "spread"), ("spread", "flowcon2"), [Kind.PLACE, Kind.MOVE]),
-        (("specon", "flowcon2"), ("specon", "spread"), [Kind.PLACE, Kind.MOVE]),
-        (("spread", "spread"), ("flowcon", "spread"), [Kind.LIMIT]),
-        (("specon", "spread"), ("specon+flowcon", "spread"), [Kind.LIMIT]),
+        (("spread", "spread"), ("specon", "spread"), [DifferenceKind.PLACE, DifferenceKind.MOVE]),
+        (("specon", "spread"), ("spread", "spread"), [DifferenceKind.PLACE, DifferenceKind.MOVE]),
+        (("spread", "spread"), ("spread", "flowcon2"), [DifferenceKind.PLACE, DifferenceKind.MOVE]),
+        (("specon", "flowcon2"), ("specon", "spread"), [DifferenceKind.PLACE, DifferenceKind.MOVE]),
+        (("spread", "spread"), ("flowcon", "spread"), [DifferenceKind.LIMIT]),
+        (("specon", "spread"), ("specon+flowcon", "spread"), [DifferenceKind.LIMIT]),
     ],
 )
 def test_the_first_difference_is_what_a_run_under_the_candidate_does(
-    live: tuple[str, str], candidate: tuple[str, str], kinds: Sequence[Kind], seed: int
+    live: tuple[str, str], candidate: tuple[str, str], kinds: Sequence[DifferenceKind], seed: int
 ) -> None:
     """Two simulated pools, each under one policy, part exactly where the shadow of one says, and as it says."""
     one, other = simulated(*live, seed), simulated(*candidate, seed)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from steepest.runtime import pool_loop, stream_loop
-from steepest.testing.rig import Rig
+from steepest.testing.system.rig import Rig
 from steepest.testing.virtual_time import VirtualLoop
 
 

@@ -19,10 +19,10 @@ from steepest.events.parameters import SpeConParameters
 from steepest.events.received import ID, SEQUENCE, SOURCE
 from steepest.events.registry import TOPICS, encode
 from steepest.log.base import NewRecord, TopicPartition
+from steepest.runtime.dead_letters import DEAD_LETTERS, LETTER_BYTES
 from steepest.runtime.decode import received
 from steepest.runtime.layout import Layout
-from steepest.runtime.letters import DEAD_LETTERS, LETTER_BYTES
-from steepest.testing.rig import AT, POOL, Rig, read_all
+from steepest.testing.system.rig import AT, POOL, Rig, read_all
 
 SERVICES = ("placer", "categorizer", "worker-monitor")
 PARAMETERS = SpeConParameters(interval_ms=1_000)

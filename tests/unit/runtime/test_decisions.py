@@ -10,7 +10,7 @@ from steepest.log.base import NewRecord, TopicPartition
 from steepest.log.memory import MemoryLog
 from steepest.runtime.decisions import Stream, scan
 from steepest.runtime.decode import new_record
-from steepest.runtime.metric_defs import Metrics
+from steepest.runtime.monitoring.metric_defs import Metrics
 
 SOURCE = TopicPartition("loss", 1)
 FIRST, SECOND = TopicPartition("cluster", 0), TopicPartition("cluster", 1)

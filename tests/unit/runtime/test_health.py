@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.harness.set_clock import SetClock
 
-from steepest.runtime.health import STUCK_AFTER_S, Health
+from steepest.runtime.monitoring.health import STUCK_AFTER_S, Health
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import pytest
 from steepest.errors import LogUnavailableError
 from steepest.log.base import NewRecord, TopicPartition
 from steepest.log.memory import MemoryLog
-from steepest.runtime import lag
-from steepest.runtime.lag import LagMeter
+from steepest.runtime.monitoring import lag
+from steepest.runtime.monitoring.lag import LagMeter
 
 ONE, OTHER = TopicPartition("loss", 0), TopicPartition("loss", 1)
 

@@ -16,7 +16,7 @@ def test_a_pool_has_the_partition_that_it_was_given() -> None:
     assert LAYOUT.of_key("cluster", "right") == TopicPartition("cluster", 1)
     with pytest.raises(InputError) as caught:
         LAYOUT.of_pool("middle")
-    assert "left, right" in caught.value.mend
+    assert "left, right" in caught.value.hint
 
 
 def test_other_keys_are_hashed_the_same_way_everywhere() -> None:

@@ -13,12 +13,12 @@ from steepest.events.loss import LossReported
 from steepest.events.received import ID, DecisionId
 from steepest.events.registry import encode
 from steepest.log.base import Log, NewRecord, TopicPartition
-from steepest.log.file import FileLog
-from steepest.log.recording import partition_file
-from steepest.log.snapshots import MemorySnapshots
-from steepest.runtime.letters import DEAD_LETTERS, LETTER_BYTES
-from steepest.runtime.snapshots import read_pool_snapshot
-from steepest.testing.rig import AT, POOL, Process, Rig, events_of, read_all
+from steepest.log.files.file_log import FileLog
+from steepest.log.files.recording import partition_file
+from steepest.log.snapshot_store import MemorySnapshots
+from steepest.runtime.dead_letters import DEAD_LETTERS, LETTER_BYTES
+from steepest.runtime.recovery.loop_snapshots import read_pool_snapshot
+from steepest.testing.system.rig import AT, POOL, Rig, RigProcess, events_of, read_all
 from steepest.testing.waiting import until
 
 SPEC = c.JobSpec(command=("x",))
@@ -44,7 +44,7 @@ async def send(rig: Rig, value: bytes, *, to: TopicPartition = AT, key: str = PO
     await rig.log.append([NewRecord(to=to, key=key, value=value, at_ms=5, headers=more)])
 
 
-async def admitted(rig: Rig, process: Process, job: str) -> None:
+async def admitted(rig: Rig, process: RigProcess, job: str) -> None:
     """Submit a job and wait until it is admitted: the reader goes on."""
     await rig.submit(job)
     await until(lambda: job in process.view.jobs and process.view.jobs[job].admitted, f"{job} to be admitted")

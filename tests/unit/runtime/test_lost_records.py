@@ -10,9 +10,9 @@ import pytest
 from steepest.cluster.port import ReplicaId
 from steepest.log.base import NewRecord, TopicPartition
 from steepest.log.memory import MemoryLog
-from steepest.log.snapshots import MemorySnapshots
-from steepest.runtime.marks import RECORDS, Mark, marks, why_not
-from steepest.testing.rig import AT, Process, Rig, read_all
+from steepest.log.snapshot_store import MemorySnapshots
+from steepest.runtime.recovery.checksum_marks import RECORDS, Mark, marks, why_not
+from steepest.testing.system.rig import AT, Rig, RigProcess, read_all
 from steepest.testing.waiting import until
 from steepest.view.state import Phase
 
@@ -44,7 +44,7 @@ async def run_until_moved(rig: Rig, snapshots: MemorySnapshots) -> None:
     await process.stop()
 
 
-async def go_on(rig: Rig, snapshots: MemorySnapshots) -> Process:
+async def go_on(rig: Rig, snapshots: MemorySnapshots) -> RigProcess:
     """Start all services again; another job takes the place of what was lost."""
     await rig.submit("c", "--steps=3")
     process = rig.start(*SERVICES, rig.beats(), snapshots=snapshots)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
-from steepest.runtime import metric_defs
-from steepest.runtime.metric_defs import Metrics
+from steepest.runtime.monitoring import metric_defs
+from steepest.runtime.monitoring.metric_defs import Metrics
 
 
 def test_every_metric_is_counted_in() -> None:

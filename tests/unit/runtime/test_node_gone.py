@@ -8,8 +8,8 @@ from steepest.events.heartbeat import NodeHeartbeat
 from steepest.events.parameters import PoolParameters
 from steepest.runtime.effector import Send
 from steepest.runtime.service import Service
-from steepest.testing.fake_cluster import FakeCluster
-from steepest.testing.rig import POOL, Rig
+from steepest.testing.system.fake_cluster import FakeCluster
+from steepest.testing.system.rig import POOL, Rig
 from steepest.testing.waiting import until
 
 SERVICES = ("worker-monitor", "placer", "migrator", "categorizer", "node-scorer", "rebalancer")

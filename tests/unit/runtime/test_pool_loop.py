@@ -13,16 +13,16 @@ from steepest.events.received import ID, DecisionId, Received
 from steepest.events.registry import READS
 from steepest.log.base import NewRecord
 from steepest.log.memory import MemoryLog
-from steepest.log.snapshots import MemorySnapshots
+from steepest.log.snapshot_store import MemorySnapshots
 from steepest.runtime.effector import Effector
 from steepest.runtime.service import Service
-from steepest.testing.fake_cluster import Gate, When
-from steepest.testing.rig import AT, Process, Rig, read_all
+from steepest.testing.system.fake_cluster import Gate, When
+from steepest.testing.system.rig import AT, Rig, RigProcess, read_all
 from steepest.testing.waiting import until
 from steepest.view.cluster_view import ClusterView
 
 
-async def read_on(process: Process, rig: Rig) -> None:
+async def read_on(process: RigProcess, rig: Rig) -> None:
     """Wait until a process has read all that there is, and all that follows from it."""
     end = -1
     while end < await rig.log.end(AT):
@@ -65,7 +65,7 @@ class Witness(Effector):
         """The history is over, up to here."""
         self.told.append(f"caught up to {view.position}")
 
-    def observe(self, view: ClusterView, received: Received[c.ClusterEvent], *, counts: bool) -> None:  # noqa: ARG002
+    def observe(self, view: ClusterView, received: Received[c.ClusterEvent], *, accepted: bool) -> None:  # noqa: ARG002
         """A record."""
         self.told.append(received.offset)
 
@@ -224,7 +224,7 @@ async def test_a_reader_stops_before_what_it_does_not_know(rig: Rig, unknown: di
     with pytest.raises(LogVersionError) as caught:
         await process.task
 
-    assert "upgrade" in caught.value.mend
+    assert "upgrade" in caught.value.hint
     assert process.runtime.health.refusal == str(caught.value)
     assert not process.runtime.health.is_ready()
     assert process.view.position == 2

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from steepest.clock import SystemClock
-from steepest.runtime.health import Health
-from steepest.runtime.metric_defs import Metrics
-from steepest.runtime.probe import CONNECTIONS_MOST, Address, probes
+from steepest.runtime.monitoring.health import Health
+from steepest.runtime.monitoring.metric_defs import Metrics
+from steepest.runtime.monitoring.probe import CONNECTIONS_MOST, Address, probes
 
 
 def ask(port: int) -> tuple[int, bytes]:

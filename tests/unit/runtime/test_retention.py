@@ -10,15 +10,15 @@ from steepest.events.loss import JobWatched, LossReported
 from steepest.events.parameters import SpeConParameters
 from steepest.events.received import ID, SEQUENCE, SOURCE, DecisionId
 from steepest.log.base import TopicPartition
-from steepest.log.snapshots import MemorySnapshots
+from steepest.log.snapshot_store import MemorySnapshots
 from steepest.policies.placement.placer import Placer
 from steepest.runtime import pool_loop
+from steepest.runtime.dead_letters import DEAD_LETTERS
 from steepest.runtime.decode import new_record
-from steepest.runtime.identity import epoch_of
-from steepest.runtime.letters import DEAD_LETTERS
+from steepest.runtime.recovery.log_identity import epoch_of
+from steepest.runtime.recovery.loop_snapshots import SNAPSHOT_AFTER_S, read_pool_snapshot, read_stream_snapshot
 from steepest.runtime.service import Service
-from steepest.runtime.snapshots import SNAPSHOT_AFTER_S, read_pool_snapshot, read_stream_snapshot
-from steepest.testing.rig import AT, Process, Rig, read_all
+from steepest.testing.system.rig import AT, Rig, RigProcess, read_all
 from steepest.testing.waiting import until
 from steepest.view.state import Phase
 
@@ -45,7 +45,7 @@ async def report(rig: Rig, *steps: int) -> None:
     await rig.log.append(records)
 
 
-async def watched(rig: Rig) -> Process:
+async def watched(rig: Rig) -> RigProcess:
     """A categorizer that knows job ``a``, with a few reports read."""
     process = rig.start("categorizer", snapshots=rig.snapshots.setdefault("categorizer", MemorySnapshots()))
     await ready(process)
@@ -58,7 +58,7 @@ async def watched(rig: Rig) -> Process:
     return process
 
 
-async def ready(process: Process) -> None:
+async def ready(process: RigProcess) -> None:
     """Wait until a process has read what there was, or has given up."""
     await until(lambda: process.task.done() or process.runtime.health.is_ready())
     if process.task.done():
@@ -199,7 +199,7 @@ async def test_a_pool_whose_beginning_is_gone_is_never_guessed(rig: Rig, *, kept
         await refused.task
 
     assert caught.value.code == "offset-missing"
-    assert "snapshots" in caught.value.mend
+    assert "snapshots" in caught.value.hint
     assert refused.runtime.health.refusal
     assert len(refused.view.jobs) == 0
 

@@ -12,8 +12,8 @@ from steepest.log.base import NewRecord
 from steepest.runtime.effector import Effector, Send
 from steepest.runtime.outbox import LONGEST_WAIT_S
 from steepest.runtime.service import Service
-from steepest.testing.fake_cluster import When
-from steepest.testing.rig import Rig
+from steepest.testing.system.fake_cluster import When
+from steepest.testing.system.rig import Rig
 from steepest.testing.waiting import until
 
 

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from steepest.app.embedded import Configurator, build_services, installed_services
 from steepest.clock import SystemClock
 from steepest.cluster.port import ReplicaId
-from steepest.embedded import Configurator, build_services, installed_services
 from steepest.events import cluster as c
 from steepest.events.parameters import FlowConParameters, PoolParameters, SpeConParameters
 from steepest.events.registry import FLAGS, READS
 from steepest.log.memory import MemoryLog
 from steepest.runtime.layout import Layout
 from steepest.runtime.service import Service, Settings
-from steepest.testing.fake_cluster import FakeCluster
-from steepest.testing.fake_nodes import FakeNodes
-from steepest.testing.rig import POOL, Process, Rig
+from steepest.testing.system.fake_cluster import FakeCluster
+from steepest.testing.system.fake_nodes import FakeNodes
+from steepest.testing.system.rig import POOL, Rig, RigProcess
 from steepest.testing.waiting import until
 from steepest.view.state import Phase
 
@@ -113,7 +113,7 @@ async def test_each_service_as_a_process_of_its_own(rig: Rig) -> None:
     assert await rig.broken() == []
 
 
-def configured(rig: Rig, parameters: PoolParameters | None, *, upgrades: bool = False) -> Process:
+def configured(rig: Rig, parameters: PoolParameters | None, *, upgrades: bool = False) -> RigProcess:
     """Start a process that puts these parameters in force."""
     return rig.start(Service(name="embedded", effectors=(Configurator(parameters, upgrades=upgrades),)))
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from steepest.log.base import TopicPartition
-from steepest.runtime.shares import follow_shares
+from steepest.runtime.assignment import follow_assignments
 
 
 class Dealer:
@@ -37,7 +37,7 @@ async def test_who_waits_for_a_share_is_not_ready() -> None:
         raise AssertionError
 
     following = asyncio.create_task(
-        follow_shares(share, stop, follow, lambda: said.put_nowait("waits"), lambda: said.put_nowait("idle"))
+        follow_assignments(share, stop, follow, lambda: said.put_nowait("waits"), lambda: said.put_nowait("idle"))
     )
     waiting = [await said.get(), await said.get()]
     share.deal.set()

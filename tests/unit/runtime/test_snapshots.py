@@ -9,10 +9,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from steepest.log.base import TopicPartition
-from steepest.log.snapshots import MemorySnapshots
+from steepest.log.snapshot_store import MemorySnapshots
 from steepest.policies.specon.categorizer import Categorizer
-from steepest.runtime.snapshots import read_pool_snapshot, read_stream_snapshot
-from steepest.testing.rig import AT, Process, Rig
+from steepest.runtime.recovery.loop_snapshots import read_pool_snapshot, read_stream_snapshot
+from steepest.testing.system.rig import AT, Rig, RigProcess
 from steepest.testing.waiting import until
 
 LOSS = TopicPartition("loss", 0)
@@ -25,7 +25,7 @@ async def kept_under(snapshots: MemorySnapshots, name: str) -> tuple[str, bytes]
     return key, data
 
 
-async def run_once(rig: Rig, snapshots: MemorySnapshots, *services: str, job: str = "a") -> Process:
+async def run_once(rig: Rig, snapshots: MemorySnapshots, *services: str, job: str = "a") -> RigProcess:
     """Run services until a job is admitted, and stop them gracefully."""
     process = rig.start(*services, snapshots=snapshots)
     await rig.submit(job)

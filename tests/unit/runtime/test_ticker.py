@@ -13,27 +13,27 @@ from steepest.events.parameters import PoolParameters
 from steepest.log.base import NewRecord
 from steepest.runtime.service import Service
 from steepest.runtime.ticker import Ticker
-from steepest.testing.fake_cluster import Gate, When
-from steepest.testing.rig import Process, Rig
+from steepest.testing.system.fake_cluster import Gate, When
+from steepest.testing.system.rig import Rig, RigProcess
 from steepest.testing.waiting import until
-from steepest.view.fold_pool import PERIODS_COUNTED
+from steepest.view.folds.fold_pool import PERIODS_COUNTED
 
 PERIOD_MS = 1_000
 
 
 @pytest.fixture
-async def ticking(rig: Rig) -> Process:
+async def ticking(rig: Rig) -> RigProcess:
     """A process that ticks once a second."""
     await rig.configure(PoolParameters(tick_ms=PERIOD_MS))
     return tick(rig)
 
 
-def tick(rig: Rig) -> Process:
+def tick(rig: Rig) -> RigProcess:
     """Start a ticker."""
     return rig.start(Service(name="ticker", effectors=(Ticker(rig.clock),)))
 
 
-async def test_a_tick_a_period(rig: Rig, ticking: Process) -> None:
+async def test_a_tick_a_period(rig: Rig, ticking: RigProcess) -> None:
     """Counted time grows by a period with each tick, from zero."""
     await until(lambda: ticking.view.counted_ms >= 5 * PERIOD_MS)
     counted = [tick.counted_ms for tick in await rig.of_type(c.Tick)]
@@ -41,7 +41,7 @@ async def test_a_tick_a_period(rig: Rig, ticking: Process) -> None:
     assert counted == [PERIOD_MS * number for number in range(1, 6)]
 
 
-async def test_two_clocks_are_as_fast_as_one(rig: Rig, ticking: Process) -> None:
+async def test_two_clocks_are_as_fast_as_one(rig: Rig, ticking: RigProcess) -> None:
     """Two hosts may both tick a pool for a while: each counts real time, and a tick that is behind the last is none."""
     await until(lambda: ticking.view.counted_ms >= 2 * PERIOD_MS)
     began_ms, counted_ms = rig.clock.monotonic() * 1000, ticking.view.counted_ms
@@ -54,7 +54,7 @@ async def test_two_clocks_are_as_fast_as_one(rig: Rig, ticking: Process) -> None
     assert other.view.counted_ms - counted_ms <= elapsed_ms + PERIOD_MS
 
 
-async def test_the_period_may_change(rig: Rig, ticking: Process) -> None:
+async def test_the_period_may_change(rig: Rig, ticking: RigProcess) -> None:
     """A new period is in force with the tick after the one under way."""
     await until(lambda: ticking.view.counted_ms >= 2 * PERIOD_MS)
     await rig.configure(PoolParameters(tick_ms=250))
@@ -64,7 +64,7 @@ async def test_the_period_may_change(rig: Rig, ticking: Process) -> None:
     assert {after - before for before, after in itertools.pairwise(counted[2:])} <= {250, 500}
 
 
-async def test_counted_time_goes_on_after_a_restart(rig: Rig, ticking: Process) -> None:
+async def test_counted_time_goes_on_after_a_restart(rig: Rig, ticking: RigProcess) -> None:
     """A ticker that starts anew goes on from what the log holds; the time without one is not counted."""
     await until(lambda: ticking.view.counted_ms >= 3 * PERIOD_MS)
     ticking.kill()
@@ -76,7 +76,7 @@ async def test_counted_time_goes_on_after_a_restart(rig: Rig, ticking: Process) 
     assert counted == [PERIOD_MS * number for number in range(1, 6)]
 
 
-async def test_an_outage_of_the_log_expires_nothing(rig: Rig, ticking: Process) -> None:
+async def test_an_outage_of_the_log_expires_nothing(rig: Rig, ticking: RigProcess) -> None:
     """However long the log takes nothing, no tick counts more than two periods."""
     outage = Gate()
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from steepest.embedded import installed_services
+from steepest.app.embedded import installed_services
 from steepest.errors import InputError
 from steepest.events.loss import JobUnwatched
-from steepest.log.snapshots import MemorySnapshots
+from steepest.log.snapshot_store import MemorySnapshots
 from steepest.runtime.decode import new_record
+from steepest.runtime.recovery.trimming import needed_from
 from steepest.runtime.service import Service, Settings
-from steepest.runtime.trimming import needed_from
-from steepest.testing.fake_cluster import FakeCluster
-from steepest.testing.rig import AT, POOL, Process, Rig
+from steepest.testing.system.fake_cluster import FakeCluster
+from steepest.testing.system.rig import AT, POOL, Rig, RigProcess
 from steepest.testing.waiting import until
 
 NAMES = ("categorizer", "placer", "worker-monitor")
@@ -36,14 +36,14 @@ async def needed(rig: Rig) -> int:
     return await needed_from(rig.log, AT, rig.layout, services(rig), lambda name: store(rig, name))
 
 
-async def run(rig: Rig, *names: str) -> dict[str, Process]:
+async def run(rig: Rig, *names: str) -> dict[str, RigProcess]:
     """Run services until each has read everything."""
     processes = {name: rig.start(name, snapshots=store(rig, name)) for name in names}
     await until(lambda: all(one.runtime.health.is_ready() for one in processes.values()))
     return processes
 
 
-async def stop(processes: dict[str, Process]) -> None:
+async def stop(processes: dict[str, RigProcess]) -> None:
     """Let each keep its snapshots."""
     for process in processes.values():
         await process.stop()

@@ -13,11 +13,11 @@ from steepest.events import cluster as c
 from steepest.events.received import ID
 from steepest.events.registry import CLUSTER, READS, SINCE, TOPICS, encode
 from steepest.log.base import NewRecord
-from steepest.log.snapshots import MemorySnapshots
+from steepest.log.snapshot_store import MemorySnapshots
 from steepest.runtime import decode
-from steepest.runtime import snapshots as kept
-from steepest.runtime.letters import DEAD_LETTERS
-from steepest.testing.rig import AT, POOL, Process, Rig, read_all
+from steepest.runtime.dead_letters import DEAD_LETTERS
+from steepest.runtime.recovery import loop_snapshots as kept
+from steepest.testing.system.rig import AT, POOL, Rig, RigProcess, read_all
 from steepest.testing.waiting import until
 from steepest.view import cluster_view
 from steepest.view.cluster_view import fold_all
@@ -50,7 +50,7 @@ def new_state(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-async def admit(rig: Rig, process: Process, job: str) -> None:
+async def admit(rig: Rig, process: RigProcess, job: str) -> None:
     """Submit a job and wait until the process has admitted it."""
     await rig.submit(job)
     await until(lambda: job in process.view.jobs and process.view.jobs[job].admitted, f"{job} to be admitted")

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from steepest.testing.move_scene import Scene
-from steepest.testing.rig import Rig
+from steepest.testing.scenarios.move_scene import Scene
+from steepest.testing.system.rig import Rig
 from steepest.testing.virtual_time import VirtualLoop
 
 

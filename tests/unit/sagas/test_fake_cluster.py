@@ -11,11 +11,11 @@ import pytest
 from steepest.cluster.port import ReplicaId, ReplicaSpec
 from steepest.cluster.simulated.training import Training
 from steepest.events.common import Resources
-from steepest.testing.cluster_contract import ClusterContract
-from steepest.testing.cluster_harness import ClusterHarness
-from steepest.testing.fake_cluster import FakeCluster
-from steepest.testing.fake_nodes import FakeNodes
-from steepest.testing.fake_training import PROGRAM
+from steepest.testing.contracts.cluster_contract import ClusterContract
+from steepest.testing.contracts.cluster_harness import ClusterHarness
+from steepest.testing.system.fake_cluster import FakeCluster
+from steepest.testing.system.fake_nodes import FakeNodes
+from steepest.testing.system.fake_training import PROGRAM
 from steepest.testing.virtual_time import VirtualClock
 
 

@@ -9,7 +9,7 @@ from typing import cast
 from steepest.cluster.port import Cluster, ReplicaFiles
 from steepest.errors import RefusedError
 from steepest.sagas.janitor import FORGET_AFTER_MS, Janitor
-from steepest.testing.pool import Pool
+from steepest.testing.scenarios.folded_pool import FoldedPool
 
 NODES = {f"w{number}": 1_000 for number in range(20)}
 
@@ -35,7 +35,7 @@ class Notes:
 
 async def test_each_job_that_is_over_is_forgotten_once() -> None:
     """One call a job, however many nodes there are; that one is refused keeps none of the others."""
-    pool, cluster = Pool(**NODES), Notes()
+    pool, cluster = FoldedPool(**NODES), Notes()
     for job in ("a", "b", "c"):
         pool.run(job, "w1")
         pool.end(job)

@@ -12,9 +12,9 @@ from steepest.events.cluster import Step
 from steepest.log.base import NewRecord
 from steepest.sagas.janitor import FORGET_AFTER_MS
 from steepest.sagas.migrator import ACT_WITHIN_S
-from steepest.testing.fake_cluster import Gate, When, refuse
-from steepest.testing.move_scene import CALLS, Scene, at_append
-from steepest.testing.rig import Process
+from steepest.testing.scenarios.move_scene import CALLS, Scene, at_append
+from steepest.testing.system.fake_cluster import Gate, When, refuse
+from steepest.testing.system.rig import RigProcess
 from steepest.testing.waiting import until
 from steepest.view.state import Phase
 
@@ -32,37 +32,37 @@ def begun(step: Step) -> bytes:
     return f'"step":"{step.value}"'.encode()
 
 
-def before_begun(process: Process, step: Step, deed: Callable[[], object]) -> None:
+def before_begun(process: RigProcess, step: Step, deed: Callable[[], object]) -> None:
     """Do it before the step's ``StepBegun`` is appended."""
     process.log.deed = at_append(begun(step), When.BEFORE, deed)
 
 
-def after_begun(process: Process, step: Step, deed: Callable[[], object]) -> None:
+def after_begun(process: RigProcess, step: Step, deed: Callable[[], object]) -> None:
     """Do it after it is appended, and before it can be read back."""
     process.log.deed = at_append(begun(step), When.AFTER, deed)
 
 
-def before_act(process: Process, step: Step, deed: Callable[[], object]) -> None:
+def before_act(process: RigProcess, step: Step, deed: Callable[[], object]) -> None:
     """Do it after it was read back, and before the cluster does anything."""
     process.cluster.meet(CALLS[step], When.BEFORE, _as_deed(deed))
 
 
-def after_act(process: Process, step: Step, deed: Callable[[], object]) -> None:
+def after_act(process: RigProcess, step: Step, deed: Callable[[], object]) -> None:
     """Do it after the cluster did the step, and before it tells so."""
     process.cluster.meet(CALLS[step], When.AFTER, _as_deed(deed))
 
 
-def before_outcome(process: Process, step: Step, deed: Callable[[], object]) -> None:
+def before_outcome(process: RigProcess, step: Step, deed: Callable[[], object]) -> None:
     """Do it before the step's outcome is appended."""
     process.log.deed = at_append(OUTCOMES[step], When.BEFORE, deed)
 
 
-def after_outcome(process: Process, step: Step, deed: Callable[[], object]) -> None:
+def after_outcome(process: RigProcess, step: Step, deed: Callable[[], object]) -> None:
     """Do it after the step's outcome is appended."""
     process.log.deed = at_append(OUTCOMES[step], When.AFTER, deed)
 
 
-Point = Callable[[Process, Step, Callable[[], object]], None]
+Point = Callable[[RigProcess, Step, Callable[[], object]], None]
 POINTS: list[Point] = [before_begun, after_begun, before_act, after_act, before_outcome, after_outcome]
 
 

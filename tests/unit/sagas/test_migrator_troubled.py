@@ -11,8 +11,8 @@ from steepest.cluster.port import ReplicaId
 from steepest.events import cluster as c
 from steepest.events.cluster import Outcome, Step
 from steepest.sagas.janitor import FORGET_AFTER_MS
-from steepest.testing.fake_cluster import Deed, When, hang, refuse, stumble, uncertain
-from steepest.testing.move_scene import CALLS, LIMITS, Scene
+from steepest.testing.scenarios.move_scene import CALLS, LIMITS, Scene
+from steepest.testing.system.fake_cluster import Deed, When, hang, refuse, stumble, uncertain
 from steepest.testing.waiting import until
 from steepest.view.state import Phase
 

@@ -8,9 +8,9 @@ from steepest.cluster.port import ReplicaId
 from steepest.errors import RefusedError
 from steepest.events import cluster as c
 from steepest.sagas.resizer import LIMIT_S
-from steepest.testing.fake_cluster import Gate, When, hang, refuse, stumble, uncertain
-from steepest.testing.move_scene import Scene
-from steepest.testing.rig import Process
+from steepest.testing.scenarios.move_scene import Scene
+from steepest.testing.system.fake_cluster import Gate, When, hang, refuse, stumble, uncertain
+from steepest.testing.system.rig import RigProcess
 from steepest.testing.waiting import until
 from steepest.view.state import Limit, Phase
 
@@ -18,7 +18,7 @@ BECAUSE = c.LimitsBecause(rule="a test says so")
 
 
 @pytest.fixture
-async def resizer(scene: Scene) -> Process:
+async def resizer(scene: Scene) -> RigProcess:
     """A resizer, beside a job that trains on ``n1``."""
     await scene.begin()
     await scene.rig.tell(c.PoolConfigured(reads=2, parameters=scene.others.view.parameters))
@@ -48,7 +48,7 @@ async def in_force(scene: Scene, cpu_m: int | None, plan_name: str = "limits-1")
     await until(is_so, f"{cpu_m} to be in force", within_s=120)
 
 
-async def test_a_planned_limit_is_set_and_told(scene: Scene, resizer: Process) -> None:
+async def test_a_planned_limit_is_set_and_told(scene: Scene, resizer: RigProcess) -> None:
     """The engine has it, and the log says so once, with plan, node and incarnation."""
     assert resizer.view is not None
     await plan(scene, 70)
@@ -63,7 +63,7 @@ async def test_a_planned_limit_is_set_and_told(scene: Scene, resizer: Process) -
     ]
 
 
-async def test_the_same_limit_again_is_not_set_again(scene: Scene, resizer: Process) -> None:
+async def test_the_same_limit_again_is_not_set_again(scene: Scene, resizer: RigProcess) -> None:
     """A plan that only moves a job between lists changes the list, and asks the engine for nothing."""
     await plan(scene, 70)
     await in_force(scene, 70)
@@ -78,7 +78,7 @@ async def test_the_same_limit_again_is_not_set_again(scene: Scene, resizer: Proc
 @pytest.mark.parametrize("trouble", [uncertain, hang, stumble])
 @pytest.mark.parametrize("when", When)
 async def test_what_nobody_knows_is_asked_for_again(
-    scene: Scene, resizer: Process, trouble: object, when: When
+    scene: Scene, resizer: RigProcess, trouble: object, when: When
 ) -> None:
     """An answer that says nothing is told as such, and the limit is set again until it is surely in force."""
     resizer.cluster.meet("limit", when, trouble, trouble)  # type: ignore[arg-type]
@@ -91,7 +91,7 @@ async def test_what_nobody_knows_is_asked_for_again(
     assert limit_of(scene).refused == ""
 
 
-async def test_what_hangs_is_given_up_in_time(scene: Scene, resizer: Process) -> None:
+async def test_what_hangs_is_given_up_in_time(scene: Scene, resizer: RigProcess) -> None:
     """Nobody waits for an engine for longer than LIMIT_S."""
     resizer.cluster.meet("limit", When.BEFORE, hang)
     await plan(scene, 70)
@@ -100,7 +100,7 @@ async def test_what_hangs_is_given_up_in_time(scene: Scene, resizer: Process) ->
     assert limit_of(scene).refused.startswith("timeout: ")
 
 
-async def test_a_clear_no_is_told_and_left_to_the_planner(scene: Scene, resizer: Process) -> None:
+async def test_a_clear_no_is_told_and_left_to_the_planner(scene: Scene, resizer: RigProcess) -> None:
     """What the engine surely did not do is not tried again by itself; the same plan anew is."""
     resizer.cluster.meet("limit", When.BEFORE, refuse)
     await plan(scene, 70)
@@ -113,7 +113,7 @@ async def test_a_clear_no_is_told_and_left_to_the_planner(scene: Scene, resizer:
     await in_force(scene, 70, "limits-2")
 
 
-async def test_a_resizer_that_starts_sets_every_limit_anew(scene: Scene, resizer: Process) -> None:
+async def test_a_resizer_that_starts_sets_every_limit_anew(scene: Scene, resizer: RigProcess) -> None:
     """What was planned while none ran is set, and so is what an engine has lost meanwhile; the log is not told twice."""
     await plan(scene, 70)
     await in_force(scene, 70)
@@ -126,7 +126,7 @@ async def test_a_resizer_that_starts_sets_every_limit_anew(scene: Scene, resizer
     assert len(await scene.rig.of_type(c.LimitsApplied)) == 1
 
 
-async def test_a_resizer_killed_in_the_act_loses_nothing(scene: Scene, resizer: Process) -> None:
+async def test_a_resizer_killed_in_the_act_loses_nothing(scene: Scene, resizer: RigProcess) -> None:
     """It set the limit and did not live to tell: the next one sets it again, and tells."""
 
     async def die() -> None:
@@ -140,7 +140,7 @@ async def test_a_resizer_killed_in_the_act_loses_nothing(scene: Scene, resizer: 
     await in_force(scene, 70)
 
 
-async def test_a_resizer_that_was_held_up_is_overruled(scene: Scene, resizer: Process) -> None:
+async def test_a_resizer_that_was_held_up_is_overruled(scene: Scene, resizer: RigProcess) -> None:
     """One that sets an older limit after a newer one says so, and the newer one is set again."""
     gate = Gate()
     resizer.cluster.meet("limit", When.BEFORE, gate)
@@ -156,7 +156,7 @@ async def test_a_resizer_that_was_held_up_is_overruled(scene: Scene, resizer: Pr
     assert limit_of(scene).in_force_m == 90
 
 
-async def test_limits_end_with_their_process(scene: Scene, resizer: Process) -> None:
+async def test_limits_end_with_their_process(scene: Scene, resizer: RigProcess) -> None:
     """A job that was moved has no limit where it goes on, and an older incarnation's plan is void."""
     await plan(scene, 70)
     await in_force(scene, 70)
@@ -174,7 +174,7 @@ async def test_limits_end_with_their_process(scene: Scene, resizer: Process) -> 
     await scene.check()
 
 
-async def test_a_limit_of_a_job_that_ends_meanwhile_harms_nobody(scene: Scene, resizer: Process) -> None:
+async def test_a_limit_of_a_job_that_ends_meanwhile_harms_nobody(scene: Scene, resizer: RigProcess) -> None:
     """The engine says that it does not run; the job ends as it would have."""
 
     async def end() -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from steepest_sdk.delivery.outbox import Outbox, open_first
 from steepest_sdk.mqtt import read
-from steepest_sdk.outbox import Outbox, open_first
 
 
 def payloads(outbox: Outbox) -> list[bytes]:

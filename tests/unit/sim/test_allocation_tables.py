@@ -88,7 +88,7 @@ def test_without_scipy_the_error_names_the_extra(tmp_path: Path, monkeypatch: py
     with pytest.raises(InputError) as caught:
         tables.step((1,) * 6, 8)
     assert caught.value.code == "missing-extra"
-    assert "steepest[simulate]" in caught.value.mend
+    assert "steepest[simulate]" in caught.value.hint
 
 
 @given(

@@ -16,8 +16,8 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
+from steepest.cli.commands.reproduce import PAPER_NAMES
 from steepest.cli.main import main
-from steepest.cli.reproduce import PAPER_NAMES
 from steepest.sim.clusters import open_cluster
 from steepest.sim.reproduce import papers, run
 from steepest.sim.reproduce.course import Course

@@ -130,7 +130,7 @@ def test_arrivals_that_are_none() -> None:
     with pytest.raises(InputError, match="thesis:none") as caught:
         arrivals("thesis:none", 0)
 
-    assert "thesis:fixed-20" in caught.value.mend
+    assert "thesis:fixed-20" in caught.value.hint
 
 
 def test_the_docs_list_every_pattern() -> None:

@@ -15,11 +15,11 @@ from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.received import Received
 from steepest.invariants import Status, check
-from steepest.log.file import FileLog
+from steepest.log.files.file_log import FileLog
 from steepest.sim.policies import LIVE
 from steepest.sim.whatif.history import History, read_history
 from steepest.sim.whatif.play import AS_RECORDED, play_on
-from steepest.testing.rig import events_of
+from steepest.testing.system.rig import events_of
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "moves"
 MANY = (1, 40, 333, 700, 1100, 1500, 1900, 2300)

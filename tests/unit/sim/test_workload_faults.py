@@ -19,7 +19,7 @@ def refusal(folder: Path, text: str | bytes) -> str:
     with pytest.raises(InputError) as caught:
         read_workload(path)
     assert str(caught.value).startswith(str(path))
-    assert caught.value.mend
+    assert caught.value.hint
     return str(caught.value).removeprefix(str(path)).lstrip(":, ")
 
 
@@ -185,7 +185,7 @@ def test_gavel_without_throughputs(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="needs the throughputs") as caught:
         read_workload(folder / "trace")
 
-    assert "simulation_throughputs.json" in caught.value.mend
+    assert "simulation_throughputs.json" in caught.value.hint
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.parameters import PoolParameters, SpeConParameters
 from steepest.sim.system.pool import Memory, SimulatedPool
-from steepest.testing.fake_training import PROGRAM, model_of
-from steepest.testing.rig import Rig
+from steepest.testing.system.fake_training import PROGRAM, model_of
+from steepest.testing.system.rig import Rig
 from steepest.testing.waiting import until
 from steepest.view.state import Phase
 

@@ -19,7 +19,7 @@ from steepest.policies.specon import category_machine
 from steepest.policies.specon.categorizer import Categorizer, Ignored
 from steepest.policies.specon.category_machine import MOVES, Comparison, compare, move
 from steepest.policies.specon.growth import LARGEST_VALUE
-from steepest.testing.calls import count_calls
+from steepest.testing.call_count import count_calls
 
 
 def watch(job: str = "a", *, incarnation: int = 1, pool: str = "pool", **parameters: Any) -> JobWatched:

@@ -6,9 +6,9 @@ import pytest
 
 from steepest.events import cluster as c
 from steepest.policies.specon.node_scorer import NODES_TOLD, NodeScorer
-from steepest.testing.driver import DeciderDriver
-from steepest.testing.pool import cancelled, category, requested, used
-from steepest.testing.scenario import check
+from steepest.testing.scenarios.folded_pool import cancelled, category, requested, used
+from steepest.testing.scenarios.scenario import check
+from steepest.testing.system.driver import DeciderDriver
 
 CC, WC, PC = c.Category.CONVERGED, c.Category.WATCHED, c.Category.PROGRESSING
 

@@ -7,10 +7,10 @@ import pytest
 from steepest.events import cluster as c
 from steepest.policies.specon.node_scorer import NodeScorer
 from steepest.policies.specon.rebalancer import Rebalancer, balance_factor
-from steepest.testing.calls import count_calls
-from steepest.testing.driver import DeciderDriver
-from steepest.testing.pool import submitted
-from steepest.testing.scenario import act, check, read, spell
+from steepest.testing.call_count import count_calls
+from steepest.testing.scenarios.folded_pool import submitted
+from steepest.testing.scenarios.scenario import act, check, read, spell
+from steepest.testing.system.driver import DeciderDriver
 
 CC = c.Category.CONVERGED
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from steepest.errors import UntrustedError
-from steepest.training_logs import tail
-from steepest.training_logs.mlflow import MAX_LINE_BYTES, MetricFileReader, MlflowDatabase
-from steepest.training_logs.names import LONGEST_NAME, read_name
-from steepest.training_logs.tail import follow, follow_folder
+from steepest.training_logs.sources import tail
+from steepest.training_logs.sources.mlflow import MAX_LINE_BYTES, MetricFileReader, MlflowDatabase
+from steepest.training_logs.sources.tail import follow, follow_folder
+from steepest.training_logs.syntax.metric_names import LONGEST_NAME, read_name
 
 POLL_S = 0.01
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from steepest.training_logs.mlflow import MetricFileReader, MetricFileState, MlflowDatabase
-from steepest.training_logs.tail import follow_folder
+from steepest.training_logs.sources.mlflow import MetricFileReader, MetricFileState, MlflowDatabase
+from steepest.training_logs.sources.tail import follow_folder
 
 
 def test_a_metrics_file_is_read_line_by_line() -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from steepest.cli.parse import parse
-from steepest.cli.parse_summary import SPARKLINE_CHARS, Curve
+from steepest.cli.commands.parse import parse
+from steepest.cli.printing.parse_summary import SPARKLINE_CHARS, Curve
 
 LOG = "  loss_scale ........ 12.0\nstep=1 loss=0.5\nstep=2 loss=nan\nstep=2 loss=nan\nstep=3 loss=0.25 val_loss=0.5\n"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from steepest.training_logs.tail import Chunk, TailPlace, follow
+from steepest.training_logs.sources.tail import Chunk, TailPlace, follow
 
 pytestmark = pytest.mark.parametrize("notify", [True, False], ids=["notices", "polling"])
 

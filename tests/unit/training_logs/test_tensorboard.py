@@ -5,7 +5,7 @@ import struct
 import msgspec
 import pytest
 
-from steepest.training_logs.tensorboard import MAX_FRAME_BYTES, EventReader, EventState, masked_crc32c
+from steepest.training_logs.sources.tensorboard import MAX_FRAME_BYTES, EventReader, EventState, masked_crc32c
 
 
 def varint(number: int) -> bytes:

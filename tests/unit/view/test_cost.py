@@ -5,21 +5,21 @@ from __future__ import annotations
 import pytest
 
 from steepest.events import cluster as c
-from steepest.testing.calls import count_calls
-from steepest.testing.pool import Pool, category, grown, used
+from steepest.testing.call_count import count_calls
+from steepest.testing.scenarios.folded_pool import FoldedPool, category, grown, used
 
 CC, WC = c.Category.CONVERGED, c.Category.WATCHED
 
 
-def running(jobs: int) -> Pool:
+def running(jobs: int) -> FoldedPool:
     """A pool in which that many jobs run, ten a node, and growth was measured of each."""
-    pool = Pool(**{f"n{node}": 2_000 for node in range(jobs // 10)})
+    pool = FoldedPool(**{f"n{node}": 2_000 for node in range(jobs // 10)})
     for job in range(jobs):
         pool.run(f"job-{job}", f"n{job % (jobs // 10)}", WC)
     return pool
 
 
-def calls(pool: Pool, event: c.ClusterEvent) -> int:
+def calls(pool: FoldedPool, event: c.ClusterEvent) -> int:
     """How many functions the fold of one record calls, Python's and C's."""
     received = pool.append(event)
     counted, counts = count_calls(lambda: pool.view.fold(received))

@@ -9,12 +9,12 @@ import pytest
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode
 from steepest.policies.placement.placer import Placer
-from steepest.testing.driver import DeciderDriver
-from steepest.testing.pool import cancelled, checkpoint, migration, submitted
-from steepest.testing.processes import Processes
+from steepest.testing.scenarios.folded_pool import cancelled, checkpoint, migration, submitted
+from steepest.testing.system.driver import DeciderDriver
+from steepest.testing.system.replica_processes import ReplicaProcesses
 from steepest.view.state import Job, Phase
 
-Happening = Callable[[Processes], bool]
+Happening = Callable[[ReplicaProcesses], bool]
 
 CANCEL: Happening = lambda processes: processes.driver.fold(cancelled("job"))  # noqa: E731
 EXIT_0: Happening = lambda processes: processes.exit("job", 0)  # noqa: E731
@@ -26,10 +26,10 @@ STEPS = tuple(c.Step)
 WHEN = ("due", "begun", "acted on")
 
 
-def moving(mode: CheckpointMode) -> Processes:
+def moving(mode: CheckpointMode) -> ReplicaProcesses:
     """A job that runs on w1, under the placer, and a move to w2 in flight."""
     driver = DeciderDriver(Placer(), w1=1_000)
-    processes = Processes(driver)
+    processes = ReplicaProcesses(driver)
     driver.fold(submitted("job", mode=mode, retries=1))
     processes.settle()
     driver.feed(
@@ -40,7 +40,7 @@ def moving(mode: CheckpointMode) -> Processes:
     return processes
 
 
-def reach(processes: Processes, step: c.Step, when: str) -> c.StepBegun | None:
+def reach(processes: ReplicaProcesses, step: c.Step, when: str) -> c.StepBegun | None:
     """Carry the move out until ``step`` is due, begun, or acted on with its outcome still on the way."""
     driver = processes.driver
     while driver.plan_of("job").step is not step:
@@ -50,7 +50,7 @@ def reach(processes: Processes, step: c.Step, when: str) -> c.StepBegun | None:
     return None if when == "due" else processes.begin("job")
 
 
-def happen(processes: Processes, happening: Happening, begun: c.StepBegun | None, when: str) -> bool:
+def happen(processes: ReplicaProcesses, happening: Happening, begun: c.StepBegun | None, when: str) -> bool:
     """Let it happen before the step under way acts, or between its act and its outcome; says whether it did."""
     outcome = processes.perform(begun) if begun is not None and when == "acted on" else None
     happened = happening(processes)
@@ -110,7 +110,7 @@ def test_a_move_whose_job_ends_loses_nothing(mode: CheckpointMode, step: c.Step,
 def test_a_placement_whose_job_ends_loses_nothing(when: str, happening: str) -> None:
     """The same for a first placement: it is over or runs, also where its end is seen before its start."""
     driver = DeciderDriver(Placer(), w1=1_000)
-    processes = Processes(driver)
+    processes = ReplicaProcesses(driver)
     driver.fold(submitted("job", retries=1))
     begun = reach(processes, c.Step.START, when)
     happen(processes, HAPPENINGS[happening], begun, when)
@@ -130,7 +130,7 @@ def test_a_placement_whose_job_ends_loses_nothing(when: str, happening: str) -> 
 def test_a_job_that_ends_while_it_is_cancelled_is_over(when: str, happening: str) -> None:
     """Finished if it still finished, else cancelled; never retried."""
     driver = DeciderDriver(Placer(), w1=1_000)
-    processes = Processes(driver)
+    processes = ReplicaProcesses(driver)
     driver.fold(submitted("job", retries=1))
     processes.settle()
     driver.fold(cancelled("job"))

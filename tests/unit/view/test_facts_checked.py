@@ -11,8 +11,8 @@ from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode
 from steepest.events.registry import FACTS_ARE_CHECKED
 from steepest.policies.placement.placer import Placer
-from steepest.testing.driver import DeciderDriver
-from steepest.testing.pool import Pool, checkpoint, migration, placement, submitted
+from steepest.testing.scenarios.folded_pool import FoldedPool, checkpoint, migration, placement, submitted
+from steepest.testing.system.driver import DeciderDriver
 from steepest.view.state import Phase
 
 Fact = Callable[[str, int, str], c.ClusterEvent]
@@ -29,15 +29,15 @@ FACTS: dict[str, Fact] = {
 }
 
 
-def pool(*flags: int) -> Pool:
+def pool(*flags: int) -> FoldedPool:
     """Job a runs on w1."""
-    there = Pool(w1=1_000, w2=1_000)
+    there = FoldedPool(w1=1_000, w2=1_000)
     there.fold(c.PoolConfigured(reads=3, flags=flags))
     there.run("a", "w1")
     return there
 
 
-def state(there: Pool) -> bytes:
+def state(there: FoldedPool) -> bytes:
     """All of the view but how far it has read."""
     return msgspec.msgpack.encode(msgspec.structs.replace(there.view.state, position=0))
 
@@ -80,7 +80,7 @@ def test_while_a_job_moves_the_node_is_that_of_the_incarnation() -> None:
 
 def test_a_process_that_ends_before_its_start_is_told_is_believed() -> None:
     """Its node knows of it before anybody else does."""
-    there = Pool(w1=1_000, w2=1_000)
+    there = FoldedPool(w1=1_000, w2=1_000)
     there.feed(c.PoolConfigured(reads=3, flags=(FACTS_ARE_CHECKED,)), submitted("a"), placement("a", "w1"))
     there.begin("a")
     assert not there.fold(FACTS["stopped"]("a", 1, "w2"))

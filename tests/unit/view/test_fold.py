@@ -11,8 +11,8 @@ from steepest.events.common import LARGEST, Resources
 from steepest.events.parameters import PoolParameters, SpeConParameters
 from steepest.events.received import ID, PREVIOUS
 from steepest.events.registry import FACTS_ARE_CHECKED, READS
-from steepest.testing.pool import (
-    Pool,
+from steepest.testing.scenarios.folded_pool import (
+    FoldedPool,
     cancelled,
     category,
     checkpoint,
@@ -43,7 +43,7 @@ def decision(offset: int, index: int = 0, previous: str = "", decider: str = "pl
 
 def test_a_decision_delivered_again_does_not_count() -> None:
     """Of each stream the view knows the newest position; nothing at or before it counts again."""
-    pool = Pool(w1=1_000)
+    pool = FoldedPool(w1=1_000)
     pool.feed(submitted("a"), submitted("b"))
     first, second = decision(5), decision(5, 1, previous=decision(5)[ID])
     assert pool.fold(placement("a", "w1"), first)
@@ -62,7 +62,7 @@ def test_a_decision_delivered_again_does_not_count() -> None:
 
 def test_streams_are_told_apart() -> None:
     """By decider, log identity, topic and partition: the position of one says nothing about another."""
-    pool = Pool(w1=1_000, w2=1_000)
+    pool = FoldedPool(w1=1_000, w2=1_000)
     pool.run("job", "w1", CC)
     assert pool.fold(stay("job", "w1"), decision(900, decider="node-scorer"))
     assert pool.fold(migration("job", "w1", "w2", kind=c.MoveKind.REBALANCE), decision(3, decider="rebalancer"))
@@ -70,7 +70,7 @@ def test_streams_are_told_apart() -> None:
 
 def test_a_gap_in_a_stream_is_counted_and_the_decision_still_counts() -> None:
     """The id that a decision names as the one before it was never seen: something is missing, and people should know."""
-    pool = Pool(w1=1_000)
+    pool = FoldedPool(w1=1_000)
     pool.feed(submitted("a"), submitted("b"), submitted("d"))
     assert pool.fold(placement("a", "w1"), decision(1))
     assert pool.view.state.gaps == 0
@@ -82,7 +82,7 @@ def test_a_gap_in_a_stream_is_counted_and_the_decision_still_counts() -> None:
 
 def test_a_stream_whose_beginning_is_missing_is_a_gap() -> None:
     """The first decision seen names one before it."""
-    pool = Pool(w1=1_000)
+    pool = FoldedPool(w1=1_000)
     pool.fold(submitted("a"))
     assert pool.fold(placement("a", "w1"), decision(9, previous=decision(5)[ID]))
     assert pool.view.state.gaps == 1
@@ -90,7 +90,7 @@ def test_a_stream_whose_beginning_is_missing_is_a_gap() -> None:
 
 def test_a_header_that_is_no_decisions_id_says_nothing() -> None:
     """Users and adapters may number their records as they like."""
-    pool = Pool(w1=1_000)
+    pool = FoldedPool(w1=1_000)
     assert pool.fold(submitted("a"), {ID: "something/else"})
     assert pool.view.state.streams == {}
 
@@ -103,7 +103,7 @@ def test_a_header_that_is_no_decisions_id_says_nothing() -> None:
 )
 def test_a_log_that_asks_for_a_newer_reader_stops_this_one_before_the_record(configured: c.PoolConfigured) -> None:
     """The view is exactly as it was, so that a newer reader goes on from there."""
-    pool = Pool(w1=1_000)
+    pool = FoldedPool(w1=1_000)
     pool.run("job", "w1")
     before = pool.view.snapshot()
     with pytest.raises(LogVersionError, match=f"this reader knows version {READS}"):
@@ -113,7 +113,7 @@ def test_a_log_that_asks_for_a_newer_reader_stops_this_one_before_the_record(con
 
 def test_the_first_opening_names_the_log() -> None:
     """An opening behind it, of a process that opened the log at the same time, changes nothing but the position."""
-    pool = Pool(w1=1_000)
+    pool = FoldedPool(w1=1_000)
     position = pool.view.position
     before = msgspec.structs.replace(pool.view.state)
     assert not pool.fold(c.LogOpened(epoch="e2"))
@@ -124,7 +124,7 @@ def test_the_first_opening_names_the_log() -> None:
 
 def test_parameters_count_from_their_record_on() -> None:
     """New weights weigh every node anew."""
-    pool = Pool(w1=1_000, w2=1_000)
+    pool = FoldedPool(w1=1_000, w2=1_000)
     pool.run("a", "w1", CC)
     pool.run("b", "w1", CC)
     pool.run("d", "w2", PC)
@@ -138,7 +138,7 @@ def test_parameters_count_from_their_record_on() -> None:
 
 def test_a_tick_that_does_not_go_on_is_ignored() -> None:
     """Counted time never goes back, and never stands."""
-    pool = Pool()
+    pool = FoldedPool()
     assert pool.feed(*(c.Tick(counted_ms=ms) for ms in (1_000, 2_000, 2_000, 1_500, 3_000))) == [
         True,
         True,
@@ -154,7 +154,7 @@ def test_a_tick_that_does_not_go_on_is_ignored() -> None:
 
 def test_no_tick_expires_everything() -> None:
     """One that says the largest time there is moves the clock by two periods, and the next real one goes on from there."""
-    pool = Pool()
+    pool = FoldedPool()
     pool.fold(c.PoolConfigured(reads=3, flags=(FACTS_ARE_CHECKED,), parameters=PoolParameters(tick_ms=500)))
     pool.feed(c.Tick(counted_ms=500), c.Tick(counted_ms=LARGEST))
     assert pool.view.counted_ms == 1_500
@@ -164,14 +164,14 @@ def test_no_tick_expires_everything() -> None:
 
 def test_without_the_flag_a_tick_is_what_it_says() -> None:
     """A recording from before has the times that it had."""
-    pool = Pool()
+    pool = FoldedPool()
     pool.fold(c.Tick(counted_ms=LARGEST))
     assert pool.view.counted_ms == LARGEST
 
 
 def test_a_lost_node_frees_nothing() -> None:
     """Its replicas may still run: its jobs go on counting there, and it is in no order that anybody chooses from."""
-    pool = Pool(w1=1_000, w2=1_000)
+    pool = FoldedPool(w1=1_000, w2=1_000)
     pool.run("job", "w1", cpu_m=300)
     assert pool.fold(c.NodeLost(node="w1", silent_ms=15_000))
     assert pool.allocated() == {"w1": 300}
@@ -185,7 +185,7 @@ def test_a_lost_node_frees_nothing() -> None:
 @pytest.mark.parametrize("sign", [used("w1", 0), joined("w1", 1_000)], ids=["usage", "joined"])
 def test_a_lost_node_that_is_heard_of_is_back_with_all_that_it_holds(sign: c.ClusterEvent) -> None:
     """What was allocated there still is."""
-    pool = Pool(w1=1_000)
+    pool = FoldedPool(w1=1_000)
     pool.run("job", "w1", cpu_m=300)
     pool.fold(c.NodeLost(node="w1", silent_ms=15_000))
     assert pool.fold(sign)
@@ -195,7 +195,7 @@ def test_a_lost_node_that_is_heard_of_is_back_with_all_that_it_holds(sign: c.Clu
 
 def test_a_job_that_ends_on_a_lost_node_is_counted_nowhere_when_the_node_is_back() -> None:
     """What is taken and given back meanwhile is kept, though the node is in no order."""
-    pool = Pool(w1=1_000, w2=1_000)
+    pool = FoldedPool(w1=1_000, w2=1_000)
     pool.run("job", "w1")
     pool.run("stays", "w1")
     pool.fold(c.NodeLost(node="w1", silent_ms=15_000))
@@ -208,14 +208,14 @@ def test_a_job_that_ends_on_a_lost_node_is_counted_nowhere_when_the_node_is_back
 
 def test_a_node_is_lost_once_and_an_unknown_one_never() -> None:
     """Both are refused."""
-    pool = Pool(w1=1_000)
+    pool = FoldedPool(w1=1_000)
     lost = c.NodeLost(node="w1", silent_ms=1)
     assert pool.feed(lost, lost, c.NodeLost(node="w9", silent_ms=1), used("w9", 1)) == [True, False, False, False]
 
 
 def test_a_node_that_shrinks_keeps_what_runs_on_it_and_takes_no_more() -> None:
     """Nothing is stopped for it; what is free may be less than nothing."""
-    pool = Pool(w1=1_000)
+    pool = FoldedPool(w1=1_000)
     pool.run("job", "w1", cpu_m=800)
     pool.feed(joined("w1", 500), submitted("next", 100))
     assert pool.node("w1").free == Resources(cpu_m=-300)
@@ -224,7 +224,7 @@ def test_a_node_that_shrinks_keeps_what_runs_on_it_and_takes_no_more() -> None:
 
 def test_the_node_not_heard_of_for_longest_is_the_same_after_a_restart() -> None:
     """Nodes heard of at the same counted time are told apart by the record, not by how the view was built."""
-    pool = Pool(w1=1_000, w2=1_000, w3=1_000)
+    pool = FoldedPool(w1=1_000, w2=1_000, w3=1_000)
     pool.feed(used("w1", 1), used("w3", 1), used("w2", 1))
     pool.feed(used("w1", 1))
     again = ClusterView.restore(pool.view.snapshot())
@@ -239,13 +239,13 @@ def test_the_node_not_heard_of_for_longest_is_the_same_after_a_restart() -> None
 
 def test_a_submission_sent_twice_counts_once() -> None:
     """The client makes the request's id."""
-    pool = Pool()
+    pool = FoldedPool()
     assert pool.feed(submitted("job"), submitted("job")) == [True, False]
 
 
 def test_a_second_job_of_a_name_changes_nothing_of_the_first() -> None:
     """It counts as a request, which the placer rejects; the rejection names the request and leaves the first alone."""
-    pool = Pool()
+    pool = FoldedPool()
     pool.feed(submitted("job", 100), submitted("job", 900, request="other"))
     assert pool.job("job").spec.requests.cpu_m == 100
     assert pool.fold(c.JobRejected(job="job", request="other", reason="taken")) is False
@@ -277,14 +277,14 @@ NOBODY = (
 @pytest.mark.parametrize("event", NOBODY, ids=lambda event: type(event).__name__)
 def test_what_is_said_of_an_unknown_job_is_refused(event: c.ClusterEvent) -> None:
     """Nothing of it counts, and nothing breaks."""
-    pool = Pool(w1=1_000)
+    pool = FoldedPool(w1=1_000)
     assert pool.fold(event) is False
     assert pool.view.touched is None
 
 
 def test_what_is_said_of_a_job_that_is_over_is_refused() -> None:
     """Late facts and decisions change nothing of it."""
-    pool = Pool(w1=1_000, w2=1_000)
+    pool = FoldedPool(w1=1_000, w2=1_000)
     pool.run("job", "w1", CC)
     pool.end("job")
     before = pool.job("job"), pool.allocated()
@@ -319,7 +319,7 @@ def test_what_is_said_of_a_job_that_is_over_is_refused() -> None:
 )
 def test_a_job_that_runs_is_not_over_by_anybodys_word(verdict: c.ClusterEvent) -> None:
     """Its process ends first; freeing its place before would let two jobs have it."""
-    pool = Pool(w1=1_000)
+    pool = FoldedPool(w1=1_000)
     pool.run("job", "w1")
     assert pool.fold(verdict) is False
     assert pool.allocated() == {"w1": 100}
@@ -327,7 +327,7 @@ def test_a_job_that_runs_is_not_over_by_anybodys_word(verdict: c.ClusterEvent) -
 
 def test_a_job_whose_process_ends_holds_nothing_from_there_on() -> None:
     """Its place is free before anybody decides what becomes of it."""
-    pool = Pool(w1=1_000)
+    pool = FoldedPool(w1=1_000)
     pool.run("job", "w1")
     assert pool.fold(pool.stopped("job", 1, reason="out of memory"))
     job = pool.job("job")
@@ -337,7 +337,7 @@ def test_a_job_whose_process_ends_holds_nothing_from_there_on() -> None:
 
 def test_a_retried_job_waits_in_its_old_place_in_the_queue() -> None:
     """It was submitted first."""
-    pool = Pool(w1=1_000)
+    pool = FoldedPool(w1=1_000)
     pool.run("old", "w1")
     pool.fold(submitted("new"))
     pool.fold(pool.stopped("old", 1))
@@ -349,7 +349,7 @@ def test_a_retried_job_waits_in_its_old_place_in_the_queue() -> None:
 
 def test_a_stale_retry_does_not_count() -> None:
     """It names an incarnation that is not the newest."""
-    pool = Pool(w1=1_000)
+    pool = FoldedPool(w1=1_000)
     pool.run("job", "w1")
     pool.fold(pool.stopped("job", 1))
     assert pool.fold(c.RetryPlanned(job="job", incarnation=0, charged=False, not_before_ms=0, reason="")) is False
@@ -357,7 +357,7 @@ def test_a_stale_retry_does_not_count() -> None:
 
 def test_a_change_of_category_moves_the_job_in_its_nodes_score() -> None:
     """2, 1.5 and 1 (thesis §6.2)."""
-    pool = Pool(w1=1_000)
+    pool = FoldedPool(w1=1_000)
     pool.run("job", "w1", PC)
     for after, score in ((WC, 1.5), (CC, 1.0), (PC, 2.0)):
         pool.fold(category("job", after))
@@ -366,7 +366,7 @@ def test_a_change_of_category_moves_the_job_in_its_nodes_score() -> None:
 
 def test_who_holds_rebalancing_up() -> None:
     """Running jobs of which growth was measured, that are neither converged nor decided."""
-    pool = Pool(w1=1_000)
+    pool = FoldedPool(w1=1_000)
     undecided = []
     for event in (
         submitted("job"),
@@ -384,7 +384,7 @@ def test_who_holds_rebalancing_up() -> None:
 
 def test_a_stay_counts_once() -> None:
     """Of two decisions about one job the first in the log is the one."""
-    pool = Pool(w1=1_000)
+    pool = FoldedPool(w1=1_000)
     pool.run("job", "w1", CC)
     assert pool.feed(stay("job", "w1"), stay("job", "w1")) == [True, False]
 
@@ -396,7 +396,7 @@ def test_old_ended_jobs_and_plans_are_forgotten(monkeypatch: pytest.MonkeyPatch)
     """A log without end needs bounded memory; the oldest go first, and no job that is not over."""
     monkeypatch.setattr(jobs, "ENDED_KEPT", 3)
     monkeypatch.setattr(lifecycle, "PLANS_KEPT", 3)
-    pool = Pool(w1=1_000)
+    pool = FoldedPool(w1=1_000)
     pool.run("stays", "w1")
     for number in range(10):
         pool.run(f"job-{number}", "w1")
@@ -411,7 +411,7 @@ def test_old_ended_jobs_and_plans_are_forgotten(monkeypatch: pytest.MonkeyPatch)
 def test_of_a_job_that_is_over_only_what_is_asked_for_again_is_remembered() -> None:
     """What its start needed fills no snapshot, nor does a long command; what its output is read by stays."""
     env = {f"VAR{number}": "x" * 60 for number in range(40)}
-    pool = Pool(w1=1_000)
+    pool = FoldedPool(w1=1_000)
     asked = submitted("job", metric="reward", log_format="keras", retries=2, working_dir="/home", image="i", env=env)
     command = ("python", "train.py", "--names", "x" * 1_000)
     spec = msgspec.structs.replace(asked.spec, command=command)
@@ -435,7 +435,7 @@ def test_of_a_job_that_is_over_only_what_is_asked_for_again_is_remembered() -> N
 @pytest.mark.parametrize("command", [("x" * 300,), (), ("x" * 200, "y")])
 def test_a_long_program_is_cut_short(command: tuple[str, ...]) -> None:
     """People see its beginning, if it has any."""
-    pool = Pool(w1=1_000)
+    pool = FoldedPool(w1=1_000)
     spec = c.JobSpec(command=command)
     pool.feed(c.JobSubmitted(job="job", request="r", spec=spec), c.JobRejected(job="job", request="r", reason="no"))
     assert pool.job("job").spec.command == ("x" * 200,) * bool(command)
@@ -443,7 +443,7 @@ def test_a_long_program_is_cut_short(command: tuple[str, ...]) -> None:
 
 def test_plans_are_forgotten_in_the_order_in_which_they_ended_also_after_a_restart() -> None:
     """One that was made first and ended last is the last to go."""
-    pool = Pool(w1=1_000)
+    pool = FoldedPool(w1=1_000)
     pool.feed(submitted("slow"), placement("slow", "w1"))
     pool.run("quick", "w1")
     pool.carry_out("slow")
@@ -454,7 +454,7 @@ def test_plans_are_forgotten_in_the_order_in_which_they_ended_also_after_a_resta
 def test_a_name_is_free_again_once_its_job_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Until then it is taken."""
     monkeypatch.setattr(jobs, "ENDED_KEPT", 1)
-    pool = Pool(w1=1_000)
+    pool = FoldedPool(w1=1_000)
     for name in ("a", "b"):
         pool.run(name, "w1")
         pool.end(name)
@@ -464,7 +464,7 @@ def test_a_name_is_free_again_once_its_job_is_forgotten(monkeypatch: pytest.Monk
 
 def test_a_record_that_nobody_can_read_is_passed_over() -> None:
     """The position moves on; nothing else does."""
-    pool = Pool(w1=1_000)
+    pool = FoldedPool(w1=1_000)
     pool.run("job", "w1")
     pool.view.skip(pool.view.position)
     assert (pool.view.touched, pool.view.repeated) == (None, False)
@@ -473,7 +473,7 @@ def test_a_record_that_nobody_can_read_is_passed_over() -> None:
 
 def test_folding_a_log_at_once_is_folding_it_record_by_record() -> None:
     """One fold for everyone."""
-    pool = Pool(w1=1_000, w2=1_000)
+    pool = FoldedPool(w1=1_000, w2=1_000)
     pool.run("job", "w1", CC)
     pool.fold(migration("job", "w1", "w2"))
     pool.carry_out("job")

@@ -7,10 +7,10 @@ from tests.unit.flowcon.scene import FlowConPool
 
 from steepest.events import cluster as c
 from steepest.events.registry import STATE_IS_BOUNDED
-from steepest.testing.pool import Pool, joined, migration, used
-from steepest.testing.view_promises import check_view
+from steepest.testing.contracts.view_promises import check_view
+from steepest.testing.scenarios.folded_pool import FoldedPool, joined, migration, used
 from steepest.view.cluster_view import ClusterView
-from steepest.view.fold_pool import GONE_MS
+from steepest.view.folds.fold_pool import GONE_MS
 
 LEAVE = c.PoolConfigured(reads=3, flags=(STATE_IS_BOUNDED,))
 
@@ -20,7 +20,7 @@ def lost(node: str) -> c.NodeLost:
     return c.NodeLost(node=node, silent_ms=15_000)
 
 
-def names(pool: Pool) -> list[str]:
+def names(pool: FoldedPool) -> list[str]:
     """The nodes of the view, which holds all that it promises, and of one that was restored from its snapshot."""
     check_view(pool.view)
     again = ClusterView.restore(pool.view.snapshot())
@@ -31,7 +31,7 @@ def names(pool: Pool) -> list[str]:
 
 def test_a_lost_node_that_holds_nothing_leaves_after_a_day_of_silence() -> None:
     """Counted from when it was heard of last; not while it is there, however long ago it was heard of."""
-    pool = Pool(w1=1_000, w2=1_000)
+    pool = FoldedPool(w1=1_000, w2=1_000)
     pool.feed(LEAVE, lost("w1"))
     pool.tick(GONE_MS - 1)
     assert names(pool) == ["w1", "w2"]
@@ -43,7 +43,7 @@ def test_a_lost_node_that_holds_nothing_leaves_after_a_day_of_silence() -> None:
 
 def test_a_node_that_returns_in_time_stays() -> None:
     """It is no lost one any more."""
-    pool = Pool(w1=1_000)
+    pool = FoldedPool(w1=1_000)
     pool.feed(LEAVE, lost("w1"), used("w1", 5))
     pool.tick(GONE_MS)
     assert names(pool) == ["w1"]
@@ -55,7 +55,7 @@ def test_a_node_that_returns_in_time_stays() -> None:
 
 def test_a_node_that_returns_later_joins_as_a_new_one() -> None:
     """With nothing of what it was."""
-    pool = Pool(w1=1_000)
+    pool = FoldedPool(w1=1_000)
     pool.feed(used("w1", 700), LEAVE, lost("w1"))
     pool.tick(GONE_MS)
     pool.fold(joined("w1", 2_000))
@@ -66,7 +66,7 @@ def test_a_node_that_returns_later_joins_as_a_new_one() -> None:
 
 def test_a_node_on_which_a_job_may_run_stays() -> None:
     """Until nothing holds a place on it any more, also after a snapshot was restored meanwhile."""
-    pool = Pool(w1=1_000, w2=1_000)
+    pool = FoldedPool(w1=1_000, w2=1_000)
     pool.run("job", "w1")
     pool.feed(LEAVE, lost("w1"))
     pool.tick(2 * GONE_MS)
@@ -80,7 +80,7 @@ def test_a_node_on_which_a_job_may_run_stays() -> None:
 
 def test_a_target_that_is_lost_stays_while_a_move_holds_its_place() -> None:
     """A plan in flight may end there."""
-    pool = Pool(w1=1_000, w2=1_000)
+    pool = FoldedPool(w1=1_000, w2=1_000)
     pool.run("job", "w1")
     pool.feed(LEAVE, migration("job", "w1", "w2"), lost("w2"))
     pool.tick(2 * GONE_MS)
@@ -90,7 +90,7 @@ def test_a_target_that_is_lost_stays_while_a_move_holds_its_place() -> None:
 
 def test_nodes_stay_for_ever_where_the_log_does_not_say_that_they_leave() -> None:
     """An older log is folded as it was."""
-    pool = Pool(w1=1_000)
+    pool = FoldedPool(w1=1_000)
     pool.fold(lost("w1"))
     pool.tick(10 * GONE_MS)
 

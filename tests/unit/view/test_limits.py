@@ -5,18 +5,18 @@ from __future__ import annotations
 import pytest
 
 from steepest.events import cluster as c
-from steepest.testing.pool import Pool, category, migration, placement
-from steepest.testing.view_promises import check_view
+from steepest.testing.contracts.view_promises import check_view
+from steepest.testing.scenarios.folded_pool import FoldedPool, category, migration, placement
 from steepest.view.cluster_view import ClusterView
-from steepest.view.fold_limits import HOLD_MS
+from steepest.view.folds.fold_limits import HOLD_MS
 from steepest.view.state import Limit
 
 NL, WL, CL = c.GrowthList
 
 
-def running(*jobs: str) -> Pool:
+def running(*jobs: str) -> FoldedPool:
     """Jobs on ``w1``."""
-    pool = Pool(w1=1_000, w2=1_000)
+    pool = FoldedPool(w1=1_000, w2=1_000)
     for job in jobs or ("a",):
         pool.run(job, "w1")
     return pool
@@ -44,7 +44,7 @@ def no(*, definite: bool, name: str = "p", incarnation: int = 1) -> c.LimitsRefu
     )
 
 
-def limit_of(pool: Pool, job: str = "a") -> Limit:
+def limit_of(pool: FoldedPool, job: str = "a") -> Limit:
     """What the view holds."""
     limit = pool.job(job).limit
     assert limit is not None

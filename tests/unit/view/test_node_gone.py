@@ -9,25 +9,33 @@ from steepest.events.parameters import FlowConParameters, PoolParameters
 from steepest.invariants import Status, check
 from steepest.policies.flowcon.limit_planner import LimitPlanner
 from steepest.policies.placement.placer import Placer
-from steepest.testing.driver import DeciderDriver
-from steepest.testing.pool import Pool, cancelled, joined, migration, placement, submitted, success
-from steepest.testing.scenario import spell
-from steepest.testing.view_promises import check_view
+from steepest.testing.contracts.view_promises import check_view
+from steepest.testing.scenarios.folded_pool import (
+    FoldedPool,
+    cancelled,
+    joined,
+    migration,
+    placement,
+    submitted,
+    success,
+)
+from steepest.testing.scenarios.scenario import spell
+from steepest.testing.system.driver import DeciderDriver
 from steepest.view.state import Heading, Phase, PlanStatus
 
 STEPS = (c.Step.CHECKPOINT, c.Step.STOP, c.Step.START, c.Step.VERIFY)
 
 
-def gone(pool: Pool, node: str) -> None:
+def gone(pool: FoldedPool, node: str) -> None:
     """The node is lost, and an operator says that it never returns."""
     assert pool.feed(c.NodeLost(node=node, silent_ms=15_000), c.NodeGone(node=node)) == [True, True]
     assert node not in pool.view.nodes
     check_view(pool.view)
 
 
-def moving(before: c.Step, *, begun: bool) -> Pool:
+def moving(before: c.Step, *, begun: bool) -> FoldedPool:
     """A job that is moved from w1 to w2, up to a step."""
-    pool = Pool(w1=1_000, w2=1_000, w3=1_000)
+    pool = FoldedPool(w1=1_000, w2=1_000, w3=1_000)
     pool.run("a", "w1")
     pool.fold(migration("a", "w1", "w2"))
     pool.carry_out("a", before=before)
@@ -38,7 +46,7 @@ def moving(before: c.Step, *, begun: bool) -> Pool:
 
 def test_only_a_lost_node_is_gone() -> None:
     """One that is heard of is not, whatever anyone says."""
-    pool = Pool(w1=1_000)
+    pool = FoldedPool(w1=1_000)
     pool.run("a", "w1")
     assert pool.feed(c.NodeGone(node="w1"), c.NodeGone(node="w9")) == [False, False]
     assert pool.job("a").alive
@@ -66,7 +74,7 @@ def test_its_jobs_are_started_elsewhere_without_a_charge() -> None:
 @pytest.mark.parametrize("begun", [False, True])
 def test_a_placement_there_is_over(begun: bool) -> None:  # noqa: FBT001
     """Whether it was begun or not, the job waits for another place."""
-    pool = Pool(w1=1_000)
+    pool = FoldedPool(w1=1_000)
     pool.feed(submitted("a"), placement("a", "w1"))
     if begun:
         pool.begin("a")
@@ -134,7 +142,7 @@ def test_limits_of_a_node_that_is_gone_are_looked_at_no_more() -> None:
     assert pool.deciders[0].state.rounds == {}
 
 
-def carry_on(pool: Pool) -> None:
+def carry_on(pool: FoldedPool) -> None:
     """The step under way succeeds, where it still counts, and the plan is carried out to its end."""
     plan = pool.view.plan_of(pool.job("a"))
     if plan is not None and plan.begun:

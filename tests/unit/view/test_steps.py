@@ -7,7 +7,15 @@ import pytest
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode
 from steepest.events.parameters import MoveLimits, PoolParameters
-from steepest.testing.pool import Pool, cancelled, checkpoint, migration, placement, submitted, success
+from steepest.testing.scenarios.folded_pool import (
+    FoldedPool,
+    cancelled,
+    checkpoint,
+    migration,
+    placement,
+    submitted,
+    success,
+)
 from steepest.view.plans import FINAL, RETRY_HOLD_MS
 from steepest.view.state import Heading, Phase, PlanStatus
 
@@ -19,9 +27,9 @@ STEPS = {
 }
 
 
-def moving(mode: CheckpointMode = ON_REQUEST, before: c.Step | None = None, **limits: int) -> Pool:
+def moving(mode: CheckpointMode = ON_REQUEST, before: c.Step | None = None, **limits: int) -> FoldedPool:
     """A job moves from w1 to w2, its plan carried out until ``before`` is due."""
-    pool = Pool(w1=1_000, w2=1_000)
+    pool = FoldedPool(w1=1_000, w2=1_000)
     pool.fold(c.PoolConfigured(parameters=PoolParameters(limits=MoveLimits(**limits))))
     pool.run("job", "w1", CC, mode=mode)
     if mode is ON_STOP:
@@ -308,7 +316,7 @@ def test_unclear_effects_do_not_count_as_tries() -> None:
 
 def test_a_start_of_unclear_effect_is_looked_at_again_before_a_cancel_counts() -> None:
     """A process may run that nobody knows of: giving the plan up would leave it running for ever."""
-    pool = Pool(w1=1_000)
+    pool = FoldedPool(w1=1_000)
     pool.feed(submitted("job"), placement("job", "w1"))
     pool.fail("job", "uncertain", definite=False)
     pool.fold(cancelled("job"))
@@ -326,7 +334,7 @@ def test_a_start_of_unclear_effect_is_looked_at_again_before_a_cancel_counts() -
 
 def test_a_start_that_surely_did_not_work_gives_way_to_a_cancel() -> None:
     """Once the effect is clear the plan is given up."""
-    pool = Pool(w1=1_000)
+    pool = FoldedPool(w1=1_000)
     pool.feed(submitted("job"), placement("job", "w1"))
     pool.fail("job", "uncertain", definite=False)
     pool.fold(cancelled("job"))
@@ -337,7 +345,7 @@ def test_a_start_that_surely_did_not_work_gives_way_to_a_cancel() -> None:
 @pytest.mark.parametrize("reported", ["during the step", "after it failed unclearly"])
 def test_an_end_that_is_seen_before_the_start_is_not_missed(reported: str) -> None:
     """The node tells each end once, maybe before the start was reported; the job must not count as alive afterwards."""
-    pool = Pool(w1=1_000)
+    pool = FoldedPool(w1=1_000)
     pool.feed(submitted("job"), placement("job", "w1"))
     if reported == "during the step":
         begun = pool.begin("job")
@@ -366,7 +374,7 @@ def test_an_end_of_an_older_incarnation_says_nothing_about_the_one_that_starts()
 
 def test_a_cancel_of_a_running_job_stops_it() -> None:
     """The view makes the plan itself: there is nothing to decide about it."""
-    pool = Pool(w1=1_000)
+    pool = FoldedPool(w1=1_000)
     pool.run("job", "w1")
     pool.fold(cancelled("job"))
     plan = pool.plan_of("job")
@@ -379,7 +387,7 @@ def test_a_cancel_of_a_running_job_stops_it() -> None:
 @pytest.mark.parametrize("definite", [True, False])
 def test_a_cancel_is_never_given_up(*, definite: bool) -> None:
     """However often the stop fails, it is tried again after a hold."""
-    pool = Pool(w1=1_000)
+    pool = FoldedPool(w1=1_000)
     pool.run("job", "w1")
     pool.fold(cancelled("job"))
     for _ in range(5):
@@ -393,7 +401,7 @@ def test_a_cancel_is_never_given_up(*, definite: bool) -> None:
 @pytest.mark.parametrize("code", ["ended", "unknown-incarnation"])
 def test_a_cancel_of_what_surely_does_not_run_is_done(code: str) -> None:
     """The stop is refused because there is nothing to stop."""
-    pool = Pool(w1=1_000)
+    pool = FoldedPool(w1=1_000)
     pool.run("job", "w1")
     pool.fold(cancelled("job"))
     pool.fail("job", code)
@@ -404,7 +412,7 @@ def test_a_cancel_of_what_surely_does_not_run_is_done(code: str) -> None:
 
 def test_what_one_witness_of_a_stop_does_not_know_the_other_may() -> None:
     """A job that finished while it was cancelled has finished, also where the stop could not see its status."""
-    pool = Pool(w1=1_000)
+    pool = FoldedPool(w1=1_000)
     pool.run("job", "w1")
     pool.fold(cancelled("job"))
     begun = pool.begin("job")
@@ -444,7 +452,7 @@ def test_why_a_process_is_gone_is_not_explained_away_by_its_plan() -> None:
 
 def test_a_failure_is_judged_once() -> None:
     """A job that was tried again, and whose new place was given up before it started, has not failed a second time."""
-    pool = Pool(w1=1_000)
+    pool = FoldedPool(w1=1_000)
     pool.run("job", "w1", retries=1)
     pool.feed(
         pool.stopped("job", 1),

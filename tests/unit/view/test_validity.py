@@ -8,8 +8,8 @@ import pytest
 
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode, Resources
-from steepest.testing.pool import (
-    Pool,
+from steepest.testing.scenarios.folded_pool import (
+    FoldedPool,
     cancelled,
     checkpoint,
     joined,
@@ -21,10 +21,10 @@ from steepest.testing.pool import (
 from steepest.view.state import PlanStatus
 
 CC = c.Category.CONVERGED
-Scene = Callable[[Pool], object]
+Scene = Callable[[FoldedPool], object]
 
 
-def why_void(pool: Pool, plan: c.PlacementPlanned | c.MigrationPlanned) -> str:
+def why_void(pool: FoldedPool, plan: c.PlacementPlanned | c.MigrationPlanned) -> str:
     """Fold a plan that must not count, hold the pool to be as before, and give the reason kept."""
     before = pool.allocated(), pool.counts()
     assert pool.fold(plan) is False
@@ -36,7 +36,7 @@ def why_void(pool: Pool, plan: c.PlacementPlanned | c.MigrationPlanned) -> str:
     return kept.reason
 
 
-def nothing(_: Pool) -> None:
+def nothing(_: FoldedPool) -> None:
     """No more than the job that waits or runs."""
 
 
@@ -92,7 +92,7 @@ PLACEMENTS: dict[str, tuple[Scene, c.PlacementPlanned, str]] = {
 @pytest.mark.parametrize(("scene", "plan", "why"), PLACEMENTS.values(), ids=PLACEMENTS)
 def test_void_placement(scene: Scene, plan: c.PlacementPlanned, why: str) -> None:
     """A placement that does not hold where it stands changes nothing but the memory of why."""
-    pool = Pool(w1=1_000, w2=1_000)
+    pool = FoldedPool(w1=1_000, w2=1_000)
     pool.fold(submitted("job"))
     scene(pool)
     assert why_void(pool, plan) == why
@@ -164,7 +164,7 @@ MIGRATIONS: dict[str, tuple[Scene, c.MigrationPlanned, str]] = {
 @pytest.mark.parametrize(("scene", "plan", "why"), MIGRATIONS.values(), ids=MIGRATIONS)
 def test_void_migration(scene: Scene, plan: c.MigrationPlanned, why: str) -> None:
     """A migration that does not hold where it stands changes nothing but the memory of why."""
-    pool = Pool(w1=1_000, w2=1_000, w3=1_000)
+    pool = FoldedPool(w1=1_000, w2=1_000, w3=1_000)
     pool.run("job", "w1", CC)
     scene(pool)
     assert why_void(pool, plan) == why
@@ -172,7 +172,7 @@ def test_void_migration(scene: Scene, plan: c.MigrationPlanned, why: str) -> Non
 
 def test_a_job_between_two_incarnations_is_not_moved() -> None:
     """While its plan starts it elsewhere no process of it runs, and its plan excludes any other."""
-    pool = Pool(w1=1_000, w2=1_000, w3=1_000)
+    pool = FoldedPool(w1=1_000, w2=1_000, w3=1_000)
     pool.run("job", "w1", CC)
     pool.fold(migration("job", "w1", "w2", plan="first"))
     pool.carry_out("job", before=c.Step.START)
@@ -181,7 +181,7 @@ def test_a_job_between_two_incarnations_is_not_moved() -> None:
 
 def test_a_valid_placement_holds_its_place_at_once() -> None:
     """From its position in the log on the place is taken and the job counts there, though nothing was started."""
-    pool = Pool(w1=1_000)
+    pool = FoldedPool(w1=1_000)
     pool.fold(submitted("job", 300))
     assert pool.fold(placement("job", "w1"))
     assert pool.allocated() == {"w1": 300}
@@ -190,7 +190,7 @@ def test_a_valid_placement_holds_its_place_at_once() -> None:
 
 def test_a_valid_migration_holds_both_places_and_counts_at_its_target() -> None:
     """The old place stays reserved for the way back; the score follows the plan at once."""
-    pool = Pool(w1=1_000, w2=1_000)
+    pool = FoldedPool(w1=1_000, w2=1_000)
     pool.run("job", "w1", CC, cpu_m=300)
     assert pool.fold(migration("job", "w1", "w2"))
     assert pool.allocated() == {"w1": 300, "w2": 300}
@@ -199,7 +199,7 @@ def test_a_valid_migration_holds_both_places_and_counts_at_its_target() -> None:
 
 def test_of_two_plans_for_one_place_the_first_in_the_log_wins() -> None:
     """Optimistic concurrency over the log: the order settles it, for every reader alike."""
-    pool = Pool(w1=1_000, w2=100, w3=1_000)
+    pool = FoldedPool(w1=1_000, w2=100, w3=1_000)
     pool.run("one", "w1", CC)
     pool.run("two", "w3", CC)
     assert pool.feed(migration("one", "w1", "w2"), migration("two", "w3", "w2")) == [True, False]
@@ -207,7 +207,7 @@ def test_of_two_plans_for_one_place_the_first_in_the_log_wins() -> None:
 
 def test_a_plan_of_an_id_in_use_is_refused_and_the_first_one_is_untouched() -> None:
     """Two plans of one id would share steps and places; the second is no plan at all."""
-    pool = Pool(w1=1_000, w2=1_000)
+    pool = FoldedPool(w1=1_000, w2=1_000)
     pool.feed(submitted("one"), submitted("two"), placement("one", "w1", plan="p"))
     assert pool.fold(placement("two", "w2", plan="p")) is False
     assert pool.plan_of("one").job == "one"
@@ -219,7 +219,7 @@ def test_a_plan_of_an_id_in_use_is_refused_and_the_first_one_is_untouched() -> N
 
 def test_a_job_that_saves_when_stopped_may_be_moved_once_it_has_saved() -> None:
     """A verified checkpoint is the proof."""
-    pool = Pool(w1=1_000, w2=1_000)
+    pool = FoldedPool(w1=1_000, w2=1_000)
     pool.run("job", "w1", mode=CheckpointMode.ON_STOP)
     assert pool.fold(c.CheckpointVerified(job="job", incarnation=1, checkpoint=checkpoint()))
     assert pool.fold(migration("job", "w1", "w2"))
@@ -227,7 +227,7 @@ def test_a_job_that_saves_when_stopped_may_be_moved_once_it_has_saved() -> None:
 
 def test_what_the_process_declares_counts_where_its_user_says_nothing() -> None:
     """And what the user says counts first."""
-    pool = Pool(w1=1_000, w2=1_000)
+    pool = FoldedPool(w1=1_000, w2=1_000)
     pool.run("silent", "w1", mode=None)
     pool.run("said", "w1", mode=CheckpointMode.NONE)
     pool.feed(

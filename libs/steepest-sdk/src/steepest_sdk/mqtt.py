@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import SupportsFloat
 
+from steepest_sdk.delivery.outbox import Outbox, open_first
+from steepest_sdk.delivery.sender import Broker, Sender
 from steepest_sdk.notes import Teller
-from steepest_sdk.outbox import Outbox, open_first
-from steepest_sdk.sender import Broker, Sender
 
 NAME = re.compile(r"[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?")
 HELD_OUT = frozenset({"val", "valid", "validation", "eval", "test"})

@@ -27,17 +27,17 @@ class SteepestError(Exception):
 
     Attributes:
         code: Stable, kebab-case; made of the class unless given.
-        mend: The first thing to do about it, as an imperative sentence; may be empty.
+        hint: The first thing to do about it, as an imperative sentence; may be empty.
     """
 
     code = "error"
 
-    def __init__(self, message: str, *, code: str | None = None, mend: str = "") -> None:
+    def __init__(self, message: str, *, code: str | None = None, hint: str = "") -> None:
         if type(self) is SteepestError:
             raise TypeError("raise one of its subclasses: they say whose fault it is")
         super().__init__(message)
         self.code = code or type(self).code
-        self.mend = mend
+        self.hint = hint
 
 
 class InputError(SteepestError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from steepest.alone import run_alone
+from steepest.app.service_main import run_alone
 from steepest.clock import Clock
 from steepest.cluster.port import Cluster
 from steepest.collector.heartbeats import HeartbeatSender

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from steepest.alone import run_alone
+from steepest.app.service_main import run_alone
 from steepest.clock import Clock
 from steepest.cluster.port import Cluster
 from steepest.log.base import Log

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from steepest.alone import run_alone
+from steepest.app.service_main import run_alone
+from steepest.app.state_folder import StateFolder
 from steepest.clock import Clock
 from steepest.cluster.port import Cluster
 from steepest.errors import InputError
@@ -13,7 +14,6 @@ from steepest.log.base import Log
 from steepest.mqtt.metric_defs import MqttMetrics
 from steepest.mqtt.settings import VARIABLE, mqtt_settings
 from steepest.runtime.service import Service, Settings
-from steepest.state_folder import StateFolder
 
 
 def build(settings: Settings, log: Log, cluster: Cluster, clock: Clock) -> Service:  # noqa: ARG001 - every service's form
@@ -49,5 +49,5 @@ def _build_with_broker(settings: Settings, log: Log, cluster: Cluster, clock: Cl
         InputError: No broker is named, or a setting is wrong.
     """
     if mqtt_settings(os.environ) is None:
-        raise InputError("no MQTT broker is named", mend=f"set {VARIABLE} to its host:port")
+        raise InputError("no MQTT broker is named", hint=f"set {VARIABLE} to its host:port")
     return build(settings, log, cluster, clock)

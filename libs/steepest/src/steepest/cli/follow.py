@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
-from steepest.cli.pool import Pool, fold_one
+from steepest.cli.stored_pool import StoredPool, fold_one
 from steepest.errors import UndecodableError
 from steepest.events.cluster import JobRejected
 from steepest.events.received import Received
@@ -69,7 +69,7 @@ async def first(
 
 
 async def what_counts(
-    log: Log, pool: Pool, beside: Mapping[TopicPartition, int]
+    log: Log, pool: StoredPool, beside: Mapping[TopicPartition, int]
 ) -> AsyncIterator[Received[Any] | None]:
     """The events behind a pool's position that count, folding them into its view; None now and then while none comes.
 

@@ -88,7 +88,7 @@ class Commands(click.Group):
             where = error.ctx.command_path if error.ctx else ctx.command_path
             raise Refusal(_one_line(f"{error.format_message().rstrip('.')} (see `{where} --help`)")) from error
         except SteepestError as error:
-            raise Refusal(told(str(error), error.mend)) from error
+            raise Refusal(told(str(error), error.hint)) from error
         except BrokenPipeError:
             # Who reads us has seen enough. Python would complain when it flushes at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -96,14 +96,14 @@ class Commands(click.Group):
         return result
 
 
-def told(message: str, mend: str) -> str:
+def told(message: str, hint: str) -> str:
     """An error and its first step on one line."""
-    first_step = f"; {mend[:1].lower()}{mend[1:]}" if mend else ""
+    first_step = f"; {hint[:1].lower()}{hint[1:]}" if hint else ""
     return _one_line(f"{message.rstrip('.')}{first_step}")
 
 
 def _one_line(text: str) -> str:
-    from steepest.cli.output import printable
+    from steepest.cli.printing.output import printable
 
     return " ".join(printable(text).split())
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from steepest.state_folder import Installation, NodeSpec
+    from steepest.app.state_folder import Installation, NodeSpec
 
 LOCAL = "local"
 DOCKER = "docker"
@@ -37,8 +37,8 @@ def engines(cluster: str | None, sizes: tuple[NodeSpec, ...] = ()) -> tuple[Node
     """
     import msgspec
 
+    from steepest.app.state_folder import NodeSpec
     from steepest.errors import InputError
-    from steepest.state_folder import NodeSpec
 
     kind, _, hosts = (cluster or LOCAL).partition("=")
     if kind == LOCAL and not hosts:
@@ -49,7 +49,7 @@ def engines(cluster: str | None, sizes: tuple[NodeSpec, ...] = ()) -> tuple[Node
         from steepest.cluster.docker import addresses
     except ImportError as error:
         raise InputError(
-            f"the client of Docker engines is missing: {error}", mend="install steepest[docker]"
+            f"the client of Docker engines is missing: {error}", hint="install steepest[docker]"
         ) from error
     found = [
         NodeSpec(name=node.name, capacity=node.capacity, engine=node.url, tls=node.tls or "")
@@ -57,7 +57,7 @@ def engines(cluster: str | None, sizes: tuple[NodeSpec, ...] = ()) -> tuple[Node
     ]
     if sizes and len(sizes) != len(found):
         raise InputError(
-            f"{len(found)} engines and {len(sizes)} sizes", mend="name one --node for each engine, or none"
+            f"{len(found)} engines and {len(sizes)} sizes", hint="name one --node for each engine, or none"
         )
     if sizes:
         found = [
@@ -90,5 +90,5 @@ def refuse_others(cluster: str | None, there: Installation) -> None:
     if cluster is not None and asked != has:
         raise InputError(
             f"the folder is there already, with the nodes {', '.join(name or 'emulated' for name in has)}",
-            mend="leave --cluster out, or begin with a new folder",
+            hint="leave --cluster out, or begin with a new folder",
         )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from steepest.state_folder import NodeSpec
+    from steepest.app.state_folder import NodeSpec
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -127,8 +127,8 @@ class NodeType(click.ParamType["NodeSpec"]):
         """The node."""
         import msgspec
 
+        from steepest.app.state_folder import NodeSpec
         from steepest.events.common import Name, Resources
-        from steepest.state_folder import NodeSpec
 
         if isinstance(value, NodeSpec):
             return value

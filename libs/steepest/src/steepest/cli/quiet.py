@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from steepest.logging import configure_logging
+from steepest.app.logging import configure_logging
 
 
 def quiet(level: int = logging.ERROR) -> None:

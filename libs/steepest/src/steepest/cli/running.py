@@ -10,17 +10,17 @@ import logging
 import os
 from contextlib import ExitStack
 
-from steepest.alone import stop_on_signals
+from steepest.app.embedded import embedded
+from steepest.app.service_main import stop_on_signals
+from steepest.app.state_folder import StateFolder
+from steepest.cli.printing.event_printer import EventPrinter, say
 from steepest.cli.quiet import quiet
-from steepest.cli.teller import Teller, say
-from steepest.embedded import embedded
+from steepest.describe import count
 from steepest.errors import SteepestError
 from steepest.events.parameters import PoolParameters
-from steepest.runtime.probe import Address, probes
-from steepest.state_folder import StateFolder
+from steepest.runtime.monitoring.probe import Address, probes
 from steepest.view.cluster_view import ClusterView
 from steepest.view.nodes import in_words
-from steepest.words import count
 
 
 async def run(folder: StateFolder, parameters: PoolParameters | None, metrics: Address | None) -> None:
@@ -31,7 +31,7 @@ async def run(folder: StateFolder, parameters: PoolParameters | None, metrics: A
         LogError: Its log is not for this reader.
     """
     quiet(logging.WARNING)
-    async with embedded(folder, parameters, (Teller(),)) as system:
+    async with embedded(folder, parameters, (EventPrinter(),)) as system:
         stop = stop_on_signals()
         with ExitStack() as stack:
             say(_greeting(folder))

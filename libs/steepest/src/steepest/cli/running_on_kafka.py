@@ -15,16 +15,8 @@ from importlib.metadata import entry_points
 
 import msgspec
 
-from steepest.alone import stop_on_signals
-from steepest.cli.options import AUTO
-from steepest.cli.quiet import quiet
-from steepest.cli.teller import Teller, say
-from steepest.cli.topics import apply_topics
-from steepest.clock import SystemClock
-from steepest.embedded import GROUP, Configurator
-from steepest.errors import InputError
-from steepest.events.parameters import PoolParameters
-from steepest.installation import (
+from steepest.app.embedded import GROUP, Configurator
+from steepest.app.installation import (
     SYSTEM,
     KafkaPlace,
     kafka_folder,
@@ -34,14 +26,22 @@ from steepest.installation import (
     open_snapshots,
     remember_kafka,
 )
-from steepest.log.broker import Broker
-from steepest.log.kafka_settings import KafkaSettings, as_environment
+from steepest.app.process_supervisor import ProcessSupervisor, Program
+from steepest.app.service_main import stop_on_signals
+from steepest.app.state_folder import StateFolder
+from steepest.cli.commands.topics import apply_topics
+from steepest.cli.options import AUTO
+from steepest.cli.printing.event_printer import EventPrinter, say
+from steepest.cli.quiet import quiet
+from steepest.clock import SystemClock
+from steepest.errors import InputError
+from steepest.events.parameters import PoolParameters
+from steepest.log.kafka.broker import Broker
+from steepest.log.kafka.kafka_settings import KafkaSettings, as_environment
 from steepest.mqtt.settings import VARIABLE
-from steepest.runtime.probe import Address, probes
+from steepest.runtime.monitoring.probe import Address, probes
 from steepest.runtime.runtime import Runtime
 from steepest.runtime.service import Service
-from steepest.state_folder import StateFolder
-from steepest.supervisor import Program, Supervisor
 
 WANTED_WHERE_SET = {"mqtt-bridge": VARIABLE}
 """Services that have work only where a variable names something, and then for one process."""
@@ -71,7 +71,7 @@ def run_on_kafka(
         LogError: The log cannot be reached, or is not for this reader.
     """
     if alone := [name for name in scales if name in WANTED_WHERE_SET]:
-        raise InputError(f"{alone[0]} cannot be scaled: it is one process", mend=f"leave --scale {alone[0]} out")
+        raise InputError(f"{alone[0]} cannot be scaled: it is one process", hint=f"leave --scale {alone[0]} out")
     quiet(logging.WARNING)
     with folder.sole(), _cluster(folder, kafka) as settings:
         installation = folder.read()
@@ -131,7 +131,7 @@ def _programs(
     """Every installed service or only those named, in the order of the names, as often as it is asked for."""
     modules = {point.name: point.module for point in entry_points(group=GROUP)}
     if unknown := sorted({*scales, *only} - set(modules)):
-        raise InputError(f"no service {unknown[0]!r} is installed", mend=f"there are {', '.join(sorted(modules))}")
+        raise InputError(f"no service {unknown[0]!r} is installed", hint=f"there are {', '.join(sorted(modules))}")
     logs = folder.root / "services"
     logs.mkdir(parents=True, exist_ok=True)
     common = {"STEEPEST_STATE_DIR": str(folder.root.absolute()), "STEEPEST_POOL": folder.read().pool}
@@ -163,7 +163,7 @@ async def _run(
     installation = folder.read()
     log = open_log(folder, installation)
     runtime = Runtime(
-        [Service(name=SYSTEM, effectors=(Configurator(parameters), Teller()))],
+        [Service(name=SYSTEM, effectors=(Configurator(parameters), EventPrinter()))],
         log=log,
         layout=installation.layout,
         pool=installation.pool,
@@ -175,7 +175,7 @@ async def _run(
             if metrics is not None:
                 say(f"metrics on {stack.enter_context(probes(runtime, metrics))}")
             async with asyncio.TaskGroup() as group:
-                group.create_task(Supervisor(programs, say).run(stop), name="supervisor")
+                group.create_task(ProcessSupervisor(programs, say).run(stop), name="supervisor")
                 group.create_task(runtime.run(stop), name="system")
     finally:
         await log.close()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from steepest.cluster.folder import IncarnationFolder, StateFolder, spec_record
+from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder, spec_record
 from steepest.cluster.observation import Observation
 from steepest.cluster.port import ReplicaSpec
 from steepest.errors import RefusedError, UncertainError
@@ -23,7 +23,7 @@ _ONE_THREAD = {
 
 
 def is_made(
-    state: StateFolder, folder: IncarnationFolder, node: str, observe: Callable[[IncarnationFolder], Observation]
+    state: AdapterFolder, folder: IncarnationFolder, node: str, observe: Callable[[IncarnationFolder], Observation]
 ) -> bool:
     """Whether that incarnation's folder is there, so that it may have been started; False: it may be started now.
 
@@ -46,7 +46,7 @@ def is_made(
     return True
 
 
-def make(state: StateFolder, folder: IncarnationFolder, node: str, spec: ReplicaSpec) -> None:
+def make(state: AdapterFolder, folder: IncarnationFolder, node: str, spec: ReplicaSpec) -> None:
     """Make an incarnation's folder; one that an interrupted start has left gets the newest order.
 
     Raises:
@@ -60,7 +60,7 @@ def make(state: StateFolder, folder: IncarnationFolder, node: str, spec: Replica
 
 
 def environment(
-    state: StateFolder, folder: IncarnationFolder, spec: ReplicaSpec, restore: CheckpointRef | None
+    state: AdapterFolder, folder: IncarnationFolder, spec: ReplicaSpec, restore: CheckpointRef | None
 ) -> dict[str, str]:
     """One thread for numerical libraries, the spec's own, and the control folder's variables."""
     return {
@@ -81,7 +81,7 @@ def _refuse_if_it_runs(older: IncarnationFolder, observe: Callable[[IncarnationF
         seen = observe(older)
     except UncertainError as error:
         raise RefusedError(
-            f"{older} is not proven to have ended: {error}", code="still-running", mend=error.mend
+            f"{older} is not proven to have ended: {error}", code="still-running", hint=error.hint
         ) from error
     if seen.began and not seen.ended:
-        raise RefusedError(f"{older} is {seen.phase}", code="still-running", mend="stop it first")
+        raise RefusedError(f"{older} is {seen.phase}", code="still-running", hint="stop it first")

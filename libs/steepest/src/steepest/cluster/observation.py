@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 import structlog
 
-from steepest.cluster.folder import ExitRecord, GoneRecord, IncarnationFolder
+from steepest.cluster.folders.adapter_folder import ExitRecord, GoneRecord, IncarnationFolder
 from steepest.cluster.port import ReplicaPhase
 
 _log = structlog.get_logger(__name__)

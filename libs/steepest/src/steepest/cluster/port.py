@@ -2,7 +2,7 @@
 
 It owns the words (what may be asked, what comes back, what a failure means) and no mechanism. It must never know why
 something is asked for: plans and policies are not its business. Every adapter passes the suite in
-``steepest.testing.cluster_contract``.
+``steepest.testing.contracts.cluster_contract``.
 
 What every adapter promises:
 

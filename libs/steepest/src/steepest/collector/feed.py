@@ -19,7 +19,7 @@ import structlog
 from steepest.clock import Clock
 from steepest.collector.allowance import RECORDS_BURST, RECORDS_S, Allowance
 from steepest.collector.folders import Batch
-from steepest.collector.judged import Judged
+from steepest.collector.metric_selection import MetricSelection
 from steepest.collector.source import Source, numbered
 from steepest.events import cluster as c
 from steepest.events.common import LARGEST
@@ -68,7 +68,7 @@ class Feed:
         self._clock = clock
         self._send = send
         self._best = Rank.PRINTED
-        self._judged = Judged(follow.spec.metric)
+        self._judged = MetricSelection(follow.spec.metric)
         self._announced: JobWatched | None = None
         self._announced_s = 0.0
         self._allowed = Allowance(RECORDS_S, RECORDS_BURST, clock)

@@ -19,10 +19,10 @@ import structlog
 from steepest.clock import Clock
 from steepest.collector.source import numbered
 from steepest.errors import UntrustedError
-from steepest.training_logs.mlflow import MetricFileReader, MlflowDatabase
 from steepest.training_logs.records import LossRecord, Split
-from steepest.training_logs.tail import follow_folder
-from steepest.training_logs.tensorboard import EventReader
+from steepest.training_logs.sources.mlflow import MetricFileReader, MlflowDatabase
+from steepest.training_logs.sources.tail import follow_folder
+from steepest.training_logs.sources.tensorboard import EventReader
 from steepest.untrusted.threads import apart
 
 logger = structlog.get_logger(__name__)

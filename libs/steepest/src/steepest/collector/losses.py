@@ -21,7 +21,7 @@ from steepest.clock import Clock
 from steepest.cluster.port import Cluster, ReplicaFiles
 from steepest.collector.feed import Feed, Follow
 from steepest.collector.folders import MetricFolder
-from steepest.collector.judged import DEFAULT_METRIC
+from steepest.collector.metric_selection import DEFAULT_METRIC
 from steepest.collector.source import Source
 from steepest.errors import SteepestError
 from steepest.events import cluster as c
@@ -85,9 +85,9 @@ class LossCollector(Effector):
         nodes = [node.name for node in view.nodes]
         self._work.put_nowait(Missed(begun, nodes))
 
-    def observe(self, view: ClusterView, received: Received[c.ClusterEvent], *, counts: bool) -> None:
+    def observe(self, view: ClusterView, received: Received[c.ClusterEvent], *, accepted: bool) -> None:
         """Follow what is placed, read to its end what has stopped."""
-        if not counts:
+        if not accepted:
             return
         match received.event:
             case c.PoolConfigured():

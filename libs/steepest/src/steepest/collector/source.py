@@ -15,11 +15,11 @@ import structlog
 
 from steepest.clock import Clock
 from steepest.collector.allowance import BYTES_BURST, BYTES_S, Allowance
-from steepest.log.aside import write_aside
+from steepest.log.files.atomic_write import write_atomically
 from steepest.training_logs.reader import LogReader, ReaderState
 from steepest.training_logs.recognise import AUTO, FormatError
 from steepest.training_logs.records import LossRecord
-from steepest.training_logs.tail import TailPlace, follow
+from steepest.training_logs.sources.tail import TailPlace, follow
 
 logger = structlog.get_logger(__name__)
 
@@ -153,7 +153,7 @@ class Source:
     async def _keep(self) -> None:
         self._place.reader = self._reader.snapshot()
         try:
-            await asyncio.to_thread(write_aside, self._kept, msgspec.msgpack.encode(self._place))
+            await asyncio.to_thread(write_atomically, self._kept, msgspec.msgpack.encode(self._place))
             self._kept_at = self._clock.monotonic()
         except OSError as error:
             logger.warning("place not kept; a restart reads some lines again", file=str(self._path), why=str(error))

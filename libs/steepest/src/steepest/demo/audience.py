@@ -9,10 +9,10 @@ from rich.console import Console
 from rich.live import Live
 
 from steepest.demo.picture import picture
-from steepest.demo.story import Story
+from steepest.demo.run_timeline import RunTimeline
+from steepest.describe import sentence
 from steepest.events.cluster import ClusterEvent
 from steepest.events.received import Received
-from steepest.words import sentence
 
 REFRESH_S = 0.25
 
@@ -20,10 +20,10 @@ REFRESH_S = 0.25
 class Nobody:
     """Sees nothing of the run itself."""
 
-    def tell(self, story: Story, received: Received[ClusterEvent]) -> None:
+    def tell(self, story: RunTimeline, received: Received[ClusterEvent]) -> None:
         """Pass over it."""
 
-    async def watch(self, story: Story) -> None:
+    async def watch(self, story: RunTimeline) -> None:
         """Wait for nothing."""
 
 
@@ -33,11 +33,11 @@ class Lines:
     def __init__(self, echo: Callable[[str], None]) -> None:
         self._echo = echo
 
-    def tell(self, story: Story, received: Received[ClusterEvent]) -> None:
+    def tell(self, story: RunTimeline, received: Received[ClusterEvent]) -> None:
         """Write the event in words, with the seconds of the run."""
         self._echo(f"{(received.at_ms - story.began_ms) / 1000:6.1f} s  {sentence(received.event)}")
 
-    async def watch(self, story: Story) -> None:
+    async def watch(self, story: RunTimeline) -> None:
         """Lines come as events do."""
 
 
@@ -47,10 +47,10 @@ class Screen:
     def __init__(self, console: Console) -> None:
         self._console = console
 
-    def tell(self, story: Story, received: Received[ClusterEvent]) -> None:
+    def tell(self, story: RunTimeline, received: Received[ClusterEvent]) -> None:
         """It is in the next picture."""
 
-    async def watch(self, story: Story) -> None:
+    async def watch(self, story: RunTimeline) -> None:
         """Draw the story anew at a steady rate, until cancelled."""
         with Live(console=self._console, screen=True, auto_refresh=False) as live:
             while True:

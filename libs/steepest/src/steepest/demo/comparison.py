@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from steepest.demo.report import Table
-from steepest.demo.story import Story
+from steepest.demo.run_timeline import RunTimeline
+from steepest.describe import count, span
 from steepest.policies.named import POLICIES, named
-from steepest.words import count, span
 
 
 class JobComparison(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +40,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     per_job: list[JobComparison]
 
 
-def compare(with_moves: Story, without_moves: Story, recording: str) -> Comparison:
+def compare(with_moves: RunTimeline, without_moves: RunTimeline, recording: str) -> Comparison:
     """Put two runs of one workload side by side. The means are over the jobs that ended in both."""
     jobs = [
         JobComparison(
@@ -89,12 +89,12 @@ def _row(name: str, first: float | None, second: float | None) -> list[str]:
     return [name, *("" if value is None else f"{value:.1f} s" for value in (first, second)), difference]
 
 
-def _completion(story: Story, name: str) -> float | None:
+def _completion(story: RunTimeline, name: str) -> float | None:
     job = story.jobs.get(name)
     return None if job is None or job.completion_ms is None else job.completion_ms / 1000
 
 
-def _length(story: Story) -> float:
+def _length(story: RunTimeline) -> float:
     return (story.now_ms - story.began_ms) / 1000
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import msgspec
 
+from steepest.app.state_folder import NodeSpec
 from steepest.demo.workload import Workload
-from steepest.state_folder import NodeSpec
 
 PYTHON = "python3"
 
@@ -26,8 +26,8 @@ def own_engines(given: Workload) -> Iterator[Workload]:
     Raises:
         InputError: What they need is missing.
     """
-    from steepest.testing import docker_images  # noqa: PLC0415 - the client is an extra
-    from steepest.testing.docker_engine import running_engine  # noqa: PLC0415 - as above
+    from steepest.docker_lab import images  # noqa: PLC0415 - the client is an extra
+    from steepest.docker_lab.engine_daemon import running_engine  # noqa: PLC0415 - as above
 
     with contextlib.ExitStack() as stack:
         # Sockets have short names, so not below the state folder.
@@ -36,14 +36,14 @@ def own_engines(given: Workload) -> Iterator[Workload]:
         for node in given.nodes:
             engine = stack.enter_context(running_engine(folder / node.name, cpu_m=node.capacity.cpu_m))
             with contextlib.closing(engine.client()) as client:
-                docker_images.provide(client, docker_images.default_folder(), demo=True)
+                images.provide(client, images.default_folder(), demo=True)
             nodes.append(msgspec.structs.replace(node, engine=engine.url))
         yield on(given, tuple(nodes))
 
 
 def on(given: Workload, nodes: tuple[NodeSpec, ...]) -> Workload:
     """The workload on engines that are there: in the demo's image, whose Python is not the one that runs here."""
-    from steepest.testing.docker_images import DEMO  # noqa: PLC0415 - as above
+    from steepest.docker_lab.images import DEMO  # noqa: PLC0415 - as above
 
     arrivals = [
         msgspec.structs.replace(

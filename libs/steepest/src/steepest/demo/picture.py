@@ -12,11 +12,11 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
+from steepest.demo.run_timeline import JobStory, RunTimeline
 from steepest.demo.sparkline import sparkline
-from steepest.demo.story import JobStory, Story
+from steepest.describe import count, sentence
 from steepest.events import cluster as c
 from steepest.view.state import Job, Node, Phase
-from steepest.words import count, sentence
 
 STYLES = {c.Category.PROGRESSING: "green", c.Category.WATCHED: "yellow", c.Category.CONVERGED: "bright_blue"}
 """Colours of the categories: green learns, yellow is watched, blue has converged."""
@@ -46,7 +46,7 @@ HEADS = 6
 """Lines of the picture beside its nodes, jobs and words: the headline, the tables' heads, and rules."""
 
 
-def picture(story: Story, width: int, height: int) -> RenderableType:
+def picture(story: RunTimeline, width: int, height: int) -> RenderableType:
     """A picture of at most ``height`` lines; where there is little room, jobs that are over go first, then old words."""
     room = max(2, height - HEADS - len(list(story.view.nodes)))
     words = min(WORDS_LINES, max(WORDS_LEAST, room - len(story.jobs)), room - 1)
@@ -64,7 +64,7 @@ def picture(story: Story, width: int, height: int) -> RenderableType:
 # --- the headline -----------------------------------------------------------------------------------------------------
 
 
-def headline(story: Story) -> Text:
+def headline(story: RunTimeline) -> Text:
     """Where the run is, in one line."""
     phases = [job.phase for job in story.view.jobs]
     waiting = phases.count(Phase.WAITING)
@@ -82,7 +82,7 @@ def headline(story: Story) -> Text:
     return text
 
 
-def moves_in_words(story: Story) -> str:
+def moves_in_words(story: RunTimeline) -> str:
     """``8 moves (3 to rebalance)``: those that arrived."""
     done = [move for move in story.moves if move.done]
     rebalances = sum(move.kind is c.MoveKind.REBALANCE for move in done)
@@ -98,7 +98,7 @@ def clock(ms: int) -> str:
 # --- nodes ------------------------------------------------------------------------------------------------------------
 
 
-def node_table(story: Story, width: int) -> Table:
+def node_table(story: RunTimeline, width: int) -> Table:
     """The nodes with what they have, what of it is used, their score and their jobs in the colours of the categories."""
     table = _table(width)
     table.add_column("node", no_wrap=True)
@@ -122,7 +122,7 @@ def bar(node: Node, length: int) -> Text:
     return Text.assemble(("━" * filled, "cyan"), ("━" * (length - filled), "bright_black"), f"{share:5.0%}")
 
 
-def _jobs_on(story: Story, node: Node) -> Text:
+def _jobs_on(story: RunTimeline, node: Node) -> Text:
     here = [job for job in story.view.jobs if node.name in job.assigned]
     if not here:
         return Text("idle", "dim")
@@ -134,7 +134,7 @@ def _jobs_on(story: Story, node: Node) -> Text:
 # --- jobs -------------------------------------------------------------------------------------------------------------
 
 
-def job_table(story: Story, width: int, most: int) -> Table:
+def job_table(story: RunTimeline, width: int, most: int) -> Table:
     """The jobs, in the order of their submission, with the course of their losses; at most ``most`` of them."""
     wide = width >= WIDE
     table = _table(width)
@@ -166,7 +166,7 @@ def _job_row(job: JobStory, state: Job, *, wide: bool) -> list[Text]:
     ]
 
 
-def _shown(story: Story, most: int) -> list[JobStory]:
+def _shown(story: RunTimeline, most: int) -> list[JobStory]:
     """All jobs if there is room; else those that are over give way, the first to end first."""
     jobs = list(story.jobs.values())
     ended = sorted((job for job in jobs if job.outcome is not None), key=lambda job: job.ended_ms or 0)
@@ -195,7 +195,7 @@ def _path(job: JobStory) -> str:
 # --- words ------------------------------------------------------------------------------------------------------------
 
 
-def in_words(story: Story, width: int, lines: int) -> Table:
+def in_words(story: RunTimeline, width: int, lines: int) -> Table:
     """The newest that was decided and what became of it, in words, newest first, on at most ``lines`` lines."""
     table = Table.grid(padding=(0, 2, 0, 0))
     table.width = width
@@ -208,7 +208,7 @@ def in_words(story: Story, width: int, lines: int) -> Table:
     return table
 
 
-def _fitting(story: Story, width: int, lines: int) -> Iterator[tuple[int, c.ClusterEvent, int]]:
+def _fitting(story: RunTimeline, width: int, lines: int) -> Iterator[tuple[int, c.ClusterEvent, int]]:
     """The newest events in words that fit on so many lines, each with how many letters it may have."""
     for at_ms, event in reversed(story.told):
         if lines <= 0:

@@ -13,21 +13,21 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from steepest.app.embedded import Embedded, embedded
+from steepest.app.state_folder import Installation, StateFolder
 from steepest.clock import SystemClock
 from steepest.cluster.port import Cluster, ReplicaId
-from steepest.demo.story import Story
+from steepest.demo.run_timeline import RunTimeline
 from steepest.demo.workload import Workload
-from steepest.embedded import Embedded, embedded
 from steepest.errors import ClusterError, UndecodableError
 from steepest.events.cluster import ClusterEvent, JobCancelRequested, JobSubmitted, Outcome
 from steepest.events.parameters import PoolParameters
 from steepest.events.received import Received
 from steepest.log.base import Log, TopicPartition
-from steepest.log.file import FileLog
+from steepest.log.files.file_log import FileLog
 from steepest.runtime.decode import received
 from steepest.runtime.effector import Send
 from steepest.runtime.outbox import Outbox
-from steepest.state_folder import Installation, StateFolder
 from steepest.view.state import Phase
 
 HEARTBEAT_MS = 500
@@ -39,10 +39,10 @@ GRACE_S = 5.0
 class Audience(Protocol):
     """Who watches a run."""
 
-    def tell(self, story: Story, received: Received[ClusterEvent]) -> None:
+    def tell(self, story: RunTimeline, received: Received[ClusterEvent]) -> None:
         """One of the events that a run is told in has just been folded."""
 
-    async def watch(self, story: Story) -> None:
+    async def watch(self, story: RunTimeline) -> None:
         """Show the story as it grows, until cancelled."""
 
 
@@ -55,7 +55,7 @@ class Play:
     """
 
     def __init__(self, folder: Path, workload: Workload, parameters: PoolParameters) -> None:
-        self.story = Story()
+        self.story = RunTimeline()
         self.interrupted = asyncio.Event()
         self._folder = StateFolder(folder)
         self._installation = Installation(
@@ -80,7 +80,7 @@ class Play:
         """Jobs that failed so far."""
         return self.story.ended(Outcome.FAILED)
 
-    async def run(self, audience: Audience) -> Story:
+    async def run(self, audience: Audience) -> RunTimeline:
         """Play it to its end.
 
         Raises:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import msgspec
 
 from steepest.demo.picture import clock, moves_in_words
-from steepest.demo.story import JobStory, Move, Story
+from steepest.demo.run_timeline import JobStory, RunTimeline, TimelineMove
+from steepest.describe import count, span
 from steepest.events import cluster as c
-from steepest.words import count, span
 
 Table = tuple[Sequence[str], list[list[str]]]
 """Columns (``#`` before those that hold numbers) and rows."""
@@ -80,7 +80,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     moves: list[MoveSummary]
 
 
-def summary(story: Story, recording: str, state: str) -> Summary:
+def summary(story: RunTimeline, recording: str, state: str) -> Summary:
     """The run in figures."""
     done = [move for move in story.moves if move.done]
     return Summary(
@@ -117,7 +117,7 @@ def _job(job: JobStory) -> JobSummary:
     )
 
 
-def _move(move: Move, began_ms: int) -> MoveSummary:
+def _move(move: TimelineMove, began_ms: int) -> MoveSummary:
     return MoveSummary(
         job=move.job,
         kind=move.kind,
@@ -138,7 +138,7 @@ def _seconds(ms: int | None) -> float | None:
 # --- for people -------------------------------------------------------------------------------------------------------
 
 
-def result(story: Story) -> str:
+def result(story: RunTimeline) -> str:
     """The run in a sentence."""
     finished = story.ended(c.Outcome.FINISHED)
     others = [
@@ -153,11 +153,11 @@ def result(story: Story) -> str:
     )
 
 
-def _limits(story: Story) -> str:
+def _limits(story: RunTimeline) -> str:
     return f", {count(story.limits, 'limit')} set" if story.view.parameters.flowcon.on else ""
 
 
-def job_table(story: Story) -> Table:
+def job_table(story: RunTimeline) -> Table:
     """A row a job: its categories, its way through the nodes, how long it waited and how long it took in all."""
     columns = ("job", "model", "categories", "nodes", "#waited", "#completion", "outcome")
     return columns, [
@@ -174,7 +174,7 @@ def job_table(story: Story) -> Table:
     ]
 
 
-def move_table(story: Story) -> Table:
+def move_table(story: RunTimeline) -> Table:
     """A row a move: who moved where and when, by which algorithm, and what it cost."""
     columns = ("at", "job", "from", "to", "by", "#took", "#paused", "#steps lost", "outcome")
     return columns, [

@@ -24,7 +24,7 @@ def refuse_without_libraries() -> None:
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise InputError(
-            f"the demo's trainings need {', '.join(missing)}", mend="install steepest[demo], or run `make setup`"
+            f"the demo's trainings need {', '.join(missing)}", hint="install steepest[demo], or run `make setup`"
         )
 
 
@@ -39,14 +39,14 @@ def own_folder(asked: Path | None) -> Path:
         return _next_free(DEFAULT) if asked is None else _empty(asked)
     except OSError as error:
         raise RecordingError(
-            f"no state folder can be made at {asked or DEFAULT}: {error.strerror}", mend="name another with --state"
+            f"no state folder can be made at {asked or DEFAULT}: {error.strerror}", hint="name another with --state"
         ) from error
 
 
 def _empty(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):
-        raise InputError(f"{folder} is not empty", mend="name a folder that is, or is not there yet, with --state")
+        raise InputError(f"{folder} is not empty", hint="name a folder that is, or is not there yet, with --state")
     return folder
 
 

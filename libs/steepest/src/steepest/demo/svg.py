@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 
 from steepest.demo.picture import picture
-from steepest.demo.story import Story
+from steepest.demo.run_timeline import RunTimeline
 from steepest.events.cluster import ClusterEvent
 from steepest.events.received import Received
 from steepest.view.state import CATEGORIES
@@ -82,7 +82,7 @@ _TEXT = re.compile(r'x="(?P<x>[\d.]+)"(?P<y>[^>]*) textLength="[\d.]+"(?P<rest>[
 _BLANK = "&#160;"
 
 
-def svg(story: Story) -> str:
+def svg(story: RunTimeline) -> str:
     """The picture of a story as SVG."""
     console = Console(record=True, width=WIDTH, height=HEIGHT, file=io.StringIO(), force_terminal=True)
     console.print(picture(story, WIDTH, HEIGHT))
@@ -98,16 +98,16 @@ def _without_blanks(text: re.Match[str]) -> str:
     return f'x="{x:.1f}"{text["y"]} textLength="{LETTER_PX * len(shown):.1f}"{text["rest"]}>{escaped}</text>'
 
 
-def most_telling(records: Sequence[Received[ClusterEvent]]) -> Story:
+def most_telling(records: Sequence[Received[ClusterEvent]]) -> RunTimeline:
     """The story up to the moment that shows most: moves and a stay are done, all categories are held, many jobs learn."""
-    story, best, end = Story(), (-1, -1, -1), len(records)
+    story, best, end = RunTimeline(), (-1, -1, -1), len(records)
     for place, received in enumerate(records, 1):
         if story.fold(received) and (now := _telling(story)) > best:
             best, end = now, place
-    return Story.of(records[:end])
+    return RunTimeline.of(records[:end])
 
 
-def _telling(story: Story) -> tuple[int, int, int]:
+def _telling(story: RunTimeline) -> tuple[int, int, int]:
     done = [move for move in story.moves if move.done]
     decided = min(len(done), MOVES_TELLING) + min(story.stays, 1)
     nodes = list(story.view.nodes)

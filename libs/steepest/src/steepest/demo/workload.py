@@ -12,11 +12,11 @@ from collections.abc import Mapping
 
 import msgspec
 
+from steepest.app.state_folder import NodeSpec
 from steepest.events.cluster import JobSpec
 from steepest.events.common import Resources
 from steepest.events.parameters import FlowConParameters, PoolParameters, SpeConParameters
 from steepest.policies.named import under
-from steepest.state_folder import NodeSpec
 
 CAPACITIES_M = (600, 450, 350, 200)
 """The nodes on two cores or more, in millicores: uneven, and 80 % of two cores together, so that an idle node is idle."""

@@ -12,18 +12,18 @@ from typing import Any
 
 from steepest.events.cluster import ClusterEvent
 from steepest.events.received import Received
-from steepest.invariants.accounting import Accounting
 from steepest.invariants.audit import Audit, check_with
-from steepest.invariants.capacity import Capacity
-from steepest.invariants.decision_ids import DecisionIds
-from steepest.invariants.incarnations import Incarnations
-from steepest.invariants.limits import Limits
-from steepest.invariants.one_place import OnePlace
-from steepest.invariants.parameters import ParametersInForce, Watched
-from steepest.invariants.plan_once import PlanOnce
-from steepest.invariants.reserved_first import ReservedFirst
-from steepest.invariants.steps_lost import StepsLost
-from steepest.invariants.valid_plans import ValidPlans
+from steepest.invariants.checkers.accounting import Accounting
+from steepest.invariants.checkers.capacity import Capacity
+from steepest.invariants.checkers.decision_ids import DecisionIds
+from steepest.invariants.checkers.incarnations_rise import Incarnations
+from steepest.invariants.checkers.limit_rules import Limits
+from steepest.invariants.checkers.one_place import OnePlace
+from steepest.invariants.checkers.parameters_in_force import AnnouncedParameters, ParametersInForce
+from steepest.invariants.checkers.plan_once import PlanOnce
+from steepest.invariants.checkers.reserved_first import ReservedFirst
+from steepest.invariants.checkers.steps_lost import StepsLost
+from steepest.invariants.checkers.valid_plans import ValidPlans
 from steepest.invariants.verdict import Checker, Status, Verdict
 
 ALL: tuple[type[Checker], ...] = (
@@ -41,7 +41,7 @@ ALL: tuple[type[Checker], ...] = (
 """Every checker of ``cluster`` alone, in the order in which verdicts are told."""
 
 
-def all_with(losses: Watched) -> Sequence[Callable[[], Checker]]:
+def all_with(losses: AnnouncedParameters) -> Sequence[Callable[[], Checker]]:
     """Every checker, for a pool whose partitions of ``loss`` were folded."""
     return (*ALL, partial(ParametersInForce, losses))
 
@@ -56,10 +56,10 @@ def check(records: Iterable[Received[ClusterEvent]], losses: Iterable[Received[A
     Raises:
         InputError: The records are of more than one partition.
     """
-    watched = Watched()
+    watched = AnnouncedParameters()
     for received in losses:
         watched.feed(received)
     return check_with(all_with(watched), records)
 
 
-__all__ = ["ALL", "Audit", "Checker", "Status", "Verdict", "Watched", "all_with", "check", "check_with"]
+__all__ = ["ALL", "Audit", "Checker", "Status", "Verdict", "AnnouncedParameters", "all_with", "check", "check_with"]

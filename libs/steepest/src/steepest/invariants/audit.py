@@ -58,7 +58,7 @@ class Audit:
         self._partition = self._partition or partition
         if partition != self._partition:
             ours, theirs = ("/".join(map(str, one)) for one in (self._partition, partition))
-            raise InputError(f"a record of {theirs} among those of {ours}", mend="check each partition for itself")
+            raise InputError(f"a record of {theirs} among those of {ours}", hint="check each partition for itself")
 
     def _move_to(self, offset: int) -> None:
         if offset != self._next and not self._cut:

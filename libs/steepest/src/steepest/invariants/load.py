@@ -15,11 +15,11 @@ import msgspec
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.received import Received
-from steepest.invariants.processes import Process, Processes
-from steepest.invariants.steps import Steps, Walk
+from steepest.invariants.checkers.step_rules import Steps, Walk
+from steepest.invariants.processes import RunningProcess, RunningProcesses
 
 
-class Place(msgspec.Struct, kw_only=True):
+class HeldCapacity(msgspec.Struct, kw_only=True):
     """A node: the largest capacity that it ever had, whether it is lost, and why each job holds it."""
 
     capacity: Resources
@@ -33,9 +33,9 @@ class Load:
 
     def __init__(self) -> None:
         self.steps = Steps()
-        self.processes = Processes(self.steps)
+        self.processes = RunningProcesses(self.steps)
         self.requests: dict[str, Resources] = {}
-        self._places: dict[str, Place] = {}
+        self._places: dict[str, HeldCapacity] = {}
 
     def feed(self, received: Received[c.ClusterEvent]) -> list[str]:
         """Take in a record and give the nodes that hold more since it."""
@@ -53,8 +53,8 @@ class Load:
         if isinstance(event, c.NodeGone):
             open_before = self.steps.all_in_flight()
         counts = self.steps.feed(received)
-        started = self.processes.feed(received, counts=counts)
-        fuller = [node for node in self._reserved(event, counts=counts) if node]
+        started = self.processes.feed(received, accepted=accepted)
+        fuller = [node for node in self._reserved(event, accepted=accepted) if node]
         if started is not None and self._hold(started.node, started.job, _reason(started)):
             fuller.append(started.node)
         for process in self.processes.left:
@@ -92,16 +92,16 @@ class Load:
         return f"{_words(place.held)} of {_words(place.capacity)}, by {', '.join(place.reasons)}"
 
     def _join(self, event: c.NodeJoined) -> None:
-        place = self._places.setdefault(event.node, Place(capacity=event.capacity))
+        place = self._places.setdefault(event.node, HeldCapacity(capacity=event.capacity))
         place.lost = False
         old, new = place.capacity, event.capacity
         place.capacity = Resources(
             max(old.cpu_m, new.cpu_m), max(old.memory_mib, new.memory_mib), max(old.gpus, new.gpus)
         )
 
-    def _reserved(self, event: c.ClusterEvent, *, counts: bool) -> list[str]:
+    def _reserved(self, event: c.ClusterEvent, *, accepted: bool) -> list[str]:
         """The targets of a plan that has just proven to be held for valid."""
-        if not isinstance(event, c.StepBegun) or not counts:
+        if not isinstance(event, c.StepBegun) or not accepted:
             return []
         walk = self.steps.plans[event.plan]
         return [node for node in targets(walk) if self._hold(node, walk.job, walk.plan)]
@@ -143,7 +143,7 @@ def targets(walk: Walk) -> tuple[str, ...]:
     return ()
 
 
-def _reason(process: Process) -> str:
+def _reason(process: RunningProcess) -> str:
     return f"#{process.incarnation}"
 
 

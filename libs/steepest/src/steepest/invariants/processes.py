@@ -17,13 +17,13 @@ import msgspec
 
 from steepest.events import cluster as c
 from steepest.events.received import Received
-from steepest.invariants.steps import Steps
+from steepest.invariants.checkers.step_rules import Steps
 
 ENDED_CODES = frozenset({"ended", "unknown-incarnation"})
 """Codes of failed steps which say that the incarnation acted on does not run."""
 
 
-class Process(msgspec.Struct, kw_only=True):
+class RunningProcess(msgspec.Struct, kw_only=True):
     """An incarnation that may run.
 
     Attributes:
@@ -40,37 +40,37 @@ class Process(msgspec.Struct, kw_only=True):
     proven: bool = False
 
 
-class Processes:
+class RunningProcesses:
     """Folds starts and stops. ``steps`` is fed by the owner, before this."""
 
     def __init__(self, steps: Steps) -> None:
         self._steps = steps
-        self._of: dict[str, dict[tuple[int, str], Process]] = {}
+        self._of: dict[str, dict[tuple[int, str], RunningProcess]] = {}
         self._ended: dict[str, dict[int, None]] = {}
-        self.left: list[Process] = []
+        self.left: list[RunningProcess] = []
 
-    def of(self, job: str) -> list[Process]:
+    def of(self, job: str) -> list[RunningProcess]:
         """What may run of a job, in the order of its beginning."""
         return list(self._of.get(job, {}).values())
 
-    def feed(self, received: Received[c.ClusterEvent], *, counts: bool) -> Process | None:
+    def feed(self, received: Received[c.ClusterEvent], *, accepted: bool) -> RunningProcess | None:
         """Take in a record and give the process that may run because of it; ``left`` is what runs no more since it."""
         self.left = []
         event = received.event
         match event:
-            case c.StepBegun(step=c.Step.START) if counts:
+            case c.StepBegun(step=c.Step.START) if accepted:
                 return self._add(event.job, event.incarnation, event.node, event.plan, received.offset)
             case c.ReplicaStarted():
                 return self._started(event, received.offset)
-            case c.JobPlaced() if counts:
+            case c.JobPlaced() if accepted:
                 self._prove(event.job, event.incarnation, event.node)
-            case c.StepFailed() if counts:
+            case c.StepFailed() if accepted:
                 self._failed(event)
             case c.ReplicaStopped() if self._may_know(event):
                 self._stop(event.job, event.incarnation)
-            case c.JobStopped() if counts:
+            case c.JobStopped() if accepted:
                 self._stop(event.job, event.incarnation)
-            case c.PlanAbandoned() | c.MigrationFailed() if counts:
+            case c.PlanAbandoned() | c.MigrationFailed() if accepted:
                 self._drop(event.job, [p for p in self.of(event.job) if p.plan == event.plan and not p.proven])
             case c.JobEnded():
                 self._drop(event.job, self.of(event.job))
@@ -78,15 +78,15 @@ class Processes:
                 self._leave(event.node)
         return None
 
-    def _add(self, job: str, incarnation: int, node: str, plan: str, offset: int) -> Process | None:
+    def _add(self, job: str, incarnation: int, node: str, plan: str, offset: int) -> RunningProcess | None:
         processes = self._of.setdefault(job, {})
         if incarnation in self._ended.get(job, {}) or (incarnation, node) in processes:
             return None
-        process = Process(job=job, incarnation=incarnation, node=node, plan=plan, since=offset)
+        process = RunningProcess(job=job, incarnation=incarnation, node=node, plan=plan, since=offset)
         processes[incarnation, node] = process
         return process
 
-    def _started(self, event: c.ReplicaStarted, offset: int) -> Process | None:
+    def _started(self, event: c.ReplicaStarted, offset: int) -> RunningProcess | None:
         process = self._add(event.job, event.incarnation, event.node, "", offset)
         self._prove(event.job, event.incarnation, event.node)
         return process
@@ -124,7 +124,7 @@ class Processes:
         self._ended.setdefault(job, {})[incarnation] = None
         self._drop(job, [process for process in self.of(job) if process.incarnation == incarnation])
 
-    def _drop(self, job: str, processes: list[Process]) -> None:
+    def _drop(self, job: str, processes: list[RunningProcess]) -> None:
         for process in processes:
             del self._of[job][process.incarnation, process.node]
         self.left.extend(processes)

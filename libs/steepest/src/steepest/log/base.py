@@ -1,7 +1,7 @@
 """The one interface of an ordered, partitioned log, and the records in it.
 
 It owns what a log promises and no mechanism. It must never know what a record's value means. Every implementation passes
-the suite in ``steepest.testing.log_contract``.
+the suite in ``steepest.testing.contracts.log_contract``.
 
 What every log promises:
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from steepest.errors import LogUnavailableError
 from steepest.log.base import NewRecord, Record, TopicPartition
-from steepest.log.local import Bell, LocalReader
-from steepest.log.topics import Topics, check_position
+from steepest.log.local_reader import Bell, LocalReader
+from steepest.log.validation import Topics, check_position
 
 
 class _Partition:
@@ -124,7 +124,7 @@ class MemoryLog:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise LogUnavailableError("this log was closed", mend="Open it again.")
+            raise LogUnavailableError("this log was closed", hint="Open it again.")
 
     def _keep(self, record: NewRecord) -> int:
         partition = self._kept.partitions[record.to]

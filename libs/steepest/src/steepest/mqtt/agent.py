@@ -127,10 +127,10 @@ class OverMqtt(Effector):
         for effector in self._effectors:
             effector.caught_up(view)
 
-    def observe(self, view: ClusterView, received: Received[ClusterEvent], *, counts: bool) -> None:
+    def observe(self, view: ClusterView, received: Received[ClusterEvent], *, accepted: bool) -> None:
         """Hand it on."""
         for effector in self._effectors:
-            effector.observe(view, received, counts=counts)
+            effector.observe(view, received, accepted=accepted)
 
     async def run(self, send: Send) -> None:  # noqa: ARG002 - the log is not reached from here
         """Run them until cancelled."""

@@ -96,13 +96,13 @@ class MqttBridge(Effector):
         self._caught_up.set()
         self._end(self._watching.ended(view))
 
-    def observe(self, view: ClusterView, received: Received[c.ClusterEvent], *, counts: bool) -> None:
+    def observe(self, view: ClusterView, received: Received[c.ClusterEvent], *, accepted: bool) -> None:
         """A job that has ended is watched no more; one that is placed has a node more that may report about it."""
         self._at = TopicPartition(received.topic, received.partition)
-        if counts:
+        if accepted:
             self._own.observe(received.event)
         match received.event:
-            case c.JobEnded(job=name) | c.JobRejected(job=name) if counts and name in view.jobs:
+            case c.JobEnded(job=name) | c.JobRejected(job=name) if accepted and name in view.jobs:
                 self._end([name])
 
     def _end(self, jobs: Sequence[str]) -> None:

@@ -16,8 +16,8 @@ import structlog
 from steepest.errors import UndecodableError
 from steepest.events.loss import JobUnwatched, JobWatched
 from steepest.events.received import SOURCE
-from steepest.log.aside import write_aside
 from steepest.log.base import Log, Record, TopicPartition
+from steepest.log.files.atomic_write import write_atomically
 from steepest.mqtt.payload import HEARTBEATS, LOSS, Message
 from steepest.mqtt.seen import Seen, Standing, Stream
 from steepest.runtime.decode import received
@@ -134,7 +134,7 @@ async def _first(log: Log, at: TopicPartition) -> int:
 
 def _write(kept: Path, data: bytes) -> None:
     kept.parent.mkdir(parents=True, exist_ok=True)
-    write_aside(kept, data)
+    write_atomically(kept, data)
 
 
 def _read(kept: Path) -> Place | None:

@@ -90,7 +90,7 @@ class MqttSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion  # noqa: PLC0415
         except ImportError as error:
             raise InputError(
-                f"there is no client of MQTT: {error}", mend="install it with: pip install 'steepest[mqtt]'"
+                f"there is no client of MQTT: {error}", hint="install it with: pip install 'steepest[mqtt]'"
             ) from error
         client = Client(
             CallbackAPIVersion.VERSION2, client_id, protocol=MQTTProtocolVersion.MQTTv5, manual_ack=manual_ack
@@ -111,7 +111,7 @@ class MqttSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         except OSError as error:
             raise InputError(
                 f"MQTT's certificates cannot be read: {error}",
-                mend=f"look at {VARIABLE}_CA_FILE, {VARIABLE}_CERT_FILE and {VARIABLE}_KEY_FILE",
+                hint=f"look at {VARIABLE}_CA_FILE, {VARIABLE}_CERT_FILE and {VARIABLE}_KEY_FILE",
             ) from error
         return context
 
@@ -127,7 +127,7 @@ def mqtt_settings(environ: Mapping[str, str]) -> MqttSettings | None:
         name: text for name, text in environ.items() if name.startswith(f"{VARIABLE}_") and name not in FOR_THE_SDK
     }
     if unknown := sorted(set(given) - set(names)):
-        raise InputError(f"there is no setting {', '.join(unknown)}", mend=f"the settings are {', '.join(names)}")
+        raise InputError(f"there is no setting {', '.join(unknown)}", hint=f"the settings are {', '.join(names)}")
     if not environ.get(VARIABLE):
         return None
     fields = {names[name]: text for name, text in given.items()} | {"broker": environ[VARIABLE]}
@@ -135,8 +135,8 @@ def mqtt_settings(environ: Mapping[str, str]) -> MqttSettings | None:
         settings = msgspec.convert(fields, MqttSettings, strict=False)
     except msgspec.ValidationError as error:
         raise InputError(
-            f"wrong MQTT setting: {error}", mend=f"look at {VARIABLE} (host:port) and {', '.join(names)}"
+            f"wrong MQTT setting: {error}", hint=f"look at {VARIABLE} (host:port) and {', '.join(names)}"
         ) from error
     if not 1 <= settings.port <= 65_535:  # noqa: PLR2004 - the numbers of ports
-        raise InputError(f"{VARIABLE}: {settings.port} is no port", mend="write it like broker:1883")
+        raise InputError(f"{VARIABLE}: {settings.port} is no port", hint="write it like broker:1883")
     return settings

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 
 from steepest.collector.feed import WATCH_AGAIN_S
-from steepest.collector.judged import Judged
+from steepest.collector.metric_selection import MetricSelection
 from steepest.events.loss import JobUnwatched, JobWatched, LossDiverged, LossReported
 from steepest.mqtt.payload import Message, RefusedMessageError
 from steepest.training_logs.records import LossRecord, Split
@@ -32,7 +32,7 @@ class Watching:
     def __init__(self, pool: str, watched: dict[str, int]) -> None:
         self.watched = watched
         self._pool = pool
-        self._judged: dict[str, Judged] = {}
+        self._judged: dict[str, MetricSelection] = {}
         self._announced: dict[str, tuple[JobWatched, int]] = {}
 
     def before(self, view: ClusterView, message: Message) -> JobWatched | None:
@@ -74,7 +74,7 @@ class Watching:
     def _begin(self, view: ClusterView, job: Job, event: LossReported | LossDiverged) -> JobWatched | None:
         if self.watched.get(job.name) != job.incarnation:
             self._judged.pop(job.name, None)
-        judged = self._judged.setdefault(job.name, Judged(job.spec.metric))
+        judged = self._judged.setdefault(job.name, MetricSelection(job.spec.metric))
         judged.take(_as_record(event))
         watched = JobWatched(
             job=job.name,

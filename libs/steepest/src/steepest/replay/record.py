@@ -12,7 +12,7 @@ from pathlib import Path
 
 from steepest.errors import InputError, LogEpochError, LogUnavailableError
 from steepest.log.base import Log, NewRecord, Record, TopicPartition
-from steepest.log.file import FileLog
+from steepest.log.files.file_log import FileLog
 
 
 async def record(source: Log, into: FileLog, *, follow: bool = False) -> AsyncIterator[int]:
@@ -42,7 +42,7 @@ async def record(source: Log, into: FileLog, *, follow: bool = False) -> AsyncIt
             copied += len(records)
             yield copied
     except LogEpochError as error:
-        raise InputError(f"nothing can be recorded from here: {error}", mend=error.mend) from error
+        raise InputError(f"nothing can be recorded from here: {error}", hint=error.hint) from error
     finally:
         await reader.close()
 
@@ -78,7 +78,7 @@ async def _check_same(
         ):
             raise InputError(
                 f"{into.folder} is a recording of another log: {at} is not its continuation",
-                mend="record to a new folder, or put a new recording in its place with --from-beginning",
+                hint="record to a new folder, or put a new recording in its place with --from-beginning",
             )
 
 
@@ -94,7 +94,7 @@ async def _is_same(source: Log, into: FileLog, at: TopicPartition, recorded: int
         try:
             shared = await _record_at(source, at, recorded - 1)
         except LogEpochError as error:
-            raise InputError(f"{into.folder} cannot be gone on with: {error}", code="hole", mend=error.mend) from error
+            raise InputError(f"{into.folder} cannot be gone on with: {error}", code="hole", hint=error.hint) from error
     return as_new(shared) == as_new(await _record_at(into, at, shared.offset))
 
 
@@ -171,5 +171,5 @@ def _check_only_a_recording(folder: Path) -> None:
         if not (path.is_dir() or of_partition or of_recording):
             raise InputError(
                 f"{folder} holds more than a recording: {path.relative_to(folder)}",
-                mend="move it away, or record to a new folder",
+                hint="move it away, or record to a new folder",
             )

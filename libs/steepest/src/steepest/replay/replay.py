@@ -72,7 +72,7 @@ class Replay:
             raise InputError(
                 f"the recording of {at} begins at {begin}: what was decided follows from what came before",
                 code="offset-missing",
-                mend="replay a recording that was begun before the first records were removed",
+                hint="replay a recording that was begun before the first records were removed",
             )
         view = self.views[at] = ClusterView()
         deciders = [kind() for kind in CLUSTER_DECIDERS.values()]

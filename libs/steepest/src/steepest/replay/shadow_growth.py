@@ -20,7 +20,7 @@ from steepest.events.received import ID, DecisionId, Received
 from steepest.policies.specon.categorizer import Categorizer
 
 
-class Step(msgspec.Struct, frozen=True):
+class GrowthStep(msgspec.Struct, frozen=True):
     """A job's passage into a category, or (``category`` is ``move``) its first request for another place in one."""
 
     at_ms: int
@@ -37,7 +37,7 @@ class Course(msgspec.Struct, kw_only=True):
         growth: The growth measured last.
     """
 
-    steps: list[Step] = msgspec.field(default_factory=list)
+    steps: list[GrowthStep] = msgspec.field(default_factory=list)
     intervals: int = 0
     requests: int = 0
     growth: float | None = None
@@ -114,9 +114,9 @@ def _take(courses: dict[str, Course], event: ClusterEvent, at_ms: int) -> None:
             course.intervals += 1
             course.growth = growth if growth is not None else course.growth
         case CategoryChanged(job=job, after=after):
-            courses.setdefault(job, Course()).steps.append(Step(at_ms, str(after)))
+            courses.setdefault(job, Course()).steps.append(GrowthStep(at_ms, str(after)))
         case ReallocationRequested(job=job):
             course = courses.setdefault(job, Course())
             course.requests += 1
             if not course.steps or course.steps[-1].category != MOVE:
-                course.steps.append(Step(at_ms, MOVE))
+                course.steps.append(GrowthStep(at_ms, MOVE))

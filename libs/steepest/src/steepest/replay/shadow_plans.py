@@ -37,7 +37,7 @@ ASKED = (Placer, NodeScorer, Rebalancer)
 """Deciders that remember nothing but what they wait to read back, which is the live ones' business."""
 
 
-class Kind(enum.StrEnum):
+class DifferenceKind(enum.StrEnum):
     """What is decided about a job."""
 
     PLACE = "place"
@@ -61,7 +61,7 @@ class PlanDifference(msgspec.Struct, kw_only=True):
         candidate: What the candidate did, likewise.
     """
 
-    kind: Kind
+    kind: DifferenceKind
     offset: int
     at_ms: int
     live: Choice | None = None
@@ -78,7 +78,7 @@ class ShadowPlans:
 
     def __init__(self, change: Change) -> None:
         self.view = ClusterView()
-        self.differences: dict[tuple[str, Kind], PlanDifference] = {}
+        self.differences: dict[tuple[str, DifferenceKind], PlanDifference] = {}
         self._change = change
         self._live: list[Any] = [*(kind() for kind in ASKED), LimitPlanner()]
         self._candidates: list[Any] = [*(kind() for kind in ASKED), LimitPlanner()]
@@ -106,10 +106,10 @@ class ShadowPlans:
             view.skip(offset)
 
     def _compare(
-        self, job: str, kind: Kind, at: Received[Any], live: Mapping[Any, Any], candidate: Mapping[Any, Any]
+        self, job: str, kind: DifferenceKind, at: Received[Any], live: Mapping[Any, Any], candidate: Mapping[Any, Any]
     ) -> None:
         choices = [side.get((job, kind)) for side in (live, candidate)]
-        if kind is Kind.LIMIT:  # one stays until another one is planned
+        if kind is DifferenceKind.LIMIT:  # one stays until another one is planned
             for limits, side in zip(self._limits, (live, candidate), strict=True):
                 if (job, kind) in side:
                     limits[job] = side[job, kind]
@@ -136,13 +136,13 @@ class ShadowPlans:
         return msgspec.structs.replace(event, reads=reads, parameters=parameters)
 
 
-def _choices(made: Iterable[Iterable[c.ClusterEvent]]) -> Iterator[tuple[tuple[str, Kind], str | int | None]]:
+def _choices(made: Iterable[Iterable[c.ClusterEvent]]) -> Iterator[tuple[tuple[str, DifferenceKind], str | int | None]]:
     for event in (event for events in made for event in events):
         match event:
             case c.PlacementPlanned():
-                yield (event.job, Kind.PLACE), event.nodes[0]
+                yield (event.job, DifferenceKind.PLACE), event.nodes[0]
             case c.MigrationPlanned():
-                yield (event.job, Kind.MOVE), event.target
+                yield (event.job, DifferenceKind.MOVE), event.target
             case c.LimitsPlanned():
                 for limit in event.limits:
-                    yield (limit.job, Kind.LIMIT), limit.cpu_m
+                    yield (limit.job, DifferenceKind.LIMIT), limit.cpu_m

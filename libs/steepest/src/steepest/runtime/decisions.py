@@ -15,7 +15,7 @@ from steepest.events.cluster import ClusterEvent
 from steepest.events.received import ID, LOGIC, PREVIOUS, DecisionId, Received, spell_id
 from steepest.log.base import Log, NewRecord, Record, TopicPartition
 from steepest.runtime.decode import new_record
-from steepest.runtime.metric_defs import Metrics
+from steepest.runtime.monitoring.metric_defs import Metrics
 
 
 class InTheLog(msgspec.Struct):

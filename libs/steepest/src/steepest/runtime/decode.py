@@ -73,7 +73,7 @@ def asked_record(to: TopicPartition, key: str, event: msgspec.Struct, at_ms: int
         raise InputError(
             f"this {type(event).__name__} has {len(record.value)} bytes, more than {LARGEST_REQUEST}",
             code="too-large",
-            mend="put what is long into a file, and name the file",
+            hint="put what is long into a file, and name the file",
         )
     return record
 
@@ -108,5 +108,5 @@ def _refuse_what_came_later(record: Record, error: UndecodableError) -> None:
         )
         raise LogVersionError(
             f"{record} is a {head.type[:100]!r} of {decision.decider}, {what}",
-            mend="upgrade this service; a newer one has used what the pool's readers were not raised to",
+            hint="upgrade this service; a newer one has used what the pool's readers were not raised to",
         )

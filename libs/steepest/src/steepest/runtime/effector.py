@@ -48,8 +48,8 @@ class Effector:
     def caught_up(self, view: ClusterView) -> None:
         """The view holds all that was in the log when the process started; called again after the log was re-read."""
 
-    def observe(self, view: ClusterView, received: Received[ClusterEvent], *, counts: bool) -> None:
-        """A record was folded; ``counts`` says whether it changed anything. Only called after ``caught_up``."""
+    def observe(self, view: ClusterView, received: Received[ClusterEvent], *, accepted: bool) -> None:
+        """A record was folded; ``accepted`` says whether it changed anything. Only called after ``caught_up``."""
 
     def silence_s(self) -> float:
         """For how long, in seconds, what it has to do again and again was not done; 0 where there is no such thing."""

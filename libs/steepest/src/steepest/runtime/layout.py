@@ -39,7 +39,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
             InputError: There is no such pool.
         """
         if pool not in self.pools:
-            raise InputError(f"no pool {pool!r}", mend=f"the pools are {', '.join(self.pools)}")
+            raise InputError(f"no pool {pool!r}", hint=f"the pools are {', '.join(self.pools)}")
         return TopicPartition("cluster", self.pools.index(pool))
 
     def of_key(self, topic: str, key: str) -> TopicPartition:

@@ -13,7 +13,7 @@ from steepest.events.received import SEQUENCE, SOURCE
 from steepest.log.base import Log
 from steepest.runtime.decode import new_record
 from steepest.runtime.layout import Layout
-from steepest.runtime.metric_defs import Metrics
+from steepest.runtime.monitoring.metric_defs import Metrics
 
 LONGEST_WAIT_S = 5.0
 """Between two attempts while the log takes or gives nothing."""

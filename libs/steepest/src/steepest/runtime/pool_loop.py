@@ -16,17 +16,17 @@ from steepest.errors import LogEpochError, LogVersionError, UndecodableError
 from steepest.events.cluster import ClusterEvent, LogOpened
 from steepest.events.received import Received
 from steepest.log.base import Log, NewRecord, Reader, Record, TopicPartition
-from steepest.log.snapshots import SnapshotStore
+from steepest.log.snapshot_store import SnapshotStore
 from steepest.policies.decider import ClusterDecider, fold_and_decide
+from steepest.runtime.dead_letters import DEAD_LETTERS, DeadLetters
 from steepest.runtime.decisions import Stream, scan
 from steepest.runtime.decode import received
 from steepest.runtime.effector import Effector
-from steepest.runtime.health import Health
-from steepest.runtime.identity import check_opening
-from steepest.runtime.lag import LagMeter
-from steepest.runtime.letters import DEAD_LETTERS, Letters
-from steepest.runtime.metric_defs import Metrics
-from steepest.runtime.snapshots import (
+from steepest.runtime.monitoring.health import Health
+from steepest.runtime.monitoring.lag import LagMeter
+from steepest.runtime.monitoring.metric_defs import Metrics
+from steepest.runtime.recovery.log_identity import check_opening
+from steepest.runtime.recovery.loop_snapshots import (
     SNAPSHOT_AFTER_S,
     PoolSnapshot,
     keep_pool_snapshot,
@@ -77,7 +77,7 @@ class PoolLoop:
         self._clock = clock
         self._deciders: list[ClusterDecider] = []
         self._streams: list[Stream] = []
-        self._letters = Letters(metrics)
+        self._letters = DeadLetters(metrics)
         self._letters_from = 0
         self._saved = 0
         self._saved_at = 0.0
@@ -136,7 +136,7 @@ class PoolLoop:
             raise LogEpochError(
                 f"{self.at} is kept from {begin} on, and no usable snapshot of it reaches so far: the pool cannot be known",
                 code="offset-missing",
-                mend="start a version whose snapshots are kept, restore the topic `snapshots`, or begin with new topics",
+                hint="start a version whose snapshots are kept, restore the topic `snapshots`, or begin with new topics",
             )
 
     def _tell_lag(self, lag: int) -> None:
@@ -193,13 +193,13 @@ class PoolLoop:
         self._go_live_at_end()
 
     def _take_in(self, event: Received[ClusterEvent], out: list[NewRecord]) -> None:
-        counts, made = fold_and_decide(self.view, self._deciders, event)
+        accepted, made = fold_and_decide(self.view, self._deciders, event)
         for stream, events in zip(self._streams, made, strict=False):
             if events:
                 out.extend(stream.records(self.view.state.epoch, event, [(self.at, self.pool, one) for one in events]))
         if self._live:
             for effector in self._effectors:
-                effector.observe(self.view, event, counts=counts)
+                effector.observe(self.view, event, accepted=accepted)
 
     # --- snapshots -----------------------------------------------------------------------------------------------------
 

@@ -15,16 +15,16 @@ import structlog
 from steepest.clock import Clock
 from steepest.errors import LogEpochError, LogUnavailableError, LogVersionError
 from steepest.log.base import Log
-from steepest.log.snapshots import SnapshotStore
+from steepest.log.snapshot_store import SnapshotStore
+from steepest.runtime.assignment import Assignment
 from steepest.runtime.effector import Effector
-from steepest.runtime.health import Health
-from steepest.runtime.identity import open_partitions
 from steepest.runtime.layout import Layout
-from steepest.runtime.metric_defs import Metrics
+from steepest.runtime.monitoring.health import Health
+from steepest.runtime.monitoring.metric_defs import Metrics
 from steepest.runtime.outbox import LONGEST_WAIT_S, Outbox, patiently
 from steepest.runtime.pool_loop import PoolLoop
+from steepest.runtime.recovery.log_identity import open_partitions
 from steepest.runtime.service import Service
-from steepest.runtime.shares import Share
 from steepest.runtime.stream_loop import StreamLoop
 
 logger = structlog.get_logger(__name__)
@@ -48,7 +48,7 @@ class Runtime:
         snapshots: SnapshotStore,
         clock: Clock,
         metrics: Metrics | None = None,
-        shares: Callable[[Any], Share] | None = None,
+        shares: Callable[[Any], Assignment] | None = None,
     ) -> None:
         """``shares`` gives, for a stream decider, the share of its topic; without it, one has all partitions."""
         self.health = Health(clock)
@@ -127,7 +127,7 @@ class Runtime:
                         await self._run_once(loop, stop)
         except (LogVersionError, LogEpochError) as error:
             self.health.refuse(str(error))
-            logger.critical("this log is not for this reader", loop=loop.name, why=str(error), mend=error.mend)
+            logger.critical("this log is not for this reader", loop=loop.name, why=str(error), hint=error.hint)
             raise
 
     async def _run_once(self, loop: PoolLoop | StreamLoop, stop: asyncio.Event) -> None:
@@ -138,7 +138,7 @@ class Runtime:
         except LogUnavailableError as error:
             self.metrics.restarts.labels(loop.name).inc()
             self.health.wait(loop.name)
-            logger.warning("the log failed; beginning anew", loop=loop.name, why=str(error), mend=error.mend)
+            logger.warning("the log failed; beginning anew", loop=loop.name, why=str(error), hint=error.hint)
             has_worked = self._clock.monotonic() - began > LONGEST_WAIT_S
             if not (has_worked or stop.is_set()):
                 raise

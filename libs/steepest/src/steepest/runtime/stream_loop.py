@@ -18,19 +18,19 @@ from steepest.clock import Clock
 from steepest.errors import UndecodableError
 from steepest.events.cluster import LogOpened
 from steepest.log.base import Log, NewRecord, Reader, Record, TopicPartition
-from steepest.log.snapshots import SnapshotStore
+from steepest.log.snapshot_store import SnapshotStore
 from steepest.policies.decider import StreamDecider
+from steepest.runtime.assignment import Assignment, follow_assignments
+from steepest.runtime.dead_letters import DEAD_LETTERS, DeadLetters
 from steepest.runtime.decisions import Stream, epoch_in, scan
 from steepest.runtime.decode import received
-from steepest.runtime.health import Health
-from steepest.runtime.identity import check_opening
-from steepest.runtime.lag import LagMeter
 from steepest.runtime.layout import Layout
-from steepest.runtime.letters import DEAD_LETTERS, Letters
-from steepest.runtime.metric_defs import Metrics
+from steepest.runtime.monitoring.health import Health
+from steepest.runtime.monitoring.lag import LagMeter
+from steepest.runtime.monitoring.metric_defs import Metrics
 from steepest.runtime.pool_loop import poll_or_stop
-from steepest.runtime.shares import Share, follow_shares
-from steepest.runtime.snapshots import (
+from steepest.runtime.recovery.log_identity import check_opening
+from steepest.runtime.recovery.loop_snapshots import (
     SNAPSHOT_AFTER_S,
     StreamSnapshot,
     keep_stream_snapshot,
@@ -53,7 +53,7 @@ SNAPSHOT_EVERY = 100_000
 """Records of a partition between two snapshots; a restart decides about at most as many again, in about a second."""
 
 
-class Lane(msgspec.Struct):
+class PartitionLoop(msgspec.Struct):
     """One partition: its decider, its position, and what the decider has made of it.
 
     Attributes:
@@ -82,7 +82,7 @@ class DueSnapshot(msgspec.Struct):
         is_settled: Whether it is beyond all that a scan has found, so that the next scan need not look for that again.
     """
 
-    lane: Lane
+    lane: PartitionLoop
     snapshot: StreamSnapshot
     is_settled: bool
 
@@ -100,7 +100,7 @@ class StreamLoop:
         metrics: Metrics,
         health: Health,
         clock: Clock,
-        share: Share | None = None,
+        share: Assignment | None = None,
     ) -> None:
         """Follow the partitions of ``share`` as they come and go; without one, all of them."""
         self.name = f"{kind.name}:{kind.topic}"
@@ -113,8 +113,8 @@ class StreamLoop:
         self._metrics = metrics
         self._health = health
         self._clock = clock
-        self._letters = Letters(metrics)
-        self._lanes: dict[TopicPartition, Lane] = {}
+        self._letters = DeadLetters(metrics)
+        self._lanes: dict[TopicPartition, PartitionLoop] = {}
         self._share = share
         self._lag = LagMeter(log)
         self._keeping: asyncio.Task[None] | None = None
@@ -130,7 +130,7 @@ class StreamLoop:
             await self._follow(self._layout.of_topic(self._kind.topic), stop)
             return
         try:
-            await follow_shares(self._share, stop, self._follow, self._wait, self._idle)
+            await follow_assignments(self._share, stop, self._follow, self._wait, self._idle)
         finally:
             if stop.is_set():
                 await self._share.close()
@@ -172,13 +172,13 @@ class StreamLoop:
     def _tell_lag(self, lag: int) -> None:
         self._health.progress(self.name, sum(lane.position for lane in self._lanes.values()), lag, ready=False)
 
-    async def _lane(self, at: TopicPartition) -> Lane:
+    async def _lane(self, at: TopicPartition) -> PartitionLoop:
         snapshot = await read_stream_snapshot(self._snapshots, self._log, self._kind.name, at)
         deciders = restored([self._kind], {self._kind.name: snapshot.decider}) if snapshot else None
         if snapshot is None or deciders is None:
             snapshot, deciders = None, [self._kind()]
         (decider,) = deciders
-        lane = Lane(
+        lane = PartitionLoop(
             at=at,
             decider=decider,
             stream=Stream(decider.name, decider.logic, at, self._metrics, snapshot.last_ids if snapshot else None),
@@ -192,7 +192,7 @@ class StreamLoop:
         lane.live_from = await self._log.end(at)
         return lane
 
-    def _pass_over_removed(self, lane: Lane, begin: int) -> None:
+    def _pass_over_removed(self, lane: PartitionLoop, begin: int) -> None:
         """Begin behind what was removed: nobody can decide about that any more, and the rest is worth deciding about."""
         missed = begin - lane.position
         if missed > 0:
@@ -259,7 +259,7 @@ class StreamLoop:
             keeping.cancel()
             await asyncio.gather(keeping, return_exceptions=True)
 
-    def _decide(self, lane: Lane, records: Iterable[Record], out: list[NewRecord]) -> None:
+    def _decide(self, lane: PartitionLoop, records: Iterable[Record], out: list[NewRecord]) -> None:
         """Add what these records of a lane make. It is one loop, because calls are what costs most in it."""
         step, pools = lane.decider.step, self._pools
         for record in records:

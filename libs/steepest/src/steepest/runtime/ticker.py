@@ -10,7 +10,7 @@ from steepest.events.common import LARGEST
 from steepest.events.received import Received
 from steepest.runtime.effector import Effector, Send
 from steepest.view.cluster_view import ClusterView
-from steepest.view.fold_pool import PERIODS_COUNTED
+from steepest.view.folds.fold_pool import PERIODS_COUNTED
 
 
 class Ticker(Effector):
@@ -30,9 +30,9 @@ class Ticker(Effector):
         self._counted_ms = max(self._counted_ms, view.counted_ms)
         self._caught_up.set()
 
-    def observe(self, view: ClusterView, received: Received[ClusterEvent], *, counts: bool) -> None:
+    def observe(self, view: ClusterView, received: Received[ClusterEvent], *, accepted: bool) -> None:
         """Follow a change of the period."""
-        if counts and isinstance(received.event, PoolConfigured):
+        if accepted and isinstance(received.event, PoolConfigured):
             self._period_ms = view.parameters.tick_ms
 
     async def run(self, send: Send) -> None:

@@ -85,10 +85,10 @@ class Migrator(Effector):
                 self._begin(view, plan)
         self._janitor.caught_up(view)
 
-    def observe(self, view: ClusterView, received: Received[c.ClusterEvent], *, counts: bool) -> None:
+    def observe(self, view: ClusterView, received: Received[c.ClusterEvent], *, accepted: bool) -> None:
         """Move on the plan that a record is about."""
         event = received.event
-        if isinstance(event, c.StepBegun) and counts:
+        if isinstance(event, c.StepBegun) and accepted:
             self._read_back(view, event, ours=received.headers.get(SOURCE) == self._source)
         elif isinstance(event, c.Tick):
             for plan in list(view.in_flight.values()):

@@ -63,20 +63,20 @@ class Resizer(Effector):
             if job.limit is not None:
                 self._want(job)
 
-    def observe(self, view: ClusterView, received: Received[c.ClusterEvent], *, counts: bool) -> None:
+    def observe(self, view: ClusterView, received: Received[c.ClusterEvent], *, accepted: bool) -> None:
         """Notice what is to be set."""
         match received.event:
-            case c.LimitsPlanned() as event if counts:
+            case c.LimitsPlanned() as event if accepted:
                 for limit in event.limits:
                     job = view.jobs.get(limit.job)
                     if job is not None and job.limit is not None and not job.limit.answered:
                         self._want(job)
-            case c.LimitsApplied() as event if counts:
+            case c.LimitsApplied() as event if accepted:
                 self._unclear.pop(event.job, None)
             case c.LimitsApplied() as event:
                 if (job := view.touched) is not None and _differs(job, event):
                     self._want(job)
-            case c.LimitsRefused() as event if counts and not event.definite:
+            case c.LimitsRefused() as event if accepted and not event.definite:
                 self._unclear[event.job] = None
             case c.Tick():
                 self._ask_again(view)

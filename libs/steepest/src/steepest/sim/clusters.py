@@ -77,10 +77,10 @@ def read_cluster(path: Path) -> ClusterSpec:
     try:
         found = msgspec.convert(tomllib.loads(read_text(path)), _File)
     except (tomllib.TOMLDecodeError, msgspec.ValidationError, RecursionError, ValueError) as error:
-        raise InputError(f"{path}: describes no cluster: {error}", mend="See docs/workloads.md.") from error
+        raise InputError(f"{path}: describes no cluster: {error}", hint="See docs/workloads.md.") from error
     for number, group in enumerate(found.node):
         if (fault := _fault(group)) is not None:
-            raise InputError(f"{path}, node {number}, {fault}", mend="See docs/workloads.md.")
+            raise InputError(f"{path}, node {number}, {fault}", hint="See docs/workloads.md.")
     return _spec(found.node, str(path))
 
 
@@ -88,13 +88,13 @@ def _group(part: str, whole: str) -> _Group:
     match = _PART.fullmatch(part.strip())
     if match is None:
         shown = f" (of {whole[:100]!r})" if part != whole else ""
-        raise InputError(f"cluster {part[:100]!r}{shown}: is not <nodes>x<number>gpu or cpu", mend=_MEND)
+        raise InputError(f"cluster {part[:100]!r}{shown}: is not <nodes>x<number>gpu or cpu", hint=_MEND)
     each = int(match[2])
     group = _Group(count=int(match[1]), gpus=each) if match[3] == "gpu" else _Group(count=int(match[1]), cpus=each)
     if not each:
-        raise InputError(f"cluster {part!r}: a node must have something", mend=_MEND)
+        raise InputError(f"cluster {part!r}: a node must have something", hint=_MEND)
     if (fault := _fault(group)) is not None:
-        raise InputError(f"cluster {part!r}, {fault}", mend=_MEND)
+        raise InputError(f"cluster {part!r}, {fault}", hint=_MEND)
     return group
 
 
@@ -130,9 +130,9 @@ def _capacity(group: _Group) -> Resources:
 def _spec(groups: Sequence[_Group], source: str) -> ClusterSpec:
     total = sum(group.count for group in groups)
     if not total:
-        raise InputError(f"{source}: there is no node in it", mend=_MEND)
+        raise InputError(f"{source}: there is no node in it", hint=_MEND)
     if total > MOST_NODES:
-        raise InputError(f"{source}: {total} nodes are more than {MOST_NODES}", mend="Ask for fewer.")
+        raise InputError(f"{source}: {total} nodes are more than {MOST_NODES}", hint="Ask for fewer.")
     digits = len(str(total - 1))
     nodes: dict[str, SimNode] = {}
     for group in groups:
@@ -140,7 +140,7 @@ def _spec(groups: Sequence[_Group], source: str) -> ClusterSpec:
         for number in range(group.count):
             name = _name(group, number, f"node-{len(nodes):0{digits}}")
             if name in nodes:
-                raise InputError(f"{source}, name: two nodes are called {name}", mend="Name each group differently.")
+                raise InputError(f"{source}, name: two nodes are called {name}", hint="Name each group differently.")
             nodes[name] = SimNode(
                 name=name,
                 capacity=capacity,

@@ -89,9 +89,9 @@ def refuse_unfit(name: str, rules: str) -> None:
         InputError: It is none, or a pool's under a peer's rules.
     """
     if name not in POOL and name not in BASELINES:
-        raise InputError(f"there is no policy {name[:100]!r}", mend=f"Name some of {', '.join(names())}.")
+        raise InputError(f"there is no policy {name[:100]!r}", hint=f"Name some of {', '.join(names())}.")
     if name in POOL and rules != DEFAULT.name:
         raise InputError(
             f"policy {name} runs a whole pool as it would live, and not by the rules of {rules}",
-            mend="Leave --rules out, or name an allocation policy.",
+            hint="Leave --rules out, or name an allocation policy.",
         )

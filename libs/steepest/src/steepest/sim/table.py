@@ -40,7 +40,7 @@ class Row:
     def wrong(self, column: str, why: str) -> InputError:
         """The error that says what is wrong with a cell, to be raised."""
         return InputError(
-            f"{self._source}, line {self.line}, column {column}: {why}", mend="Correct the line, or take it out."
+            f"{self._source}, line {self.line}, column {column}: {why}", hint="Correct the line, or take it out."
         )
 
     def text(self, column: str, *, most: int = 200) -> str:
@@ -117,17 +117,17 @@ def csv_rows(text: str, columns: Sequence[str], source: object) -> Iterator[Row]
     except csv.Error as error:
         raise InputError(
             f"{source}, line {lines.line_num}: is no row of a CSV table: {error}",
-            mend="Correct the line, or take it out.",
+            hint="Correct the line, or take it out.",
         ) from error
 
 
 def _check_header(header: Sequence[str], columns: Sequence[str], where: str) -> None:
     for name in header:
         if header.count(name) > 1:
-            raise InputError(f"{where}, column {name}: stands in the header twice", mend="Name each column once.")
+            raise InputError(f"{where}, column {name}: stands in the header twice", hint="Name each column once.")
     for name in columns:
         if name not in header:
-            raise InputError(f"{where}, column {name}: is not in the header", mend="Give the table its columns.")
+            raise InputError(f"{where}, column {name}: is not in the header", hint="Give the table its columns.")
 
 
 def tab_rows(text: str, columns: Sequence[str], source: object) -> Iterator[Row]:
@@ -152,7 +152,7 @@ def _matched(columns: Sequence[str], cells: Sequence[str], source: object, line:
         column = columns[len(cells)] if len(cells) < len(columns) else f"{len(columns) + 1}"
         raise InputError(
             f"{source}, line {line}, column {column}: the line has {len(cells)} cells where {len(columns)} must stand",
-            mend="The file may be cut off: get it anew, or take the line out.",
+            hint="The file may be cut off: get it anew, or take the line out.",
         )
     return dict(zip(columns, cells, strict=True))
 

@@ -34,11 +34,11 @@ def read_text(path: Path) -> str:
             else:
                 data = file.read(LARGEST_BYTES + 1)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise InputError(f"{path}: is a damaged gzip file: {error}", mend=_RESTORE) from error
+        raise InputError(f"{path}: is a damaged gzip file: {error}", hint=_RESTORE) from error
     except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}", mend="Name a file.") from error
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}", hint="Name a file.") from error
     if len(data) > LARGEST_BYTES:
-        raise InputError(f"{path}: holds more than {LARGEST_BYTES >> 20} MiB", mend="Cut it into parts.")
+        raise InputError(f"{path}: holds more than {LARGEST_BYTES >> 20} MiB", hint="Cut it into parts.")
     return _decoded(data, path)
 
 
@@ -47,9 +47,9 @@ def _decoded(data: bytes, path: Path) -> str:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise InputError(f"{path}, line {line}: is no text in UTF-8", mend=_RESTORE) from error
+        raise InputError(f"{path}, line {line}: is no text in UTF-8", hint=_RESTORE) from error
     if (zero := text.find("\0")) >= 0:
-        raise InputError(f"{path}, line {text.count(chr(10), 0, zero) + 1}: is binary, not text", mend=_RESTORE)
+        raise InputError(f"{path}, line {text.count(chr(10), 0, zero) + 1}: is binary, not text", hint=_RESTORE)
     if not text.strip():
-        raise InputError(f"{path}: is empty", mend=_RESTORE)
+        raise InputError(f"{path}: is empty", hint=_RESTORE)
     return text

@@ -12,15 +12,15 @@ from collections.abc import Mapping, Sequence
 import docker
 import msgspec
 
+from steepest.app.state_folder import NodeSpec
 from steepest.demo.workload import REQUEST, Arrival, Workload
+from steepest.docker_lab.engine_daemon import DockerEngine
+from steepest.docker_lab.images import DEMO
 from steepest.errors import ClusterError
 from steepest.events.cluster import JobSpec
 from steepest.events.common import Resources
 from steepest.sim.workload import SimJob
 from steepest.sim.workload import Workload as SimWorkload
-from steepest.state_folder import NodeSpec
-from steepest.testing.docker_engine import DockerEngine
-from steepest.testing.docker_images import DEMO
 
 SCALE = 10
 """A second here is so many of the experiment's."""

@@ -19,13 +19,13 @@ def refuse_without_engine() -> None:
         InputError: Something is missing; with the command that gets it.
     """
     if importlib.util.find_spec("docker") is None:
-        raise InputError(f"{WHAT} needs the client of Docker engines", mend="install steepest[docker]")
+        raise InputError(f"{WHAT} needs the client of Docker engines", hint="install steepest[docker]")
     stage.refuse_without_libraries()
     if shutil.which("dockerd", path=f"{os.environ.get('PATH', '')}:/usr/sbin") is None:
-        raise InputError(f"{WHAT} needs a Docker engine (dockerd)", code="no-engine", mend="get it with `make engine`")
+        raise InputError(f"{WHAT} needs a Docker engine (dockerd)", code="no-engine", hint="get it with `make engine`")
     if os.geteuid() != 0:
-        raise InputError(f"{WHAT} starts a Docker engine of its own", code="not-root", mend="run it as root")
-    from steepest.testing import docker_images  # noqa: PLC0415 - the client is an extra
+        raise InputError(f"{WHAT} starts a Docker engine of its own", code="not-root", hint="run it as root")
+    from steepest.docker_lab import images  # noqa: PLC0415 - the client is an extra
 
-    if why := docker_images.missing(docker_images.default_folder()):
-        raise InputError(f"{WHAT} needs an image: {why}", code="no-images", mend="make it with `make images`")
+    if why := images.missing(images.default_folder()):
+        raise InputError(f"{WHAT} needs an image: {why}", code="no-images", hint="make it with `make images`")

@@ -13,10 +13,10 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from steepest.cluster import locks
+from steepest.cluster.folders import incarnation_locks
+from steepest.docker_lab import images
+from steepest.docker_lab.engine_daemon import DockerEngine, running_engine
 from steepest.errors import ClusterError, InputError
-from steepest.testing import docker_images
-from steepest.testing.docker_engine import DockerEngine, running_engine
 
 CPU_M = 800
 """The node's size in millicores. The rest of its core is for the kernel, and for what the engine does."""
@@ -43,9 +43,9 @@ def node() -> Iterator[DockerEngine]:
         ClusterError: There is another one on this machine all the time.
     """
     with contextlib.ExitStack() as stack:
-        turn = locks.take(Path(tempfile.gettempdir()) / _LOCK, TURN_S)
+        turn = incarnation_locks.take(Path(tempfile.gettempdir()) / _LOCK, TURN_S)
         if turn is None:
-            raise ClusterError("another experiment runs on this machine", code="busy", mend="wait for its end")
+            raise ClusterError("another experiment runs on this machine", code="busy", hint="wait for its end")
         stack.callback(os.close, turn)
         stack.callback(os.setpriority, os.PRIO_PROCESS, 0, os.getpriority(os.PRIO_PROCESS, 0))
         with contextlib.suppress(PermissionError):  # root without that capability
@@ -57,10 +57,10 @@ def node() -> Iterator[DockerEngine]:
             _hold(engine.group, max(os.sched_getaffinity(0)))
         except OSError as error:
             raise InputError(
-                f"an engine cannot be held to one core here: {error}", mend="run it where root may make control groups"
+                f"an engine cannot be held to one core here: {error}", hint="run it where root may make control groups"
             ) from error
         with contextlib.closing(engine.client()) as client:
-            docker_images.provide(client, docker_images.default_folder(), demo=True)
+            images.provide(client, images.default_folder(), demo=True)
         yield engine
 
 

@@ -14,8 +14,9 @@ import msgspec
 
 from steepest.demo.audience import Nobody
 from steepest.demo.play import Play
-from steepest.demo.story import Story
+from steepest.demo.run_timeline import RunTimeline
 from steepest.demo.workload import Workload
+from steepest.docker_lab.engine_daemon import DockerEngine
 from steepest.errors import ClusterError
 from steepest.events.cluster import ClusterEvent
 from steepest.events.parameters import PoolParameters
@@ -26,7 +27,6 @@ from steepest.sim.workloads.arrivals import arrivals
 from steepest.testbed.experiments import limited, unlimited
 from steepest.testbed.jobs import SCALE, Cost, scaled
 from steepest.testbed.node import CPU_M
-from steepest.testing.docker_engine import DockerEngine
 
 
 class Ran(msgspec.Struct, frozen=True):
@@ -81,12 +81,12 @@ async def _run(given: Workload, parameters: PoolParameters, folder: Path) -> Ran
         raise KeyboardInterrupt
     if play.failed:
         raise ClusterError(
-            f"not every job of {folder.name} finished", code="job-failed", mend=f"steepest jobs --state {folder}"
+            f"not every job of {folder.name} finished", code="job-failed", hint=f"steepest jobs --state {folder}"
         )
     return ran_of(story, await play.recorded())
 
 
-def ran_of(story: Story, events: Sequence[Received[ClusterEvent]]) -> Ran:
+def ran_of(story: RunTimeline, events: Sequence[Received[ClusterEvent]]) -> Ran:
     """What a story whose jobs have all ended comes to."""
     jobs = list(story.jobs.values())
     first = min(job.submitted_ms for job in jobs)

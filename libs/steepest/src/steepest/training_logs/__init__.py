@@ -4,10 +4,10 @@
 what those two write.
 """
 
-from steepest.training_logs.patterns import PatternError
 from steepest.training_logs.reader import LogReader, ReaderState, Skipped
 from steepest.training_logs.recognise import FormatError
 from steepest.training_logs.records import LossRecord, is_training_loss
+from steepest.training_logs.syntax.patterns import PatternError
 
 __all__ = [
     "FormatError",

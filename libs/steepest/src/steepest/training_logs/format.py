@@ -11,9 +11,9 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from steepest.training_logs.names import Name, is_total, plain, read_name
-from steepest.training_logs.numbers import KEY, NUMBER, to_int
 from steepest.training_logs.records import Split
+from steepest.training_logs.syntax.metric_names import Name, is_total, plain, read_name
+from steepest.training_logs.syntax.numbers import KEY, NUMBER, to_int
 
 SUM_OF_PARTS = "sum"
 """The metric's name with which a job asks for the sum of its part losses (detectors print no total)."""

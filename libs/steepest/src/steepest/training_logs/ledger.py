@@ -30,7 +30,7 @@ Seen = tuple[Order, float | None, int]
 """A place, the value first read there (None where not finite: JSON has no NaN), and how often one was read there."""
 
 
-class Lane(msgspec.Struct):
+class MetricSeries(msgspec.Struct):
     """What is remembered of one metric.
 
     Attributes:
@@ -55,7 +55,7 @@ class Lane(msgspec.Struct):
 
 
 def to_record(
-    lanes: dict[str, Lane], found: Found, place: tuple[int, int, int], format_name: str, process: str = ""
+    lanes: dict[str, MetricSeries], found: Found, place: tuple[int, int, int], format_name: str, process: str = ""
 ) -> LossRecord | None:
     """Makes a record of a reading that is new.
 
@@ -81,14 +81,14 @@ def to_record(
     return LossRecord(line, position, index, step, counted, at.epoch, metric, value, split, format_name, at.at_ms)
 
 
-def _new_lane(lanes: dict[str, Lane], name: str) -> Lane | None:
+def _new_lane(lanes: dict[str, MetricSeries], name: str) -> MetricSeries | None:
     if len(lanes) >= MAX_LANES:
         return None
-    lane = lanes[name] = Lane()
+    lane = lanes[name] = MetricSeries()
     return lane
 
 
-def judge(lane: Lane, found: Found, source: str) -> Verdict:
+def judge(lane: MetricSeries, found: Found, source: str) -> Verdict:
     """Says whether a reading is new, and remembers it."""
     if found.scope == "display" and lane.accepted and _same(lane.latest, found.value):
         return "unchanged"
@@ -110,7 +110,7 @@ def judge(lane: Lane, found: Found, source: str) -> Verdict:
     return _went_back(lane, place, found, newcomer=newcomer, moved_on=before is not None and place > before)
 
 
-def _went_back(lane: Lane, place: Order, found: Found, *, newcomer: bool, moved_on: bool) -> Verdict:
+def _went_back(lane: MetricSeries, place: Order, found: Found, *, newcomer: bool, moved_on: bool) -> Verdict:
     """Tells a late repetition from a restart.
 
     It is late if the process that printed it has not itself gone back, or prints its first; or if it repeats a recent
@@ -128,7 +128,7 @@ def _went_back(lane: Lane, place: Order, found: Found, *, newcomer: bool, moved_
     return _begin(lane, place, found)
 
 
-def advance(lane: Lane, seen: Sequence[Seen], count: int = 1) -> None:
+def advance(lane: MetricSeries, seen: Sequence[Seen], count: int = 1) -> None:
     """Remembers ``count`` readings of which each is beyond all before it in its run; ``seen`` are the latest of them."""
     lane.seen += seen
     if len(lane.seen) > REMEMBERED_PLACES:
@@ -137,25 +137,25 @@ def advance(lane: Lane, seen: Sequence[Seen], count: int = 1) -> None:
     lane.accepted += count
 
 
-def accept(lane: Lane, value: float) -> None:
+def accept(lane: MetricSeries, value: float) -> None:
     """Remembers a reading without a place."""
     lane.accepted += 1
     lane.latest = value
 
 
-def _begin(lane: Lane, place: Order, found: Found) -> Verdict:
+def _begin(lane: MetricSeries, place: Order, found: Found) -> Verdict:
     advance(lane, ((place, found.value, 1),))
     lane.stepwise = lane.stepwise or found.scope != "epoch"
     return "new"
 
 
-def _accept(lane: Lane, found: Found) -> Verdict:
+def _accept(lane: MetricSeries, found: Found) -> Verdict:
     accept(lane, found.value)
     lane.stepwise = lane.stepwise or found.scope != "epoch"
     return "new"
 
 
-def _repeat(lane: Lane, place: Order) -> Verdict:
+def _repeat(lane: MetricSeries, place: Order) -> Verdict:
     for at in range(len(lane.seen) - 1, max(len(lane.seen) - 2 - LATE_PLACES, -1), -1):
         known, value, times = lane.seen[at]
         if known == place:
@@ -165,7 +165,7 @@ def _repeat(lane: Lane, place: Order) -> Verdict:
     return "repeated"
 
 
-def _remember_source(lane: Lane, source: str, place: Order) -> None:
+def _remember_source(lane: MetricSeries, source: str, place: Order) -> None:
     lane.sources[source] = place
     if len(lane.sources) > REMEMBERED_PLACES:
         del lane.sources[next(iter(lane.sources))]

@@ -7,16 +7,16 @@ on as if it had never stopped.
 
 import msgspec
 
+from steepest.training_logs.fast_path import read_usual
 from steepest.training_logs.format import SUM_OF_PARTS, Context, Found, Line
-from steepest.training_logs.ledger import Lane, to_record
-from steepest.training_logs.lines import Block, LinePlace, LineSplitter
-from steepest.training_logs.names import plain
-from steepest.training_logs.prefixes import strip_prefixes
+from steepest.training_logs.ledger import MetricSeries, to_record
 from steepest.training_logs.recognise import AUTO, Choice, Recogniser
 from steepest.training_logs.records import LossRecord
-from steepest.training_logs.scan import Scanner
 from steepest.training_logs.skips import REPEATED, reason_for
-from steepest.training_logs.usual import read_usual
+from steepest.training_logs.syntax.line_splitter import Block, LinePlace, LineSplitter
+from steepest.training_logs.syntax.metric_names import plain
+from steepest.training_logs.syntax.prefixes import strip_prefixes
+from steepest.training_logs.syntax.scan import Scanner
 
 MAX_EXAMPLES = 20
 """Lines kept for people of those that were passed over."""
@@ -35,7 +35,7 @@ class ReaderState(msgspec.Struct):
     place: LinePlace = msgspec.field(default_factory=LinePlace)
     choice: Choice = msgspec.field(default_factory=Choice)
     context: Context = msgspec.field(default_factory=Context)
-    lanes: dict[str, Lane] = {}
+    lanes: dict[str, MetricSeries] = {}
 
 
 class Skipped(msgspec.Struct, frozen=True):

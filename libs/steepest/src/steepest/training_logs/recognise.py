@@ -11,9 +11,9 @@ import msgspec
 from steepest.errors import InputError
 from steepest.training_logs.format import At, Context, Format, Found, Line, at_step
 from steepest.training_logs.formats import all_formats
-from steepest.training_logs.names import read_name
-from steepest.training_logs.numbers import to_epoch, to_number, to_step
-from steepest.training_logs.patterns import compile_pattern, split_of
+from steepest.training_logs.syntax.metric_names import read_name
+from steepest.training_logs.syntax.numbers import to_epoch, to_number, to_step
+from steepest.training_logs.syntax.patterns import compile_pattern, split_of
 
 AUTO = "auto"
 OWN_PATTERN = "pattern"
@@ -23,7 +23,7 @@ FIRM_AFTER_LINES = 50
 
 
 class FormatError(InputError):
-    """No log format has that name; ``mend`` names those that come closest."""
+    """No log format has that name; ``hint`` names those that come closest."""
 
     code = "unknown-log-format"
 
@@ -122,7 +122,7 @@ def format_named(name: str) -> Format:
         return names[name]
     close = difflib.get_close_matches(name.lower(), [*names, AUTO], n=3, cutoff=0.4)
     hint = f"did you mean {' or '.join(close)}?" if close else f"known: {AUTO}, {', '.join(sorted(names))}"
-    raise FormatError(f"unknown log format {name!r}: {hint}", mend=hint)
+    raise FormatError(f"unknown log format {name!r}: {hint}", hint=hint)
 
 
 def own_format(pattern: str, metric: str | None) -> Format:

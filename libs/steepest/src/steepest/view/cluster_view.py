@@ -15,7 +15,7 @@ from steepest.errors import LogVersionError
 from steepest.events import cluster as c
 from steepest.events.received import ID, PREVIOUS, DecisionId, Received
 from steepest.events.registry import FLAGS, READS
-from steepest.view import fold_gone, fold_jobs, fold_limits, fold_plans, fold_pool
+from steepest.view.folds import fold_gone, fold_jobs, fold_limits, fold_plans, fold_pool
 from steepest.view.projection import Projection
 from steepest.view.state import ViewState
 
@@ -104,7 +104,7 @@ def refuse_unknown_version(reads: int, flags: Iterable[int]) -> None:
         wants = f"flags {unknown}" if unknown else f"event version {reads}"
         raise LogVersionError(
             f"the log asks for {wants}, and this reader knows version {READS} and flags {sorted(FLAGS)}",
-            mend="upgrade this service before the pool uses what it does not know",
+            hint="upgrade this service before the pool uses what it does not know",
         )
 
 

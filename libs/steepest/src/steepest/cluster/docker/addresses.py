@@ -35,7 +35,7 @@ def addresses(asked: str, environ: Mapping[str, str] = os.environ) -> list[tuple
     """
     urls = [_url(one.strip()) for one in asked.split(",") if one.strip()] or [environ.get("DOCKER_HOST") or HERE]
     if len(set(urls)) < len(urls):
-        raise InputError(f"an engine is named twice in {asked!r}", mend="name each once")
+        raise InputError(f"an engine is named twice in {asked!r}", hint="name each once")
     folder = None
     if environ.get("DOCKER_TLS_VERIFY"):
         folder = environ.get("DOCKER_CERT_PATH") or os.path.expanduser("~/.docker")  # noqa: PTH111 - as the client does
@@ -70,7 +70,7 @@ def _info(url: str, tls: str | None) -> Mapping[str, Any]:
         raise InputError(
             f"no Docker engine answers at {url}: {error}",
             code="no-engine",
-            mend=f"start it, or try `docker --host {url} info`",
+            hint=f"start it, or try `docker --host {url} info`",
         ) from error
     finally:
         host.close()

@@ -15,22 +15,22 @@ import requests
 from docker.errors import APIError, DockerException, NotFound
 from msgspec import UNSET, UnsetType
 
-from steepest.cluster import locks
-from steepest.cluster.acts import definite, uncancelled
-from steepest.cluster.docker.background import DockerBackground, DockerTracked
 from steepest.cluster.docker.container import container_of, label_of, name_of, ours, updates
+from steepest.cluster.docker.docker_background import DockerBackground, DockerTracked
 from steepest.cluster.docker.host import SERVER_FAILED, DockerNode, EngineInfo, Host, status_of
 from steepest.cluster.docker.launch import Launch, launch, remove
 from steepest.cluster.docker.mounts import Allowed
-from steepest.cluster.docker.sight import observe
-from steepest.cluster.ended import Retention
+from steepest.cluster.docker.observe import observe
 from steepest.cluster.fence import is_made
-from steepest.cluster.folder import IncarnationFolder, spec_record
-from steepest.cluster.folder_cluster import FolderCluster
+from steepest.cluster.folders import incarnation_locks
+from steepest.cluster.folders.acts import definite, uncancelled
+from steepest.cluster.folders.adapter_folder import IncarnationFolder, spec_record
+from steepest.cluster.folders.ended_jobs import Retention
+from steepest.cluster.folders.folder_cluster import FolderCluster
+from steepest.cluster.folders.folder_watch import wait
+from steepest.cluster.folders.replica_roster import Roster
 from steepest.cluster.observation import Observation, declare_gone
 from steepest.cluster.port import ReplicaId, ReplicaSpec, Stopped
-from steepest.cluster.roster import Roster
-from steepest.cluster.watch import wait
 from steepest.errors import ClusterError, RefusedError, UncertainError
 from steepest.events.common import CheckpointRef, Resources
 
@@ -119,20 +119,20 @@ class DockerCluster(FolderCluster[DockerBackground]):
                 background.track(folder, spec_record(node, spec))  # also after a failure: it may run
 
     def _is_known_locked(self, folder: IncarnationFolder, node: str) -> bool:
-        with definite(f"{folder} did not start"), locks.held(self._state.locks / folder.replica.job):
+        with definite(f"{folder} did not start"), incarnation_locks.held(self._state.locks / folder.replica.job):
             return self._is_known(folder, node)
 
     def _start_locked(
         self, folder: IncarnationFolder, node: str, spec: ReplicaSpec, restore: CheckpointRef | None
     ) -> None:
         job, host = folder.replica.job, self._hosts[node]
-        with definite(f"{folder} did not start"), locks.held(self._state.locks / job):
+        with definite(f"{folder} did not start"), incarnation_locks.held(self._state.locks / job):
             if self._is_known(folder, node):
                 return
             try:
                 engine = host.info()
             except UncertainError as error:
-                raise RefusedError(str(error), code="node-lost", mend=error.mend) from error
+                raise RefusedError(str(error), code="node-lost", hint=error.hint) from error
             order = Launch(
                 node=node,
                 spec=spec,
@@ -221,7 +221,7 @@ class DockerCluster(FolderCluster[DockerBackground]):
 
     def _cancel_start(self, host: Host, folder: IncarnationFolder) -> None:
         """An interrupted start must never be completed once it was stopped."""
-        with locks.held(self._state.locks / folder.replica.job):
+        with incarnation_locks.held(self._state.locks / folder.replica.job):
             if not observe(host, folder, self._label).began:
                 remove(host, name_of(self._label, folder), self._label)
                 declare_gone(folder, "it was stopped before it began")
@@ -261,12 +261,12 @@ class DockerCluster(FolderCluster[DockerBackground]):
             raise
 
     def _forget(self, job: str) -> None:
-        with definite(f"{job} is not forgotten"), locks.held(self._state.locks / job):
+        with definite(f"{job} is not forgotten"), incarnation_locks.held(self._state.locks / job):
             known = [folder for replica in self._state.replicas(job) for folder in self._state.incarnations(replica)]
             for folder in known:
                 seen = observe(self._host_of(folder), folder, self._label)
                 if seen.began and not seen.ended:
-                    raise RefusedError(f"{folder} is {seen.phase}", code="still-running", mend="stop it first")
+                    raise RefusedError(f"{folder} is {seen.phase}", code="still-running", hint="stop it first")
             for folder in known:
                 remove(self._host_of(folder), name_of(self._label, folder), self._label)
             self._state.retire(job)
@@ -310,6 +310,6 @@ class DockerCluster(FolderCluster[DockerBackground]):
             raise UncertainError(
                 f"{folder} was started on {spec.node if spec else 'an unknown node'}, which is no node of this cluster",
                 code="unknown-node",
-                mend="name all nodes that something may still run on",
+                hint="name all nodes that something may still run on",
             )
         return self._hosts[spec.node]

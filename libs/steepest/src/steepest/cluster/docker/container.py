@@ -20,7 +20,7 @@ from msgspec import UnsetType
 
 from steepest.cluster.docker.mounts import Mounts
 from steepest.cluster.fence import environment
-from steepest.cluster.folder import IncarnationFolder, StateFolder
+from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder
 from steepest.cluster.observation import Observation
 from steepest.cluster.port import ReplicaPhase, ReplicaSpec
 from steepest.events.common import CheckpointRef, Resources
@@ -62,7 +62,7 @@ def container_of(folder: IncarnationFolder) -> str | None:
     return record.id if record else None
 
 
-def label_of(state: StateFolder) -> str:
+def label_of(state: AdapterFolder) -> str:
     """What marks the containers of a state folder: drawn once and kept in it, so folders of one path on two machines differ.
 
     Raises:
@@ -163,7 +163,7 @@ def updates(
 def creation(
     client: docker.APIClient,
     *,
-    state: StateFolder,
+    state: AdapterFolder,
     folder: IncarnationFolder,
     spec: ReplicaSpec,
     image: str,

@@ -162,7 +162,7 @@ class Host:
             raise
         except (DockerException, requests.RequestException, OSError) as error:
             raise UncertainError(
-                f"{self} does not answer: {_in_words(error)}", code="node-unreachable", mend=f"start {self}"
+                f"{self} does not answer: {_in_words(error)}", code="node-unreachable", hint=f"start {self}"
             ) from error
 
     @contextlib.contextmanager
@@ -184,10 +184,10 @@ class Host:
         except (DockerException, requests.RequestException, OSError) as error:
             if _was_not_sent(error):
                 raise RefusedError(
-                    f"{consequence}: {self} is not there: {_in_words(error)}", code="node-lost", mend=f"start {self}"
+                    f"{consequence}: {self} is not there: {_in_words(error)}", code="node-lost", hint=f"start {self}"
                 ) from error
             raise UncertainError(
-                f"{self} did not answer: {_in_words(error)}", code="node-unreachable", mend="look it up"
+                f"{self} did not answer: {_in_words(error)}", code="node-unreachable", hint="look it up"
             ) from error
 
 
@@ -209,7 +209,7 @@ def connect(node: DockerNode, timeout_s: float | None) -> docker.APIClient:
         DockerException, requests.RequestException: The engine does not answer.
     """
     if not node.url.startswith(("unix://", "tcp://", "ssh://", "http://", "https://")):
-        raise InputError(f"{node.url!r} is no address of an engine", mend="write unix://…, tcp://… or ssh://…")
+        raise InputError(f"{node.url!r} is no address of an engine", hint="write unix://…, tcp://… or ssh://…")
     tls: Any = False
     if node.tls is not None:
         try:
@@ -218,7 +218,7 @@ def connect(node: DockerNode, timeout_s: float | None) -> docker.APIClient:
             )
         except DockerException as error:
             raise InputError(
-                f"no TLS for {node.name} with {node.tls}: {error}", mend="put its three files there"
+                f"no TLS for {node.name} with {node.tls}: {error}", hint="put its three files there"
             ) from error
     return _Client(
         base_url=node.url,

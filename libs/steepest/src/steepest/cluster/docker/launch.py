@@ -24,7 +24,7 @@ from steepest.cluster import fence
 from steepest.cluster.docker.container import NO_PROGRAM, ContainerRecord, creation, name_of, ours, record_of
 from steepest.cluster.docker.host import EngineInfo, Host, status_of
 from steepest.cluster.docker.mounts import Allowed, give, mounts_of
-from steepest.cluster.folder import IncarnationFolder, StateFolder
+from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder
 from steepest.cluster.port import ReplicaSpec
 from steepest.errors import ClusterError, RefusedError, UncertainError
 from steepest.events.common import CheckpointRef, Resources
@@ -59,7 +59,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     allowed: Allowed
 
 
-def launch(host: Host, state: StateFolder, folder: IncarnationFolder, order: Launch) -> None:
+def launch(host: Host, state: AdapterFolder, folder: IncarnationFolder, order: Launch) -> None:
     """Make the folder and the container, and start it; returns once the job's program is executed.
 
     Raises:
@@ -128,7 +128,7 @@ def _create(
             raise RefusedError(
                 f"{host} has no image {order.image!r}",
                 code="no-such-image",
-                mend=f"docker --host {host.node.url} pull {order.image} (`make images` for Steepest's own)",
+                hint=f"docker --host {host.node.url} pull {order.image} (`make images` for Steepest's own)",
             ) from error
         except APIError as error:
             if status_of(error) != _CONFLICT:
@@ -143,7 +143,7 @@ def _remove_unless_it_runs(client: docker.APIClient, folder: IncarnationFolder, 
     with contextlib.suppress(NotFound):
         found = ours(client, name, label)
         if found["State"]["Running"]:
-            raise RefusedError(f"a container of the name {name} runs", code="still-running", mend="stop it first")
+            raise RefusedError(f"a container of the name {name} runs", code="still-running", hint="stop it first")
         # The record first: whoever looks while it is there without its container takes the incarnation for ended.
         record_of(folder).unlink(missing_ok=True)
         client.remove_container(found["Id"], force=True)
@@ -198,7 +198,7 @@ def _prove(client: docker.APIClient, folder: IncarnationFolder, made: str) -> No
 
 def _no_program(folder: IncarnationFolder, why: object) -> RefusedError:
     return RefusedError(
-        f"{folder} cannot be executed: {str(why)[:500]}", code="no-such-program", mend="name a program of the image"
+        f"{folder} cannot be executed: {str(why)[:500]}", code="no-such-program", hint="name a program of the image"
     )
 
 

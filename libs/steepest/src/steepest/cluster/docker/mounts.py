@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 from docker.types import Mount
 
-from steepest.cluster.folder import IncarnationFolder, StateFolder
+from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder
 from steepest.cluster.port import ReplicaSpec
 from steepest.errors import RefusedError
 
@@ -49,7 +49,7 @@ class Mounts(msgspec.Struct, frozen=True):
         return f"{self.uid}:{self.gid}"
 
 
-def mounts_of(state: StateFolder, folder: IncarnationFolder, spec: ReplicaSpec, allowed: Allowed) -> Mounts:
+def mounts_of(state: AdapterFolder, folder: IncarnationFolder, spec: ReplicaSpec, allowed: Allowed) -> Mounts:
     """The control folder and the job's checkpoints, where they are here; likewise the working folder, if there is one here.
 
     What it writes can be removed by who runs the adapter: it has our user. Where we are root it has the user whose working
@@ -74,7 +74,7 @@ def mounts_of(state: StateFolder, folder: IncarnationFolder, spec: ReplicaSpec, 
     return Mounts(all=all_, uid=uid, gid=gid)
 
 
-def give(state: StateFolder, folder: IncarnationFolder, mounts: Mounts) -> None:
+def give(state: AdapterFolder, folder: IncarnationFolder, mounts: Mounts) -> None:
     """Let a container of another user write where it must.
 
     Raises:
@@ -96,6 +96,6 @@ def _refuse_unless_allowed(asked: Path, allowed: Allowed) -> Path:
         raise RefusedError(
             f"the working folder {asked} is none that containers may have (they may have {has})",
             code="no-such-program",
-            mend=f"let them: steepest up --folder {asked}",
+            hint=f"let them: steepest up --folder {asked}",
         )
     return work

@@ -18,9 +18,9 @@ import requests
 import structlog
 from docker.errors import APIError, DockerException, NotFound
 
-from steepest.cluster import locks
 from steepest.cluster.docker.host import Host
-from steepest.cluster.folder import IncarnationFolder
+from steepest.cluster.folders import incarnation_locks
+from steepest.cluster.folders.adapter_folder import IncarnationFolder
 
 _log = structlog.get_logger(__name__)
 _HANDOVER_S = 5.0  # who copies an ended container's last lines takes milliseconds
@@ -94,7 +94,7 @@ def append(file: int, chunks: Iterator[bytes]) -> None:
 @contextlib.contextmanager
 def _lock(folder: IncarnationFolder, *, patience_s: float) -> Iterator[int | None]:
     """The output file, locked and open for appending; None where somebody else copies."""
-    file = locks.take(folder.output, patience_s)
+    file = incarnation_locks.take(folder.output, patience_s)
     try:
         if file is not None:
             fcntl.fcntl(file, fcntl.F_SETFL, fcntl.fcntl(file, fcntl.F_GETFL) | os.O_APPEND)

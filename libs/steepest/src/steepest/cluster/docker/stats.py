@@ -17,7 +17,7 @@ import structlog
 from docker.errors import DockerException
 
 from steepest.cluster.docker.host import Host
-from steepest.cluster.roster import Use
+from steepest.cluster.folders.replica_roster import Use
 
 _log = structlog.get_logger(__name__)
 _SILENT_S = 10.0  # a stream that says nothing for so long is broken

@@ -15,21 +15,21 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from steepest.cluster import locks
-from steepest.cluster.acts import definite, uncancelled
-from steepest.cluster.ended import Retention
-from steepest.cluster.folder import IncarnationFolder, LimitRecord, spec_record
-from steepest.cluster.folder_cluster import STEP_POLL_S, FolderCluster
+from steepest.cluster.folders import incarnation_locks
+from steepest.cluster.folders.acts import definite, uncancelled
+from steepest.cluster.folders.adapter_folder import IncarnationFolder, LimitRecord, spec_record
+from steepest.cluster.folders.ended_jobs import Retention
+from steepest.cluster.folders.folder_cluster import STEP_POLL_S, FolderCluster
+from steepest.cluster.folders.folder_watch import wait
 from steepest.cluster.local.duty import tell
-from steepest.cluster.local.engine import Engine
 from steepest.cluster.local.groups import Groups, cap, find_groups
 from steepest.cluster.local.launch import Launch, is_known, launch
+from steepest.cluster.local.local_background import LocalBackground
 from steepest.cluster.local.phases import boot_id, observe
-from steepest.cluster.local.roster import LocalRoster
+from steepest.cluster.local.process_roster import LocalRoster
 from steepest.cluster.local.supervisor import FULL_SHARE
 from steepest.cluster.observation import Observation, declare_gone
 from steepest.cluster.port import ReplicaId, ReplicaSpec, Stopped
-from steepest.cluster.watch import wait
 from steepest.errors import ClusterError, RefusedError, UncertainError
 from steepest.events.common import CheckpointRef, Name, Resources
 
@@ -43,7 +43,7 @@ class LocalNode(msgspec.Struct, frozen=True):
     capacity: Resources
 
 
-class LocalCluster(FolderCluster[Engine]):
+class LocalCluster(FolderCluster[LocalBackground]):
     """Emulated nodes that run real processes on this machine. It acts when first called, within a running loop.
 
     Args:
@@ -96,7 +96,12 @@ class LocalCluster(FolderCluster[Engine]):
             await uncancelled(self._start(engine, folder, node, spec, restore))
 
     async def _start(
-        self, engine: Engine, folder: IncarnationFolder, node: str, spec: ReplicaSpec, restore: CheckpointRef | None
+        self,
+        engine: LocalBackground,
+        folder: IncarnationFolder,
+        node: str,
+        spec: ReplicaSpec,
+        restore: CheckpointRef | None,
     ) -> None:
         share = FULL_SHARE
         if engine.groups is None:
@@ -111,12 +116,12 @@ class LocalCluster(FolderCluster[Engine]):
                 engine.track(folder, spec_record(node, spec))  # also after a failure: it may run
 
     def _is_known_locked(self, folder: IncarnationFolder, node: str) -> bool:
-        with definite(f"{folder} did not start"), locks.held(self._state.locks / folder.replica.job):
+        with definite(f"{folder} did not start"), incarnation_locks.held(self._state.locks / folder.replica.job):
             return is_known(self._state, folder, node, self._boot)
 
     def _start_locked(self, folder: IncarnationFolder, order: Launch, groups: Groups | None) -> None:
         job = folder.replica.job
-        with definite(f"{folder} did not start"), locks.held(self._state.locks / job):
+        with definite(f"{folder} did not start"), incarnation_locks.held(self._state.locks / job):
             if is_known(self._state, folder, order.node, self._boot):
                 return
             if groups is not None:
@@ -135,7 +140,7 @@ class LocalCluster(FolderCluster[Engine]):
         seen = await self._end(engine, folder, grace_s)
         return await self._as_it_ended(engine, folder, seen)
 
-    async def _end(self, engine: Engine, folder: IncarnationFolder, grace_s: float) -> Observation:
+    async def _end(self, engine: LocalBackground, folder: IncarnationFolder, grace_s: float) -> Observation:
         deadline = time.monotonic() + grace_s + _KILL_S
         told = False
         while True:
@@ -154,7 +159,7 @@ class LocalCluster(FolderCluster[Engine]):
 
     def _cancel_start(self, folder: IncarnationFolder) -> None:
         """An interrupted start must never be completed once it was stopped."""
-        with locks.held(self._state.locks / folder.replica.job):
+        with incarnation_locks.held(self._state.locks / folder.replica.job):
             if not observe(folder, self._boot).began:
                 declare_gone(folder, "it was stopped before it began")
 
@@ -185,19 +190,19 @@ class LocalCluster(FolderCluster[Engine]):
         await engine.changed(measured=False)
 
     def _forget(self, job: str) -> None:
-        with definite(f"{job} is not forgotten"), locks.held(self._state.locks / job):
+        with definite(f"{job} is not forgotten"), incarnation_locks.held(self._state.locks / job):
             for replica in self._state.replicas(job):
                 for folder in self._state.incarnations(replica):
                     seen = observe(folder, self._boot)
                     if seen.began and not seen.ended:
-                        raise RefusedError(f"{folder} is {seen.phase}", code="still-running", mend="stop it first")
+                        raise RefusedError(f"{folder} is {seen.phase}", code="still-running", hint="stop it first")
             self._state.retire(job)
 
-    async def _open(self) -> Engine:
+    async def _open(self) -> LocalBackground:
         await asyncio.to_thread(self._state.make)
         groups = await asyncio.to_thread(self._open_groups)
         roster = LocalRoster(self._state, self._boot)
-        engine = Engine(
+        engine = LocalBackground(
             state=self._state,
             roster=roster,
             capacities=self._capacities,
@@ -220,7 +225,7 @@ class LocalCluster(FolderCluster[Engine]):
         if groups is not None:
             groups.open({name: capacity.cpu_m for name, capacity in self._capacities.items()})
         elif self._cpu == "cgroup":
-            raise ClusterError("CPU control groups cannot be used here", code="no-cgroup", mend='use cpu="duty-cycle"')
+            raise ClusterError("CPU control groups cannot be used here", code="no-cgroup", hint='use cpu="duty-cycle"')
         return groups
 
     async def _observe(self, folder: IncarnationFolder) -> Observation:

@@ -11,7 +11,7 @@ import os
 import stat
 from collections.abc import Mapping, Sequence
 
-from steepest.cluster.local.roster import LocalTracked
+from steepest.cluster.local.process_roster import LocalTracked
 from steepest.cluster.local.shares import demand, divide, max_min
 from steepest.cluster.local.supervisor import FULL_SHARE
 from steepest.cluster.port import ReplicaId

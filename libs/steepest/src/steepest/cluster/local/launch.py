@@ -20,8 +20,9 @@ from pathlib import Path
 
 import msgspec
 
-from steepest.cluster import fence, locks
-from steepest.cluster.folder import IncarnationFolder, StateFolder
+from steepest.cluster import fence
+from steepest.cluster.folders import incarnation_locks
+from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder
 from steepest.cluster.local import supervisor
 from steepest.cluster.local.phases import observe
 from steepest.cluster.observation import Observation
@@ -50,7 +51,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     cgroup: Path | None = None
 
 
-def is_known(state: StateFolder, folder: IncarnationFolder, node: str, boot: str) -> bool:
+def is_known(state: AdapterFolder, folder: IncarnationFolder, node: str, boot: str) -> bool:
     """Whether that incarnation was started (it runs or has ended); False: it may be started now.
 
     Raises:
@@ -72,7 +73,7 @@ def _settled(folder: IncarnationFolder, boot: str) -> Observation:
     return seen
 
 
-def launch(state: StateFolder, folder: IncarnationFolder, order: Launch) -> None:
+def launch(state: AdapterFolder, folder: IncarnationFolder, order: Launch) -> None:
     """Make the folder and start the supervisor; returns once the job's program is executed.
 
     Raises:
@@ -84,13 +85,13 @@ def launch(state: StateFolder, folder: IncarnationFolder, order: Launch) -> None
     env = environment(state, folder, order.spec, order.restore)
     program = find_program(order.spec, env)
     fence.make(state, folder, order.node, order.spec)
-    lock = locks.take(folder.lock, patience_s=1.0)
+    lock = incarnation_locks.take(folder.lock, patience_s=1.0)
     if lock is not None:  # else the supervisor of an earlier, interrupted start lives
         _judge(folder, _spawn(folder, order, program, env, lock))
 
 
 def environment(
-    state: StateFolder, folder: IncarnationFolder, spec: ReplicaSpec, restore: CheckpointRef | None
+    state: AdapterFolder, folder: IncarnationFolder, spec: ReplicaSpec, restore: CheckpointRef | None
 ) -> dict[str, str]:
     """The job's environment: what it inherits of ours, and what every job is told."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("STEEPEST_")}
@@ -117,7 +118,7 @@ def find_program(spec: ReplicaSpec, env: Mapping[str, str]) -> str:
     found = shutil.which(name, path=env.get("PATH"))
     if found is None:
         raise RefusedError(
-            f"there is no program {spec.command[0]!r}", code="no-such-program", mend="give its full path"
+            f"there is no program {spec.command[0]!r}", code="no-such-program", hint="give its full path"
         )
     return str(Path(found).absolute())
 
@@ -158,7 +159,7 @@ def _spawn(folder: IncarnationFolder, order: Launch, program: str, env: Mapping[
 def _judge(folder: IncarnationFolder, reply: bytes) -> None:
     if not reply:
         error = UncertainError if folder.start.exists() else ClusterError
-        raise error(f"the supervisor of {folder} died while it started", mend=f"read {folder.supervisor_log}")
+        raise error(f"the supervisor of {folder} died while it started", hint=f"read {folder.supervisor_log}")
     answer = json.loads(reply)
     if "pid" in answer:
         return

@@ -25,8 +25,8 @@ from pathlib import Path
 import psutil
 import structlog
 
-from steepest.cluster import locks
-from steepest.cluster.folder import IncarnationFolder, StartRecord
+from steepest.cluster.folders import incarnation_locks
+from steepest.cluster.folders.adapter_folder import IncarnationFolder, StartRecord
 from steepest.cluster.local.groups import pids_in
 from steepest.cluster.local.supervisor import ON_LINUX, start_mark
 from steepest.cluster.observation import Observation, declare_gone, recorded_end
@@ -46,7 +46,7 @@ def observe(folder: IncarnationFolder, boot: str) -> Observation:
     """
     if (ended := recorded_end(folder)) is not None:
         return ended
-    if locks.is_held(folder.lock):
+    if incarnation_locks.is_held(folder.lock):
         started = folder.start.exists()
         return Observation(phase=ReplicaPhase.RUNNING if started else ReplicaPhase.STARTING)
     # The supervisor may have written the end after the first look and let go of the lock before the second.
@@ -69,7 +69,7 @@ def _gone(folder: IncarnationFolder) -> Observation:
 def _nothing_left(folder: IncarnationFolder, boot: str) -> bool:
     start = folder.started()
     if start is None:  # it is damaged: only the lock that the job inherited can tell
-        return not locks.is_held(folder.job_lock)
+        return not incarnation_locks.is_held(folder.job_lock)
     if start.boot != boot:
         return True
     deadline = time.monotonic() + _DEATH_S
@@ -81,7 +81,7 @@ def _nothing_left(folder: IncarnationFolder, boot: str) -> bool:
         if time.monotonic() >= deadline:
             return False
         time.sleep(0.01)
-    return not locks.is_held(folder.job_lock)
+    return not incarnation_locks.is_held(folder.job_lock)
 
 
 def _survivors(folder: IncarnationFolder, start: StartRecord) -> list[int]:

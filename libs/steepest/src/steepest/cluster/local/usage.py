@@ -15,15 +15,15 @@ from typing import Generic, TypeVar
 import msgspec
 import psutil
 
+from steepest.cluster.folders.replica_roster import Use
 from steepest.cluster.local.groups import pids_in, said
-from steepest.cluster.roster import Use
 from steepest.errors import UntrustedError
 
 _K = TypeVar("_K", bound=Hashable)
 _MIB = 1 << 20
 
 
-class Place(msgspec.Struct, frozen=True):
+class UsageFile(msgspec.Struct, frozen=True):
     """Where a replica's processes are found: its session (the pid of its first process), and its control group."""
 
     session: int
@@ -41,7 +41,7 @@ class Meter(Generic[_K]):
     def __init__(self) -> None:
         self._samples: dict[_K, _Sample] = {}
 
-    def measure(self, places: Mapping[_K, Place], now_s: float) -> dict[_K, Use]:
+    def measure(self, places: Mapping[_K, UsageFile], now_s: float) -> dict[_K, Use]:
         """Measure all replicas at once.
 
         Args:
@@ -69,7 +69,7 @@ def _rate_m(before: _Sample | None, after: _Sample) -> int | None:
     return max(round((after.cpu_s - before.cpu_s) / (after.at_s - before.at_s) * 1000), 0)
 
 
-def _members(places: Mapping[_K, Place]) -> dict[_K, list[int]]:
+def _members(places: Mapping[_K, UsageFile]) -> dict[_K, list[int]]:
     members: dict[_K, list[int]] = {key: [] for key in places}
     by_session = {}
     for key, place in places.items():
@@ -90,7 +90,7 @@ def _read_group(cgroup: str, into: list[int]) -> bool:
     return True
 
 
-def _count(place: Place, pids: list[int]) -> tuple[float | None, int | None]:
+def _count(place: UsageFile, pids: list[int]) -> tuple[float | None, int | None]:
     """CPU seconds so far, and MiB."""
     cpu_s, memory, found = 0.0, 0, False
     for pid in pids:

@@ -245,7 +245,7 @@ class SimulatedNodes:
         self.jobs.pop(name, None)
 
     def lose(self, node: str) -> None:
-        """A node fails: what runs on it is gone, and it starts nothing until :meth:`mend`."""
+        """A node fails: what runs on it is gone, and it starts nothing until :meth:`hint`."""
         self.nodes[node].lost = True
         for training in self.on(node):
             training.lose()

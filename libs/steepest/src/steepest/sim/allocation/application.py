@@ -35,7 +35,7 @@ class Application:
 
     def __init__(self, tables: Tables, job: RunningJob, node_gpus: int) -> None:
         if not job.sim.batch_size:
-            raise InputError(f"job {job.name}: needs a batch size", mend="Give the workload a column batch_size.")
+            raise InputError(f"job {job.name}: needs a batch size", hint="Give the workload a column batch_size.")
         self.tables = tables
         self.job = job
         self.node_gpus = node_gpus

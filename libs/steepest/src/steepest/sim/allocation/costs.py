@@ -137,6 +137,6 @@ def _overhead(row: Mapping[int, float], job: RunningJob) -> float:
         counts = ", ".join(map(str, row))
         raise InputError(
             f"job {job.name}: the rules know what a start of {job.sim.model} costs with {counts} GPUs, not with {job.asked}",
-            mend="Simulate it under the default rules.",
+            hint="Simulate it under the default rules.",
         )
     return row[job.asked]

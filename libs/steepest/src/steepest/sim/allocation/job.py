@@ -124,6 +124,6 @@ def _step_s(sim: SimJob, rules: Rules) -> float:
     if not 0 < step_s < math.inf or not math.isfinite(sim.submit_s):
         raise InputError(
             f"job {sim.name}: its work, iterations and submission must be finite, and the first two above 0",
-            mend="Give each job a duration and at least one iteration.",
+            hint="Give each job a duration and at least one iteration.",
         )
     return step_s

@@ -47,7 +47,7 @@ def simulate_allocation(
     began = time.perf_counter()
     if policy not in BASELINES:
         raise InputError(
-            f"there is no allocation policy {policy!r}", mend=f"Name one of {', '.join(sorted(BASELINES))}."
+            f"there is no allocation policy {policy!r}", hint=f"Name one of {', '.join(sorted(BASELINES))}."
         )
     share_gpus = any(job.gpus for job in workload.jobs)
     nodes = Nodes([node.capacity.gpus if share_gpus else node.capacity.cpu_m for node in cluster.nodes])
@@ -110,7 +110,7 @@ def _applications(jobs: Sequence[RunningJob], cluster: ClusterSpec, folder: Path
         if not (folder / name).is_dir():
             raise InputError(
                 f"these rules need each application's measured tables, and there is no folder {folder / name}",
-                mend="Name the folder that holds the applications' folders (--profiles).",
+                hint="Name the folder that holds the applications' folders (--profiles).",
             )
         tables[name] = Tables(folder / name)
     largest = max(node.capacity.gpus for node in cluster.nodes)

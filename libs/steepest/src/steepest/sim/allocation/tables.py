@@ -78,7 +78,7 @@ class Tables:
         if not self.epochs or len({len(rows) for rows in self.epochs}) != 1 or not self.epochs[0]:
             raise InputError(
                 f"{folder}: needs files validation-<batch>.csv, all with a line for every epoch",
-                mend="Give the folder traces of the Pollux artifact (--profiles).",
+                hint="Give the folder traces of the Pollux artifact (--profiles).",
             )
         self.ends = [min(row.progress for row in rows) for rows in zip(*self.epochs, strict=True)]
         if any(end <= start for start, end in zip([0.0, *self.ends], self.ends, strict=False)):
@@ -144,7 +144,7 @@ class Tables:
             raise InputError(
                 "a placement on more nodes than an application's tables name needs scipy",
                 code="missing-extra",
-                mend="Install it: pip install 'steepest[simulate]'.",
+                hint="Install it: pip install 'steepest[simulate]'.",
             ) from None
         triples: dict[Point, list[Point]] = defaultdict(list)
         for counts, rows in self._placements.items():
@@ -165,7 +165,7 @@ class Tables:
         except (QhullError, ValueError) as error:
             raise InputError(
                 f"{self.folder}: no space is spanned by what was measured: {str(error).splitlines()[0]}",
-                mend="Get the tables anew from where they came from.",
+                hint="Get the tables anew from where they came from.",
             ) from None
         return found
 
@@ -175,14 +175,14 @@ class Tables:
             raise InputError(
                 f"{self.folder}: a step of {step:g} s with {sync:g} s of synchronisation and a local batch of {local:g}"
                 " was never measured",
-                mend="Get the tables anew from where they came from.",
+                hint="Get the tables anew from where they came from.",
             )
 
     def _beyond(self, placement: Counts, local: int) -> InputError:
         on = "+".join(map(str, placement))
         return InputError(
             f"{self.folder}: has no step time for {on} GPUs with a local batch of {local}",
-            mend="Give the job a batch size and replicas that were measured.",
+            hint="Give the job a batch size and replicas that were measured.",
         )
 
 
@@ -215,5 +215,5 @@ def _numbers(file: Path, columns: Sequence[str]) -> list[list[float]]:
         for row in csv_rows(read_text(file), columns, file)
     ]
     if not rows:
-        raise InputError(f"{file}: has no rows", mend="Get the file anew from where it came from.")
+        raise InputError(f"{file}: has no rows", hint="Get the file anew from where it came from.")
     return rows

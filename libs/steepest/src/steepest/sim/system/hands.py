@@ -59,20 +59,20 @@ class Hands:
             else:
                 self._move_on(view, plan, now_ms)
 
-    def observe(self, view: ClusterView, received: Received[c.ClusterEvent], *, counts: bool) -> None:
+    def observe(self, view: ClusterView, received: Received[c.ClusterEvent], *, accepted: bool) -> None:
         """A record was folded: begin what follows from it."""
         event = received.event
         match event:
-            case c.StepBegun() if counts:
+            case c.StepBegun() if accepted:
                 job, plan = view.jobs[event.job], view.in_flight[event.plan]
                 self._act(task(event, job, plan, view.parameters.limits), plan)
             case c.Tick():
                 for plan in list(view.in_flight.values()):
                     self._move_on(view, plan, received.at_ms)
-            case c.LimitsPlanned() if counts:
+            case c.LimitsPlanned() if accepted:
                 for limit in event.limits:
                     self._limit(event, view.jobs[limit.job])
-            case c.JobEnded() if counts:
+            case c.JobEnded() if accepted:
                 self._nodes.forget(event.job)
         if view.touched is not None and (touched := view.plan_of(view.touched)) is not None:
             self._move_on(view, touched, received.at_ms)

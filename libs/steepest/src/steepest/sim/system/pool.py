@@ -189,12 +189,12 @@ class SimulatedPool:
             headers=headers,
         )
         self.records += 1
-        counts, made = fold_and_decide(self.view, self._deciders, received)
+        accepted, made = fold_and_decide(self.view, self._deciders, received)
         for number, events in enumerate(made):
             if events:
                 self._decided(number, received, events)
-        self._hands.observe(self.view, received, counts=counts)
-        if type(event) is c.JobEnded and counts:
+        self._hands.observe(self.view, received, accepted=accepted)
+        if type(event) is c.JobEnded and accepted:
             self.senses.forget(event.job)
         if self.watch is not None:
             self.watch(received)

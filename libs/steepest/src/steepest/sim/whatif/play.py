@@ -45,9 +45,9 @@ def play_on(history: History, policy: str, seed: int, *, watch: Watch | None = N
     left = [job for job in past.memory.view.jobs if job.phase is not Phase.ENDED]
     names = [*(job.name for job in left), *(event.job for event in later)]
     if not names:
-        raise InputError("no job is left at that position", mend="Name an earlier position: --at POSITION.")
+        raise InputError("no job is left at that position", hint="Name an earlier position: --at POSITION.")
     if not history.gives_m:
-        raise InputError("no node is there at that position or beyond it", mend="Name another recording.")
+        raise InputError("no node is there at that position or beyond it", hint="Name another recording.")
     unknown = [name for name in names if name not in history.seen or not history.seen[name].reports]
     futures = {name: future(name, history, seed) for name in names if name not in unknown}
     pool = _pool(history, futures)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from steepest.log.file import FileLog
+from steepest.log.files.file_log import FileLog
 from steepest.sim.result import SimulationResult
 from steepest.sim.whatif.history import History, read_history
 from steepest.sim.whatif.play import play_on

@@ -138,7 +138,7 @@ def arrivals(name: str, seed: int) -> Workload:
     if pattern is None:
         raise InputError(
             f"workload {name[:100]!r}: there are no such arrivals",
-            mend=f"Name one of {', '.join(PREFIX + known for known in PATTERNS)}, or a file.",
+            hint=f"Name one of {', '.join(PREFIX + known for known in PATTERNS)}, or a file.",
         )
     draw = random.Random(seed)  # noqa: S311 - no secret depends on it
     # random() alone is promised to be the same in every Python.

@@ -55,13 +55,13 @@ def workload_of(found: Iterable[Found], *, source: object, format_: str, from_fi
         if (earlier := lines.setdefault(one.job.name, one.line)) != one.line:
             raise InputError(
                 f"{source}, line {one.line}, column {one.column}: line {earlier} has a job {one.job.name!r} already",
-                mend="Give every job a name of its own.",
+                hint="Give every job a name of its own.",
             )
         jobs.append(one.job)
     if not jobs:
         why = ", ".join(f"{times} × {reason}" for reason, times in sorted(skipped.items()))
         raise InputError(
-            f"{source}: there is no job in it" + (f" ({why})" if why else ""), mend="Name a file with jobs."
+            f"{source}: there is no job in it" + (f" ({why})" if why else ""), hint="Name a file with jobs."
         )
     zero = min(job.submit_s for job in jobs) if from_first else 0.0
     return Workload(

@@ -84,18 +84,18 @@ def read_speeds(path: Path, worker_type: str = WORKER_TYPE) -> Speeds:
     Raises:
         InputError: The file is no such file, or has no such worker type.
     """
-    mend = f"Name Gavel's {THROUGHPUTS}."
+    hint = f"Name Gavel's {THROUGHPUTS}."
     try:
         found = msgspec.json.decode(read_text(path), type=dict[str, dict[str, dict[str, object]]])
     except (msgspec.DecodeError, RecursionError) as error:
-        raise InputError(f"{path}: is no file of throughputs: {error}", mend=mend) from error
+        raise InputError(f"{path}: is no file of throughputs: {error}", hint=hint) from error
     if worker_type not in found:
-        raise InputError(f"{path}: has no worker type {worker_type}", mend=f"It has: {', '.join(sorted(found))}.")
+        raise InputError(f"{path}: has no worker type {worker_type}", hint=f"It has: {', '.join(sorted(found))}.")
     speeds = {}
     for kind, alone_or_with in found[worker_type].items():
         speed = alone_or_with.get("null")
         if not isinstance(speed, int | float) or isinstance(speed, bool) or not 0 <= speed < math.inf:
-            raise InputError(f"{path}, {worker_type}.{kind}.null: {speed!r} is no throughput", mend=mend)
+            raise InputError(f"{path}, {worker_type}.{kind}.null: {speed!r} is no throughput", hint=hint)
         if speed:
             speeds[kind] = float(speed)
     return speeds
@@ -113,5 +113,5 @@ def find_throughputs(trace: Path) -> Path:
             return folder / THROUGHPUTS
     raise InputError(
         f"{trace}: a trace of Gavel needs the throughputs that it was measured with",
-        mend=f"Put Gavel's {THROUGHPUTS} beside it.",
+        hint=f"Put Gavel's {THROUGHPUTS} beside it.",
     )

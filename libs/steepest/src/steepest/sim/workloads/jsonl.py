@@ -44,9 +44,9 @@ def read_jsonl(text: str, source: object) -> Iterator[Found]:
             raw = msgspec.json.decode(line, type=dict[str, object])
             job = msgspec.convert(raw, SimJob)
         except (msgspec.DecodeError, RecursionError, ValueError) as error:
-            raise InputError(f"{source}, line {number}: is no job: {error}", mend="See docs/workloads.md.") from error
+            raise InputError(f"{source}, line {number}: is no job: {error}", hint="See docs/workloads.md.") from error
         if (fault := _unknown(raw) or _fault(job)) is not None:
-            raise InputError(f"{source}, line {number}, column {fault}", mend="See docs/workloads.md.")
+            raise InputError(f"{source}, line {number}, column {fault}", hint="See docs/workloads.md.")
         yield Found(number, job, "name")
 
 

@@ -79,10 +79,10 @@ def _recognised(first: str, path: Path) -> tuple[str, _Csv]:
     if len(lacking[nearest]) == len(_CSV[nearest].columns):
         raise InputError(
             f"{path}, line 1: is in no format of workloads that is known",
-            mend=f"Give a trace of {', '.join(_CSV)} or gavel, or JSON Lines (docs/workloads.md).",
+            hint=f"Give a trace of {', '.join(_CSV)} or gavel, or JSON Lines (docs/workloads.md).",
         )
     raise InputError(
         f"{path}, line 1: the header is that of no format that is known; of {nearest}'s columns it lacks "
         + ", ".join(lacking[nearest]),
-        mend="Give the file its columns, or write JSON Lines (docs/workloads.md).",
+        hint="Give the file its columns, or write JSON Lines (docs/workloads.md).",
     )

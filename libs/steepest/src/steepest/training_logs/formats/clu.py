@@ -6,7 +6,7 @@ Owns both lines.
 import re
 
 from steepest.training_logs.format import PAIRS_EQUAL, At, Context, Format, Found, Line, at_step, readings
-from steepest.training_logs.numbers import NUMBER
+from steepest.training_logs.syntax.numbers import NUMBER
 
 _CLU = re.compile(rb"^\[(\d{1,15})\] (?=[\w/]{1,80}=)")
 _ALGOPERF = re.compile(rb"\bStep: (\d{1,15}), {0,4}\t?\{")

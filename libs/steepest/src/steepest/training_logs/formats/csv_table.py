@@ -4,8 +4,8 @@ Owns the header's recognition. A column is read when its name is a loss or a hel
 """
 
 from steepest.training_logs.format import At, Context, Format, Found, Line, at_step, readings
-from steepest.training_logs.names import read_name
-from steepest.training_logs.numbers import to_epoch, to_number, to_step
+from steepest.training_logs.syntax.metric_names import read_name
+from steepest.training_logs.syntax.numbers import to_epoch, to_number, to_step
 
 _MIN_COLUMNS = 2
 _MAX_COLUMNS = 512

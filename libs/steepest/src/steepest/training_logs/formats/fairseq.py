@@ -18,7 +18,7 @@ from steepest.training_logs.format import (
     readings,
     within_epoch,
 )
-from steepest.training_logs.numbers import KEY, NUMBER, to_step
+from steepest.training_logs.syntax.numbers import KEY, NUMBER, to_step
 
 _INNER = re.compile(rb"\bepoch (\d{1,9}):? {1,12}(\d{1,9}) / (\d{1,9}) (?=\w{1,40}=)")
 _EPOCH = re.compile(rb"\bepoch (\d{1,9}) \| ")

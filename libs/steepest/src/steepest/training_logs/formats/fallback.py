@@ -7,9 +7,9 @@ import re
 from itertools import islice
 
 from steepest.training_logs.format import PAIRS_ANY, At, Context, Format, Found, Line, keep, readings
-from steepest.training_logs.loose import place_in, split_in
-from steepest.training_logs.names import read_name
-from steepest.training_logs.numbers import NUMBER
+from steepest.training_logs.syntax.loose import place_in, split_in
+from steepest.training_logs.syntax.metric_names import read_name
+from steepest.training_logs.syntax.numbers import NUMBER
 
 _LOSS = re.compile(
     rb"(?i:loss)(?:[_/]\w{1,20}+)?(?![A-Za-z0-9_])[^\w\s.+-]{0,5}+[\s'\",]{0,6}+(?:(?i:is|of|was)\s{1,4}+)?[:=]?\s{0,4}+("

@@ -20,8 +20,8 @@ from steepest.training_logs.format import (
     total_loss,
     within_epoch,
 )
-from steepest.training_logs.numbers import NUMBER, to_int
 from steepest.training_logs.records import Split
+from steepest.training_logs.syntax.numbers import NUMBER, to_int
 
 _BATCH = re.compile(
     rb"\[?\bEpoch ?[:\[ ] ?(\d{1,9})(?:\]?,? ?|\]?\[?)\[?(?:n_)?[Bb]atch ?[:\[ ] ?\[?(\d{1,9})(?:\]?/\[?(\d{1,9}))?[\],]?"

@@ -15,8 +15,8 @@ from steepest.training_logs.format import (
     at_step,
     readings,
 )
-from steepest.training_logs.names import read_name
-from steepest.training_logs.numbers import NUMBER, to_epoch, to_step
+from steepest.training_logs.syntax.metric_names import read_name
+from steepest.training_logs.syntax.numbers import NUMBER, to_epoch, to_step
 
 _DICTIONARY = re.compile(rb"\{'[^{}]{1,8000}\}")
 _PAIRS = re.compile(rb"'([A-Za-z_][\w ./@-]{0,100})': '?(" + NUMBER + rb")")

@@ -16,7 +16,7 @@ from steepest.training_logs.format import (
     with_means,
     within_epoch,
 )
-from steepest.training_logs.numbers import NUMBER
+from steepest.training_logs.syntax.numbers import NUMBER
 
 _TRAIN = re.compile(rb"Epoch: \[(\d{1,9})\]\[ {0,8}(\d{1,9})/(\d{1,9})\](?=\s)")
 _TEST = re.compile(rb"^Test: \[ {0,8}\d{1,9}/\d{1,9}\](?=\s)")

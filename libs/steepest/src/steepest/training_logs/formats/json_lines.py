@@ -6,10 +6,10 @@ Owns how their field names say the place and the split. Numbers may be quoted (f
 from typing import Any
 
 from steepest.training_logs.format import At, Context, Format, Found, Line, at_step, readings
-from steepest.training_logs.json_object import integer, numbers, parse_object
-from steepest.training_logs.names import read_name
-from steepest.training_logs.numbers import to_number
 from steepest.training_logs.records import Split
+from steepest.training_logs.syntax.json_object import integer, numbers, parse_object
+from steepest.training_logs.syntax.metric_names import read_name
+from steepest.training_logs.syntax.numbers import to_number
 
 _WITHIN_EPOCH = ("iter", "it", "batch", "batch_idx")
 _SPLIT_FIELDS = ("mode", "split", "phase")

@@ -7,7 +7,7 @@ Keras shows is the mean over the epoch so far; it has no other.
 import re
 
 from steepest.training_logs.format import Context, Format, Found, Line, readings, segments, within_epoch
-from steepest.training_logs.numbers import KEY, NUMBER, to_int
+from steepest.training_logs.syntax.numbers import KEY, NUMBER, to_int
 
 _HEADER = re.compile(rb"^Epoch (\d{1,9})/(\d{1,9})\s{0,4}$")
 _BAR = rb"(?:\[[=>.]{1,100}\]|(?:\xe2[\x94\x95][\x80-\xbf] ?){1,100}|-(?= ))"

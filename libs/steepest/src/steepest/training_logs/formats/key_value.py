@@ -4,9 +4,9 @@ Owns when such a line is a reading and not a dump of settings.
 """
 
 from steepest.training_logs.format import PAIRS_EQUAL, At, Context, Format, Found, Line, at_step, readings
-from steepest.training_logs.loose import place_in, split_in
-from steepest.training_logs.names import read_name
-from steepest.training_logs.numbers import to_epoch, to_step
+from steepest.training_logs.syntax.loose import place_in, split_in
+from steepest.training_logs.syntax.metric_names import read_name
+from steepest.training_logs.syntax.numbers import to_epoch, to_step
 
 _DUMPS = (b"Namespace(", b"Config(", b"config(", b"Args(", b"args(", b"Arguments(", b"def ", b"return ", b"(self")
 """What stands on lines of settings and of source code, whose equal signs say no reading."""

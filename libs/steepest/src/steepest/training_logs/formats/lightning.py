@@ -7,8 +7,8 @@ Lightning's running mean, and named so beside a loss that the job logged itself.
 import re
 
 from steepest.training_logs.format import PAIRS_EQUAL, Context, Format, Found, Line, readings, segments, within_epoch
-from steepest.training_logs.names import is_total
 from steepest.training_logs.records import Split
+from steepest.training_logs.syntax.metric_names import is_total
 
 _HEAD = re.compile(
     rb"\bEpoch (\d{1,9}): {1,4}\d{1,3}%[^\[\n]{0,400}?(\d{1,9})/(\d{1,9}) \[(?=[^\]]{0,60}(?:it/s|s/it))"

@@ -6,7 +6,7 @@ Owns those lines, of the old and the new trainer.
 import re
 
 from steepest.training_logs.format import Context, Format, Found, Line, at_evaluation, at_step, readings, total_loss
-from steepest.training_logs.numbers import NUMBER
+from steepest.training_logs.syntax.numbers import NUMBER
 
 _STEP = re.compile(rb"^step {1,12}(\d{1,12})/(\d{1,12}) \| (?:train )?loss (" + NUMBER + rb")")
 _VAL = re.compile(rb"^val loss (" + NUMBER + rb")\s{0,4}$")

@@ -16,7 +16,7 @@ from steepest.training_logs.format import (
     readings,
     segments,
 )
-from steepest.training_logs.numbers import NUMBER
+from steepest.training_logs.syntax.numbers import NUMBER
 
 _HEAD = re.compile(rb"\biteration {1,12}(\d{1,15})/ {0,12}\d{1,15} {1,4}(?=\|)")
 _FIELDS = re.compile(rb"\| {0,4}([A-Za-z][A-Za-z0-9_ ./-]{0,60}+): {0,8}(" + NUMBER + rb")")

@@ -8,8 +8,8 @@ import re
 from typing import Any
 
 from steepest.training_logs.format import At, Context, Format, Found, Line, Pair, readings
-from steepest.training_logs.json_object import integer, numbers, parse_object
-from steepest.training_logs.numbers import NUMBER, to_number
+from steepest.training_logs.syntax.json_object import integer, numbers, parse_object
+from steepest.training_logs.syntax.numbers import NUMBER, to_number
 
 _MARK = b":::MLLOG "
 _OLD = re.compile(

@@ -6,7 +6,7 @@ Owns that line, whose digits tell it from the source that prints it.
 import re
 
 from steepest.training_logs.format import Context, Format, Found, Line, at_step, readings
-from steepest.training_logs.numbers import NUMBER
+from steepest.training_logs.syntax.numbers import NUMBER
 
 _LINE = re.compile(rb"^(?:s:|step:)(\d{1,12})/(\d{1,12}) (?=(?:train_|val_)?loss:)")
 _PAIRS = re.compile(rb"(\w{1,30}):(" + NUMBER + rb")")

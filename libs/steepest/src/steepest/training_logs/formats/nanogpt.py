@@ -6,7 +6,7 @@ Owns those two. Both estimates come from one evaluation loop, so the one on trai
 import re
 
 from steepest.training_logs.format import At, Context, Format, Found, Line, at_step, readings, total_loss
-from steepest.training_logs.numbers import NUMBER
+from steepest.training_logs.syntax.numbers import NUMBER
 
 _ITER = re.compile(rb"^iter (\d{1,15}): loss (" + NUMBER + rb"), time ")
 _STEP = re.compile(rb"^step (\d{1,15}): train loss (" + NUMBER + rb"), val loss (" + NUMBER + rb")")

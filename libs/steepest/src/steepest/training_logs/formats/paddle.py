@@ -16,7 +16,7 @@ from steepest.training_logs.format import (
     at_step,
     readings,
 )
-from steepest.training_logs.numbers import to_int
+from steepest.training_logs.syntax.numbers import to_int
 
 _EPOCH = re.compile(rb"\bepoch: \[?(\d{1,9})(?:/\d{1,9})?\]?[, ]")
 _STEP = re.compile(rb"\b(?:global_step|iter): \[?(\d{1,12})(?:/(\d{1,12}))?\]?(?=[,\s])")

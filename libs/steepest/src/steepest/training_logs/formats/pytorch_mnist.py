@@ -6,7 +6,7 @@ Owns those two lines. The brackets count samples, not steps, so the step is coun
 import re
 
 from steepest.training_logs.format import At, Context, Format, Found, Line, at_evaluation, readings, segments
-from steepest.training_logs.numbers import NUMBER
+from steepest.training_logs.syntax.numbers import NUMBER
 
 _HEAD = re.compile(rb"Train Epoch: (\d{1,9}) \[ {0,8}(\d{1,12})/(\d{1,12})[^\]]{0,40}\]")
 _LOSS = re.compile(rb"\b([A-Za-z_ ]{0,20}[Ll]oss)(?:: {0,4}|=)(" + NUMBER + rb")")

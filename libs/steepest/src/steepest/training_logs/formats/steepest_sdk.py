@@ -4,7 +4,7 @@ Owns that shape only; other JSON lines are another format.
 """
 
 from steepest.training_logs.format import Context, Format, Found, Line, at_step, readings
-from steepest.training_logs.json_object import integer, numbers, parse_object
+from steepest.training_logs.syntax.json_object import integer, numbers, parse_object
 
 
 def _read(line: Line, context: Context) -> list[Found] | None:

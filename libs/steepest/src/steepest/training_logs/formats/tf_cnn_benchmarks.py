@@ -6,7 +6,7 @@ Owns that line only.
 import re
 
 from steepest.training_logs.format import Context, Format, Found, Line, at_step, total_loss
-from steepest.training_logs.numbers import NUMBER
+from steepest.training_logs.syntax.numbers import NUMBER
 
 _LINE = re.compile(
     rb"^(\d{1,15})\timages/sec: {1,4}"

@@ -16,7 +16,7 @@ from steepest.training_logs.format import (
     readings,
     within_epoch,
 )
-from steepest.training_logs.numbers import NUMBER
+from steepest.training_logs.syntax.numbers import NUMBER
 
 _HEADER = re.compile(rb"^ {0,12}Epoch {1,16}(?:GPU_mem|gpu_mem) {1,16}(?=[\w ]{0,200}loss)")
 _VALIDATION_HEADER = re.compile(rb"^ {0,40}Class {1,16}Images ")

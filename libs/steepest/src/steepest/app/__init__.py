@@ -1,0 +1,1 @@
+"""How processes are composed: settings, state folder, services, signals."""

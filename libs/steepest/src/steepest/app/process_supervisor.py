@@ -1,0 +1,110 @@
+"""Processes that run for as long as this one does: started, started again when they die, stopped cleanly.
+
+It owns patience and order. It must never know what a process does. (No kept library supervises inside one asyncio
+program; this is the known exception to leaving it to one.)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+STOP_S = 10.0
+"""From SIGTERM to SIGKILL: a service finishes its batch and keeps its snapshots in far less."""
+
+FIRST_WAIT_S = 0.2
+LONGEST_WAIT_S = 5.0
+STEADY_S = 10.0
+"""A process that has run for this long has earned a quick start the next time."""
+
+
+class Program(msgspec.Struct, frozen=True, kw_only=True):
+    """What to run.
+
+    Attributes:
+        env: Variables beside those of this process.
+        output: The file that gets what it prints.
+    """
+
+    name: str
+    command: Sequence[str]
+    env: Mapping[str, str] = {}
+    output: Path
+
+
+class ProcessSupervisor:
+    """Keeps programs running.
+
+    Attributes:
+        pids: The process of each program that runs now.
+        starts: How often each was started.
+    """
+
+    def __init__(self, programs: Sequence[Program], tell: Callable[[str], None]) -> None:
+        """``tell`` hears what people should know, in sentences."""
+        self.pids: dict[str, int] = {}
+        self.starts: dict[str, int] = {}
+        self._programs = programs
+        self._tell = tell
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Keep all of them running until ``stop`` is set; then stop them all at once."""
+        async with asyncio.TaskGroup() as group:
+            for program in self._programs:
+                group.create_task(self._keep(program, stop), name=program.name)
+
+    async def _keep(self, program: Program, stop: asyncio.Event) -> None:
+        wait_s = FIRST_WAIT_S
+        while not stop.is_set():
+            began = time.monotonic()
+            status = await self._once(program, stop)
+            if stop.is_set():
+                return
+            wait_s = FIRST_WAIT_S if time.monotonic() - began > STEADY_S else min(wait_s * 2, LONGEST_WAIT_S)
+            self._tell(f"{program.name} {_how(status)} and is started again (its words are in {program.output})")
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), wait_s)
+
+    async def _once(self, program: Program, stop: asyncio.Event) -> int:
+        """Run it until it ends, or until ``stop`` is set and it has been stopped; give its exit status."""
+        # Its standard input is ours to hold: when we are gone it ends, and the process knows.
+        with program.output.open("ab") as output:
+            process = await asyncio.create_subprocess_exec(
+                *program.command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=output,
+                stderr=output,
+                env={**os.environ, **program.env, "STEEPEST_STOP_AT_EOF": "true"},
+                start_new_session=True,
+            )
+        self.pids[program.name] = process.pid
+        self.starts[program.name] = self.starts.get(program.name, 0) + 1
+        ended, stopped = asyncio.ensure_future(process.wait()), asyncio.ensure_future(stop.wait())
+        try:
+            await asyncio.wait((ended, stopped), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopped.cancel()
+            await _end(process, ended)
+            self.pids.pop(program.name, None)
+        return await ended
+
+
+async def _end(process: asyncio.subprocess.Process, ended: asyncio.Future[int]) -> None:
+    """SIGTERM, patience, SIGKILL."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if ended.done():
+            return
+        with contextlib.suppress(ProcessLookupError):
+            process.send_signal(number)
+        await asyncio.wait((ended,), timeout=STOP_S)
+
+
+def _how(status: int) -> str:
+    return f"was killed by signal {-status}" if status < 0 else f"ended with exit status {status}"

@@ -1,0 +1,227 @@
+"""The state folder of an embedded system: where its log, snapshots and jobs are, which nodes it emulates, and its version.
+
+It owns names and versions; nobody else builds a path in the folder by hand. And it keeps others out: who may write into the
+log may run commands as its user, who may lock the folder may stop the system, and jobs' variables may be secrets.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import psutil
+
+from steepest.cluster.folders.ended_jobs import Retention
+from steepest.errors import InputError, RecordingError, UncertainError
+from steepest.events.common import Name, Resources
+from steepest.log.files.atomic_write import private, write_atomically
+from steepest.runtime.layout import Layout
+
+OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+VERSION = 1
+"""Version of the folder's layout; another one is refused."""
+
+
+class NodeSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A node: emulated on this machine, or a Docker engine.
+
+    Attributes:
+        engine: The engine's address; empty: it is emulated.
+        tls: The folder of the keys for it; empty: none.
+    """
+
+    name: Name
+    capacity: Resources
+    engine: str = ""
+    tls: str = ""
+
+
+class Installation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``steepest.json``: what the folder is.
+
+    Attributes:
+        pool: The pool's name.
+        heartbeat_ms: Period of the nodes' heartbeats.
+        image: The image of jobs that name none, where nodes are Docker engines.
+        soft_limits: CPU limits are weights there, and no caps.
+        ended: How much stays of what jobs printed and saved that are over.
+        folders: What jobs' containers may have there: their working folders are these, or below them.
+    """
+
+    version: int = VERSION
+    pool: Name = "default"
+    nodes: tuple[NodeSpec, ...]
+    heartbeat_ms: int = 500
+    loss_partitions: int = 4
+    image: str = ""
+    soft_limits: bool = False
+    ended: Retention = Retention()
+    folders: tuple[str, ...] = ()
+
+    @property
+    def layout(self) -> Layout:
+        """Its topics and partitions."""
+        return Layout(pools=(self.pool,), loss_partitions=self.loss_partitions)
+
+
+class _Version(msgspec.Struct):
+    version: int = 0
+
+
+class StateFolder:
+    """Paths of a state folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.log = root / "log"
+        self.snapshots = root / "snapshots"
+        self.cluster = root / "cluster"
+        self.opening_lock = root / "opening.lock"
+        self._up_lock = root / "up.lock"
+        self._installation = root / "steepest.json"
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is an installation in it."""
+        return self._installation.exists()
+
+    def create(self, installation: Installation) -> None:
+        """Make the folder an installation.
+
+        Raises:
+            RecordingError: It cannot be written.
+        """
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            self.keep_others_out()
+            write_atomically(self._installation, msgspec.json.format(msgspec.json.encode(installation), indent=2))
+        except OSError as error:
+            raise _unwritable(self.root, error) from error
+
+    def keep_others_out(self) -> bool:
+        """Take every right on the folder from other users, whatever the umask; whether they had any.
+
+        Raises:
+            OSError: It is another user's folder.
+        """
+        mode = stat.S_IMODE(self.root.stat().st_mode)
+        if not mode & OTHERS:
+            return False
+        self.root.chmod(mode & ~OTHERS)
+        return True
+
+    def read(self) -> Installation:
+        """What the folder is.
+
+        Raises:
+            InputError: There is no installation in it.
+            RecordingError: It is damaged, or of another version.
+        """
+        try:
+            data = self._installation.read_bytes()
+        except FileNotFoundError:
+            raise InputError(
+                f"no state folder at {self.root}",
+                code="no-state",
+                hint="start one with `steepest up`, or name another with --state",
+            ) from None
+        except OSError as error:
+            raise RecordingError(f"cannot read {self._installation}: {error.strerror}") from error
+        try:
+            version = msgspec.json.decode(data, type=_Version).version
+            if version == VERSION:
+                return msgspec.json.decode(data, type=Installation)
+        except msgspec.DecodeError as error:
+            raise RecordingError(
+                f"{self._installation} is damaged: {error}", hint="restore it, or begin with a new folder"
+            ) from error
+        raise RecordingError(
+            f"the state folder {self.root} is of version {version}, and this Steepest knows version {VERSION}",
+            hint="use the Steepest that made it, or begin with a new folder",
+        )
+
+    @contextmanager
+    def sole(self) -> Iterator[None]:
+        """Be the one system on this folder for as long as the context lasts; the kernel frees it when a process dies.
+
+        Raises:
+            InputError: Another one runs.
+            RecordingError: Nothing can be written there.
+        """
+        try:
+            opened = open(self._up_lock, "a+", opener=private)  # noqa: SIM115 - the next line does
+        except OSError as error:
+            raise _unwritable(self.root, error) from error
+        with opened as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise InputError(
+                    f"a Steepest runs on {self.root} already (process {self.running()})",
+                    code="already-up",
+                    hint=f"stop it with `steepest down --state {self.root}`",
+                ) from None
+            lock.truncate(0)
+            lock.write(f"{os.getpid()} {began(os.getpid())}")
+            lock.flush()
+            yield
+
+    def running(self) -> int | None:
+        """The process that runs on this folder, in its own numbers; None where none does."""
+        return self._holder()[0] if self._is_locked() else None
+
+    def system(self) -> int | None:
+        """Likewise, to be signalled: surely the process that took the lock, and no other that has its number now.
+
+        Raises:
+            UncertainError: The lock is held, and not by the process that it names.
+        """
+        if not self._is_locked():
+            return None
+        pid, start = self._holder()
+        if pid is None or began(pid) != start:
+            raise UncertainError(
+                f"{self._up_lock} is held, and process {pid}, which it names, is not who wrote that",
+                code="unknown-holder",
+                hint=f"see who holds it (`fuser {self._up_lock}`); a container's processes are stopped from inside it",
+            )
+        return pid
+
+    def _is_locked(self) -> bool:
+        try:
+            with self._up_lock.open() as lock:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                return False
+        except FileNotFoundError:
+            return False
+        except BlockingIOError:
+            return True
+
+    def _holder(self) -> tuple[int | None, str]:
+        """Who wrote that it holds the lock: the process and when it began."""
+        pid, _, start = self._up_lock.read_text().partition(" ")
+        return (int(pid), start) if pid.isdecimal() else (None, "")
+
+
+def began(pid: int) -> str:
+    """When a process began, in a form that no change of the clock changes; empty where there is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]  # in ticks since the boot
+    except FileNotFoundError:
+        try:
+            return str(psutil.Process(pid).create_time())  # where the system has no /proc
+        except psutil.Error:
+            return ""
+
+
+def _unwritable(folder: Path, error: OSError) -> RecordingError:
+    return RecordingError(
+        f"cannot write the state folder {folder}: {error.strerror}",
+        hint="make room there, or name another with --state",
+    )

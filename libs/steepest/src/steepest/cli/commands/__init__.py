@@ -1,0 +1,1 @@
+"""One command a file, each a plain click command named after it."""

@@ -1,0 +1,75 @@
+"""``steepest cancel``: stops a job for good."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from steepest.cli.options import json_option, state_option
+from steepest.cli.printing.output import give, tell
+
+if TYPE_CHECKING:
+    from steepest.app.state_folder import StateFolder
+    from steepest.cli.user_requests import RequestOutcome
+
+EPILOG = """\b
+Examples:
+  steepest cancel mnist-3fa2
+  steepest cancel mnist-3fa2 --json
+
+The job's process gets SIGTERM, saves and leaves; it is killed where it does not within its grace. Its output and its
+checkpoints stay under the state folder. A step of a move that is under way is finished first.
+"""
+
+PATIENCE_S = 45.0
+"""A little more than the grace that a process has from SIGTERM to SIGKILL by default."""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("job")
+@state_option
+@json_option
+def cancel(job: str, state: Path, *, as_json: bool) -> None:
+    """Stop JOB for good, and wait until it has stopped."""
+    import asyncio
+
+    import msgspec
+
+    from steepest.app.state_folder import StateFolder
+
+    answer = asyncio.run(_cancel(StateFolder(state), job))
+    if as_json:
+        give({"job": job, **msgspec.to_builtins(answer)})
+        return
+    from steepest.describe import ENDED
+
+    tell(f"{job} {ENDED[answer.outcome]}" if answer.outcome else f"{job} is to be cancelled {answer.reason}")
+
+
+async def _cancel(folder: StateFolder, job: str) -> RequestOutcome:
+    import asyncio
+
+    from steepest.cli.user_requests import RequestOutcome, append, asking, end_of, new_request
+    from steepest.describe import ENDED
+    from steepest.errors import InputError
+    from steepest.events.cluster import JobCancelRequested
+
+    async with asking(folder) as (log, pool):
+        found = pool.job(job)
+        if found.outcome is not None:
+            raise InputError(f"{job} is over already: it {ENDED[found.outcome]}", code="job-over")
+        place = await append(log, pool, JobCancelRequested(job=job, request=new_request()))
+        if folder.running() is None:
+            return RequestOutcome(state="queued", reason=f"as soon as a system runs on {folder.root}")
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                async for news in end_of(log, pool, place, job):
+                    if isinstance(news, RequestOutcome):
+                        return news
+        except TimeoutError:
+            pass
+        return RequestOutcome(
+            state="queued", reason=f"and has not stopped within {PATIENCE_S:g} s; see `steepest explain {job}`"
+        )

@@ -1,0 +1,182 @@
+"""``steepest events``: what happened, one line an event.
+
+It owns which records are shown and their two spellings, for people and for programs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from steepest.cli.options import json_option, state_option
+from steepest.cli.printing.output import tell
+
+if TYPE_CHECKING:
+    from steepest.app.state_folder import StateFolder
+    from steepest.log.base import Record
+
+EPILOG = """\b
+Examples:
+  steepest events
+  steepest events --follow --job mnist-3fa2
+  steepest events --type MigrationPlanned --json | jq .event.because
+  steepest events --topic loss --job mnist-3fa2 --json | jq '[.event.step, .event.value]'
+  steepest events --topic dead-letters
+
+A line is: offset, time, what happened. Ticks, usage and growth come again and again, so they are shown only with --all,
+with --type, or on other topics than `cluster`. With --json, a line is one object: topic, partition, offset, at_ms, key,
+headers, and the event; or, where a record cannot be read, `unreadable` and the reason. The values of a job's variables
+are masked; `steepest record` copies them as they are.
+"""
+
+MASK = "***"
+
+TOPICS = ("cluster", "loss", "heartbeats", "dead-letters")
+
+
+@click.command(epilog=EPILOG)
+@state_option
+@click.option("--topic", type=click.Choice(TOPICS), default="cluster", show_default=True, help="Which topic.")
+@click.option("--job", help="Only what is about this job.")
+@click.option("--type", "types", multiple=True, help="Only events of this type. Repeat it for several.")
+@click.option("--since", type=click.IntRange(0), default=0, help="Only from this offset on.")
+@click.option("--all/--no-all", "show_all", default=False, help="Show ticks, usage and growth as well.")
+@click.option("--follow/--no-follow", default=False, help="Go on with what comes, until interrupted.")
+@json_option
+def events(state: Path, *, topic: str, since: int, follow: bool, as_json: bool, **wanted: Any) -> None:
+    """Show what happened in the pool, oldest first."""
+    from steepest.app.state_folder import StateFolder
+    from steepest.cli.follow import run_until_stopped
+
+    shows = chooser(topic, **wanted)
+    line = as_json_line if as_json else as_words
+    run_until_stopped(_print(StateFolder(state), topic, since, follow=follow, line=lambda record: line(record, shows)))
+
+
+Shows = Callable[[Any], bool]
+
+
+def chooser(topic: str, *, job: str | None, types: tuple[str, ...], show_all: bool) -> Shows:
+    """Which events of a topic are wanted; None stands for a record that nobody can read, which is about nobody.
+
+    Raises:
+        UsageError: The topic has no event of such a type.
+    """
+    import difflib
+
+    from steepest.describe import ROUTINE
+    from steepest.events.registry import TOPICS as KNOWN
+
+    names = {kind.__name__: kind for kind in KNOWN[topic].types}
+    for name in types:
+        if name not in names:
+            close = " or ".join(difflib.get_close_matches(name, names, n=2)) or ", ".join(names)
+            raise click.UsageError(f"there is no event {name!r} on {topic}: did you mean {close}?")
+    hidden = () if show_all or types or topic != "cluster" else ROUTINE
+    kinds = tuple(names[name] for name in types) or tuple(kind for kind in names.values() if kind not in hidden)
+
+    def shows(event: Any) -> bool:
+        if event is None:
+            return job is None and not types
+        return isinstance(event, kinds) and (job is None or _is_about(event, job))
+
+    return shows
+
+
+def _is_about(event: Any, job: str) -> bool:
+    named = [*getattr(event, "jobs", ()), *(limit.job for limit in getattr(event, "limits", ()))]
+    return getattr(event, "job", None) == job or job in named
+
+
+async def _print(
+    folder: StateFolder, topic: str, since: int, *, follow: bool, line: Callable[[Record], str | None]
+) -> None:
+    from steepest.cli.follow import batches
+    from steepest.cli.stored_pool import reading
+
+    async with reading(folder) as (_, log):
+        partitions = await log.partitions(topic)
+        ends = {at: await log.end(at) for at in partitions}
+        # An offset beyond a partition's end waits for nothing there: only a reader that follows may ask for it.
+        start = {at: max(min(since, ends[at]), await log.begin(at)) for at in partitions}
+        left = {str(at): end for at, end in ends.items() if start[at] < end}
+        if not left and not follow:
+            return
+        async for records in batches(log, start):
+            lines = [text for record in records if record.offset >= since and (text := line(record)) is not None]
+            if lines:
+                tell("\n".join(lines))
+            for record in records:
+                if record.offset + 1 >= ends[record.at]:
+                    left.pop(str(record.at), None)
+            if not left and not follow:
+                return
+
+
+def as_words(record: Record, shows: Shows) -> str | None:
+    """A record for people; None where it is not wanted."""
+    from steepest.describe import one_line, sentence
+    from steepest.errors import UndecodableError
+    from steepest.events.cluster import LogOpened
+    from steepest.runtime.decode import received
+
+    try:
+        event = received(record).event
+    except UndecodableError as error:
+        told = f"{record.offset:>7}  {_clock(record.at_ms)}  this record cannot be read: {one_line(str(error))}"
+        return told if shows(None) else None
+    if not shows(event):
+        return None
+    told = sentence(event) if record.at.topic == "cluster" or isinstance(event, LogOpened) else _fields(event)
+    return f"{record.offset:>7}  {_clock(record.at_ms)}  {told}"
+
+
+def _fields(event: Any) -> str:
+    import msgspec
+
+    from steepest.describe import one_line
+
+    fields: Mapping[str, object] = msgspec.to_builtins(event)
+    return one_line(" ".join(str(value) if name == "type" else f"{name}={value}" for name, value in fields.items()))
+
+
+def _clock(at_ms: int) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(at_ms / 1000)) + f".{at_ms % 1000:03d}"
+
+
+def as_json_line(record: Record, shows: Shows) -> str | None:
+    """A record for programs; None where it is not wanted."""
+    import msgspec
+
+    from steepest.errors import UndecodableError
+    from steepest.runtime.decode import received
+
+    fields: dict[str, object] = {
+        "topic": record.at.topic,
+        "partition": record.at.partition,
+        "offset": record.offset,
+        "at_ms": record.at_ms,
+        "key": record.key,
+        "headers": dict(record.headers),
+    }
+    try:
+        event = received(record).event
+    except UndecodableError as error:
+        return msgspec.json.encode({**fields, "unreadable": str(error)}).decode() if shows(None) else None
+    return msgspec.json.encode({**fields, "event": _masked(event)}).decode() if shows(event) else None
+
+
+def _masked(event: Any) -> Any:
+    """An event whose job's variables show their names alone: their values may be secrets."""
+    import msgspec
+
+    from steepest.events.cluster import JobSubmitted
+
+    if not isinstance(event, JobSubmitted):
+        return event
+    spec = msgspec.structs.replace(event.spec, env=dict.fromkeys(event.spec.env, MASK))
+    return msgspec.structs.replace(event, spec=spec)

@@ -1,0 +1,65 @@
+"""``steepest explain``: the story of a job, read off the log."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from steepest.cli.options import json_option, state_option
+from steepest.cli.printing.output import give, tell
+
+if TYPE_CHECKING:
+    from steepest.app.state_folder import StateFolder
+    from steepest.cli.printing.job_timeline import JobTimeline
+
+EPILOG = """\b
+Examples:
+  steepest explain mnist-3fa2
+  steepest explain mnist-3fa2 --json | jq '.chapters[] | select(.void != "")'
+
+Each decision is told with what it was made from: the nodes that were looked at with their scores, why others were out of
+the question, why a plan became void. The last line says what the job waits for now.
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("job")
+@state_option
+@json_option
+def explain(job: str, state: Path, *, as_json: bool) -> None:
+    """Tell why JOB is where it is: every decision about it, with its reasons."""
+    import asyncio
+
+    from steepest.app.state_folder import StateFolder
+    from steepest.describe import one_line
+
+    story, note = asyncio.run(_read(StateFolder(state), job))
+    if as_json:
+        give(story)
+        return
+    for chapter in story.chapters:
+        tell(f"{_clock(chapter.at_ms)}  {chapter.sentence}")
+        for line in chapter.details:
+            tell((f"{'':10}{one_line(line)}", {"dim": True}))
+    tell((f"{'now':<10}", {"bold": True}), one_line(story.now))
+    if note:
+        tell(note, err=True)
+
+
+def _clock(at_ms: int) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(at_ms / 1000))
+
+
+async def _read(folder: StateFolder, job: str) -> tuple[JobTimeline, str]:
+    """The story, from the log's first record: a snapshot knows how things stand, and not how they came to be so."""
+    from steepest.cli.printing.job_timeline import TimelineCollector
+    from steepest.cli.stored_pool import fold, reading
+
+    teller = TimelineCollector(job)
+    async with reading(folder) as (installation, log):
+        pool = await fold(folder, installation, log, tell=teller.hear)
+    pool.job(job)
+    return teller.story(pool.view), pool.note

@@ -1,0 +1,108 @@
+"""``steepest nodes``: what every node has, holds and uses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from steepest.cli.commands.gone import gone
+from steepest.cli.options import json_option, state_option
+from steepest.cli.printing.output import give, tell
+
+if TYPE_CHECKING:
+    from steepest.cli.printing.tables import Cell
+    from steepest.cli.stored_pool import StoredPool
+    from steepest.view.state import Node
+
+EPILOG = """\b
+Examples:
+  steepest nodes
+  steepest nodes --json | jq '.[] | {node, score}'
+  steepest nodes gone node-3        node-3 never returns: its jobs go on elsewhere
+
+The score is SpeCon's: 2 for each progressing job, 1.5 for each watched one, 1 for each converged one, unless the pool's
+parameters say otherwise. A converged job moves to the node with the lowest. Limited are the jobs whose CPU FlowCon limits.
+"""
+
+COLUMNS = ("node", "state", "#capacity", "#reserved", "#used", "#limited", "#score", "#jobs", "#PC", "#WC", "#CC")
+
+
+@click.group(epilog=EPILOG, invoke_without_command=True)
+@state_option
+@json_option
+@click.pass_context
+def nodes(ctx: click.Context, state: Path, *, as_json: bool) -> None:
+    """Show what every node has, what is reserved and used of it, its score, and its jobs by category."""
+    if ctx.invoked_subcommand is not None:
+        return
+    from steepest.cli.printing.tables import show
+    from steepest.cli.stored_pool import look
+
+    pool = look(state)
+    if as_json:
+        give([as_dict(pool, node) for node in pool.view.nodes])
+        return
+    if len(pool.view.nodes) or list(pool.view.nodes):
+        show(COLUMNS, [_row(pool, node) for node in pool.view.nodes])
+    else:
+        tell("no node has joined yet")
+    if pool.note:
+        tell(pool.note, err=True)
+
+
+nodes.add_command(gone)
+
+
+def as_dict(pool: StoredPool, node: Node) -> dict[str, object]:
+    """A node for programs. CPU in millicores, memory in MiB."""
+    progressing, watched, converged = node.replicas
+    return {
+        "node": node.name,
+        "lost": node.lost,
+        "takes_jobs": node.takes_jobs,
+        "capacity": _amounts(node.capacity.cpu_m, node.capacity.memory_mib),
+        "reserved": _amounts(node.allocated.cpu_m, node.allocated.memory_mib),
+        "used": _amounts(node.used.cpu_m, node.used.memory_mib),
+        "limits": limits(pool, node),
+        "score": pool.view.nodes.score(node),
+        "replicas": {"PC": progressing, "WC": watched, "CC": converged},
+        "jobs": [job.name for job in pool.view.jobs if node.name in job.holds],
+    }
+
+
+def limits(pool: StoredPool, node: Node) -> dict[str, int]:
+    """The CPU limits in force on a node, in millicores, by job; a job without one is not there."""
+    there = ((name, pool.view.jobs[name]) for name in node.jobs)
+    return {
+        name: job.limit.in_force_m
+        for name, job in there
+        if job.limit is not None and job.limit.in_force_m is not None and node.name in job.nodes
+    }
+
+
+def _amounts(cpu_m: int, memory_mib: int) -> dict[str, int]:
+    return {"cpu_m": cpu_m, "memory_mib": memory_mib}
+
+
+def _state(node: Node) -> Cell:
+    if node.lost:
+        return ("lost", "red")
+    return ("ready", "green") if node.takes_jobs else "reports only"
+
+
+def _row(pool: StoredPool, node: Node) -> list[Cell]:
+    from steepest.view.nodes import in_words
+
+    return [
+        node.name,
+        _state(node),
+        in_words(node.capacity),
+        in_words(node.allocated),
+        f"{node.used.cpu_m}m CPU",
+        f"{len(limits(pool, node))} of {len(node.jobs)}",
+        f"{pool.view.nodes.score(node):g}",
+        str(node.count),
+        *(str(replicas) for replicas in node.replicas),
+    ]

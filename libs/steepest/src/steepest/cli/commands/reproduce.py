@@ -1,0 +1,175 @@
+"""``steepest reproduce``: the published experiments again, in virtual time or in earnest, beside what was published.
+
+Owns the command's options and its outputs. Must never know an experiment.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from steepest.cli.options import json_option
+from steepest.cli.printing.output import console, give_raw, tell
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from steepest.sim.reproduce.run import Reproduction
+
+PAPER_NAMES = ("specon", "flowcon")
+"""Those of ``steepest.sim.reproduce.papers``, which need not be imported to describe the command; a test compares them."""
+
+OUT = "out/reproduce"
+
+REAL = "flowcon"
+"""The paper whose experiments can be run in earnest."""
+
+SIMULATED_TIMES, REAL_TIMES = 30, 5
+
+RECORDINGS = "recordings"
+"""Folder of the recordings of real runs, in that of the report."""
+
+EPILOG = """\b
+Examples:
+  steepest reproduce specon
+  steepest reproduce flowcon --repetitions 5 --out /tmp/flowcon
+  steepest reproduce specon --json | jq '.[] | select(.verdict == "worse")'
+  steepest reproduce flowcon --real     real trainings on a Docker engine (root, `make engine images`; 25 minutes)
+
+It writes report.md, report.html with plots, results.csv and results.json. Simulated, the same number of repetitions gives
+the same files, on any number of processes; --real keeps the recordings of all runs. Which experiments there are, and what
+had to be assumed: docs/reproduction.md, docs/docker.md.
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("paper", type=click.Choice(PAPER_NAMES))
+@click.option(
+    "--repetitions",
+    type=click.IntRange(1, 10_000),
+    help=f"Of each experiment, with seeds from 0.  [default: {SIMULATED_TIMES}; {REAL_TIMES} with --real]",
+)
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    help=f"Folder for the report; files in it are replaced.  [default: {OUT}/PAPER]",
+)
+@click.option("--jobs", "workers", type=click.IntRange(min=1), help="Processes; default: one a core.")
+@click.option("--real", is_flag=True, help="Real trainings on a Docker engine of its own, instead of simulated ones.")
+@json_option
+def reproduce(
+    *, paper: str, repetitions: int | None, out: Path | None, workers: int | None, real: bool, as_json: bool
+) -> None:
+    """Run the published experiments of PAPER again on simulated nodes, and compare what comes out.
+
+    Each figure comes with its 95 % confidence interval and a verdict: within (what two published runs of the same setting
+    differ by), better or worse.
+    """
+    from steepest.sim.reproduce.needs import refuse_without_libraries
+
+    if real and (paper != REAL or workers):
+        raise click.UsageError(f"--real is for {REAL}, and runs one job after the other: leave --jobs out")
+    refuse_without_libraries()
+    from steepest.sim.reproduce.report import results_json
+
+    if real:
+        folder = out or Path(OUT) / f"{paper}-real"
+        result = _real(repetitions or REAL_TIMES, folder)
+    else:
+        folder = _folder(out or Path(OUT) / paper)
+        result = _simulated(paper, repetitions or SIMULATED_TIMES, workers)
+    _write(result, folder)
+    if as_json:
+        give_raw(results_json(result.rows))
+    else:
+        _show(result, folder)
+
+
+def _simulated(paper: str, repetitions: int, workers: int | None) -> Reproduction:
+    from steepest.sim.reproduce.papers import PAPERS
+    from steepest.sim.reproduce.run import done, reproduction, tasks
+
+    todo = tasks(PAPERS[paper], repetitions)
+    return reproduction(PAPERS[paper], repetitions, list(_tracked(done(todo, workers), len(todo))))
+
+
+def _real(count: int, out: Path) -> Reproduction:
+    import logging
+
+    from steepest.cli.quiet import quiet
+    from steepest.testbed.needs import refuse_without_engine
+
+    refuse_without_engine()
+    quiet(logging.ERROR)
+    from steepest.testbed.experiments import PAPER
+    from steepest.testbed.reproduce import repetitions, reproduced
+
+    folder = _folder(out / RECORDINGS)
+    total = count * len(PAPER.experiments)
+    tell(f"{total} repetitions; first, what a step of each training costs here", err=True)
+    done = []
+    for one in repetitions(PAPER.experiments, count, folder):
+        done.append(one)
+        tell(f"{len(done)} of {total}: {one.experiment.name}; completion times of the jobs", err=True)
+        for arm, pair in zip(one.experiment.arms, one.pairs, strict=True):
+            changes = ", ".join(f"{change:+.1f} %" for change in pair.changes).replace("-", "−")
+            tell(f"  {arm.setting}: {changes}", err=True)
+    return reproduced(PAPER, count, done)
+
+
+def _folder(folder: Path) -> Path:
+    """The folder, made before anything runs."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+    return folder
+
+
+def _write(result: Reproduction, folder: Path) -> None:
+    from steepest.sim.reproduce.report import write
+
+    try:
+        write(result, folder)
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+
+
+def _unwritable(folder: Path, error: OSError) -> Exception:
+    from steepest.errors import InputError
+
+    return InputError(f"cannot write to {folder}: {error.strerror}", hint="Name another folder with --out.")
+
+
+def _tracked(results: Iterator[Any], total: int) -> Iterable[Any]:
+    """The results as they come, with a bar on a terminal."""
+    if not sys.stderr.isatty():
+        return results
+    from rich.progress import track
+
+    return track(results, "reproducing", total=total, console=console(stderr=True), transient=True)
+
+
+def _show(result: Reproduction, folder: Path) -> None:
+    from steepest.cli.printing.tables import show
+    from steepest.sim.reproduce.report import FILES, figure, interval, tally
+
+    styles = {"better": "green", "worse": "red"}
+    show(
+        ("experiment", "figure", "#published", "#ours", "#95 % interval", "verdict"),
+        [
+            [
+                row.experiment,
+                row.metric,
+                figure(row.published, row.unit),
+                figure(row.ours, row.unit),
+                interval(row),
+                (str(row.verdict), styles.get(str(row.verdict), "")),
+            ]
+            for row in result.rows
+        ],
+    )
+    tell(f"\n{tally(result.rows)}; {', '.join(FILES)} are in {folder}")

@@ -1,0 +1,188 @@
+"""``steepest shadow``: a candidate beside the live policy, which decides the same and does nothing.
+
+It owns the options and the words of the report.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from steepest.cli.options import PLACEMENT_NAMES, SPAN, json_option, state_option
+from steepest.cli.printing.output import give, tell
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from steepest.app.state_folder import StateFolder
+    from steepest.events.parameters import PoolParameters
+    from steepest.replay.shadow import Comparison
+    from steepest.replay.shadow_growth import Course
+    from steepest.replay.shadow_plans import Choice, PlanDifference
+
+EPILOG = """\b
+Examples:
+  steepest shadow --alpha 0.02
+  steepest shadow --placement flowcon2
+  steepest shadow --policy specon+flowcon --follow              until interrupted, then the report
+  steepest shadow --policy spread --json | jq '.[] | select(.differs) | .job'
+
+The candidate reads what the live system reads, from its first record on, and neither writes nor moves anything. At each
+record it is asked what it would do in the live system's place, with that one's jobs where they are and that one's plans
+under way. So only a job's first difference is what would have happened; after it, the history is the live policy's, and
+not the one that would have come. In particular, a limit that the candidate plans is never in force: no job grows more
+slowly for it, and no move waits for it.
+
+Placements, moves and limits are decided upon the growth that the live categorizer has measured; what --alpha, --interval
+and a fitted threshold change is told by the categories that each job would have passed through.
+"""
+
+
+@click.command(epilog=EPILOG)
+@state_option
+@click.option("--policy", metavar="NAME", help="The candidate: a live one of `steepest simulate --policies`.")
+@click.option("--placement", type=click.Choice(PLACEMENT_NAMES), help="The candidate's placement of arrivals.")
+@click.option("--alpha", type=click.FloatRange(0, min_open=True), help="The candidate's growth threshold α.")
+@click.option("--interval", type=SPAN, help="The candidate's interval.")
+@click.option("--follow/--no-follow", default=False, help="Go on with what comes, until interrupted.")
+@json_option
+def shadow(
+    state: Path,
+    *,
+    policy: str | None,
+    placement: str | None,
+    alpha: float | None,
+    interval: int | None,
+    follow: bool,
+    as_json: bool,
+) -> None:
+    """Run a candidate beside the live policy, and report job by job where they differ.
+
+    What no option names is as it is live. Exits with 1 if they differ.
+    """
+    from steepest.app.state_folder import StateFolder
+    from steepest.cli.follow import run_until_stopped
+    from steepest.replay.shadow import Shadow
+
+    candidate = Shadow(_change(policy, placement, alpha, interval))
+    run_until_stopped(_feed(StateFolder(state), candidate, follow=follow))
+    found = candidate.comparisons()
+    if as_json:
+        give(found)
+    else:
+        _show(found)
+    sys.exit(1 if any(one.differs for one in found) else 0)
+
+
+def _change(
+    policy: str | None, placement: str | None, alpha: float | None, interval: int | None
+) -> Callable[[PoolParameters], PoolParameters]:
+    import msgspec
+
+    from steepest.replay.shadow import checked
+    from steepest.sim.policies import LIVE
+
+    if policy is not None and policy not in LIVE:
+        raise click.UsageError(f"there is no live policy {policy!r}; name one of {', '.join(LIVE)}")
+    wanted = {"alpha": alpha, "interval_ms": interval}
+    specon = {name: value for name, value in wanted.items() if value is not None}
+
+    def changed(parameters: PoolParameters) -> PoolParameters:
+        after = LIVE[policy].parameters(parameters) if policy is not None else parameters
+        return checked(
+            msgspec.structs.replace(
+                after,
+                placement=placement or after.placement,
+                specon=msgspec.structs.replace(after.specon, **specon),
+            )
+        )
+
+    return changed
+
+
+async def _feed(folder: StateFolder, candidate: Any, *, follow: bool) -> None:
+    from steepest.cli.follow import batches
+    from steepest.cli.stored_pool import reading
+
+    async with reading(folder) as (installation, log):
+        partitions = [installation.layout.of_pool(installation.pool), *installation.layout.of_topic("loss")]
+        left = {at: end for at in partitions if (end := await log.end(at))}
+        if not left and not follow:
+            return
+        async for records in batches(log, dict.fromkeys(partitions, 0)):
+            for record in records:
+                candidate.hear(record)
+                if record.offset + 1 >= left.get(record.at, 0):
+                    left.pop(record.at, None)
+            if not left and not follow:
+                return
+
+
+def _show(found: Sequence[Comparison]) -> None:
+    from steepest.cli.printing.tables import show
+    from steepest.describe import count
+
+    if found:
+        show(
+            ("job", "live", "candidate", "#moves asked live", "#candidate", "what would have changed"),
+            [
+                [
+                    one.job,
+                    _course(one.live),
+                    _course(one.candidate),
+                    str(one.live.requests),
+                    str(one.candidate.requests),
+                    "; ".join([*_growth(one), *map(_plan, one.plans)]),
+                ]
+                for one in found
+            ],
+        )
+    differing = sum(one.differs for one in found)
+    kinds = Counter(NOUNS[plan.kind] for one in found for plan in one.plans)
+    told = ", ".join(count(number, noun) for noun, number in sorted(kinds.items()))
+    tell(f"{count(differing, 'job')} of {len(found)} would have gone otherwise{f' ({told})' if told else ''}")
+
+
+def _course(course: Course) -> str:
+    return " ".join(["PC", *(step.category for step in course.steps)])
+
+
+def _growth(one: Comparison) -> list[str]:
+    """What changes of the categories that a job passes through."""
+    from steepest.describe import span
+
+    if one.live == one.candidate:
+        return []
+    if one.earlier_ms:
+        word = "earlier" if one.earlier_ms > 0 else "later"
+        return [f"asks for another place {span(abs(one.earlier_ms))} {word}"]
+    if (one.live.asked_ms is None) != (one.candidate.asked_ms is None):
+        return ["asks for another place" if one.live.asked_ms is None else "never asks for another place"]
+    return ["measures or passes at other times"]
+
+
+NOUNS = {"place": "placement", "move": "move", "limit": "limit"}
+VERBS = {"place": "placed on", "move": "moved to", "limit": "limited to"}
+
+
+def _plan(one: PlanDifference) -> str:
+    """What changes of a job's plans."""
+    from steepest.describe import span
+
+    verb, live, candidate = VERBS[one.kind], one.live, one.candidate
+    if live is None or candidate is None:
+        return f"not {verb} {_value(live)}" if candidate is None else f"{verb} {_value(candidate)}"
+    if live.value != candidate.value:
+        return f"{verb} {_value(candidate)}, not {_value(live)}"
+    word = "earlier" if candidate.at_ms < live.at_ms else "later"
+    return f"{verb} {_value(candidate)} {span(abs(live.at_ms - candidate.at_ms))} {word}"
+
+
+def _value(choice: Choice | None) -> str:
+    value = choice.value if choice is not None else ""
+    return f"{value}m" if isinstance(value, int) else value

@@ -1,0 +1,211 @@
+"""``steepest submit``: asks for a job to run.
+
+It owns the command's options, what is refused before anything is asked, and the words of the answers.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from steepest.cli.options import CPU, MEMORY, NAME_RULE, json_option, state_option
+from steepest.cli.printing.output import give, tell
+
+if TYPE_CHECKING:
+    from steepest.app.state_folder import StateFolder
+    from steepest.cli.stored_pool import StoredPool
+    from steepest.cli.user_requests import RequestCursor, RequestOutcome
+    from steepest.events.cluster import JobSpec, JobSubmitted
+    from steepest.log.base import Log
+
+EPILOG = """\b
+Examples:
+  steepest submit -- python train.py --epochs 20
+  steepest submit --name mnist --cpu 0.2 --memory 512Mi -- python train.py
+  steepest submit --checkpoint on-stop --retries 2 --wait -- ./train.sh
+  steepest submit --metric val_loss --format keras --env SEED=7 -- python train.py
+
+The job runs in this folder unless --workdir names another. Its environment is that of `steepest up` (PATH, VIRTUAL_ENV,
+...) and --env; so a bare `python` is the one that `up` finds. Everything after -- is the command; no shell reads it.
+"""
+
+MODES = ("on-request", "on-stop", "none")
+
+
+@click.command(epilog=EPILOG, context_settings={"allow_interspersed_args": False})
+@state_option
+@click.option("--name", help="The job's name; without it, the script's and four letters.")
+@click.option("--cpu", type=CPU, default="0.05", show_default=True, help="CPU to reserve: cores, or 50m.")
+@click.option("--memory", type=MEMORY, default="0", help="Memory to reserve: MiB, or 2Gi.")
+@click.option("--checkpoint", type=click.Choice(MODES), help="How it can be saved; without it, as its process says.")
+@click.option("--retries", type=click.IntRange(0), default=0, show_default=True, help="Failures that are tried again.")
+@click.option("--metric", default="loss", show_default=True, help="The evaluation function's name in its output.")
+@click.option("--format", "log_format", default="auto", show_default=True, help="The format of its lines.")
+@click.option(
+    "--metrics-folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Read its losses from TensorBoard event files or an MLflow store below this folder too.",
+)
+@click.option("--model", default="", help="What it trains, for people.")
+@click.option("--env", multiple=True, metavar="K=V", help="A variable for its environment. Repeat it.")
+@click.option("--workdir", type=click.Path(file_okay=False, path_type=Path), help="Where it runs; default: here.")
+@click.option("--image", default="", help="The container image to run it in, where nodes are Docker engines.")
+@click.option("--device", help="The device over MQTT that trains it and reports its losses.")
+@click.option("--wait/--no-wait", default=False, help="Wait to its end; exit with 1 if it did not finish.")
+@json_option
+@click.argument("command", nargs=-1, required=True)
+def submit(state: Path, *, name: str | None, wait: bool, as_json: bool, **asked: Any) -> None:
+    """Ask for COMMAND to run as a job, and tell whether it was admitted."""
+    import asyncio
+
+    import msgspec
+
+    from steepest.app.state_folder import StateFolder
+    from steepest.cli.job_names import name_for, why_not_found
+    from steepest.cli.user_requests import new_request
+    from steepest.events.cluster import JobSubmitted
+
+    spec = spec_of(**asked)
+    event = JobSubmitted(job=_checked(name or name_for(spec.command)), request=new_request(), spec=spec)
+    if why := why_not_found(spec.command, Path(str(spec.working_dir))):
+        tell(f"Warning: {why}; submitted all the same", err=True)
+    answer = asyncio.run(_ask(StateFolder(state), event, wait=wait, talk=not as_json))
+    if as_json:
+        give({"job": event.job, "request": event.request, **msgspec.to_builtins(answer)})
+    sys.exit(_status(answer))
+
+
+def spec_of(
+    *,
+    command: Sequence[str],
+    cpu: int,
+    memory: int,
+    checkpoint: str | None,
+    retries: int,
+    metric: str,
+    log_format: str,
+    metrics_folder: Path | None,
+    model: str,
+    env: Sequence[str],
+    workdir: Path | None,
+    image: str = "",
+    device: str | None = None,
+) -> JobSpec:
+    """What the options ask for. Paths are made absolute: the job runs where its user meant.
+
+    Raises:
+        InputError: The log format is unknown, or a variable is none.
+    """
+    from steepest.events.cluster import JobSpec
+    from steepest.events.common import CheckpointMode, Resources
+    from steepest.training_logs import LogReader
+
+    LogReader(log_format)  # it knows the names, and says which are close
+    folder = (workdir or Path()).absolute()
+    if not folder.is_dir():
+        raise click.UsageError(f"the folder {folder} is not there; name another with --workdir")
+    return JobSpec(
+        command=tuple(command),
+        working_dir=str(folder),
+        image=image,
+        env=dict(_variable(text) for text in env),
+        requests=Resources(cpu, memory),
+        checkpoint_mode=CheckpointMode(checkpoint) if checkpoint else None,
+        retries=retries,
+        model=model,
+        metric=metric,
+        log_format=log_format,
+        metrics_folder=str(metrics_folder.absolute()) if metrics_folder else "",
+        device=device,
+    )
+
+
+def _variable(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise click.UsageError(f"--env {text}: write it like SEED=7")
+    if name.startswith("STEEPEST_"):
+        raise click.UsageError(f"--env {text}: names that begin with STEEPEST_ are the cluster's own")
+    return name, value
+
+
+def _checked(name: str) -> str:
+    import msgspec
+
+    from steepest.events.common import Name
+
+    try:
+        return msgspec.convert(name, Name)
+    except msgspec.ValidationError:
+        raise click.UsageError(f"{name!r} is no name of a job: {NAME_RULE}") from None
+
+
+async def _ask(folder: StateFolder, event: JobSubmitted, *, wait: bool, talk: bool) -> RequestOutcome:
+    from steepest.cli.user_requests import RequestOutcome, admission, append, asking
+
+    async with asking(folder) as (log, pool):
+        _refuse_what_never_fits(pool, event.spec)
+        place = await append(log, pool, event)
+        running = folder.running() is not None
+        answer = await admission(log, pool, place) if running or wait else RequestOutcome(state="queued")
+        if talk:
+            _tell(event.job, answer, pool, running=running)
+        if wait and answer.state != "rejected":
+            answer = await _wait(log, pool, place, event.job, talk=talk)
+            if talk and answer.state == "rejected":
+                _tell(event.job, answer, pool, running=True)
+    return answer
+
+
+def _refuse_what_never_fits(pool: StoredPool, spec: JobSpec) -> None:
+    """Emulated nodes never change, so what fits none of them is wrong already here."""
+    from steepest.errors import InputError
+    from steepest.view.nodes import in_words
+
+    nodes = pool.installation.nodes
+    if any(spec.requests.fits(node.capacity) for node in nodes):
+        return
+    largest = max(nodes, key=lambda node: node.capacity.cpu_m)
+    raise InputError(
+        f"the job asks for {in_words(spec.requests)}, more than any node has",
+        hint=f"ask for less: the largest, {largest.name}, has {in_words(largest.capacity)}",
+    )
+
+
+def _tell(job: str, answer: RequestOutcome, pool: StoredPool, *, running: bool) -> None:
+    if answer.state == "rejected":
+        tell(f"Error: {job} is rejected: {answer.reason}", err=True)
+        return
+    if answer.state == "admitted":
+        tell(f"{job} is admitted; see `steepest explain {job}`")
+        return
+    tell(f"{job} waits in the log")
+    why = "has not answered yet" if running else f"does not run on {pool.folder.root}; start it with `steepest up`"
+    tell(f"Warning: the system {why}", err=True)
+
+
+async def _wait(log: Log, pool: StoredPool, place: RequestCursor, job: str, *, talk: bool) -> RequestOutcome:
+    """Tell what happens to a job until it is over; say once if nobody runs it any more."""
+    from steepest.cli.user_requests import RequestOutcome, end_of
+    from steepest.describe import is_routine, sentence
+
+    deserted = False
+    async for news in end_of(log, pool, place, job):
+        if isinstance(news, RequestOutcome):
+            return news
+        if news is not None and talk and not is_routine(news.event):
+            tell(sentence(news.event))
+        if news is None and not deserted and pool.folder.running() is None:
+            deserted = True
+            tell(f"Warning: no system runs on {pool.folder.root}; {job} waits until one does", err=True)
+    raise AssertionError("a log is followed for ever")
+
+
+def _status(answer: RequestOutcome) -> int:
+    if answer.state == "rejected":
+        return 2
+    return 1 if answer.outcome not in {None, "finished"} else 0

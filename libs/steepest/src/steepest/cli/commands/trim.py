@@ -1,0 +1,85 @@
+"""``steepest topics trim``: a pool's log on Kafka, cut off behind the snapshots of all services.
+
+It owns the options and which services there are. It must never know what a service needs to start.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from steepest.cli.options import SPAN, json_option, state_option
+from steepest.cli.printing.output import give, tell
+
+if TYPE_CHECKING:
+    from steepest.app.state_folder import StateFolder
+
+EPILOG = """\b
+Examples:
+  steepest topics trim --keep 30d
+  steepest topics trim --keep 30d --dry-run
+
+What is removed is gone for good: copy it before with `steepest record`. Afterwards the pool lives by its snapshots: a
+release that cannot read them cannot take it over (docs/kafka.md).
+"""
+
+
+@click.command(epilog=EPILOG)
+@state_option
+@click.option("--keep", type=SPAN, required=True, help="Remove nothing that is younger (30d).")
+@click.option("--dry-run/--no-dry-run", default=False, help="Show what would be removed, and remove nothing.")
+@json_option
+def trim(state: Path, *, keep: int, dry_run: bool, as_json: bool) -> None:
+    """Remove the oldest records of the pool's log, as far as no service needs them to start.
+
+    Refuses where one of the services has kept no snapshot that this version could start from.
+    """
+    import asyncio
+
+    from steepest.app.state_folder import StateFolder
+    from steepest.cli.quiet import quiet
+    from steepest.describe import count
+
+    quiet()
+    begin, before = asyncio.run(_trim(StateFolder(state), keep, dry_run=dry_run))
+    if as_json:
+        give({"begin": begin, "before": before, "applied": not dry_run})
+    else:
+        what = "would be removed" if dry_run else "removed"
+        tell(f"{count(before - begin, 'record')} {what}; the pool's log begins at {before}")
+
+
+async def _trim(folder: StateFolder, keep_ms: int, *, dry_run: bool) -> tuple[int, int]:
+    """Where the pool's log began, and where it begins now or would."""
+    from steepest.app.embedded import installed_services
+    from steepest.app.installation import SYSTEM, kafka_of, open_cluster, open_log, open_snapshots
+    from steepest.cli.running_on_kafka import is_wanted
+    from steepest.clock import SystemClock
+    from steepest.log.kafka.kafka_log import KafkaLog
+    from steepest.log.kafka.kafka_topics import KafkaTopics
+    from steepest.runtime.recovery.trimming import needed_from
+    from steepest.runtime.service import Service, Settings
+
+    installation, settings, clock = folder.read(), kafka_of(folder), SystemClock()
+    if settings is None:
+        raise click.UsageError("a log in files is kept whole; say which cluster: --kafka HOST:PORT")
+    log, cluster = open_log(folder, installation), open_cluster(folder, installation)
+    assert isinstance(log, KafkaLog)  # noqa: S101 - there are settings
+    wanted = Settings(pool=installation.pool, state_dir=str(folder.root))
+    services = [build(wanted, log, cluster, clock) for name, build in installed_services().items() if is_wanted(name)]
+    at = installation.layout.of_pool(installation.pool)
+    try:
+        services.append(Service(name=SYSTEM))
+        needed = await needed_from(
+            log, at, installation.layout, services, lambda name: open_snapshots(folder, log, name)
+        )
+        begin = await log.begin(at)
+        before = max(begin, min(needed, await log.since(at, max(0, clock.now_ms() - keep_ms))))
+        if before > begin and not dry_run:
+            await KafkaTopics(settings, installation.layout.partitions()).trim({at: before})
+    finally:
+        await cluster.close()
+        await log.close()
+    return begin, before

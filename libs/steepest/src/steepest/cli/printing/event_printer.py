@@ -1,0 +1,88 @@
+"""Tells people what happens in a pool, a line an event, as the log of ``steepest up``.
+
+It owns which events are news and how a line looks. It must never act on anything.
+"""
+
+from __future__ import annotations
+
+import time
+
+from steepest.cli.printing.job_timeline import why_void
+from steepest.cli.printing.output import tell
+from steepest.describe import count, sentence
+from steepest.events import cluster as c
+from steepest.events.received import Received
+from steepest.runtime.effector import Effector
+from steepest.view.cluster_view import ClusterView
+from steepest.view.state import Phase
+
+NEWS: dict[type, str] = {
+    c.PoolConfigured: "",
+    c.NodeJoined: "",
+    c.NodeLost: "red",
+    c.NodeGone: "red",
+    c.JobSubmitted: "",
+    c.JobRejected: "red",
+    c.JobCancelRequested: "",
+    c.JobPlaced: "green",
+    c.CategoryChanged: "cyan",
+    c.StayDecided: "",
+    c.MigrationPlanned: "yellow",
+    c.MigrationFinished: "yellow",
+    c.MigrationFailed: "red",
+    c.LimitsApplied: "",
+    c.LimitsRefused: "red",
+    c.StepFailed: "red",
+    c.PlanAbandoned: "red",
+    c.RetryPlanned: "yellow",
+    c.JobEnded: "bold",
+}
+"""The events that people are told of, and their colours; the steps in between are in ``steepest events``."""
+
+OUTCOMES = {c.Outcome.FINISHED: "green", c.Outcome.FAILED: "red", c.Outcome.CANCELLED: "yellow"}
+
+
+class EventPrinter(Effector):
+    """Prints what is new."""
+
+    name = "teller"
+
+    def __init__(self) -> None:
+        self._begun = False
+
+    def caught_up(self, view: ClusterView) -> None:
+        """Say what is there, once."""
+        if not self._begun:
+            self._begun = True
+            say(standing(view))
+
+    def observe(self, view: ClusterView, received: Received[c.ClusterEvent], *, accepted: bool) -> None:
+        """Tell an event that counts, and a plan that does not, with the reason."""
+        event = received.event
+        refused = (
+            isinstance(event, c.JobRejected) and not view.repeated
+        )  # a second job of a name changes nothing either
+        if (counts and type(event) in NEWS) or refused:
+            say(sentence(event), _colour(event), received.at_ms)
+        elif not accepted and (void := why_void(view, received)):
+            say(f"{sentence(event)}: void, because {void}", "yellow", received.at_ms)
+
+
+def standing(view: ClusterView) -> str:
+    """What a system finds when it starts."""
+    running = sum(job.phase is Phase.RUNNING for job in view.jobs)
+    waiting = sum(job.phase is Phase.WAITING for job in view.jobs)
+    if not running and not waiting:
+        return "caught up: no job waits or runs yet"
+    return f"caught up: {count(running, 'job')} running, {count(waiting, 'job')} waiting; what runs is taken over"
+
+
+def say(text: str, colour: str = "", at_ms: int | None = None) -> None:
+    """A line with its time; colours only where a terminal shows them."""
+    clock = time.strftime("%H:%M:%S", time.localtime(None if at_ms is None else at_ms / 1000))
+    style = {"bold": True} if colour == "bold" else {"fg": colour or None}
+    tell((clock, {"dim": True}), "  ", (text, style))
+
+
+def _colour(event: c.ClusterEvent) -> str:
+    return OUTCOMES[event.outcome] if isinstance(event, c.JobEnded) else NEWS[type(event)]

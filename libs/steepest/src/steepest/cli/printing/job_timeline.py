@@ -1,0 +1,257 @@
+"""The story of a job: what was decided about it, from which inputs, and what it waits for now.
+
+It owns what belongs to the story. Pure: a function of the log and the view, whoever prints it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from steepest.describe import (
+    CATEGORIES,
+    ENDED,
+    count,
+    growth_seen,
+    is_routine,
+    limit_in_words,
+    node_seen,
+    sentence,
+    span,
+)
+from steepest.events import cluster as c
+from steepest.events.received import Received
+from steepest.policies.flowcon.with_specon import why_not_yet
+from steepest.view.cluster_view import ClusterView
+from steepest.view.movable import why_immovable
+from steepest.view.plans import why_no_room
+from steepest.view.state import Job, Phase, Plan, PlanKind, PlanStatus
+
+PLANS = (c.PlacementPlanned, c.MigrationPlanned)
+
+
+class TimelineEntry(msgspec.Struct, kw_only=True):
+    """One event of the story.
+
+    Attributes:
+        details: What it was decided from, a line each.
+        because: The same for programs.
+        void: Why it had no effect; empty where it had one.
+        again: How often it came again right afterwards.
+    """
+
+    offset: int
+    at_ms: int
+    type: str
+    sentence: str
+    details: list[str]
+    because: c.Because | c.LimitsBecause | None = None
+    void: str = ""
+    again: int = 0
+
+
+class JobTimeline(msgspec.Struct, kw_only=True):
+    """A job's story.
+
+    Attributes:
+        now: What it does or waits for, and why.
+    """
+
+    job: str
+    phase: Phase
+    outcome: c.Outcome | None
+    chapters: list[TimelineEntry]
+    now: str
+
+
+class TimelineCollector:
+    """Collects the story of one job while its pool's log is folded."""
+
+    def __init__(self, job: str) -> None:
+        self._job = job
+        self._chapters: list[TimelineEntry] = []
+        self._limit: c.JobLimit | None = None
+
+    def hear(self, view: ClusterView, received: Received[c.ClusterEvent], *, accepted: bool) -> None:
+        """Take in a record that ``view`` has folded."""
+        event = received.event
+        if isinstance(event, c.LimitsPlanned):
+            self._hear_limits(event, received)
+            return
+        if getattr(event, "job", None) != self._job or is_routine(event) or _of_a_namesake(view, event):
+            return
+        void = "" if accepted else why_void(view, received)
+        if not accepted and not void:
+            return
+        last = self._chapters[-1] if self._chapters else None
+        if last is not None and isinstance(event, c.ReallocationRequested) and last.type == type(event).__name__:
+            last.again += 1
+            last.details = [f"it asked again {count(last.again, 'time')}"]
+            return
+        self._chapters.append(_chapter(received, void))
+
+    def _hear_limits(self, event: c.LimitsPlanned, received: Received[c.ClusterEvent]) -> None:
+        """A plan for a whole node is part of the story where the job's own limit or list is another one by it."""
+        mine = next((limit for limit in event.limits if limit.job == self._job), None)
+        if mine is not None and mine != self._limit:
+            self._limit = mine
+            self._chapters.append(_limits_chapter(event, mine, received))
+
+    def story(self, view: ClusterView) -> JobTimeline:
+        """The story up to where the view stands."""
+        job = view.jobs[self._job]
+        return JobTimeline(
+            job=job.name, phase=job.phase, outcome=job.outcome, chapters=self._chapters, now=now(view, job)
+        )
+
+
+def _of_a_namesake(view: ClusterView, event: c.ClusterEvent) -> bool:
+    """Whether a request, or its answer, was about another job that wanted the same name."""
+    job = view.touched
+    return (
+        isinstance(event, c.JobSubmitted | c.JobAdmitted | c.JobRejected)
+        and job is not None
+        and event.request != job.request
+    )
+
+
+def why_void(view: ClusterView, received: Received[c.ClusterEvent]) -> str:
+    """Why the plan that was just folded has no effect; empty where the record is none, or was delivered before."""
+    if not isinstance(received.event, PLANS):
+        return ""
+    plan = view.plan(received.event.plan)
+    is_void = plan is not None and plan.status is PlanStatus.VOID and plan.made_offset == received.offset
+    return plan.reason if plan is not None and is_void else ""
+
+
+def _chapter(received: Received[c.ClusterEvent], void: str) -> TimelineEntry:
+    event = received.event
+    because: c.Because | None = getattr(event, "because", None)
+    details = [f"void, because {void}"] if void else []
+    return TimelineEntry(
+        offset=received.offset,
+        at_ms=received.at_ms,
+        type=type(event).__name__,
+        sentence=sentence(event),
+        details=details + (list(_inputs(because)) if because else []),
+        because=because,
+        void=void,
+    )
+
+
+def _limits_chapter(event: c.LimitsPlanned, mine: c.JobLimit, received: Received[c.ClusterEvent]) -> TimelineEntry:
+    because = event.because
+    listed = f", and is in {mine.growth_list} from here on"
+    details = [f"looked at {growth_seen(job)}" for job in because.jobs]
+    if because.jobs:
+        details.append(
+            f"ΣG = {because.total:.4g}, β = {because.beta:.3g}: no limit below {because.floor:.1%} of the node"
+        )
+    return TimelineEntry(
+        offset=received.offset,
+        at_ms=received.at_ms,
+        type=type(event).__name__,
+        sentence=f"{mine.job} is to have {limit_in_words(mine.cpu_m)} on {event.node}{listed} ({because.rule})",
+        details=details,
+        because=because,
+    )
+
+
+def _inputs(because: c.Because) -> Iterator[str]:
+    for node in because.nodes:
+        yield f"looked at {node_seen(node)}"
+    if because.growing is not None:
+        yield f"{count(because.growing, 'growing job')} on its node (|PC| + |WC|)"
+    if because.balance_factor is not None:
+        yield f"the balance factor is {because.balance_factor}"
+    if because.converged_ms is not None:
+        yield f"it converged {span(because.converged_ms)} before"
+
+
+def now(view: ClusterView, job: Job) -> str:
+    """What a job does or waits for, and why."""
+    plan = view.plan_of(job)
+    if job.phase is Phase.ENDED:
+        return f"{job.name} is over: {_how_over(job)}"
+    if plan is not None:
+        return _planned(view, plan)
+    if job.cancel:
+        return f"{job.name} is to be cancelled"
+    match job.phase:
+        case Phase.WAITING:
+            return f"{job.name} waits for a place: {'; '.join(_why_waiting(view, job))}"
+        case Phase.RUNNING:
+            return f"{job.name} runs on {job.node}{_limited(job)}{_growth(job)}; {_why_there(view, job)}"
+        case _:
+            return f"{job.name} has stopped, and it is not decided yet whether it starts again"
+
+
+def _how_over(job: Job) -> str:
+    told = f"it {ENDED[job.outcome]}" if job.outcome else "nobody knows how"
+    return f"{told}: {job.stop_reason}" if job.stop_reason and job.outcome is c.Outcome.FAILED else told
+
+
+def _planned(view: ClusterView, plan: Plan) -> str:
+    what = {PlanKind.PLACE: "placed on", PlanKind.MIGRATE: "moved to", PlanKind.CANCEL: "cancelled on"}[plan.kind]
+    told = f"{plan.job} is being {what} {', '.join(plan.targets)}"
+    if plan.step is None:
+        return f"{told}: all steps are done"
+    hold = plan.not_before_counted_ms - view.counted_ms
+    state = "under way" if plan.begun else (f"tried again in {span(hold)}" if hold > 0 else "due")
+    return f"{told}: the step “{plan.step}” is {state}{f' (attempt {plan.attempt})' if plan.attempt > 1 else ''}"
+
+
+def _why_waiting(view: ClusterView, job: Job) -> list[str]:
+    if not job.admitted:
+        return ["nobody has admitted it yet; a system must run to do so"]
+    hold = job.not_before_counted_ms - view.counted_ms
+    if hold > 0:
+        return [f"it is tried again in {span(hold)}, after: {job.stop_reason or 'a failure'}"]
+    if not list(view.nodes):
+        return ["no node has joined"]
+    rooms = [why_no_room(job, node, node.name) for node in view.nodes]
+    return rooms if all(rooms) else ["the placer looks at it at the next record that may have made room"]
+
+
+def _limited(job: Job) -> str:
+    limit = job.limit
+    if limit is None:
+        return ""
+    told = f" with {limit_in_words(limit.in_force_m)}"
+    if not limit.answered:
+        told += f" ({limit_in_words(limit.cpu_m)} is asked for)"
+    elif limit.refused:
+        told += f" ({limit_in_words(limit.cpu_m)} was refused: {limit.refused})"
+    return told
+
+
+def _growth(job: Job) -> str:
+    if job.growth is None:
+        return " (no growth measured yet)"
+    return f" and is {CATEGORIES[job.category]} (it grew by {job.growth:.4g} in the last interval)"
+
+
+def _why_there(view: ClusterView, job: Job) -> str:
+    """Why a running job is left where it is."""
+    if not view.parameters.moves:
+        return "moves are switched off"
+    if why := why_immovable(job):
+        return f"it is not moved: {why}"
+    if job.category is not c.Category.CONVERGED:
+        return "jobs are moved once they have converged"
+    if job.migrated:
+        return "Algorithm 4 has decided about it; Algorithm 5 may still move it to a node with fewer jobs"
+    return _why_undecided(view, job)
+
+
+def _why_undecided(view: ClusterView, job: Job) -> str:
+    """Why Algorithm 4 has not decided about a converged job."""
+    if why := why_not_yet(view, job):
+        return f"it asks for another place in vain: {why}"
+    node = view.nodes.get(job.nodes[0]) if job.nodes else None
+    if view.parameters.specon.guard and node is not None and node.growing <= 1:
+        return (
+            "it stays until two jobs on its node still grow: before that, nobody would gain by its leaving (the guard)"
+        )
+    return "it asks for another place at its next interval below α"

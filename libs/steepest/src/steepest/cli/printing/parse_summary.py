@@ -1,0 +1,113 @@
+"""What ``steepest parse`` shows to people: a table of metrics, and the lines that were passed over.
+
+Owns the words and the sparkline. Holds a few numbers for each metric, however long the log is.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+from rich.text import Text
+
+from steepest.cli.printing.output import console
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rich.console import Console
+
+    from steepest.training_logs import LogReader, LossRecord
+
+BARS = "▁▂▃▄▅▆▇█"
+SPARKLINE_CHARS = 24
+EXAMPLES_SHOWN = 8
+"""Lines shown of those that look like a loss and were not taken."""
+
+_EXAMPLE_CHARS = 100
+
+
+@dataclass
+class Curve:
+    """A metric's values, of which at most 48 are held, thinned out evenly as more come."""
+
+    values: list[float] = field(default_factory=list)
+    every: int = 1
+    seen: int = 0
+
+    def add(self, value: float) -> None:
+        """Takes the next value."""
+        if self.seen % self.every == 0:
+            self.values.append(value)
+        self.seen += 1
+        if len(self.values) >= 2 * SPARKLINE_CHARS:
+            self.values = self.values[::2]
+            self.every *= 2
+
+    def sparkline(self) -> str:
+        """One character a value, low to high between its extremes; ``!`` where it is no number."""
+        shown = self.values[:: 2 if len(self.values) > SPARKLINE_CHARS else 1]
+        finite = [value for value in shown if math.isfinite(value)]
+        low, high = min(finite, default=0.0), max(finite, default=0.0)
+        scale = (len(BARS) - 1) / (high - low) if high > low else 0.0
+        return "".join(BARS[round((value - low) * scale)] if math.isfinite(value) else "!" for value in shown)
+
+
+@dataclass
+class Metric:
+    """What is shown of one metric of one split."""
+
+    first: LossRecord
+    last: LossRecord
+    curve: Curve = field(default_factory=Curve)
+
+
+def show(records: Iterable[LossRecord], reader: LogReader | None = None) -> None:
+    """Reads all records and prints their summary.
+
+    Args:
+        records: may be endless; one at a time is held.
+        reader: what reads them, for the lines that it passed over; asked when the records have ended.
+    """
+    metrics: dict[tuple[str, str], Metric] = {}
+    formats: dict[str, int] = {}
+    for record in records:
+        formats[record.format] = formats.get(record.format, 0) + 1
+        metric = metrics.setdefault((record.split, record.metric), Metric(record, record))
+        metric.last = record
+        metric.curve.add(record.value)
+    out = console(highlight=False)
+    total = sum(formats.values())
+    out.print(f"format   {', '.join(formats) or 'none recognised'}")
+    out.print(f"records  {total}")
+    if metrics:
+        out.print(_table(metrics))
+    if reader is not None:
+        _show_passed_over(reader, out)
+
+
+def _table(metrics: dict[tuple[str, str], Metric]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for heading in ("split", "metric", "records", "steps", "first", "last", "curve"):
+        numeric = heading in ("records", "steps", "first", "last")
+        table.add_column(heading, justify="right" if numeric else "left", no_wrap=heading != "metric", overflow="fold")
+    for (split, name), metric in sorted(metrics.items(), key=lambda item: (item[0][0] != "train", item[0][1])):
+        first, last = metric.first, metric.last
+        steps = "counted" if first.step_counted and last.step_counted else f"{first.step}–{last.step}"
+        numbers = (str(metric.curve.seen), steps, f"{first.value:.5g}", f"{last.value:.5g}")
+        table.add_row(*(Text(cell) for cell in (split, name, *numbers, metric.curve.sparkline())))
+    return table
+
+
+def _show_passed_over(reader: LogReader, out: Console) -> None:
+    if reader.cut_lines:
+        out.print(f"cut      {reader.cut_lines} lines longer than 1 MiB, read to there")
+    if not reader.reasons:
+        return
+    out.print(f"\nnot taken, though they look like a loss: {sum(reader.reasons.values())} lines")
+    for reason, count in sorted(reader.reasons.items(), key=lambda item: (-item[1], item[0])):
+        out.print(f"  {count:6}  {reason}", soft_wrap=True)
+    for skipped in reader.skipped[:EXAMPLES_SHOWN]:
+        out.print(f"  line {skipped.line}: {skipped.text[:_EXAMPLE_CHARS]}  [{skipped.reason}]", soft_wrap=True)

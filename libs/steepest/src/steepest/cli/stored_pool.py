@@ -1,0 +1,158 @@
+"""A pool as it stands in the log of a state folder, read without changing anything; whether a system runs or not.
+
+It owns opening, folding (newest snapshot and the tail behind it, or all from the beginning) and finding a job by name.
+It must never know how anything is shown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from steepest.app.installation import open_log, open_snapshots
+from steepest.app.state_folder import Installation, StateFolder
+from steepest.cli.quiet import quiet
+from steepest.clock import SystemClock
+from steepest.errors import InputError, UndecodableError
+from steepest.events.received import Received
+from steepest.log.base import Log, Record, TopicPartition
+from steepest.runtime.decode import received
+from steepest.runtime.recovery.loop_snapshots import read_pool_snapshot
+from steepest.view.cluster_view import ClusterView
+from steepest.view.state import Job
+
+
+class StoredPool(msgspec.Struct, kw_only=True):
+    """A pool at one moment.
+
+    Attributes:
+        at: Its partition.
+        up: The process that runs on the folder; None where none does.
+        now_ms: The wall clock while a system runs, else the time of the newest record: nothing has passed since.
+    """
+
+    folder: StateFolder
+    installation: Installation
+    at: TopicPartition
+    view: ClusterView
+    up: int | None
+    now_ms: int
+
+    def job(self, name: str) -> Job:
+        """The job of that name.
+
+        Raises:
+            InputError: There is none; the message names the closest ones.
+        """
+        job = self.view.jobs.get(name)
+        if job is not None:
+            return job
+        close = difflib.get_close_matches(name, [each.name for each in self.view.jobs], n=3, cutoff=0.5)
+        hint = f"did you mean {' or '.join(close)}?" if close else "see `steepest jobs --all`"
+        raise InputError(f"there is no job {name!r} in {self.folder.root}", code="no-such-job", hint=hint)
+
+    @property
+    def note(self) -> str:
+        """What a reader has to know where nothing runs; empty where a system does."""
+        root = self.folder.root
+        return "" if self.up is not None else f"no system runs on {root}: this is how things stood when it stopped"
+
+
+def look(state: Path) -> StoredPool:
+    """The pool of a state folder as it stands now.
+
+    Raises:
+        InputError: There is no installation in the folder.
+        RecordingError: It is damaged, or of another version.
+    """
+    return asyncio.run(_look(StateFolder(state)))
+
+
+async def _look(folder: StateFolder) -> StoredPool:
+    async with reading(folder) as (installation, log):
+        return await fold(folder, installation, log)
+
+
+@asynccontextmanager
+async def reading(folder: StateFolder) -> AsyncIterator[tuple[Installation, Log]]:
+    """A state folder's log, read only."""
+    quiet()
+    installation = folder.read()
+    log = open_log(folder, installation, read_only=True)
+    try:
+        yield installation, log
+    finally:
+        await log.close()
+
+
+class Tell(Protocol):
+    """Hears each record, in order, after it was folded."""
+
+    def __call__(self, view: ClusterView, received: Received[Any], *, accepted: bool) -> None:
+        """``view`` holds the record; ``accepted`` says whether it changed anything."""
+
+
+async def fold(folder: StateFolder, installation: Installation, log: Log, tell: Tell | None = None) -> StoredPool:
+    """The pool of a log that is open; who wants to be told how it came to be so gets every record from the first on.
+
+    Raises:
+        InputError: The records that this takes were removed.
+    """
+    at = installation.layout.of_pool(installation.pool)
+    view = ClusterView() if tell else await _view_to_begin_with(folder, log, at)
+    begin = await log.begin(at)
+    if view.position < begin:
+        what = "no snapshot that can be read reaches so far" if tell is None else "how it came to be so is gone"
+        raise InputError(
+            f"{at} is kept from {begin} on: {what}",
+            code="offset-missing",
+            hint="look at a recording that was made before, or at `steepest events`, which begins with what is left",
+        )
+    at_ms = 0
+    async for record in records_to_end(log, at, max(0, view.position - 1)):
+        at_ms = record.at_ms
+        if record.offset < view.position:
+            continue  # only its time is wanted: the snapshot holds the rest
+        folded = fold_one(view, record)
+        if folded is not None and tell is not None:
+            tell(view, folded[0], accepted=folded[1])
+    up = folder.running()
+    now_ms = at_ms if up is None else SystemClock().now_ms()
+    return StoredPool(folder=folder, installation=installation, at=at, view=view, up=up, now_ms=now_ms)
+
+
+def fold_one(view: ClusterView, record: Record) -> tuple[Received[Any], bool] | None:
+    """Fold a record; the event and whether it counts, or None where nobody can read it."""
+    try:
+        event = received(record)
+    except UndecodableError:
+        view.skip(record.offset)
+        return None
+    return event, view.fold(event)
+
+
+async def records_to_end(log: Log, at: TopicPartition, start: int = 0) -> AsyncIterator[Record]:
+    """The records that are in a partition now, from an offset on, or from the first that is left."""
+    start, end = max(start, await log.begin(at)), await log.end(at)
+    if start >= end:
+        return
+    reader = log.reader({at: start})
+    try:
+        position = start
+        while position < end:
+            for record in await reader.poll():
+                position = record.offset + 1
+                yield record
+    finally:
+        await reader.close()
+
+
+async def _view_to_begin_with(folder: StateFolder, log: Log, at: TopicPartition) -> ClusterView:
+    snapshot = await read_pool_snapshot(open_snapshots(folder, log), log, at)
+    return ClusterView() if snapshot is None else ClusterView(snapshot.view)

@@ -1,0 +1,161 @@
+"""What a user asks of a pool: appended to its log, where the system reads it now or when it runs again.
+
+It owns appending and waiting for the answer. It must never decide whether a request is good.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+
+from steepest.app.installation import open_log
+from steepest.app.state_folder import StateFolder
+from steepest.cli.follow import first, what_counts
+from steepest.cli.quiet import quiet
+from steepest.cli.stored_pool import StoredPool, fold
+from steepest.clock import SystemClock
+from steepest.errors import InputError
+from steepest.events import cluster as c
+from steepest.events.dead_letter import DeadLetter
+from steepest.events.received import Received
+from steepest.log.base import Log, TopicPartition
+from steepest.runtime.dead_letters import DEAD_LETTERS
+from steepest.runtime.decode import asked_record
+from steepest.view.state import Job
+
+ANSWER_S = 10.0
+"""A system that runs admits or rejects within a tick or so."""
+
+READY_S = 5.0
+"""A system that has just been started for the first time opens its log within this time."""
+
+
+class RequestOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a request.
+
+    Attributes:
+        state: ``admitted``, ``rejected``, ``ended``; or ``queued``: nobody has answered yet.
+    """
+
+    state: str
+    reason: str = ""
+    outcome: c.Outcome | None = None
+    exit_status: int | None = None
+
+
+def new_request() -> str:
+    """A name for a request, so that sending it twice asks once."""
+    return secrets.token_hex(8)
+
+
+@asynccontextmanager
+async def asking(folder: StateFolder) -> AsyncIterator[tuple[Log, StoredPool]]:
+    """A pool's log, to be appended to, and the pool as it stands.
+
+    Raises:
+        InputError: There is no installation in the folder, or no system ever ran on it.
+    """
+    quiet()
+    installation = folder.read()
+    log = open_log(folder, installation)
+    try:
+        at = installation.layout.of_pool(installation.pool)
+        if not await log.end(at) and await first(log, {at: 0}, _opened, READY_S) is None:
+            # The first record of a partition is its identity, and only a system gives it one.
+            raise InputError(f"no system ever ran on {folder.root}", hint="start one with `steepest up`")
+        yield log, await fold(folder, installation, log)
+    finally:
+        await log.close()
+
+
+def _opened(received: Received[c.ClusterEvent]) -> str | None:
+    return received.event.epoch if isinstance(received.event, c.LogOpened) else None
+
+
+Request = c.JobSubmitted | c.JobCancelRequested | c.PoolConfigured | c.NodeGone
+
+
+class RequestCursor(msgspec.Struct, frozen=True):
+    """Where a request stands.
+
+    Attributes:
+        offset: In the pool's partition.
+        letters: Where the dead letters ended before: one about it is not before this.
+        request: What it is called.
+    """
+
+    offset: int
+    letters: int
+    request: str
+
+
+async def append(log: Log, pool: StoredPool, event: Request) -> RequestCursor:
+    """Append a request and give its place.
+
+    Raises:
+        InputError: No reader could read it.
+        LogUnavailableError: It may not be kept; the same request may be sent again.
+    """
+    record = asked_record(pool.at, pool.installation.pool, event, SystemClock().now_ms())
+    letters = await log.end(DEAD_LETTERS)
+    (offset,) = await log.append([record])
+    return RequestCursor(offset, letters, getattr(event, "request", ""))
+
+
+async def admission(log: Log, pool: StoredPool, place: RequestCursor) -> RequestOutcome:
+    """Whether a submission was admitted."""
+
+    def answers(received: Received[Any]) -> RequestOutcome | None:
+        match received.event:
+            case c.JobAdmitted(request=about) if about == place.request:
+                return RequestOutcome(state="admitted")
+        return _rejection(pool, place, received.event)
+
+    since = {pool.at: place.offset, DEAD_LETTERS: place.letters}
+    return await first(log, since, answers, ANSWER_S) or RequestOutcome(state="queued")
+
+
+def _rejection(pool: StoredPool, place: RequestCursor, event: Any) -> RequestOutcome | None:
+    """The answer in an event that rejects a request, or in the letter of a system that cannot read it: an older one, say."""
+    match event:
+        case c.JobRejected(request=about, reason=reason) if about == place.request:
+            return RequestOutcome(state="rejected", reason=reason)
+        case DeadLetter(topic=topic, partition=partition, offset=offset, reason=reason) if (
+            TopicPartition(topic, partition),
+            offset,
+        ) == (pool.at, place.offset):
+            return RequestOutcome(state="rejected", reason=f"the system that runs cannot read it: {reason}")
+    return None
+
+
+def _is_of_a_namesake(event: Any, job: Job | None) -> bool:
+    return isinstance(event, c.JobRejected) and job is not None and event.request != job.request
+
+
+async def end_of(
+    log: Log, pool: StoredPool, place: RequestCursor, job: str
+) -> AsyncIterator[Received[c.ClusterEvent] | RequestOutcome | None]:
+    """What happens to a job until it is over, and how it ended; None now and then while nothing happens.
+
+    That the request is rejected, or that nobody can read it, is an end as well.
+    """
+    async for event in what_counts(log, pool, {DEAD_LETTERS: place.letters}):
+        if event is None:
+            yield None
+            continue
+        if answer := _rejection(pool, place, event.event):
+            yield answer
+            return
+        found = pool.view.jobs.get(job)
+        if getattr(event.event, "job", None) != job or _is_of_a_namesake(event.event, found):
+            continue
+        yield event
+        if found is not None and found.outcome is not None:
+            yield RequestOutcome(
+                state="ended", outcome=found.outcome, exit_status=found.exit_status, reason=found.stop_reason
+            )
+            return

@@ -1,0 +1,263 @@
+"""What the Docker adapter does by itself: hear of events, look, measure, copy what containers print.
+
+It must never start a container, and removes only what has ended, after everything of it is on record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import time
+from collections.abc import Callable, Iterable, Mapping
+
+import requests
+import structlog
+from docker.errors import DockerException
+
+from steepest.cluster.docker.container import container_of, name_of
+from steepest.cluster.docker.events import Events
+from steepest.cluster.docker.host import Host
+from steepest.cluster.docker.launch import remove
+from steepest.cluster.docker.observe import observe, present
+from steepest.cluster.docker.output import Output, complete
+from steepest.cluster.docker.stats import Stats
+from steepest.cluster.folders import incarnation_locks
+from steepest.cluster.folders.adapter_folder import AdapterFolder, ExitRecord, IncarnationFolder
+from steepest.cluster.folders.background import Background
+from steepest.cluster.folders.replica_roster import Roster, Tracked, alone
+from steepest.cluster.observation import Observation, recorded_end
+from steepest.cluster.port import ReplicaPhase
+from steepest.errors import ClusterError
+from steepest.events.common import Resources
+
+_log = structlog.get_logger(__name__)
+_LOOK_AT_ALL_S = 10.0  # events do not get lost while their stream is open; this is in case that one does
+
+
+class DockerTracked(Tracked):
+    """One incarnation as a container."""
+
+    @functools.cached_property
+    def container(self) -> str | None:
+        """Its id; to be asked for once it has begun."""
+        return container_of(self.folder)
+
+
+class DockerBackground(Background[DockerTracked]):
+    """The adapter's background. To be made in a running loop, after the roster was loaded.
+
+    Args:
+        hosts: Node to engine.
+        label: Marks what is ours.
+    """
+
+    def __init__(
+        self,
+        *,
+        state: AdapterFolder,
+        roster: Roster[DockerTracked],
+        capacities: Mapping[str, Resources],
+        pool: str,
+        heartbeat_s: float,
+        clock: Callable[[], int],
+        events: bool,
+        hosts: Mapping[str, Host],
+        label: str,
+    ) -> None:
+        super().__init__(
+            state=state,
+            roster=roster,
+            capacities=capacities,
+            pool=pool,
+            heartbeat_s=heartbeat_s,
+            clock=clock,
+            events=events,
+        )
+        self._hosts = hosts
+        self._label = label
+        self._loop = asyncio.get_running_loop()
+        self._doubtful: dict[str, None] = {}  # names of containers that something happened to
+        self._stale: dict[str, float] = dict.fromkeys(hosts, 0.0)  # node: when to look at all of it
+        self._present: dict[str, dict[str, str]] = {}
+        self._unfinished: list[DockerTracked] = []
+        self._stats: dict[str, Stats] = {}
+        self._outputs: dict[str, Output] = {}
+        self._events: dict[str, Events] = {}
+        self._pings: list[asyncio.Task[None]] = []
+
+    async def open(self) -> None:
+        """Look at everything, and begin to hear of what happens."""
+        await asyncio.gather(*(host.run(host.ping) for host in self._hosts.values()))
+        for node, host in self._hosts.items():
+            if not host.is_up:
+                _log.warning("a node's engine does not answer", node=node, url=host.node.url)
+            self._events[node] = Events(host, self._label, self._hearer(node))
+        await self.look()
+        self.start()
+        self._pings = [asyncio.create_task(self._ping_on(node)) for node in self._hosts]
+
+    async def close(self) -> None:
+        """See ``Background.close``."""
+        for task in self._pings:
+            task.cancel()
+        await asyncio.gather(*self._pings, return_exceptions=True)
+        await super().close()
+        followers: list[Events | Stats | Output] = [*self._events.values(), *self._stats.values()]
+        for follower in [*followers, *self._outputs.values()]:
+            follower.close()
+        for host in self._hosts.values():
+            host.close()
+
+    def answers(self, node: str) -> bool:
+        """Only of an engine that answers is it known that its containers run."""
+        return node in self._hosts and self._hosts[node].is_up
+
+    def doubt(self, tracked: DockerTracked) -> None:
+        """Look at a replica anew, soon."""
+        self._doubtful[name_of(self._label, tracked.folder)] = None
+        self.watch.pulse.fire()
+
+    # --- looking ------------------------------------------------------------------------------------------------------
+
+    async def see(self) -> list[DockerTracked]:
+        """Look at what events told of, and at what has not begun yet; at all where anything may have happened."""
+        seen = await asyncio.gather(*(self._see_host(node, host) for node, host in self._hosts.items() if host.is_up))
+        known = [(tracked, observation) for pairs in seen for tracked, observation in pairs]
+        looked_at = [tracked for tracked, _ in known]
+        known += [(each, each.seen) for each in self.roster.all() if not each.seen.ended and each not in looked_at]
+        return await asyncio.to_thread(_note_all, known)
+
+    async def _see_host(self, node: str, host: Host) -> list[tuple[DockerTracked, Observation]]:
+        now = time.monotonic()
+        is_stale = self._stale[node] <= now
+        mine = {name_of(self._label, each.folder): each for each in self.roster.on(node) if not each.seen.ended}
+        doubtful = [name for name in mine if name in self._doubtful]
+        try:
+            if is_stale:
+                self._stale[node] = now + _LOOK_AT_ALL_S
+                self._present[node] = await host.run(lambda: present(host, self._label))
+            looked = [
+                name
+                for name, each in mine.items()
+                if name in doubtful
+                or not each.seen.began
+                or (is_stale and self._present[node].get(name) not in {"running", "paused"})
+            ]
+            for name in doubtful:
+                del self._doubtful[name]
+            done = await asyncio.gather(
+                *(host.run(lambda each=mine[name]: observe(host, each.folder, self._label)) for name in looked)  # type: ignore[misc]
+            )
+        except ClusterError as error:
+            _log.info("a node was not looked at", node=node, why=str(error))
+            self._stale[node] = 0.0
+            return []
+        return [(mine[name], observation) for name, observation in zip(looked, done, strict=True)]
+
+    def _hearer(self, node: str) -> Callable[[str | None], None]:
+        def happened(name: str | None) -> None:
+            if name is None:
+                self._stale[node] = 0.0
+            else:
+                self._doubtful[name] = None
+            self.watch.pulse.fire()
+
+        def hear(name: str | None) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+                self._loop.call_soon_threadsafe(happened, name)
+
+        return hear
+
+    async def _ping_on(self, node: str) -> None:
+        """Heartbeats say that an engine answers; one that was away may have lost any stream without a word."""
+        host = self._hosts[node]
+        while True:
+            was_up = host.is_up
+            if await host.run(host.ping) and not was_up:
+                self._events[node].renew()
+                self._stale[node] = 0.0
+                self.watch.pulse.fire()
+            await asyncio.sleep(self._heartbeat_s)
+
+    # --- ends ---------------------------------------------------------------------------------------------------------
+
+    async def finish(self, ended: DockerTracked) -> None:
+        """See ``Background.finish``. What cannot be done now is done as soon as it can."""
+        if recorded_end(ended.folder) is None or self._is_present(ended):
+            try:
+                await self.put_on_record(ended.node, ended.folder, ended.container, ended.seen)
+            except (ClusterError, DockerException, requests.RequestException, OSError) as error:
+                _log.warning("its container stays for now", incarnation=str(ended.folder), why=str(error))
+                self._unfinished.append(ended)
+
+    async def put_on_record(
+        self, node: str, folder: IncarnationFolder, container: str | None, seen: Observation
+    ) -> None:
+        """Copy the rest of an ended incarnation's output, write down how it ended, and remove its container.
+
+        Raises:
+            ClusterError, DockerException, requests.RequestException, OSError: The container stays, and knows all of it.
+        """
+        host = self._hosts.get(node)
+        if host is not None and container is not None:
+            await host.run(lambda: self._put_on_record(host, folder, container, seen))
+
+    def _put_on_record(self, host: Host, folder: IncarnationFolder, container: str, seen: Observation) -> None:
+        with incarnation_locks.held(self._state.locks / folder.replica.job):
+            if container_of(folder) != container:
+                return  # the job was forgotten, and another of its name has begun
+            complete(host, folder, container)
+            if seen.phase is ReplicaPhase.EXITED and recorded_end(folder) is None:
+                folder.write(folder.exit, ExitRecord(status=seen.exit_status or 0, reason=seen.reason))
+            remove(host, container, self._label)
+
+    def _is_present(self, tracked: DockerTracked) -> bool:
+        return name_of(self._label, tracked.folder) in self._present.get(tracked.node, {})
+
+    def let_go(self, tracked: DockerTracked) -> None:
+        """See ``Background.let_go``."""
+        super().let_go(tracked)
+        name = name_of(self._label, tracked.folder)
+        if (stats := self._stats.pop(name, None)) is not None:
+            stats.close()
+
+    # --- measuring ----------------------------------------------------------------------------------------------------
+
+    async def measure(self) -> None:
+        """Take the newest samples of what runs, and follow what nobody follows yet: while somebody listens."""
+        running = [each for each in self.roster.running() if self.answers(each.node)]
+        for tracked in running:
+            name = name_of(self._label, tracked.folder)
+            host = self._hosts[tracked.node]
+            if not self._listeners:
+                continue
+            if (output := self._outputs.get(name)) is None or output.is_over:
+                self._outputs[name] = Output(host, tracked.folder, name)
+            if (stats := self._stats.get(name)) is None or stats.is_over:
+                self._stats[name] = stats = Stats(host, name)
+            tracked.use = stats.use()
+        await asyncio.to_thread(_read_reports, running)
+        for name in [name for name, output in self._outputs.items() if output.is_over]:
+            del self._outputs[name]
+        again, self._unfinished = self._unfinished, []
+        for ended in again:
+            await self.finish(ended)
+
+
+def _note_all(known: Iterable[tuple[DockerTracked, Observation]]) -> list[DockerTracked]:
+    """Those that changed."""
+    changed = []
+    for tracked, seen in known:
+        with alone(tracked.folder):
+            if seen.began:
+                _ = tracked.container  # while its folder is surely its own
+            if tracked.note(seen):
+                changed.append(tracked)
+    return changed
+
+
+def _read_reports(running: Iterable[DockerTracked]) -> None:
+    for tracked in running:
+        with alone(tracked.folder):
+            tracked.tail.read()

@@ -1,0 +1,295 @@
+"""Where an adapter keeps everything, and how its small files are read and written.
+
+It owns names, paths and record shapes on disk. It must never know processes: whether something runs is not its business.
+A file that cannot be read as what it should be counts as absent, and the reason is logged once. Below a job's folder nothing
+is trusted, also what is our own there: a job of the local cluster has the same rights as we.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+import structlog
+
+from steepest.cluster.port import ReplicaId, ReplicaSpec
+from steepest.errors import InputError, UntrustedError
+from steepest.events.common import LARGEST, CheckpointMode, Count, ExitStatus, Name
+from steepest.untrusted import files, json
+
+_log = structlog.get_logger(__name__)
+_T = TypeVar("_T")
+_FILE_BYTES_MOST = 1 << 16  # far beyond any file that the control folder's contract knows
+_SPEC_BYTES_MOST = 1 << 24  # more than the kernel takes as a command, with every character escaped
+
+
+class SpecRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """``spec.json``: written with the incarnation's folder, before anything runs. No environment: it may hold secrets."""
+
+    node: Name
+    command: tuple[str, ...]
+    working_dir: str | None = None
+    cpu_limit_m: Count | None = None
+
+
+class StartRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """``start.json``: the supervisor writes it before the job runs its first instruction.
+
+    Attributes:
+        pid: Of the job's first process; its process group and its session as well.
+        mark: What tells this process from a later one of the same pid; None where it was dead at once.
+        boot: Which boot of the machine the pid belongs to.
+        cgroup: The group it runs in; None: it is throttled by its supervisor.
+    """
+
+    pid: int
+    mark: str | None
+    boot: str
+    cgroup: str | None = None
+
+
+class ExitRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """``exit.json``: how it ended, as of ``wait``."""
+
+    status: ExitStatus
+    reason: str = ""
+
+
+class GoneRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """``gone.json``: it surely does not run any more, and nobody saw its exit status."""
+
+    reason: str
+
+
+class LimitRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """``limit.json``: the cap set after the start; it outranks the one in ``spec.json``."""
+
+    cpu_limit_m: Count | None
+
+
+class Hello(msgspec.Struct, frozen=True, kw_only=True):
+    """``hello.json`` of the control folder."""
+
+    checkpoint_mode: CheckpointMode
+    restored_step: Count | None = None
+
+
+class IncarnationFolder:
+    """The files of one incarnation."""
+
+    def __init__(self, path: Path, replica: ReplicaId, incarnation: int) -> None:
+        self.path = path
+        self.replica = replica
+        self.incarnation = incarnation
+        self.spec = path / "spec.json"
+        self.start = path / "start.json"
+        self.exit = path / "exit.json"
+        self.gone = path / "gone.json"
+        self.limit = path / "limit.json"
+        self.lock = path / "lock"  # its supervisor holds it while it lives
+        self.job_lock = path / "job.lock"  # the job and what it forked hold it
+        self.orders = path / "orders"
+        self.output = path / "output.log"
+        self.supervisor_log = path / "supervisor.log"
+        self.work = path / "work"
+        self.control = path / "control"
+        self.hello = self.control / "hello.json"
+        self.reports = self.control / "reports.jsonl"
+        self.request = self.control / "checkpoint-request.json"
+        self.ack = self.control / "checkpoint-ack.json"
+        self.release = self.control / "release.json"
+
+    def __str__(self) -> str:
+        return f"{self.replica}/{self.incarnation}"
+
+    @property
+    def below(self) -> Path:
+        """The job's folder: from it on nothing is trusted."""
+        return self.path.parent.parent
+
+    def read(self, path: Path, kind: type[_T]) -> _T | None:
+        """What one of its JSON files holds; None where there is none, or none that is a ``kind``."""
+        return self._read(path, kind, _FILE_BYTES_MOST)
+
+    def planned(self) -> SpecRecord | None:
+        """What was asked for; None where that cannot be read."""
+        return self._read(self.spec, SpecRecord, _SPEC_BYTES_MOST)
+
+    def started(self) -> StartRecord | None:
+        """What is on record of its start; None where nothing is."""
+        return self.read(self.start, StartRecord)
+
+    def write(self, path: Path, content: object) -> None:
+        """Write one of its JSON files aside and rename it into place.
+
+        Raises:
+            OSError: It is not in place; what was there before still is.
+        """
+        files.replace(path, msgspec.json.encode(content), below=self.below)
+
+    def remove(self, path: Path) -> None:
+        """Remove one of its files.
+
+        Raises:
+            OSError: It is still there.
+        """
+        files.remove(path, below=self.below)
+
+    def _read(self, path: Path, kind: type[_T], most: int) -> _T | None:
+        try:
+            return json.read_json(path, kind, below=self.below, most=most)
+        except FileNotFoundError:
+            return None
+        except (UntrustedError, OSError) as error:
+            complain(path, str(error))
+            return None
+
+    def make(self, spec: SpecRecord) -> None:
+        """Make the folder with all that a start needs, in one step: it is there whole or not at all.
+
+        Raises:
+            FileExistsError: Somebody else made it.
+        """
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        aside = Path(tempfile.mkdtemp(prefix=".new-", dir=self.path.parent))
+        try:
+            (aside / "control").mkdir()
+            (aside / "work").mkdir()
+            os.mkfifo(aside / "orders", 0o600)
+            files.replace(aside / "spec.json", msgspec.json.encode(spec), below=aside)
+            aside.rename(self.path)
+        except OSError as error:
+            shutil.rmtree(aside, ignore_errors=True)
+            if self.path.exists():
+                raise FileExistsError(str(self.path)) from error
+            raise
+
+
+class AdapterFolder:
+    """``state_dir``: ``jobs/<job>/<replica>/<incarnation>/``, ``jobs/<job>/checkpoints/``, ``ended/`` and ``locks/``."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()
+        self.jobs = self.path / "jobs"
+        self.ended = self.path / "ended"
+        self.locks = self.path / "locks"
+
+    def make(self) -> None:
+        """Make what is missing, readable by the owner only: jobs print secrets."""
+        self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for folder in (self.jobs, self.ended, self.locks):
+            folder.mkdir(exist_ok=True, mode=0o700)
+
+    def job(self, job: str) -> Path:
+        """The folder of one job.
+
+        Raises:
+            InputError: It is no name, and could lead out of the state folder.
+        """
+        try:
+            return self.jobs / msgspec.convert(job, Name)
+        except msgspec.ValidationError as error:
+            raise InputError(f"{job!r} is no name of a job: {error}", code="bad-name") from error
+
+    def checkpoints(self, job: str) -> Path:
+        """The job's volume, shared by all its replicas and incarnations."""
+        return self.job(job) / "checkpoints"
+
+    def incarnation(self, replica: ReplicaId, incarnation: int) -> IncarnationFolder:
+        """The folder of an incarnation, whether it is there or not.
+
+        Raises:
+            InputError: The job has no name, or a number is none that counts.
+        """
+        if replica.index < 0 or incarnation < 1:
+            raise InputError(f"{replica}/{incarnation}: replicas count from 0, incarnations from 1", code="bad-number")
+        return IncarnationFolder(self.job(replica.job) / str(replica.index) / str(incarnation), replica, incarnation)
+
+    def incarnations(self, replica: ReplicaId) -> list[IncarnationFolder]:
+        """All incarnations of a replica that are there, the oldest first."""
+        numbers = _numbers(self.job(replica.job) / str(replica.index))
+        return [self.incarnation(replica, number) for number in numbers]
+
+    def replicas(self, job: str) -> list[ReplicaId]:
+        """All replicas of a job that were ever started, in order."""
+        return [ReplicaId(job, index) for index in _numbers(self.job(job))]
+
+    def all(self) -> Iterator[IncarnationFolder]:
+        """Every incarnation of every job, by job, replica and incarnation."""
+        for job in self._names():
+            for replica in self.replicas(job):
+                yield from self.incarnations(replica)
+
+    def newest(self) -> Iterator[tuple[ReplicaId, int]]:
+        """The newest incarnation of every replica, by its number. Cheap enough to be asked all the time."""
+        for job in self._names():
+            folder = f"{self.jobs}/{job}"
+            for index in _numbers(folder):
+                if numbers := _numbers(f"{folder}/{index}"):
+                    yield ReplicaId(job, index), numbers[-1]
+
+    def _names(self) -> list[str]:
+        """The jobs that are there; what is no job's name there, somebody else has made."""
+        return sorted(name for name in os.listdir(self.jobs) if _is_name(name))  # noqa: PTH208 - see _numbers
+
+    def retire(self, job: str) -> None:
+        """Move a job to ``ended/<job>.<n>/`` and keep of it only what it printed and saved.
+
+        Raises:
+            OSError: The job is where it was.
+        """
+        if self.job(job).exists():
+            numbers = itertools.count(1)
+            target = next(path for n in numbers if not (path := self.ended / f"{job}.{n}").exists())
+            self.job(job).rename(target)
+            os.utime(target)  # by which the oldest are known
+            for path in target.glob("*/*/*"):
+                is_kept = path.parent.parent.name == "checkpoints" or path.name.startswith("output.log")
+                is_elsewhere = path.parent.is_symlink() or path.parent.parent.is_symlink()
+                if not (is_kept or is_elsewhere):
+                    _remove(path)
+        (self.locks / job).unlink(missing_ok=True)
+
+
+def _remove(path: Path) -> None:
+    """Leave no trace, and let what cannot be removed lie: folders too deep to be gone through, for one."""
+    with contextlib.suppress(OSError, RecursionError):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink()
+
+
+def _numbers(folder: Path | str) -> list[int]:
+    try:
+        names = os.listdir(folder)  # noqa: PTH208 - a path for each name would cost more than all the rest
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return sorted(number for name in names if name.isascii() and name.isdigit() and (number := int(name)) <= LARGEST)
+
+
+def _is_name(name: str) -> bool:
+    try:
+        msgspec.convert(name, Name)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+@functools.lru_cache(maxsize=1024)
+def complain(path: Path, why: str) -> None:
+    """Log that a file is skipped, once for each reason: readers come by many times a second."""
+    _log.warning("file skipped", path=str(path), why=why)
+
+
+def spec_record(node: str, spec: ReplicaSpec) -> SpecRecord:
+    """What is kept of a spec."""
+    return SpecRecord(node=node, command=spec.command, working_dir=spec.working_dir, cpu_limit_m=spec.cpu_limit_m)

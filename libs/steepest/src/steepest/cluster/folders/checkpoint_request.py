@@ -1,0 +1,112 @@
+"""One request for a checkpoint, from the question to a verified answer or its withdrawal.
+
+It owns the time limit and the promise that nobody is left waiting. It must never know why a checkpoint is wanted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+from steepest.cluster.folders import control_protocol
+from steepest.cluster.folders.acts import definite, uncancelled
+from steepest.cluster.folders.adapter_folder import IncarnationFolder
+from steepest.cluster.folders.checkpoint_verification import Volume
+from steepest.cluster.folders.control_protocol import CheckpointAnswer
+from steepest.cluster.folders.folder_watch import Watch, wait
+from steepest.cluster.observation import Observation
+from steepest.cluster.turns import Turns
+from steepest.errors import InputError, RefusedError, UncertainError
+from steepest.events.common import CheckpointRef
+
+
+class Asking:
+    """Asks one running incarnation.
+
+    Args:
+        watch: Tells when to look for the answer.
+        volume: The job's checkpoints.
+        turns: Reads them.
+        folder: The incarnation.
+        observe: Tells what surely is so of it.
+    """
+
+    def __init__(
+        self,
+        watch: Watch,
+        volume: Volume,
+        turns: Turns,
+        folder: IncarnationFolder,
+        observe: Callable[[IncarnationFolder], Awaitable[Observation]],
+    ) -> None:
+        self._watch = watch
+        self._volume = volume
+        self._turns = turns
+        self._folder = folder
+        self._observe = observe
+
+    async def checkpoint(self, request: str, *, hold_s: float, timeout_s: float) -> CheckpointRef:
+        """Ask, wait, verify. Whatever goes wrong after the request was written, cancellation included, it is withdrawn.
+
+        Raises:
+            RefusedError: As ``Cluster.checkpoint`` says; nobody waits.
+            ClusterError: The request could not be written.
+            UncertainError: It could not be withdrawn.
+        """
+        await self._ask(request, hold_s)
+        try:
+            answer = await self._answer(request, time.monotonic() + timeout_s)
+            return await self._accept(answer)
+        except BaseException:
+            await uncancelled(withdraw(self._folder, request))
+            raise
+
+    async def _ask(self, request: str, hold_s: float) -> None:
+        with definite(f"{self._folder} was not asked"):
+            try:
+                await uncancelled(asyncio.to_thread(control_protocol.ask, self._folder, request, hold_s))
+            except asyncio.CancelledError:
+                await uncancelled(withdraw(self._folder, request))
+                raise
+
+    async def _answer(self, request: str, deadline: float) -> CheckpointAnswer:
+        while True:
+            beat = self._watch.pulse.beat()
+            seen = await self._observe(self._folder)
+            # Read after the look at the process: an answer that it gave just before its end counts.
+            answer = await asyncio.to_thread(control_protocol.answer, self._folder, request)
+            if answer is not None:
+                return answer
+            if seen.ended:
+                raise RefusedError(f"{self._folder} ended before it answered", code="not-running")
+            if time.monotonic() >= deadline:
+                raise RefusedError(f"{self._folder} did not answer in time", code="checkpoint-timeout")
+            await wait(beat, min(self._watch.poll_s, deadline - time.monotonic()))
+
+    async def _accept(self, answer: CheckpointAnswer) -> CheckpointRef:
+        if answer.refused is not None:
+            raise RefusedError(f"{self._folder} refused: {answer.refused[:500]}", code="checkpoint-refused")
+        try:
+            found = await self._turns.run(self._volume.verifying(answer.name))
+        except InputError as error:
+            raise RefusedError(str(error), code="checkpoint-invalid") from error
+        if (found.step, found.digest) != (answer.step, answer.digest):
+            raise RefusedError(
+                f"{answer.name} is not what {self._folder} said that it saved", code="checkpoint-invalid"
+            )
+        return found
+
+
+async def withdraw(folder: IncarnationFolder, request: str) -> None:
+    """Take a request back and let the job train on; nothing where the folder is gone.
+
+    Raises:
+        UncertainError: The job may still wait.
+    """
+    try:
+        await asyncio.to_thread(control_protocol.withdraw, folder, request)
+    except FileNotFoundError:
+        return  # the job was forgotten meanwhile
+    except OSError as error:
+        raise UncertainError(f"the request to {folder} could not be withdrawn: {error}", hint="release it") from error

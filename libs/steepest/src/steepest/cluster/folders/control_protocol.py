@@ -1,0 +1,116 @@
+"""The cluster's side of the control folder: ask for a checkpoint, read the answer, release, follow the reports.
+
+It owns the files of ``docs/control-folder.md`` as the cluster uses them. It must never know processes or time limits.
+Whatever the job writes may be wrong or hostile: it is skipped, and the reason is logged. Its calls block, for microseconds.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import msgspec
+
+from steepest.cluster.folders.adapter_folder import Hello, IncarnationFolder, complain
+from steepest.errors import UntrustedError
+from steepest.events.common import Count
+from steepest.untrusted.files import open_file
+from steepest.untrusted.json import decode
+
+_CHUNK_BYTES = 1 << 16
+_SKIP_BEYOND_BYTES = 1 << 20  # only the last step matters: what lies further back is not read
+
+
+class CheckpointAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """``checkpoint-ack.json``: either ``refused``, or the checkpoint that was written."""
+
+    request: str
+    name: str = ""
+    step: Count = 0
+    digest: str = ""
+    refused: str | None = None
+
+
+class _Request(msgspec.Struct, frozen=True, kw_only=True):
+    request: str
+    hold_s: float = 0.0
+
+
+class _Report(msgspec.Struct, frozen=True):
+    step: Count
+
+
+def ask(folder: IncarnationFolder, request: str, hold_s: float) -> None:
+    """Ask for a checkpoint; asking again with the same request changes nothing."""
+    asked = folder.read(folder.request, _Request)
+    if asked is None or asked.request != request:
+        folder.write(folder.request, {"request": request, "hold_s": hold_s})
+
+
+def answer(folder: IncarnationFolder, request: str) -> CheckpointAnswer | None:
+    """The job's answer to that request, if there is one."""
+    found = folder.read(folder.ack, CheckpointAnswer)
+    return found if found is not None and found.request == request else None
+
+
+def withdraw(folder: IncarnationFolder, request: str) -> None:
+    """Take the request back and let the job go on, whether it has seen the request or not.
+
+    The request goes first: a job that reads it after the release was written would otherwise hold once more.
+    """
+    asked = folder.read(folder.request, _Request)
+    if asked is not None and asked.request == request:
+        folder.remove(folder.request)
+    folder.write(folder.release, {"request": request})
+
+
+def hello(folder: IncarnationFolder) -> Hello | None:
+    """What the job said when its training loop started."""
+    return folder.read(folder.hello, Hello)
+
+
+class ReportsTail:
+    """Follows ``reports.jsonl`` for the last step. It keeps one unfinished line of at most 64 KiB."""
+
+    def __init__(self, folder: IncarnationFolder) -> None:
+        self._folder = folder
+        self._offset = 0
+        self._pending = b""
+        self._reading = threading.Lock()
+        self.step: int | None = None
+
+    def read(self) -> int | None:
+        """Read what was appended since the last call; give the last step reported, None before the first."""
+        try:
+            with self._reading:
+                descriptor = open_file(self._folder.reports, below=self._folder.below)
+                try:
+                    self._catch_up(descriptor)
+                finally:
+                    os.close(descriptor)
+        except FileNotFoundError:
+            pass
+        except (UntrustedError, OSError) as error:
+            complain(self._folder.reports, str(error))
+        return self.step
+
+    def _catch_up(self, descriptor: int) -> None:
+        size = os.fstat(descriptor).st_size
+        if size < self._offset:
+            self._offset, self._pending = 0, b""
+        if size - self._offset > _SKIP_BEYOND_BYTES:
+            self._offset, self._pending = size - _CHUNK_BYTES, b""
+        while self._offset < size and (chunk := os.pread(descriptor, _CHUNK_BYTES, self._offset)):
+            self._offset += len(chunk)
+            *lines, rest = (self._pending + chunk).split(b"\n")
+            self._pending = rest if len(rest) <= _CHUNK_BYTES else b""
+            for line in lines:
+                self._take(line)
+
+    def _take(self, line: bytes) -> None:
+        # After a skip the first line may be the end of one: it decodes to nothing, or it is the whole line.
+        try:
+            self.step = decode(line, _Report).step
+        except UntrustedError as error:
+            if line.strip():
+                complain(self._folder.reports, f"a line is no report: {error}")

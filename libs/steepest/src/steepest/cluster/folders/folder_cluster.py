@@ -1,0 +1,295 @@
+"""What adapters over a state folder have in common: the calls of the port that need no more than to see a replica.
+
+It owns the order within these calls and what a failure of them means. It must never know what a replica is run by. The state
+folder is the truth: every call reads it anew, so an adapter that was asleep acts on nothing stale.
+"""
+
+from __future__ import annotations
+
+import abc
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import msgspec
+import structlog
+
+from steepest.cluster.folders import control_protocol
+from steepest.cluster.folders.acts import uncancelled
+from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder
+from steepest.cluster.folders.background import Background
+from steepest.cluster.folders.checkpoint_request import Asking, withdraw
+from steepest.cluster.folders.checkpoint_verification import Volume
+from steepest.cluster.folders.control_protocol import ReportsTail
+from steepest.cluster.folders.ended_jobs import Retention, sweep
+from steepest.cluster.folders.folder_watch import wait
+from steepest.cluster.observation import Observation
+from steepest.cluster.port import ReplicaFiles, ReplicaId, ReplicaStatus, Stopped
+from steepest.errors import ClusterError, InputError, RefusedError, UncertainError
+from steepest.events.common import CheckpointRef, Name, Resources
+from steepest.events.heartbeat import NodeHeartbeat
+
+logger = structlog.get_logger(__name__)
+
+_B = TypeVar("_B", bound=Background[Any])
+STEP_POLL_S = 0.05
+"""Reports are appended without an event that would be worth its price."""
+
+SWEEP_EVERY_S = 3_600.0
+"""Between two looks at what is kept of jobs that are over."""
+
+VERIFY_S = 60.0
+"""How long a stop waits for a checkpoint to be verified: tens of gigabytes; a job may have written one without end."""
+
+LOOK_S = 5.0
+"""Likewise, how long a look waits."""
+
+
+class FolderCluster(abc.ABC, Generic[_B]):
+    """An adapter that keeps everything in a state folder. It acts when first called, within a running loop.
+
+    Args:
+        state_dir: Everything is kept here; a new adapter on the same folder adopts what runs.
+        capacities: All nodes of the pool.
+        pool: The pool's name, for the heartbeats.
+        heartbeat_s: The heartbeats' period in seconds.
+        clock: The wall clock, in integer milliseconds.
+        events: False polls instead of using the file system's events.
+        retention: What stays of jobs that are forgotten.
+
+    Raises:
+        InputError: The nodes or the pool have no names.
+    """
+
+    def __init__(
+        self,
+        state_dir: Path,
+        capacities: Sequence[tuple[str, Resources]],
+        pool: str,
+        *,
+        heartbeat_s: float,
+        clock: Callable[[], int],
+        events: bool,
+        retention: Retention,
+    ) -> None:
+        self._state = AdapterFolder(state_dir)
+        self._capacities: Mapping[str, Resources] = {_checked(name): capacity for name, capacity in capacities}
+        if len(self._capacities) < len(capacities):
+            raise InputError("two nodes have the same name", code="bad-name")
+        self._pool = _checked(pool)
+        self._heartbeat_s = heartbeat_s
+        self._clock = clock
+        self._events = events
+        self._retention = retention
+        self._sweep: asyncio.Task[None] | None = None
+        self._swept_s: float | None = None
+        self._opening = asyncio.Lock()
+        self._background: _B | None = None
+        self._closed = False
+        self._starting: dict[str, asyncio.Lock] = {}
+
+    # --- what an adapter adds -----------------------------------------------------------------------------------------
+
+    @abc.abstractmethod
+    async def _open(self) -> _B:
+        """Load what is in the state folder, look at it, and start the background."""
+
+    @abc.abstractmethod
+    async def _observe(self, folder: IncarnationFolder) -> Observation:
+        """What surely is so of an incarnation whose folder is there.
+
+        Raises:
+            UncertainError: Its node does not answer.
+        """
+
+    @abc.abstractmethod
+    def _forget(self, job: str) -> None:
+        """Refuse while anything of a job may run; else remove what is kept of it. It blocks."""
+
+    # --- the port -----------------------------------------------------------------------------------------------------
+
+    async def checkpoint(
+        self, replica: ReplicaId, incarnation: int, *, request: str, hold_s: float, timeout_s: float
+    ) -> CheckpointRef:
+        """See ``Cluster.checkpoint``. Whatever goes wrong after the request was written, it is withdrawn."""
+        background = await self._ready()
+        folder = self._folder(replica, incarnation)
+        await self._refuse_unless_running(folder)
+        volume = Volume(self._state.checkpoints(replica.job), replica.job)
+        asking = Asking(background.watch, volume, background.turns, folder, self._observe)
+        return await asking.checkpoint(request, hold_s=hold_s, timeout_s=timeout_s)
+
+    async def release(self, replica: ReplicaId, incarnation: int, *, request: str) -> None:
+        """See ``Cluster.release``."""
+        await self._ready()
+        folder = self._folder(replica, incarnation)
+        if await asyncio.to_thread(folder.path.exists):
+            await withdraw(folder, request)
+
+    async def lookup(self, replica: ReplicaId) -> ReplicaStatus | None:
+        """See ``Cluster.lookup``. An interrupted start is ``STARTING``: starting it again completes it."""
+        background = await self._ready()
+        known = await asyncio.to_thread(self._state.incarnations, replica)
+        if not known:
+            return None
+        folder = known[-1]
+        spec = await asyncio.to_thread(folder.planned)
+        tracked = background.roster.get(replica)
+        if tracked is not None and tracked.folder.incarnation == folder.incarnation:
+            spec = tracked.spec
+        if spec is None:
+            raise UncertainError(f"{folder.spec} cannot be read", code="damaged-state", hint="restore or remove it")
+        background.track(folder)
+        seen = await self._observe(folder)
+        said = await asyncio.to_thread(control_protocol.hello, folder)
+        return ReplicaStatus(
+            replica=replica,
+            incarnation=folder.incarnation,
+            node=spec.node,
+            phase=seen.phase,
+            exit_status=seen.exit_status,
+            step=await asyncio.to_thread(ReportsTail(folder).read),
+            restored_step=said.restored_step if said else None,
+            checkpoint=await background.checkpoint(replica.job, within_s=LOOK_S),
+        )
+
+    async def wait_for_step(self, replica: ReplicaId, incarnation: int, *, at_least: int, timeout_s: float) -> int:
+        """See ``Cluster.wait_for_step``."""
+        background = await self._ready()
+        folder = self._folder(replica, incarnation)
+        if not await asyncio.to_thread(folder.path.exists):
+            raise RefusedError(f"{folder} was never started here", code="not-running")
+        tail = ReportsTail(folder)
+        deadline = time.monotonic() + timeout_s
+        while True:
+            beat = background.watch.pulse.beat()
+            seen = await self._observe(folder)
+            look_again = time.monotonic() + background.watch.poll_s
+            while True:
+                # Read after the look at the process: what it reported just before its end counts.
+                step = await asyncio.to_thread(tail.read)
+                if step is not None and step >= at_least:
+                    return step
+                if seen.ended:
+                    return await self._last_step(folder, seen, step)
+                now = time.monotonic()
+                if now >= deadline:
+                    raise RefusedError(
+                        f"{folder} did not reach step {at_least} in {timeout_s:g} s", code="step-timeout"
+                    )
+                await wait(beat, min(STEP_POLL_S, deadline - now))
+                if beat.is_set() or now >= look_again:
+                    break
+
+    async def _last_step(self, folder: IncarnationFolder, seen: Observation, step: int | None) -> int:
+        if seen.exit_status != 0:
+            raise RefusedError(f"{folder} ended with status {seen.exit_status} at step {step}", code="ended")
+        said = await asyncio.to_thread(control_protocol.hello, folder)
+        return step if step is not None else (said.restored_step or 0 if said else 0)
+
+    async def heartbeats(self) -> AsyncIterator[NodeHeartbeat]:
+        """See ``Cluster.heartbeats``: beginning with one of each node, and at once when a job says how it can be saved."""
+        background = await self._ready()
+        async for beat in background.heartbeats():
+            yield beat
+
+    def silence_s(self) -> float:
+        """See ``Cluster.silence_s``."""
+        return self._background.silence_s() if self._background is not None else 0.0
+
+    def files(self, node: str) -> Sequence[ReplicaFiles]:
+        """See ``Cluster.files``."""
+        if not self._state.jobs.is_dir():
+            return []
+        return [
+            ReplicaFiles(
+                replica=folder.replica,
+                incarnation=folder.incarnation,
+                output=folder.output,
+                reports=folder.reports,
+                below=folder.below,
+            )
+            for folder in self._state.all()
+            if (spec := folder.planned()) is not None and spec.node == node
+        ]
+
+    async def forget(self, job: str) -> None:
+        """See ``Cluster.forget``. Output and checkpoints move to ``ended/<job>.<n>/``; beyond bounds the oldest go.
+
+        Raises:
+            RefusedError: ``still-running``.
+        """
+        background = await self._ready()
+        self._state.job(job)
+        async with self._starting.setdefault(job, asyncio.Lock()):
+            await uncancelled(asyncio.to_thread(self._forget, job))
+            background.drop(job)
+        del self._starting[job]
+        if self._swept_s is None or time.monotonic() - self._swept_s >= SWEEP_EVERY_S:
+            self._swept_s = time.monotonic()
+            self._sweep = asyncio.create_task(self._make_room())
+
+    async def _make_room(self) -> None:
+        try:
+            gone = await asyncio.to_thread(sweep, self._state.ended, self._retention)
+        except OSError as error:
+            logger.warning("cannot see what jobs left that are over", folder=str(self._state.ended), why=str(error))
+        else:
+            if gone:
+                logger.info("what jobs left that are over is removed", folder=str(self._state.ended), jobs=len(gone))
+
+    async def close(self) -> None:
+        """See ``Cluster.close``."""
+        self._closed = True
+        if self._sweep is not None:
+            await self._sweep
+        async with self._opening:
+            if self._background is not None:
+                await self._background.close()
+                self._background = None
+
+    # --- what calls have in common ------------------------------------------------------------------------------------
+
+    async def _ready(self) -> _B:
+        async with self._opening:
+            if self._closed:
+                raise ClusterError("the cluster was closed", code="closed")
+            if self._background is None:
+                self._background = await self._open()
+            return self._background
+
+    def _folder(self, replica: ReplicaId, incarnation: int) -> IncarnationFolder:
+        return self._state.incarnation(replica, incarnation)
+
+    async def _check(self, background: _B, job: str, restore: CheckpointRef | None) -> None:
+        """Refuse a checkpoint that is not what was chosen."""
+        if restore is None:
+            return
+        try:
+            found = await background.turns.run(Volume(self._state.checkpoints(job), job).verifying(restore.name))
+        except InputError as error:
+            raise RefusedError(str(error), code="checkpoint-refused") from error
+        if found != restore:
+            raise RefusedError(f"the checkpoint {restore.name} is another one by now", code="checkpoint-refused")
+
+    async def _refuse_unless_running(self, folder: IncarnationFolder) -> None:
+        if not await asyncio.to_thread(folder.path.exists):
+            raise RefusedError(f"{folder} was never started here", code="not-running")
+        seen = await self._observe(folder)
+        if seen.ended or not seen.began:
+            raise RefusedError(f"{folder} is {seen.phase}", code="not-running")
+
+    async def _as_it_ended(self, background: _B, folder: IncarnationFolder, seen: Observation) -> Stopped:
+        await background.look()
+        step = await asyncio.to_thread(ReportsTail(folder).read)
+        checkpoint = await background.checkpoint(folder.replica.job, within_s=VERIFY_S)
+        return Stopped(exit_status=seen.exit_status, step=step, checkpoint=checkpoint)
+
+
+def _checked(name: str) -> str:
+    try:
+        return msgspec.convert(name, Name)
+    except msgspec.ValidationError as error:
+        raise InputError(f"{name!r} is no name of a node or pool: {error}", code="bad-name") from error

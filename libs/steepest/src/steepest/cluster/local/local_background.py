@@ -1,0 +1,81 @@
+"""What the local adapter does by itself beyond what every adapter does: divide CPU, and keep control groups.
+
+It must never start or stop a replica.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping
+
+from steepest.cluster.folders.adapter_folder import AdapterFolder
+from steepest.cluster.folders.background import Background
+from steepest.cluster.local.duty import DutyCycles, tell
+from steepest.cluster.local.groups import Groups
+from steepest.cluster.local.process_roster import LocalRoster, LocalTracked
+from steepest.events.common import Resources
+
+
+class LocalBackground(Background[LocalTracked]):
+    """The adapter's background. To be made in a running loop, after the roster was loaded.
+
+    Args:
+        groups: Control groups, already open; None: duty cycles.
+    """
+
+    roster: LocalRoster
+
+    def __init__(
+        self,
+        *,
+        state: AdapterFolder,
+        roster: LocalRoster,
+        capacities: Mapping[str, Resources],
+        pool: str,
+        heartbeat_s: float,
+        clock: Callable[[], int],
+        groups: Groups | None,
+        events: bool,
+    ) -> None:
+        super().__init__(
+            state=state,
+            roster=roster,
+            capacities=capacities,
+            pool=pool,
+            heartbeat_s=heartbeat_s,
+            clock=clock,
+            events=events,
+        )
+        self.groups = groups
+        self.duty = DutyCycles({node: capacity.cpu_m for node, capacity in capacities.items()})
+
+    async def see(self) -> list[LocalTracked]:
+        """See ``Background.see``."""
+        return await asyncio.to_thread(self.roster.look)
+
+    async def measure(self) -> None:
+        """See ``Background.measure``."""
+        await asyncio.to_thread(self.roster.measure, time.monotonic())
+
+    async def changed(self, *, measured: bool) -> None:
+        """Divide the nodes' CPU among what runs without a control group, and tell the supervisors."""
+        orders = self.duty.divide(self.roster.running(), measured=measured)
+        await asyncio.to_thread(_tell_all, orders)
+
+    def let_go(self, tracked: LocalTracked) -> None:
+        """See ``Background.let_go``."""
+        super().let_go(tracked)
+        if self.groups is not None and tracked.cgroup is not None:
+            self.groups.remove(tracked.cgroup)
+
+    async def close(self) -> None:
+        """See ``Background.close``."""
+        await super().close()
+        if self.groups is not None:
+            await asyncio.to_thread(self.groups.close)
+
+
+def _tell_all(orders: Iterable[tuple[LocalTracked, int]]) -> None:
+    for tracked, permille in orders:
+        tell(tracked.folder.orders, f"share {permille}")

@@ -1,0 +1,213 @@
+"""The story of a run: what the cluster log tells of each job, folded record by record. Pure.
+
+It owns what people want to know and the view does not remember: the course of the categories and losses, the moves and
+their cost. The live view, the report and the picture are made of it, so that all of them say what the recording says.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+
+import msgspec
+
+from steepest.events import cluster as c
+from steepest.events.received import Received
+from steepest.view.cluster_view import ClusterView
+
+TOLD = (
+    c.PlacementPlanned,
+    c.CategoryChanged,
+    c.StayDecided,
+    c.MigrationPlanned,
+    c.MigrationFinished,
+    c.MigrationFailed,
+    c.PlanAbandoned,
+    c.RetryPlanned,
+    c.LimitsPlanned,
+    c.LimitsRefused,
+    c.JobRejected,
+    c.JobEnded,
+    c.NodeLost,
+)
+"""Events that a run is told in: what was decided, and what became of it. Steps, checkpoints and measurements are not."""
+
+TOLD_KEPT = 50
+
+
+class TimelineMove(msgspec.Struct, kw_only=True):
+    """One move of one job.
+
+    Attributes:
+        planned_ms: Wall clock of its plan.
+        took_ms: From the plan to the first step at the new place; None while it is under way or where it failed.
+        paused_ms: From the stop of the process to the first step at the new place; likewise.
+        failed: Why it did not work out; empty where it did, or may still.
+    """
+
+    job: str
+    kind: c.MoveKind
+    source: str
+    target: str
+    planned_ms: int
+    took_ms: int | None = None
+    paused_ms: int | None = None
+    steps_lost: int = 0
+    failed: str = ""
+
+    @property
+    def done(self) -> bool:
+        """Whether the job arrived."""
+        return self.took_ms is not None
+
+
+class JobStory(msgspec.Struct, kw_only=True):
+    """One job from its submission on. Times are milliseconds of the wall clock.
+
+    Attributes:
+        first_node: Where it was placed first.
+        started_ms: When its first process was started.
+        categories: Each category that it held, with when that began.
+        means: Mean of the evaluation function in each interval with reports.
+        stays: How often Algorithm 4 decided that it stays.
+        limits: Each CPU limit that came in force (None: none any more), with when that was.
+    """
+
+    name: str
+    model: str
+    submitted_ms: int
+    first_node: str | None = None
+    started_ms: int | None = None
+    ended_ms: int | None = None
+    outcome: c.Outcome | None = None
+    reason: str = ""
+    categories: list[tuple[int, c.Category]] = []
+    means: list[float] = []
+    moves: list[TimelineMove] = []
+    stays: int = 0
+    limits: list[tuple[int, int | None]] = []
+    steps_lost: int = 0
+
+    @property
+    def waited_ms(self) -> int | None:
+        """From its submission to its start."""
+        return None if self.started_ms is None else self.started_ms - self.submitted_ms
+
+    @property
+    def completion_ms(self) -> int | None:
+        """From its submission to its end."""
+        return None if self.ended_ms is None else self.ended_ms - self.submitted_ms
+
+
+class RunTimeline:
+    """A run, as far as its log was folded.
+
+    Attributes:
+        view: The pool.
+        jobs: The jobs' stories, in the order of their submission.
+        told: The newest events of the kinds in ``TOLD``, oldest first, with their times.
+        began_ms: Time of the first record.
+        now_ms: Time of the newest one.
+    """
+
+    def __init__(self) -> None:
+        self.view = ClusterView()
+        self.jobs: dict[str, JobStory] = {}
+        self.told: deque[tuple[int, c.ClusterEvent]] = deque(maxlen=TOLD_KEPT)
+        self.began_ms = 0
+        self.now_ms = 0
+        self._moves: dict[str, TimelineMove] = {}
+
+    @classmethod
+    def of(cls, records: Iterable[Received[c.ClusterEvent]]) -> RunTimeline:
+        """The story that some records tell."""
+        story = cls()
+        for received in records:
+            story.fold(received)
+        return story
+
+    def fold(self, received: Received[c.ClusterEvent]) -> bool:
+        """Take in the next record; say whether it is one to tell."""
+        self.began_ms = self.began_ms or received.at_ms
+        self.now_ms = max(self.now_ms, received.at_ms)
+        if not self.view.fold(received):
+            return False
+        self._note(received.event, received.at_ms)
+        if not isinstance(received.event, TOLD):
+            return False
+        self.told.append((received.at_ms, received.event))
+        return True
+
+    # --- looking ---------------------------------------------------------------------------------------------------
+
+    @property
+    def moves(self) -> list[TimelineMove]:
+        """All valid moves, in the order of their plans."""
+        return list(self._moves.values())
+
+    @property
+    def stays(self) -> int:
+        """Decisions that a job stays."""
+        return sum(job.stays for job in self.jobs.values())
+
+    @property
+    def limits(self) -> int:
+        """How often a CPU limit came in force."""
+        return sum(cpu_m is not None for job in self.jobs.values() for _, cpu_m in job.limits)
+
+    @property
+    def steps_lost(self) -> int:
+        """Steps that were done twice."""
+        return sum(job.steps_lost for job in self.jobs.values())
+
+    def ended(self, outcome: c.Outcome | None = None) -> int:
+        """How many jobs are over, or ended that way."""
+        return sum(job.outcome is not None and outcome in (None, job.outcome) for job in self.jobs.values())
+
+    # --- folding ---------------------------------------------------------------------------------------------------
+
+    def _note(self, event: c.ClusterEvent, at_ms: int) -> None:
+        match event:
+            case c.MigrationPlanned():
+                self._planned(event, at_ms)
+            case c.MigrationFinished() | c.MigrationFailed():
+                self._moved(event)
+            case c.JobSubmitted() if event.job not in self.jobs:
+                self.jobs[event.job] = JobStory(name=event.job, model=event.spec.model, submitted_ms=at_ms)
+        name = getattr(event, "job", None)
+        if name in self.jobs:
+            self._note_of(self.jobs[name], event, at_ms)
+
+    def _note_of(self, job: JobStory, event: c.ClusterEvent, at_ms: int) -> None:
+        state = self.view.jobs[job.name]
+        job.steps_lost = state.steps_lost
+        match event:
+            case c.JobPlaced(node=node) if job.started_ms is None:
+                job.first_node, job.started_ms = node, at_ms
+                job.categories.append((at_ms, c.Category.PROGRESSING))
+            case c.CategoryChanged(after=after):
+                job.categories.append((at_ms, after))
+            case c.GrowthMeasured(total=total, count=count):
+                job.means.append(total / count)
+            case c.StayDecided():
+                job.stays += 1
+            case c.LimitsApplied(cpu_m=cpu_m):
+                job.limits.append((at_ms, cpu_m))
+        if state.outcome is not None and job.outcome is None:
+            job.outcome, job.ended_ms = state.outcome, state.ended_ms
+            job.reason = getattr(event, "reason", "")
+
+    def _planned(self, event: c.MigrationPlanned, at_ms: int) -> None:
+        move = TimelineMove(job=event.job, kind=event.kind, source=event.source, target=event.target, planned_ms=at_ms)
+        self._moves[event.plan] = move
+        self.jobs[event.job].moves.append(move)
+
+    def _moved(self, event: c.MigrationFinished | c.MigrationFailed) -> None:
+        move = self._moves.get(event.plan)
+        if move is None:
+            return
+        move.steps_lost = event.steps_lost
+        if isinstance(event, c.MigrationFinished):
+            move.took_ms, move.paused_ms = event.took_ms, event.paused_ms
+        else:
+            move.failed = event.message or event.code

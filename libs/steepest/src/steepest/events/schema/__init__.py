@@ -1,0 +1,1 @@
+"""The topics and events as documents."""

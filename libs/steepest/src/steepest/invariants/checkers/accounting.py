@@ -1,0 +1,140 @@
+"""Checker: every submitted job is accounted for."""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+from steepest.events import cluster as c
+from steepest.events.received import Received
+from steepest.invariants.checkers.step_rules import Steps
+from steepest.invariants.processes import RunningProcesses
+from steepest.invariants.verdict import Checker
+
+NAMED = 5
+"""Jobs of a group that are named; of ended ones only the number is told."""
+
+
+class Stand(enum.StrEnum):
+    """Where a job stands at the end of the log."""
+
+    FINISHED = "finished"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    REJECTED = "rejected"
+    SUBMITTED = "submitted"  # not answered yet
+    WAITING = "waiting"
+    STARTING = "starting"
+    RUNNING = "running"
+    MOVING = "moving"
+    STOPPED = "stopped"  # what follows is not decided yet
+
+
+OVER = (Stand.FINISHED, Stand.FAILED, Stand.CANCELLED, Stand.REJECTED)
+
+
+class Account(msgspec.Struct):
+    """One request to run a job."""
+
+    job: str
+    submitted: int
+    stand: Stand = Stand.SUBMITTED
+    decided: int = -1
+
+
+class Accounting(Checker):
+    """Every submitted job ends, is rejected, or stands somewhere when the log ends; the summary lists them.
+
+    An account is opened by ``JobSubmitted``, once for each request, and closed by ``JobRejected`` of that request or
+    ``JobEnded`` of the job. What ends without having been submitted, what ends twice with two outcomes, and what is said
+    to be over while a process of it that surely ran is not proven to have stopped, by its own node or by who stopped it, is
+    a breach.
+    """
+
+    name = "accounting"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._steps = Steps()
+        self._processes = RunningProcesses(self._steps)
+        self._accounts: dict[tuple[str, str], Account] = {}
+        self._newest: dict[str, Account] = {}
+
+    def feed(self, received: Received[c.ClusterEvent]) -> None:
+        """Take in the next record."""
+        event, offset = received.event, received.offset
+        match event:
+            case c.JobSubmitted():
+                self._submit(event, offset)
+            case c.JobRejected():
+                self._reject(event, offset)
+            case c.JobEnded():
+                self._end(event, offset)
+        counts = self._steps.feed(received)
+        self._processes.feed(received, accepted=accepted)
+        account = self._newest.get(getattr(event, "job", ""))
+        if account is not None and account.stand not in OVER:
+            account.stand = self._stand(event, account)
+
+    def _submit(self, event: c.JobSubmitted, offset: int) -> None:
+        account = self._accounts.setdefault((event.job, event.request), Account(event.job, offset))
+        current = self._newest.get(event.job)
+        if current is None or current.stand in OVER:
+            self._newest[event.job] = account
+
+    def _reject(self, event: c.JobRejected, offset: int) -> None:
+        account = self._accounts.get((event.job, event.request))
+        if account is None:
+            self.breach(f"job {event.job} is rejected, and nobody submitted it", offset)
+            return
+        if account is self._newest.get(event.job):
+            self._check_gone(event.job, "rejected", offset)
+        account.stand, account.decided = Stand.REJECTED, offset
+
+    def _end(self, event: c.JobEnded, offset: int) -> None:
+        account, stand = self._newest.get(event.job), Stand(event.outcome.value)
+        if account is None:
+            self.breach(f"job {event.job} ended, and nobody submitted it", offset)
+            return
+        if account.stand in OVER:
+            if account.stand is not stand:
+                message = f"job {event.job} was {account.stand.value}, and then {stand.value}"
+                self.breach(message, account.decided, offset)
+            return
+        self._check_gone(event.job, stand.value, offset)
+        account.stand, account.decided = stand, offset
+
+    def _check_gone(self, job: str, stand: str, offset: int) -> None:
+        for process in self._processes.of(job):
+            if process.proven:
+                message = f"job {job} is {stand} while incarnation {process.incarnation} may run on {process.node}"
+                self.breach(message, process.since, offset)
+
+    def _stand(self, event: c.ClusterEvent, account: Account) -> Stand:
+        """Where a job that is not over stands after a record about it."""
+        processes = self._processes.of(account.job)
+        if any(walk.attempt and walk.has_stopped for walk in self._steps.in_flight(account.job)):
+            return Stand.MOVING
+        if processes:
+            return Stand.RUNNING if any(process.proven for process in processes) else Stand.STARTING
+        match event:
+            case c.JobAdmitted() | c.RetryPlanned():
+                return Stand.WAITING
+            case c.ReplicaStopped() | c.JobStopped() | c.StepFailed() | c.PlanAbandoned() | c.MigrationFailed():
+                return Stand.STOPPED
+        return account.stand
+
+    def summary(self) -> str:
+        """How many jobs stand where, and the names of those that are not over."""
+        groups: dict[Stand, list[str]] = {stand: [] for stand in Stand}
+        for account in self._accounts.values():
+            groups[account.stand].append(account.job)
+        return ", ".join(_told(stand, jobs) for stand, jobs in groups.items() if jobs) or "no job was submitted"
+
+
+def _told(stand: Stand, jobs: list[str]) -> str:
+    if stand in OVER:
+        return f"{len(jobs)} {stand.value}"
+    more = f" and {len(jobs) - NAMED} more" if len(jobs) > NAMED else ""
+    return f"{len(jobs)} {stand.value} ({', '.join(jobs[:NAMED])}{more})"

@@ -1,0 +1,59 @@
+"""Checker: nothing is stopped before its next place is reserved."""
+
+from __future__ import annotations
+
+from steepest.events import cluster as c
+from steepest.events.common import CheckpointMode
+from steepest.events.received import Received
+from steepest.invariants.checkers.modes import Modes
+from steepest.invariants.load import Load
+from steepest.invariants.verdict import Checker
+
+
+class ReservedFirst(Checker):
+    """A job is stopped for a move only when it is proven where it goes on, and from what.
+
+    Looked at is each STOP of a migration that counts and names the incarnation to be moved; the STOP of a cancel wants
+    no next place. Where it begins, the target that the plan names must be known and have room for the job beside all that
+    it holds; the step must act where the plan says the job is; and a job that saves on request must have saved for this
+    plan: its ``CheckpointSaved`` must count. A job that saves when it is stopped must have proven before that it can.
+    """
+
+    name = "reserved-first"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._load = Load()
+        self._modes = Modes()
+
+    def feed(self, received: Received[c.ClusterEvent]) -> None:
+        """Take in the next record."""
+        event = received.event
+        before = self._stopping(event)
+        self._load.feed(received)
+        self._modes.feed(event)
+        if isinstance(event, c.StepBegun) and self._stopping(event) and not before:
+            self._check(event, received.offset)
+
+    def _stopping(self, event: c.ClusterEvent) -> int:
+        """The attempt of the STOP under way in the event's plan; 0 without one."""
+        walk = self._load.steps.plans.get(event.plan) if isinstance(event, c.StepBegun) else None
+        return walk.attempt if walk is not None and walk.stopping else 0
+
+    def _check(self, stop: c.StepBegun, offset: int) -> None:
+        walk = self._load.steps.plans[stop.plan]
+        planned = walk.planned
+        if not isinstance(planned, c.MigrationPlanned) or stop.incarnation != planned.incarnation:
+            return
+        for why in self._why_not(planned, stop, has_saved=(c.Step.CHECKPOINT, stop.incarnation) in walk.done):
+            self.breach(f"plan {walk.plan} stops job {walk.job}: {why}", walk.made, offset)
+
+    def _why_not(self, plan: c.MigrationPlanned, stop: c.StepBegun, *, has_saved: bool) -> list[str]:
+        mode = self._modes.of(plan.job)
+        reasons = [
+            "its target has no room" if not self._load.fits(plan.target) else "",
+            f"on {stop.node}, and not on {plan.source}" if stop.node != plan.source else "",
+            self._modes.why_immovable(plan.job),
+            "it has not saved" if mode is CheckpointMode.ON_REQUEST and not has_saved else "",
+        ]
+        return [why for why in reasons if why]

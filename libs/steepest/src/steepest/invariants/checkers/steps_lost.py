@@ -1,0 +1,67 @@
+"""Checker: moves lose the steps that they say they lose."""
+
+from __future__ import annotations
+
+import msgspec
+
+from steepest.events import cluster as c
+from steepest.events.received import Received
+from steepest.invariants.checkers.modes import Modes
+from steepest.invariants.checkers.step_rules import Steps
+from steepest.invariants.verdict import Checker
+
+
+class Stop(msgspec.Struct):
+    """The stop of a move: the last step reported before it, the step that the job goes on from, and the record of it."""
+
+    step: int
+    saved: int
+    offset: int
+    restored: bool = False
+
+
+class StepsLost(Checker):
+    """A move's ``steps_lost`` is what its stop and its checkpoint say.
+
+    The job reported its last step s before the ``JobStopped`` that counts, and goes on from step r: that of the
+    checkpoint which the plan's next ``JobPlaced`` restores, or where there is none, of the newest one that the log knows,
+    or 0. The steps from r to s are done again: max(0, s − r). A move that stopped nothing lost nothing.
+    """
+
+    name = "steps-lost"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._steps = Steps()
+        self._modes = Modes()
+        self._stops: dict[str, Stop] = {}
+        self._moves = 0
+        self._lost = 0
+
+    def feed(self, received: Received[c.ClusterEvent]) -> None:
+        """Take in the next record."""
+        event, offset = received.event, received.offset
+        counts = self._steps.feed(received)
+        self._modes.feed(event)
+        match event:
+            case c.JobStopped() if counts:
+                newest = self._modes.newest.get(event.job)
+                self._stops[event.plan] = Stop(event.step or 0, newest.step if newest else 0, offset)
+            case c.JobPlaced() if counts and (stop := self._stops.get(event.plan)) and not stop.restored:
+                stop.restored, stop.saved = True, event.restore.step if event.restore else 0
+            case c.MigrationFinished() | c.MigrationFailed() if counts:
+                self._check(event, offset)
+
+    def _check(self, event: c.MigrationFinished | c.MigrationFailed, offset: int) -> None:
+        stop = self._stops.pop(event.plan, None)
+        lost = max(0, stop.step - stop.saved) if stop else 0
+        self._moves += 1
+        self._lost += lost
+        if event.steps_lost != lost:
+            said = f"plan {event.plan} says that {event.steps_lost} steps were lost"
+            reason = f"it stopped at step {stop.step} and goes on from {stop.saved}" if stop else "it stopped nothing"
+            self.breach(f"{said}, and {reason}", *([stop.offset] if stop else []), offset)
+
+    def summary(self) -> str:
+        """How many moves were looked at, and what they lost in all."""
+        return f"moves: {self._moves}, steps lost: {self._lost}"

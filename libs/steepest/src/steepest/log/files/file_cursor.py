@@ -1,0 +1,89 @@
+"""A reader's position in one partition's file: from bytes to records.
+
+It owns reading ahead by chunks and telling a torn tail. It must never know who else reads.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import structlog
+
+from steepest.errors import RecordingError
+from steepest.log.base import Record
+from steepest.log.files.partition_file import PartitionFile
+from steepest.log.files.record_lines import decode_line
+from steepest.log.validation import check_position
+
+_log = structlog.get_logger(__name__)
+
+
+class FileCursor:
+    """Fulfils ``steepest.log.local_reader.Cursor``. It never goes back, but to a line that was not complete."""
+
+    def __init__(self, file: PartitionFile, offset: int, *, tell_torn: bool) -> None:
+        """Start before this offset.
+
+        Args:
+            file: The partition's file.
+            offset: The first record to take.
+            tell_torn: Whether a torn tail is worth a warning: nobody appends to this log, so that it stays torn.
+        """
+        self._file = file
+        self._offset = offset
+        self._tell_torn = tell_torn
+        self._sought = False
+        self._position = 0
+        self._lines: list[bytes] = []
+        self._next = 0
+        self._skip = 0
+
+    async def seek(self) -> None:
+        """See ``steepest.log.local_reader.Cursor.seek``. The first time, lines may have to be counted up to the start."""
+        if self._sought:
+            return
+        await self._file.scan_until(self._offset)
+        check_position(self._file.at, self._offset, self._file.begin, self._file.records)
+        near, self._position = self._file.near(self._offset)
+        self._skip = self._offset - near
+        self._sought = True
+
+    def take(self, limit: int) -> Sequence[Record]:
+        """See ``steepest.log.local_reader.Cursor.take``. One chunk's records at most, so that large ones fit in memory."""
+        while self._next == len(self._lines):
+            if not self._read_ahead():
+                return ()
+        taken: list[Record] = []
+        at, path, begin = self._file.at, self._file.path, self._file.begin
+        try:
+            for line in itertools.islice(self._lines, self._next, self._next + limit):
+                taken.append(decode_line(line, at, self._offset + len(taken), path, begin))
+        except RecordingError:
+            if not taken:
+                raise  # and again at every call, because the position stays
+        self._next += len(taken)
+        self._offset += len(taken)
+        return taken
+
+    def close(self) -> None:
+        """See ``steepest.log.local_reader.Cursor.close``. The file belongs to the log."""
+        self._lines = []
+        self._next = 0
+
+    def _read_ahead(self) -> bool:
+        data = self._file.lines_at(self._position)
+        if not data:
+            self._tell_tail()
+            return False
+        self._position += len(data)
+        self._lines = data[:-1].split(b"\n")
+        self._next = min(self._skip, len(self._lines))
+        self._skip -= self._next
+        return True
+
+    def _tell_tail(self) -> None:
+        tail = self._file.tail(self._position, self._offset) if self._tell_torn else None
+        if tail:
+            self._tell_torn = False
+            _log.warning("a recording ends in a torn line", file=str(tail.path), position=tail.start, bytes=tail.length)

@@ -1,0 +1,212 @@
+"""A log in files, which is a recording at the same time. Several processes may read and append at once.
+
+It owns who does what when: locks, order, waking readers. It must never know the form of a line or of the folder.
+
+What is kept once ``append`` has returned survives the death of any process, but not the machine's loss of power:
+appends are not synced to the disk one by one, only ``sync`` and ``close`` do so (see ``docs/recordings.md``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from steepest.errors import InputError, LogUnavailableError
+from steepest.log.base import NewRecord, TopicPartition
+from steepest.log.files.file_cursor import FileCursor
+from steepest.log.files.file_lock import locked
+from steepest.log.files.file_watch import FileWatch
+from steepest.log.files.partition_file import PartitionFile, TornTail
+from steepest.log.files.record_lines import encode_line
+from steepest.log.files.recording import begins_of, create_recording, lock_file, open_recording, partition_file
+from steepest.log.local_reader import Bell, LocalReader
+
+
+class FileLog:
+    """A ``steepest.log.base.Log`` in a folder. A handle belongs to one event loop."""
+
+    def __init__(
+        self,
+        folder: Path | str,
+        partitions: Mapping[str, int] | None = None,
+        *,
+        begins: Mapping[str, int] | None = None,
+        read_only: bool = False,
+    ) -> None:
+        """Open the log in a folder, or make one there.
+
+        Args:
+            folder: Where it is.
+            partitions: Topic to number of partitions, to make the log where there is none; None to open the one there.
+            begins: Partition (as text) to the offset of its first record, of a log that is made; 0 where it is left out.
+            read_only: Never change anything in the folder.
+
+        Raises:
+            InputError: Partitions that no log can have, or partitions together with ``read_only``.
+            LogUnavailableError: The folder cannot be read, or not be written to.
+            RecordingError: The folder is no recording, one of another version or with other partitions, or lost a file.
+        """
+        self.folder = Path(folder)
+        self.read_only = read_only
+        if partitions is None:
+            self._topics = open_recording(self.folder)
+        elif read_only:
+            raise InputError("a log that is read only cannot be made", hint="Leave the partitions out.")
+        else:
+            self._topics = create_recording(self.folder, partitions, begins)
+        self._begins = begins_of(self.folder)
+        self._bell = Bell()
+        self._watch = FileWatch(self._bell)
+        self._files: dict[TopicPartition, PartitionFile] = {}
+        self._appended_to: dict[TopicPartition, None] = {}
+        self._closed = False
+
+    @classmethod
+    def open(cls, folder: Path | str, *, read_only: bool = False) -> FileLog:
+        """Open the log that is in a folder.
+
+        Raises:
+            LogUnavailableError: The folder cannot be read.
+            RecordingError: The folder is no recording, one of another version, or has lost a file.
+        """
+        return cls(folder, read_only=read_only)
+
+    @property
+    def topics(self) -> Mapping[str, int]:
+        """Topic to number of partitions."""
+        return self._topics.counts
+
+    async def append(self, records: Sequence[NewRecord]) -> Sequence[int]:
+        """See ``steepest.log.base.Log.append``. Partitions are written one after the other, each in one piece.
+
+        Raises:
+            InputError: A record that no log can hold, or the log was opened to be read only; nothing is kept.
+            LogEpochError: A file was removed or made anew.
+            LogUnavailableError: Some are not kept; of each partition, those that are kept are the first of the call.
+        """
+        self._check_open()
+        if self.read_only:
+            raise InputError(f"{self.folder} was opened to be read only", hint="Open it without read_only to append.")
+        self._topics.check_records(records)
+        places: dict[TopicPartition, list[int]] = {}
+        for place, record in enumerate(records):
+            places.setdefault(record.to, []).append(place)
+        offsets = [0] * len(records)
+        for at, mine in places.items():
+            first = await self._append_to(at, [records[place] for place in mine])
+            for step, place in enumerate(mine):
+                offsets[place] = first + step
+        return offsets
+
+    async def end(self, at: TopicPartition) -> int:
+        """See ``steepest.log.base.Log.end``. The first time, it has to count what is there.
+
+        Raises:
+            InputError: The log has no such partition.
+            LogEpochError: The file was removed or made anew.
+            LogUnavailableError: It cannot be read.
+        """
+        return (await self._scanned(at)).records
+
+    async def begin(self, at: TopicPartition) -> int:
+        """See ``steepest.log.base.Log.begin``: files are never cut at their start, but may be a copy of what was.
+
+        Raises:
+            InputError: The log has no such partition.
+        """
+        self._topics.check(at)
+        return self._begins.get(str(at), 0)
+
+    async def sync(self, partitions: Iterable[TopicPartition]) -> None:
+        """See ``steepest.log.base.Log.sync``: also what other processes appended.
+
+        Raises:
+            InputError: The log has no such partition.
+            LogUnavailableError: The disk may not have everything, or the log was closed.
+        """
+        for at in partitions:
+            self._check_open()
+            self._topics.check(at)
+            await asyncio.to_thread(self._file(at).sync)
+
+    async def partitions(self, topic: str) -> Sequence[TopicPartition]:
+        """See ``steepest.log.base.Log.partitions``.
+
+        Raises:
+            InputError: The log has no such topic.
+        """
+        return self._topics.of(topic)
+
+    async def torn_tails(self) -> Sequence[TornTail]:
+        """What stands behind the last complete lines now: torn, or just being written. The next append cuts it off.
+
+        Raises:
+            As ``end``.
+        """
+        files = [await self._scanned(at) for at in self._topics.all()]
+        return [tail for file in files if (tail := file.tail(file.size, file.records))]
+
+    def reader(self, start: Mapping[TopicPartition, int]) -> LocalReader:
+        """See ``steepest.log.base.Log.reader``. Within the event loop only.
+
+        Raises:
+            InputError: A partition that the log does not have, or a negative offset.
+            LogUnavailableError: A file cannot be opened.
+        """
+        self._check_open()
+        self._topics.check_start(start)
+        cursors: dict[TopicPartition, FileCursor] = {}
+        for at, offset in start.items():
+            file = self._file(at)
+            self._watch.add(at, file.path)
+            cursors[at] = FileCursor(file, offset, tell_torn=self.read_only)
+        return LocalReader(cursors, self._bell, recheck_s=self._watch.recheck_s)
+
+    async def close(self) -> None:
+        """Sync what was appended to the disk, and let go; readers are refused from now on.
+
+        Raises:
+            LogUnavailableError: The disk may not have everything; the log is closed all the same.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        await self._watch.close()
+        try:
+            for at in tuple(self._appended_to):
+                await asyncio.to_thread(self._files[at].sync)
+        finally:
+            for file in self._files.values():
+                file.close()
+            self._bell.ring_all()
+
+    async def _append_to(self, at: TopicPartition, records: Sequence[NewRecord]) -> int:
+        file = await self._scanned(at)
+        self._appended_to[at] = None
+
+        def lines(first: int) -> bytes:
+            return b"".join(encode_line(record, first + step) for step, record in enumerate(records))
+
+        try:
+            async with locked(lock_file(self.folder, at)):
+                return file.append(lines)
+        finally:
+            self._bell.ring(at)
+
+    async def _scanned(self, at: TopicPartition) -> PartitionFile:
+        self._check_open()
+        self._topics.check(at)
+        file = self._file(at)
+        await file.scan_until()
+        return file
+
+    def _file(self, at: TopicPartition) -> PartitionFile:
+        if at not in self._files:
+            path = partition_file(self.folder, at)
+            self._files[at] = PartitionFile(at, path, begin=self._begins.get(str(at), 0), read_only=self.read_only)
+        return self._files[at]
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise LogUnavailableError(f"{self.folder}: this log was closed", hint="Open it again.")

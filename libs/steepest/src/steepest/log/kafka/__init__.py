@@ -1,0 +1,1 @@
+"""The ordered log on Apache Kafka."""

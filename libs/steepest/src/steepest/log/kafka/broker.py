@@ -1,0 +1,277 @@
+"""A Kafka broker of one's own on this machine: one process in KRaft mode, for tests, demos and `steepest up --kafka auto`.
+
+It owns formatting, starting and stopping. The jars come from ``make kafka`` (Maven), and Java 17 or newer from the system.
+
+Who may append to the log may run commands as its user. So a *guarded* broker asks for a password, also where its controller
+listens, and gets a new one with each start: what somebody else on its port may have been sent is worth nothing. The password
+is in files alone, which only this user may read, because all users see a process's arguments.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import os
+import re
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import psutil
+
+from steepest.errors import InputError, LogUnavailableError
+from steepest.log.files.atomic_write import write_atomically
+from steepest.log.kafka.kafka_settings import KafkaSettings
+
+PASSWORD = "password"  # noqa: S105 - a name
+"""The file that holds it, in the broker's folder."""
+
+START_S = 60.0
+"""A broker is up in 5 s on two idle cores."""
+
+PROPERTIES = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.bootstrap.servers=127.0.0.1:{controller}
+listeners=CLIENTS://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=CLIENTS://127.0.0.1:{port}
+controller.listener.names=CONTROLLER
+inter.broker.listener.name=CLIENTS
+listener.security.protocol.map=CLIENTS:{security},CONTROLLER:{security}
+log.dir={folder}/data
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+group.initial.rebalance.delay.ms=0
+auto.create.topics.enable=false
+message.max.bytes=9437184
+replica.fetch.max.bytes=9437184
+log.cleaner.backoff.ms=1000
+# Only one cleaner: a heap this small has no room for two of the size that is usual.
+log.cleaner.threads=1
+log.cleaner.dedupe.buffer.size=16777216
+"""
+
+GUARD = """\
+sasl.enabled.mechanisms=PLAIN
+sasl.mechanism.inter.broker.protocol=PLAIN
+sasl.mechanism.controller.protocol=PLAIN
+listener.name.clients.plain.sasl.jaas.config={login}
+listener.name.controller.plain.sasl.jaas.config={login}
+"""
+LOGIN = (
+    "org.apache.kafka.common.security.plain.PlainLoginModule required "
+    'username="{user}" password="{password}" user_{user}="{password}";'
+)
+USER = "steepest"
+
+
+class Broker:
+    """One broker process over a folder, which it keeps between starts."""
+
+    def __init__(
+        self, folder: Path, *, home: Path | None = None, port: int | None = None, guarded: bool = False
+    ) -> None:
+        """Use the jars below ``home`` (default: ``$STEEPEST_KAFKA_HOME`` or ``.kafka``)."""
+        self.folder = folder
+        before = _ports_before(folder)
+        self.port = port or (before[0] if before else _free_port())
+        self._controller = before[1] if before else _free_port()
+        self._guarded = guarded
+        self._home = home or Path(os.environ.get("STEEPEST_KAFKA_HOME", ".kafka"))
+        self._process: psutil.Process | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        """Where clients connect."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def settings(self) -> KafkaSettings:
+        """How clients connect, once it was started.
+
+        Raises:
+            LogUnavailableError: It never was, or is another user's.
+        """
+        if not self._guarded:
+            return KafkaSettings(bootstrap=self.bootstrap)
+        return KafkaSettings(
+            bootstrap=self.bootstrap,
+            security="SASL_PLAINTEXT",
+            sasl_mechanism="PLAIN",
+            username=USER,
+            password=_password(self.folder),
+        )
+
+    @property
+    def pid(self) -> int:
+        """The broker's process.
+
+        Raises:
+            LogUnavailableError: It does not run.
+        """
+        if self._process is None:
+            raise LogUnavailableError("the broker does not run")
+        return self._process.pid
+
+    def start(self) -> None:
+        """Format the folder if it is new, start, and wait until the broker takes connections.
+
+        One that was left behind by a process that was killed runs on, and is ours from now on.
+
+        Raises:
+            InputError: Java or the jars are missing.
+            LogUnavailableError: It does not come up; the end of its log is told.
+        """
+        why = missing(self._home)
+        if why:
+            raise InputError(why, code="no-kafka", hint="make kafka")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        properties = _properties(self.folder)
+        is_new = not properties.exists()
+        self._process = self._left_behind(properties)
+        if self._process is None and (is_new or self._guarded):
+            self._configure(properties)
+        if is_new:
+            self._java("kafka.tools.StorageTool", "format", "--standalone", "-t", cluster_id(), "-c", str(properties))
+        if self._process is None:
+            with (self.folder / "broker.log").open("ab") as log:
+                self._process = psutil.Popen(
+                    self._command("kafka.Kafka", str(properties)), stdout=log, stderr=log, start_new_session=True
+                )
+            self._pid_file.write_text(str(self._process.pid))
+        self._wait()
+
+    def stop(self, number: int = signal.SIGTERM) -> None:
+        """Stop it; SIGKILL stops it as a crash would."""
+        if self._process is None:
+            return
+        with contextlib.suppress(psutil.NoSuchProcess):
+            self._process.send_signal(number)
+        try:
+            self._process.wait(timeout=20)
+        except psutil.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process = None
+
+    def _configure(self, properties: Path) -> None:
+        text = PROPERTIES.format(
+            port=self.port,
+            controller=self._controller,
+            folder=self.folder.resolve(),
+            security="SASL_PLAINTEXT" if self._guarded else "PLAINTEXT",
+        )
+        if self._guarded:
+            password = secrets.token_hex(32)
+            write_atomically(self.folder / PASSWORD, password.encode())
+            text += GUARD.format(login=LOGIN.format(user=USER, password=password))
+        write_atomically(properties, text.encode())
+
+    @property
+    def _pid_file(self) -> Path:
+        return self.folder / "pid"
+
+    def _left_behind(self, properties: Path) -> psutil.Process | None:
+        """The process that runs on the folder already; a number may be another process's by now."""
+        with contextlib.suppress(FileNotFoundError, ValueError, psutil.Error):
+            process = psutil.Process(int(self._pid_file.read_text()))
+            return process if str(properties) in process.cmdline() else None
+        return None
+
+    def _java(self, *arguments: str) -> None:
+        done = subprocess.run(self._command(*arguments), capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise LogUnavailableError(f"{arguments[0]} failed: {done.stderr.strip() or done.stdout.strip()}")
+
+    def _command(self, *arguments: str) -> Sequence[str]:
+        # One compiler tier and a small heap: it is up sooner, and a test machine has other things to do.
+        return ["java", "-Xms256m", "-Xmx512m", "-XX:TieredStopAtLevel=1", "-cp", f"{self._home}/libs/*", *arguments]
+
+    def _wait(self) -> None:
+        assert self._process is not None  # noqa: S101 - started by the caller
+        deadline = time.monotonic() + START_S
+        while time.monotonic() < deadline:
+            if not self._process.is_running() or self._process.status() == psutil.STATUS_ZOMBIE:
+                break
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
+                return
+            time.sleep(0.05)
+        tail = (self.folder / "broker.log").read_text(errors="replace")[-2000:]
+        raise LogUnavailableError(f"the broker did not come up: {tail}")
+
+
+@contextlib.contextmanager
+def running_broker(folder: Path, *, home: Path | None = None) -> Iterator[Broker]:
+    """A broker for as long as the context lasts."""
+    broker = Broker(folder, home=home)
+    broker.start()
+    try:
+        yield broker
+    finally:
+        broker.stop()
+
+
+def missing(home: Path) -> str:
+    """What a broker lacks on this machine, in a sentence; empty if nothing."""
+    if shutil.which("java") is None:
+        return "no Java: a Kafka broker needs Java 17 or newer"
+    if not any(home.glob("libs/kafka_*.jar")):
+        return f"no Kafka in {home}"
+    return ""
+
+
+def own_broker(folder: Path) -> KafkaSettings:
+    """How the guarded broker of a folder is reached.
+
+    Raises:
+        LogUnavailableError: There never was one, or it is another user's.
+    """
+    return Broker(folder, guarded=True).settings
+
+
+def _password(folder: Path) -> str:
+    try:
+        return (folder / PASSWORD).read_text()
+    except OSError as error:
+        raise LogUnavailableError(
+            f"the password of the broker in {folder} cannot be read: {error.strerror}",
+            hint="start the broker with `steepest up`, as the user whose it is",
+        ) from error
+
+
+def _ports_before(folder: Path) -> tuple[int, int] | None:
+    """The ports of the folder's broker and of its controller: clients and its own log remember them."""
+    with contextlib.suppress(FileNotFoundError):
+        found = re.search(
+            r"^listeners=\w+://127.0.0.1:(\d+),CONTROLLER://127.0.0.1:(\d+)$",
+            _properties(folder).read_text(),
+            re.MULTILINE,
+        )
+        return (int(found[1]), int(found[2])) if found else None
+    return None
+
+
+def _properties(folder: Path) -> Path:
+    return folder / "server.properties"
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+def cluster_id() -> str:
+    """A new one. It begins with a letter, because Kafka's tool takes one that begins with a dash for an option."""
+    return base64.urlsafe_b64encode((uuid.uuid4().int >> 6).to_bytes(16, "big")).decode().rstrip("=")

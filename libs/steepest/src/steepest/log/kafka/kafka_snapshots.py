@@ -1,0 +1,131 @@
+"""Snapshots in a compacted topic: chunks, and then a manifest that says what they must add up to.
+
+It owns the form of the records. It must never know what is in a snapshot. It works on any ordered log; only on Kafka does
+compaction remove what was replaced.
+
+Each key has two slots, which are written in turn: whoever dies while it writes one leaves the other as it was, and a slot
+that two wrote at once has a wrong digest and is passed over.
+
+=========================  =====================================================================================
+record key                 value
+=========================  =====================================================================================
+``SCOPE/KEY/SLOT/NUMBER``  a chunk of the snapshot's bytes
+``SCOPE/KEY/SLOT``         the manifest as JSON: sequence, number of chunks, SHA-256; it stands behind the chunks
+=========================  =====================================================================================
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Mapping, Sequence
+from urllib.parse import unquote
+
+import msgspec
+import structlog
+
+from steepest.log.base import Log, NewRecord, Record, TopicPartition
+from steepest.log.snapshot_store import file_name
+
+CHUNK_BYTES = 500 * 1024
+"""Below half a MiB: within every broker's default limit on a record, with room for key and batch."""
+
+SLOTS = (0, 1)
+MANIFEST_DEPTH = 2
+"""Slashes in a manifest's record key; those in the snapshot's own key are quoted."""
+
+_log = structlog.get_logger(__name__)
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """What a slot holds. ``sequence`` rises from one snapshot of a key to the next."""
+
+    sequence: int
+    chunks: int
+    sha256: str
+
+
+class LogSnapshots:
+    """A ``steepest.log.snapshot_store.SnapshotStore`` in one partition of a log."""
+
+    def __init__(self, log: Log, at: TopicPartition, scope: str) -> None:
+        """Keep snapshots under keys that begin with ``scope``, so that services do not meet."""
+        self._source = log
+        self._at = at
+        self._scope = scope
+        self._newest: dict[str, tuple[int, int]] = {}
+
+    async def save(self, key: str, data: bytes) -> None:
+        """See ``SnapshotStore.save``: kept once the manifest is acknowledged."""
+        name = self._name(key)
+        if name not in self._newest:
+            await self.load(key)
+        slot, sequence = self._newest[name]
+        slot, sequence = SLOTS[(slot + 1) % len(SLOTS)], sequence + 1
+        chunks = [data[start : start + CHUNK_BYTES] for start in range(0, len(data), CHUNK_BYTES)]
+        manifest = Manifest(sequence, len(chunks), hashlib.sha256(data).hexdigest())
+        values = {f"{name}/{slot}/{number}": chunk for number, chunk in enumerate(chunks)}
+        values[f"{name}/{slot}"] = msgspec.json.encode(manifest)
+        now_ms = time.time_ns() // 1_000_000
+        records = [NewRecord(to=self._at, key=key, value=value, at_ms=now_ms) for key, value in values.items()]
+        await self._source.append(records)
+        self._newest[name] = (slot, sequence)
+
+    async def load(self, key: str) -> Sequence[bytes]:
+        """See ``SnapshotStore.load``. It reads the whole partition, which compaction keeps short.
+
+        Raises:
+            LogUnavailableError: The log gives nothing now; that says nothing about the snapshot.
+        """
+        name = self._name(key)
+        found = await self._records(f"{name}/")
+        manifests = {slot: manifest for slot in SLOTS if (manifest := _manifest(found.get(f"{name}/{slot}")))}
+        by_age = sorted(manifests.items(), key=lambda item: item[1].sequence, reverse=True)
+        highest = by_age[0][1].sequence if by_age else 0
+        self._newest[name] = (SLOTS[-1], highest)
+        sound: dict[int, bytes] = {}
+        for slot, manifest in by_age:
+            data = b"".join(found.get(f"{name}/{slot}/{number}", b"") for number in range(manifest.chunks))
+            if hashlib.sha256(data).hexdigest() == manifest.sha256:
+                sound[slot] = data
+            else:
+                _log.warning("a snapshot is left alone", of=name, why="its chunks are not what its manifest says")
+        if sound:
+            self._newest[name] = (next(iter(sound)), highest)  # the next one is written over the other slot
+        return list(sound.values())
+
+    async def keys(self) -> Sequence[str]:
+        """See ``SnapshotStore.keys``."""
+        found = await self._records(f"{self._scope}/")
+        manifests = [key.split("/") for key in found if key.count("/") == MANIFEST_DEPTH]
+        return sorted({unquote(name) for _, name, _ in manifests})
+
+    def _name(self, key: str) -> str:
+        return f"{self._scope}/{file_name(key)}"
+
+    async def _records(self, prefix: str) -> Mapping[str, bytes]:
+        """The newest value of each record key that begins so."""
+        found: dict[str, bytes] = {}
+        end = await self._source.end(self._at)
+        reader = self._source.reader({self._at: 0})
+        try:
+            position = 0
+            while position < end:
+                for record in await reader.poll():
+                    position = record.offset + 1
+                    _take(found, record, prefix)
+        finally:
+            await reader.close()
+        return found
+
+
+def _take(found: dict[str, bytes], record: Record, prefix: str) -> None:
+    if record.key.startswith(prefix) and not record.damage:
+        found[record.key] = record.value
+
+
+def _manifest(value: bytes | None) -> Manifest | None:
+    try:
+        return msgspec.json.decode(value, type=Manifest) if value else None
+    except msgspec.DecodeError:
+        return None

@@ -1,0 +1,103 @@
+"""Partitions that come and go: what a loop works on while several processes share a topic.
+
+It owns the hand-over: work on a share ends before the share is given back. It must never know who deals the shares.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Protocol, TypeVar
+
+from steepest.log.base import TopicPartition
+
+T = TypeVar("T")
+
+IDLE_S = 1.0
+"""How often a loop without partitions says that it lives."""
+
+
+class Assignment(Protocol):
+    """A changing share of a topic's partitions."""
+
+    @property
+    def revoked(self) -> asyncio.Event:
+        """Set when the share that was taken last is to be given back."""
+
+    async def take(self) -> Sequence[TopicPartition]:
+        """Wait for a share, which may be empty, and begin to work on it.
+
+        Raises:
+            LogUnavailableError: None can be had now.
+        """
+
+    def give_back(self) -> None:
+        """Nobody works on the share any more."""
+
+    async def close(self) -> None:
+        """Leave everything to others."""
+
+
+async def follow_assignments(
+    share: Assignment,
+    stop: asyncio.Event,
+    follow: Callable[[Sequence[TopicPartition], asyncio.Event], Awaitable[None]],
+    wait: Callable[[], None],
+    idle: Callable[[], None],
+) -> None:
+    """Follow one share after the other until ``stop`` is set.
+
+    Args:
+        share: What is dealt to us.
+        stop: Ends everything.
+        follow: Works on some partitions until the event is set, and leaves them so that another process can go on.
+        wait: Says that we live and wait for a share, for ever where the group cannot be joined.
+        idle: Says that we live, where there is nothing to work on.
+    """
+    while not stop.is_set():
+        partitions = await _or_stop(share.take(), stop, wait)
+        if partitions is None:
+            return
+        try:
+            async with _either(stop, share.revoked) as ended:
+                if partitions:
+                    await follow(partitions, ended)
+                else:
+                    await _or_stop(asyncio.Event().wait(), ended, idle)
+        finally:
+            share.give_back()
+
+
+async def _or_stop(coming: Awaitable[T], stop: asyncio.Event, idle: Callable[[], None]) -> T | None:
+    """What comes, or None where ``stop`` is set before."""
+    task, stopped = asyncio.ensure_future(coming), asyncio.ensure_future(stop.wait())
+    try:
+        while not (task.done() or stopped.done()):
+            idle()
+            await asyncio.wait((task, stopped), timeout=IDLE_S, return_when=asyncio.FIRST_COMPLETED)
+        return task.result() if task.done() else None
+    finally:
+        for each in (task, stopped):
+            each.cancel()
+        await asyncio.gather(task, stopped, return_exceptions=True)
+
+
+@asynccontextmanager
+async def _either(*events: asyncio.Event) -> AsyncIterator[asyncio.Event]:
+    """An event that is set when one of them is."""
+    either = asyncio.Event()
+
+    async def watch(event: asyncio.Event) -> None:
+        await event.wait()
+        either.set()
+
+    watching = [asyncio.create_task(watch(event)) for event in events]
+    try:
+        yield either
+    finally:
+        for task in watching:
+            task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.gather(*watching)

@@ -1,0 +1,82 @@
+"""Dead letters: what could not be read, told once, with its place and the reason. The reader goes on.
+
+It owns the letter's size and id. Every process that meets the same record writes the same letter under the same id, so a
+reader of letters counts it once; and a process that starts anew does not write what stands there already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import structlog
+
+from steepest.errors import UndecodableError
+from steepest.events.dead_letter import DeadLetter
+from steepest.events.received import ID, DecisionId
+from steepest.log.base import NewRecord, Record, TopicPartition
+from steepest.runtime.decisions import Found
+from steepest.runtime.decode import new_record
+from steepest.runtime.monitoring.metric_defs import Metrics
+
+logger = structlog.get_logger(__name__)
+
+DEAD_LETTERS = TopicPartition("dead-letters")
+
+WRITER = "reader"
+"""Stands for the decider in the id of a letter."""
+
+LETTER_BYTES = 64 * 1024
+"""A letter keeps this much of its record's value, and of its key and headers; what is longer was never meant to be read."""
+
+
+class DeadLetters:
+    """The letters of one loop."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._found: Found = {}
+
+    def fence(self, found: Found) -> None:
+        """Do not write what stands in the topic already."""
+        self._found = {key: one for key, one in found.items() if one.newest.decider == WRITER}
+
+    def about(self, record: Record, error: UndecodableError, epoch: str) -> list[NewRecord]:
+        """The letter about a record that could not be read; none where it was written before."""
+        letter = DecisionId(WRITER, epoch, record.at.topic, record.at.partition, record.offset, 0)
+        found = self._found.get((letter.stream, DEAD_LETTERS))
+        if found is not None and letter.position <= found.newest.position:
+            return []
+        self._metrics.dead_letters.labels(record.at.topic).inc()
+        logger.warning("dead letter", record=str(record), why=str(error))
+        return [_letter(record, error, {ID: str(letter)})]
+
+    def passed(self, at: TopicPartition, position: int) -> bool:
+        """Whether no letter was found about that position of a partition, or one beyond it."""
+        return all(
+            (one.newest.topic, one.newest.partition) != (at.topic, at.partition) or one.newest.offset < position
+            for one in self._found.values()
+        )
+
+
+def _letter(record: Record, error: UndecodableError, headers: Mapping[str, str]) -> NewRecord:
+    letter = DeadLetter(
+        topic=record.at.topic,
+        partition=record.at.partition,
+        offset=record.offset,
+        key=record.key[:LETTER_BYTES],
+        headers=_first(record.headers, LETTER_BYTES),
+        reason=str(error)[:2000],
+        value=record.value[:LETTER_BYTES],
+    )
+    return new_record(DEAD_LETTERS, record.at.topic, letter, record.at_ms, headers)
+
+
+def _first(headers: Mapping[str, str], size: int) -> dict[str, str]:
+    """As many headers as fit."""
+    kept: dict[str, str] = {}
+    for name, text in headers.items():
+        size -= len(name) + len(text)
+        if size < 0:
+            break
+        kept[name] = text
+    return kept

@@ -1,0 +1,1 @@
+"""What a running process says of itself: metrics, health, lag."""

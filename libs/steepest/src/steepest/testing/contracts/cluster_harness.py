@@ -1,0 +1,134 @@
+"""What a cluster contract suite needs of the adapter under test, and the acts that its tests share.
+
+It owns the harness that each adapter's tests implement. It must never know what is promised: that is in the suites.
+"""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from steepest.cluster.port import Cluster, ReplicaId, ReplicaPhase, ReplicaSpec
+from steepest.errors import RefusedError
+from steepest.events.common import CheckpointRef, Resources
+from steepest.events.heartbeat import ReplicaReport, ReplicaState
+
+JOB = ReplicaId("mnist")
+OTHER = ReplicaId("resnet")
+PATIENCE_S = 60.0
+"""How long to wait for what must come; it ends a hopeless test, and nothing is measured by it."""
+
+
+class ClusterHarness(abc.ABC):
+    """An adapter under test, and what a test does behind its back.
+
+    Attributes:
+        nodes: At least two nodes, and what they have; each has at least 200 millicores.
+        pool: Their pool.
+        caps_memory: Whether nodes can cap memory.
+        cluster: The adapter in use now.
+    """
+
+    nodes: dict[str, Resources]
+    pool: str
+    caps_memory: bool = False
+    cluster: Cluster
+
+    @abc.abstractmethod
+    def job(self, *arguments: str) -> ReplicaSpec:
+        """A spec that runs ``steepest.testing.contracts.contract_job`` with these arguments."""
+
+    @abc.abstractmethod
+    async def leave(self) -> None:
+        """Let the adapter vanish as if its process were killed: it is not closed, and what it runs goes on."""
+
+    @abc.abstractmethod
+    async def come_back(self) -> None:
+        """Make a new adapter of the same cluster and put it in ``cluster``."""
+
+    @abc.abstractmethod
+    async def kill(self, replica: ReplicaId) -> None:
+        """SIGKILL the first process of a running replica."""
+
+    @abc.abstractmethod
+    async def lose(self, replica: ReplicaId) -> None:
+        """End a running replica in a way that nobody sees its exit status."""
+
+    @abc.abstractmethod
+    async def aclose(self) -> None:
+        """End everything."""
+
+
+@contextlib.contextmanager
+def refused(code: str) -> Iterator[None]:
+    """The block must be refused with this code."""
+    with pytest.raises(RefusedError) as caught:
+        yield
+    assert caught.value.code == code
+    assert caught.value.definite
+
+
+class Stage:
+    """A harness with the acts that most tests share.
+
+    Attributes:
+        here: A node.
+        there: Another node.
+    """
+
+    def __init__(self, harness: ClusterHarness) -> None:
+        self.harness = harness
+        self.here, self.there = list(harness.nodes)[:2]
+
+    @property
+    def cluster(self) -> Cluster:
+        """The adapter in use now."""
+        return self.harness.cluster
+
+    async def train(self, *arguments: str, replica: ReplicaId = JOB, incarnation: int = 1, node: str = "") -> None:
+        """Start the job and wait until it trains."""
+        spec = self.harness.job(*arguments)
+        await self.cluster.start(replica, incarnation, node or self.here, spec, None)
+        await self.reach(1, replica=replica, incarnation=incarnation)
+
+    async def reach(self, step: int, *, replica: ReplicaId = JOB, incarnation: int = 1) -> int:
+        """Wait until an incarnation reports a step."""
+        return await self.cluster.wait_for_step(replica, incarnation, at_least=step, timeout_s=PATIENCE_S)
+
+    async def ask(self, request: str = "r1", *, hold_s: float = 600.0, timeout_s: float = PATIENCE_S) -> CheckpointRef:
+        """Ask the job's first incarnation for a checkpoint."""
+        return await self.cluster.checkpoint(JOB, 1, request=request, hold_s=hold_s, timeout_s=timeout_s)
+
+    async def phase(self, replica: ReplicaId = JOB) -> ReplicaPhase | None:
+        """The phase of a replica's newest incarnation."""
+        status = await self.cluster.lookup(replica)
+        return status.phase if status else None
+
+    async def end(self, replica: ReplicaId = JOB) -> tuple[ReplicaPhase, int | None]:
+        """Wait for the end of a replica; give its phase and exit status."""
+        async for beat in self.cluster.heartbeats():
+            if any(report.job == replica.job and report.state != ReplicaState.RUNNING for report in beat.replicas):
+                break
+        status = await self.cluster.lookup(replica)
+        assert status is not None
+        return status.phase, status.exit_status
+
+    async def report(self, wanted: Callable[[ReplicaReport], bool], node: str = "") -> ReplicaReport:
+        """The first report on a node that is as wanted."""
+        async with contextlib.aclosing(self.cluster.heartbeats()) as beats:  # type: ignore[type-var]
+            async for beat in beats:
+                for found in beat.replicas if beat.node == (node or self.here) else ():
+                    if wanted(found):
+                        return found
+        raise AssertionError("the heartbeats ended")
+
+    def output(self, replica: ReplicaId = JOB, incarnation: int = 1) -> str:
+        """What an incarnation printed so far."""
+        for node in self.harness.nodes:
+            for files in self.cluster.files(node):
+                if (files.replica, files.incarnation) == (replica, incarnation):
+                    return files.output.read_text()
+        raise AssertionError(f"no files of {replica}/{incarnation}")

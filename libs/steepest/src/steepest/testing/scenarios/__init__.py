@@ -1,0 +1,1 @@
+"""Histories written by hand: builders of logs and pools, and scenarios in text."""

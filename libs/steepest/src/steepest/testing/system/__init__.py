@@ -1,0 +1,1 @@
+"""Whole systems for tests: in memory, or as real processes."""

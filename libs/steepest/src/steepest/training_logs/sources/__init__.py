@@ -1,0 +1,1 @@
+"""Where training logs come from: growing files, TensorBoard, MLflow."""

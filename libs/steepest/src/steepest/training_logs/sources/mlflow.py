@@ -1,0 +1,179 @@
+"""MLflow's two stores, read as they grow: files of ``timestamp value step`` lines, and the SQLite database.
+
+Owns both layouts. The files are MLflow's older default (``mlruns/<experiment>/<run>/metrics/<name>``), the database
+(``mlflow.db``) its newer one. Must never write to either.
+"""
+
+import os
+import sqlite3
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from steepest.training_logs.format import At, Context, Found, keep
+from steepest.training_logs.ledger import MetricSeries, to_record
+from steepest.training_logs.records import LossRecord
+from steepest.training_logs.syntax.line_splitter import Block, LinePlace, LineSplitter
+from steepest.training_logs.syntax.metric_names import plain, read_name
+from steepest.training_logs.syntax.numbers import to_number, to_step
+from steepest.untrusted.files import open_file
+
+FORMAT_NAME = "mlflow"
+
+MAX_LINE_BYTES = 4096
+"""A time, a number and a step take sixty."""
+
+MAX_RUNS = 100
+"""Runs of one database that are told apart; those beyond them are not read."""
+
+_MIN_FIELDS = 2
+_POLL_S = 1.0
+_INSTRUCTIONS = 1_000
+_LONGEST_VALUE = 1 << 16
+_ROWS_AT_ONCE = 10_000
+_IS_TABLE = (
+    "SELECT count(*) FROM sqlite_master WHERE name = 'metrics' AND type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'"
+)
+_QUERY = (
+    "SELECT rowid, run_uuid, key, value, step, is_nan FROM metrics "
+    "WHERE rowid > ? AND (? IS NULL OR run_uuid = ?) ORDER BY rowid LIMIT ?"
+)
+
+
+class MetricFileState(msgspec.Struct):
+    """What a reader of one metric's file remembers; it goes on when fed from ``place.offset`` on."""
+
+    place: LinePlace = msgspec.field(default_factory=LinePlace)
+    lanes: dict[str, MetricSeries] = {}
+
+
+class MetricFileReader:
+    """Reads one metric's file of the file store.
+
+    Args:
+        name: the metric's name: the file's path below ``metrics``, slashes included.
+        state: a former reader's state, to go on from.
+    """
+
+    def __init__(self, name: str, *, state: MetricFileState | None = None) -> None:
+        self._name = read_name(name.encode("utf-8", "replace"))
+        self._state = MetricFileState() if state is None else _copy(state)
+        self._lines = LineSplitter(self._state.place)
+        self._lost = False
+
+    @property
+    def metrics(self) -> int:
+        """How many metrics are remembered."""
+        return len(self._state.lanes)
+
+    def snapshot(self) -> MetricFileState:
+        """A copy of the state."""
+        return _copy(self._state)
+
+    def feed(self, chunk: bytes) -> list[LossRecord]:
+        """Takes the file's next bytes, cut anywhere; lines that are none of MLflow's are passed over.
+
+        After a line of more than ``MAX_LINE_BYTES`` it is no metric's file, and nothing more of it is read.
+        """
+        if self._lost:
+            return []
+        records = [record for block in self._lines.feed(chunk) for record in self._read(block)]
+        if self._lines.pending > MAX_LINE_BYTES:
+            self._lost, self._lines = True, LineSplitter(LinePlace())
+        return records
+
+    def _read(self, block: Block) -> list[LossRecord]:
+        records = []
+        position = block.offset
+        for number, line in enumerate(block.data.split(b"\n")[:-1], block.line):
+            position += len(line) + 1
+            found = self._found(line.split())
+            if found is None:
+                continue
+            record = to_record(self._state.lanes, found, (number, position, 0), FORMAT_NAME)
+            if record is not None:
+                records.append(record)
+        return records
+
+    def _found(self, fields: list[bytes]) -> Found | None:
+        value = to_number(fields[1].decode("ascii", "replace")) if len(fields) >= _MIN_FIELDS else None
+        if value is None:
+            return None
+        step = to_step(fields[2]) if len(fields) > _MIN_FIELDS else None
+        return Found(self._name.metric, value, self._name.split or "train", _at(step))
+
+
+class MlflowDatabase:
+    """Reads the metrics of a run, or of all runs, from MLflow's SQLite database.
+
+    Args:
+        path: the database; one that is not there yet has no metrics.
+        run: the run's id; without it every run's.
+        metric: report this metric only; without it every loss, and every held-out quality.
+        after: the position behind which to go on: the last record's.
+    """
+
+    def __init__(self, path: Path, *, run: str | None = None, metric: str | None = None, after: int = 0) -> None:
+        self._path = path
+        self._run = run
+        self._wanted = None if metric is None else plain(metric)
+        self._after = after
+        self._lanes: dict[str, dict[str, MetricSeries]] = {}
+
+    def poll(self) -> list[LossRecord]:
+        """The records that were added since; ``line`` and ``position`` are the row's number.
+
+        Raises:
+            sqlite3.DatabaseError: The file is no database, or not MLflow's, or takes longer than a second to answer.
+            UntrustedError: It is no regular file.
+        """
+        try:
+            os.close(open_file(self._path, below=self._path.parent))
+        except FileNotFoundError:
+            return []
+        rows = self._rows()
+        records = []
+        for row, run, key, value, step, is_nan in rows:
+            self._after = row
+            found = self._found(key, float("nan") if is_nan else value, step)
+            if found is None:
+                continue
+            if run not in self._lanes and len(self._lanes) >= MAX_RUNS:
+                continue
+            record = to_record(self._lanes.setdefault(run, {}), found, (row, row, 0), FORMAT_NAME)
+            if record is not None:
+                records.append(record)
+        return records
+
+    def _rows(self) -> list[tuple[Any, ...]]:
+        """What its author has put behind the name ``metrics`` is run here: so it must be a table, and may not take long."""
+        until = time.monotonic() + _POLL_S
+        with closing(
+            sqlite3.connect(f"{self._path.absolute().as_uri()}?mode=ro", uri=True, timeout=_POLL_S)
+        ) as database:
+            database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_VALUE)
+            database.set_progress_handler(lambda: time.monotonic() > until, _INSTRUCTIONS)
+            database.execute("PRAGMA trusted_schema = OFF")
+            if not database.execute(_IS_TABLE).fetchone()[0]:
+                raise sqlite3.DatabaseError("it has no table of metrics")
+            return database.execute(_QUERY, (self._after, self._run, self._run, _ROWS_AT_ONCE)).fetchall()
+
+    def _found(self, key: object, value: object, step: object) -> Found | None:
+        if not isinstance(key, str) or not isinstance(value, int | float):
+            return None
+        name = read_name(key.encode("utf-8", "replace"))
+        split = name.split or "train"
+        if not keep(name, split, Context(wanted=self._wanted)):
+            return None
+        return Found(name.metric, float(value), split, _at(step if isinstance(step, int) else None))
+
+
+def _at(step: int | None) -> At:
+    return At(step, None, None if step is None else (step,))
+
+
+def _copy(state: MetricFileState) -> MetricFileState:
+    return msgspec.msgpack.decode(msgspec.msgpack.encode(state), type=MetricFileState)

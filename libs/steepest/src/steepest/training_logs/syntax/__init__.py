@@ -1,0 +1,1 @@
+"""What the lines of training logs are made of: numbers, names, prefixes, JSON objects."""

@@ -1,0 +1,40 @@
+"""One JSON object on a line, hostile or not.
+
+Owns the decoding and its limits. Must never know what the fields mean.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from steepest.training_logs.syntax.numbers import to_number
+
+
+def parse_object(text: bytes) -> dict[str, Any] | None:
+    """Decodes an object; NaN and Infinity, which Python writes and JSON lacks, are read.
+
+    Returns:
+        None for anything that is not one whole object, however it is broken.
+    """
+    if text[:1] != b"{" or b"}" not in text[-3:]:
+        return None
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def numbers(fields: dict[str, Any]) -> Iterator[tuple[bytes, bytes]]:
+    """The fields that are numbers, or text that is one, as the pairs that a printed line would give."""
+    for key, value in fields.items():
+        if isinstance(value, int | float | str) and (number := to_number(value)) is not None:
+            yield key.encode("utf-8", "replace"), repr(number).encode()
+
+
+def integer(value: object) -> int | None:
+    """A whole number below 2**53, whether written as one, as ``12.0`` or as text; else None."""
+    number = to_number(value) if isinstance(value, int | float | str) else None
+    if number is None or not abs(number) < 1 << 53 or number != int(number):
+        return None
+    return int(number)

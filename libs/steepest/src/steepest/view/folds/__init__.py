@@ -1,0 +1,1 @@
+"""How each event changes the view: one fold a kind of event."""

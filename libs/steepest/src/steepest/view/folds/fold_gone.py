@@ -1,0 +1,85 @@
+"""What an operator's word that a node is gone for good changes in a view: its processes have ended, its places are free.
+
+Whoever was there alone is stopped as by a lost process, and the placer decides what becomes of it. A move goes on where it
+can: to its target, once its source was stopped; back to its source, where the target is gone; else it has failed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from steepest.events import cluster as c
+from steepest.events.received import Received
+from steepest.view import lifecycle
+from steepest.view import plans as rules
+from steepest.view.folds.fold_plans import undo_move
+from steepest.view.folds.handlers import Handlers
+from steepest.view.projection import Projection
+from steepest.view.state import Heading, Job, Node, Plan, PlanKind, PlanStatus
+
+
+def _node_gone(view: Projection, event: c.NodeGone, received: Received[Any]) -> bool:
+    node = view.nodes.get(event.node)
+    if node is None or not node.lost:
+        return False  # it is heard of, so it is not gone
+    for job in [view.jobs[name] for name in node.jobs]:
+        _leave(view, job, node, received)
+    view.nodes.remove(node)
+    return True
+
+
+def _leave(view: Projection, job: Job, node: Node, received: Received[Any]) -> None:
+    why = f"node {node.name} is gone for good"
+    plan = view.plan_of(job)
+    if plan is None or plan.kind is PlanKind.CANCEL:
+        lifecycle.lost(job, why)
+        if plan is not None:
+            lifecycle.conclude(view, plan, PlanStatus.FINISHED)
+        lifecycle.settle(view, job)
+    elif plan.kind is PlanKind.PLACE:
+        lifecycle.lost(job, why)
+        lifecycle.conclude(view, plan, PlanStatus.ABANDONED, why)
+        lifecycle.after(view, job, received)
+    elif node.name in plan.sources:
+        _without_source(view, job, plan, why, received)
+    elif plan.sources:
+        _without_target(view, job, plan, node.name, why)
+    else:
+        _give_up(view, job, plan, why, received)
+    view.jobs.update(job)
+
+
+def _without_source(view: Projection, job: Job, plan: Plan, why: str, received: Received[Any]) -> None:
+    stopped = plan.heading is Heading.DONE or (
+        plan.heading is Heading.FORWARD and plan.step in {c.Step.START, c.Step.VERIFY}
+    )
+    if stopped or (job.alive and job.node in plan.targets):
+        view.nodes.give_back(job, plan.sources[0])
+        plan.sources = ()
+    else:
+        _give_up(view, job, plan, why, received)
+
+
+def _give_up(view: Projection, job: Job, plan: Plan, why: str, received: Received[Any]) -> None:
+    """The move has nowhere to go."""
+    lifecycle.lost(job, why)
+    undo_move(view, job, plan)
+    lifecycle.conclude(view, plan, PlanStatus.FAILED, why)
+    lifecycle.after(view, job, received)
+
+
+def _without_target(view: Projection, job: Job, plan: Plan, target: str, why: str) -> None:
+    view.nodes.give_back(job, target)
+    view.nodes.unassign(job, target)
+    view.nodes.assign(job, plan.sources[0])
+    plan.targets = ()
+    if plan.heading is Heading.FORWARD and plan.step in {c.Step.CHECKPOINT, c.Step.STOP}:
+        if not (plan.begun and plan.step is c.Step.STOP):
+            plan.doomed = plan.doomed or why
+    elif plan.heading in {Heading.FORWARD, Heading.DONE} or (job.alive and job.started_on == target):
+        if job.started_on == target:
+            lifecycle.lost(job, why)
+        rules.turn_back(plan)
+
+
+HANDLERS: Handlers = {c.NodeGone: _node_gone}

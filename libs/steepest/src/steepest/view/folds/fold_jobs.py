@@ -1,0 +1,198 @@
+"""What a job's requests, its processes and its growth change in a view.
+
+A handler says with False that its event does not count where it stands: it is outdated, or its job is over.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from steepest.events import cluster as c
+from steepest.events.received import Received
+from steepest.events.registry import FACTS_ARE_CHECKED
+from steepest.view import lifecycle
+from steepest.view.folds.handlers import Handlers
+from steepest.view.projection import Projection
+from steepest.view.state import Job, Phase
+
+
+def _submitted(view: Projection, event: c.JobSubmitted, received: Received[Any]) -> bool:
+    if event.job in view.jobs:
+        view.touched = view.jobs[event.job]
+        # Sent twice it counts once; another job of the same name is for the placer to reject.
+        return view.touched.request != event.request
+    job = Job(
+        name=event.job,
+        request=event.request,
+        spec=event.spec,
+        submitted_ms=received.at_ms,
+        submitted_offset=received.offset,
+        submitted_counted_ms=view.counted_ms,
+    )
+    view.jobs.add(job)
+    view.touched = job
+    return True
+
+
+def _cancel_requested(view: Projection, event: c.JobCancelRequested, received: Received[Any]) -> bool:
+    job = view.find(event.job)
+    if job is None or job.phase is Phase.ENDED or job.cancel:
+        return False
+    job.cancel = event.request
+    lifecycle.cancel_if_free(view, job, received)
+    view.jobs.update(job)
+    return True
+
+
+def _admitted(view: Projection, event: c.JobAdmitted, _: Received[Any]) -> bool:
+    job = view.find(event.job)
+    if job is None or job.request != event.request or job.phase is Phase.ENDED:
+        return False
+    job.admitted = True
+    return True
+
+
+def _rejected(view: Projection, event: c.JobRejected, received: Received[Any]) -> bool:
+    job = view.find(event.job)
+    if job is None or job.request != event.request or job.phase is not Phase.WAITING:
+        return False
+    lifecycle.end(view, job, c.Outcome.FAILED, event.reason, received)
+    return True
+
+
+def _ended(view: Projection, event: c.JobEnded, received: Received[Any]) -> bool:
+    job = view.find(event.job)
+    if job is None or job.phase not in {Phase.WAITING, Phase.STOPPED}:
+        return False  # a job that runs, or may, ends by its process first
+    lifecycle.end(view, job, event.outcome, event.reason, received)
+    return True
+
+
+def _retry(view: Projection, event: c.RetryPlanned, _: Received[Any]) -> bool:
+    job = view.find(event.job)
+    if job is None or job.phase is not Phase.STOPPED or event.incarnation != job.incarnation:
+        return False
+    job.retries_used += event.charged
+    job.retries_held += 1
+    job.not_before_counted_ms = event.not_before_ms
+    job.phase = Phase.WAITING
+    job.nodes = ()
+    view.jobs.update(job)
+    return True
+
+
+def _replica_started(view: Projection, event: c.ReplicaStarted, _: Received[Any]) -> bool:
+    job = view.find(event.job)
+    if job is None or job.phase is not Phase.RUNNING:
+        return False
+    return job.incarnation == event.incarnation and _has_it(view, job, event.node)
+
+
+def _has_it(view: Projection, job: Job, node: str | None) -> bool:
+    """Whether the node that speaks of a job's newest incarnation is the one that it was started on."""
+    return node == job.started_on or not view.has(FACTS_ARE_CHECKED)
+
+
+def _mode_declared(view: Projection, event: c.CheckpointModeDeclared, _: Received[Any]) -> bool:
+    job = view.find(event.job)
+    if job is None or job.incarnation != event.incarnation or job.phase is Phase.ENDED:
+        return False
+    if not _has_it(view, job, event.node):
+        return False
+    job.declared_mode = event.mode
+    view.jobs.update(job)
+    return True
+
+
+def _checkpoint_verified(view: Projection, event: c.CheckpointVerified, _: Received[Any]) -> bool:
+    job = view.find(event.job)
+    if job is None or job.incarnation != event.incarnation or job.phase is Phase.ENDED:
+        return False
+    if not _has_it(view, job, event.node):
+        return False
+    if job.checkpoint is not None and event.checkpoint.step < job.checkpoint.step:
+        return False  # it was seen before a newer one, and is told after it
+    lifecycle.remember(job, event.checkpoint)
+    view.jobs.update(job)
+    return True
+
+
+def _replica_stopped(view: Projection, event: c.ReplicaStopped, _: Received[Any]) -> bool:
+    job = view.find(event.job)
+    if job is None or job.phase is Phase.ENDED or job.incarnation != event.incarnation:
+        return False
+    if not _has_it(view, job, event.node):
+        return False
+    plan = view.plan_of(job)
+    starting = plan is not None and plan.step is c.Step.START and plan.next_incarnation == event.incarnation
+    if not job.alive and not starting:
+        return False
+    lifecycle.stopped(job, event)
+    if starting:
+        return True  # its end was seen before its start was reported, or while nobody knew whether it had started
+    if plan is None:
+        lifecycle.settle(view, job)
+        return True
+    stopping = plan.begun and plan.step is c.Step.STOP
+    if stopping and event.exit_status == 0:
+        plan.doomed = plan.doomed or "the job finished"
+    elif not stopping and plan.step is not c.Step.VERIFY:
+        plan.doomed = plan.doomed or "the job ended by itself"
+    return True
+
+
+def _growth(view: Projection, event: c.GrowthMeasured, _: Received[Any]) -> bool:
+    job = view.find(event.job)
+    if job is None or job.phase is Phase.ENDED:
+        return False
+    job.growth = event.growth
+    if not job.measured:
+        job.measured = True
+        view.jobs.update(job)
+    return True
+
+
+def _category(view: Projection, event: c.CategoryChanged, _: Received[Any]) -> bool:
+    job = view.find(event.job)
+    if job is None or job.phase is Phase.ENDED or job.migrated:
+        # Algorithm 3 line 3 loops over migrated = False only: a decided job keeps its category.
+        return False
+    before = job.category_index
+    if event.after is c.Category.CONVERGED and job.category is not c.Category.CONVERGED:
+        job.converged_counted_ms = view.counted_ms
+    job.category = event.after
+    view.nodes.recount(job, before)
+    view.jobs.update(job)
+    return True
+
+
+def _requested(view: Projection, event: c.ReallocationRequested, _: Received[Any]) -> bool:
+    job = view.find(event.job)
+    return job is not None and job.phase is Phase.RUNNING
+
+
+def _stays(view: Projection, event: c.StayDecided, _: Received[Any]) -> bool:
+    job = view.find(event.job)
+    if job is None or job.incarnation != event.incarnation or job.migrated or job.phase is not Phase.RUNNING:
+        return False
+    job.migrated = True
+    view.jobs.update(job)
+    return True
+
+
+HANDLERS: Handlers = {
+    c.JobSubmitted: _submitted,
+    c.JobCancelRequested: _cancel_requested,
+    c.JobAdmitted: _admitted,
+    c.JobRejected: _rejected,
+    c.JobEnded: _ended,
+    c.RetryPlanned: _retry,
+    c.ReplicaStarted: _replica_started,
+    c.CheckpointModeDeclared: _mode_declared,
+    c.CheckpointVerified: _checkpoint_verified,
+    c.ReplicaStopped: _replica_stopped,
+    c.GrowthMeasured: _growth,
+    c.CategoryChanged: _category,
+    c.ReallocationRequested: _requested,
+    c.StayDecided: _stays,
+}

@@ -1,0 +1,74 @@
+"""What FlowCon's limits and their outcomes change in a view: what each job is to have, and what is in force.
+
+A limit belongs to an incarnation and ends with its process: whatever starts next has none. For each job the newest plan
+holds, and its outcome counts once. Limits exclude nothing: a job may be limited while it moves.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from steepest.events import cluster as c
+from steepest.events.received import Received
+from steepest.view.folds.handlers import Handlers
+from steepest.view.projection import Projection
+from steepest.view.state import Limit
+
+HOLD_MS = 1_000
+"""Counted time before a limit of which nobody knows whether it was taken is asked for again; doubles up to 32 times this."""
+
+
+def _planned(view: Projection, event: c.LimitsPlanned, _: Received[Any]) -> bool:
+    taken = [_plan_one(view, event, limit) for limit in event.limits]
+    return any(taken)
+
+
+def _plan_one(view: Projection, event: c.LimitsPlanned, wanted: c.JobLimit) -> bool:
+    job = view.jobs.get(wanted.job)
+    if job is None or not job.alive or job.incarnation != wanted.incarnation or event.node not in job.nodes:
+        return False  # its process ended, or goes on elsewhere, before this stood in the log
+    limit = job.limit
+    if limit is None:
+        limit = job.limit = Limit(plan=event.plan, growth_list=wanted.growth_list, answered=True)
+    limit.growth_list = wanted.growth_list
+    if wanted.cpu_m != limit.cpu_m or limit.refused:
+        limit.plan, limit.cpu_m, limit.answered = event.plan, wanted.cpu_m, False
+        limit.refused, limit.unclear, limit.not_before_counted_ms = "", 0, 0
+    return True
+
+
+def _awaited(view: Projection, event: c.LimitsApplied | c.LimitsRefused) -> Limit | None:
+    """The limit whose answer an outcome is; None where it is outdated."""
+    job = view.find(event.job)
+    if job is None or job.limit is None or job.incarnation != event.incarnation:
+        return None
+    return job.limit if job.limit.plan == event.plan and not job.limit.answered else None
+
+
+def _applied(view: Projection, event: c.LimitsApplied, _: Received[Any]) -> bool:
+    limit = _awaited(view, event)
+    if limit is None or limit.cpu_m != event.cpu_m:
+        return False
+    limit.in_force_m, limit.in_force_counted_ms = event.cpu_m, view.counted_ms
+    limit.answered, limit.refused = True, ""
+    return True
+
+
+def _refused(view: Projection, event: c.LimitsRefused, _: Received[Any]) -> bool:
+    limit = _awaited(view, event)
+    if limit is None:
+        return False
+    limit.refused = f"{event.code}: {event.message}"
+    if event.definite:
+        limit.answered = True
+        return True
+    limit.unclear += 1
+    limit.not_before_counted_ms = view.counted_ms + HOLD_MS * 2 ** min(limit.unclear - 1, 5)
+    return True
+
+
+HANDLERS: Handlers = {
+    c.LimitsPlanned: _planned,
+    c.LimitsApplied: _applied,
+    c.LimitsRefused: _refused,
+}

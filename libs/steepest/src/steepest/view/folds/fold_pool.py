@@ -1,0 +1,76 @@
+"""What the log's own events and the nodes' facts change in a view."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from steepest.events import cluster as c
+from steepest.events.common import LARGEST
+from steepest.events.received import Received
+from steepest.events.registry import FACTS_ARE_CHECKED, STATE_IS_BOUNDED
+from steepest.view.folds.handlers import Handlers
+from steepest.view.projection import Projection
+
+PERIODS_COUNTED = 2
+"""Periods by which counted time grows at most in one tick: enough for a late tick, nothing for an outage."""
+
+GONE_MS = 86_400_000
+"""Counted time after which a node that is lost and holds nothing is no node of the pool any more: a day."""
+
+
+def _opened(view: Projection, event: c.LogOpened, _: Received[Any]) -> bool:
+    """The first opening names the log; one behind it is of a process that opened the same partition at the same time."""
+    if view.state.epoch and event.epoch != view.state.epoch:
+        return False
+    view.state.epoch = event.epoch
+    return True
+
+
+def _configured(view: Projection, event: c.PoolConfigured, _: Received[Any]) -> None:
+    view.state.reads = max(event.reads, 1)
+    view.state.flags = event.flags
+    view.state.parameters = event.parameters
+    view.nodes.weigh_by(event.parameters.specon)
+
+
+def _ticked(view: Projection, event: c.Tick, _: Received[Any]) -> bool:
+    if event.counted_ms <= view.state.counted_ms:
+        return False
+    counted_ms = event.counted_ms
+    if view.has(FACTS_ARE_CHECKED):
+        counted_ms = min(counted_ms, view.counted_ms + PERIODS_COUNTED * view.parameters.tick_ms, LARGEST)
+    view.state.counted_ms = counted_ms
+    view.jobs.queue.advance(counted_ms)
+    if view.has(STATE_IS_BOUNDED):
+        view.nodes.forget_gone(counted_ms - GONE_MS)
+    return True
+
+
+def _node_joined(view: Projection, event: c.NodeJoined, received: Received[Any]) -> None:
+    view.nodes.join(event, view.counted_ms, received.offset)
+
+
+def _node_lost(view: Projection, event: c.NodeLost, _: Received[Any]) -> bool:
+    node = view.nodes.get(event.node)
+    if node is None or node.lost:
+        return False
+    view.nodes.lose(node)
+    return True
+
+
+def _node_used(view: Projection, event: c.NodeUsage, received: Received[Any]) -> bool:
+    node = view.nodes.get(event.node)
+    if node is None:
+        return False
+    view.nodes.hear(node, event.used, view.counted_ms, received.offset)
+    return True
+
+
+HANDLERS: Handlers = {
+    c.LogOpened: _opened,
+    c.PoolConfigured: _configured,
+    c.Tick: _ticked,
+    c.NodeJoined: _node_joined,
+    c.NodeLost: _node_lost,
+    c.NodeUsage: _node_used,
+}
