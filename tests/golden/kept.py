@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from steepest.log.file import FileLog
 
 from steepest.events.received import Received
 from steepest.events.registry import READS, TOPICS, encode
 from steepest.log.base import TopicPartition
+from steepest.log.files.file_log import FileLog
 from steepest.runtime.decode import received
 from steepest.view.cluster_view import ClusterView
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from steepest.log.file import FileLog
 
+from steepest.log.files.file_log import FileLog
 from steepest.replay.replay import Replay
 
 HERE = Path(__file__).parent

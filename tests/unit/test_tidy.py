@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LIBRARY = ROOT / "libs" / "steepest" / "src" / "steepest"
-PURE = ("events", "view", "policies", "invariants", "sagas/next_action.py", "words.py")
+PURE = ("events", "view", "policies", "invariants", "sagas/next_action.py", "describe.py")
 LONGEST_FILE = 450
 
 Finder = Callable[[ast.AST], Iterator[tuple[int, str]]]
@@ -21,6 +21,7 @@ def sources(*places: str) -> list[Path]:
     """The Python files below some places of the library; all of the project's own without any."""
     if places:
         found = [LIBRARY / place for place in places]
+        assert all(place.exists() for place in found), "a rule names a place that is gone"
         return sorted(file for place in found for file in ([place] if place.is_file() else place.rglob("*.py")))
     return sorted(
         file for top in ("libs", "services", "tests", "benchmarks") for file in (ROOT / top).rglob("*.py")
@@ -142,6 +143,22 @@ def test_no_file_has_outgrown_a_head() -> None:
     }
 
     assert long == {}
+
+
+FLAT = ("cli/commands", "training_logs/formats")
+"""Folders that hold many files of one kind, each found by its name."""
+
+
+def test_no_folder_is_a_heap() -> None:
+    """A package of the libraries has at most 15 modules, so that a reader can look over it."""
+    packages = {file.parent for file in sources() if file.name == "__init__.py" and "tests" not in file.parts}
+    full = {
+        str(package.relative_to(ROOT)): modules
+        for package in sorted(packages - {LIBRARY / flat for flat in FLAT})
+        if (modules := len([file for file in package.glob("*.py") if file.name != "__init__.py"])) > 15
+    }
+
+    assert full == {}
 
 
 def test_every_file_says_what_it_owns() -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import docker
 
-from steepest.docker_lab import images
+from steepest.docker_lab import images as docker_images
 
 HERE = Path(__file__).parent
 COMMON = "steepest-stand-in"
@@ -23,7 +23,7 @@ CERTIFICATES = Path(os.environ.get("SSL_CERT_FILE", "/etc/ssl/certs/ca-certifica
 """The machine's own: whoever builds behind a proxy of a company needs its certificate in the image."""
 
 COMMON_FILE = f"""\
-FROM {images.BASE}
+FROM {docker_images.BASE}
 COPY certificates.crt /etc/certificates.crt
 ENV PIP_CERT=/etc/certificates.crt SSL_CERT_FILE=/etc/certificates.crt
 RUN apt-get update -q && apt-get install -q -y --no-install-recommends \
@@ -64,7 +64,7 @@ def provide(client: docker.APIClient, images: Sequence[str], *, home: Path, kafk
         home: Where ``make images`` has put the base image.
         kafka: The broker's jars.
     """
-    images.provide(client, home)
+    docker_images.provide(client, home)
     with tempfile.TemporaryDirectory() as folder:
         context = Path(folder)
         shutil.copy(CERTIFICATES, context / "certificates.crt")

@@ -15,8 +15,9 @@ from tests.integration.kafka.conftest import HOME
 
 from steepest.errors import LogEpochError
 from steepest.log.base import NewRecord, Reader, TopicPartition
+from steepest.log.kafka import kafka_reader
 from steepest.log.kafka.broker import Broker, missing
-from steepest.log.kafka.kafka_log import KafkaLog, kafka_reader
+from steepest.log.kafka.kafka_log import KafkaLog
 from steepest.log.kafka.kafka_settings import KafkaSettings
 from steepest.log.kafka.kafka_topics import KafkaTopics
 

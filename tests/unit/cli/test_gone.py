@@ -11,12 +11,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from steepest.app.installation import open_cluster
-from steepest.app.state_folder import AdapterFolder, Installation, NodeSpec
+from steepest.app.state_folder import Installation, NodeSpec, StateFolder
 from steepest.cli.commands.nodes import nodes
 from steepest.cli.stored_pool import look
 from steepest.clock import SystemClock
-from steepest.cluster.folders.adapter_folder import AdapterFolder as ClusterFolder
-from steepest.cluster.folders.adapter_folder import spec_record
+from steepest.cluster.folders.adapter_folder import AdapterFolder, spec_record
 from steepest.cluster.local.cluster import LocalCluster
 from steepest.cluster.observation import recorded_end
 from steepest.cluster.port import ReplicaId, ReplicaPhase, ReplicaSpec
@@ -33,9 +32,9 @@ from steepest.view.state import Phase
 NODES = tuple(NodeSpec(name, Resources(1_000)) for name in ("n1", "n2"))
 
 
-def folder_with(root: Path, *more: c.ClusterEvent, reads: int = READS) -> AdapterFolder:
+def folder_with(root: Path, *more: c.ClusterEvent, reads: int = READS) -> StateFolder:
     """A state folder in whose log a job runs on n1."""
-    folder = AdapterFolder(root / "state")
+    folder = StateFolder(root / "state")
     installation = Installation(nodes=NODES)
     folder.create(installation)
     story = LogBuilder().opened(n1=1_000, n2=1_000).running("a", "n1").add(*more)
@@ -55,7 +54,7 @@ def folder_with(root: Path, *more: c.ClusterEvent, reads: int = READS) -> Adapte
     return folder
 
 
-def run(folder: AdapterFolder, node: str) -> Result:
+def run(folder: StateFolder, node: str) -> Result:
     """The command's output and exit status."""
     return CliRunner().invoke(nodes, ["gone", node, "--state", str(folder.root), "--json"])
 
@@ -114,7 +113,7 @@ def test_its_jobs_are_free_and_what_ran_there_has_ended(tmp_path: Path) -> None:
 def test_what_does_not_answer_is_taken_for_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is on record, where every adapter looks first."""
     folder = folder_with(tmp_path, LOST)
-    there = ClusterFolder(folder.cluster).incarnation(ReplicaId("a"), 1)
+    there = AdapterFolder(folder.cluster).incarnation(ReplicaId("a"), 1)
     there.make(spec_record("n1", ReplicaSpec(command=("train",))))
 
     async def no_answer(*_: object, **__: object) -> None:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from steepest.cli.printing.job_timeline import JobTimeline as Told
-from steepest.cli.printing.job_timeline import TimelineCollector
+from steepest.cli.printing.job_timeline import JobTimeline, TimelineCollector
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode, Resources
 from steepest.events.parameters import FlowConParameters, PoolParameters
-from steepest.testing.scenarios.log_builder import JobTimeline
+from steepest.testing.scenarios.log_builder import LogBuilder
 from steepest.view.cluster_view import ClusterView
 
 SPEC = c.JobSpec(command=("train",), requests=Resources(200))
 SPREAD = c.Because(rule="spread", nodes=(c.NodeScore("n1", 2.0, 100, 1),))
 
 
-def tell(story: JobTimeline, job: str = "a") -> Told:
+def tell(story: LogBuilder, job: str = "a") -> JobTimeline:
     """The story of a job in a log made by hand."""
     view, teller = ClusterView(), TimelineCollector(job)
     for received in story.records:
@@ -22,9 +21,9 @@ def tell(story: JobTimeline, job: str = "a") -> Told:
     return teller.story(view)
 
 
-def begun() -> JobTimeline:
+def begun() -> LogBuilder:
     """A job is admitted on a pool with one node."""
-    return JobTimeline().add(
+    return LogBuilder().add(
         c.LogOpened(epoch="e"),
         c.NodeJoined(node="n1", capacity=Resources(500)),
         c.JobSubmitted(job="a", request="r", spec=SPEC),
@@ -32,7 +31,7 @@ def begun() -> JobTimeline:
     )
 
 
-def placed() -> JobTimeline:
+def placed() -> LogBuilder:
     """It runs."""
     return begun().add(
         c.PlacementPlanned(plan="p", job="a", incarnation=0, nodes=("n1",), because=SPREAD),
@@ -85,7 +84,7 @@ def test_requests_that_come_again_are_counted() -> None:
 
 def test_a_job_that_waits_says_for_what() -> None:
     """For its admission, for room on each node with what is missing, or for the end of a hold."""
-    unread = JobTimeline().add(c.LogOpened(epoch="e"), c.JobSubmitted(job="a", request="r", spec=SPEC))
+    unread = LogBuilder().add(c.LogOpened(epoch="e"), c.JobSubmitted(job="a", request="r", spec=SPEC))
     large = c.JobSpec(command=("train",), requests=Resources(400))
     crowded = placed().add(
         c.JobSubmitted(job="b", request="rb", spec=large),
@@ -138,7 +137,7 @@ def test_the_end_is_the_end() -> None:
     assert tell(story).now == "a is over: it failed: it exited with status 3"
 
 
-def limited() -> JobTimeline:
+def limited() -> LogBuilder:
     """FlowCon caps it: it is planned, refused, planned again and set; a plan that changes nothing for it comes between."""
     seen = (c.GrowthSeen("a", c.GrowthList.COMPLETING, 0.004, 0.001, 0.25), c.GrowthSeen("b", c.GrowthList.NEW))
     because = c.LimitsBecause(rule="Algorithm 1", jobs=seen, total=0.004, beta=1.5, floor=1 / 3, interval_ms=30_000)

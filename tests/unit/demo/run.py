@@ -6,7 +6,7 @@ from steepest.demo.run_timeline import RunTimeline
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode
 from steepest.testing.scenarios.log_builder import BECAUSE
-from steepest.testing.scenarios.log_builder import RunTimeline as Log
+from steepest.testing.scenarios.log_builder import LogBuilder as Log
 
 
 def growth(log: Log, job: str, *means: float, category: c.Category = c.Category.PROGRESSING) -> Log:

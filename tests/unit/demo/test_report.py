@@ -10,7 +10,7 @@ from steepest.demo.report import job_table, move_table, result, summary, timelin
 from steepest.demo.run_timeline import JobStory, RunTimeline
 from steepest.demo.workload import parameters
 from steepest.events import cluster as c
-from steepest.testing.scenarios.log_builder import RunTimeline as Log
+from steepest.testing.scenarios.log_builder import LogBuilder as Log
 
 PC, WC, CC = c.Category
 

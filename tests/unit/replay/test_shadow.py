@@ -125,7 +125,7 @@ def test_a_candidate_that_limits_is_told_beside_one_that_does_not() -> None:
         job: (plan.live and plan.live.value, plan.candidate)
         for job, one in found.items()
         for plan in one.plans
-        if plan.kind is Kind.LIMIT
+        if plan.kind is DifferenceKind.LIMIT
     } == {job: (cpu_m, None) for job, cpu_m in first.items()}
 
 
@@ -138,7 +138,7 @@ def test_another_placement_is_told_with_both_nodes() -> None:
 
     assert 0 < len(told) < len(went)
     for job, plan in told:
-        assert plan.kind is Kind.PLACE
+        assert plan.kind is DifferenceKind.PLACE
         assert plan.live is not None
         assert plan.candidate is not None
         assert plan.live.value == went[job] != plan.candidate.value
@@ -193,7 +193,7 @@ def told(live: Sequence[Received[Any]], change: Change, kinds: Sequence[Differen
         shadow.decide(one)
 
     def place(one: PlanDifference) -> int:
-        return one.at_ms if one.kind is Kind.LIMIT else one.offset
+        return one.at_ms if one.kind is DifferenceKind.LIMIT else one.offset
 
     def there(one: PlanDifference, choice: Choice | None) -> str | int | None:
         return choice.value if choice is not None and choice.offset == one.offset else None

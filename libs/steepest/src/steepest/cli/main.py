@@ -110,7 +110,7 @@ def _one_line(text: str) -> str:
 
 def _load(name: str) -> click.Command:
     module = name.replace("-", "_")
-    command: click.Command = getattr(importlib.import_module(f"steepest.cli.{module}"), module)
+    command: click.Command = getattr(importlib.import_module(f"steepest.cli.commands.{module}"), module)
     if "structlog" in sys.modules:
         from steepest.cli.quiet import quiet
 

@@ -15,9 +15,9 @@ from collections.abc import Iterator
 import msgspec
 
 from steepest.app.installation import open_cluster
-from steepest.app.state_folder import AdapterFolder, Installation
+from steepest.app.state_folder import Installation, StateFolder
 from steepest.cli.quiet import quiet
-from steepest.cluster.folders.adapter_folder import AdapterFolder as ClusterFolder
+from steepest.cluster.folders.adapter_folder import AdapterFolder
 from steepest.cluster.observation import declare_gone
 from steepest.cluster.port import Cluster, ReplicaId, ReplicaPhase, Stopped
 from steepest.describe import ending
@@ -56,7 +56,7 @@ class StoppedJob(msgspec.Struct, frozen=True, kw_only=True):
         return f"stopped {self.job}{at}, {saved} ({ending(self.exit_status)})"
 
 
-def stop_system(folder: AdapterFolder) -> int | None:
+def stop_system(folder: StateFolder) -> int | None:
     """Stop the system that runs on a folder, and wait until it has left; give its process, None where none ran.
 
     Raises:
@@ -80,7 +80,7 @@ def stop_system(folder: AdapterFolder) -> int | None:
     return process
 
 
-async def stop_all(folder: AdapterFolder, installation: Installation, grace_s: float) -> list[StoppedJob]:
+async def stop_all(folder: StateFolder, installation: Installation, grace_s: float) -> list[StoppedJob]:
     """Stop every process of a folder on which no system runs.
 
     Raises:
@@ -106,7 +106,7 @@ def _incarnations(cluster: Cluster, installation: Installation) -> Iterator[tupl
 
 
 async def _stop(
-    cluster: Cluster, folder: AdapterFolder, replica: ReplicaId, incarnation: int, grace_s: float
+    cluster: Cluster, folder: StateFolder, replica: ReplicaId, incarnation: int, grace_s: float
 ) -> StoppedJob | None:
     try:
         status = await cluster.lookup(replica)
@@ -120,9 +120,9 @@ async def _stop(
     return _told(replica.job, stopped)
 
 
-def _uncharged(folder: AdapterFolder, replica: ReplicaId, incarnation: int) -> None:
+def _uncharged(folder: StateFolder, replica: ReplicaId, incarnation: int) -> None:
     """Put it on record as gone instead of ended: how it took our stop is no failure of its own, and counts as none."""
-    files = ClusterFolder(folder.cluster).incarnation(replica, incarnation)
+    files = AdapterFolder(folder.cluster).incarnation(replica, incarnation)
     declare_gone(files, "it was stopped by `steepest down`")
     files.exit.unlink(missing_ok=True)
 

@@ -164,7 +164,7 @@ class DockerEngine:
         ]
 
     def _wait(self) -> None:
-        assert self._daemon is not None
+        assert self._daemon is not None  # noqa: S101 - started just before
         deadline = time.monotonic() + START_S
         while time.monotonic() < deadline:
             if not self._daemon.is_running() or self._daemon.status() == psutil.STATUS_ZOMBIE:

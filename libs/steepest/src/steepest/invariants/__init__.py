@@ -62,4 +62,4 @@ def check(records: Iterable[Received[ClusterEvent]], losses: Iterable[Received[A
     return check_with(all_with(watched), records)
 
 
-__all__ = ["ALL", "Audit", "Checker", "Status", "Verdict", "AnnouncedParameters", "all_with", "check", "check_with"]
+__all__ = ["ALL", "AnnouncedParameters", "Audit", "Checker", "Status", "Verdict", "all_with", "check", "check_with"]

@@ -52,7 +52,7 @@ class Load:
         open_before = self.steps.in_flight(job) if (job := getattr(event, "job", None)) else []
         if isinstance(event, c.NodeGone):
             open_before = self.steps.all_in_flight()
-        counts = self.steps.feed(received)
+        accepted = self.steps.feed(received)
         started = self.processes.feed(received, accepted=accepted)
         fuller = [node for node in self._reserved(event, accepted=accepted) if node]
         if started is not None and self._hold(started.node, started.job, _reason(started)):

@@ -19,7 +19,7 @@ from steepest.errors import InputError, SteepestError, UndecodableError
 from steepest.invariants.verdict import Status, Verdict
 
 if TYPE_CHECKING:
-    from steepest.invariants import Watched
+    from steepest.invariants import AnnouncedParameters
     from steepest.log.base import TopicPartition
     from steepest.log.files.file_log import FileLog
 
@@ -81,13 +81,13 @@ async def _check(recording: Path) -> list[CheckedPool]:
         await log.close()
 
 
-async def _watched(log: FileLog) -> Watched:
+async def _watched(log: FileLog) -> AnnouncedParameters:
     """What jobs were judged by; nothing is known of it where a recording has no losses."""
     from steepest.cli.stored_pool import records_to_end
-    from steepest.invariants import Watched
+    from steepest.invariants import AnnouncedParameters
     from steepest.runtime.decode import received
 
-    watched = Watched()
+    watched = AnnouncedParameters()
     for at in await log.partitions("loss") if "loss" in log.topics else ():
         async for record in records_to_end(log, at):
             with contextlib.suppress(UndecodableError):
@@ -95,7 +95,7 @@ async def _watched(log: FileLog) -> Watched:
     return watched
 
 
-async def _audit(log: FileLog, at: TopicPartition, watched: Watched) -> CheckedPool:
+async def _audit(log: FileLog, at: TopicPartition, watched: AnnouncedParameters) -> CheckedPool:
     """One pool's log from its first record to what is its end now.
 
     Raises:

@@ -15,7 +15,7 @@ from steepest.cli.options import json_option, state_option
 from steepest.cli.printing.output import give, tell
 
 if TYPE_CHECKING:
-    from steepest.app.state_folder import AdapterFolder, Installation
+    from steepest.app.state_folder import Installation, StateFolder
     from steepest.cli.stored_pool import StoredPool
     from steepest.cluster.port import Cluster
 
@@ -40,16 +40,16 @@ def gone(node: str, state: Path, *, as_json: bool) -> None:
     """Say that the lost NODE never returns: its jobs go on elsewhere."""
     import asyncio
 
-    from steepest.app.state_folder import AdapterFolder
+    from steepest.app.state_folder import StateFolder
 
-    jobs = asyncio.run(_gone(AdapterFolder(state), node))
+    jobs = asyncio.run(_gone(StateFolder(state), node))
     if as_json:
         give({"node": node, "jobs": jobs})
         return
     tell(f"{node} is gone for good; {', '.join(jobs)} may go on elsewhere" if jobs else f"{node} is gone for good")
 
 
-async def _gone(folder: AdapterFolder, name: str) -> list[str]:
+async def _gone(folder: StateFolder, name: str) -> list[str]:
     """The jobs that were there."""
     from steepest.cli.user_requests import append, asking
     from steepest.events.cluster import NodeGone
@@ -90,15 +90,15 @@ def _held_by(pool: StoredPool, name: str) -> list[str]:
     return list(node.jobs)
 
 
-async def _end_what_ran(folder: AdapterFolder, installation: Installation, name: str) -> None:
+async def _end_what_ran(folder: StateFolder, installation: Installation, name: str) -> None:
     """Kill what answers, and take the rest for ended: it is the operator's word that it is."""
     import asyncio
 
     from steepest.app.installation import open_cluster
-    from steepest.cluster.folders.adapter_folder import AdapterFolder as ClusterFolder
+    from steepest.cluster.folders.adapter_folder import AdapterFolder
     from steepest.cluster.observation import declare_gone, recorded_end
 
-    files = ClusterFolder(folder.cluster)
+    files = AdapterFolder(folder.cluster)
     cluster = open_cluster(folder, installation)
     try:
         for one in await asyncio.to_thread(cluster.files, name):

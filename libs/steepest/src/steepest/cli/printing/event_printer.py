@@ -57,12 +57,12 @@ class EventPrinter(Effector):
             say(standing(view))
 
     def observe(self, view: ClusterView, received: Received[c.ClusterEvent], *, accepted: bool) -> None:
-        """Tell an event that counts, and a plan that does not, with the reason."""
+        """Print an accepted event, and a plan that is void with the reason."""
         event = received.event
         refused = (
             isinstance(event, c.JobRejected) and not view.repeated
         )  # a second job of a name changes nothing either
-        if (counts and type(event) in NEWS) or refused:
+        if (accepted and type(event) in NEWS) or refused:
             say(sentence(event), _colour(event), received.at_ms)
         elif not accepted and (void := why_void(view, received)):
             say(f"{sentence(event)}: void, because {void}", "yellow", received.at_ms)

@@ -71,7 +71,7 @@ class Accounting(Checker):
                 self._reject(event, offset)
             case c.JobEnded():
                 self._end(event, offset)
-        counts = self._steps.feed(received)
+        accepted = self._steps.feed(received)
         self._processes.feed(received, accepted=accepted)
         account = self._newest.get(getattr(event, "job", ""))
         if account is not None and account.stand not in OVER:

@@ -31,7 +31,7 @@ class OnePlace(Checker):
         event = received.event
         if isinstance(event, c.JobSubmitted) and event.spec.replicas > 1:
             self._gangs[event.job] = None
-        counts = self._steps.feed(received)
+        accepted = self._steps.feed(received)
         started = self._processes.feed(received, accepted=accepted)
         if started is None or started.job in self._gangs:
             return

@@ -1,7 +1,7 @@
 """A log on Apache Kafka.
 
-It owns what is asked and appended; :mod:`steepest.log.kafka.kafka_reader` owns reading. It must never know what a record's value
-means.
+It owns what is asked and appended; :mod:`steepest.log.kafka.kafka_reader` owns reading. It must never know what a
+record's value means.
 
 Kafka's defaults lose or repeat records for a log like this one, so every setting that matters is set here: all replicas
 acknowledge, the producer is idempotent, nothing is committed (positions are the reader's own), and a position that the

@@ -1,6 +1,7 @@
 """The simulated cluster, which fails as it is told.
 
-It owns what a test does to a call before or after it takes effect. What is so is in :mod:`steepest.testing.system.fake_nodes`.
+It owns what a test does to a call before or after it takes effect; :mod:`steepest.testing.system.fake_nodes` owns the
+nodes' state.
 
 A call that is to fail is met by a :data:`Deed` at one of two moments: before it takes effect, or after. The deed may raise
 what the caller is to see, wait for as long as it likes, or kill the caller::

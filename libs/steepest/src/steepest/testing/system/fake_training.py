@@ -1,4 +1,4 @@
-"""The one program that runs on nodes in memory: the flags of ``steepest.testing.contracts.contract_job``, as a simulated model."""
+"""The program that runs on nodes in memory: ``contract_job`` with its flags, as a simulated model."""
 
 from __future__ import annotations
 
