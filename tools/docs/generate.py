@@ -69,10 +69,11 @@ def rows(collectors: tuple[Collector, ...]) -> Iterator[str]:
 def layers_table() -> str:
     """The layers of the import contract, from top to bottom, with what each package says of itself."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
-    layers = next(contract["layers"] for contract in settings["contracts"] if contract["type"] == "layers")
+    contract = next(contract for contract in settings["contracts"] if contract["type"] == "layers")
+    (package,) = contract["containers"]
     lines = ["| layer | what it owns |", "|---|---|"]
-    for layer in layers:
-        modules = [module.strip(" ()") for module in re.split(r"[|:]", layer)]
+    for layer in contract["layers"]:
+        modules = [f"{package}.{module.strip()}" for module in layer.split("|")]
         lines.append(f"| {'<br>'.join(map(_linked, modules))} | {'<br>'.join(map(_summary, modules))} |")
     return "\n".join(lines)
 
