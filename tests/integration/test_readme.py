@@ -1,0 +1,131 @@
+"""The README's commands do what it says they do."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tools.docs.markdown import ROOT, blocks
+
+README = (ROOT / "README.md").read_text()
+
+NOT_RUN = {
+    "git clone": "the repository is here",
+    "make": "takes minutes; the targets are looked up instead",
+    ".venv/bin/steepest up --kafka": "needs a broker; tests/integration/kafka does it",
+    ".venv/bin/steepest submit -- python train.py": "a script of the reader's",
+    "docker compose": "needs an engine and images; tests/integration/compose does it",
+    ".venv/bin/steepest up --cluster docker": "needs an engine; tests/integration/docker does it",
+    ".venv/bin/steepest submit --image": "needs an image of the reader's",
+}
+"""Commands that are not run here, by how they begin, and why."""
+
+SHORTER = {"--seed 0-9": "--seed 0"}
+"""What is run instead, so that it takes a second."""
+
+UNTIL_STOPPED = (".venv/bin/steepest up", ".venv/bin/steepest events --follow")
+
+TRACE = """\
+job_id,num_gpu,submit_time,iterations,model_name,duration,interval
+0,1,0,606,vgg19,164,30
+1,8,30,133,vgg11,147,23
+"""
+
+
+def commands() -> list[str]:
+    """Every command of the README, in its order; comments are left out."""
+    lines = (line for block in blocks(README) if not block.language for line in block.text.splitlines())
+    return [re.sub(r"\s+#.*", "", line) for line in lines if line.startswith((".venv/", "make ", "git ", "docker "))]
+
+
+def is_run(command: str) -> bool:
+    """Whether a command is run here."""
+    return not any(command.startswith(start) for start in NOT_RUN)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where a reader would stand: an environment, the demo's recording, a trace of one's own."""
+    (tmp_path / ".venv").symlink_to(sys.prefix)
+    (tmp_path / ".steepest").mkdir()
+    (tmp_path / ".steepest" / "demo-1").symlink_to(ROOT / "tests" / "golden" / "moves")
+    (tmp_path / "trace.csv").write_text(TRACE)
+    return tmp_path
+
+
+@pytest.fixture
+def background(folder: Path) -> Iterator[list[subprocess.Popen[str]]]:
+    """What runs until it is stopped; nothing of it outlives the test."""
+    started: list[subprocess.Popen[str]] = []
+    yield started
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+    subprocess.run([".venv/bin/steepest", "down"], cwd=folder, capture_output=True, check=False)
+
+
+def test_every_command_does_what_it_says(folder: Path, background: list[subprocess.Popen[str]]) -> None:
+    """Run in their order, all of them exit with 0; the job that the README submits is there until it is cancelled."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("STEEPEST_")}
+    printed: dict[str, str] = {}
+    for command in filter(is_run, commands()):
+        for long, short in SHORTER.items():
+            command = command.replace(long, short)  # noqa: PLW2901 - the same command, shorter
+        if command.startswith(UNTIL_STOPPED):
+            process = subprocess.Popen(
+                shlex.split(command),
+                cwd=folder,
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+            background.append(process)
+            assert process.stdout
+            assert process.stdout.readline(), command
+            continue
+        done = subprocess.run(
+            shlex.split(command), cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=60
+        )
+        printed[command.removeprefix(".venv/bin/steepest ")] = done.stdout
+        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+
+    assert re.search(r"^first .*(waiting|running)", printed["jobs"], flags=re.MULTILINE)
+    assert "first is submitted" in printed["explain first"]
+    assert "first was cancelled" in printed["cancel first"]
+    for process in background:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)
+        assert process.returncode == 0, process.args
+
+
+def test_every_reason_not_to_run_a_command_has_its_command() -> None:
+    """The list of commands that are not run names none that the README lacks."""
+    assert [start for start in NOT_RUN if not any(command.startswith(start) for command in commands())] == []
+
+
+def test_every_target_is_there() -> None:
+    """What the README calls by `make` is a target of the Makefile."""
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+    called = {words[1] for command in commands() if (words := command.split())[0] == "make"}
+
+    assert called
+    assert called - targets == set()
+
+
+def test_the_script_is_python() -> None:
+    """The five lines that make a script movable parse."""
+    scripts = [block.text for block in blocks(README) if block.language == "python"]
+
+    assert scripts
+    assert all(ast.parse(script) for script in scripts)
