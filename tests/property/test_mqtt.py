@@ -1,4 +1,4 @@
-"""Whatever arrives over MQTT is taken or refused; and of what comes again and again, everything counts once."""
+"""Any message over MQTT is accepted or refused, and counts once however often it is delivered."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.mqtt.messages import beat, loss, said
+from tests.unit.mqtt.messages import beat, envelope, loss
 
 from steepest.events.registry import TOPICS, encode
+from steepest.mqtt.deduplication import WINDOW, Deduplication, SequenceCheck
 from steepest.mqtt.payload import RefusedMessageError, parse
-from steepest.mqtt.seen import WINDOW, Seen, Standing
 
 TOPIC = st.sampled_from(["steepest/edge-1/loss", "steepest/edge-1/heartbeats", "steepest/x/loss", "steepest/loss", "#"])
 ANY_JSON = st.recursive(
@@ -20,7 +20,7 @@ ANY_JSON = st.recursive(
     max_leaves=20,
 )
 GOOD = st.sampled_from(
-    [json.loads(said(beat())), json.loads(said(loss())), json.loads(said(loss(), source="f", number="1"))]
+    [json.loads(envelope(beat())), json.loads(envelope(loss())), json.loads(envelope(loss(), source="f", number="1"))]
 )
 
 
@@ -37,45 +37,45 @@ def spoiled(draw: st.DrawFn) -> bytes:
 
 
 @given(TOPIC | st.text(), st.binary() | ANY_JSON.map(lambda value: json.dumps(value).encode()) | spoiled())
-def test_a_message_is_taken_or_refused(topic: str, payload: bytes) -> None:
-    """Nothing else is raised, and what is taken can be written to its topic and read again."""
+def test_a_message_is_accepted_or_refused(topic: str, payload: bytes) -> None:
+    """Nothing else is raised, and what is accepted can be written to its topic and read again."""
     try:
         message = parse("steepest", "default", topic, payload)
     except RefusedMessageError:
         return
     assert TOPICS[message.channel].decode(encode(message.event)) == message.event
-    assert message.said.device == topic.split("/")[1]
+    assert message.envelope.device == topic.split("/")[1]
 
 
 @given(st.data())
-def test_of_what_comes_again_everything_counts_once(data: st.DataObject) -> None:
-    """Messages in order, each delivery going back by no more than the window: each is new once, whatever is repeated."""
-    seen, new, at = Seen(), [], 0
+def test_a_message_counts_once_however_often_it_is_delivered(data: st.DataObject) -> None:
+    """Deliveries in order, each going back by no more than the window: every message is new exactly once."""
+    seen, new, at, missing = Deduplication(), [], 0, 0
     length = data.draw(st.integers(1, 60))
     while at < length:
         at += 1
         for number in range(at - data.draw(st.integers(0, min(at - 1, WINDOW - 1))), at + 1):
-            standing = seen.judge("d/g", number, f"digest {number}")
-            if standing is Standing.NEW:
-                seen.note("d/g", number, f"digest {number}")
+            found = seen.check("d/g", number, f"digest {number}")
+            if found is SequenceCheck.NEW:
+                missing += seen.record("d/g", number, f"digest {number}")
                 new.append(number)
             else:
-                assert standing is Standing.REPEATED
+                assert found is SequenceCheck.DUPLICATE
     assert new == list(range(1, length + 1))
-    assert seen.missing == 0
+    assert missing == 0
 
 
 @given(st.lists(st.integers(1, 10_000), min_size=1, unique=True))
-def test_what_is_left_out_is_counted_and_never_silently_dropped(numbers: list[int]) -> None:
-    """In any order: a number is new or goes back, and the numbers skipped are exactly those counted as missing."""
-    seen = Seen()
-    new = []
+def test_skipped_numbers_are_counted(numbers: list[int]) -> None:
+    """In any order: a number is new or out of order, and the skipped numbers are exactly those counted as missing."""
+    seen = Deduplication()
+    new, missing = [], 0
     for number in numbers:
-        standing = seen.judge("d/g", number, str(number))
-        if standing is Standing.NEW:
-            seen.note("d/g", number, str(number))
+        found = seen.check("d/g", number, str(number))
+        if found is SequenceCheck.NEW:
+            missing += seen.record("d/g", number, str(number))
             new.append(number)
         else:
-            assert standing is Standing.BACK
+            assert found is SequenceCheck.OUT_OF_ORDER
     assert new == sorted(new)
-    assert seen.missing == new[-1] - new[0] + 1 - len(new)
+    assert missing == new[-1] - new[0] + 1 - len(new)

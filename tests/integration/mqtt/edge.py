@@ -1,6 +1,6 @@
-"""A bridge over a log in files, and devices, as a test needs them.
+"""A bridge over a log in files, and devices, for tests.
 
-It owns starting, killing and reading. It must never know what a test is after.
+It owns starting, killing and reading. It must never know what a test checks.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
-from tests.unit.mqtt.messages import said
+from tests.unit.mqtt.messages import envelope
 
 from steepest.app.installation import open_log
 from steepest.app.state_folder import Installation, NodeSpec, StateFolder
@@ -48,10 +48,10 @@ class Edge:
         self.folder.create(Installation(nodes=(NodeSpec("w1", Resources(cpu_m=1_000)),), loss_partitions=2))
         self._env = {**os.environ, "STEEPEST_STATE_DIR": str(root), "STEEPEST_MQTT": broker, **(environ or {})}
         self._process: subprocess.Popen[bytes] | None = None
-        self._output = root / "bridge.log"
+        self._printed = root / "bridge.log"
 
     async def open(self) -> None:
-        """Give the log its identity and its job."""
+        """Write the log's identity and its jobs."""
         pool = FoldedPool(w1=1_000)
         pool.run("job", "w1", device="edge-1")
         pool.run("another", "w1")
@@ -69,34 +69,34 @@ class Edge:
 
     async def start(self) -> None:
         """Start a bridge, and wait until it is connected."""
-        told = len(self.told())
+        before = len(self.output())
         self.launch()
 
         def connected() -> bool:
             assert self._process is not None
-            assert self._process.poll() is None, self.told()
-            return "connected" in self.told()[told:]
+            assert self._process.poll() is None, self.output()
+            return "connected" in self.output()[before:]
 
-        await until(connected, f"the bridge to connect: {self.told()}")
+        await until(connected, f"the bridge to connect: {self.output()}")
 
     def launch(self) -> None:
         """Start a bridge that may not get to connect."""
-        with self._output.open("ab") as output:
+        with self._printed.open("ab") as output:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "steepest_mqtt_bridge"], stdout=output, stderr=output, env=self._env
             )
 
     def end(self, number: int = signal.SIGKILL) -> int:
-        """Send the bridge a signal, and give the status that it ends with."""
+        """Send the bridge a signal, and return its exit status."""
         if self._process is None:
             return 0
         process, self._process = self._process, None
         process.send_signal(number)
         return process.wait(PATIENCE_S)
 
-    def told(self) -> str:
-        """What bridges have said so far."""
-        return self._output.read_text() if self._output.exists() else ""
+    def output(self) -> str:
+        """What bridges have printed so far."""
+        return self._printed.read_text() if self._printed.exists() else ""
 
     # --- the log -----------------------------------------------------------------------------------------------------------
 
@@ -110,7 +110,7 @@ class Edge:
         return [one for one in found if b'"LogOpened"' not in one.value]
 
     async def events(self, topic: str) -> list[Any]:
-        """Its events; of what a reader drops because it was sent before, only the first."""
+        """Its events, without the duplicates that a reader drops."""
         events, seen = [], set()
         for record in await self.records(topic):
             name = (record.headers.get("source"), record.headers.get("seq"))
@@ -123,16 +123,16 @@ class Edge:
         return events
 
     async def until(self, count: int, topic: str) -> list[Any]:
-        """Wait for so many events of a topic, and give them all."""
+        """Wait for so many events of a topic, and return all."""
         async with asyncio.timeout(PATIENCE_S):
             while len(events := await self.events(topic)) < count:
-                assert self._process is None or self._process.poll() is None, self.told()
+                assert self._process is None or self._process.poll() is None, self.output()
                 await asyncio.sleep(0.05)
         return events
 
 
 class Device:
-    """Something that publishes whatever a test wants, and waits until the broker has it."""
+    """A publisher that waits for the broker's acknowledgement of each message."""
 
     def __init__(self, port: int, name: str = "edge-1", authority: str = "", **login: str) -> None:
         """Connect; with an authority, over TLS."""
@@ -148,10 +148,10 @@ class Device:
         self._client.connect_async("127.0.0.1", port)
         self._client.loop_start()
 
-    async def say(self, event: dict[str, Any], seq: int, **more: Any) -> None:
+    async def send(self, event: dict[str, Any], seq: int, **more: Any) -> None:
         """Publish an event under a number."""
         channel = "heartbeats" if event["type"] == "NodeHeartbeat" else "loss"
-        await self.publish(f"steepest/{self._name}/{channel}", said(event, seq, device=self._name, **more))
+        await self.publish(f"steepest/{self._name}/{channel}", envelope(event, seq, device=self._name, **more))
 
     async def publish(self, topic: str, payload: bytes) -> None:
         """Publish bytes."""
@@ -160,6 +160,6 @@ class Device:
         self._acknowledged.remove(info.mid)
 
     def close(self) -> None:
-        """Go away."""
+        """Disconnect."""
         self._client.disconnect()
         self._client.loop_stop()

@@ -75,7 +75,7 @@ async def test_only_who_may_is_heard(guarded: Mosquitto, tmp_path: Path) -> None
     device = Device(guarded.port, authority=authority, username="edge-1", password="secret-1")  # noqa: S106
     try:
         await device.publish("steepest/edge-2/heartbeats", b"forged")
-        await device.say(beat(at_ms=1), 1)
+        await device.send(beat(at_ms=1), 1)
         heard = await edge.until(1, "heartbeats")
         letters = await edge.records("dead-letters")
     finally:
@@ -84,7 +84,7 @@ async def test_only_who_may_is_heard(guarded: Mosquitto, tmp_path: Path) -> None
 
     assert [one.node for one in heard] == ["edge-1"]
     assert letters == []
-    assert "secret-b" not in edge.told()
+    assert "secret-b" not in edge.output()
 
 
 async def test_a_wrong_password_is_told(guarded: Mosquitto, tmp_path: Path) -> None:
@@ -98,11 +98,11 @@ async def test_a_wrong_password_is_told(guarded: Mosquitto, tmp_path: Path) -> N
     await edge.open()
     edge.launch()
     try:
-        await until(lambda: "the broker refuses the connection" in edge.told(), "the bridge to tell")
+        await until(lambda: "the broker refuses the connection" in edge.output(), "the bridge to tell")
     finally:
         edge.end()
 
-    assert "Not authorized" in edge.told()
+    assert "Not authorized" in edge.output()
 
 
 async def test_metrics_are_served(mosquitto: Mosquitto, tmp_path: Path) -> None:
@@ -118,8 +118,8 @@ async def test_metrics_are_served(mosquitto: Mosquitto, tmp_path: Path) -> None:
             return str(answer.read().decode())
 
     try:
-        await device.say(beat(at_ms=1), 1)
-        await device.say(beat(at_ms=1), 1)
+        await device.send(beat(at_ms=1), 1)
+        await device.send(beat(at_ms=1), 1)
         await device.publish("steepest/edge-1/loss", b"nonsense")
         await edge.until(1, "dead-letters")
         metrics = asked("/metrics").splitlines()

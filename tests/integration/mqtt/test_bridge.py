@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.integration.mqtt.conftest import Mosquitto
 from tests.integration.mqtt.edge import Device, Edge
-from tests.unit.mqtt.messages import beat, loss, said
+from tests.unit.mqtt.messages import beat, envelope, loss
 
 from steepest.events.loss import JobWatched, LossReported
 from steepest.testing.waiting import until
@@ -45,10 +45,10 @@ def times(events: list[object]) -> list[int]:
 
 async def test_what_a_device_says_is_on_the_log(edge: Edge, device: Device) -> None:
     """Heartbeats and losses stand on their topics, numbered for their readers; what is watched is said once before."""
-    await device.say(beat(at_ms=5), 1)
-    await device.say(loss(2.0, step=1), 2, at_ms=7)
-    await device.say(loss(1.5, step=2), 3)
-    await device.say(loss(1.4, step=3), 4, source="job.1.reports", number="12")
+    await device.send(beat(at_ms=5), 1)
+    await device.send(loss(2.0, step=1), 2, at_ms=7)
+    await device.send(loss(1.5, step=2), 3)
+    await device.send(loss(1.4, step=3), 4, source="job.1.reports", number="12")
     losses = await edge.until(4, "loss")
 
     assert times(beats := await edge.until(1, "heartbeats")) == [5]
@@ -67,27 +67,27 @@ async def test_what_is_wrong_becomes_a_letter_and_the_bridge_goes_on(edge: Edge,
         "no message for loss": ("steepest/edge-1/loss", b"\xff\xfe"),
         "Input data was truncated": ("steepest/edge-1/loss", b""),
         "more than": ("steepest/edge-1/loss", b"x" * 300_000),
-        "the topic is edge-2's": ("steepest/edge-2/heartbeats", said(beat())),
-        "may speak for itself alone": ("steepest/edge-1/heartbeats", said(beat("edge-2"))),
-        "Unheard": ("steepest/edge-1/loss", said({"type": "Unheard"})),
-        "no topic of ours": ("steepest/edge-1/cluster", said(beat())),
-        "this bridge works for": ("steepest/edge-1/heartbeats", said(beat(pool="other"))),
-        "has no job nobody": ("steepest/edge-1/loss", said(loss(job="nobody"), 10)),
-        "newest of job is 1": ("steepest/edge-1/loss", said(loss(incarnation=2), 11)),
-        "another is no job of edge-1": ("steepest/edge-1/loss", said(loss(job="another"), 1, generation="g2")),
-        "w1 is a node of the pool's own": ("steepest/w1/heartbeats", said(beat("w1"), device="w1")),
+        "the topic is edge-2's": ("steepest/edge-2/heartbeats", envelope(beat())),
+        "may speak for itself alone": ("steepest/edge-1/heartbeats", envelope(beat("edge-2"))),
+        "Unheard": ("steepest/edge-1/loss", envelope({"type": "Unheard"})),
+        "no topic of ours": ("steepest/edge-1/cluster", envelope(beat())),
+        "this bridge works for": ("steepest/edge-1/heartbeats", envelope(beat(pool="other"))),
+        "has no job unknown": ("steepest/edge-1/loss", envelope(loss(job="unknown"), 10)),
+        "newest of job is 1": ("steepest/edge-1/loss", envelope(loss(incarnation=2), 11)),
+        "another is no job of edge-1": ("steepest/edge-1/loss", envelope(loss(job="another"), 1, generation="g2")),
+        "w1 is a node with an adapter": ("steepest/w1/heartbeats", envelope(beat("w1"), device="w1")),
         "nothing is started on edge-1": (
             "steepest/edge-1/heartbeats",
-            said(beat(replicas=[EXITED]), 2, generation="g2"),
+            envelope(beat(replicas=[EXITED]), 2, generation="g2"),
         ),
-        "more than any machine has": ("steepest/edge-1/heartbeats", said(beat(capacity={"cpu_m": 2**63 - 1}))),
-        "job is not over": ("steepest/edge-1/loss", said({"type": "JobUnwatched", "job": "job"}, 12)),
+        "more than any machine has": ("steepest/edge-1/heartbeats", envelope(beat(capacity={"cpu_m": 2**63 - 1}))),
+        "job is not over": ("steepest/edge-1/loss", envelope({"type": "JobUnwatched", "job": "job"}, 12)),
     }
     for topic, payload in bad.values():
         await device.publish(topic, payload)
-    await device.say(loss(step=1), 13)
-    await device.say(loss(step=2), 12)
-    await device.say(loss(step=3), 14)
+    await device.send(loss(step=1), 13)
+    await device.send(loss(step=2), 12)
+    await device.send(loss(step=3), 14)
     await edge.until(3, "loss")
     letters = await edge.until(len(bad) + 1, "dead-letters")
 
@@ -101,12 +101,12 @@ async def test_what_is_wrong_becomes_a_letter_and_the_bridge_goes_on(edge: Edge,
 async def test_a_message_that_comes_again_counts_once(edge: Edge, device: Device) -> None:
     """A device that did not see its acknowledgement says it again; what it left out is told of."""
     for number in (1, 2, 1, 2, 3, 3, 6):
-        await device.say(beat(at_ms=number), number)
+        await device.send(beat(at_ms=number), number)
 
     assert times(await edge.until(4, "heartbeats")) == [1, 2, 3, 6]
     assert len(await edge.records("heartbeats")) == 4
     assert await edge.records("dead-letters") == []
-    await until(lambda: '"missing": 2' in edge.told(), "the bridge to tell of what is missing")
+    await until(lambda: '"missing": 2' in edge.output(), "the bridge to tell of what is missing")
 
 
 @pytest.mark.slow
@@ -116,12 +116,12 @@ async def test_a_bridge_may_be_killed_at_any_time(edge: Edge, device: Device) ->
     for _ in range(4):
         for _ in range(40):
             number += 1
-            await device.say(beat(at_ms=number), number)
-            await device.say(loss(step=number), 1_000 + number, generation="g2")
+            await device.send(beat(at_ms=number), number)
+            await device.send(loss(step=number), 1_000 + number, generation="g2")
         edge.end(signal.SIGKILL)
         number += 1
-        await device.say(beat(at_ms=number), number)
-        await device.say(loss(step=number), 1_000 + number, generation="g2")
+        await device.send(beat(at_ms=number), number)
+        await device.send(loss(step=number), 1_000 + number, generation="g2")
         await edge.start()
     heard = await edge.until(number, "heartbeats")
     await edge.until(number + 1, "loss")
@@ -138,20 +138,20 @@ async def test_a_bridge_may_be_killed_at_any_time(edge: Edge, device: Device) ->
 async def test_a_broker_may_be_restarted(edge: Edge, device: Device, mosquitto: Mosquitto, how: signal.Signals) -> None:
     """Stopped or killed, with a bridge that is there or away: all that it had acknowledged comes through, once, in order."""
     for number in range(1, 31):
-        await device.say(beat(at_ms=number), number)
+        await device.send(beat(at_ms=number), number)
     edge.end(signal.SIGKILL)
     for number in range(31, 41):
-        await device.say(beat(at_ms=number), number)
+        await device.send(beat(at_ms=number), number)
     if how is signal.SIGKILL:
         await until(lambda: b"g1" in mosquitto.kept(), "the broker to write")
-        await until(lambda: said(beat(at_ms=40), 40) in mosquitto.kept(), "the broker to write down the last")
+        await until(lambda: envelope(beat(at_ms=40), 40) in mosquitto.kept(), "the broker to write down the last")
     mosquitto.end(how)
     mosquitto.start()
     await edge.start()
     await edge.until(40, "heartbeats")
     mosquitto.end(how)
     mosquitto.start()
-    await device.say(beat(at_ms=41), 41)
+    await device.send(beat(at_ms=41), 41)
 
     assert times(await edge.until(41, "heartbeats")) == list(range(1, 42))
     assert len(await edge.records("heartbeats")) == 41
@@ -165,15 +165,15 @@ async def test_what_a_killed_broker_loses_is_counted(edge: Edge, device: Device,
     for _ in range(3):
         for _ in range(50):
             number += 1
-            await device.say(beat(at_ms=number), number)
+            await device.send(beat(at_ms=number), number)
         mosquitto.end(signal.SIGKILL)
         mosquitto.start()
     heard: list[int] = []
     while heard[-1:] != [number]:  # a broker that has lost the bridge's session keeps nothing until it is back
         number += 1
-        await device.say(beat(at_ms=number), number)
+        await device.send(beat(at_ms=number), number)
         heard = times(await edge.events("heartbeats"))
-    missing = sum(json.loads(line).get("missing", 0) for line in edge.told().splitlines() if '"missing"' in line)
+    missing = sum(json.loads(line).get("missing", 0) for line in edge.output().splitlines() if '"missing"' in line)
     assert heard == sorted(set(heard))
     assert len(heard) + missing == number
     assert len(await edge.records("heartbeats")) == len(heard)
@@ -182,15 +182,15 @@ async def test_what_a_killed_broker_loses_is_counted(edge: Edge, device: Device,
 
 async def test_what_was_kept_may_be_lost(edge: Edge, device: Device) -> None:
     """Without its file the bridge finds on the log what it has seen."""
-    await device.say(beat(at_ms=1), 1)
-    await device.say(loss(step=1), 2)
+    await device.send(beat(at_ms=1), 1)
+    await device.send(loss(step=1), 2)
     await edge.until(2, "loss")
     edge.end(signal.SIGKILL)
     for file in (edge.folder.root / "mqtt-bridge").glob("*"):
         file.unlink()
     await edge.start()
-    await device.say(loss(step=1), 2)
-    await device.say(beat(at_ms=3), 3)
+    await device.send(loss(step=1), 2)
+    await device.send(beat(at_ms=3), 3)
 
     assert times(await edge.until(2, "heartbeats")) == [1, 3]
     assert [one.step for one in (await edge.events("loss"))[1:]] == [1]

@@ -61,18 +61,18 @@ async def test_kafka_may_be_killed(tmp_path: Path, mosquitto: Mosquitto, kafka: 
     device = Device(mosquitto.port)
     try:
         for number in range(1, 21):
-            await device.say(beat(at_ms=number), number)
-            await device.say(loss(step=number), 100 + number, generation="g2")
+            await device.send(beat(at_ms=number), number)
+            await device.send(loss(step=number), 100 + number, generation="g2")
         kafka.stop(signal.SIGKILL)
         for number in range(21, 41):
-            await device.say(beat(at_ms=number), number)
-            await device.say(loss(step=number), 100 + number, generation="g2")
+            await device.send(beat(at_ms=number), number)
+            await device.send(loss(step=number), 100 + number, generation="g2")
         edge.end(signal.SIGKILL)
         kafka.start()
         await edge.start()
         for number in range(41, 46):
-            await device.say(beat(at_ms=number), number)
-            await device.say(loss(step=number), 100 + number, generation="g2")
+            await device.send(beat(at_ms=number), number)
+            await device.send(loss(step=number), 100 + number, generation="g2")
         heard = await edge.until(45, "heartbeats")
         await edge.until(46, "loss")
         reported = [one.step for one in await edge.events("loss") if isinstance(one, LossReported)]

@@ -66,7 +66,7 @@ async def test_a_node_speaks_over_mqtt_alone(system: RunningSystem, mosquitto: M
     await asyncio.to_thread(system.await_event, lambda found: is_joined(found.event, "edge-1"))  # the bridge is there
     device = Device(mosquitto.port, "big")
     try:
-        await device.say(beat("big", capacity={"cpu_m": 50_000}, takes_jobs=True), 1)
+        await device.send(beat("big", capacity={"cpu_m": 50_000}, takes_jobs=True), 1)
         joined = await asyncio.to_thread(system.await_event, lambda found: is_joined(found.event, "big"))
     finally:
         device.close()

@@ -1,4 +1,4 @@
-"""Payloads as devices write them, for tests."""
+"""Payloads as devices send them, for tests."""
 
 from __future__ import annotations
 
@@ -23,6 +23,6 @@ def loss(value: float = 1.0, *, job: str = "job", incarnation: int = 1, **more: 
     return {"type": "LossReported", "job": job, "incarnation": incarnation, "value": value, **more}
 
 
-def said(event: Any, seq: int = 1, *, device: str = "edge-1", generation: str = "g1", **more: Any) -> bytes:
+def envelope(event: Any, seq: int = 1, *, device: str = "edge-1", generation: str = "g1", **more: Any) -> bytes:
     """A payload."""
     return json.dumps({"device": device, "generation": generation, "seq": seq, "event": event, **more}).encode()

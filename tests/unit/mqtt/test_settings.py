@@ -45,10 +45,10 @@ def test_a_wrong_setting_is_refused_by_name(name: str, value: str) -> None:
     assert name in f"{refused.value} {refused.value.hint}"
 
 
-def test_certificates_that_are_not_there(tmp_path: Path) -> None:
-    """A file that cannot be read is told before anything connects."""
+def test_missing_certificates_are_reported(tmp_path: Path) -> None:
+    """A file that cannot be read is an error before anything connects."""
     settings = mqtt_settings({"STEEPEST_MQTT": "broker:8883", "STEEPEST_MQTT_CA_FILE": str(tmp_path / "none")})
 
     assert settings is not None
     with pytest.raises(InputError, match="certificates"):
-        settings.client("name")
+        settings.tls_context()

@@ -22,9 +22,9 @@ def build(settings: Settings, log: Log, cluster: Cluster, clock: Clock) -> Servi
     mqtt = mqtt_settings(os.environ)
     if mqtt is None or mqtt.device is None:
         return Service(name="log-collector", effectors=effectors)
-    from steepest.mqtt.agent import OverMqtt  # noqa: PLC0415 - its client is not needed where the log can be reached
+    from steepest.mqtt.agent import MqttAgent  # noqa: PLC0415 - its client is not needed where the log can be reached
 
-    return Service(name="log-collector", effectors=(OverMqtt(mqtt, clock, effectors),))
+    return Service(name="log-collector", effectors=(MqttAgent(mqtt, clock, effectors),))
 
 
 def main() -> None:

@@ -1,1 +1,1 @@
-"""The edge: heartbeats and losses of devices that reach no log, over MQTT into ours."""
+"""Heartbeats and losses of devices that cannot reach the log, over MQTT."""

@@ -1,11 +1,11 @@
-"""A node's agent that has no way to the log but the broker: its events become messages.
+"""The agent of a node that reaches no log: its effectors' events become MQTT messages.
 
-It owns the connection and the device's sequence. It must never know what is sent.
+It owns the connection and the device's sequence. It must never know the content of what it sends.
 
-Nothing is buffered here: a call returns once the broker has the message, and whoever calls waits. Losses wait in the files
-of their jobs, from which they are read on; of heartbeats the newest is sent, because each says all that the older ones
-said. A process begins a new generation, so no number is used twice, and what it reads from files a second time has its old
-number there (``source``).
+Nothing is buffered here: a call returns once the broker has the message, and the caller waits. Losses wait in the files of
+their jobs, from which they are read on; of heartbeats the newest is sent, because it holds all that the older ones held. A
+process begins a new generation, so no number is used twice; what it reads from files a second time keeps its number there
+(``source``).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 import structlog
 from paho.mqtt.client import Client, ConnectFlags
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
@@ -27,42 +28,56 @@ from steepest.events.cluster import ClusterEvent
 from steepest.events.heartbeat import NodeHeartbeat
 from steepest.events.received import Received
 from steepest.events.registry import encode
-from steepest.mqtt.payload import Said, topic_of
-from steepest.mqtt.settings import KEEPALIVE_S, MqttSettings
+from steepest.mqtt.payload import Envelope, topic_of
+from steepest.mqtt.settings import KEEPALIVE_S, RECONNECT_FIRST_S, RECONNECT_MAX_S, MqttSettings
 from steepest.runtime.effector import Effector, Send
 from steepest.view.cluster_view import ClusterView
 
 logger = structlog.get_logger(__name__)
 
-NOBODY_LISTENS = 0x10
-"""The broker has the message and nobody to give it to, so it is gone: no bridge has ever been there."""
+NO_MATCHING_SUBSCRIBERS = 0x10
+"""MQTT's reason code for a message that the broker accepted and dropped, because no session subscribes to its topic."""
 
-ON_THE_WAY = 50
+MAX_IN_FLIGHT = 50
 """Messages sent ahead of their acknowledgement."""
 
-AGAIN_S = 5.0
-"""Between two attempts to send what the broker did not take."""
+RETRY_S = 5.0
+"""Between two attempts to send what the broker did not accept."""
 
 
 class Publisher:
-    """A connection that publishes, and says when the broker has what was published."""
+    """A connection that publishes and reports the broker's acknowledgement of each message.
+
+    It uses paho and not aiomqtt, which drops the acknowledgement's reason code: a refused message looks accepted there
+    (docs/decisions/mqtt-clients.md).
+    """
 
     def __init__(self, settings: MqttSettings, clock: Clock) -> None:
-        """Not connected yet."""
+        """Not connected yet.
+
+        Raises:
+            InputError: A certificate cannot be read.
+        """
         self._settings = settings
         self._clock = clock
         self._generation = secrets.token_hex(8)
         self._numbers: dict[str, int] = {}
-        self._waiting: dict[int, asyncio.Future[ReasonCode]] = {}
-        self._client = settings.client(f"steepest-agent-{settings.device}-{self._generation}")
-        self._client.max_inflight_messages_set(ON_THE_WAY)
+        self._unacknowledged: dict[int, asyncio.Future[ReasonCode]] = {}
+        client_id = f"steepest-agent-{settings.device}-{self._generation}"
+        self._client = Client(CallbackAPIVersion.VERSION2, client_id, protocol=MQTTProtocolVersion.MQTTv5)
+        self._client.reconnect_delay_set(RECONNECT_FIRST_S, RECONNECT_MAX_S)
+        self._client.max_inflight_messages_set(MAX_IN_FLIGHT)
+        if settings.username:
+            self._client.username_pw_set(settings.username, settings.password)
+        if (tls := settings.tls_context()) is not None:
+            self._client.tls_set_context(tls)
         self._client.on_connect = self._on_connect
         self._client.on_publish = self._on_publish
         self._loop: asyncio.AbstractEventLoop
 
     @asynccontextmanager
     async def connected(self) -> AsyncIterator[None]:
-        """Connect, and again whenever the connection is lost, for as long as the context lasts."""
+        """Connect, and reconnect after every loss of the connection, for as long as the context lasts."""
         self._loop = asyncio.get_running_loop()
         self._client.connect_async(self._settings.host, self._settings.port, KEEPALIVE_S)
         self._client.loop_start()
@@ -72,22 +87,23 @@ class Publisher:
             self._client.disconnect()
             await asyncio.to_thread(self._client.loop_stop)
 
-    async def publish(self, channel: str, unnumbered: Said) -> None:
-        """Say something under the device's next number, again and again until the broker has it for somebody."""
+    async def publish(self, channel: str, unnumbered: Envelope) -> None:
+        """Publish under the device's next number, and repeat until the broker keeps the message for a subscriber."""
         while True:
-            reason = await self._once(channel, unnumbered)
-            if not reason.is_failure and reason.value != NOBODY_LISTENS:
+            reason = await self._publish_once(channel, unnumbered)
+            if not reason.is_failure and reason.value != NO_MATCHING_SUBSCRIBERS:
                 return
-            logger.warning("the broker does not take a message", broker=self._settings.broker, why=str(reason))
-            await self._clock.sleep(AGAIN_S)
+            logger.warning("the broker does not keep a message", broker=self._settings.broker, why=str(reason))
+            await self._clock.sleep(RETRY_S)
 
-    def _once(self, channel: str, unnumbered: Said) -> asyncio.Future[ReasonCode]:
-        """Number it and hand it to the client in one go: both orders are the same."""
+    def _publish_once(self, channel: str, unnumbered: Envelope) -> asyncio.Future[ReasonCode]:
+        """Number a message and hand it to the client without waiting in between, so that both orders are the same."""
         device = unnumbered.device
         number = self._numbers[device] = self._numbers.get(device, 0) + 1
-        said = msgspec.structs.replace(unnumbered, generation=self._generation, seq=number)
-        info = self._client.publish(topic_of(self._settings.prefix, device, channel), msgspec.json.encode(said), qos=1)
-        future = self._waiting[info.mid] = self._loop.create_future()
+        envelope = msgspec.structs.replace(unnumbered, generation=self._generation, seq=number)
+        topic = topic_of(self._settings.prefix, device, channel)
+        info = self._client.publish(topic, msgspec.json.encode(envelope), qos=1)
+        future = self._unacknowledged[info.mid] = self._loop.create_future()
         return future
 
     # --- called by the client's thread -----------------------------------------------------------------------------------
@@ -104,36 +120,40 @@ class Publisher:
         self._loop.call_soon_threadsafe(self._acknowledged, mid, reason)
 
     def _acknowledged(self, mid: int, reason: ReasonCode) -> None:
-        future = self._waiting.pop(mid, None)
+        future = self._unacknowledged.pop(mid, None)
         if future is not None and not future.done():
             future.set_result(reason)
 
 
-class OverMqtt(Effector):
-    """Some effectors whose events go to the broker, and not to the log that they follow."""
+class MqttAgent(Effector):
+    """Effectors whose events go to the broker, and not to the log that they follow."""
 
     name = "mqtt-agent"
 
     def __init__(self, settings: MqttSettings, clock: Clock, effectors: Sequence[Effector]) -> None:
-        """``settings`` name the device."""
-        assert settings.device is not None  # noqa: S101 - whoever has no name is no device, and not made one
+        """``settings`` name the device.
+
+        Raises:
+            InputError: A certificate cannot be read.
+        """
+        assert settings.device is not None  # noqa: S101 - an installation without a device makes no agent
         self._device = settings.device
         self._clock = clock
         self._effectors = effectors
         self._publisher = Publisher(settings, clock)
 
     def caught_up(self, view: ClusterView) -> None:
-        """Hand it on."""
+        """Pass it to each effector."""
         for effector in self._effectors:
             effector.caught_up(view)
 
     def observe(self, view: ClusterView, received: Received[ClusterEvent], *, accepted: bool) -> None:
-        """Hand it on."""
+        """Pass it to each effector."""
         for effector in self._effectors:
             effector.observe(view, received, accepted=accepted)
 
-    async def run(self, send: Send) -> None:  # noqa: ARG002 - the log is not reached from here
-        """Run them until cancelled."""
+    async def run(self, send: Send) -> None:  # noqa: ARG002 - the log cannot be reached from here
+        """Run the effectors until cancelled."""
         async with self._publisher.connected(), asyncio.TaskGroup() as group:
             for effector in self._effectors:
                 group.create_task(effector.run(self._send), name=effector.name)
@@ -142,15 +162,15 @@ class OverMqtt(Effector):
         self,
         *events: msgspec.Struct,
         topic: str = "cluster",
-        key: str | None = None,  # noqa: ARG002 - the bridge finds it in the event
+        key: str | None = None,  # noqa: ARG002 - the bridge derives it from the event
         times: Sequence[int] = (),
         source: str = "",
         numbers: Sequence[int] = (),
     ) -> None:
         """As :class:`~steepest.runtime.effector.Send`, up to the broker."""
         now_ms = self._clock.now_ms()
-        said = [
-            Said(
+        envelopes = [
+            Envelope(
                 device=event.node if isinstance(event, NodeHeartbeat) else self._device,
                 generation="",
                 seq=0,
@@ -161,4 +181,4 @@ class OverMqtt(Effector):
             )
             for index, event in enumerate(events)
         ]
-        await asyncio.gather(*(self._publisher.publish(topic, one) for one in said))
+        await asyncio.gather(*(self._publisher.publish(topic, envelope) for envelope in envelopes))

@@ -1,9 +1,9 @@
-"""What a device says over MQTT: topics and payloads to events, and what is refused.
+"""The format of messages over MQTT: topics and payloads to events, and what is refused.
 
-Pure. It owns the format and every check that needs nothing but the message. It must never know the broker, the log, or what
-was said before.
+Pure. It owns the format and every check that needs only the message. It must never know the broker, the log, or earlier
+messages.
 
-A topic is ``PREFIX/DEVICE/CHANNEL`` with ``heartbeats`` or ``loss`` as the channel; a payload is a :class:`Said`, in JSON.
+A topic is ``PREFIX/DEVICE/CHANNEL`` with the channel ``heartbeats`` or ``loss``; a payload is an :class:`Envelope`, in JSON.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from steepest.events.registry import encode
 HEARTBEATS = "heartbeats"
 LOSS = "loss"
 
-LARGEST_PAYLOAD = 256 * 1024
-"""Bytes. A heartbeat of a node with hundreds of replicas has a tenth of it."""
+MAX_PAYLOAD_BYTES = 256 * 1024
+"""A heartbeat of a node with hundreds of replicas has a tenth of it."""
 
-LARGEST_AMOUNT = 10**12
-"""Of any resource. No machine has as much, and a pool's sum of a million such nodes is still a number of 63 bits."""
+MAX_RESOURCE_AMOUNT = 10**12
+"""No machine has as much of any resource, and the sum over a million such nodes is still a number of 63 bits."""
 
 DIGEST_DIGITS = 12
-"""48 bits: enough to tell a message from the other few hundred of its stream."""
+"""48 bits: enough to distinguish a message from the last few hundred of its stream."""
 
 Generation = Annotated[str, msgspec.Meta(pattern=r"^[a-zA-Z0-9_-]{1,40}$(?!\n)")]
 Source = Annotated[str, msgspec.Meta(pattern=r"^[\x21-\x7e]{1,500}$(?!\n)")]
@@ -39,22 +39,22 @@ Digits = Annotated[str, msgspec.Meta(pattern=rf"^[0-9]{{1,{MAX_DIGITS}}}$(?!\n)"
 
 
 class RefusedMessageError(UndecodableError):
-    """A message that is not taken. ``code`` says in a word why, for counting."""
+    """A message that is refused. ``code`` is the reason as a word, for counting."""
 
     code = "payload"
 
 
-class Said(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A payload.
 
     Attributes:
-        device: Who says it; the same as in the topic.
-        generation: Names one life of the device's sequence; a device that cannot know its last number begins a new one.
+        device: The sender; the same as in the topic.
+        generation: Names one sequence of numbers; a device that cannot know its last number begins a new generation.
         seq: Rises by one with each message of a generation, from 1.
         event: An event of the channel, as on the log's topic of the same name.
-        at_ms: When it was observed, milliseconds of the device's wall clock; 0: when the bridge gets it.
-        source: Where the device has it from (a file), if that numbers it beyond the device's own restarts.
-        number: Its number there, in decimal digits.
+        at_ms: When it was observed, milliseconds of the device's wall clock; 0: when the bridge receives it.
+        source: Where the device read the event (a file), if its number there survives the device's restarts.
+        number: That number, in decimal digits.
     """
 
     device: Name
@@ -66,40 +66,44 @@ class Said(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     number: Digits | None = None
 
 
-class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """A payload that is what it should be.
+class DeviceMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """A valid message.
 
     Attributes:
-        digest: Of the payload; tells a message that comes again from another one under the same number.
+        digest: Of the payload; distinguishes a duplicate from another message under the same number.
     """
 
-    said: Said
+    envelope: Envelope
     channel: str
     event: NodeHeartbeat | JobWatched | LossReported | LossDiverged | JobUnwatched
     digest: str
 
     @property
     def key(self) -> str:
-        """What the event is keyed by on its topic."""
+        """The event's key on its topic."""
         return self.event.node if isinstance(self.event, NodeHeartbeat) else self.event.job
 
     @property
     def stream(self) -> str:
-        """The device and its generation: what its numbers rise within."""
-        return f"{self.said.device}/{self.said.generation}"
+        """The device and its generation, within which its numbers rise."""
+        return f"{self.envelope.device}/{self.envelope.generation}"
 
     @property
     def source(self) -> str:
-        """Under what the log's readers see it numbered."""
-        return f"{self.said.device}.{self.said.generation}" if self.said.source is None else self.said.source
+        """The source under which readers of the log see it numbered."""
+        return (
+            f"{self.envelope.device}.{self.envelope.generation}"
+            if self.envelope.source is None
+            else self.envelope.source
+        )
 
     @property
     def number(self) -> str:
-        """Its number there."""
-        return str(self.said.seq) if self.said.number is None else self.said.number
+        """Its number in the source."""
+        return str(self.envelope.seq) if self.envelope.number is None else self.envelope.number
 
 
-_said = msgspec.json.Decoder(Said)
+_envelopes = msgspec.json.Decoder(Envelope)
 _events: Mapping[str, Any] = {
     HEARTBEATS: msgspec.json.Decoder(NodeHeartbeat),
     LOSS: msgspec.json.Decoder(JobWatched | LossReported | LossDiverged | JobUnwatched),
@@ -107,43 +111,43 @@ _events: Mapping[str, Any] = {
 
 
 def topic_of(prefix: str, device: str, channel: str) -> str:
-    """Where a device says something."""
+    """The topic of a device's channel."""
     return f"{prefix}/{device}/{channel}"
 
 
-def parse(prefix: str, pool: str, at: str, payload: bytes) -> Message:
-    """What a message says.
+def parse(prefix: str, pool: str, topic: str, payload: bytes) -> DeviceMessage:
+    """Decode and check a message.
 
     Args:
-        prefix: The first part of our topics.
-        pool: Whom we work for.
-        at: The message's topic.
+        prefix: The first part of the installation's topics.
+        pool: The bridge's pool.
+        topic: The message's topic.
         payload: Its bytes.
 
     Raises:
-        RefusedMessageError: It is not what it should be; the message names the field, the code is ``topic``, ``size``,
-            ``payload``, ``device`` or ``pool``.
+        RefusedMessageError: It is invalid; the message names the field, the code is ``topic``, ``size``, ``payload``,
+            ``device`` or ``pool``.
     """
-    device, channel = _split(prefix, at)
-    if len(payload) > LARGEST_PAYLOAD:
-        raise RefusedMessageError(f"{len(payload)} bytes, more than {LARGEST_PAYLOAD}", code="size")
+    device, channel = _split(prefix, topic)
+    if len(payload) > MAX_PAYLOAD_BYTES:
+        raise RefusedMessageError(f"{len(payload)} bytes, more than {MAX_PAYLOAD_BYTES}", code="size")
     try:
-        said = _said.decode(payload)
-        event = _events[channel].decode(said.event)
-        encode(event)  # what cannot be written again, because a text in it is none, is no event either
+        envelope = _envelopes.decode(payload)
+        event = _events[channel].decode(envelope.event)
+        encode(event)  # an event with a text that is no UTF-8 could not be appended
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise RefusedMessageError(f"no message for {channel}: {error}") from error
-    if (said.source is None) is not (said.number is None):
+    if (envelope.source is None) is not (envelope.number is None):
         raise RefusedMessageError("`$.source` and `$.number` belong together")
-    if said.device != device:
-        raise RefusedMessageError(f"`$.device` is {said.device}, and the topic is {device}'s", code="device")
+    if envelope.device != device:
+        raise RefusedMessageError(f"`$.device` is {envelope.device}, and the topic is {device}'s", code="device")
     if isinstance(event, NodeHeartbeat) and event.node != device:
         raise RefusedMessageError(f"`$.event.node` is {event.node}: {device} may speak for itself alone", code="device")
     if isinstance(event, NodeHeartbeat | JobWatched) and event.pool != pool:
         raise RefusedMessageError(f"`$.event.pool` is {event.pool}, and this bridge works for {pool}", code="pool")
     if isinstance(event, NodeHeartbeat):
         _refuse_impossible(event)
-    return Message(said=said, channel=channel, event=event, digest=digest(payload))
+    return DeviceMessage(envelope=envelope, channel=channel, event=event, digest=digest(payload))
 
 
 def _refuse_impossible(beat: NodeHeartbeat) -> None:
@@ -153,19 +157,19 @@ def _refuse_impossible(beat: NodeHeartbeat) -> None:
     for where, of in amounts.items():
         for name in ("cpu_m", "memory_mib", "gpus", "block_bytes_s", "network_bytes_s"):
             amount = getattr(of, name, None)
-            if amount is not None and amount > LARGEST_AMOUNT:
+            if amount is not None and amount > MAX_RESOURCE_AMOUNT:
                 raise RefusedMessageError(f"`$.event.{where}.{name}` is {amount}, more than any machine has")
 
 
 def digest(payload: bytes) -> str:
-    """By which a payload is recognised."""
+    """Identifies a payload within its stream."""
     return hashlib.sha256(payload).hexdigest()[:DIGEST_DIGITS]
 
 
-def _split(prefix: str, at: str) -> tuple[str, str]:
+def _split(prefix: str, topic: str) -> tuple[str, str]:
     """Device and channel."""
     start = f"{prefix}/"
-    match at.removeprefix(start).split("/") if at.startswith(start) else ():
+    match topic.removeprefix(start).split("/") if topic.startswith(start) else ():
         case [device, channel] if channel in _events:
             return device, channel
     raise RefusedMessageError(

@@ -1,32 +1,29 @@
-"""How an MQTT broker is reached: the settings, and the client that they make.
+"""How an MQTT broker is reached: the settings and their validation.
 
-It owns names, defaults and what is refused. It must never connect to anything, or know what is said over the connection.
+It owns names, defaults and what is refused. It must never connect to anything, or know what is sent over the connection.
 """
 
 from __future__ import annotations
 
 import ssl
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated
+from importlib.util import find_spec
+from typing import Annotated
 
 import msgspec
 
 from steepest.errors import InputError
 from steepest.events.common import Name
 
-if TYPE_CHECKING:
-    from paho.mqtt.client import Client
-
 VARIABLE = "STEEPEST_MQTT"
 """The broker; the other settings are named after it (``STEEPEST_MQTT_USERNAME`` and so on)."""
 
-FOR_THE_SDK = (f"{VARIABLE}_OUTBOX",)
+SDK_VARIABLES = (f"{VARIABLE}_OUTBOX",)
 """Variables of that form which only training scripts read."""
 
 KEEPALIVE_S = 30
-CONNECT_S = 5.0
-FIRST_WAIT_S, LONGEST_WAIT_S = 1, 15
-"""Between two attempts to connect; the client counts in whole seconds."""
+RECONNECT_FIRST_S, RECONNECT_MAX_S = 1, 15
+"""Between two attempts to connect, doubled after each; the agent's client takes whole seconds."""
 
 Broker = Annotated[str, msgspec.Meta(pattern=r"^([^\s:/]+|\[[0-9a-fA-F:.]+\]):\d{1,5}$(?!\n)")]
 Prefix = Annotated[str, msgspec.Meta(pattern=r"^[a-zA-Z0-9._-]{1,50}(/[a-zA-Z0-9._-]{1,50}){0,5}$(?!\n)")]
@@ -40,13 +37,13 @@ class MqttSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     Attributes:
         broker: ``host:port``.
         prefix: The first part of every topic, so that installations can share a broker.
-        device: Who we are on this side of the broker; empty for the bridge, which is on the other.
+        device: The name of this device; empty for the bridge.
         agents: For the bridge: the nodes whose log-collectors write over MQTT, with commas; ``device`` is one of them.
-        client_id: The bridge's name at the broker; empty: made of the pool and the prefix.
-        tls: Whether the connection is encrypted; so it is where one of the files is named.
-        ca_file: Certificates that the broker's is checked against; empty for the system's.
-        cert_file: Our own certificate, where the broker asks for one.
-        key_file: Its key.
+        client_id: The bridge's client id at the broker; empty: made of the pool and the prefix.
+        tls: Whether the connection is encrypted. It also is where one of the files is named.
+        ca_file: Authorities that the broker's certificate is checked against; empty for the system's.
+        cert_file: The client's certificate, where the broker asks for one.
+        key_file: The key of that certificate.
     """
 
     broker: Broker
@@ -79,31 +76,14 @@ class MqttSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         """The broker's port."""
         return int(self.broker.rpartition(":")[2])
 
-    def client(self, client_id: str, *, manual_ack: bool = False) -> Client:
-        """A client of MQTT 5 that is not connected yet, and connects again by itself.
+    def tls_context(self) -> ssl.SSLContext | None:
+        """How the broker is authenticated; None where the connection is not encrypted.
 
         Raises:
-            InputError: The client is not installed, or a certificate cannot be read.
+            InputError: A certificate cannot be read.
         """
-        try:
-            from paho.mqtt.client import Client  # noqa: PLC0415 - an extra, which only the edge needs
-            from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion  # noqa: PLC0415
-        except ImportError as error:
-            raise InputError(
-                f"there is no client of MQTT: {error}", hint="install it with: pip install 'steepest[mqtt]'"
-            ) from error
-        client = Client(
-            CallbackAPIVersion.VERSION2, client_id, protocol=MQTTProtocolVersion.MQTTv5, manual_ack=manual_ack
-        )
-        client.connect_timeout = CONNECT_S
-        client.reconnect_delay_set(FIRST_WAIT_S, LONGEST_WAIT_S)
-        if self.username:
-            client.username_pw_set(self.username, self.password)
-        if self.tls or self.ca_file or self.cert_file or self.key_file:
-            client.tls_set_context(self._tls())
-        return client
-
-    def _tls(self) -> ssl.SSLContext:
+        if not (self.tls or self.ca_file or self.cert_file or self.key_file):
+            return None
         try:
             context = ssl.create_default_context(cafile=self.ca_file or None)
             if self.cert_file:
@@ -117,19 +97,21 @@ class MqttSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 def mqtt_settings(environ: Mapping[str, str]) -> MqttSettings | None:
-    """Settings from ``STEEPEST_MQTT`` and its like; None where no broker is named.
+    """Settings from ``STEEPEST_MQTT`` and ``STEEPEST_MQTT_…``; None where no broker is named.
 
     Raises:
-        InputError: One of them is wrong, or none of ours; the message names it.
+        InputError: A setting is wrong or unknown, and the message names it; or the extra ``mqtt`` is not installed.
     """
     names = {f"{VARIABLE}_{field.upper()}": field for field in MqttSettings.__struct_fields__ if field != "broker"}
     given = {
-        name: text for name, text in environ.items() if name.startswith(f"{VARIABLE}_") and name not in FOR_THE_SDK
+        name: text for name, text in environ.items() if name.startswith(f"{VARIABLE}_") and name not in SDK_VARIABLES
     }
     if unknown := sorted(set(given) - set(names)):
         raise InputError(f"there is no setting {', '.join(unknown)}", hint=f"the settings are {', '.join(names)}")
     if not environ.get(VARIABLE):
         return None
+    if find_spec("aiomqtt") is None:
+        raise InputError("there is no client of MQTT", hint="install it with: pip install 'steepest[mqtt]'")
     fields = {names[name]: text for name, text in given.items()} | {"broker": environ[VARIABLE]}
     try:
         settings = msgspec.convert(fields, MqttSettings, strict=False)

@@ -1,16 +1,16 @@
-"""Letters about messages: named by their content, and not without end."""
+"""Dead letters about messages: named by their content, at a bounded rate."""
 
 from __future__ import annotations
 
 from steepest.events.dead_letter import DeadLetter
 from steepest.log.base import NewRecord, Record
-from steepest.mqtt.letters import MOST_A_MINUTE, EdgeLetters
+from steepest.mqtt.dead_letters import MAX_A_MINUTE, MessageDeadLetters
 from steepest.mqtt.payload import RefusedMessageError
 from steepest.runtime.decode import received
 
 
 class Clock:
-    """A clock that stands where a test puts it."""
+    """A clock that a test sets."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -24,7 +24,7 @@ class Clock:
         return self.seconds
 
     async def sleep(self, seconds: float) -> None:
-        """Nobody sleeps here."""
+        """Advance the clock."""
         self.seconds += seconds
 
 
@@ -37,8 +37,8 @@ def decoded(record: NewRecord) -> DeadLetter:
 
 
 def test_the_same_message_has_the_same_name() -> None:
-    """A message that comes again is listed once; another one has another name; what is long is cut."""
-    letters = EdgeLetters(Clock())
+    """A message that is delivered again is listed once; another one has another name; a long one is truncated."""
+    letters = MessageDeadLetters(Clock())
     refused = RefusedMessageError("why")
     one, again, other = (letters.about("t", payload, refused)[0] for payload in (b"a", b"a", b"b" * 100_000))
 
@@ -49,13 +49,13 @@ def test_the_same_message_has_the_same_name() -> None:
 
 
 def test_a_flood_does_not_fill_the_log() -> None:
-    """So many a minute, and then again."""
+    """The rate is bounded by the minute."""
     clock = Clock()
-    letters = EdgeLetters(clock)
+    letters = MessageDeadLetters(clock)
 
     def written(count: int) -> int:
         return sum(len(letters.about("t", b"%d" % number, RefusedMessageError("why"))) for number in range(count))
 
-    assert written(MOST_A_MINUTE + 50) == MOST_A_MINUTE
+    assert written(MAX_A_MINUTE + 50) == MAX_A_MINUTE
     clock.seconds = 61.0
     assert written(5) == 5

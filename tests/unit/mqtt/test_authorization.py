@@ -1,24 +1,24 @@
-"""Of which node and of which jobs a device may say anything."""
+"""About which node and which jobs a device may report."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from tests.unit.mqtt.messages import beat, loss, said
+from tests.unit.mqtt.messages import beat, envelope, loss
 
 from steepest.events.heartbeat import NodeHeartbeat
-from steepest.mqtt.own import Own
-from steepest.mqtt.payload import Message, RefusedMessageError, parse
+from steepest.mqtt.authorization import Authorization
+from steepest.mqtt.payload import DeviceMessage, RefusedMessageError, parse
 from steepest.testing.scenarios.folded_pool import FoldedPool, migration
 
 REPLICA = {"job": "job", "incarnation": 1, "state": "exited", "exit_status": 0}
 
 
-def message(event: dict[str, Any], device: str) -> Message:
-    """What a device says."""
+def message(event: dict[str, Any], device: str) -> DeviceMessage:
+    """A message of a device."""
     channel = "heartbeats" if event["type"] == "NodeHeartbeat" else "loss"
-    return parse("steepest", "default", f"steepest/{device}/{channel}", said(event, device=device))
+    return parse("steepest", "default", f"steepest/{device}/{channel}", envelope(event, device=device))
 
 
 def heartbeat(node: str, **more: Any) -> NodeHeartbeat:
@@ -32,51 +32,51 @@ def heartbeat(node: str, **more: Any) -> NodeHeartbeat:
     ("beat", "names"),
     [(heartbeat("w1"), "w1 is a node"), (heartbeat("cam7", replicas=[REPLICA]), "nothing is started on cam7")],
 )
-def test_others_nodes_and_jobs_are_not_a_devices_to_tell_of(beat: NodeHeartbeat, names: str) -> None:
-    """A node that has an adapter is heard from it alone, and nothing runs where no adapter is."""
+def test_a_device_reports_only_its_own_node(beat: NodeHeartbeat, names: str) -> None:
+    """A node with an adapter is heard from the adapter only, and nothing runs where there is no adapter."""
     with pytest.raises(RefusedMessageError, match=names) as refused:
-        Own(["w1", "edge-1"], ["edge-1"]).heartbeat(beat)
+        Authorization(["w1", "edge-1"], ["edge-1"]).authorize_heartbeat(beat)
 
     assert refused.value.code == "node"
 
 
-def test_an_agent_is_heard_of_its_node_and_what_runs_there() -> None:
-    """Named as one it is its adapter's voice; any other device is heard of its own node."""
-    own = Own(["w1", "edge-1"], ["edge-1"])
+def test_an_agent_reports_its_node_and_what_runs_there() -> None:
+    """Its heartbeat is appended unchanged, with the replicas on its node."""
+    authorization = Authorization(["w1", "edge-1"], ["edge-1"])
 
     agents = heartbeat("edge-1", replicas=[REPLICA], takes_jobs=True)
 
-    assert own.heartbeat(agents) == agents
+    assert authorization.authorize_heartbeat(agents) == agents
 
 
-@pytest.mark.parametrize("said", [{}, {"takes_jobs": True}])
-def test_a_device_that_is_no_agent_takes_no_jobs(said: dict[str, bool]) -> None:
-    """Whatever it says itself: no adapter could start them, and its capacity would draw them."""
-    assert Own(["w1"], []).heartbeat(heartbeat("cam7", **said)).takes_jobs is False
+@pytest.mark.parametrize("more", [{}, {"takes_jobs": True}])
+def test_a_device_that_is_no_agent_takes_no_jobs(more: dict[str, bool]) -> None:
+    """Also where its heartbeat claims to: no adapter could start them, and its capacity would attract them."""
+    assert Authorization(["w1"], []).authorize_heartbeat(heartbeat("cam7", **more)).takes_jobs is False
 
 
 def test_a_job_is_reported_about_by_its_device_and_by_the_agents_where_it_was() -> None:
-    """Also after it has moved away, because what it printed there may come late; by no other device ever."""
+    """Also after it has moved away, because what it printed there may arrive late; and by no other device."""
     pool = FoldedPool(w1=1_000, **{"edge-1": 1_000, "edge-2": 1_000})
     job = pool.run("job", "edge-1", device="cam7")
-    own = Own(["w1", "edge-1", "edge-2"], ["edge-1", "edge-2"])
-    own.look(pool.view)
+    authorization = Authorization(["w1", "edge-1", "edge-2"], ["edge-1", "edge-2"])
+    authorization.index(pool.view)
     before = len(pool.log)
     pool.fold(migration("job", "edge-1", "w1"))
     pool.carry_out("job")
     for one in pool.log[before:]:
-        own.observe(one.event)
-    own.go_on_with({})
+        authorization.observe(one.event)
+    authorization.restore({})
 
     for device in ("cam7", "edge-1"):
-        own.refuse_others_job(job, message(loss(), device))
+        authorization.authorize_report(job, message(loss(), device))
     for device in ("w1", "edge-2", "cam8"):
         with pytest.raises(RefusedMessageError, match=f"job is no job of {device}") as refused:
-            own.refuse_others_job(job, message(loss(), device))
+            authorization.authorize_report(job, message(loss(), device))
         assert refused.value.code == "job"
 
-    own.forget(FoldedPool().view)
-    assert own.homes == {}
+    authorization.forget_jobs_unknown_to(FoldedPool().view)
+    assert authorization.agents_of == {}
 
 
 @pytest.mark.parametrize(

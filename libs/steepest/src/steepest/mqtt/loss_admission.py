@@ -1,12 +1,12 @@
-"""Which losses may go to the log, and what must stand there before them.
+"""Which losses are appended to the log, and which event must precede them.
 
 It owns the rules that need the pool's view. It must never know MQTT.
 
 * A job that the pool does not know, or an incarnation that was never placed, is refused: it would fence the real one.
-* A device that forwards what a job's files hold says itself what is watched (its events name their source). For a training
-  script that reports by itself the bridge says it, from the job's specification and the parameters in force, as the
-  log-collector does, and again when the judged name or the parameters change. When the job is over it says that as well.
-* What comes after the job's end is appended as it is, and decides nothing.
+* A device that forwards a job's files announces itself what it watches (its events name their source). For a training script
+  that reports by itself the bridge announces it, from the job's specification and the parameters in force, as the
+  log-collector does: once, again when the judged metric or the parameters change, and when the job is over.
+* What arrives after the job's end is appended unchanged, and decides nothing.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ import math
 from steepest.collector.feed import WATCH_AGAIN_S
 from steepest.collector.metric_selection import MetricSelection
 from steepest.events.loss import JobUnwatched, JobWatched, LossDiverged, LossReported
-from steepest.mqtt.payload import Message, RefusedMessageError
+from steepest.mqtt.payload import DeviceMessage, RefusedMessageError
 from steepest.training_logs.records import LossRecord, Split
 from steepest.view.cluster_view import ClusterView
 from steepest.view.state import Job, Phase
 
 
-class Watching:
-    """What the bridge itself watches.
+class LossAdmission:
+    """The rules, and which jobs the bridge itself has announced.
 
     Attributes:
-        watched: The incarnation of each job.
+        watched: The incarnation of each announced job.
     """
 
     def __init__(self, pool: str, watched: dict[str, int]) -> None:
@@ -35,11 +35,11 @@ class Watching:
         self._judged: dict[str, MetricSelection] = {}
         self._announced: dict[str, tuple[JobWatched, int]] = {}
 
-    def before(self, view: ClusterView, message: Message) -> JobWatched | None:
-        """What must be appended before a message on ``loss``.
+    def admit(self, view: ClusterView, message: DeviceMessage) -> JobWatched | None:
+        """The event that must be appended before a message on ``loss``, if any.
 
         Raises:
-            RefusedMessageError: It may not be appended itself; the code is ``job``.
+            RefusedMessageError: The message is not appended; the code is ``job``.
         """
         event = message.event
         job = view.jobs.get(message.key)
@@ -54,24 +54,24 @@ class Watching:
             raise RefusedMessageError(
                 f"`$.event.incarnation` is {incarnation}; the newest of {job.name} is {job.incarnation}", code="job"
             )
-        if not isinstance(event, LossReported | LossDiverged) or message.said.source is not None:
+        if not isinstance(event, LossReported | LossDiverged) or message.envelope.source is not None:
             return None
         if job.phase is Phase.ENDED or incarnation < job.incarnation:
             return None
-        return self._begin(view, job, event)
+        return self._announce(view, job, event)
 
-    def over(self, job: str) -> JobUnwatched | None:
-        """What must be appended when a job has ended."""
+    def unwatch(self, job: str) -> JobUnwatched | None:
+        """The event that must be appended when a job has ended, if it was announced."""
         self._judged.pop(job, None)
         self._announced.pop(job, None)
         return JobUnwatched(job=job) if self.watched.pop(job, None) is not None else None
 
     def ended(self, view: ClusterView) -> list[str]:
-        """The watched jobs that have ended, or were forgotten since."""
+        """The announced jobs that have ended, or that the pool has forgotten."""
         found = {name: view.jobs.get(name) for name in self.watched}
         return [name for name, job in found.items() if job is None or job.phase is Phase.ENDED]
 
-    def _begin(self, view: ClusterView, job: Job, event: LossReported | LossDiverged) -> JobWatched | None:
+    def _announce(self, view: ClusterView, job: Job, event: LossReported | LossDiverged) -> JobWatched | None:
         if self.watched.get(job.name) != job.incarnation:
             self._judged.pop(job.name, None)
         judged = self._judged.setdefault(job.name, MetricSelection(job.spec.metric))
@@ -93,7 +93,7 @@ class Watching:
 
 
 def _as_record(event: LossReported | LossDiverged) -> LossRecord:
-    """What is judged of a report: its name, and of which split it is."""
+    """The parts of a report by which the judged metric is chosen: its metric and its split."""
     split: Split = "eval" if isinstance(event, LossReported) and event.split == "eval" else "train"
     return LossRecord(
         line=1,

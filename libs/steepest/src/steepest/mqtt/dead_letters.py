@@ -1,6 +1,6 @@
-"""Dead letters about messages of devices, and not more of them than a log can bear.
+"""Dead letters about refused messages, at a bounded rate.
 
-It owns their form and their number. A message that comes again gets a letter of the same name, so it is listed once.
+It owns their form and their rate. A message that is delivered again gets a letter of the same name, so it is listed once.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from steepest.runtime.decode import new_record
 TOPIC = "mqtt"
 """Stands for the source topic; the letter's key is the topic at the broker."""
 
-MOST_A_MINUTE = 100
-"""Letters. What is refused beyond that is counted and logged: a device that has gone mad must not fill the disk."""
+MAX_A_MINUTE = 100
+"""Letters. Refusals beyond that are only counted and logged, so that a device that floods the bridge fills no disk."""
 
 NAME_DIGITS = 13
 """52 bits, in hexadecimal digits."""
 
 
-class EdgeLetters:
+class MessageDeadLetters:
     """The letters of one bridge."""
 
     def __init__(self, clock: Clock) -> None:
@@ -33,12 +33,12 @@ class EdgeLetters:
         self._written = 0
 
     def about(self, topic: str, payload: bytes, refused: RefusedMessageError) -> list[NewRecord]:
-        """The letter about a message; none where there were too many."""
+        """The letter about a message; none beyond the rate."""
         now = self._clock.monotonic()
         if now - self._minute >= 60:  # noqa: PLR2004 - a minute
             self._minute, self._written = now, 0
         self._written += 1
-        if self._written > MOST_A_MINUTE:
+        if self._written > MAX_A_MINUTE:
             return []
         letter = DeadLetter(
             topic=TOPIC,
