@@ -44,12 +44,12 @@ class Account(msgspec.Struct):
 
 
 class Accounting(Checker):
-    """Every submitted job ends, is rejected, or stands somewhere when the log ends; the summary lists them.
+    """Every submitted job ends, is rejected, or has a known state when the log ends; the summary lists them.
 
     An account is opened by ``JobSubmitted``, once for each request, and closed by ``JobRejected`` of that request or
-    ``JobEnded`` of the job. What ends without having been submitted, what ends twice with two outcomes, and what is said
-    to be over while a process of it that surely ran is not proven to have stopped, by its own node or by who stopped it, is
-    a breach.
+    ``JobEnded`` of the job. A breach is a job that ends without having been submitted, one that ends twice with two
+    outcomes, and one that is reported as over while a process of it that definitely ran is not proven to have stopped,
+    by its own node or by the migrator that stopped it.
     """
 
     name = "accounting"

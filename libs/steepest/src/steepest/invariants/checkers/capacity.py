@@ -12,8 +12,8 @@ class Capacity(Checker):
     """Requests of what may run on a node and of what is on its way there never exceed the node's capacity.
 
     A job holds its requests on a node while a process of it may run there and while a plan that has begun aims there;
-    twice the same job counts once. The sum is looked at wherever a record adds to it. A node that shrinks under what it
-    holds is nobody's breach.
+    twice the same job counts once. The sum is checked wherever a record adds to it. A node that shrinks below what it
+    holds is no breach.
     """
 
     name = "capacity"

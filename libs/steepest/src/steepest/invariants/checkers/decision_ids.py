@@ -10,10 +10,10 @@ from steepest.invariants.verdict import Checker
 class DecisionIds(Checker):
     """Every decision names the one before it in its stream, and that one is in the log.
 
-    A stream is what one decider made of one partition. Its ids rise, and each record's ``prev`` is the id of the record
-    before it; the first one has none. Decisions that are delivered again do not count. A record that names another one
-    than its neighbour shows that something between them was never written, or written out of order. Where another logic
-    goes on, it may name a decision of its own whose id the other one took: that shows nothing.
+    A stream is what one decider made of one partition. Its ids rise, and each record's ``prev`` is the id of the
+    record before it; the first one has none. Decisions that are delivered again do not count. A record that names
+    another one than its neighbour shows that a decision between them was never written, or written out of order. Where
+    another logic continues, it may name a decision of its own whose id the other one took: that shows nothing.
     """
 
     name = "decision-ids"

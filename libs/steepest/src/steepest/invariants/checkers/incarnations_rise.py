@@ -9,11 +9,11 @@ from steepest.invariants.verdict import Checker
 
 
 class Incarnations(Checker):
-    """A job's incarnation number rises at each start, so that what an older one says can be told and refused.
+    """A job's incarnation number rises at each start, so that reports of an older one can be recognised and refused.
 
-    A START that counts names a number above all before it, or that of the same plan's START, tried again. A process that
-    is heard of has a number that a START gave it. News of an older incarnation may come late and is no breach. A name
-    that is submitted again after its job has ended begins anew.
+    A START that counts names a number above all before it, or that of the same plan's START, tried again. Every
+    reported process has a number that a START gave it. Reports of an older incarnation may come late and are no
+    breach. A name that is submitted again after its job has ended begins again.
     """
 
     name = "incarnations-rise"

@@ -12,12 +12,12 @@ LEAST_M = 10
 
 
 class Limits(Checker):
-    """Every CPU limit is one that a node can give and a job can live with, and none comes in force that was not planned.
+    """Every CPU limit is one that a node can give and a job can run with, and none comes into force that was not planned.
 
-    A limit is at least 1 % of a core and less than the node ever had. The limits that a run gives to new and to
-    completing jobs come to less than two nodes: their shares to one, their floors 1/(n+1) to less than one. Nothing is
-    planned before the log asks for readers of version 2. What the engine took, or refused, is what the plan that it
-    names has for that incarnation on that node, and comes after it.
+    A limit is at least 1 % of a core and less than the largest capacity that the node had. The limits that a run gives
+    to new and to completing jobs add up to less than two nodes: their shares to one, their floors 1/(n+1) to less than
+    one. No limit is planned before the log requires readers of version 2. What the engine accepted, or refused, is
+    what the plan that it names has for that incarnation on that node, and comes after the plan.
     """
 
     name = "limits"

@@ -12,10 +12,10 @@ from steepest.invariants.verdict import Checker
 class OnePlace(Checker):
     """A job of one replica runs in at most one place.
 
-    An incarnation may run from the moment its START counts, and until the log proves that it does not: by
-    ``ReplicaStopped``, a ``JobStopped`` that counts, a START that definitely failed, or the end of the job. Starting an
-    incarnation while another one may still run is a breach, as is the news that a process runs which no such proof
-    covers. That a node is lost proves nothing about what ran on it.
+    An incarnation may run from the moment its START counts until the log proves that it does not: by
+    ``ReplicaStopped``, a ``JobStopped`` that counts, a START that definitely failed, or the end of the job. Starting
+    an incarnation while another one may still run is a breach, and so is a report of a running process that no such
+    proof allows. The loss of a node proves nothing about what ran on it.
     """
 
     name = "one-place"

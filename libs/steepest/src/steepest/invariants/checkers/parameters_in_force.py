@@ -57,11 +57,11 @@ class AnnouncedParameters:
 class ParametersInForce(Checker):
     """The categorizer judges every job by the parameters that the pool has in force.
 
-    ``PoolConfigured`` puts parameters in force; the collector or bridge that reports a job's losses announces them with
-    ``JobWatched``. An interval was judged by those of the newest ``JobWatched`` before the report that ended it, which
-    the decision's id names. They must be those in force where the decision stands. Parameters have ``LAG_MS``, a minute,
-    to get through: before both the pool's counted time and the report's own are that far beyond the change, the older
-    ones are no breach.
+    ``PoolConfigured`` puts parameters in force; the collector or bridge that reports a job's losses announces them
+    with ``JobWatched``. An interval was judged by those of the newest ``JobWatched`` before the report that ended it,
+    which the decision's id names. They must be those in force at the decision's position. Parameters have ``LAG_MS``,
+    a minute, to arrive: before both the pool's counted time and the report's own are that far beyond the change, the
+    older ones are no breach.
     """
 
     name = "parameters-in-force"

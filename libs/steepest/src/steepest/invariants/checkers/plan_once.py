@@ -13,11 +13,11 @@ Acted = c.StepFailed | c.CheckpointSaved | c.JobStopped | c.JobPlaced | c.JobRes
 class PlanOnce(Checker):
     """Each plan is made once, concluded in one way, and each of its steps is done once for each incarnation.
 
-    Whoever acts on a step has read back a beginning of it that counts: the plan's next attempt, while the plan is not
-    over and the step not done. So an outcome of an attempt that no counting beginning has is a breach: somebody acted on
-    a plan that was over, or again on a step that was done. An outcome of an older attempt is none; it is of a migrator
-    that another one has overtaken. Two conclusions of one plan must agree: migrators that overlap may both write the
-    same one, but a move that finished did not fail.
+    A migrator acts on a step only after it has read back a beginning of it that counts: the plan's next attempt, while
+    the plan is not over and the step not done. So an outcome of an attempt without a counting beginning is a breach: a
+    migrator acted on a plan that was over, or again on a step that was done. An outcome of an older attempt is no
+    breach; it comes from a migrator that another one has overtaken. Two conclusions of one plan must agree: migrators
+    that overlap may both write the same one, but a move that finished did not fail.
     """
 
     name = "plan-once"

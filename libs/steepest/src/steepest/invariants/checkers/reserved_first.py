@@ -11,12 +11,13 @@ from steepest.invariants.verdict import Checker
 
 
 class ReservedFirst(Checker):
-    """A job is stopped for a move only when it is proven where it goes on, and from what.
+    """A job is stopped for a move only when it is proven where it continues, and from what.
 
-    Looked at is each STOP of a migration that counts and names the incarnation to be moved; the STOP of a cancel wants
-    no next place. Where it begins, the target that the plan names must be known and have room for the job beside all that
-    it holds; the step must act where the plan says the job is; and a job that saves on request must have saved for this
-    plan: its ``CheckpointSaved`` must count. A job that saves when it is stopped must have proven before that it can.
+    Each STOP of a migration that counts and names the incarnation to be moved is checked; the STOP of a cancel needs
+    no next place. Where it begins, the target that the plan names must be known and have room for the job beside all
+    that it holds; the step must act where the plan says the job is; and a job that saves on request must have saved
+    for this plan: its ``CheckpointSaved`` must count. A job that saves when it is stopped must have proven before that
+    it can.
     """
 
     name = "reserved-first"

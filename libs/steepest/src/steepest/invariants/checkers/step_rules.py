@@ -2,13 +2,13 @@
 
 It owns the numbering of attempts. It must never know nodes, capacities or who is right.
 
-Theory. ``attempt`` numbers the beginnings of a plan over all its steps. A beginning counts if it is the next number, the
-plan is not over, and its step was not done for that incarnation; two migrators that overlap may append others, which
-nobody acts on. Of each counting beginning the first outcome counts, until the next one begins. A plan is *doomed* where
-its job was cancelled, or has ended by itself before the plan's STOP was under way: then no further step begins, though
-one that is under way may be taken over, and a START that may have taken effect is begun again, to know. A plan is over
-with its first conclusion, with its job, and a placement with its job's place; one cannot be abandoned while a step is
-under way. Where a node is gone for good, the plans end that have nowhere else to go.
+Theory. ``attempt`` numbers the beginnings of a plan over all its steps. A beginning counts if it is the next number,
+the plan is not over, and its step was not done for that incarnation; two migrators that overlap may append others,
+which nobody acts on. Of each counting beginning the first outcome counts, until the next one begins. A plan is
+*doomed* where its job was cancelled, or has ended by itself before the plan's STOP was under way: then no further step
+begins, though one that is under way may be taken over, and a START that may have taken effect is begun again, to know.
+A plan is over with its first conclusion, with its job, and a placement with its job's place; one cannot be abandoned
+while a step is under way. Where a node is gone for good, the plans end that have nowhere else to go.
 """
 
 from __future__ import annotations

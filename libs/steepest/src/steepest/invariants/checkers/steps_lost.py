@@ -23,9 +23,9 @@ class Stop(msgspec.Struct):
 class StepsLost(Checker):
     """A move's ``steps_lost`` is what its stop and its checkpoint say.
 
-    The job reported its last step s before the ``JobStopped`` that counts, and goes on from step r: that of the
-    checkpoint which the plan's next ``JobPlaced`` restores, or where there is none, of the newest one that the log knows,
-    or 0. The steps from r to s are done again: max(0, s − r). A move that stopped nothing lost nothing.
+    The job reported its last step s before the ``JobStopped`` that counts, and continues from step r: that of the
+    checkpoint which the plan's next ``JobPlaced`` restores, or where there is none, of the newest one that the log
+    knows, or 0. The steps from r to s are done again: max(0, s − r). A move that stopped nothing lost nothing.
     """
 
     name = "steps-lost"

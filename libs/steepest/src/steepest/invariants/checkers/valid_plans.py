@@ -11,13 +11,13 @@ from steepest.invariants.verdict import Checker
 
 
 class ValidPlans(Checker):
-    """No step begins of a plan that the log does not hold, or that is void where it stands.
+    """No step begins of a plan that the log does not hold, or that is void at its position.
 
-    A plan is void if the incarnation that it names is not its job's current one, if another plan of the job is in flight,
-    if its target is unknown, lost or full, or if it moves a job that never ran, is on the target already or cannot be
-    checkpointed. Void plans are harmless and stay in the log; a ``StepBegun`` of one is a breach. Of two plans of one job
-    whose times in flight overlap at most one may begin. A cancel is not planned by an event of its own: a STOP of an
-    unknown plan is one if the job's cancel was requested before.
+    A plan is void if the incarnation that it names is not its job's current one, if another plan of the job is in
+    flight, if its target is unknown, lost or full, or if it moves a job that never ran, is on the target already or
+    cannot be checkpointed. Void plans are harmless and stay in the log; a ``StepBegun`` of one is a breach. Of two
+    plans of one job whose times in flight overlap at most one may begin. A cancel is not planned by an event of its
+    own: a STOP of an unknown plan is one if the job's cancel was requested before.
     """
 
     name = "valid-plans"
