@@ -187,7 +187,7 @@ def test_an_experiment_comes_to_a_report(held: DockerEngine, tmp_path: Path) -> 
     """The three jobs, each an eighth as long: all finish by default and under FlowCon, and the report has every figure."""
     experiment = PAPER.experiments[0]
     paper = msgspec.structs.replace(PAPER, experiments=(experiment,))
-    measured = costs(held, ["vae-pytorch", "mnist-pytorch", "mnist-tensorflow"])
+    measured = costs(held, ["vae-flowcon", "mnist-pytorch", "mnist-tensorflow"])
     shorter = {name: Cost(one.start_s, one.step_s * SHORTER) for name, one in measured.items()}
     done = repetition(experiment, shorter, held, 0, tmp_path / "recordings")
     write(reproduced(paper, 1, [done]), tmp_path / "report")

@@ -77,5 +77,5 @@ def test_every_figure_can_be_measured_and_every_model_trained() -> None:
         assert {*PATTERNS[experiment.pattern].models} <= {*KINDS}
         assert len({arm.setting for arm in experiment.arms}) == len(experiment.arms)
         for arm in experiment.arms:
-            assert {name for name, _ in arm.published} <= {*MEASURES}
+            assert {one.measure for one in arm.published} <= {*MEASURES}
     assert all(text.endswith(".") for text in PAPER.assumptions)

@@ -14,7 +14,7 @@ from steepest.cluster.port import ReplicaId, ReplicaSpec, Stopped
 from steepest.cluster.simulated.model import Delay, Model
 from steepest.cluster.simulated.node import SimulatedNode
 from steepest.cluster.simulated.nodes import SimulatedNodes
-from steepest.cluster.simulated.shares import max_min, share_out
+from steepest.cluster.simulated.shares import max_min, share_out, slowdown
 from steepest.cluster.simulated.timeline import VirtualTimeline
 from steepest.cluster.simulated.training import Training, Witness
 from steepest.events.common import Resources
@@ -44,11 +44,26 @@ class Ends(Witness):
 class World:
     """Nodes, and a timeline to run them on."""
 
-    def __init__(self, models: dict[str, Model], *nodes: tuple[str, int, float], caps_yield: bool = True) -> None:
+    def __init__(
+        self,
+        models: dict[str, Model],
+        *nodes: tuple[str, int, float],
+        caps_yield: bool = True,
+        contention: float = 0.0,
+        gives_m: int | None = None,
+    ) -> None:
         self.timeline = VirtualTimeline()
         self.ends = Ends(self.timeline)
         made = [
-            SimulatedNode(name, Resources(cpu_m=cpu_m), self.timeline, speed=speed, caps_yield=caps_yield)
+            SimulatedNode(
+                name,
+                Resources(cpu_m=cpu_m),
+                self.timeline,
+                speed=speed,
+                caps_yield=caps_yield,
+                contention=contention,
+                gives_m=gives_m,
+            )
             for name, cpu_m, speed in nodes or (("n", 1000, 1.0),)
         ]
         self.nodes = SimulatedNodes(made, lambda replica, _: models[replica.job], self.timeline, witness=self.ends)
@@ -88,6 +103,54 @@ def test_a_cap_that_does_not_yield_holds_alone_too() -> None:
     world = World({"a": BURN}, caps_yield=False)
     world.start("a", cpu_limit_m=250)
     assert world.run() == {"a": pytest.approx(400.0)}
+
+
+def test_contention_slows_all_by_what_is_wanted_beyond_the_node() -> None:
+    """Two jobs that each want the whole node want one node too much: at k = 0.5 they take 1.5 times as long."""
+    world = World({"a": BURN, "b": BURN}, contention=0.5)
+    world.start("a")
+    world.start("b")
+    assert world.run() == {"a": pytest.approx(300.0), "b": pytest.approx(300.0)}
+
+
+def test_a_job_alone_contends_with_none() -> None:
+    """Whatever k is; nor does a cap that holds back all that would be too much, while it holds."""
+    alone = World({"a": BURN}, contention=5.0)
+    alone.start("a")
+    assert alone.run() == {"a": pytest.approx(100.0)}
+
+    capped = World({"a": BURN, "b": BURN}, contention=5.0)
+    capped.start("a", cpu_limit_m=500)
+    capped.start("b", cpu_limit_m=500)
+    assert capped.run() == {"a": pytest.approx(200.0), "b": pytest.approx(200.0)}
+
+
+def test_contention_counts_from_what_the_node_gives() -> None:
+    """A node of 1,000 millicores that gives 800: one job wants a quarter more than that."""
+    world = World({"a": BURN}, contention=1.0, gives_m=800)
+    world.start("a")
+    assert world.run() == {"a": pytest.approx(100.0)}  # without a demand of its own, it wants what there is
+
+    wants = msgspec.structs.replace(BURN, demand_m=1_000)
+    world = World({"a": wants}, contention=1.0, gives_m=800)
+    world.start("a")
+    assert world.run() == {"a": pytest.approx(100 / 0.8 * 1.25)}
+
+
+@given(
+    contention=st.floats(0, 10),
+    demands=st.lists(st.floats(0, 1e4), min_size=1, max_size=8),
+    capacity=st.floats(1, 1e4),
+    data=st.data(),
+)
+def test_limits_never_add_to_contention(
+    contention: float, demands: list[float], capacity: float, data: st.DataObject
+) -> None:
+    """Nothing goes faster than its share, and a limit slows none of the others."""
+    caps = data.draw(st.lists(st.none() | st.floats(0, 1e4), min_size=len(demands), max_size=len(demands)))
+    free, limited = (slowdown(contention, capacity, demands, these) for these in ([None] * len(demands), caps))
+
+    assert 1.0 <= limited <= free
 
 
 def test_a_late_comer_slows_the_first_from_its_arrival_on() -> None:

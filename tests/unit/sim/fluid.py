@@ -11,18 +11,20 @@ from collections.abc import Sequence
 from steepest.sim.workload import SimJob
 
 
-def completions(jobs: Sequence[SimJob], capacities_m: Sequence[int], workers: Sequence[int]) -> list[float]:
+def completions(
+    jobs: Sequence[SimJob], capacities_m: Sequence[float], workers: Sequence[int], contention: float
+) -> list[float]:
     """The completion time of each job, in seconds from its submission.
 
     ``capacities_m`` are the workers' millicores, ``workers`` each job's place among them. A job's share is the largest that
-    all can have who want more, and its speed is its share of what it could use.
+    all can have who want more, and its speed is its share of what it could use, less what contention costs.
     """
     left: list[dict[int, float]] = [{} for _ in capacities_m]
     ends: dict[int, float] = {}
     waiting = list(range(len(jobs)))
     now = 0.0
     while waiting or any(left):
-        speeds = [_speeds(jobs, here, capacity) for here, capacity in zip(left, capacities_m, strict=True)]
+        speeds = [_speeds(jobs, here, capacity, contention) for here, capacity in zip(left, capacities_m, strict=True)]
         events = [now + here[one] / speed[one] for here, speed in zip(left, speeds, strict=True) for one in here]
         if waiting:
             events.append(jobs[waiting[0]].submit_s)
@@ -39,11 +41,13 @@ def completions(jobs: Sequence[SimJob], capacities_m: Sequence[int], workers: Se
     return [ends[one] - job.submit_s for one, job in enumerate(jobs)]
 
 
-def _speeds(jobs: Sequence[SimJob], here: dict[int, float], capacity_m: float) -> dict[int, float]:
+def _speeds(jobs: Sequence[SimJob], here: dict[int, float], capacity_m: float, contention: float) -> dict[int, float]:
     speeds: dict[int, float] = {}
+    wanted = sum(jobs[one].demand_cpu_m for one in here)
+    slower = 1 + contention * max(0.0, wanted / capacity_m - 1)
     by_demand = sorted(here, key=lambda one: jobs[one].demand_cpu_m)
     for taken, one in enumerate(by_demand):
         share = min(jobs[one].demand_cpu_m, capacity_m / (len(by_demand) - taken))
         capacity_m -= share
-        speeds[one] = share / jobs[one].demand_cpu_m
+        speeds[one] = share / jobs[one].demand_cpu_m / slower
     return speeds

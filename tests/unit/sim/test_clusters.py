@@ -96,6 +96,7 @@ def test_a_file_of_uneven_nodes(tmp_path: Path) -> None:
         name = "old"
         cpus = 8
         memory_gib = 16
+        contention = 0.12
         speed = 0.5
 
         [[node]]
@@ -116,7 +117,7 @@ def test_a_file_of_uneven_nodes(tmp_path: Path) -> None:
             )
             for name in ("fast-0", "fast-1")
         ),
-        SimNode(name="old", capacity=Resources(8_000, 16_384, 0), speed=0.5),
+        SimNode(name="old", capacity=Resources(8_000, 16_384, 0), contention=0.12, speed=0.5),
         SimNode(name="node-3", capacity=Resources(2_500, 20_480, 0)),
     )
     assert cluster.source == str(path)
@@ -135,6 +136,7 @@ def test_a_file_of_uneven_nodes(tmp_path: Path) -> None:
         ("[[node]]\ncpus = 1\n[[node]]\ncpus = -1", "node 1, cpus: -1.0 is not between"),
         ("[[node]]\ncpus = nan", "node 0, cpus: nan is not between"),
         ("[[node]]\ngpus = 2.5", r"\$.node\[0\].gpus"),
+        ("[[node]]\ncpus = 1\ncontention = -0.1", "node 0, contention: -0.1 is not between"),
         ("[[node]]\ncpus = 1\nspeed = 0", "node 0, speed: 0.0 is not between"),
         ("[[node]]\ncpus = 1\nstorage_mib_s = 0", "node 0, storage_mib_s: 0.0 is not between"),
         ("[[node]]\ncpus = 1\nmtbf_s = -1", "node 0, mtbf_s: -1.0 is not between"),

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import csv
 import importlib.util
+import itertools
 import json
+import math
 import os
+import random
 import re
 import subprocess
 import sys
@@ -15,34 +18,66 @@ from pathlib import Path
 import msgspec
 import pytest
 from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
 
-from steepest.cli.commands.reproduce import PAPER_NAMES
+from steepest.cli.commands.reproduce import PAPER_NAMES, _show
 from steepest.cli.main import main
-from steepest.sim.clusters import open_cluster
+from steepest.sim.losses.thesis import CONTENTION
 from steepest.sim.reproduce import papers, run
 from steepest.sim.reproduce.course import Course
-from steepest.sim.reproduce.experiment import Paper
+from steepest.sim.reproduce.experiment import Experiment, Paper
 from steepest.sim.reproduce.flowcon import FLOWCON
-from steepest.sim.reproduce.measures import MEASURES, Pair, pair_of
-from steepest.sim.reproduce.placement import first_nodes
-from steepest.sim.reproduce.report import FILES, assumptions, figure
+from steepest.sim.reproduce.forest import forest
+from steepest.sim.reproduce.measures import DEFAULTS, MEASURES, Pair, pair_of
+from steepest.sim.reproduce.placement import Start, first_nodes
+from steepest.sim.reproduce.report import FILES, assumptions, figure, tables, tally, write
+from steepest.sim.reproduce.run import Part, Reproduction
 from steepest.sim.reproduce.specon import SPECON
-from steepest.sim.reproduce.verdict import Estimate, Unit, Verdict, estimate, slack, verdict
+from steepest.sim.reproduce.verdict import BAND, Estimate, Unit, Verdict, estimate, verdict
 from steepest.sim.result import JobResult, SimulationResult
-from steepest.sim.workloads.read import open_workload
 
-SMALL = msgspec.structs.replace(SPECON, experiments=(SPECON.experiments[0], FLOWCON.experiments[2]))
-"""Twenty jobs with SpeCon and five with FlowCon."""
+FIXED_20, FLOWCON_3 = SPECON.experiments[0], FLOWCON.experiments[0]
+
+ONE_SETTING = msgspec.structs.replace(FLOWCON_3, arms=FLOWCON_3.arms[1:2], drawn=0)
+
+SMALL = msgspec.structs.replace(FLOWCON, experiments=(ONE_SETTING,), sensitivity=(FIXED_20,))
+"""Three jobs with FlowCon on one node; beside them, not judged nor pictured, twenty with SpeCon from both starts."""
+
+REPETITIONS = 2
 
 SCRIPT = """
 import sys
 from pathlib import Path
-from tests.unit.sim.test_reproduce import SMALL
+import msgspec
 from steepest.sim.reproduce import report, run
+from steepest.sim.reproduce.flowcon import FLOWCON
+from steepest.sim.reproduce.specon import SPECON
 if __name__ == "__main__":
-    results = list(run.done(run.tasks(SMALL, 3), int(sys.argv[2])))
-    report.write(run.reproduction(SMALL, 3, results), Path(sys.argv[1]))
+    three = FLOWCON.experiments[0]
+    three = msgspec.structs.replace(three, arms=three.arms[1:2], drawn=0)
+    small = msgspec.structs.replace(FLOWCON, experiments=(three,), sensitivity=SPECON.experiments[:1])
+    results = list(run.done(run.tasks(small, 2), 2))
+    report.write(run.reproduction(small, 2, results), Path(sys.argv[1]))
 """
+"""The same, on two processes; it imports nothing of the tests."""
+
+
+class Made(msgspec.Struct):
+    """A reproduction and the files that it leaves behind."""
+
+    reproduction: Reproduction
+    folder: Path
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """That of the small paper, made once, in this process."""
+    results = list(run.done(run.tasks(SMALL, REPETITIONS), 1))
+    reproduction = run.reproduction(SMALL, REPETITIONS, results)
+    folder = tmp_path_factory.mktemp("report")
+    write(reproduction, folder)
+    return Made(reproduction, folder)
 
 
 # --- figures ----------------------------------------------------------------------------------------------------------
@@ -51,79 +86,177 @@ if __name__ == "__main__":
 def test_an_estimate_by_hand() -> None:
     """Of 1, 2 and 3: mean 2, deviation 1, and t(0.975; 2) = 4.302653 times 1/√3 to both sides."""
     assert estimate([1.0, 2.0, 3.0]) == Estimate(2.0, -0.484138, 4.484138, 1.0)
-    assert estimate([5.0]) == Estimate(5.0, 5.0, 5.0, 0.0)
     assert estimate([4.0, 4.0]) == Estimate(4.0, 4.0, 4.0, 0.0)
 
 
+def test_one_repetition_says_nothing() -> None:
+    """Its interval has no bounds, so that no effect is within."""
+    assert estimate([5.0]) == Estimate(5.0, -math.inf, math.inf, 0.0)
+    assert verdict(estimate([5.0]), 5.0, Unit.PERCENT, 20) is Verdict.INCONCLUSIVE
+
+
 @pytest.mark.parametrize(
-    ("published", "unit", "expected"),
+    ("low", "high", "expected"),
     [
-        (100.0, Unit.SECONDS, Verdict.WITHIN),
-        (114.5, Unit.SECONDS, Verdict.WITHIN),  # 110 + 5 % of 114.5 is 115.7
-        (116.0, Unit.SECONDS, Verdict.BETTER),  # … and 115.8 does not reach 116
-        (86.0, Unit.SECONDS, Verdict.WITHIN),
-        (85.0, Unit.SECONDS, Verdict.WORSE),
-        (115.0, Unit.PERCENT, Verdict.WITHIN),
-        (115.1, Unit.PERCENT, Verdict.BETTER),
-        (85.0, Unit.PERCENT, Verdict.WITHIN),
-        (84.9, Unit.PERCENT, Verdict.WORSE),
-        (111.0, Unit.JOBS, Verdict.WITHIN),  # of 20 jobs, 5 % are one
-        (112.0, Unit.JOBS, Verdict.WORSE),
-        (88.0, Unit.JOBS, Verdict.BETTER),
-        (None, Unit.SECONDS, Verdict.UNPUBLISHED),
+        (-15.9, -8.1, Verdict.WITHIN),  # the band around −12 is −16 to −8
+        (-16.1, -8.1, Verdict.INCONCLUSIVE),
+        (-9.0, 5.0, Verdict.INCONCLUSIVE),
+        (-20.0, 2.0, Verdict.INCONCLUSIVE),  # as wide as any effect
+        (-18.0, -17.0, Verdict.BETTER),
+        (-24.9, -23.0, Verdict.BETTER),
+        (-25.0, -24.0, Verdict.OVERSHOOTS),
+        (-7.0, -5.0, Verdict.WORSE),
+        (-7.0, 1.0, Verdict.WORSE),
+        (-1.0, 3.0, Verdict.WORSE),  # the other sign, and zero is in the interval
+        (0.1, 3.0, Verdict.OPPOSITE),
     ],
 )
-def test_verdicts_by_hand(published: float | None, unit: Unit, expected: Verdict) -> None:
-    """Ours is 100, with an interval from 90 to 110. More jobs are better, less of anything else."""
-    assert verdict(Estimate(100.0, 90.0, 110.0, 20.0), published, unit, 20) is expected
+def test_verdicts_on_a_cut_by_hand(low: float, high: float, expected: Verdict) -> None:
+    """−12 % was published."""
+    assert verdict(Estimate((low + high) / 2, low, high, 1.0), -12.0, Unit.PERCENT, 20) is expected
 
 
-def test_the_slack_is_the_spread_of_published_runs() -> None:
-    """The thesis prints −8.0 % and −3.2 % for one setting: each is within an interval around the other."""
-    assert slack(-8.0, Unit.PERCENT, 20) == pytest.approx(5.0)
-    assert verdict(Estimate(-8.0, -8.0, -8.0, 0.0), -3.2, Unit.PERCENT, 20) is Verdict.WITHIN
+@pytest.mark.parametrize(
+    ("ours", "expected"),
+    [
+        (9.0, Verdict.WITHIN),
+        (4.0, Verdict.BETTER),
+        (15.0, Verdict.WORSE),
+        (19.0, Verdict.OVERSHOOTS),
+        (-1.0, Verdict.OPPOSITE),
+    ],
+)
+def test_verdicts_on_a_rise_by_hand(ours: float, expected: Verdict) -> None:
+    """+9 % was published: less is better, but a fall is another effect."""
+    assert verdict(Estimate(ours, ours - 0.1, ours + 0.1, 1.0), 9.0, Unit.PERCENT, 20) is expected
+
+
+@pytest.mark.parametrize(
+    ("ours", "expected"),
+    [
+        (15.0, Verdict.WITHIN),
+        (16.5, Verdict.WITHIN),
+        (17.0, Verdict.BETTER),
+        (13.0, Verdict.WORSE),
+        (9.0, Verdict.OPPOSITE),
+        (20.1, Verdict.OVERSHOOTS),
+    ],
+)
+def test_verdicts_on_numbers_of_jobs_by_hand(ours: float, expected: Verdict) -> None:
+    """15 of 20 are faster: 5 beyond the half that are so without any effect, and more is better."""
+    assert verdict(Estimate(ours, ours, ours, 0.0), 15.0, Unit.JOBS, 20) is expected
+
+
+def test_a_printed_range_is_the_band() -> None:
+    """−1 to −5 % over all settings."""
+    assert verdict(Estimate(-4.8, -4.9, -4.7, 0.1), -3.0, Unit.PERCENT, 5, 2.0) is Verdict.WITHIN
+    assert verdict(Estimate(-5.2, -5.3, -5.1, 0.1), -3.0, Unit.PERCENT, 5, 2.0) is Verdict.BETTER
+
+
+EFFECTS = st.floats(0.5, 100).flatmap(lambda size: st.sampled_from((size, -size)))
+
+
+@given(published=EFFECTS, mean=st.floats(-200, 200), half=st.floats(0, 100), more=st.floats(0, 100))
+def test_a_wider_interval_is_never_more_within(published: float, mean: float, half: float, more: float) -> None:
+    """And one that is as wide as the effect is not within at all."""
+    intervals = [Estimate(mean, mean - width, mean + width, 1.0) for width in (half, half + more)]
+    narrow, wide = (verdict(ours, published, Unit.PERCENT, 20) for ours in intervals)
+
+    assert wide is not Verdict.WITHIN or narrow is Verdict.WITHIN
+    assert wide in {narrow, Verdict.INCONCLUSIVE, *_WEAKER.get(narrow, ())}
+    if 2 * half >= abs(published):
+        assert narrow is not Verdict.WITHIN
+
+
+_WEAKER = {Verdict.OPPOSITE: (Verdict.WORSE, Verdict.BETTER)}
+"""What is left of a verdict when zero comes into the interval."""
+
+
+@given(published=EFFECTS)
+def test_no_effect_is_never_within(published: float) -> None:
+    """The slack is in proportion to the effect, however small that is."""
+    assert verdict(Estimate(0.0, 0.0, 0.0, 0.0), published, Unit.PERCENT, 20) is not Verdict.WITHIN
+
+
+STUDIES = 200
+
+
+def _share_within(repetitions: int, true: float, lots: random.Random) -> float:
+    """How often an effect of −10, of which single runs deviate by 4, is within, where ours is truly ``true``."""
+    verdicts = []
+    for _ in range(STUDIES):
+        ours = estimate([lots.gauss(true, 4.0) for _ in range(repetitions)])
+        verdicts.append(verdict(ours, -10.0, Unit.PERCENT, 20))
+    return verdicts.count(Verdict.WITHIN) / len(verdicts)
+
+
+@pytest.mark.parametrize("true", [-10.0, -9.0, -8.0])
+def test_fewer_repetitions_are_less_often_within(true: float) -> None:
+    """Where ours is truly in the band; but for what the studies leave to chance."""
+    lots = random.Random(1)
+    shares = [_share_within(count, true, lots) for count in (2, 3, 5, 10, 30, 100)]
+
+    assert all(more > fewer - 0.03 for fewer, more in itertools.pairwise(shares))
+    assert shares[0] < 0.1
+    assert shares[-1] > 0.8
+
+
+@pytest.mark.parametrize("true", [-16.0, -6.0, 0.0])
+def test_what_is_not_so_is_rarely_within_with_any_number_of_repetitions(true: float) -> None:
+    """Where ours is truly out of the band: of all studies, at most one in twenty."""
+    lots = random.Random(2)
+
+    assert abs(true + 10) > 10 * BAND
+    assert all(_share_within(count, true, lots) < 0.05 for count in (2, 3, 5, 10, 30))
 
 
 PAIR = Pair([100.0, 200.0, 50.0, 80.0], [50.0, 220.0, 50.0, 60.0], 400.0, 300.0)
 
 BY_HAND: Mapping[str, float] = {
-    "default-mean": 107.5,
-    "mean": 95.0,
     "mean-change": 100 * (95 / 107.5 - 1),
-    "default-makespan": 400,
-    "makespan": 300,
+    "median-change": 100 * (55 / 90 - 1),
+    "p90-change": 10,
+    "early-change": -10,
+    "late-change": 100 * (55 / 65 - 1),
+    "last-change": -25,
     "makespan-change": -25,
-    "faster": 2,
-    "not-slower": 3,
+    "faster": 2.5,
     "winners": -37.5,
-    "losers": 5,
+    "losers": 10,
+    "winners-s": -35,
+    "losers-s": 20,
     "best": -50,
     "worst": 10,
-    "default-median": 90,
-    "median": 55,
-    "default-p90": 200,
-    "p90": 220,
-    "default-early": 150,
-    "early": 135,
-    "default-late": 65,
-    "late": 55,
-    "default-last": 80,
-    "last": 60,
-    "last-change": -25,
+}
+
+DEFAULT_BY_HAND: Mapping[str, float] = {
+    "mean": 107.5,
+    "median": 90,
+    "p90": 200,
+    "early": 150,
+    "late": 65,
+    "last": 80,
+    "makespan": 400,
 }
 
 
 @pytest.mark.parametrize("name", MEASURES)
 def test_measures_by_hand(name: str) -> None:
-    """Four jobs: two gain 50 and 25 %, one loses 10 %, one nothing."""
+    """Four jobs: two gain 50 and 25 %, one loses 10 %, one nothing, which counts half."""
     assert MEASURES[name].of(PAIR) == pytest.approx(BY_HAND[name])
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_figures_of_the_default_run_by_hand(name: str) -> None:
+    """Whatever the policy does."""
+    assert DEFAULTS[name].of(PAIR) == pytest.approx(DEFAULT_BY_HAND[name])
 
 
 def test_the_45th_of_fifty() -> None:
     """Counted from one, of the sorted ones."""
     fifty = [float(number) for number in range(50, 0, -1)]
 
-    assert MEASURES["p90"].of(Pair(fifty, fifty, 1.0, 1.0)) == 45
+    assert DEFAULTS["p90"].of(Pair(fifty, fifty, 1.0, 1.0)) == 45
 
 
 def test_where_nobody_loses_the_losers_lose_nothing() -> None:
@@ -153,46 +286,66 @@ def test_a_job_that_did_not_finish_makes_no_pair() -> None:
 
 @pytest.mark.parametrize("paper", papers.PAPERS.values(), ids=lambda paper: paper.name)
 def test_papers(paper: Paper) -> None:
-    """Names are told apart, everything that is compared can be measured, and assumptions are sentences."""
-    names = [one.name for one in paper.experiments]
+    """Names differ, everything that is compared can be measured and has an effect, and assumptions are sentences."""
+    experiments = [*paper.experiments, *paper.sensitivity]
 
     assert tuple(papers.PAPERS) == PAPER_NAMES
-    assert len({*names}) == len(names)
-    for experiment in paper.experiments:
-        assert open_workload(experiment.workload, seed=0).jobs
-        assert open_cluster(experiment.nodes).nodes
+    assert len({one.name for one in experiments}) == len(experiments)
+    for experiment in experiments:
+        workload = experiment.jobs(experiment.starts[0], 0)
+        assert {one.measure for one in experiment.default} <= {*DEFAULTS}
         for arm in experiment.arms:
-            assert {name for name, _ in arm.published} <= {*MEASURES}
+            for one in arm.published:
+                nothing = len(workload.jobs) / 2 if MEASURES[one.measure].unit is Unit.JOBS else 0
+                assert one.value is None or one.value != nothing
         assert len({arm.setting for arm in experiment.arms}) == len(experiment.arms)
     assert all(text.endswith(".") for text in paper.assumptions)
 
 
-def test_first_nodes_are_drawn_for_each_job_and_seed() -> None:
-    """All nodes are drawn about equally often; the same seed draws the same."""
-    workload, cluster = open_workload("thesis:mixed-20", seed=0), open_cluster("4x8cpu")
-    drawn = [first_nodes(workload, cluster, seed) for seed in range(100)]
-    counts = [sum([*one.values()].count(node.name) for one in drawn) for node in cluster.nodes]
+def test_the_nodes_of_an_experiment() -> None:
+    """They contend as the three jobs show it; SpeCon's give their jobs 80 % of their CPU."""
+    for paper, usable in ((SPECON, 0.8), (FLOWCON, 1.0)):
+        for experiment in paper.experiments:
+            assert {(node.contention, node.usable) for node in experiment.nodes().nodes} == {(CONTENTION, usable)}
 
-    assert sum(counts) == 2_000
-    assert min(counts) > 400
-    assert drawn[0] == first_nodes(workload, cluster, 0)
-    assert drawn[0] != drawn[1]
-    assert {*drawn[0]} == {job.name for job in workload.jobs}
+
+def test_every_experiment_on_several_nodes_is_run_from_both_starts() -> None:
+    """And those on one node from the only one there is."""
+    for experiment in (*SPECON.experiments, *FLOWCON.experiments):
+        several = len(experiment.nodes().nodes) > 1
+        assert experiment.starts == ((Start.EVEN, Start.UNEVEN) if several else (Start.ONE_NODE,))
+
+
+def _counts(experiment: Experiment, start: Start, seed: int) -> list[int]:
+    nodes = experiment.nodes()
+    placed = [*first_nodes(experiment.jobs(start, seed), nodes, start, seed).values()]
+    return [placed.count(node.name) for node in nodes.nodes]
+
+
+def test_starts() -> None:
+    """Even: node after node. Uneven: as the thesis' 6, 3, 2 and 2, which jobs being drawn."""
+    mixed_50 = SPECON.experiments[-1]
+    workload, nodes = FIXED_20.jobs(Start.UNEVEN, 0), FIXED_20.nodes()
+    uneven = [first_nodes(workload, nodes, Start.UNEVEN, seed) for seed in (0, 0, 1)]
+
+    assert _counts(FIXED_20, Start.EVEN, 0) == [5, 5, 5, 5]
+    assert _counts(FIXED_20, Start.UNEVEN, 0) == [10, 4, 3, 3]
+    assert _counts(mixed_50, Start.UNEVEN, 0) == _counts(mixed_50, Start.UNEVEN, 1)
+    assert uneven[0] == uneven[1] != uneven[2]
+    assert {*uneven[0]} == {job.name for job in workload.jobs}
 
 
 def test_both_runs_of_a_pair_begin_alike() -> None:
-    """Jobs start on the nodes that were drawn, with SpeCon and without; only with it any of them moves."""
-    experiment = SPECON.experiments[0]
-    courses = [
-        Course({node.name: node.capacity.cpu_m for node in open_cluster("4x8cpu").nodes}, lists=False) for _ in "12"
-    ]
+    """Jobs start on the nodes that they are dealt to, with SpeCon and without; only with it any of them moves."""
+    experiment, start = FIXED_20, Start.UNEVEN
+    courses = [Course({node.name: node.capacity.cpu_m for node in experiment.nodes().nodes}, lists=False) for _ in "12"]
     for arm, course in zip((None, experiment.arms[0]), courses, strict=True):
-        run._run(experiment, arm, 0, course.notice)
+        run.ran(experiment, arm, start, 0, course.notice)
     before, after = courses
-    drawn = first_nodes(open_workload(experiment.workload, seed=0), open_cluster(experiment.nodes), 0)
+    dealt = first_nodes(experiment.jobs(start, 0), experiment.nodes(), start, 0)
 
     for course in courses:
-        assert {job: places[0][1] for job, places in course.places.items()} == drawn
+        assert {job: places[0][1] for job, places in course.places.items()} == dealt
     assert not before.moves
     assert after.moves
     assert {job for job, places in after.places.items() if len(places) > 1} == {move.job for move in after.moves}
@@ -203,54 +356,90 @@ def test_both_runs_of_a_pair_begin_alike() -> None:
 # --- reports ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-def test_a_report_is_the_same_wherever_it_is_made(tmp_path: Path) -> None:
-    """One process and two, under other hash seeds, write the same bytes; the report is what it promises to be."""
-    root = Path(__file__).parents[3]
-    for workers, hash_seed in ((1, "1"), (2, "2718")):
-        command = [sys.executable, "-c", SCRIPT, str(tmp_path / str(workers)), str(workers)]
-        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(root)}
-        subprocess.run(command, cwd=root, env=environment, check=True, timeout=110)
+def test_a_report_is_the_same_wherever_it_is_made(made: Made, tmp_path: Path) -> None:
+    """One process and two, under another hash seed, write the same bytes."""
+    environment = {**os.environ, "PYTHONHASHSEED": "2718"}
+    subprocess.run([sys.executable, "-c", SCRIPT, str(tmp_path)], env=environment, check=True, timeout=110)
+
     for name in FILES:
-        assert (tmp_path / "1" / name).read_bytes() == (tmp_path / "2" / name).read_bytes(), name
+        assert (made.folder / name).read_bytes() == (tmp_path / name).read_bytes(), name
 
-    rows = json.loads((tmp_path / "1" / "results.json").read_bytes())
-    with (tmp_path / "1" / "results.csv").open(newline="") as file:
+
+def test_what_a_report_holds(made: Made) -> None:
+    """All rows, all assumptions, a picture of each experiment, the forest plot, and nothing that asks for anything."""
+    rows = json.loads((made.folder / "results.json").read_bytes())
+    with (made.folder / "results.csv").open(newline="") as file:
         table = [*csv.DictReader(file)]
+    markdown, html = ((made.folder / name).read_text() for name in ("report.md", "report.html"))
+    lines = sum(
+        len(one.default) + sum(len(arm.published) for arm in one.arms)
+        for one in (*SMALL.experiments, *SMALL.sensitivity)
+    )
+
     assert [row["metric"] for row in rows] == [row["metric"] for row in table]
-    assert len(rows) == sum(len(arm.published) for one in SMALL.experiments for arm in one.arms)
-    for row in rows:
-        assert {"experiment", "metric", "published", "ours", "low", "high", "verdict"} <= {*row}
-        assert row["low"] <= row["ours"] <= row["high"]
-    markdown = (tmp_path / "1" / "report.md").read_text()
-    html = (tmp_path / "1" / "report.html").read_text()
-    for text in assumptions(run.Reproduction(SMALL, 3, [], [])):
-        assert f"- {text}\n" in markdown
-    assert markdown.count("\n| ") == len(rows) + 1  # and the header
-    assert html.count("<tr><td>") == len(rows)
-    assert html.count("<svg") == len(SMALL.experiments)
-
-
-@pytest.mark.slow
-def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """``--json`` prints the rows and nothing else; the page asks nobody for anything."""
-    small = msgspec.structs.replace(FLOWCON, experiments=FLOWCON.experiments[2:3])
-    monkeypatch.setattr(papers, "PAPERS", {"flowcon": small})
-    arguments = ["reproduce", "flowcon", "--repetitions", "2", "--jobs", "1", "--out", str(tmp_path)]
-    printed = CliRunner().invoke(main, [*arguments, "--json"])
-    shown = CliRunner().invoke(main, arguments)
-
-    assert (printed.exit_code, shown.exit_code) == (0, 0), printed.output + shown.output
-    assert printed.stdout_bytes == (tmp_path / "results.json").read_bytes()
-    assert "flowcon-5" in shown.stdout
-    assert "report.html" in shown.stdout.splitlines()[-1]
-    assert sorted(file.name for file in tmp_path.iterdir()) == sorted(FILES)
-    html = (tmp_path / "report.html").read_text()
+    assert all(row["low"] <= row["ours"] <= row["high"] for row in rows)
+    assert {row["start"] for row in rows} == {start.value for start in Start}
+    assert all(f"- {text}\n" in markdown for text in assumptions(made.reproduction))
+    assert html.count("<tr><td>") == lines
+    assert len(re.findall(r"^\| (?:fixed|flowcon)", markdown, re.MULTILINE)) == lines
+    assert html.count("<svg") == len(SMALL.experiments) + 1
     assert {*re.findall(r"https?://[^\s\"'<>]+", html)} == {
         "http://www.w3.org/2000/svg",
         "http://www.w3.org/1999/xlink",
     }
     assert not re.search(r"<script|<link|<img|@import|url\((?!#)|src=", html)
+
+
+def test_both_starts_stand_side_by_side(made: Made) -> None:
+    """In one line; what has one start only has a table of its own."""
+    rows = [msgspec.structs.replace(row, part=Part.EFFECT) for row in made.reproduction.rows]
+    one, both = tables(rows, Part.EFFECT)
+
+    assert (one.starts, both.starts) == ((Start.ONE_NODE,), (Start.EVEN, Start.UNEVEN))
+    assert all([row.start for row in line.rows] == [*both.starts] for line in both.lines)
+    assert len(both.lines) == len(FIXED_20.default) + len(FIXED_20.arms[0].published)
+
+
+def test_only_published_effects_are_judged(made: Made) -> None:
+    """Neither default runs nor readings that the sources rule out are counted."""
+    rows = made.reproduction.rows
+    judged = [row for row in rows if row.verdict is not None]
+
+    assert {row.part for row in judged} == {Part.EFFECT}
+    assert {row.part for row in rows} == {*Part}
+    assert sum(int(number) for number in re.findall(r"\d+", tally(rows))) == len(judged)
+
+
+def test_a_forest_has_a_line_for_every_effect(made: Made) -> None:
+    """With its published value; and there is none where nothing is judged."""
+    rows = made.reproduction.rows
+
+    assert forest(rows).count("−31.9 %") == 1
+    assert forest(rows).count("flowcon-3 (") == len(ONE_SETTING.arms[0].published)
+    assert not forest([row for row in rows if row.verdict is None])
+
+
+def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``--json`` prints the rows and nothing else."""
+    small = msgspec.structs.replace(SMALL, experiments=(), sensitivity=(ONE_SETTING,))
+    monkeypatch.setattr(papers, "PAPERS", {"flowcon": small})
+    arguments = ["reproduce", "flowcon", "--repetitions", "1", "--jobs", "1", "--json", "--out", str(tmp_path)]
+    printed = CliRunner().invoke(main, arguments)
+
+    assert printed.exit_code == 0, printed.output
+    assert printed.stdout_bytes == (tmp_path / "results.json").read_bytes()
+    assert sorted(file.name for file in tmp_path.iterdir()) == sorted(FILES)
+
+
+def test_what_the_command_shows(made: Made, capsys: pytest.CaptureFixture[str]) -> None:
+    """The effects with their verdicts, the tally, and the names of what was written."""
+    _show(made.reproduction, made.folder)
+    shown = capsys.readouterr().out
+
+    assert "flowcon-3" in shown
+    assert "fixed-20" not in shown
+    assert tally(made.reproduction.rows) in shown.splitlines()[-1]
+    assert "report.html" in shown.splitlines()[-1]
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
@@ -270,19 +459,20 @@ def test_a_missing_library_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
 
     assert result.exit_code == 2
     assert "matplotlib" in result.stderr
-    assert "steepest[simulate]" in result.stderr
+    assert "make .make/dev" in result.stderr
 
 
 @pytest.mark.parametrize(
-    ("value", "unit", "shown"),
+    ("value", "unit", "part", "shown"),
     [
-        (-14.74, Unit.PERCENT, "−14.7 %"),
-        (8.1, Unit.PERCENT, "+8.1 %"),
-        (1260.0, Unit.SECONDS, "1,260.0 s"),
-        (11.0, Unit.JOBS, "11.0"),
-        (None, Unit.JOBS, "–"),
+        (-14.74, Unit.PERCENT, Part.EFFECT, "−14.7 %"),
+        (8.1, Unit.PERCENT, Part.EFFECT, "+8.1 %"),
+        (110.8, Unit.SECONDS, Part.EFFECT, "+110.8 s"),
+        (1260.0, Unit.SECONDS, Part.DEFAULT, "1,260.0 s"),
+        (11.0, Unit.JOBS, Part.EFFECT, "11.0"),
+        (None, Unit.JOBS, Part.EFFECT, "–"),
     ],
 )
-def test_figures_as_people_write_them(value: float | None, unit: Unit, shown: str) -> None:
+def test_figures_as_people_write_them(value: float | None, unit: Unit, part: Part, shown: str) -> None:
     """With a true minus, and a sign where it is a change."""
-    assert figure(value, unit) == shown
+    assert figure(value, unit, part) == shown

@@ -31,6 +31,7 @@ MOST_NODES = 100_000
 _MOST_EACH = 10_000
 _LONGEST_NAME = 63
 _LARGEST_SPEED = 1_000.0
+_LARGEST_CONTENTION = 1_000.0
 _LARGEST_RATE = 1e9
 
 _PART = re.compile(r"(\d{1,9})x(\d{1,9})(cpu|gpu)", re.ASCII)
@@ -43,6 +44,7 @@ class _Group(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     gpus: int = 0
     cpus: float | None = None
     memory_gib: float | None = None
+    contention: float = 0.0
     speed: float = 1.0
     storage_mib_s: float = 500.0
     mtbf_s: float = 0.0
@@ -68,8 +70,8 @@ def open_cluster(name: str) -> ClusterSpec:
 def read_cluster(path: Path) -> ClusterSpec:
     """The nodes of a TOML file.
 
-    It has tables ``[[node]]`` with ``count``, ``name``, ``gpus``, ``cpus``, ``memory_gib``, ``speed``, ``storage_mib_s``,
-    ``mtbf_s`` and ``repair_s``, of which ``gpus`` or ``cpus`` is needed.
+    It has tables ``[[node]]`` with ``count``, ``name``, ``gpus``, ``cpus``, ``memory_gib``, ``contention``, ``speed``,
+    ``storage_mib_s``, ``mtbf_s`` and ``repair_s``, of which ``gpus`` or ``cpus`` is needed.
 
     Raises:
         InputError: The file is no such file; the table and field are named.
@@ -104,6 +106,7 @@ def _fault(group: _Group) -> str | None:
         "gpus": (group.gpus, 0, _MOST_EACH),
         "cpus": (group.cpus, 0.001, _MOST_EACH),
         "memory_gib": (group.memory_gib, 0.001, _MOST_EACH * 100),
+        "contention": (group.contention, 0, _LARGEST_CONTENTION),
         "speed": (group.speed, 1 / _LARGEST_SPEED, _LARGEST_SPEED),
         "storage_mib_s": (group.storage_mib_s, 1, _LARGEST_RATE),
         "mtbf_s": (group.mtbf_s or None, 1, LONGEST_S),
@@ -144,6 +147,7 @@ def _spec(groups: Sequence[_Group], source: str) -> ClusterSpec:
             nodes[name] = SimNode(
                 name=name,
                 capacity=capacity,
+                contention=group.contention,
                 speed=group.speed,
                 storage_mib_s=group.storage_mib_s,
                 mtbf_s=group.mtbf_s,

@@ -26,10 +26,10 @@ SCALE = 10
 """A second here is so many of the experiment's."""
 
 KINDS: Mapping[str, str] = {
-    "vae-pytorch": "vae",
+    "vae-flowcon": "vae",
     "mnist-pytorch": "mlp",
     "mnist-tensorflow": "softmax",
-    "gru-tensorflow": "gru",
+    "gru-flowcon": "gru",
     "lstm-cfc": "charlm",
     "lstm-crf": "mixture",
 }

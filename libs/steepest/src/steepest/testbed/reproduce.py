@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from steepest.sim.reproduce.experiment import Experiment, Paper
-from steepest.sim.reproduce.measures import MEASURES
-from steepest.sim.reproduce.run import Figures, Reproduction, reproduction
+from steepest.sim.reproduce.run import Figures, Reproduction, figures_of, reproduction
 from steepest.sim.workloads.arrivals import arrivals
 from steepest.testbed.jobs import costs
 from steepest.testbed.node import node
@@ -45,10 +44,7 @@ def reproduced(paper: Paper, count: int, done: Sequence[Repetition]) -> Reproduc
 
 
 def _figures(one: Repetition) -> Figures:
-    return [
-        [MEASURES[name].of(pair) for name, _ in arm.published]
-        for arm, pair in zip(one.experiment.arms, one.pairs, strict=True)
-    ]
+    return [figures_of(one.experiment, one.pairs)]
 
 
 def _picture(one: Repetition) -> str:

@@ -65,8 +65,8 @@ def reproduce(
 ) -> None:
     """Run the published experiments of PAPER again on simulated nodes, and compare what comes out.
 
-    Each figure comes with its 95 % confidence interval and a verdict: within (what two published runs of the same setting
-    differ by), better or worse.
+    Each effect comes with its 95 % confidence interval and a verdict: within a third of the published effect, inconclusive,
+    better, worse, overshoots (more than twice the effect) or opposite.
     """
     from steepest.sim.reproduce.needs import refuse_without_libraries
 
@@ -156,20 +156,23 @@ def _tracked(results: Iterator[Any], total: int) -> Iterable[Any]:
 def _show(result: Reproduction, folder: Path) -> None:
     from steepest.cli.printing.tables import show
     from steepest.sim.reproduce.report import FILES, figure, interval, tally
+    from steepest.sim.reproduce.run import Part
 
-    styles = {"better": "green", "worse": "red"}
+    styles = {"within": "green", "worse": "red", "opposite": "red", "overshoots": "red"}
     show(
-        ("experiment", "figure", "#published", "#ours", "#95 % interval", "verdict"),
+        ("experiment", "start", "figure", "#published", "#ours", "#95 % interval", "verdict"),
         [
             [
-                row.experiment,
+                f"{row.experiment} ({row.setting})" if row.setting else row.experiment,
+                row.start,
                 row.metric,
                 figure(row.published, row.unit),
                 figure(row.ours, row.unit),
                 interval(row),
-                (str(row.verdict), styles.get(str(row.verdict), "")),
+                (row.verdict or "", styles.get(row.verdict or "", "")),
             ]
             for row in result.rows
+            if row.part is Part.EFFECT
         ],
     )
     tell(f"\n{tally(result.rows)}; {', '.join(FILES)} are in {folder}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from steepest.cluster.simulated.model import Model
-from steepest.cluster.simulated.shares import share_out
+from steepest.cluster.simulated.shares import share_out, slowdown
 from steepest.cluster.simulated.timeline import Timeline, Timer
 from steepest.events.common import Resources
 
@@ -62,6 +62,7 @@ class SimulatedNode:
         storage_mib_s: float = 500.0,
         caps_yield: bool = False,
         gives_m: int | None = None,
+        contention: float = 0.0,
     ) -> None:
         """A node.
 
@@ -73,6 +74,7 @@ class SimulatedNode:
             storage_mib_s: Rate at which checkpoints are written and read.
             gives_m: CPU that it really gives, in millicores: a machine that others use too gives less than its capacity.
             caps_yield: Whether idle CPU goes also to those whose caps hold them back.
+            contention: By how much more demand than CPU slows every training on it: see :func:`slowdown`.
         """
         self.name = name
         self.capacity = capacity
@@ -82,6 +84,7 @@ class SimulatedNode:
         self.training: dict[Trains, None] = {}
         self._gives_m = capacity.cpu_m if gives_m is None else gives_m
         self._caps_yield = caps_yield
+        self._contention = contention
         self._timeline = timeline
         self._timer: Timer | None = None
 
@@ -106,11 +109,13 @@ class SimulatedNode:
         trainings = list(self.training)
         capacity = self._gives_m
         demands = [capacity if one.model.demand_m is None else one.model.demand_m for one in trainings]
-        shares = share_out(capacity, demands, [one.limit_m for one in trainings], yields=self._caps_yield)
+        limits = [one.limit_m for one in trainings]
+        shares = share_out(capacity, demands, limits, yields=self._caps_yield)
+        slower = slowdown(self._contention, capacity, demands, limits)
         for training, demand, share in zip(trainings, demands, shares, strict=True):
             training.advance(now_s)
             training.share_m = share if demand else float(training.model.idle_m)
-            training.pace = self.speed / training.model.step_s * (share / demand if demand else 1.0)
+            training.pace = self.speed / training.model.step_s * (share / demand / slower if demand else 1.0)
         self.retime()
 
     def retime(self) -> None:

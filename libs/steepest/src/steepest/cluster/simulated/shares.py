@@ -29,6 +29,16 @@ def share_out(capacity: float, demands: Sequence[float], caps: Sequence[float | 
     return shares
 
 
+def slowdown(contention: float, capacity: float, demands: Sequence[float], caps: Sequence[float | None]) -> float:
+    """How many times slower every training goes than its share alone would make it; at least 1.
+
+    Processes that want more CPU than there is evict each other's caches and wait for each other's locks: 1 + contention ×
+    the demand in excess of the capacity, as a share of the capacity. What a cap holds back contends for nothing.
+    """
+    wanted = sum(demand if cap is None else min(demand, cap) for demand, cap in zip(demands, caps, strict=True))
+    return 1.0 + contention * max(0.0, wanted / capacity - 1.0) if contention else 1.0
+
+
 def max_min(capacity: float, ceilings: Sequence[float]) -> list[float]:
     """Equal parts of ``capacity``, none above its ceiling, with nothing left that anybody could use."""
     if sum(ceilings) <= capacity:

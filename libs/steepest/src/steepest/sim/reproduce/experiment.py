@@ -7,8 +7,29 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from steepest.events.parameters import PoolParameters
-from steepest.sim.reproduce.placement import Lots
+from steepest.sim.cluster_spec import ClusterSpec
+from steepest.sim.clusters import open_cluster
+from steepest.sim.losses.thesis import CONTENTION
+from steepest.sim.reproduce.placement import Start
+from steepest.sim.workload import Workload
 from steepest.sim.workloads.arrivals import PATTERNS, PREFIX
+from steepest.sim.workloads.read import open_workload
+
+
+class Published(msgspec.Struct, frozen=True):
+    """A figure that a source prints.
+
+    Attributes:
+        measure: Of :data:`steepest.sim.reproduce.measures.MEASURES`.
+        value: None: it prints none, and ours is for information.
+        slack: What counts as the same, in the figure's unit, where the source prints a range; None: a third of the effect.
+        chart: It is read off the authors' chart, and printed nowhere.
+    """
+
+    measure: str
+    value: float | None = None
+    slack: float | None = None
+    chart: bool = False
 
 
 class Arm(msgspec.Struct, frozen=True, kw_only=True):
@@ -18,13 +39,13 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True):
         setting: In words; empty where the experiment has one only.
         policy: Of :data:`steepest.sim.policies.LIVE`.
         parameters: What the policy's switches are put into.
-        published: Names of measures, each with what the paper says; None: it says nothing, and we tell ours.
+        published: What the paper says of it.
     """
 
     setting: str = ""
     policy: str
     parameters: PoolParameters
-    published: Sequence[tuple[str, float | None]]
+    published: Sequence[Published]
 
 
 class Experiment(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,14 +55,26 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
         name: In tables.
         pattern: Of :data:`steepest.sim.workloads.arrivals.PATTERNS`.
         cluster: Where it is not the pattern's own.
-        lots: Whether first nodes are drawn by lot.
+        usable: Share of the nodes' CPU that jobs get.
+        contention: Of the nodes.
+        starts: Each is run.
+        pinned: First nodes hold for the policy's run too; if not, it places the jobs itself.
+        lengths: For each start, how many times as long as the models say its jobs take, so that the default run comes to
+            what was published of it; ``tools/fit_thesis_lengths.py`` finds them.
+        default: What was published of the default run.
+        arms: The settings.
         drawn: Which arm the plots show.
     """
 
     name: str
     pattern: str
     cluster: str = ""
-    lots: Lots = Lots.NOBODY
+    usable: float = 1.0
+    contention: float = CONTENTION
+    starts: Sequence[Start] = (Start.ONE_NODE,)
+    pinned: bool = True
+    lengths: Mapping[Start, float] = {}
+    default: Sequence[Published] = ()
     arms: Sequence[Arm]
     drawn: int = 0
 
@@ -51,14 +84,28 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
         return PREFIX + self.pattern
 
     @property
-    def nodes(self) -> str:
-        """The cluster's name."""
-        return self.cluster or PATTERNS[self.pattern].cluster
-
-    @property
     def about(self) -> str:
         """The experiment in words."""
-        return f"{PATTERNS[self.pattern].about}; nodes {self.nodes}"
+        return f"{PATTERNS[self.pattern].about}; nodes {self._nodes}"
+
+    def jobs(self, start: Start, seed: int) -> Workload:
+        """The jobs of a repetition."""
+        drawn = open_workload(self.workload, seed=seed)
+        factor = self.lengths.get(start, 1.0)
+        jobs = [msgspec.structs.replace(job, work_s=factor * job.work_s) for job in drawn.jobs]
+        return msgspec.structs.replace(drawn, jobs=jobs)
+
+    def nodes(self) -> ClusterSpec:
+        """The nodes of every repetition."""
+        cluster = open_cluster(self._nodes)
+        changed = {"usable": self.usable, "contention": self.contention}
+        return msgspec.structs.replace(
+            cluster, nodes=[msgspec.structs.replace(node, **changed) for node in cluster.nodes]
+        )
+
+    @property
+    def _nodes(self) -> str:
+        return self.cluster or PATTERNS[self.pattern].cluster
 
 
 class Paper(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,6 +116,8 @@ class Paper(msgspec.Struct, frozen=True, kw_only=True):
         title: For people.
         source: What was published where.
         default: The default run, in words.
+        experiments: Those that are compared with what was published.
+        sensitivity: The same with something changed that the sources rule out or leave open.
         assumptions: What the paper leaves open, beside what the simulator and the models assume.
         real: It is run with real trainings, and not simulated.
     """
@@ -78,6 +127,7 @@ class Paper(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     default: str
     experiments: Sequence[Experiment]
+    sensitivity: Sequence[Experiment] = ()
     assumptions: Sequence[str]
     real: bool = False
 

@@ -1,9 +1,8 @@
-"""Where an experiment's jobs run first under the default scheduler: drawn by lot.
+"""Where an experiment's jobs run first: dealt evenly, or as unevenly as the thesis' one example of it.
 
-SpeCon's authors pin each job's first node for both runs, and do not say which one it gets. Jobs that were spread evenly
-would leave SpeCon nothing to mend; the thesis' worked example (§6.2.3: 6, 3, 2 and 2 jobs on four workers) shows that
-theirs were not. A lot for each job comes to such unevenness. SpeCon's own runs have the same lots, because it only moves
-what runs; FlowCon 2.0 places the jobs itself.
+SpeCon's authors pin each job's first node for both runs, and print neither which one it gets nor how even they are. Their
+worked example (thesis §6.2.3) shows four workers with 6, 3, 2 and 2 jobs. How much SpeCon gains depends on it more than on
+anything else, so every experiment on several nodes is run from both starts.
 """
 
 from __future__ import annotations
@@ -16,23 +15,47 @@ from steepest.sim.cluster_spec import ClusterSpec
 from steepest.sim.workload import Workload
 
 
-class Lots(enum.StrEnum):
-    """Whose jobs' first nodes are drawn by lot."""
+class Start(enum.StrEnum):
+    """How first nodes are chosen."""
 
-    NOBODY = "nobody"  # the placement policy decides
-    DEFAULT = "default"  # the default run's
-    BOTH = "both"  # that, and the same ones for every arm
+    ONE_NODE = "one node"  # there is no choice
+    EVEN = "even start"  # one job after the other to the next node
+    UNEVEN = "uneven start"  # of 13 jobs on four nodes 6, 3, 2 and 2; which ones is drawn
 
+
+EXAMPLE = (6, 3, 2, 2)
+"""Jobs on the workers of the thesis' worked example."""
 
 ASSUMPTION = (
-    "The first node of each job is drawn uniformly at random and pinned for both runs: the thesis pins it, without saying "
-    "to which, and its worked example is as uneven as lots are."
+    "SpeCon's authors pin each job's first node for both runs and do not print it. Even start: node after node in the order "
+    "of arrival. Uneven start: as many to each node as in the thesis' worked example (6, 3, 2 and 2); which jobs, is drawn."
 )
 
 
-def first_nodes(workload: Workload, cluster: ClusterSpec, seed: int) -> Mapping[str, str]:
-    """The first node of every job, by their names."""
+def first_nodes(workload: Workload, cluster: ClusterSpec, start: Start, seed: int) -> Mapping[str, str]:
+    """The first node of every job, by their names.
+
+    Args:
+        workload: The jobs.
+        cluster: The nodes; beyond four, the example repeats.
+        start: Even or uneven.
+        seed: Draws the order in which the jobs of an uneven start are dealt.
+    """
+    jobs = [job.name for job in workload.jobs]
+    nodes = [node.name for node in cluster.nodes]
+    if start is not Start.UNEVEN:
+        return {job: nodes[number % len(nodes)] for number, job in enumerate(jobs)}
+    shares = {node: EXAMPLE[number % len(EXAMPLE)] for number, node in enumerate(nodes)}
     lots = random.Random(f"{seed}/first-nodes")  # noqa: S311 - no secret depends on it
-    names = [node.name for node in cluster.nodes]
     # random() alone is promised to be the same in every Python.
-    return {job.name: names[int(lots.random() * len(names))] for job in workload.jobs}
+    drawn = sorted(range(len(jobs)), key=[lots.random() for _ in jobs].__getitem__)
+    return {jobs[job]: node for job, node in zip(drawn, _dealt(shares, len(jobs)), strict=True)}
+
+
+def _dealt(shares: Mapping[str, int], count: int) -> list[str]:
+    """So many nodes in the proportion of their shares (largest average: D'Hondt), the first ones first where they tie."""
+    given = dict.fromkeys(shares, 0)
+    for _ in range(count):
+        chosen = max(shares, key=lambda node: shares[node] / (given[node] + 1))
+        given[chosen] += 1
+    return [node for node, number in given.items() for _ in range(number)]

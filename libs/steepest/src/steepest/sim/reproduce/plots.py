@@ -12,28 +12,14 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
+from steepest.sim.reproduce import colours
 from steepest.sim.reproduce.course import Course, Line, Spells
 
-SETTINGS: Any = {
-    "svg.hashsalt": "steepest",
-    "svg.fonttype": "none",
-    "font.family": "sans-serif",
-    "font.size": 8,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "legend.frameon": False,
-}
-
-BEFORE, AFTER = "#9aa5b1", "#1f6fb4"
-"""Colours of the default run and of the policy's."""
-
-PHASES = {"PC": "#2a9d5c", "WC": "#e0a526", "CC": "#b3475a", "NL": "#2a9d5c", "WL": "#e0a526", "CL": "#b3475a"}
-"""Colours of SpeCon's categories and FlowCon's lists."""
+BESIDE: Any = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
+"""Legends stand beside what they explain, where they cover nothing."""
 
 MOST_NAMED = 20
 """More jobs or nodes than this go without a legend."""
-
-NO_METADATA: dict[str, Any] = {"Creator": None, "Date": None, "Format": None, "Type": None}
 
 
 def drawn(before: Course, after: Course, completions: Sequence[tuple[str, float, float]], title: str) -> str:
@@ -46,7 +32,7 @@ def drawn(before: Course, after: Course, completions: Sequence[tuple[str, float,
         title: Stands above it.
     """
     jobs = [job for job, _, _ in completions]
-    with mpl.rc_context(SETTINGS):
+    with mpl.rc_context(colours.SETTINGS):
         figure = Figure(figsize=(10, 9 + 0.1 * len(jobs)), layout="constrained")
         axes = figure.subplot_mosaic(
             [["completion", "completion"], ["before", "after"], ["efficiency", "categories"], ["places", "places"]],
@@ -64,20 +50,21 @@ def drawn(before: Course, after: Course, completions: Sequence[tuple[str, float,
             axes[name].set_xlabel("s")
             axes[name].set_xlim(0, last_s)
         written = io.StringIO()
-        figure.savefig(written, format="svg", metadata=NO_METADATA)
+        figure.savefig(written, format="svg", metadata=colours.NO_METADATA)
     svg = written.getvalue()
     return svg[svg.index("<svg") :]
 
 
 def _completions(axis: Any, completions: Sequence[tuple[str, float, float]]) -> None:
     places = range(len(completions))
-    axis.bar([at - 0.2 for at in places], [one[1] for one in completions], 0.4, color=BEFORE, label="default")
-    axis.bar([at + 0.2 for at in places], [one[2] for one in completions], 0.4, color=AFTER, label="with the policy")
+    axis.bar([at - 0.2 for at in places], [one[1] for one in completions], 0.4, color=colours.DEFAULT, label="default")
+    axis.bar(
+        [at + 0.2 for at in places], [one[2] for one in completions], 0.4, color=colours.POLICY, label="with the policy"
+    )
     axis.set_xticks(list(places), [one[0].removeprefix("job-") for one in completions])
     axis.set_title("completion time of each job")
     axis.set_ylabel("s")
-    axis.set_ylim(0, 1.25 * max(max(one[1:]) for one in completions))
-    axis.legend(ncols=2, loc="upper left")
+    axis.legend(**BESIDE)
 
 
 def _use(axis: Any, course: Course, title: str, last_s: float) -> None:
@@ -91,7 +78,7 @@ def _use(axis: Any, course: Course, title: str, last_s: float) -> None:
     axis.set_ylim(0, 1.05)
     axis.set_ylabel("share of a node")
     if len(lines) <= MOST_NAMED:
-        axis.legend(ncols=4, fontsize=6, loc="lower center")
+        axis.legend(fontsize=6, **BESIDE)
 
 
 def _efficiency(axis: Any, course: Course, jobs: Sequence[str]) -> None:
@@ -105,28 +92,33 @@ def _efficiency(axis: Any, course: Course, jobs: Sequence[str]) -> None:
 def _categories(axis: Any, course: Course, jobs: Sequence[str]) -> None:
     for place, job in enumerate(jobs):
         for began, length, name in _bars(course.categories.get(job, []), course.ends_s[job]):
-            axis.broken_barh([(began, length)], (place - 0.4, 0.8), color=PHASES[name])
+            axis.broken_barh([(began, length)], (place - 0.4, 0.8), color=colours.CATEGORIES[name])
     axis.set_title(f"{'lists' if course.lists else 'categories'} of each job")
     _rows(axis, jobs)
     known = dict.fromkeys(name for spells in course.categories.values() for _, name in spells)
-    handles = [axis.plot([], [], color=PHASES[name], linewidth=4, label=name)[0] for name in PHASES if name in known]
+    handles = [
+        axis.plot([], [], color=colours.CATEGORIES[name], linewidth=4, label=name)[0]
+        for name in colours.CATEGORIES
+        if name in known
+    ]
     if handles:
-        axis.legend(handles=handles, ncols=3, fontsize=6, loc="lower right")
+        axis.legend(handles=handles, fontsize=6, **BESIDE)
 
 
 def _places(axis: Any, course: Course, jobs: Sequence[str]) -> None:
-    colours = {name: mpl.colormaps["tab10"](number % 10) for number, name in enumerate(course.capacities_m)}
+    palette = mpl.colormaps[colours.NODES]
+    shades = {name: palette(number % palette.N) for number, name in enumerate(course.capacities_m)}
     for place, job in enumerate(jobs):
         for began, length, name in _bars(course.places.get(job, []), course.ends_s[job]):
-            axis.broken_barh([(began, length)], (place - 0.4, 0.8), color=colours[name])
+            axis.broken_barh([(began, length)], (place - 0.4, 0.8), color=shades[name])
     rows = {job: place for place, job in enumerate(jobs)}
     moves = [(move.at_s, rows[move.job]) for move in course.moves]
     axis.plot(*_columns(moves), "k|", markersize=6, markeredgewidth=1.5)
     axis.set_title(f"where each job runs: {len(moves)} migrations, each a black mark")
     _rows(axis, jobs)
-    if len(colours) <= MOST_NAMED:
-        handles = [axis.plot([], [], color=colour, linewidth=4, label=name)[0] for name, colour in colours.items()]
-        axis.legend(handles=handles, ncols=4, fontsize=6, loc="lower right")
+    if len(shades) <= MOST_NAMED:
+        handles = [axis.plot([], [], color=colour, linewidth=4, label=name)[0] for name, colour in shades.items()]
+        axis.legend(handles=handles, fontsize=6, **BESIDE)
 
 
 def _rows(axis: Any, jobs: Sequence[str]) -> None:

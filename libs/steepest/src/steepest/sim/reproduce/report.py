@@ -6,6 +6,7 @@ The HTML holds its pictures and needs nothing from anywhere.
 from __future__ import annotations
 
 import csv
+import math
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,13 +15,35 @@ import jinja2
 import msgspec
 
 from steepest.sim.losses import thesis
-from steepest.sim.reproduce.run import Reproduction, Row
+from steepest.sim.reproduce.forest import forest
+from steepest.sim.reproduce.placement import Start
+from steepest.sim.reproduce.run import Part, Reproduction, Row
 from steepest.sim.reproduce.verdict import Unit, Verdict
 from steepest.sim.system.simulate import ASSUMPTIONS
 
 FILES = ("report.md", "report.html", "results.csv", "results.json")
 
 ONE_RUN = "A published figure is one run; ours is a mean over repetitions, and ± the deviation of a single one."
+
+CHART = "†"
+"""Behind a figure that is read off the authors' chart."""
+
+
+class Line(msgspec.Struct, frozen=True):
+    """A row of a table: one figure from every start."""
+
+    experiment: str
+    metric: str
+    published: str
+    rows: Sequence[Row]
+
+
+class Table(msgspec.Struct, frozen=True):
+    """Rows of one part that have the same starts."""
+
+    part: Part
+    starts: Sequence[Start]
+    lines: Sequence[Line]
 
 
 def write(reproduction: Reproduction, folder: Path) -> None:
@@ -50,24 +73,63 @@ def assumptions(reproduction: Reproduction) -> Sequence[str]:
     return (*reproduction.paper.assumptions, *simulated, ONE_RUN)
 
 
+def tables(rows: Sequence[Row], part: Part) -> Sequence[Table]:
+    """The tables of a part, one for each way of starting, in the order of their first rows."""
+    lines: list[list[Row]] = []
+    for row in rows:
+        if row.part is not part:
+            continue
+        if lines and _same_figure(lines[-1][0], row) and row.start not in [one.start for one in lines[-1]]:
+            lines[-1].append(row)
+        else:
+            lines.append([row])
+    found: dict[tuple[Start, ...], list[Line]] = {}
+    for line in lines:
+        found.setdefault(tuple(row.start for row in line), []).append(_line(line))
+    return [Table(part, starts, those) for starts, those in found.items()]
+
+
 def tally(rows: Sequence[Row]) -> str:
-    """The verdicts in a line: ``20 within, 8 better, 3 worse``."""
-    counts = Counter(row.verdict for row in rows)
-    return ", ".join(f"{counts[one]} {one}" for one in Verdict if counts[one])
+    """The verdicts in a line: ``even start: 20 within, 3 worse; uneven start: …``."""
+    texts = []
+    for start in Start:
+        counts = Counter(row.verdict for row in rows if row.start is start)
+        said = ", ".join(f"{counts[one]} {one}" for one in Verdict if counts[one])
+        texts += [f"{start}: {said}"] if said else []
+    return "; ".join(texts)
 
 
-def figure(value: float | None, unit: Unit) -> str:
-    """A figure with its unit, as in ``−14.7 %`` and ``1,260.0 s``; a dash for none."""
+def figure(value: float | None, unit: Unit, part: Part = Part.EFFECT) -> str:
+    """A figure with its unit, as in ``−14.7 %`` and, of a default run, ``1,260.0 s``; a dash for none."""
     if value is None:
         return "–"
-    sign = "+" if unit is Unit.PERCENT else ""
-    number = f"{value:{sign},.1f}".replace("-", "−")
-    return number if unit is Unit.JOBS else f"{number} {unit}"
+    sign = "" if part is Part.DEFAULT else "+"
+    if unit is Unit.JOBS:
+        return f"{value:.1f}"
+    return f"{value:{sign},.1f} {unit}".replace("-", "−")
 
 
 def interval(row: Row) -> str:
-    """The confidence interval: ``[−16.9, −12.1]``."""
-    return f"[{row.low:,.1f}, {row.high:,.1f}]".replace("-", "−")
+    """The confidence interval: ``[−16.9, −12.1]``; a dash after a single repetition."""
+    return f"[{row.low:,.1f}, {row.high:,.1f}]".replace("-", "−") if math.isfinite(row.low) else "–"
+
+
+def _same_figure(one: Row, other: Row) -> bool:
+    return (one.experiment, one.setting, one.metric, one.published) == (
+        other.experiment,
+        other.setting,
+        other.metric,
+        other.published,
+    )
+
+
+def _line(rows: Sequence[Row]) -> Line:
+    row = rows[0]
+    name = f"{row.experiment} ({row.setting})" if row.setting else row.experiment
+    published = figure(row.published, row.unit, row.part)
+    if row.unit is Unit.JOBS and row.published is not None:
+        published = f"{row.published:g} of {row.jobs}"
+    return Line(name, row.metric, f"{published} {CHART}" if row.chart else published, rows)
 
 
 def _rendered(template: str, reproduction: Reproduction) -> str:
@@ -79,12 +141,17 @@ def _rendered(template: str, reproduction: Reproduction) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    rows = reproduction.rows
     return environment.get_template(template).render(
         paper=reproduction.paper,
         repetitions=reproduction.repetitions,
-        rows=reproduction.rows,
+        effects=tables(rows, Part.EFFECT),
+        defaults=tables(rows, Part.DEFAULT),
+        sensitivity=tables(rows, Part.SENSITIVITY),
+        charted=any(row.chart for row in rows),
+        forest=forest(rows),
         pictures=reproduction.pictures,
-        tally=tally(reproduction.rows),
+        tally=tally(rows),
         assumptions=assumptions(reproduction),
         figure=figure,
         interval=interval,

@@ -6,50 +6,66 @@ beside whatever it is run.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from steepest.sim.clusters import open_cluster
 from steepest.sim.policies import LIVE
 from steepest.sim.reproduce.course import Course
-from steepest.sim.reproduce.experiment import Arm, Experiment, Paper
-from steepest.sim.reproduce.measures import MEASURES, pair_of
-from steepest.sim.reproduce.placement import Lots, first_nodes
+from steepest.sim.reproduce.experiment import Arm, Experiment, Paper, Published
+from steepest.sim.reproduce.measures import DEFAULTS, MEASURES, Pair, pair_of
+from steepest.sim.reproduce.placement import Start, first_nodes
 from steepest.sim.reproduce.plots import drawn
-from steepest.sim.reproduce.verdict import Unit, Verdict, estimate, verdict
+from steepest.sim.reproduce.verdict import Estimate, Unit, Verdict, estimate, verdict
 from steepest.sim.result import SimulationResult
 from steepest.sim.run import side_by_side
 from steepest.sim.system.pool import Watch
 from steepest.sim.system.simulate import simulate_system
-from steepest.sim.workloads.read import open_workload
+from steepest.sim.workloads.arrivals import PATTERNS
 
 DEFAULT = "spread"
 """The live policy that neither moves nor limits."""
+
+
+class Part(enum.StrEnum):
+    """What a row belongs to."""
+
+    DEFAULT = "default run"  # lengths were chosen by it: it is no result
+    EFFECT = "effect"
+    SENSITIVITY = "sensitivity"
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
     """A figure of an experiment, published and ours.
 
     Attributes:
-        experiment: With the setting, where it has several.
+        experiment: Its name.
+        setting: Empty where it has one only.
         unit: Of all figures of the row.
         published: None: there is none.
+        chart: That was read off a chart.
         ours: Mean over the repetitions.
-        low: Of the 95 % confidence interval of that mean.
+        low: Of the 95 % confidence interval of that mean; without bound (JSON: null) after a single repetition.
         high: Likewise.
         deviation: Standard deviation of a single repetition.
+        verdict: Of an effect that was published; None: there is nothing to judge.
     """
 
+    part: Part
     experiment: str
+    setting: str
+    start: Start
     metric: str
     unit: Unit
+    jobs: int
     published: float | None
+    chart: bool
     ours: float
     low: float
     high: float
     deviation: float
-    verdict: Verdict
+    verdict: Verdict | None
 
 
 class Reproduction(msgspec.Struct, frozen=True):
@@ -69,14 +85,14 @@ class Task(msgspec.Struct, frozen=True):
     picture: bool = False
 
 
-Figures = Sequence[Sequence[float]]
-"""Of one repetition: for each arm its published measures, in their order."""
+Figures = Sequence[Sequence[Sequence[float]]]
+"""Of one repetition: for each start, first the default run's figures and then those of each arm, in their order."""
 
 
 def tasks(paper: Paper, repetitions: int) -> Sequence[Task]:
-    """All that there is to do, the pictures first: they take longest."""
+    """What there is to do, the pictures first: they take longest."""
     pictures = [Task(one, 0, picture=True) for one in paper.experiments]
-    return [*pictures, *(Task(one, seed) for one in paper.experiments for seed in range(repetitions))]
+    return [*pictures, *(Task(one, seed) for one in _all(paper) for seed in range(repetitions))]
 
 
 def done(todo: Sequence[Task], workers: int | None) -> Iterator[Figures | str]:
@@ -89,29 +105,57 @@ def reproduction(paper: Paper, repetitions: int, results: Sequence[Figures | str
     count = len(paper.experiments)
     pictures = [(one.name, str(picture)) for one, picture in zip(paper.experiments, results, strict=False)]
     rows: list[Row] = []
-    for number, experiment in enumerate(paper.experiments):
+    for number, experiment in enumerate(_all(paper)):
         first = count + number * repetitions
-        rows += _rows(experiment, results[first : first + repetitions])
+        figures = [one for one in results[first : first + repetitions] if not isinstance(one, str)]
+        rows += _rows(experiment, figures, sensitivity=number >= count)
     return Reproduction(paper, repetitions, rows, pictures)
 
 
-def _rows(experiment: Experiment, figures: Sequence[Figures | str]) -> Iterator[Row]:
-    jobs = len(open_workload(experiment.workload, seed=0).jobs)
-    for number, arm in enumerate(experiment.arms):
-        for place, (name, published) in enumerate(arm.published):
-            measure = MEASURES[name]
-            ours = estimate([float(one[number][place]) for one in figures])
-            yield Row(
-                experiment=f"{experiment.name} ({arm.setting})" if arm.setting else experiment.name,
-                metric=measure.title,
-                unit=measure.unit,
-                published=published,
-                ours=ours.mean,
-                low=ours.low,
-                high=ours.high,
-                deviation=ours.deviation,
-                verdict=verdict(ours, published, measure.unit, jobs),
-            )
+def figures_of(experiment: Experiment, pairs: Sequence[Pair]) -> Sequence[Sequence[float]]:
+    """One start's figures from the pairs of its arms."""
+    default = [DEFAULTS[one.measure].of(pairs[0]) for one in experiment.default]
+    arms = zip(experiment.arms, pairs, strict=True)
+    return [default, *([MEASURES[one.measure].of(pair) for one in arm.published] for arm, pair in arms)]
+
+
+def _all(paper: Paper) -> Sequence[Experiment]:
+    return [*paper.experiments, *paper.sensitivity]
+
+
+def _rows(experiment: Experiment, figures: Sequence[Figures], *, sensitivity: bool) -> Iterator[Row]:
+    groups = [(Part.DEFAULT, "", experiment.default)]
+    part = Part.SENSITIVITY if sensitivity else Part.EFFECT
+    groups += [(part, arm.setting, arm.published) for arm in experiment.arms]
+    for at, (part, setting, published) in enumerate(groups):
+        for place, one in enumerate(published):
+            for begun, start in enumerate(experiment.starts):
+                ours = estimate([repetition[begun][at][place] for repetition in figures])
+                yield _row(experiment, one, ours, part=part, setting=setting, start=start)
+
+
+def _row(
+    experiment: Experiment, published: Published, ours: Estimate, *, part: Part, setting: str, start: Start
+) -> Row:
+    measure = (DEFAULTS if part is Part.DEFAULT else MEASURES)[published.measure]
+    jobs = PATTERNS[experiment.pattern].jobs
+    judged = part is Part.EFFECT and published.value is not None
+    return Row(
+        part=part,
+        experiment=experiment.name,
+        setting=setting,
+        start=start,
+        metric=measure.title,
+        unit=measure.unit,
+        jobs=jobs,
+        published=published.value,
+        chart=published.chart,
+        ours=ours.mean,
+        low=ours.low,
+        high=ours.high,
+        deviation=ours.deviation,
+        verdict=verdict(ours, published.value or 0.0, measure.unit, jobs, published.slack) if judged else None,
+    )
 
 
 def _do(task: Task) -> Figures | str:
@@ -119,38 +163,40 @@ def _do(task: Task) -> Figures | str:
 
 
 def _figures(experiment: Experiment, seed: int) -> Figures:
-    before = _run(experiment, None, seed)
-    figures: list[list[float]] = []
-    for arm in experiment.arms:
-        pair = pair_of(before, _run(experiment, arm, seed))
-        figures.append([MEASURES[name].of(pair) for name, _ in arm.published])
-    return figures
+    found: list[Sequence[Sequence[float]]] = []
+    for start in experiment.starts:
+        before = ran(experiment, None, start, seed)
+        pairs = [pair_of(before, ran(experiment, arm, start, seed)) for arm in experiment.arms]
+        found.append(figures_of(experiment, pairs))
+    return found
 
 
 def _picture(experiment: Experiment, seed: int) -> str:
-    arm = experiment.arms[experiment.drawn]
-    capacities_m = {node.name: node.capacity.cpu_m for node in open_cluster(experiment.nodes).nodes}
+    """Of the last start, which is the uneven one where there are two."""
+    arm, start = experiment.arms[experiment.drawn], experiment.starts[-1]
+    capacities_m = {node.name: node.capacity.cpu_m for node in experiment.nodes().nodes}
     limits = arm.parameters.flowcon.on or "flowcon" in arm.policy
     before, after = Course(capacities_m, lists=limits), Course(capacities_m, lists=limits)
-    default = _run(experiment, None, seed, before.notice)
-    other = _run(experiment, arm, seed, after.notice)
+    default = ran(experiment, None, start, seed, before.notice)
+    other = ran(experiment, arm, start, seed, after.notice)
     completions = [(one.name, one.jct_s, two.jct_s) for one, two in zip(default.jobs, other.jobs, strict=True)]
-    title = f"{experiment.about}{'; ' + arm.setting if arm.setting else ''}; first repetition"
-    return drawn(before, after, completions, title)
+    words = [experiment.about, arm.setting, "" if start is Start.ONE_NODE else start.value, "first repetition"]
+    return drawn(before, after, completions, "; ".join(word for word in words if word))
 
 
-def _run(experiment: Experiment, arm: Arm | None, seed: int, watch: Watch | None = None) -> SimulationResult:
-    """By default (without an arm), or under the policy."""
-    workload, cluster = open_workload(experiment.workload, seed=seed), open_cluster(experiment.nodes)
+def ran(
+    experiment: Experiment, arm: Arm | None, start: Start, seed: int, watch: Watch | None = None
+) -> SimulationResult:
+    """One run: by default (without an arm), or under the policy."""
+    workload, cluster = experiment.jobs(start, seed), experiment.nodes()
     policy = arm.policy if arm else DEFAULT
     parameters = (arm or experiment.arms[0]).parameters
-    by_lot = experiment.lots is Lots.BOTH or (experiment.lots is Lots.DEFAULT and arm is None)
     return simulate_system(
         workload,
         cluster,
         policy,
         LIVE[policy].parameters(parameters),
         seed,
-        first_nodes=first_nodes(workload, cluster, seed) if by_lot else None,
+        first_nodes=first_nodes(workload, cluster, start, seed) if arm is None or experiment.pinned else None,
         watch=watch,
     )

@@ -1,11 +1,16 @@
-"""What repetitions come to, and how that stands to a published figure.
+"""What repetitions come to, and how that stands to a published effect.
 
-The rule. Ours is the mean over the repetitions, with the 95 % confidence interval that Student's t gives. Published
-figures are single runs, and the thesis prints one setting twice with −8.0 % and −3.2 %: five points lie between two runs
-of the same thing. So a published figure is *within* if it lies in our interval widened at both ends by 5 points (where it
-is a percentage), by 5 % of itself (seconds), or by 5 % of the jobs (a number of jobs). Otherwise ours is *better* or
-*worse*: less time, a deeper cut and more jobs that gain are better. Of the default run, whose length our models were
-chosen by, that says no more than how near the choice comes.
+The rule. Ours is the mean over the repetitions, with the 95 % confidence interval that Student's t gives. What is judged is
+an *effect*: a change by the policy, or a number of jobs beyond the half that a policy without effect would make faster. A
+published effect is one run's. The two settings that the thesis prints twice (−8.0 and −3.2 %; −26.2 and −19.0 %) differ from
+their mean by 43 and by 16 % of it, so a third of the published effect to either side counts as the same: the *band*.
+
+* *within*: our whole interval lies in the band;
+* *inconclusive*: it reaches into the band and out of it, as any interval does that is wider than the effect;
+* otherwise they differ. *Opposite*: ours has the other sign, and its interval excludes zero. *Overshoots*: ours is more than
+  twice the effect. *Better* or *worse*: less time, a deeper cut, a smaller rise and more jobs that gain are better.
+
+A wider interval never turns another verdict into *within*, so fewer repetitions do not flatter.
 """
 
 from __future__ import annotations
@@ -16,11 +21,13 @@ import statistics
 from collections.abc import Sequence
 
 import msgspec
-from scipy import stats
+from scipy.special import stdtrit
 
 CONFIDENCE = 0.95
-NOISE = 0.05
-"""The share by which intervals are widened at each end."""
+BAND = 1 / 3
+"""Half the width of the band, as a share of the published effect."""
+
+OVERSHOOT = 2.0
 
 DIGITS = 6
 """Mathematical libraries differ in the last bits; a report must not."""
@@ -38,9 +45,11 @@ class Verdict(enum.StrEnum):
     """How ours stands to what was published."""
 
     WITHIN = "within"
+    INCONCLUSIVE = "inconclusive"
     BETTER = "better"
     WORSE = "worse"
-    UNPUBLISHED = "unpublished"  # there is nothing to compare with; ours is for information
+    OVERSHOOTS = "overshoots"
+    OPPOSITE = "opposite"
 
 
 class Estimate(msgspec.Struct, frozen=True):
@@ -53,34 +62,37 @@ class Estimate(msgspec.Struct, frozen=True):
 
 
 def estimate(values: Sequence[float]) -> Estimate:
-    """The estimate from some repetitions, at least one; a single one has no interval around it."""
+    """The estimate from some repetitions, at least one; the interval around a single one is infinite."""
     mean = statistics.fmean(values)
-    deviation = statistics.stdev(values) if len(values) > 1 else 0.0
-    half = 0.0
-    if deviation:
-        quantile = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1))
-        half = quantile * deviation / math.sqrt(len(values))
+    if len(values) == 1:
+        return Estimate(round(mean, DIGITS) + 0.0, -math.inf, math.inf, 0.0)
+    deviation = statistics.stdev(values)
+    quantile = float(stdtrit(len(values) - 1, (1 + CONFIDENCE) / 2))
+    half = quantile * deviation / math.sqrt(len(values)) if deviation else 0.0
     rounded = (round(value, DIGITS) + 0.0 for value in (mean, mean - half, mean + half, deviation))
     return Estimate(*rounded)
 
 
-def slack(published: float, unit: Unit, jobs: int) -> float:
-    """By how much the interval is widened at each end, in the figure's unit; ``jobs`` are those of the experiment."""
-    match unit:
-        case Unit.PERCENT:
-            return 100 * NOISE
-        case Unit.SECONDS:
-            return abs(published) * NOISE
-        case Unit.JOBS:
-            return jobs * NOISE
+def verdict(ours: Estimate, published: float, unit: Unit, jobs: int, slack: float | None = None) -> Verdict:
+    """How ours stands to a published figure.
 
-
-def verdict(ours: Estimate, published: float | None, unit: Unit, jobs: int) -> Verdict:
-    """How ours stands to a published figure; None: there is none."""
-    if published is None:
-        return Verdict.UNPUBLISHED
-    wider = slack(published, unit, jobs)
-    if ours.low - wider <= published <= ours.high + wider:
+    Args:
+        ours: Our estimate.
+        published: The figure, an effect.
+        unit: Of both.
+        jobs: Of the experiment; without any effect half of them would be faster.
+        slack: Half the band's width, where it is not a third of the effect.
+    """
+    nothing = jobs / 2 if unit is Unit.JOBS else 0.0
+    effect, mean, low, high = (value - nothing for value in (published, ours.mean, ours.low, ours.high))
+    half = BAND * abs(effect) if slack is None else slack
+    if effect - half <= low and high <= effect + half:
         return Verdict.WITHIN
+    if low <= effect + half and effect - half <= high:
+        return Verdict.INCONCLUSIVE
+    if mean * effect < 0 and not low <= 0 <= high:
+        return Verdict.OPPOSITE
+    if mean * effect > 0 and abs(mean) > OVERSHOOT * abs(effect):
+        return Verdict.OVERSHOOTS
     more_is_better = unit is Unit.JOBS
-    return Verdict.BETTER if (ours.mean > published) == more_is_better else Verdict.WORSE
+    return Verdict.BETTER if (mean > effect) == more_is_better else Verdict.WORSE

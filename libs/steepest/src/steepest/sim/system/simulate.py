@@ -157,6 +157,8 @@ def _node(node: SimNode, timeline: VirtualTimeline) -> SimulatedNode:
         speed=node.speed,
         storage_mib_s=node.storage_mib_s,
         caps_yield=True,
+        gives_m=round(node.usable * node.capacity.cpu_m),
+        contention=node.contention,
     )
 
 

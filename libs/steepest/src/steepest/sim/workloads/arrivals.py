@@ -1,7 +1,7 @@
 """The arrivals of the SpeCon and FlowCon experiments, drawn from a seed; named like ``thesis:fixed-20``.
 
-Windows and numbers are the thesis'; where it is silent (FlowCon's 10 and 15 jobs, FlowCon 2.0), the window is a
-reconstruction and :class:`Pattern` says so. Times are whole seconds, as the authors' generator draws them.
+Windows and numbers are the thesis'; where no source prints them (FlowCon 2.0), they are a reconstruction and
+:class:`Pattern` says so. Times are whole seconds, as the authors' generator draws them.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ PATTERNS: Mapping[str, Pattern] = {
     "flowcon-3": Pattern(
         about="FlowCon: VAE (PyTorch) at 0 s, MNIST (PyTorch) at 40 s, MNIST (TensorFlow) at 80 s",
         jobs=3,
-        models=("vae-pytorch", "mnist-pytorch", "mnist-tensorflow"),
+        models=("vae-flowcon", "mnist-pytorch", "mnist-tensorflow"),
         at_s=(0, 40, 80),
         cluster="1x8cpu",
     ),
@@ -94,7 +94,6 @@ PATTERNS: Mapping[str, Pattern] = {
         models=tuple(FLOWCON),
         window_s=200,
         cluster="1x8cpu",
-        reconstructed=True,
     ),
     "flowcon-15": Pattern(
         about="FlowCon: 15 jobs at random in [0, 200] s",
@@ -102,7 +101,6 @@ PATTERNS: Mapping[str, Pattern] = {
         models=tuple(FLOWCON),
         window_s=200,
         cluster="1x8cpu",
-        reconstructed=True,
     ),
     "flowcon2-20": Pattern(
         about="FlowCon 2.0: 20 mixed jobs on 4 workers, 50 s apart",

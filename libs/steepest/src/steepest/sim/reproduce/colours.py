@@ -1,0 +1,45 @@
+"""The colours of every picture here: those of the demo's live view, on white.
+
+Growing jobs are green, watched ones yellow, converged ones blue, and what the policy does is violet, as the demo shows
+decisions. Nodes have pale colours of their own, so that none of them looks like a category.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+DEFAULT, POLICY = "#8c959f", "#8250df"
+"""The default run, and the policy's."""
+
+OTHER_START = "#1b7c83"
+"""The uneven start, where both are shown."""
+
+BAND = "#d8dee5"
+
+_GROWING, _WATCHED, _CONVERGED = "#1a7f37", "#d4a72c", "#0969da"
+
+CATEGORIES = {
+    "PC": _GROWING,
+    "WC": _WATCHED,
+    "CC": _CONVERGED,
+    "NL": _GROWING,
+    "WL": _WATCHED,
+    "CL": _CONVERGED,
+}
+"""SpeCon's categories and FlowCon's lists."""
+
+NODES = "Set3"
+"""A colour map of twelve."""
+
+SETTINGS: Any = {
+    "svg.hashsalt": "steepest",
+    "svg.fonttype": "none",
+    "font.family": "sans-serif",
+    "font.size": 8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+}
+
+NO_METADATA: dict[str, Any] = {"Creator": None, "Date": None, "Format": None, "Type": None}
+"""The same figures give the same bytes: nothing in a picture names its time or machine."""
