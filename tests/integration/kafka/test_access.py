@@ -17,6 +17,9 @@ import pytest
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.protocol.admin import CreateAclsRequest
 from tests.integration.kafka.conftest import HOME
+from tests.integration.mqtt.conftest import Mosquitto, find_mosquitto
+from tests.integration.mqtt.edge import Device
+from tests.unit.mqtt.messages import beat, loss
 
 from steepest.app.embedded import GROUP
 from steepest.app.state_folder import Installation, NodeSpec, StateFolder
@@ -33,6 +36,7 @@ from steepest.log.kafka.kafka_log import KafkaLog
 from steepest.log.kafka.kafka_settings import KafkaSettings, as_environment
 from steepest.runtime.decode import new_record
 from steepest.runtime.layout import Layout
+from steepest.testing.waiting import until
 
 DOCUMENTED = Path(__file__).parents[3] / "docs" / "kafka.md"
 PREFIX = "acl-"
@@ -164,15 +168,20 @@ async def test_nobody_writes_what_the_table_does_not_say(guarded: Guarded, user:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_every_service_works_with_the_rights_of_the_table(guarded: Guarded, tmp_path: Path) -> None:
-    """Each as a process and a user of its own: a job is submitted, placed, run and judged, and none is refused anything."""
+    """Each as a process and a user of its own, and none is refused anything.
+
+    A job is submitted, placed, run and judged, and a device reports its node and the job over MQTT.
+    """
+    mosquitto = Mosquitto(find_mosquitto(), tmp_path)
     folder = StateFolder(tmp_path / "state")
     folder.create(Installation(nodes=(NodeSpec("n1", Resources(500)),)))
     asyncio.run(configure(guarded.settings(USER)))
-    modules = {point.name: point.module for point in entry_points(group=GROUP) if point.name != "mqtt-bridge"}
+    modules = {point.name: point.module for point in entry_points(group=GROUP)}
 
     def environ(user: str) -> dict[str, str]:
         own = {"STEEPEST_STATE_DIR": str(folder.root), **as_environment(guarded.settings(user))}
-        return {**os.environ, **own}
+        broker = {"STEEPEST_MQTT": mosquitto.address} if user == "mqtt-bridge" else {}
+        return {**os.environ, **own, **broker}
 
     def steepest(*arguments: str) -> subprocess.Popen[str]:
         command = [sys.executable, "-m", "steepest", *arguments]
@@ -180,22 +189,27 @@ def test_every_service_works_with_the_rights_of_the_table(guarded: Guarded, tmp_
 
     processes: dict[str, subprocess.Popen[bytes]] = {}
     judged = steepest("events", "--type", "GrowthMeasured", "--json", "--follow")
+    mosquitto.start()
     try:
         for name, module in modules.items():
             with (tmp_path / f"{name}.log").open("wb") as output:
                 processes[name] = subprocess.Popen(
                     [sys.executable, "-m", module], stdout=output, stderr=output, env=environ(name)
                 )
-        job = steepest("submit", "--wait", "--json", "--name", "one", "--", sys.executable, "-c", TRAINING)
+        job = steepest(
+            "submit", "--wait", "--json", "--name", "one", "--device", "edge-1", "--", sys.executable, "-c", TRAINING
+        )
         submitted, _ = job.communicate()
         assert judged.stdout is not None
         assert '"GrowthMeasured"' in judged.stdout.readline()
+        asyncio.run(report_over_mqtt(mosquitto, tmp_path / "mqtt-bridge.log", guarded.settings(USER)))
         assert {name for name, process in processes.items() if process.poll() is not None} == set()
     finally:
         ended: list[subprocess.Popen[Any]] = [judged, *processes.values()]
         for process in ended:
             process.terminate()
             process.wait()
+        mosquitto.end()
         assert judged.stdout is not None
         judged.stdout.close()
 
@@ -215,3 +229,34 @@ async def configure(operator: KafkaSettings) -> None:
         )
     finally:
         await log.close()
+
+
+async def report_over_mqtt(mosquitto: Mosquitto, printed: Path, operator: KafkaSettings) -> None:
+    """Send a message for each topic that the bridge writes, and wait until the bridge has appended them."""
+    await until(lambda: "connected" in printed.read_text(), "the bridge to connect")
+    device = Device(mosquitto.port)
+    try:
+        await device.send(beat(at_ms=1), 1)
+        await device.send(loss(job="one"), 2)
+        await device.publish("steepest/edge-1/loss", b"no event")
+    finally:
+        device.close()
+    log = KafkaLog(operator, Layout().partitions())
+    try:
+        for topic in ("heartbeats", "loss", "dead-letters"):
+            await await_record_of_the_bridge(log, topic)
+    finally:
+        await log.close()
+
+
+async def await_record_of_the_bridge(log: KafkaLog, topic: str) -> None:
+    """Read a topic up to a record with the bridge's header, or a dead letter about a message."""
+    reader = log.reader(dict.fromkeys(await log.partitions(topic), 0))
+    try:
+        async with asyncio.timeout(60):
+            while True:
+                for record in await reader.poll():
+                    if "mqtt" in record.headers or (topic == "dead-letters" and record.key == "mqtt"):
+                        return
+    finally:
+        await reader.close()

@@ -1,4 +1,4 @@
-"""A real broker that tests may stop, kill and start again, and a bridge as a process of its own."""
+"""A real broker that tests may stop, kill and start again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 DOCUMENTED = Path(__file__).parents[3] / "docs" / "mosquitto.conf"
-"""The settings that the documentation asks for are those that are tested."""
+"""The tests use the settings that the documentation has."""
 
 PATIENCE_S = 30.0
 
@@ -63,7 +63,7 @@ class Mosquitto:
                 return
 
     def end(self, number: int = signal.SIGTERM) -> None:
-        """Stop it: with SIGTERM it writes down what it holds."""
+        """Stop it: with SIGTERM it writes what it holds to disk."""
         if self._process is not None:
             self._process.send_signal(number)
             self._process.wait(PATIENCE_S)
@@ -75,18 +75,23 @@ OWN = ("listener", "persistence_location", "allow_anonymous", "password_file", "
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """A port that is not in use."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         return int(server.getsockname()[1])
+
+
+def find_mosquitto() -> str:
+    """The broker's program; without it the test is skipped."""
+    program = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin")
+    if program is None:
+        pytest.skip("no mosquitto; get it with: make mosquitto (apt-get install mosquitto)")
+    return program
 
 
 @pytest.fixture
 def mosquitto_program() -> str:
     """The broker's program."""
-    program = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin")
-    if program is None:
-        pytest.skip("no mosquitto; get it with: make mosquitto (apt-get install mosquitto)")
-    return program
+    return find_mosquitto()
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Names, passwords, certificates and metrics: what an operator relies on."""
+"""Users, passwords, certificates and metrics: what an operator relies on."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def guarded(mosquitto_program: str, tmp_path: Path) -> Iterator[Mosquitto]:
     broker.end()
 
 
-async def test_only_who_may_is_heard(guarded: Mosquitto, tmp_path: Path) -> None:
-    """Over TLS and under its own name a device is heard; what it says under another name never arrives."""
+async def test_a_device_publishes_only_under_its_own_name(guarded: Mosquitto, tmp_path: Path) -> None:
+    """Over TLS and under its own name its messages arrive; under another name none does."""
     authority = str(tmp_path / "mosquitto" / "broker.crt")
     login = {
         "STEEPEST_MQTT_USERNAME": "bridge",
@@ -76,19 +76,19 @@ async def test_only_who_may_is_heard(guarded: Mosquitto, tmp_path: Path) -> None
     try:
         await device.publish("steepest/edge-2/heartbeats", b"forged")
         await device.send(beat(at_ms=1), 1)
-        heard = await edge.until(1, "heartbeats")
+        arrived = await edge.until(1, "heartbeats")
         letters = await edge.records("dead-letters")
     finally:
         device.close()
         edge.end()
 
-    assert [one.node for one in heard] == ["edge-1"]
+    assert [one.node for one in arrived] == ["edge-1"]
     assert letters == []
     assert "secret-b" not in edge.output()
 
 
-async def test_a_wrong_password_is_told(guarded: Mosquitto, tmp_path: Path) -> None:
-    """The bridge says why nothing comes, and goes on trying."""
+async def test_a_wrong_password_is_reported(guarded: Mosquitto, tmp_path: Path) -> None:
+    """The bridge logs why it is refused, and tries again."""
     login = {
         "STEEPEST_MQTT_USERNAME": "bridge",
         "STEEPEST_MQTT_PASSWORD": "wrong",
@@ -98,7 +98,7 @@ async def test_a_wrong_password_is_told(guarded: Mosquitto, tmp_path: Path) -> N
     await edge.open()
     edge.launch()
     try:
-        await until(lambda: "the broker refuses the connection" in edge.output(), "the bridge to tell")
+        await until(lambda: "the broker refuses the connection" in edge.output(), "the bridge to log the refusal")
     finally:
         edge.end()
 
@@ -138,8 +138,8 @@ async def test_metrics_are_served(mosquitto: Mosquitto, tmp_path: Path) -> None:
     ("environ", "names"),
     [({}, "STEEPEST_MQTT"), ({"STEEPEST_MQTT": "broker"}, "STEEPEST_MQTT"), ({"STEEPEST_MQTT_TSL": "1"}, "TSL")],
 )
-def test_a_bridge_without_a_broker_does_not_begin(environ: dict[str, str], names: str, tmp_path: Path) -> None:
-    """A process of its own has no other work: it leaves with 2, and names the setting."""
+def test_a_bridge_without_a_broker_does_not_start(environ: dict[str, str], names: str, tmp_path: Path) -> None:
+    """A process of its own has no other work: it exits with 2 and names the setting."""
     edge = Edge(tmp_path / "state", "unused:1")
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("STEEPEST_MQTT")}
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""The bridge on a real broker: nothing is lost and nothing counts twice, whoever is stopped or killed."""
+"""The bridge on a real broker: no message is lost or counts twice, whichever part is stopped or killed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def edge(tmp_path: Path, mosquitto: Mosquitto) -> AsyncIterator[Edge]:
 @pytest.fixture
 async def device(mosquitto: Mosquitto, edge: Edge) -> AsyncIterator[Device]:
     """A device called edge-1."""
-    del edge  # it is there before anybody speaks
+    del edge  # the bridge must be connected before the device publishes
     device = Device(mosquitto.port)
     yield device
     device.close()
@@ -43,8 +43,8 @@ def times(events: list[object]) -> list[int]:
     return [event.at_ms for event in events]  # type: ignore[attr-defined]
 
 
-async def test_what_a_device_says_is_on_the_log(edge: Edge, device: Device) -> None:
-    """Heartbeats and losses stand on their topics, numbered for their readers; what is watched is said once before."""
+async def test_messages_of_a_device_are_on_the_log(edge: Edge, device: Device) -> None:
+    """Heartbeats and losses are on their topics, numbered for their readers; the job is announced once before them."""
     await device.send(beat(at_ms=5), 1)
     await device.send(loss(2.0, step=1), 2, at_ms=7)
     await device.send(loss(1.5, step=2), 3)
@@ -61,16 +61,16 @@ async def test_what_a_device_says_is_on_the_log(edge: Edge, device: Device) -> N
     assert edge.end(signal.SIGTERM) == 0
 
 
-async def test_what_is_wrong_becomes_a_letter_and_the_bridge_goes_on(edge: Edge, device: Device) -> None:
-    """One letter each, with the reason, the topic and the bytes; what comes after them is taken."""
+async def test_a_refused_message_becomes_a_dead_letter_and_the_bridge_goes_on(edge: Edge, device: Device) -> None:
+    """One letter each, with the reason, the topic and the bytes; later messages are accepted."""
     bad = {
         "no message for loss": ("steepest/edge-1/loss", b"\xff\xfe"),
         "Input data was truncated": ("steepest/edge-1/loss", b""),
         "more than": ("steepest/edge-1/loss", b"x" * 300_000),
         "the topic is edge-2's": ("steepest/edge-2/heartbeats", envelope(beat())),
-        "may speak for itself alone": ("steepest/edge-1/heartbeats", envelope(beat("edge-2"))),
-        "Unheard": ("steepest/edge-1/loss", envelope({"type": "Unheard"})),
-        "no topic of ours": ("steepest/edge-1/cluster", envelope(beat())),
+        "may report only itself": ("steepest/edge-1/heartbeats", envelope(beat("edge-2"))),
+        "Unarrived": ("steepest/edge-1/loss", envelope({"type": "Unarrived"})),
+        "unknown topic": ("steepest/edge-1/cluster", envelope(beat())),
         "this bridge works for": ("steepest/edge-1/heartbeats", envelope(beat(pool="other"))),
         "has no job unknown": ("steepest/edge-1/loss", envelope(loss(job="unknown"), 10)),
         "newest of job is 1": ("steepest/edge-1/loss", envelope(loss(incarnation=2), 11)),
@@ -98,20 +98,20 @@ async def test_what_is_wrong_becomes_a_letter_and_the_bridge_goes_on(edge: Edge,
     assert [one.step for one in await edge.events("loss") if isinstance(one, LossReported)] == [1, 3]
 
 
-async def test_a_message_that_comes_again_counts_once(edge: Edge, device: Device) -> None:
-    """A device that did not see its acknowledgement says it again; what it left out is told of."""
+async def test_a_repeated_message_counts_once(edge: Edge, device: Device) -> None:
+    """A device that did not see the acknowledgement sends a message again; skipped numbers are logged."""
     for number in (1, 2, 1, 2, 3, 3, 6):
         await device.send(beat(at_ms=number), number)
 
     assert times(await edge.until(4, "heartbeats")) == [1, 2, 3, 6]
     assert len(await edge.records("heartbeats")) == 4
     assert await edge.records("dead-letters") == []
-    await until(lambda: '"missing": 2' in edge.output(), "the bridge to tell of what is missing")
+    await until(lambda: '"missing": 2' in edge.output(), "the bridge to log the missing messages")
 
 
 @pytest.mark.slow
 async def test_a_bridge_may_be_killed_at_any_time(edge: Edge, device: Device) -> None:
-    """What is said while it is down waits at the broker; what it had not acknowledged comes again and counts once."""
+    """Messages wait at the broker while it is down; what it had not acknowledged is delivered again and counts once."""
     number = 0
     for _ in range(4):
         for _ in range(40):
@@ -123,11 +123,11 @@ async def test_a_bridge_may_be_killed_at_any_time(edge: Edge, device: Device) ->
         await device.send(beat(at_ms=number), number)
         await device.send(loss(step=number), 1_000 + number, generation="g2")
         await edge.start()
-    heard = await edge.until(number, "heartbeats")
+    arrived = await edge.until(number, "heartbeats")
     await edge.until(number + 1, "loss")
     reported = [one.step for one in await edge.events("loss") if isinstance(one, LossReported)]
 
-    assert times(heard) == list(range(1, number + 1))
+    assert times(arrived) == list(range(1, number + 1))
     assert reported == list(range(1, number + 1))
     assert len(await edge.records("heartbeats")) == number
     assert await edge.records("dead-letters") == []
@@ -136,7 +136,7 @@ async def test_a_bridge_may_be_killed_at_any_time(edge: Edge, device: Device) ->
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 async def test_a_broker_may_be_restarted(edge: Edge, device: Device, mosquitto: Mosquitto, how: signal.Signals) -> None:
-    """Stopped or killed, with a bridge that is there or away: all that it had acknowledged comes through, once, in order."""
+    """Stopped or killed, with the bridge connected or away: all that it had acknowledged arrives once, in order."""
     for number in range(1, 31):
         await device.send(beat(at_ms=number), number)
     edge.end(signal.SIGKILL)
@@ -144,7 +144,7 @@ async def test_a_broker_may_be_restarted(edge: Edge, device: Device, mosquitto: 
         await device.send(beat(at_ms=number), number)
     if how is signal.SIGKILL:
         await until(lambda: b"g1" in mosquitto.kept(), "the broker to write")
-        await until(lambda: envelope(beat(at_ms=40), 40) in mosquitto.kept(), "the broker to write down the last")
+        await until(lambda: envelope(beat(at_ms=40), 40) in mosquitto.kept(), "the broker to write the last message")
     mosquitto.end(how)
     mosquitto.start()
     await edge.start()
@@ -160,7 +160,7 @@ async def test_a_broker_may_be_restarted(edge: Edge, device: Device, mosquitto: 
 
 @pytest.mark.slow
 async def test_what_a_killed_broker_loses_is_counted(edge: Edge, device: Device, mosquitto: Mosquitto) -> None:
-    """Killed amid traffic it may lose what it has not written; each message is heard once, or is counted as missing."""
+    """Killed amid traffic it may lose what it has not written; each message arrives once, or is counted as missing."""
     number = 0
     for _ in range(3):
         for _ in range(50):
@@ -168,20 +168,20 @@ async def test_what_a_killed_broker_loses_is_counted(edge: Edge, device: Device,
             await device.send(beat(at_ms=number), number)
         mosquitto.end(signal.SIGKILL)
         mosquitto.start()
-    heard: list[int] = []
-    while heard[-1:] != [number]:  # a broker that has lost the bridge's session keeps nothing until it is back
+    arrived: list[int] = []
+    while arrived[-1:] != [number]:  # a broker that has lost the bridge's session keeps nothing until it is back
         number += 1
         await device.send(beat(at_ms=number), number)
-        heard = times(await edge.events("heartbeats"))
+        arrived = times(await edge.events("heartbeats"))
     missing = sum(json.loads(line).get("missing", 0) for line in edge.output().splitlines() if '"missing"' in line)
-    assert heard == sorted(set(heard))
-    assert len(heard) + missing == number
-    assert len(await edge.records("heartbeats")) == len(heard)
+    assert arrived == sorted(set(arrived))
+    assert len(arrived) + missing == number
+    assert len(await edge.records("heartbeats")) == len(arrived)
     assert await edge.records("dead-letters") == []
 
 
-async def test_what_was_kept_may_be_lost(edge: Edge, device: Device) -> None:
-    """Without its file the bridge finds on the log what it has seen."""
+async def test_the_cursor_may_be_lost(edge: Edge, device: Device) -> None:
+    """Without its file the bridge finds on the log what it has received."""
     await device.send(beat(at_ms=1), 1)
     await device.send(loss(step=1), 2)
     await edge.until(2, "loss")

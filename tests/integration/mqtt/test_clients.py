@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import aiomqtt
+import msgspec
 import pytest
 from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from tests.integration.mqtt.conftest import Mosquitto
 
-from steepest.mqtt.agent import NO_MATCHING_SUBSCRIBERS
+from steepest.clock import SystemClock
+from steepest.mqtt import agent
+from steepest.mqtt.agent import NO_MATCHING_SUBSCRIBERS, Publisher
+from steepest.mqtt.payload import Envelope
+from steepest.mqtt.settings import MqttSettings
+from steepest.testing.waiting import until
 
 TOPIC = "steepest/edge-1/loss"
 
@@ -38,3 +46,23 @@ async def test_aiomqtt_reports_that_the_broker_dropped_a_message(mosquitto: Mosq
             answer = error
 
     assert answer is not None
+
+
+async def test_the_agent_repeats_a_message_until_a_session_keeps_it(
+    mosquitto: Mosquitto, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a subscriber the broker drops it; each repetition has the next number."""
+    monkeypatch.setattr(agent, "RETRY_S", 0.01)
+    settings = MqttSettings(broker=mosquitto.address, device="edge-1")
+    publisher = Publisher(settings, SystemClock())
+    envelope = Envelope(device="edge-1", generation="", seq=0, event=msgspec.Raw(b"{}"))
+    async with publisher.connected():
+        sending = asyncio.create_task(publisher.publish("loss", envelope))
+        await until(lambda: publisher._numbers.get("edge-1", 0) > 2, "a repetition")
+        assert not sending.done()
+        async with aiomqtt.Client("127.0.0.1", mosquitto.port, identifier="bridge") as client:
+            await client.subscribe("steepest/#", qos=1)
+            received = await anext(client.messages)
+            await sending
+
+    assert msgspec.json.decode(bytes(received.payload), type=Envelope).seq == publisher._numbers["edge-1"]

@@ -1,4 +1,4 @@
-"""What devices do on their side of a real broker: the SDK's outbox, and the log-collector as a node's agent."""
+"""The device's side of a real broker: the SDK's outbox."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TRAINING = Path(__file__).with_name("training.py")
 
 @pytest.fixture
 async def edge(tmp_path: Path, mosquitto: Mosquitto) -> AsyncIterator[Edge]:
-    """An installation whose bridge was never there."""
+    """An installation whose bridge was never connected."""
     edge = Edge(tmp_path / "state", mosquitto.address)
     await edge.open()
     yield edge
@@ -40,12 +40,12 @@ def settings(broker: str, outbox: Path) -> dict[str, str]:
 
 
 async def train(env: dict[str, str], *arguments: str) -> tuple[int, str]:
-    """Run a training to its end; its exit status and what it said."""
+    """Run a training to its end; its exit status and what it printed."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, str(TRAINING), *arguments, env=env, stderr=subprocess.PIPE
     )
-    _, told = await process.communicate()
-    return process.returncode or 0, told.decode()
+    _, printed = await process.communicate()
+    return process.returncode or 0, printed.decode()
 
 
 def steps(events: list[object]) -> list[int | None]:
@@ -60,17 +60,17 @@ async def test_a_training_reports_over_mqtt(edge: Edge, mosquitto: Mosquitto, tm
     mosquitto.end()
     assert (await train(env, "100", "die"))[0] == -signal.SIGKILL
     mosquitto.start()
-    status, told = await train(env, "3")
+    status, printed = await train(env, "3")
     assert status == 0
-    assert "they wait in the outbox" in told  # nobody has ever listened
+    assert "they wait in the outbox" in printed  # no bridge was ever connected
     await edge.start()
     assert (await train(env, "2"))[0] == 0
-    heard = await edge.until(1 + 2 * 105, "loss")
+    arrived = await edge.until(1 + 2 * 105, "loss")
 
-    assert isinstance(heard[0], JobWatched)
-    assert heard[0].metric == "loss"
-    assert steps(heard) == [*range(1, 101), 1, 2, 3, 1, 2]
-    assert {one.split for one in heard[1:] if one.metric == "val_acc"} == {"eval"}
+    assert isinstance(arrived[0], JobWatched)
+    assert arrived[0].metric == "loss"
+    assert steps(arrived) == [*range(1, 101), 1, 2, 3, 1, 2]
+    assert {one.split for one in arrived[1:] if one.metric == "val_acc"} == {"eval"}
     assert await edge.records("dead-letters") == []
     assert "messages are missing" not in edge.output()
 
@@ -92,7 +92,7 @@ async def test_what_a_training_has_left_is_sent_by_hand(edge: Edge, mosquitto: M
 async def test_a_device_that_is_set_up_wrongly_trains_all_the_same(tmp_path: Path) -> None:
     """Reporting is never the reason why a training stops."""
     env = settings("nowhere", tmp_path / "outbox")
-    status, told = await train(env, "2")
+    status, printed = await train(env, "2")
 
     assert status == 0
-    assert "STEEPEST_MQTT is 'nowhere'" in told
+    assert "STEEPEST_MQTT is 'nowhere'" in printed

@@ -1,4 +1,4 @@
-"""The bridge before a log on Kafka: a broker of Kafka that is killed loses and doubles nothing either."""
+"""The bridge with a log on Kafka: a Kafka broker that is killed loses and duplicates no message."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def test_up_on_kafka_runs_the_bridge(tmp_path: Path, mosquitto: Mosquitto,
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 async def test_kafka_may_be_killed(tmp_path: Path, mosquitto: Mosquitto, kafka: Broker) -> None:
-    """What is said while Kafka is away waits, though the bridge is killed as well; all of it is on the topics, once."""
+    """Messages wait while Kafka is away and the bridge is killed as well; all are on the topics, once."""
     edge = Edge(tmp_path / "state", mosquitto.address)
     settings = KafkaSettings(bootstrap=kafka.bootstrap)
     remember_kafka(edge.folder, KafkaPlace(settings.bootstrap))
@@ -73,7 +73,7 @@ async def test_kafka_may_be_killed(tmp_path: Path, mosquitto: Mosquitto, kafka: 
         for number in range(41, 46):
             await device.send(beat(at_ms=number), number)
             await device.send(loss(step=number), 100 + number, generation="g2")
-        heard = await edge.until(45, "heartbeats")
+        arrived = await edge.until(45, "heartbeats")
         await edge.until(46, "loss")
         reported = [one.step for one in await edge.events("loss") if isinstance(one, LossReported)]
         letters = await edge.records("dead-letters")
@@ -81,6 +81,6 @@ async def test_kafka_may_be_killed(tmp_path: Path, mosquitto: Mosquitto, kafka: 
         device.close()
         edge.end()
 
-    assert [one.at_ms for one in heard] == list(range(1, 46))
+    assert [one.at_ms for one in arrived] == list(range(1, 46))
     assert reported == list(range(1, 46))
     assert letters == []

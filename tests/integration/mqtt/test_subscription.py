@@ -27,7 +27,7 @@ TOPIC = "steepest/edge-1/loss"
 
 
 class Consumer:
-    """A subscription whose handler blocks while the test says so.
+    """A subscription whose handler blocks until the test opens it.
 
     Attributes:
         handled: The payloads of completed batches.
@@ -57,7 +57,7 @@ class Consumer:
 
     @property
     def connected(self) -> bool:
-        """Whether the gauge says so."""
+        """The gauge."""
         return bool(self.metrics.connected._value.get())
 
     async def _handle(self, batch: Sequence[aiomqtt.Message]) -> None:
@@ -212,7 +212,7 @@ async def test_a_broker_that_vanishes_is_noticed(mosquitto: Mosquitto, monkeypat
 
 
 async def test_it_ends_where_the_broker_does_not_answer(mosquitto: Mosquitto) -> None:
-    """Cancelled on a connection that is half open, and while a broker accepts a connection and says nothing."""
+    """Cancelled on a connection that is half open, and while a broker accepts a connection and does not answer."""
     proxy = Proxy(mosquitto.port)
     async with proxy.running():
         consumer = Consumer(proxy.port)

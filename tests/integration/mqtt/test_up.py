@@ -1,4 +1,4 @@
-"""A whole system whose node speaks over MQTT alone: ``steepest up --mqtt``, and its log-collector as a device's agent."""
+"""A whole system whose node reports only over MQTT: ``steepest up --mqtt``, and its log-collector as a device's agent."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ async def all_of(system: RunningSystem, topic: str) -> list[Record]:
 
 
 def is_joined(event: c.ClusterEvent, node: str) -> c.NodeJoined | None:
-    """The event, if it says that this node is there."""
+    """The event, if it is the join of this node."""
     return event if isinstance(event, c.NodeJoined) and event.node == node else None
 
 
 @pytest.mark.slow
-async def test_a_node_speaks_over_mqtt_alone(system: RunningSystem, mosquitto: Mosquitto) -> None:
+async def test_a_node_reports_only_over_mqtt(system: RunningSystem, mosquitto: Mosquitto) -> None:
     """Its heartbeats and its jobs' losses come through a broker that is restarted meanwhile, and each report counts once.
 
     A device beside it that announces a hundred times its capacity draws no job.

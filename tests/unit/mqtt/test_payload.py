@@ -1,4 +1,4 @@
-"""What a device may say, and what is refused with its field."""
+"""Which messages are accepted, and which are refused, with the field."""
 
 from __future__ import annotations
 

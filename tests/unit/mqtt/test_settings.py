@@ -38,7 +38,7 @@ def test_settings_are_read() -> None:
     ],
 )
 def test_a_wrong_setting_is_refused_by_name(name: str, value: str) -> None:
-    """A setting that is none, or has a value that it cannot have, is refused, and the message says where to look."""
+    """An unknown setting or an invalid value is refused, and the message names the variable."""
     with pytest.raises(InputError) as refused:
         mqtt_settings({"STEEPEST_MQTT": "broker:1883", name: value})
 

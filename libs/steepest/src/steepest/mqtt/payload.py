@@ -142,7 +142,7 @@ def parse(prefix: str, pool: str, topic: str, payload: bytes) -> DeviceMessage:
     if envelope.device != device:
         raise RefusedMessageError(f"`$.device` is {envelope.device}, and the topic is {device}'s", code="device")
     if isinstance(event, NodeHeartbeat) and event.node != device:
-        raise RefusedMessageError(f"`$.event.node` is {event.node}: {device} may speak for itself alone", code="device")
+        raise RefusedMessageError(f"`$.event.node` is {event.node}: {device} may report only itself", code="device")
     if isinstance(event, NodeHeartbeat | JobWatched) and event.pool != pool:
         raise RefusedMessageError(f"`$.event.pool` is {event.pool}, and this bridge works for {pool}", code="pool")
     if isinstance(event, NodeHeartbeat):
@@ -173,5 +173,5 @@ def _split(prefix: str, topic: str) -> tuple[str, str]:
         case [device, channel] if channel in _events:
             return device, channel
     raise RefusedMessageError(
-        f"no topic of ours: write {prefix}/DEVICE/{HEARTBEATS} or {prefix}/DEVICE/{LOSS}", code="topic"
+        f"unknown topic: publish to {prefix}/DEVICE/{HEARTBEATS} or {prefix}/DEVICE/{LOSS}", code="topic"
     )

@@ -1,6 +1,6 @@
 """The bridge's subscription at the broker: messages in order of arrival, acknowledged after they are handled.
 
-It owns the connections. It must never know what a message says.
+It owns the connections. It must never know the content of a message.
 
 The session is the broker's: it outlives a connection and this process, and the broker keeps in it what is not acknowledged.
 After a reconnect it delivers that again under message ids of its choice. So each connection has a client of its own, and a
@@ -27,7 +27,7 @@ from steepest.mqtt.settings import KEEPALIVE_S, RECONNECT_FIRST_S, RECONNECT_MAX
 logger = structlog.get_logger(__name__)
 
 RECEIVE_MAXIMUM = 500
-"""Messages that the broker sends ahead of their acknowledgement, and thereby the most that wait in memory."""
+"""Messages that the broker sends ahead of their acknowledgement, so at most this many wait in memory."""
 
 MAX_BATCH = RECEIVE_MAXIMUM
 """Messages that are handled together."""
@@ -95,7 +95,7 @@ class Subscription:
             tls_context=self._tls,
             queue_type=_inbox(self._metrics),
         )
-        # aiomqtt has no setting for this (its issue 345). It must precede the connection: the broker delivers what waits
+        # aiomqtt has no setting for this. It must precede the connection: the broker delivers what waits
         # in the session directly after it accepts the client.
         client._client.manual_ack_set(True)  # noqa: FBT003, SLF001
         return client
