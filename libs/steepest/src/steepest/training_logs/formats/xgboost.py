@@ -1,0 +1,38 @@
+r"""XGBoost's evaluation monitor: ``[12]\ttrain-rmse:0.25\teval-rmse:0.5``, in Python, R, its command line and ``cv``.
+
+Owns that line. The data sets' names are the script's; the deviation that ``cv`` prints behind a mean is not read.
+"""
+
+import re
+
+from steepest.training_logs.boosting import Evaluated, round_of
+from steepest.training_logs.format import Context, Format, Found, Line
+from steepest.training_logs.syntax.numbers import NUMBER
+
+_ROUND = re.compile(rb"\[(\d{1,9})\]\t(?=[^\t]{1,200}:)")
+_METRIC = re.compile(
+    rb"([^\t]{1,100}?)-((?:[a-z]{1,12}-(?:nloglik|deviance)|[a-z]\w{0,40})(?:@[\w.-]{1,20})?):(" + NUMBER + rb")"
+    rb"(?:\+" + NUMBER + rb")?(?:\t|$)"
+)
+
+
+def _read(line: Line, context: Context) -> list[Found] | None:
+    head = _ROUND.search(line.raw)
+    if head is None:
+        return None
+    metrics = _METRIC.findall(line.raw[head.end() :].rstrip())
+    if not metrics:
+        return None
+    evaluated = (
+        Evaluated(name.decode("utf-8", "replace"), metric.decode(), float(value)) for name, metric, value in metrics
+    )
+    return round_of(int(head[1]), evaluated, context)
+
+
+FORMAT = Format(
+    name="xgboost",
+    shape="[12]\ttrain-rmse:0.25\teval-rmse:0.5",
+    needles=(b"]\t",),
+    signs=(b"-",),
+    read=_read,
+)
