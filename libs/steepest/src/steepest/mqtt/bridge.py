@@ -21,7 +21,7 @@ from steepest.events.loss import JobWatched
 from steepest.events.received import SEQUENCE, SOURCE, Received
 from steepest.log.base import Log, NewRecord, TopicPartition
 from steepest.mqtt.authorization import Authorization
-from steepest.mqtt.cursor import ORIGIN, Cursor, origin
+from steepest.mqtt.cursor import ORIGIN, BridgeCursor, origin
 from steepest.mqtt.dead_letters import MessageDeadLetters
 from steepest.mqtt.deduplication import SequenceCheck
 from steepest.mqtt.loss_admission import LossAdmission
@@ -82,7 +82,7 @@ class MqttBridge(Effector):
         self._metrics = metrics
         client_id = settings.client_id or f"steepest-bridge-{pool}-{settings.prefix}"
         self._subscription = Subscription(settings, client_id, metrics, clock)
-        self._cursor = Cursor(log, folder / "cursor")
+        self._cursor = BridgeCursor(log, folder / "cursor")
         self._admission = LossAdmission(pool, {})
         self._authorization = Authorization(nodes, settings.agent_nodes)
         self._dead_letters = MessageDeadLetters(clock)

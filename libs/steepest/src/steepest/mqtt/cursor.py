@@ -18,7 +18,7 @@ from steepest.events.loss import JobUnwatched, JobWatched
 from steepest.events.received import SOURCE
 from steepest.log.base import Log, Record, TopicPartition
 from steepest.log.files.atomic_write import write_atomically
-from steepest.mqtt.deduplication import Deduplication, SequenceCheck, Stream
+from steepest.mqtt.deduplication import Deduplication, DeviceStream, SequenceCheck
 from steepest.mqtt.payload import HEARTBEATS, LOSS, DeviceMessage
 from steepest.runtime.decode import received
 
@@ -38,7 +38,7 @@ class SavedCursor(msgspec.Struct, kw_only=True):
         offsets: The first offset of each partition that is not covered by the rest.
     """
 
-    streams: dict[str, Stream] = {}
+    streams: dict[str, DeviceStream] = {}
     watched: dict[str, int] = {}
     agents: dict[str, list[str]] = {}
     offsets: dict[str, int] = {}
@@ -49,7 +49,7 @@ def origin(message: DeviceMessage) -> str:
     return f"{message.stream}/{message.envelope.seq}/{message.digest}"
 
 
-class Cursor:
+class BridgeCursor:
     """What the bridge remembers of messages and jobs, saved in a file and completed from the log.
 
     Attributes:

@@ -36,7 +36,7 @@ class SequenceCheck(enum.Enum):
     OUT_OF_ORDER = "out-of-order"
 
 
-class Stream(msgspec.Struct):
+class DeviceStream(msgspec.Struct):
     """What is remembered of a stream.
 
     Attributes:
@@ -55,8 +55,8 @@ class Deduplication:
         streams: By name; the stream of the last message is at the end.
     """
 
-    def __init__(self, streams: Mapping[str, Stream] | None = None) -> None:
-        self.streams: dict[str, Stream] = dict(streams or {})
+    def __init__(self, streams: Mapping[str, DeviceStream] | None = None) -> None:
+        self.streams: dict[str, DeviceStream] = dict(streams or {})
         self._of_device: dict[str, dict[str, None]] = {}
         for stream in self.streams:
             self._of_device.setdefault(_device(stream), {})[stream] = None
@@ -70,7 +70,7 @@ class Deduplication:
 
     def record(self, stream: str, number: int, digest: str) -> int:
         """Remember a new message and return how many numbers it skipped. Work: O(1)."""
-        known = self.streams.pop(stream, None) or Stream(number - 1, {})
+        known = self.streams.pop(stream, None) or DeviceStream(number - 1, {})
         missing = number - known.last - 1
         known.last = number
         known.digests[number] = digest
