@@ -11,11 +11,12 @@ from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.policies.decider import fold_and_decide
 from steepest.policies.flowcon import with_specon
-from steepest.policies.placement.placer import Placer, _may_place, _never_fits
+from steepest.policies.placement.placer import Placer, _may_place
+from steepest.policies.placement.rejection import why_never_placed
 from steepest.policies.specon.rebalancer import Rebalancer, balance_factor
 from steepest.testing.system.driver import DeciderDriver
 from steepest.view.cluster_view import ClusterView
-from steepest.view.movable import why_immovable
+from steepest.view.movable import immovable
 from steepest.view.queue import Wish, wish_of
 from steepest.view.state import Job, Node, Phase
 
@@ -40,7 +41,7 @@ class NaivePlacer(Placer):
                 yield self._plan(view, job, node, offset)
                 continue
             no_room[wish_of(job)] = None
-            if why := _never_fits(view, job):
+            if why := why_never_placed(view, job):
                 yield from self._tell(job, c.JobRejected(job=job.name, request=job.request, reason=why))
 
 
@@ -69,7 +70,7 @@ class NaiveRebalancer(Rebalancer):
                 and not source.lost
                 and self.state.count(source) > factor
                 and job.plan is None
-                and not why_immovable(job)
+                and immovable(job) is None
                 and not self.state.concerns(job)
                 and job.spec.requests.fits(free)
                 and with_specon.pays(view, job, target, self.state.count(target))

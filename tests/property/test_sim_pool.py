@@ -14,7 +14,6 @@ from steepest.events.common import Resources
 from steepest.events.parameters import PoolParameters
 from steepest.events.received import Received
 from steepest.policies.pending import Pending
-from steepest.policies.placement.spread import fits
 from steepest.sim.cluster_spec import ClusterSpec, SimNode
 from steepest.sim.policies import POOL
 from steepest.sim.system.simulate import simulate_system
@@ -56,7 +55,7 @@ class Onlooker:
         self.ticks += 1
         for job in self.view.jobs.queue:
             for node in self.view.nodes:
-                assert not fits(job, node, Pending()), f"{job.name} waits, and {node.name} has room"
+                assert Pending().no_room(job, node), f"{job.name} waits, and {node.name} has room"
 
 
 @pytest.mark.parametrize("policy", POOL)

@@ -55,6 +55,7 @@ def test_a_void_plan_is_told_with_its_reason() -> None:
 
     chapter = tell(placed().add(late)).chapters[-1]
 
+    assert chapter.refusal == "not-waiting"
     assert chapter.void == "the job does not wait for a place"
     assert chapter.details[0] == f"void, because {chapter.void}"
 
@@ -192,6 +193,6 @@ def test_a_converged_job_that_flowcon_keeps_says_so() -> None:
     )
 
     assert tell(story).now.endswith(
-        "it asks for another place in vain: "
+        "its request for another place waits: "
         "FlowCon does not list it as completing, so it may only be slow because of its cap"
     )

@@ -7,7 +7,7 @@ from tests.unit.flowcon.scene import CL, ITVAL_MS, NL, WL, FlowConPool
 
 from steepest.events import cluster as c
 from steepest.events.parameters import PoolParameters
-from steepest.policies.flowcon.with_specon import pays, why_not_yet
+from steepest.policies.flowcon.with_specon import NotYet, not_yet, pays
 from steepest.policies.named import POLICIES, named, under
 from steepest.policies.specon.node_scorer import NodeScorer
 from steepest.policies.specon.rebalancer import Rebalancer
@@ -59,7 +59,7 @@ def test_cap_first(growth_list: c.GrowthList) -> None:
     plan(pool, "flat", growth_list, 200)
 
     assert asked(pool) == []
-    assert why_not_yet(pool.view, pool.job("flat")).startswith("FlowCon does not list it as completing")
+    assert not_yet(pool.view, pool.job("flat")) is NotYet.NOT_COMPLETING
 
 
 def test_growth_measured_across_a_change_of_cap_moves_nothing() -> None:

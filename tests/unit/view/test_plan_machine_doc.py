@@ -1,121 +1,138 @@
-"""``docs/plan-machine.md`` shows the machine that plans really walk through: its diagrams are drawn by walking it.
+"""``docs/plan-machine.md`` shows the machine that plans really walk through, and why plans are void, from the tables.
 
-Draw them anew with ``python tests/unit/view/test_plan_machine_doc.py``.
+Draw them again with ``python tests/unit/view/test_plan_machine_doc.py``.
 """
 
 from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-import msgspec
+import pytest
 
-from steepest.events.cluster import JobSpec, Step
-from steepest.events.common import CheckpointMode
+from steepest.events.cluster import JobSpec
 from steepest.events.parameters import MoveLimits
 from steepest.view import plans
+from steepest.view.movable import IMMOVABLE
+from steepest.view.plans import AT, BEGINNINGS, FAILURES, MOVES, Meaning, Result, Stage
+from steepest.view.refusal import Refusal
 from steepest.view.state import Heading, Job, Plan, PlanKind
+from steepest.view.validity import MOVE, NO_ROOM, PLACEMENT, STALE_MOVE, NoRoom
 
 PAGE = Path(__file__).parents[3] / "docs" / "plan-machine.md"
 BLOCK = re.compile(r"(?<=<!-- drawn -->\n).*(?=<!-- end -->)", re.DOTALL)
-LIMITS = MoveLimits(tries=1)
-Edge = tuple[str, str, str]
+REFUSALS = re.compile(r"(?<=<!-- refusals -->\n).*(?=<!-- end of refusals -->)", re.DOTALL)
+ASKED: dict[str, Iterable[Refusal]] = {
+    "a placement": (*PLACEMENT, NoRoom.UNKNOWN_NODE, *NO_ROOM),
+    "a migration": (*STALE_MOVE, *IMMOVABLE, *MOVE, NoRoom.UNKNOWN_NODE, *NO_ROOM),
+}
+SPECIAL = {Result.DONE_TARGET_GONE: Result.DONE, Result.FAILED_STOPPED: Result.FAILED}
+"""Results that need no word of their own where their plain form leads to the same stage."""
 
 
-def walks() -> Iterator[tuple[str, Plan, Job]]:
-    """Every way in which a plan can begin: a title, the plan, and the job it is about."""
-    for kind, heading, mode in plans.STEPS:
-        if heading is Heading.BACK:
-            continue  # no plan begins so: a failure leads there
-        job = Job(
-            name="job",
-            request="",
-            spec=JobSpec(command=("x",), checkpoint_mode=mode or CheckpointMode.ON_REQUEST),
-            submitted_ms=0,
-            submitted_offset=0,
-            submitted_counted_ms=0,
-        )
-        plan = Plan(
-            id="plan", kind=kind, job="job", incarnation=1, made_ms=0, made_offset=0, sources=("w1",), targets=("w2",)
-        )
-        plans.begin_walk(plan, job.mode)
-        yield str(kind) + (f", {mode}" if mode else ""), plan, job
-
-
-def moves(plan: Plan, job: Job) -> Iterator[tuple[str, Plan]]:
-    """What may become of the step that is due, and the plan after it."""
-    done = copy(plan)
-    plans.step_done(done)
-    yield "done", done
-    for alive in (True, False) if plan.step is Step.VERIFY else (plan.step in {Step.CHECKPOINT, Step.STOP},):
-        failed = copy(plan)
-        job.alive = alive
-        plans.step_failed(failed, job, definite=True, code="refused", message="", now=0, limits=LIMITS)
-        word = {True: "failed, still running", False: "failed, ended"}[alive] if plan.step is Step.VERIFY else "failed"
-        yield word, failed
-    unclear = copy(plan)
-    plans.step_failed(unclear, job, definite=False, code="uncertain", message="", now=0, limits=LIMITS)
-    yield "unclear", unclear
-
-
-def copy(plan: Plan) -> Plan:
-    """The same plan, to be moved on by itself."""
-    return msgspec.convert(msgspec.to_builtins(plan), Plan)
-
-
-def spell(plan: Plan) -> str:
-    """Where a plan stands."""
-    if plan.step is None:
-        return str(plan.heading)
-    return f"{plan.step}_back" if plan.heading is Heading.BACK else str(plan.step)
-
-
-def edges(plan: Plan, job: Job) -> list[Edge]:
-    """All moves from a plan's beginning on, each once, in the order in which they are met."""
-    found: dict[Edge, None] = {("[*]", "", spell(plan)): None}
-    todo, seen = deque([plan]), {spell(plan)}
+def edges(kind: PlanKind, first: Stage) -> Iterator[tuple[str, str, str]]:
+    """All moves from a plan's beginning on, in the order in which they are met."""
+    yield "[*]", "", first
+    todo, seen = deque([first]), {first: None}
     while todo:
         here = todo.popleft()
-        if here.step is None:
-            found[spell(here), "", "[*]"] = None
+        if AT[here][1] is None:
+            yield here, "", "[*]"
             continue
-        for word, after in moves(here, job):
-            found[spell(here), word, spell(after)] = None
-            if spell(after) not in seen:
-                seen.add(spell(after))
-                todo.append(after)
-    return list(found)
+        after: dict[Stage, list[Result]] = {}
+        for result, stage in MOVES[kind][here].items():
+            after.setdefault(stage, []).append(result)
+        for stage, results in after.items():
+            yield here, "; ".join(result for result in results if SPECIAL.get(result) not in results), stage
+        todo.extend(stage for stage in after if stage not in seen)
+        seen.update(dict.fromkeys(after))
 
 
 def draw() -> str:
     """One diagram for each way to begin."""
     parts = []
-    for title, plan, job in walks():
-        lines = [f"    {a} --> {b}" + (f": {word}" if word else "") for a, word, b in edges(plan, job)]
-        parts.append("\n".join((f"### {title}", "", "```mermaid", "stateDiagram-v2", *lines, "```", "")))
+    for (kind, mode), first in BEGINNINGS.items():
+        lines = [f"    {a} --> {b}" + (f": {word}" if word else "") for a, word, b in edges(kind, first)]
+        title = f"### {kind}" + (f", {mode}" if mode else "")
+        parts.append("\n".join((title, "", "```mermaid", "stateDiagram-v2", *lines, "```", "")))
     return "\n" + "\n".join(parts) + "\n"
 
 
+def list_refusals() -> str:
+    """What makes each kind of plan void, in the order in which it is asked."""
+    lines = ["| of | code | sentence |", "|---|---|---|"]
+    for kind, refusals in ASKED.items():
+        lines += [f"| {kind} | `{refusal}` | {plain(refusal.sentence)} |" for refusal in refusals]
+    return "\n".join(("", *lines, "", ""))
+
+
+def plain(sentence: str) -> str:
+    """A template for people: the facts that it names stand as `…`."""
+    return re.sub(r"\{[^}]*\}", "…", sentence)
+
+
+def written() -> str:
+    """The page as it should be."""
+    return REFUSALS.sub(lambda _: list_refusals(), BLOCK.sub(lambda _: draw(), PAGE.read_text()))
+
+
 def test_the_page_shows_the_machine() -> None:
-    """The diagrams in the page are those drawn by walking it now."""
-    page = BLOCK.search(PAGE.read_text())
-    assert page is not None
-    assert page.group() == draw(), f"draw it anew: python {Path(__file__).name}"
+    """Its diagrams and its list of refusals are those of the tables now."""
+    page = PAGE.read_text()
+    assert BLOCK.search(page)
+    assert REFUSALS.search(page)
+    assert page == written(), f"draw it again: python {Path(__file__).name}"
 
 
-def test_a_cancel_never_fails() -> None:
-    """Its only way is to be done; what fails is tried again."""
-    (cancel,) = (edges(plan, job) for _, plan, job in walks() if plan.kind is PlanKind.CANCEL)
-    assert {after for _, _, after in cancel} == {"stop", "done", "[*]"}
+def test_codes_of_refusals_are_unique_within_what_is_asked() -> None:
+    """A metric's label says which reason it was."""
+    for refusals in ASKED.values():
+        codes = [str(refusal) for refusal in refusals]
+        assert len(set(codes)) == len(codes)
+
+
+def test_every_stage_has_every_result() -> None:
+    """No outcome that a log may hold is without a move, and each leads to a stage of the same kind of plan."""
+    for kind, moves in MOVES.items():
+        for stage, after in moves.items():
+            assert list(after) == list(Result), (kind, stage)
+            assert all(next_stage in moves or AT[next_stage][1] is None for next_stage in after.values())
+
+
+def test_every_kind_begins_at_a_stage_that_it_has() -> None:
+    """A migration begins by how its job saves; one that cannot save begins nowhere."""
+    assert {kind for kind, _ in BEGINNINGS} == set(PlanKind)
+    assert all(first in MOVES[kind] for (kind, _), first in BEGINNINGS.items())
+
+
+@pytest.mark.parametrize("code", [*FAILURES, "refused"])
+def test_a_cancel_is_given_up_only_where_its_job_does_not_run(code: str) -> None:
+    """Whatever else fails is tried again, however often."""
+    spec = JobSpec(command=("x",))
+    job = Job(name="job", request="", spec=spec, submitted_ms=0, submitted_offset=0, submitted_counted_ms=0)
+    plan = Plan(id="p", kind=PlanKind.CANCEL, job="job", incarnation=1, made_ms=0, made_offset=0, targets=("w1",))
+    plans.begin_walk(plan, job.mode)
+
+    for _ in range(5):
+        if plan.step is not None:
+            plans.step_failed(plan, job, definite=True, code=code, message="", now=0, limits=MoveLimits(tries=1))
+
+    is_given_up = plan.heading is Heading.FAILED
+    assert is_given_up == (plans.meaning_of(code) is Meaning.NOT_RUNNING)
 
 
 def test_only_a_stopped_job_turns_back() -> None:
     """Before STOP is done there is nothing to go back from."""
-    back = [before for _, plan, job in walks() for before, _, after in edges(plan, job) if after == "start_back"]
-    assert set(back) == {"start", "verify", "start_back"}
+    moves = MOVES[PlanKind.MIGRATE].items()
+    back = {(stage, result) for stage, after in moves for result, to in after.items() if to is Stage.START_BACK}
+    assert {found for found in back if found[0] is not Stage.START_BACK} == {
+        (Stage.STOP, Result.DONE_TARGET_GONE),
+        (Stage.START, Result.FAILED_STOPPED),
+        (Stage.VERIFY, Result.FAILED_STOPPED),
+    }
 
 
 if __name__ == "__main__":
-    PAGE.write_text(BLOCK.sub(lambda _: draw(), PAGE.read_text()))
+    PAGE.write_text(written())

@@ -16,7 +16,7 @@ from steepest.testing.scenarios.folded_pool import (
     submitted,
     success,
 )
-from steepest.view.plans import FINAL, RETRY_HOLD_MS
+from steepest.view.plans import FAILURES, RETRY_HOLD_MS
 from steepest.view.state import Heading, Phase, PlanStatus
 
 CC = c.Category.CONVERGED
@@ -199,7 +199,7 @@ def test_a_step_that_works_starts_the_count_of_failures_anew() -> None:
     assert pool.plan_of("job").heading is Heading.FORWARD
 
 
-@pytest.mark.parametrize("code", sorted(FINAL))
+@pytest.mark.parametrize("code", sorted(FAILURES))
 def test_a_failure_that_cannot_be_mended_is_final_at_once(code: str) -> None:
     """No second try of the same."""
     pool = moving(before=c.Step.START, tries=5)

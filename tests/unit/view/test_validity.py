@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -33,7 +34,16 @@ def why_void(pool: FoldedPool, plan: c.PlacementPlanned | c.MigrationPlanned) ->
     assert kept is not None
     assert kept.status is PlanStatus.VOID
     assert plan.plan not in pool.view.in_flight
+    assert kept.code == pool.view.refused
+    assert pool.view.refused is not None
+    assert matches(pool.view.refused.sentence, kept.reason)
     return kept.reason
+
+
+def matches(template: str, sentence: str) -> bool:
+    """Whether a sentence is the template with its facts."""
+    parts = [re.escape(part) for part in re.split(r"\{[^}]*\}", template)]
+    return re.fullmatch(".*".join(parts), sentence) is not None
 
 
 def nothing(_: FoldedPool) -> None:

@@ -38,6 +38,7 @@ from steepest.events.outcomes import (
     Step,
     StepBegun,
     StepFailed,
+    StepFailure,
 )
 from steepest.events.plans import (
     Because,
@@ -141,5 +142,6 @@ __all__ = [
     "Step",
     "StepBegun",
     "StepFailed",
+    "StepFailure",
     "Tick",
 ]

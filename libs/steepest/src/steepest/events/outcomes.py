@@ -50,6 +50,17 @@ class StepBegun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
     node: Name
 
 
+class StepFailure(enum.StrEnum):
+    """Codes of failed steps that decide what follows; clusters have others, which only describe."""
+
+    ENDED = "ended"
+    UNKNOWN_INCARNATION = "unknown-incarnation"
+    NO_SUCH_PROGRAM = "no-such-program"
+    STALE_INCARNATION = "stale-incarnation"
+    UNKNOWN_NODE = "unknown-node"
+    STEP_TIMEOUT = "step-timeout"
+
+
 class StepFailed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
     """A step did not work. ``definite``: it surely had no effect."""
 

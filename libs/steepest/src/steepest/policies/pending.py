@@ -12,6 +12,7 @@ import msgspec
 from steepest.events.common import Resources
 from steepest.policies.unread import AwaitsDecisions
 from steepest.view.state import Job, Node
+from steepest.view.validity import NoRoom, no_room
 
 
 class PendingPlan(msgspec.Struct, frozen=True):
@@ -73,6 +74,13 @@ class Pending(AwaitsDecisions):
         """What is free on a node once all plans under way hold their places."""
         change = self.nodes.get(node.name)
         return node.free if change is None else node.free - change.taken
+
+    def no_room(self, job: Job, node: Node) -> NoRoom | None:
+        """Why a replica of a job has no room on a node once all plans under way hold their places; None if it has."""
+        wanted = job.spec.requests
+        if refusal := no_room(wanted, node):
+            return refusal
+        return None if wanted.fits(self.free(node)) else NoRoom.PLAN_UNDER_WAY
 
     def replicas(self, node: Node) -> tuple[int, int, int]:
         """Replicas of each category on a node once all plans under way are valid, in the order PC, WC, CC."""

@@ -194,6 +194,8 @@ class PoolLoop:
 
     def _take_in(self, event: Received[ClusterEvent], out: list[NewRecord]) -> None:
         accepted, made = fold_and_decide(self.view, self._deciders, event)
+        if self.view.refused:
+            self._metrics.void_plans.labels(type(event.event).__name__, self.view.refused.value).inc()
         for stream, events in zip(self._streams, made, strict=False):
             if events:
                 out.extend(stream.records(self.view.state.epoch, event, [(self.at, self.pool, one) for one in events]))

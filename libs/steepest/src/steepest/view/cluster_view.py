@@ -1,8 +1,8 @@
 """ClusterView: the fold of a pool's log. One record in, one change of state; everybody comes to the same answer.
 
 It owns the dispatch, and which records do not count because they were delivered before. What each event changes is in the
-``fold_…`` modules, whether a plan is valid and how it moves on in :mod:`steepest.view.plans`; the accounting of nodes and
-the orders of jobs have their own files. Nothing here acts or reads a clock.
+``fold_…`` modules, whether a plan is valid in :mod:`steepest.view.validity`, how it moves on in :mod:`steepest.view.plans`;
+the accounting of nodes and the orders of jobs have their own files. Nothing here acts or reads a clock.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class ClusterView(Projection):
         if type(event) is c.PoolConfigured:
             refuse_unknown_version(event.reads, event.flags)
         self.state.position = received.offset + 1
-        self.touched = self.decision = None
+        self.touched = self.refused = self.decision = None
         self.repeated = not self._is_new(received)
         if self.repeated:
             return False
@@ -73,7 +73,8 @@ class ClusterView(Projection):
     def skip(self, offset: int) -> None:
         """Pass over a record that nobody can read."""
         self.state.position = offset + 1
-        self.touched, self.repeated, self.decision = None, False, None
+        self.touched = self.refused = self.decision = None
+        self.repeated = False
 
     def _is_new(self, received: Received[c.ClusterEvent]) -> bool:
         """Whether a decider's record is beyond what its stream has brought so far; others always are."""

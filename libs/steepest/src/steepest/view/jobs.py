@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from sortedcontainers import SortedDict
 
 from steepest.events.cluster import Category
-from steepest.view.movable import why_immovable
+from steepest.view.movable import immovable
 from steepest.view.queue import Queue
 from steepest.view.state import Job, Phase
 
@@ -87,7 +87,7 @@ class Jobs:
             self._converged,
             (-job.converged_counted_ms, job.name),
             job,
-            wanted=running and converged and not job.rebalanced and job.plan is None and not why_immovable(job),
+            wanted=running and converged and not job.rebalanced and job.plan is None and immovable(job) is None,
         )
         if running and job.measured and not job.migrated and not converged:
             self._undecided[job.name] = None

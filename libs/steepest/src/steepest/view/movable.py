@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from steepest.events.common import CheckpointMode
+from steepest.view.refusal import Refusal, first
 from steepest.view.state import Job
 
 
-def why_immovable(job: Job) -> str:
-    """Why a job must not be moved whatever the target; empty if it may be."""
-    if not job.alive:
-        return "no process of it runs"
-    match job.mode:
-        case CheckpointMode.NONE:
-            return "it cannot be checkpointed"
-        case CheckpointMode.ON_STOP if job.checkpoint is None:
-            return "it saves when it is stopped, and has not proven yet that it can"
-    return ""
+class Immovable(Refusal):
+    """Why a job must not be moved, whatever the target."""
+
+    NO_PROCESS = "no-process", "no process of it runs"
+    NO_CHECKPOINT = "no-checkpoint", "it cannot be checkpointed"
+    UNPROVEN_CHECKPOINT = "unproven-checkpoint", "it saves when it is stopped, and has not proven yet that it can"
+
+
+IMMOVABLE: Mapping[Immovable, Callable[[Job], bool]] = {
+    Immovable.NO_PROCESS: lambda job: not job.alive,
+    Immovable.NO_CHECKPOINT: lambda job: job.mode is CheckpointMode.NONE,
+    Immovable.UNPROVEN_CHECKPOINT: lambda job: job.mode is CheckpointMode.ON_STOP and job.checkpoint is None,
+}
+
+
+def immovable(job: Job) -> Immovable | None:
+    """Why a job must not be moved, whatever the target; None if it may be."""
+    return first(IMMOVABLE, job)

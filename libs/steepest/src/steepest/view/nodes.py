@@ -63,6 +63,11 @@ class Nodes:
         """The node of that name, lost or not."""
         return self._nodes.get(name)
 
+    def is_lost(self, name: str) -> bool:
+        """Whether a node is lost, or there is none of that name."""
+        node = self._nodes.get(name)
+        return node is None or node.lost
+
     def score(self, node: Node) -> float:
         """S(w) of a node as it stands."""
         progressing, watched, converged = node.replicas

@@ -1,148 +1,236 @@
-"""Plans: which are valid, and how each one moves on.
+"""How a plan moves on, step by step, until it is done or has failed.
 
-Rules: all that moves a plan lives in this file, and the file does not know who carries a plan out.
+Rules: all that moves a plan lives in this file; what follows from a step's result stands in :data:`MOVES`; and the file
+does not know who carries a plan out. Which plans are valid is in :mod:`steepest.view.validity`.
 
-Theory. A plan is *valid* if, where it stands in the log, the incarnation that it names is the job's current one, no other
-plan is in flight for the job, its algorithm has not decided about the job before, and its requests fit what is free at its
-target. The first in log order wins. A valid plan
-holds its target's place at once and is *in flight* until the event that concludes it; a void one keeps its reason.
+Theory. A valid plan is *in flight* from its record to the event that concludes it. Each of its steps is *due*, then *begun*
+(``StepBegun``), then has a result. ``attempt`` numbers the beginnings: a step that is begun again, after a failure or
+because its executor is gone, outdates all that its earlier beginning may still report.
 
-A plan in flight walks through steps. Each step is *due*, then *begun* (``StepBegun``), then done (its outcome) or failed
-(``StepFailed``). ``attempt`` numbers the beginnings: a step begun again (after a failure, or because whoever began it is
-gone) outdates all that its earlier beginning may still report. A step whose effect is unclear is due again after a hold,
-for as long as it takes. A step that failed definitely ``tries`` times is given up, which turns a migration that has stopped
-its job already onto the way *back* to the job's old node. When no step is left the
-plan is *done* (or *failed*), and waits only for its conclusion.
-
-::
-
-    kind      heading   steps
-    place     forward   START
-    migrate   forward   CHECKPOINT → STOP → START → VERIFY     a job that saves on request
-    migrate   forward   STOP → START → VERIFY                  a job that saves when stopped
-    migrate   back      START → VERIFY
-    cancel    forward   STOP
+A step's result is its outcome and the condition that decides what follows (:class:`Result`). A step whose effect is unclear
+is due again after a hold, for as long as it takes. A step that surely had no effect is tried ``tries`` times; its failure's
+code may say that another try cannot help (:data:`FAILURES`). A cancel is never given up while its job may run. What is
+given up fails, but for a migration that has stopped its job: it turns *back*, and starts the job again at its source. At
+DONE or FAILED, the plan waits only for the event that concludes it.
 
 A job that ends by itself or is cancelled *dooms* its plan: the plan is abandoned as soon as no step is under way, and no
-further step may begin. Only a START whose effect is unclear is begun again first, or a process might run that nobody knows
-of. STOP is the step that cannot be undone; before it, a migration that fails leaves its job as it was.
+further step may begin. Only a START whose effect is unclear is begun again first, or a process might run unnoticed.
+STOP is the step that cannot be undone; before it, a migration that fails leaves its job as it was.
 
-Where an operator says that a node is gone for good, a plan that has nowhere else to go is over at once; a migration loses
-that node from its ``sources`` or ``targets``, and goes on or back with the other one.
+Where an operator says that a node is gone for good, a plan that has nowhere else to go is over; a migration loses that node
+from its ``sources`` or ``targets``, and goes on or back with the other one.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+import enum
 from collections.abc import Mapping
 
-from steepest.events.cluster import MigrationPlanned, MoveKind, PlacementPlanned, Step, StepBegun
+from steepest.events.cluster import Step, StepBegun, StepFailure
 from steepest.events.common import CheckpointMode
 from steepest.events.parameters import MoveLimits
-from steepest.view.movable import why_immovable
-from steepest.view.nodes import Nodes, in_words
-from steepest.view.state import Heading, Job, Node, Phase, Plan, PlanKind, PlanStatus
-
-STEPS: Mapping[tuple[PlanKind, Heading, CheckpointMode | None], tuple[Step, ...]] = {
-    (PlanKind.PLACE, Heading.FORWARD, None): (Step.START,),
-    (PlanKind.MIGRATE, Heading.FORWARD, CheckpointMode.ON_REQUEST): (
-        Step.CHECKPOINT,
-        Step.STOP,
-        Step.START,
-        Step.VERIFY,
-    ),
-    (PlanKind.MIGRATE, Heading.FORWARD, CheckpointMode.ON_STOP): (Step.STOP, Step.START, Step.VERIFY),
-    (PlanKind.MIGRATE, Heading.BACK, None): (Step.START, Step.VERIFY),
-    (PlanKind.CANCEL, Heading.FORWARD, None): (Step.STOP,),
-}
+from steepest.view.refusal import Refusal
+from steepest.view.state import Heading, Job, Plan, PlanKind, PlanStatus
 
 RETRY_HOLD_MS = 1_000
 """Counted time before a step whose effect is unclear is begun again; doubles up to 32 times this."""
 
 
-# --- validity -------------------------------------------------------------------------------------------------------
+class Stage(enum.StrEnum):
+    """Where a plan in flight stands: at a step, at a step of the way back, or at its end."""
+
+    CHECKPOINT = "checkpoint"
+    STOP = "stop"
+    START = "start"
+    VERIFY = "verify"
+    START_BACK = "start_back"
+    VERIFY_BACK = "verify_back"
+    DONE = "done"
+    FAILED = "failed"
 
 
-def why_void_placement(event: PlacementPlanned, job: Job | None, nodes: Nodes) -> str:
-    """Why a placement is void where it stands; empty if it is valid."""
-    if job is None or job.phase is not Phase.WAITING:
-        return "the job does not wait for a place"
-    if why := _why_outdated(event, job):
-        return why
-    if len(event.nodes) != job.spec.replicas or not event.nodes:
-        return f"it places {len(event.nodes)} replicas of {job.spec.replicas}"
-    wanted = Counter(event.nodes).items()
-    return next((why for name, count in wanted if (why := why_no_room(job, nodes.get(name), name, count))), "")
+class Result(enum.StrEnum):
+    """What became of a step, and the condition that decides what follows."""
+
+    DONE = "done"
+    DONE_TARGET_GONE = "done, target gone"  # there is no target any more
+    UNCLEAR = "unclear"
+    RETRY = "failed, tries left"
+    FAILED = "failed"  # for good
+    FAILED_STOPPED = "failed, stopped"  # for good; the job has no process, and its source is there
 
 
-def why_void_migration(event: MigrationPlanned, job: Job | None, nodes: Nodes) -> str:
-    """Why a migration is void where it stands; empty if it is valid."""
-    if job is None or job.phase is not Phase.RUNNING:
-        return "the job does not run"
-    if why := _why_outdated(event, job) or why_immovable(job) or why_not_again(job, event.kind):
-        return why
-    if job.node != event.source or event.source == event.target:
-        return f"the job is on {job.node}, and the plan moves it from {event.source} to {event.target}"
-    source = nodes.get(event.source)
-    if source is None or source.lost:
-        return f"node {event.source} is lost, and nobody there would save and stop the job"
-    return why_no_room(job, nodes.get(event.target), event.target)
+class Doom(Refusal):
+    """Why a plan must be given up as soon as no step is under way."""
+
+    FINISHED = "finished", "the job finished"
+    ENDED = "ended", "the job ended by itself"
+    NODE_GONE = "node-gone", "node {node} is gone for good"
+    CANCELLED = "cancelled", "cancelled"
 
 
-def _why_outdated(event: PlacementPlanned | MigrationPlanned, job: Job) -> str:
-    if event.incarnation != job.incarnation:
-        return f"it names incarnation {event.incarnation}, and the job's is {job.incarnation}"
-    if job.cancel:
-        return "the job is cancelled"
-    return f"plan {job.plan} is in flight" if job.plan else ""
+class Meaning(enum.StrEnum):
+    """What the code of a definite failure says."""
+
+    PASSING = "passing"  # another try may help
+    FINAL = "final"  # no other try can help
+    NOT_RUNNING = "not running"  # likewise, because the incarnation surely does not run
 
 
-def why_not_again(job: Job, kind: MoveKind) -> str:
-    """Why an algorithm must not move a job any more; empty if it may."""
-    match kind:
-        case MoveKind.REALLOCATION if job.migrated:
-            return "Algorithm 4 has decided about it already"
-        case MoveKind.REBALANCE if job.rebalanced:
-            return "Algorithm 5 has moved it already"
-    return ""
+FAILURES: Mapping[str, Meaning] = {
+    StepFailure.ENDED: Meaning.NOT_RUNNING,
+    StepFailure.UNKNOWN_INCARNATION: Meaning.NOT_RUNNING,
+    StepFailure.NO_SUCH_PROGRAM: Meaning.FINAL,
+    StepFailure.STALE_INCARNATION: Meaning.FINAL,
+    StepFailure.UNKNOWN_NODE: Meaning.FINAL,
+    StepFailure.STEP_TIMEOUT: Meaning.FINAL,
+}
+"""What each code says; every other one is ``PASSING``."""
+
+BEGINNINGS: Mapping[tuple[PlanKind, CheckpointMode | None], Stage] = {
+    (PlanKind.PLACE, None): Stage.START,
+    (PlanKind.MIGRATE, CheckpointMode.ON_REQUEST): Stage.CHECKPOINT,
+    (PlanKind.MIGRATE, CheckpointMode.ON_STOP): Stage.STOP,
+    (PlanKind.CANCEL, None): Stage.STOP,
+}
+"""Where a plan begins; a migration by how its job saves."""
+
+MOVES: Mapping[PlanKind, Mapping[Stage, Mapping[Result, Stage]]] = {
+    PlanKind.PLACE: {
+        Stage.START: {
+            Result.DONE: Stage.DONE,
+            Result.DONE_TARGET_GONE: Stage.DONE,
+            Result.UNCLEAR: Stage.START,
+            Result.RETRY: Stage.START,
+            Result.FAILED: Stage.FAILED,
+            Result.FAILED_STOPPED: Stage.FAILED,
+        },
+    },
+    PlanKind.MIGRATE: {
+        Stage.CHECKPOINT: {
+            Result.DONE: Stage.STOP,
+            Result.DONE_TARGET_GONE: Stage.STOP,
+            Result.UNCLEAR: Stage.CHECKPOINT,
+            Result.RETRY: Stage.CHECKPOINT,
+            Result.FAILED: Stage.FAILED,
+            Result.FAILED_STOPPED: Stage.FAILED,
+        },
+        Stage.STOP: {
+            Result.DONE: Stage.START,
+            Result.DONE_TARGET_GONE: Stage.START_BACK,
+            Result.UNCLEAR: Stage.STOP,
+            Result.RETRY: Stage.STOP,
+            Result.FAILED: Stage.FAILED,
+            Result.FAILED_STOPPED: Stage.FAILED,
+        },
+        Stage.START: {
+            Result.DONE: Stage.VERIFY,
+            Result.DONE_TARGET_GONE: Stage.VERIFY,
+            Result.UNCLEAR: Stage.START,
+            Result.RETRY: Stage.START,
+            Result.FAILED: Stage.FAILED,
+            Result.FAILED_STOPPED: Stage.START_BACK,
+        },
+        Stage.VERIFY: {
+            Result.DONE: Stage.DONE,
+            Result.DONE_TARGET_GONE: Stage.DONE,
+            Result.UNCLEAR: Stage.VERIFY,
+            Result.RETRY: Stage.VERIFY,
+            Result.FAILED: Stage.FAILED,
+            Result.FAILED_STOPPED: Stage.START_BACK,
+        },
+        Stage.START_BACK: {
+            Result.DONE: Stage.VERIFY_BACK,
+            Result.DONE_TARGET_GONE: Stage.VERIFY_BACK,
+            Result.UNCLEAR: Stage.START_BACK,
+            Result.RETRY: Stage.START_BACK,
+            Result.FAILED: Stage.FAILED,
+            Result.FAILED_STOPPED: Stage.FAILED,
+        },
+        Stage.VERIFY_BACK: {
+            Result.DONE: Stage.FAILED,
+            Result.DONE_TARGET_GONE: Stage.FAILED,
+            Result.UNCLEAR: Stage.VERIFY_BACK,
+            Result.RETRY: Stage.VERIFY_BACK,
+            Result.FAILED: Stage.FAILED,
+            Result.FAILED_STOPPED: Stage.FAILED,
+        },
+    },
+    PlanKind.CANCEL: {
+        Stage.STOP: {
+            Result.DONE: Stage.DONE,
+            Result.DONE_TARGET_GONE: Stage.DONE,
+            Result.UNCLEAR: Stage.STOP,
+            Result.RETRY: Stage.STOP,
+            Result.FAILED: Stage.FAILED,
+            Result.FAILED_STOPPED: Stage.FAILED,
+        },
+    },
+}
+"""Kind of plan → stage → result of its step → the stage that is due then. Every stage has every result."""
+
+AT: Mapping[Stage, tuple[Heading, Step | None]] = {
+    Stage.CHECKPOINT: (Heading.FORWARD, Step.CHECKPOINT),
+    Stage.STOP: (Heading.FORWARD, Step.STOP),
+    Stage.START: (Heading.FORWARD, Step.START),
+    Stage.VERIFY: (Heading.FORWARD, Step.VERIFY),
+    Stage.START_BACK: (Heading.BACK, Step.START),
+    Stage.VERIFY_BACK: (Heading.BACK, Step.VERIFY),
+    Stage.DONE: (Heading.DONE, None),
+    Stage.FAILED: (Heading.FAILED, None),
+}
+"""What a plan's ``heading`` and ``step`` are at each stage."""
+
+_STAGES: Mapping[tuple[Heading, Step | None], Stage] = {at: stage for stage, at in AT.items()}
 
 
-def why_no_room(job: Job, node: Node | None, name: str, replicas: int = 1) -> str:
-    """Why that many more replicas of ``job`` have no place on a node; empty if they have."""
-    if node is None:
-        return f"there is no node {name}"
-    if node.lost:
-        return f"node {name} is lost"
-    if not node.takes_jobs:
-        return f"node {name} only reports, and takes no jobs"
-    wanted = job.spec.requests
-    for _ in range(replicas - 1):
-        wanted += job.spec.requests
-    if not wanted.fits(node.free):
-        return f"node {name} has not enough free: {in_words(node.free)}, and {in_words(wanted)} is asked for"
-    return ""
+def _steps_from(kind: PlanKind, stage: Stage) -> tuple[Step, ...]:
+    heading, step = AT[stage]
+    if step is None:
+        return ()
+    after = MOVES[kind][stage][Result.DONE]
+    return (step, *(_steps_from(kind, after) if AT[after][0] is heading else ()))
 
 
-# --- the machine ----------------------------------------------------------------------------------------------------
+_STEPS: Mapping[tuple[PlanKind, Stage], tuple[Step, ...]] = {
+    (kind, stage): _steps_from(kind, stage)
+    for kind, moves in MOVES.items()
+    for stage in (*moves, Stage.DONE, Stage.FAILED)
+}
+"""The steps that are left at a stage, as far as its heading goes."""
+
+
+# --- where a plan stands ----------------------------------------------------------------------------------------------
 
 
 def begin_walk(plan: Plan, mode: CheckpointMode) -> None:
-    """Set the steps of a new plan or of a new heading."""
-    wanted = mode if (plan.kind, plan.heading) == (PlanKind.MIGRATE, Heading.FORWARD) else None
-    _due(plan, STEPS[plan.kind, plan.heading, wanted])
+    """A new plan stands at its first step."""
+    _enter(plan, BEGINNINGS[plan.kind, mode if plan.kind is PlanKind.MIGRATE else None])
 
 
 def turn_back(plan: Plan) -> None:
     """The job is stopped and cannot go on at its target: it is started again where it was."""
-    plan.heading = Heading.BACK
-    plan.next_incarnation = 0
-    begin_walk(plan, CheckpointMode.NONE)
+    _enter(plan, Stage.START_BACK)
 
 
-def _due(plan: Plan, steps: tuple[Step, ...]) -> None:
-    plan.steps = steps
+def stage_of(plan: Plan) -> Stage:
+    """Where a plan stands."""
+    return _STAGES[plan.heading, plan.step]
+
+
+def _enter(plan: Plan, stage: Stage) -> None:
+    _stand(plan, stage)
     plan.begun = False
     plan.failures = plan.unclear = plan.not_before_counted_ms = 0
+
+
+def _stand(plan: Plan, stage: Stage) -> None:
+    plan.heading, plan.steps = AT[stage][0], _STEPS[plan.kind, stage]
+    if stage is Stage.START_BACK:
+        plan.next_incarnation = 0
+
+
+# --- beginnings -------------------------------------------------------------------------------------------------------
 
 
 def may_begin(plan: Plan, event: StepBegun, job: Job) -> bool:
@@ -162,11 +250,11 @@ def _acts_on_the_right_one(plan: Plan, event: StepBegun, job: Job) -> bool:
     return event.incarnation == incarnation_to_start(plan, job) and event.node == plan.destination
 
 
-def must_give_up(plan: Plan, job: Job) -> str:
-    """Why no further step of the plan may begin; empty if one may."""
+def must_give_up(plan: Plan, job: Job) -> str | None:
+    """Why no further step of the plan may begin, as the sentence of a :class:`Doom`; None if one may."""
     if plan.kind is PlanKind.CANCEL or (plan.unclear and plan.step is Step.START):
-        return ""
-    return plan.doomed or ("cancelled" if job.cancel else "")
+        return None
+    return plan.doomed or (Doom.CANCELLED.sentence if job.cancel else None)
 
 
 def incarnation_to_start(plan: Plan, job: Job) -> int:
@@ -182,6 +270,9 @@ def begun(plan: Plan, event: StepBegun) -> None:
         plan.next_incarnation = event.incarnation
 
 
+# --- results ----------------------------------------------------------------------------------------------------------
+
+
 def counts(plan: Plan | None, step: Step, attempt: int) -> bool:
     """Whether an outcome is the first one of the newest beginning of the step that is under way."""
     return (
@@ -194,45 +285,50 @@ def counts(plan: Plan | None, step: Step, attempt: int) -> bool:
 
 
 def step_done(plan: Plan) -> None:
-    """The step under way has its outcome: the next one is due."""
-    _due(plan, plan.steps[1:])
-    if plan.step is Step.START and not plan.targets:
-        turn_back(plan)
-    elif not plan.steps:
-        plan.heading = Heading.FAILED if plan.heading is Heading.BACK else Heading.DONE
+    """The step under way is done: the next one is due."""
+    result = Result.DONE if plan.targets else Result.DONE_TARGET_GONE
+    _enter(plan, MOVES[plan.kind][stage_of(plan)][result])
 
 
 def step_failed(plan: Plan, job: Job, *, definite: bool, code: str, message: str, now: int, limits: MoveLimits) -> None:
     """The step under way failed: it is due again, or given up."""
-    step = plan.step
     plan.begun = False
-    if not definite:
-        # It may have taken effect: only the same step again, which looks before it acts.
+    if definite:
+        plan.unclear = 0
+        plan.failures += 1
+        result = _failed(plan, job, meaning_of(code), limits)
+    else:
         plan.unclear += 1
-        plan.not_before_counted_ms = now + _hold_ms(plan.unclear)
-        return
-    plan.unclear = 0
-    plan.failures += 1
-    if plan.kind is PlanKind.CANCEL and code not in NOT_RUNNING:  # a cancel is never given up
-        plan.not_before_counted_ms = now + _hold_ms(plan.failures)
-        return
-    if code not in FINAL and plan.failures < limits.tries:
+        result = Result.UNCLEAR
+    stage = stage_of(plan)
+    after = MOVES[plan.kind][stage][result]
+    if after is stage:
+        _hold(plan, result, now)
         return
     plan.code, plan.message = code, message
-    stopped = plan.kind is PlanKind.MIGRATE and step in {Step.START, Step.VERIFY} and not job.alive
-    if stopped and plan.heading is Heading.FORWARD and plan.sources:
-        turn_back(plan)
+    if after is Stage.FAILED:
+        _stand(plan, after)  # its failures are kept
     else:
-        plan.heading = Heading.FAILED
-        plan.steps = ()
+        _enter(plan, after)
 
 
-def _hold_ms(failures: int) -> int:
-    return int(RETRY_HOLD_MS * 2 ** min(failures - 1, 5))
+def meaning_of(code: str) -> Meaning:
+    """What the code of a definite failure says."""
+    return FAILURES.get(code, Meaning.PASSING)
 
 
-NOT_RUNNING = frozenset({"ended", "unknown-incarnation"})
-"""Codes of failures which say that the incarnation surely does not run."""
+def _failed(plan: Plan, job: Job, meaning: Meaning, limits: MoveLimits) -> Result:
+    if plan.kind is PlanKind.CANCEL:
+        is_tried_again = meaning is not Meaning.NOT_RUNNING
+    else:
+        is_tried_again = meaning is Meaning.PASSING and plan.failures < limits.tries
+    if is_tried_again:
+        return Result.RETRY
+    return Result.FAILED_STOPPED if plan.sources and not job.alive else Result.FAILED
 
-FINAL = NOT_RUNNING | {"no-such-program", "stale-incarnation", "unknown-node", "step-timeout"}
-"""Codes of failures that trying the same step again cannot mend."""
+
+def _hold(plan: Plan, result: Result, now: int) -> None:
+    """Let a step that is due again wait; one that is given up after ``tries`` failures need not."""
+    if result is Result.UNCLEAR or plan.kind is PlanKind.CANCEL:
+        failures = plan.unclear or plan.failures
+        plan.not_before_counted_ms = now + int(RETRY_HOLD_MS * 2 ** min(failures - 1, 5))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from steepest.events.parameters import PoolParameters
 from steepest.view.jobs import Jobs
 from steepest.view.nodes import Nodes
+from steepest.view.refusal import Refusal
 from steepest.view.state import Job, Plan, PlanStatus, ViewState
 
 
@@ -22,6 +23,7 @@ class Projection:
         in_flight: The plans that are valid and not over.
         over: The plans that are over or void and still remembered, oldest first.
         touched: The job that the newest record was about, if any.
+        refused: Why the newest record is a void plan; None where it is none.
     """
 
     def __init__(self, state: ViewState | None = None) -> None:
@@ -33,6 +35,7 @@ class Projection:
         }
         self.over: dict[str, None] = {plan: None for plan in self.state.plans if plan not in self.in_flight}
         self.touched: Job | None = None
+        self.refused: Refusal | None = None
 
     @property
     def counted_ms(self) -> int:

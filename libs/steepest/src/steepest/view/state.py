@@ -13,7 +13,7 @@ from steepest.events.cluster import Category, GrowthList, JobSpec, MoveKind, Out
 from steepest.events.common import CheckpointMode, CheckpointRef, Resources
 from steepest.events.parameters import PoolParameters
 
-STATE_VERSION = 3
+STATE_VERSION = 4
 """Version of :class:`ViewState`; a snapshot of another version is not used."""
 
 CATEGORIES = (Category.PROGRESSING, Category.WATCHED, Category.CONVERGED)
@@ -219,6 +219,8 @@ class Plan(msgspec.Struct, kw_only=True, omit_defaults=True):
         unclear: Failures of this step in a row that may have taken effect.
         next_incarnation: The incarnation that its START starts.
         doomed: Why it must be given up as soon as no step is under way; empty while it need not.
+        code: Why it is void (a :class:`~steepest.view.refusal.Refusal`), or the code of the failure that ended it.
+        message: What the failure that ended it said.
         stopped_ms: When its STOP was done.
         stopped_step: The last step that the job had reported then.
         steps_lost: Those since the checkpoint that the job resumes from.

@@ -22,11 +22,13 @@ from steepest.describe import (
 )
 from steepest.events import cluster as c
 from steepest.events.received import Received
-from steepest.policies.flowcon.with_specon import why_not_yet
+from steepest.policies.flowcon.with_specon import NotYet
+from steepest.policies.specon.undecided import Undecided, undecided
 from steepest.view.cluster_view import ClusterView
-from steepest.view.movable import why_immovable
-from steepest.view.plans import why_no_room
-from steepest.view.state import Job, Phase, Plan, PlanKind, PlanStatus
+from steepest.view.movable import immovable
+from steepest.view.refusal import Refusal
+from steepest.view.state import Job, Phase, Plan, PlanKind
+from steepest.view.validity import no_room, room_sentence
 
 PLANS = (c.PlacementPlanned, c.MigrationPlanned)
 
@@ -38,6 +40,7 @@ class TimelineEntry(msgspec.Struct, kw_only=True):
         details: What it was decided from, a line each.
         because: The same for programs.
         void: Why it had no effect; empty where it had one.
+        refusal: The code of that.
         again: How often it came again right afterwards.
     """
 
@@ -48,6 +51,7 @@ class TimelineEntry(msgspec.Struct, kw_only=True):
     details: list[str]
     because: c.Because | c.LimitsBecause | None = None
     void: str = ""
+    refusal: Refusal | None = None
     again: int = 0
 
 
@@ -89,7 +93,7 @@ class TimelineCollector:
             last.again += 1
             last.details = [f"it asked again {count(last.again, 'time')}"]
             return
-        self._chapters.append(_chapter(received, void))
+        self._chapters.append(_chapter(received, void, view.refused))
 
     def _hear_limits(self, event: c.LimitsPlanned, received: Received[c.ClusterEvent]) -> None:
         """A plan for a whole node is part of the story where the job's own limit or list is another one by it."""
@@ -120,12 +124,11 @@ def why_void(view: ClusterView, received: Received[c.ClusterEvent]) -> str:
     """Why the plan that was just folded has no effect; empty where the record is none, or was delivered before."""
     if not isinstance(received.event, PLANS):
         return ""
-    plan = view.plan(received.event.plan)
-    is_void = plan is not None and plan.status is PlanStatus.VOID and plan.made_offset == received.offset
-    return plan.reason if plan is not None and is_void else ""
+    plan = view.plan(received.event.plan) if view.refused else None
+    return "" if plan is None else plan.reason
 
 
-def _chapter(received: Received[c.ClusterEvent], void: str) -> TimelineEntry:
+def _chapter(received: Received[c.ClusterEvent], void: str, refusal: Refusal | None) -> TimelineEntry:
     event = received.event
     because: c.Because | None = getattr(event, "because", None)
     details = [f"void, because {void}"] if void else []
@@ -137,6 +140,7 @@ def _chapter(received: Received[c.ClusterEvent], void: str) -> TimelineEntry:
         details=details + (list(_inputs(because)) if because else []),
         because=because,
         void=void,
+        refusal=refusal,
     )
 
 
@@ -210,8 +214,10 @@ def _why_waiting(view: ClusterView, job: Job) -> list[str]:
         return [f"it is tried again in {span(hold)}, after: {job.stop_reason or 'a failure'}"]
     if not list(view.nodes):
         return ["no node has joined"]
-    rooms = [why_no_room(job, node, node.name) for node in view.nodes]
-    return rooms if all(rooms) else ["the placer looks at it at the next record that may have made room"]
+    refusals = [(node, no_room(job.spec.requests, node)) for node in view.nodes]
+    if any(refusal is None for _, refusal in refusals):
+        return ["the placer looks at it at the next record that may have made room"]
+    return [room_sentence(refusal, job.spec.requests, node, node.name) for node, refusal in refusals if refusal]
 
 
 def _limited(job: Job) -> str:
@@ -234,24 +240,14 @@ def _growth(job: Job) -> str:
 
 def _why_there(view: ClusterView, job: Job) -> str:
     """Why a running job is left where it is."""
-    if not view.parameters.moves:
-        return "moves are switched off"
-    if why := why_immovable(job):
-        return f"it is not moved: {why}"
+    refusal = undecided(view, job)
+    if refusal is Undecided.MOVES_OFF:
+        return refusal.sentence
+    if fixed := immovable(job):
+        return f"it is not moved: {fixed.sentence}"
     if job.category is not c.Category.CONVERGED:
         return "jobs are moved once they have converged"
-    if job.migrated:
-        return "Algorithm 4 has decided about it; Algorithm 5 may still move it to a node with fewer jobs"
-    return _why_undecided(view, job)
-
-
-def _why_undecided(view: ClusterView, job: Job) -> str:
-    """Why Algorithm 4 has not decided about a converged job."""
-    if why := why_not_yet(view, job):
-        return f"it asks for another place in vain: {why}"
-    node = view.nodes.get(job.nodes[0]) if job.nodes else None
-    if view.parameters.specon.guard and node is not None and node.growing <= 1:
-        return (
-            "it stays until two jobs on its node still grow: before that, nobody would gain by its leaving (the guard)"
-        )
-    return "it asks for another place at its next interval below α"
+    if refusal is None:
+        return "it asks for another place at its next interval below α"
+    waits = "its request for another place waits: " if isinstance(refusal, NotYet) else ""
+    return f"{waits}{refusal.sentence}"

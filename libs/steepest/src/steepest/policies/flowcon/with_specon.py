@@ -9,23 +9,42 @@ pays* — a capped job goes only where an equal share of the node is more than i
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from steepest.events.cluster import GrowthList
 from steepest.view.cluster_view import ClusterView
-from steepest.view.state import Job, Node, PlanKind
+from steepest.view.refusal import Refusal, first
+from steepest.view.state import Job, Limit, Node, PlanKind
 
 
-def why_not_yet(view: ClusterView, job: Job) -> str:
-    """Why SpeCon must leave a job to FlowCon for now; empty where it need not."""
+class NotYet(Refusal):
+    """Why SpeCon must leave a job to FlowCon for now."""
+
+    NOT_COMPLETING = (
+        "not-completing",
+        "FlowCon does not list it as completing, so it may only be slow because of its cap",
+    )
+    LIMIT_UNANSWERED = "limit-unanswered", "its limit is not in force yet"
+    LIMIT_CHANGED = (
+        "limit-changed",
+        "its limit changed less than an interval ago, and its growth was measured across the change",
+    )
+
+
+NOT_YET: Mapping[NotYet, Callable[[ClusterView, Limit], bool]] = {
+    NotYet.NOT_COMPLETING: lambda _, limit: limit.growth_list is not GrowthList.COMPLETING,
+    NotYet.LIMIT_UNANSWERED: lambda _, limit: not limit.answered,
+    NotYet.LIMIT_CHANGED: lambda view, limit: (
+        view.counted_ms - limit.in_force_counted_ms < view.parameters.specon.interval_ms
+    ),
+}
+
+
+def not_yet(view: ClusterView, job: Job) -> NotYet | None:
+    """Why SpeCon must leave a job to FlowCon for now; None where it need not."""
     if not view.parameters.flowcon.on:
-        return ""
-    limit = job.limit
-    if limit is None or limit.growth_list is not GrowthList.COMPLETING:
-        return "FlowCon does not list it as completing, so it may only be slow because of its cap"
-    if not limit.answered:
-        return "its limit is not in force yet"
-    if view.counted_ms - limit.in_force_counted_ms < view.parameters.specon.interval_ms:
-        return "its limit changed less than an interval ago, and its growth was measured across the change"
-    return ""
+        return None
+    return NotYet.NOT_COMPLETING if job.limit is None else first(NOT_YET, view, job.limit)
 
 
 def pays(view: ClusterView, job: Job, target: Node, replicas: int) -> bool:

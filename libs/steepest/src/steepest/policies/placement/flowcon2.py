@@ -17,14 +17,13 @@ from __future__ import annotations
 from steepest.events.cluster import GrowthList
 from steepest.policies.flowcon.limits import floor
 from steepest.policies.pending import Pending
-from steepest.policies.placement.spread import fits
 from steepest.view.cluster_view import ClusterView
 from steepest.view.state import Job, Node
 
 
 def flowcon2(view: ClusterView, job: Job, pending: Pending) -> Node | None:
     """The node for one replica of ``job``; None where it fits nowhere now."""
-    there = [node for node in view.nodes if node.is_open and fits(job, node, pending)]
+    there = [node for node in view.nodes if node.is_open and not pending.no_room(job, node)]
     return min(there, key=lambda node: _key(view, node, pending), default=None)
 
 

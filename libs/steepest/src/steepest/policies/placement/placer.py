@@ -16,10 +16,9 @@ from steepest.events.common import LARGEST
 from steepest.events.received import Received
 from steepest.policies.pending import Pending
 from steepest.policies.placement.policies import PlacementPolicy, placement
-from steepest.policies.placement.room import Room, could_ever
-from steepest.policies.placement.spread import fits
+from steepest.policies.placement.rejection import why_never_placed, why_not_taken
+from steepest.policies.placement.room import Room
 from steepest.view.cluster_view import ClusterView
-from steepest.view.nodes import in_words
 from steepest.view.queue import Place, Wish, wish_of
 from steepest.view.state import Job, Node, Phase
 
@@ -39,7 +38,7 @@ MAKE_ROOM = (
 )
 """Events after which a job that waits may fit."""
 
-HOPELESS = frozenset({"no-such-program"})
+HOPELESS = frozenset({c.StepFailure.NO_SUCH_PROGRAM.value})
 """Codes of failed starts that no retry can mend."""
 
 
@@ -164,7 +163,7 @@ class Placer:
             room.was_taken(node)
             return
         room.found_none(job)
-        if why := _never_fits(view, job):
+        if why := why_never_placed(view, job):
             yield from self._tell(job, c.JobRejected(job=job.name, request=job.request, reason=why))
 
     def _room_in(self, view: ClusterView) -> Room:
@@ -180,7 +179,7 @@ class Placer:
         if pinned is None:
             return self._policy(view).choose(view, job, self.state)
         node = view.nodes.get(pinned)
-        return node if node is not None and fits(job, node, self.state) else None
+        return None if node is None or self.state.no_room(job, node) else node
 
     def _policy(self, view: ClusterView) -> PlacementPolicy:
         return self._given or placement(view.parameters.placement)
@@ -200,14 +199,7 @@ class Placer:
 
 
 def _admission(job: Job, request: str) -> Iterator[c.ClusterEvent]:
-    if job.request != request:
-        why = f"a job named {job.name} is there already; choose another name"
-        yield c.JobRejected(job=job.name, request=request, reason=why)
-    elif not job.spec.command:
-        yield c.JobRejected(job=job.name, request=request, reason="a job has a command; this one names no program")
-    elif job.spec.replicas != 1:
-        several = "jobs of several replicas need the gang scheduler"
-        why = several if job.spec.replicas else "a job has at least one replica"
+    if why := why_not_taken(job, request):
         yield c.JobRejected(job=job.name, request=request, reason=why)
     elif not job.admitted:
         yield c.JobAdmitted(job=job.name, request=request)
@@ -216,28 +208,6 @@ def _admission(job: Job, request: str) -> Iterator[c.ClusterEvent]:
 def _may_place(view: ClusterView, job: Job) -> bool:
     placeable = job.spec.replicas == 1 and bool(job.spec.command)
     return job.phase is Phase.WAITING and placeable and job.not_before_counted_ms <= view.counted_ms
-
-
-def _never_fits(view: ClusterView, job: Job) -> str:
-    """Why no node could ever take the job; empty if one could, or if nodes may still be joining."""
-    if not len(view.nodes) or view.counted_ms - job.submitted_counted_ms < view.parameters.settle_ms:
-        return ""
-    if could_ever(view, job):
-        return ""
-    if pinned := _first_node(job):
-        return _never_fits_on(view, job, pinned)
-    largest = view.nodes.largest()
-    has = f"{largest.name}, has {in_words(largest.capacity)}" if largest else "has nothing"
-    return f"it asks for {in_words(job.spec.requests)}, more than any node has; the largest, {has}"
-
-
-def _never_fits_on(view: ClusterView, job: Job, pinned: str) -> str:
-    node = view.nodes.get(pinned)
-    if node is None:
-        return f"it must start on node {pinned}, and there is no such node"
-    if not node.takes_jobs:
-        return f"it must start on node {pinned}, which only reports and takes no jobs"
-    return f"it asks for {in_words(job.spec.requests)}, and its first node {pinned} has {in_words(node.capacity)}"
 
 
 def _first_node(job: Job) -> str | None:

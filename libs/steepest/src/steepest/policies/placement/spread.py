@@ -10,7 +10,6 @@ from __future__ import annotations
 from steepest.policies.pending import Pending
 from steepest.view.cluster_view import ClusterView
 from steepest.view.nodes import allocation
-from steepest.view.plans import why_no_room
 from steepest.view.state import Job, Node
 
 
@@ -23,7 +22,7 @@ def spread(view: ClusterView, job: Job, pending: Pending) -> Node | None:
     best: tuple[tuple[float, int, str], Node] | None = None
     for nodes in view.nodes.by_allocation():
         for node in nodes:
-            if not fits(job, node, pending):
+            if pending.no_room(job, node):
                 continue
             key = _key(job, node, pending)
             if best is None or key < best[0]:
@@ -31,11 +30,6 @@ def spread(view: ClusterView, job: Job, pending: Pending) -> Node | None:
             if node.name not in pending.nodes:
                 break
     return best[1] if best else None
-
-
-def fits(job: Job, node: Node, pending: Pending) -> bool:
-    """Whether one replica of ``job`` has room on a node once all plans under way hold their places."""
-    return not why_no_room(job, node, node.name) and job.spec.requests.fits(pending.free(node))
 
 
 def _key(job: Job, node: Node, pending: Pending) -> tuple[float, int, str]:

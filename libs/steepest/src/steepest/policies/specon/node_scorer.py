@@ -25,10 +25,11 @@ from steepest.events.received import Received
 from steepest.policies.flowcon import with_specon
 from steepest.policies.pending import Pending
 from steepest.policies.specon.score import by_score, score, seen
+from steepest.policies.specon.undecided import undecided
 from steepest.view.cluster_view import ClusterView
-from steepest.view.movable import why_immovable
-from steepest.view.plans import why_no_room
+from steepest.view.movable import immovable
 from steepest.view.state import Job, Node
+from steepest.view.validity import room_sentence
 
 NODES_TOLD = 16
 """Nodes that a decision names among its inputs."""
@@ -74,14 +75,12 @@ class NodeScorer:
         return ()
 
     def _decide(self, view: ClusterView, job: Job, offset: int) -> Sequence[c.ClusterEvent]:
-        if not _may_be_decided(view, job) or self.state.concerns(job) or job.name in self.state.staying:
+        if undecided(view, job) or self.state.concerns(job) or job.name in self.state.staying:
             return ()
         source = view.nodes[job.nodes[0]]
-        if view.parameters.specon.guard and source.growing <= 1:
-            return ()
         if job.mode is CheckpointMode.NONE:
             return (self._stay(view, job, source, "it cannot be checkpointed, so it stays"),)
-        if why_immovable(job) or source.lost:
+        if immovable(job) or source.lost:
             return ()
         target = self._target(view, job, source)
         if target is source:
@@ -108,7 +107,7 @@ class NodeScorer:
         for node in by_score(view, self.state):
             if score(view, node, self.state) >= own:
                 break
-            if not _why_out(job, node, source, self.state):
+            if self.state.no_room(job, node) is None:
                 return node
         return source
 
@@ -124,22 +123,14 @@ class NodeScorer:
     def _because(self, view: ClusterView, job: Job, source: Node, rule: str) -> c.Because:
         others = (node for node in by_score(view, self.state) if node is not source)
         told = [
-            seen(view, node, self.state, _why_out(job, node, source, self.state))
+            seen(view, node, self.state, _why_out(job, node, self.state))
             for node in itertools.islice(others, NODES_TOLD - 1)
         ]
         bisect.insort_left(told, seen(view, source, self.state), key=lambda node: node.score)
         return c.Because(rule=rule, nodes=tuple(told), growing=source.growing)
 
 
-def _may_be_decided(view: ClusterView, job: Job) -> bool:
-    """Whether a request of the job is open: it runs, nothing is in flight, and Algorithm 4 has not decided about it."""
-    may = view.parameters.moves and job.alive and job.plan is None and not job.migrated
-    return may and not with_specon.why_not_yet(view, job)
-
-
-def _why_out(job: Job, node: Node, source: Node, pending: Pending) -> str:
-    if node is source:
-        return ""
-    if why := why_no_room(job, node, node.name):
-        return why
-    return "" if job.spec.requests.fits(pending.free(node)) else "a plan under way takes what is free"
+def _why_out(job: Job, node: Node, pending: Pending) -> str:
+    """Why a node is out of the question, as a decision names it; empty where it is not."""
+    refusal = pending.no_room(job, node)
+    return "" if refusal is None else room_sentence(refusal, job.spec.requests, node, node.name)

@@ -70,6 +70,14 @@ class Metrics:
             ["loop"],
             registry=self.registry,
         )
+        self.void_plans = Counter(
+            "steepest_plans_void",
+            "Plans that were void where they stand in the log, by the code of the refusal; every service of a pool counts"
+            " them all. Some are normal, for deciders decide at the same time. Rising steadily with one code: `steepest"
+            " explain` names the jobs and says why.",
+            ["event", "refusal"],
+            registry=self.registry,
+        )
         self.reports = Counter(
             "steepest_reports",
             "Events that effectors appended. `StepFailed` rising: `steepest events --type StepFailed` shows why.",

@@ -12,7 +12,6 @@ from steepest.cluster.simulated.nodes import SimulatedNodes
 from steepest.policies.pending import Pending
 from steepest.policies.placement.policies import PlacementPolicy
 from steepest.policies.placement.procon import Crowd, Progress, procon
-from steepest.policies.placement.spread import fits
 from steepest.view.cluster_view import ClusterView
 from steepest.view.state import Job, Node
 
@@ -24,7 +23,7 @@ def placement_by_progress(nodes: Callable[[], SimulatedNodes]) -> PlacementPolic
 
     def choose(view: ClusterView, job: Job, pending: Pending) -> Node | None:
         simulated = nodes()
-        there = [node for node in view.nodes if node.is_open and fits(job, node, pending)]
+        there = [node for node in view.nodes if node.is_open and not pending.no_room(job, node)]
         chosen = procon([_crowd(view, node, pending, simulated) for node in there])
         return view.nodes[chosen.name] if chosen else None
 

@@ -14,8 +14,15 @@ from steepest.view import lifecycle
 from steepest.view import plans as rules
 from steepest.view.folds.fold_plans import undo_move
 from steepest.view.folds.handlers import Handlers
+from steepest.view.plans import Stage
 from steepest.view.projection import Projection
-from steepest.view.state import Heading, Job, Node, Plan, PlanKind, PlanStatus
+from steepest.view.state import Job, Node, Plan, PlanKind, PlanStatus
+
+BEFORE_STOP = (Stage.CHECKPOINT, Stage.STOP)
+"""Stages of a move whose job still runs at its source."""
+
+AFTER_STOP = (Stage.START, Stage.VERIFY, Stage.DONE)
+"""Stages of a move whose job can go on at its target."""
 
 
 def _node_gone(view: Projection, event: c.NodeGone, received: Received[Any]) -> bool:
@@ -29,7 +36,7 @@ def _node_gone(view: Projection, event: c.NodeGone, received: Received[Any]) -> 
 
 
 def _leave(view: Projection, job: Job, node: Node, received: Received[Any]) -> None:
-    why = f"node {node.name} is gone for good"
+    why = rules.Doom.NODE_GONE.about(node=node.name)
     plan = view.plan_of(job)
     if plan is None or plan.kind is PlanKind.CANCEL:
         lifecycle.lost(job, why)
@@ -50,10 +57,7 @@ def _leave(view: Projection, job: Job, node: Node, received: Received[Any]) -> N
 
 
 def _without_source(view: Projection, job: Job, plan: Plan, why: str, received: Received[Any]) -> None:
-    stopped = plan.heading is Heading.DONE or (
-        plan.heading is Heading.FORWARD and plan.step in {c.Step.START, c.Step.VERIFY}
-    )
-    if stopped or (job.alive and job.node in plan.targets):
+    if rules.stage_of(plan) in AFTER_STOP or (job.alive and job.node in plan.targets):
         view.nodes.give_back(job, plan.sources[0])
         plan.sources = ()
     else:
@@ -73,10 +77,11 @@ def _without_target(view: Projection, job: Job, plan: Plan, target: str, why: st
     view.nodes.unassign(job, target)
     view.nodes.assign(job, plan.sources[0])
     plan.targets = ()
-    if plan.heading is Heading.FORWARD and plan.step in {c.Step.CHECKPOINT, c.Step.STOP}:
-        if not (plan.begun and plan.step is c.Step.STOP):
+    stage = rules.stage_of(plan)
+    if stage in BEFORE_STOP:
+        if not (plan.begun and stage is Stage.STOP):
             plan.doomed = plan.doomed or why
-    elif plan.heading in {Heading.FORWARD, Heading.DONE} or (job.alive and job.started_on == target):
+    elif stage in AFTER_STOP or (job.alive and job.started_on == target):
         if job.started_on == target:
             lifecycle.lost(job, why)
         rules.turn_back(plan)

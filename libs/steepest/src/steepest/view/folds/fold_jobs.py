@@ -12,6 +12,7 @@ from steepest.events.received import Received
 from steepest.events.registry import FACTS_ARE_CHECKED
 from steepest.view import lifecycle
 from steepest.view.folds.handlers import Handlers
+from steepest.view.plans import Doom
 from steepest.view.projection import Projection
 from steepest.view.state import Job, Phase
 
@@ -135,9 +136,9 @@ def _replica_stopped(view: Projection, event: c.ReplicaStopped, _: Received[Any]
         return True
     stopping = plan.begun and plan.step is c.Step.STOP
     if stopping and event.exit_status == 0:
-        plan.doomed = plan.doomed or "the job finished"
+        plan.doomed = plan.doomed or Doom.FINISHED.sentence
     elif not stopping and plan.step is not c.Step.VERIFY:
-        plan.doomed = plan.doomed or "the job ended by itself"
+        plan.doomed = plan.doomed or Doom.ENDED.sentence
     return True
 
 

@@ -1,7 +1,7 @@
 """What plans and their outcomes change in a view: reservations, and where a job counts.
 
-Whether a plan is valid and which step is next is in :mod:`steepest.view.plans`. A handler says with False that its event
-does not count where it stands: a plan that is void, an outcome that is outdated.
+Whether a plan is valid is in :mod:`steepest.view.validity`, which step is next in :mod:`steepest.view.plans`. A handler says
+with False that its event does not count where it stands: a plan that is void, an outcome that is outdated.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from steepest.view import plans as rules
 from steepest.view.folds.handlers import Handlers
 from steepest.view.projection import Projection
 from steepest.view.state import Heading, Job, Phase, Plan, PlanKind, PlanStatus
+from steepest.view.validity import Refused, void_migration, void_placement
 
 Outcome = (
     c.StepBegun
@@ -36,8 +37,8 @@ def _placement(view: Projection, event: c.PlacementPlanned, received: Received[A
         return False
     plan = _new_plan(PlanKind.PLACE, event, received)
     plan.targets = event.nodes
-    if why := rules.why_void_placement(event, job, view.nodes):
-        return _void(view, plan, why)
+    if refused := void_placement(event, job, view.nodes):
+        return _void(view, plan, refused)
     assert job is not None  # noqa: S101 - a plan without its job is void
     for node in event.nodes:
         view.nodes.take(job, node)
@@ -57,8 +58,8 @@ def _migration(view: Projection, event: c.MigrationPlanned, received: Received[A
         return False
     plan = _new_plan(PlanKind.MIGRATE, event, received)
     plan.sources, plan.targets, plan.move = (event.source,), (event.target,), event.kind
-    if why := rules.why_void_migration(event, job, view.nodes):
-        return _void(view, plan, why)
+    if refused := void_migration(event, job, view.nodes):
+        return _void(view, plan, refused)
     assert job is not None  # noqa: S101 - a plan without its job is void
     view.nodes.take(job, event.target)
     view.nodes.unassign(job, event.source)
@@ -83,8 +84,9 @@ def _new_plan(kind: PlanKind, event: c.PlacementPlanned | c.MigrationPlanned, re
     )
 
 
-def _void(view: Projection, plan: Plan, why: str) -> bool:
-    plan.status, plan.reason = PlanStatus.VOID, why
+def _void(view: Projection, plan: Plan, refused: Refused) -> bool:
+    view.refused = refused.code
+    plan.status, plan.code, plan.reason = PlanStatus.VOID, refused.code.value, refused.reason
     lifecycle.forget_old(view, plan)
     return False
 
@@ -109,7 +111,7 @@ def _step_failed(view: Projection, event: c.StepFailed, _: Received[Any]) -> boo
     job, plan = _concerned(view, event)
     if job is None or plan is None or not rules.counts(plan, event.step, event.attempt):
         return False
-    if event.definite and event.code in rules.NOT_RUNNING:
+    if event.definite and rules.meaning_of(event.code) is rules.Meaning.NOT_RUNNING:
         job.alive = False
         job.limit = None
     rules.step_failed(
@@ -142,7 +144,7 @@ def _job_stopped(view: Projection, event: c.JobStopped, received: Received[Any])
     plan.stopped_step = job.stop_step or 0
     plan.steps_lost = _steps_lost(plan, job.checkpoint)
     if job.exit_status == 0:
-        plan.doomed = plan.doomed or "the job finished"
+        plan.doomed = plan.doomed or rules.Doom.FINISHED.sentence
     rules.step_done(plan)
     if plan.kind is PlanKind.CANCEL:
         lifecycle.conclude(view, plan, PlanStatus.FINISHED)
