@@ -13,6 +13,9 @@ from tools.docs.markdown import ROOT, anchors, links, local_links, pages, prose,
 
 LIBRARY = ROOT / "libs" / "steepest" / "src" / "steepest"
 PAGES = [str(page.relative_to(ROOT)) for page in pages() if not page.is_relative_to(ROOT / "tests" / "data")]
+CODE_LINK = re.compile(r"\[`([\w.]+)`\]\(([^()\s]+\.py)\)")
+"""A link from a name of the code to the file that has it."""
+
 EXAMPLES = {"cluster/label", "tests/unit/training_logs/cases/acme.txt"}
 """Paths of a state folder, and of files that a reader is to write."""
 
@@ -46,6 +49,29 @@ def test_every_path_in_a_code_span_is_there(name: str) -> None:
     missing = [span for span in spans((ROOT / name).read_text()) if is_path(span) and not found(span)]
 
     assert missing == []
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_name_that_leads_to_code_is_there(name: str) -> None:
+    """[`Class.method`](file.py): the file has the class and the method, or is the module of that name."""
+    page = ROOT / name
+    missing = [
+        f"{named} in {link}"
+        for named, link in CODE_LINK.findall(page.read_text())
+        if not defines((page.parent / link).resolve(), named)
+    ]
+
+    assert missing == []
+
+
+def defines(file: Path, named: str) -> bool:
+    """Whether a file defines every part of a dotted name, or is itself what the name says."""
+    if named in {file.name, file.stem, file.parent.name} or not file.exists():
+        return True
+    text = file.read_text()
+    return all(
+        re.search(rf"^\s*((async )?def|class) {part}\b|^{part}\b.* = ", text, re.MULTILINE) for part in named.split(".")
+    )
 
 
 def is_path(span: str) -> bool:
@@ -104,3 +130,5 @@ def test_the_readers_find_what_they_look_for() -> None:
     assert is_path("tests/unit/test_none.py")
     assert not found("tests/unit/test_none.py")
     assert not found("tests/unit/test_tidy.py::test_none")
+    assert defines(LIBRARY / "errors.py", "SteepestError")
+    assert not defines(LIBRARY / "errors.py", "SteepestError.nothing")
