@@ -36,6 +36,14 @@ openb-pod-0,12000,16384,1,460,,LS,Running,0,12500,20
 openb-pod-1,6000,12288,0,0,,BE,Failed,427,900,427
 openb-pod-2,6000,12288,1,1000,,BE,Pending,500,600,
 """
+SACCT = """\
+JobID|JobName|User|Submit|ElapsedRaw|State|AllocTRES
+4711|bert "large"|ada|2026-03-01T08:00:00|3600|COMPLETED|billing=32,cpu=32,gres/gpu:a100=8,gres/gpu=8,mem=256G,node=2
+4711.batch|batch||2026-03-01T08:00:00|3600|COMPLETED|cpu=16,gres/gpu=4,mem=128G,node=1
+4713|later|bob|2026-03-01T08:01:00|0|PENDING|
+4714|now|bob|2026-03-01T08:02:00|12|RUNNING|cpu=1,mem=512M,node=1
+4712_3|sweep|bob|2026-03-01T08:00:30|90|CANCELLED by 1000|billing=3,cpu=3,gres/gpu:a100=1,mem=1.50G,node=2
+"""
 GAVEL = (
     "ResNet-18 (batch size 128)\tpython3 main.py\timage_classification\t--num_steps\t1\t1000\t4\t1\t-1.000000\t0\n"
     "A3C\tpython3 a3c.py\trl\t-n\t0\t500\t1\t2\t3600\t60.5\n"
@@ -61,6 +69,7 @@ SAMPLES = {
     "pollux": POLLUX,
     "philly": PHILLY,
     "openb": OPENB,
+    "sacct": SACCT,
     "gavel": GAVEL,
     "jsonl": JSONL,
 }

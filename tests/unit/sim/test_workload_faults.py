@@ -10,7 +10,7 @@ import pytest
 from steepest.errors import InputError
 from steepest.sim.workloads.read import read_workload
 
-from .samples import GAVEL, JSONL, MURI, OPENB, PHILLY, POLLUX, SAMPLES, TIRESIAS, written
+from .samples import GAVEL, JSONL, MURI, OPENB, PHILLY, POLLUX, SACCT, SAMPLES, TIRESIAS, written
 
 
 def refusal(folder: Path, text: str | bytes) -> str:
@@ -55,6 +55,12 @@ CELLS = [
     (OPENB, "900,427", "900,426", "line 3, column scheduled_time: 426.0 is below 427.0"),
     (OPENB, "12000,16384", "12000,x", "line 2, column memory_mib: 'x' is no whole number"),
     (OPENB, "openb-pod-1", "openb-pod-0", "line 3, column name: line 2 has a job 'openb-pod-0' already"),
+    (SACCT, "2026-03-01T08:00:30", "Unknown", "line 6, column Submit: 'Unknown' is no time like"),
+    (SACCT, "|90|", "|-90|", "line 6, column ElapsedRaw: -90 is below 0"),
+    (SACCT, "mem=1.50G", "mem=lots", "line 6, column AllocTRES: mem=lots is no amount"),
+    (SACCT, "cpu=3,", "cpu=3.5,", "line 6, column AllocTRES: cpu=3.5 is no amount"),
+    (SACCT, "cpu=3,", "cpu=9999999999,", "line 6, column AllocTRES: cpu=9999999999 is above"),
+    (SACCT, "4712_3|", "4711|", "line 6, column JobID: line 2 has a job 'job-4711' already"),
     (GAVEL, "A3C\t", "A4C\t", "line 2, column job_type: no throughput is known of 'A4C' at scale factor 1"),
     (GAVEL, "A3C\t", "CycleGAN\t", "line 2, column job_type: no throughput is known of 'CycleGAN'"),
     (GAVEL, "\t500\t", "\t0\t", "line 2, column total_steps: 0 is below 1"),

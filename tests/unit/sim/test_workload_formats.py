@@ -11,7 +11,7 @@ from steepest.events.common import Resources
 from steepest.sim.workload import SimJob
 from steepest.sim.workloads.read import open_workload, read_workload
 
-from .samples import GAVEL, JSONL, MURI, OPENB, PHILLY, POLLUX, SAMPLES, TIRESIAS, written
+from .samples import GAVEL, JSONL, MURI, OPENB, PHILLY, POLLUX, SACCT, SAMPLES, TIRESIAS, written
 
 
 @pytest.mark.parametrize("format_", SAMPLES)
@@ -39,7 +39,7 @@ def test_other_line_ends_and_a_byte_order_mark_change_nothing(tmp_path: Path, fo
     assert read_workload(written(tmp_path, text.removesuffix("\n"))) == plain
 
 
-@pytest.mark.parametrize("format_", ["muri", "tiresias", "pollux", "openb", "jsonl"])
+@pytest.mark.parametrize("format_", ["muri", "tiresias", "pollux", "openb", "sacct", "jsonl"])
 def test_jobs_stand_in_the_order_of_their_submission(tmp_path: Path, format_: str) -> None:
     """Rows may stand in any order; of equal times the source's order counts."""
     lines = SAMPLES[format_].splitlines(keepends=True)
@@ -131,6 +131,17 @@ def test_openb(tmp_path: Path) -> None:
     assert (first.submit_s, first.work_s, first.requests) == (0.0, 12_480.0, Resources(12_000, 16_384, 1))
     assert first.details == {"gpu_milli": "460", "qos": "LS", "pod_phase": "Running"}
     assert (second.requests.gpus, second.work_s) == (0, 473.0)
+
+
+def test_sacct(tmp_path: Path) -> None:
+    """Jobs that have ended, with what they were allocated; where it divides by the nodes, each is a replica."""
+    workload = read_workload(written(tmp_path, SACCT))
+    bert, sweep = workload.jobs
+
+    assert (bert.submit_s, bert.work_s, bert.replicas, bert.requests) == (0.0, 3600.0, 2, Resources(16_000, 131_072, 4))
+    assert bert.details == {"JobName": 'bert "large"', "User": "ada", "State": "COMPLETED"}
+    assert (sweep.submit_s, sweep.replicas, sweep.requests) == (30.0, 1, Resources(3_000, 1_536, 1))
+    assert workload.skipped == {"had not ended": 2, "is a step of a job": 1}
 
 
 def test_gavel(tmp_path: Path) -> None:

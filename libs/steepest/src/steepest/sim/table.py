@@ -97,13 +97,16 @@ class Row:
             raise self.wrong(column, f"{_shown(str(number))} is above {most:g}, the largest that is read")
 
 
-def csv_rows(text: str, columns: Sequence[str], source: object) -> Iterator[Row]:
-    """The rows below a header, which names the columns, in any order; blank lines are passed over.
+def csv_rows(text: str, columns: Sequence[str], source: object, *, delimiter: str = ",") -> Iterator[Row]:
+    """The rows below a header, which names the columns, in any order; blank lines are skipped.
+
+    Cells may be quoted where commas separate them; with another delimiter, quotes are letters like any other.
 
     Raises:
         InputError: A column is not in the header, or twice, or a row has more or fewer cells than it.
     """
-    lines = csv.reader(io.StringIO(text, newline=""), strict=True)
+    quoting = csv.QUOTE_MINIMAL if delimiter == "," else csv.QUOTE_NONE
+    lines = csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=delimiter, quoting=quoting)
     header: list[str] | None = None
     try:
         for cells in lines:

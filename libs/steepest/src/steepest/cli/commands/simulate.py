@@ -36,8 +36,8 @@ Examples:
   steepest simulate --from .steepest --at 900 --policy spread,specon+flowcon --seed 0-9
   steepest simulate --policies
 
-Workloads: traces of Muri, Tiresias, Pollux, Gavel, Philly and openb, JSON Lines of one's own, or thesis:NAME
-(docs/workloads.md). The same seed gives the same result, wherever and beside whatever it runs.
+Workloads: traces of Muri, Tiresias, Pollux, Gavel, Philly and openb, Slurm's `sacct --parsable2`, your own JSON Lines,
+or thesis:NAME (docs/workloads.md). The same seed gives the same result, wherever and beside whatever it runs.
 """
 
 

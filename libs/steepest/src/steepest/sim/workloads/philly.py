@@ -6,11 +6,11 @@ Lines stand in no order. The first submission becomes time zero. The trace knows
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 
 from steepest.events.common import Resources
-from steepest.sim.table import LONGEST_S, MOST_GPUS, Row, csv_rows
+from steepest.sim.table import LONGEST_S, MOST_GPUS, csv_rows
 from steepest.sim.workload import SimJob
+from steepest.sim.workloads.dates import seconds_since_1970
 from steepest.sim.workloads.found import Found, Skip
 
 COLUMNS = ("timestamp", "duration", "num_gpus")
@@ -23,7 +23,7 @@ def read_philly(text: str, source: object) -> Iterator[Found]:
         InputError: A line is not what the format says.
     """
     for number, row in enumerate(csv_rows(text, COLUMNS, source)):
-        submit_s = _seconds(row)
+        submit_s = seconds_since_1970(row, "timestamp")
         work_s = row.number("duration", least=0, most=LONGEST_S)
         gpus = row.whole("num_gpus", least=0, most=MOST_GPUS)
         if not gpus or not work_s:
@@ -39,14 +39,3 @@ def read_philly(text: str, source: object) -> Iterator[Found]:
             details={"cluster": cluster} if cluster else {},
         )
         yield Found(row.line, job)
-
-
-def _seconds(row: Row) -> float:
-    shown = row.text("timestamp")
-    try:
-        found = datetime.fromisoformat(shown).replace(tzinfo=UTC).timestamp()
-    except (ValueError, OverflowError):
-        raise row.wrong("timestamp", f"{shown!r} is no time like 2017-10-09 07:01:55") from None
-    if not 0 <= found <= LONGEST_S:
-        raise row.wrong("timestamp", f"{shown} is not between 1970 and 2286")
-    return found

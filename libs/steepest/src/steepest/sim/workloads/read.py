@@ -12,7 +12,7 @@ from steepest.errors import InputError
 from steepest.sim.table import header_of
 from steepest.sim.text import read_text
 from steepest.sim.workload import Workload
-from steepest.sim.workloads import gavel, muri, openb, philly, pollux
+from steepest.sim.workloads import gavel, muri, openb, philly, pollux, sacct
 from steepest.sim.workloads.arrivals import PREFIX, arrivals
 from steepest.sim.workloads.found import Found, workload_of
 from steepest.sim.workloads.jsonl import read_jsonl
@@ -30,6 +30,7 @@ _CSV: Mapping[str, _Csv] = {
     "pollux": _Csv(pollux.COLUMNS, pollux.read_pollux),
     "philly": _Csv(philly.COLUMNS, philly.read_philly, from_first=True),
     "openb": _Csv(openb.COLUMNS, openb.read_openb),
+    "sacct": _Csv(sacct.COLUMNS, sacct.read_sacct, from_first=True),
 }
 """In this order: a trace of Muri may have all columns of Tiresias', but milliseconds in them."""
 
@@ -49,7 +50,7 @@ def read_workload(path: Path, *, throughputs: Path | None = None) -> Workload:
     """The jobs of a file, plain or gzip, whose format is known by its first line and not by its name.
 
     Args:
-        path: A trace of Muri, Tiresias, Pollux, Philly, openb or Gavel, or our JSON Lines.
+        path: A trace of Muri, Tiresias, Pollux, Philly, openb or Gavel, an export of Slurm's sacct, or our JSON Lines.
         throughputs: Gavel's measured throughputs, which only its traces need; None: looked for beside the trace.
 
     Raises:
@@ -68,7 +69,8 @@ def read_workload(path: Path, *, throughputs: Path | None = None) -> Workload:
 
 def _recognised(first: str, path: Path) -> tuple[str, _Csv]:
     try:
-        header = header_of(next(csv.reader([first])))
+        delimiter = sacct.DELIMITER if sacct.DELIMITER in first else ","
+        header = header_of(next(csv.reader([first], delimiter=delimiter)))
     except (csv.Error, StopIteration):
         header = []
     lacking = {name: [column for column in one.columns if column not in header] for name, one in _CSV.items()}
