@@ -115,7 +115,7 @@ def test_a_file_that_is_cut_off_in_a_line(tmp_path: Path, format_: str) -> None:
     """The last line lacks cells, and the first that it lacks is named."""
     text = SAMPLES[format_]
     last = text.count("\n")
-    comma = "\t" if format_ == "gavel" else ","
+    comma = {"gavel": "\t", "sacct": "|"}.get(format_, ",")
     said = refusal(tmp_path, text[: text.rindex(comma, 0, text.rindex(comma))])
 
     assert said.startswith(f"line {last}, column ")

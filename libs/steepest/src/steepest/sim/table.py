@@ -9,6 +9,7 @@ import csv
 import io
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
 
 from steepest.errors import InputError
 
@@ -105,7 +106,7 @@ def csv_rows(text: str, columns: Sequence[str], source: object, *, delimiter: st
     Raises:
         InputError: A column is not in the header, or twice, or a row has more or fewer cells than it.
     """
-    quoting = csv.QUOTE_MINIMAL if delimiter == "," else csv.QUOTE_NONE
+    quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if delimiter == "," else csv.QUOTE_NONE
     lines = csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=delimiter, quoting=quoting)
     header: list[str] | None = None
     try:
