@@ -33,7 +33,12 @@ GOLDEN = (math.sqrt(5) - 1) / 2
 FITTED = ("mean", "makespan")
 
 
-EXPERIMENTS = {one.name: one for paper in PAPERS.values() for one in paper.experiments if one.lengths and one.default}
+EXPERIMENTS = {
+    one.name: one
+    for paper in PAPERS.values()
+    for one in (*paper.experiments, *paper.sensitivity)
+    if one.lengths and one.default
+}
 
 
 def default_run(experiment: Experiment, start: Start, seed: int) -> dict[str, float]:

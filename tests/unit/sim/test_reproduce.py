@@ -41,8 +41,10 @@ FIXED_20, FLOWCON_3 = SPECON.experiments[0], FLOWCON.experiments[0]
 
 ONE_SETTING = msgspec.structs.replace(FLOWCON_3, arms=FLOWCON_3.arms[1:2], drawn=0)
 
-SMALL = msgspec.structs.replace(FLOWCON, experiments=(ONE_SETTING,), sensitivity=(FIXED_20,))
-"""Three jobs with FlowCon on one node; beside them, not judged nor pictured, twenty with SpeCon from both starts."""
+BOTH_STARTS = msgspec.structs.replace(FIXED_20, pattern=FLOWCON_3.pattern, cluster="4x8cpu")
+
+SMALL = msgspec.structs.replace(FLOWCON, experiments=(ONE_SETTING,), sensitivity=(BOTH_STARTS,))
+"""Three jobs with FlowCon on one node; beside them, not judged nor pictured, with SpeCon on four nodes from both starts."""
 
 REPETITIONS = 2
 
@@ -56,7 +58,8 @@ from steepest.sim.reproduce.specon import SPECON
 if __name__ == "__main__":
     three = FLOWCON.experiments[0]
     three = msgspec.structs.replace(three, arms=three.arms[1:2], drawn=0)
-    small = msgspec.structs.replace(FLOWCON, experiments=(three,), sensitivity=SPECON.experiments[:1])
+    both = msgspec.structs.replace(SPECON.experiments[0], pattern="flowcon-3", cluster="4x8cpu")
+    small = msgspec.structs.replace(FLOWCON, experiments=(three,), sensitivity=(both,))
     results = list(run.done(run.tasks(small, 2), 2))
     report.write(run.reproduction(small, 2, results), Path(sys.argv[1]))
 """
@@ -178,7 +181,7 @@ def test_no_effect_is_never_within(published: float) -> None:
     assert verdict(Estimate(0.0, 0.0, 0.0, 0.0), published, Unit.PERCENT, 20) is not Verdict.WITHIN
 
 
-STUDIES = 200
+STUDIES = 150
 
 
 def _share_within(repetitions: int, true: float, lots: random.Random) -> float:

@@ -19,7 +19,7 @@ from steepest.sim.workloads.arrivals import PATTERNS, arrivals
 
 from .fluid import completions
 
-EXPERIMENTS = {one.name: one for paper in PAPERS.values() for one in paper.experiments}
+EXPERIMENTS = {one.name: one for paper in PAPERS.values() for one in (*paper.experiments, *paper.sensitivity)}
 
 FITTED = [(one, start) for one in EXPERIMENTS.values() if one.default for start in one.starts]
 

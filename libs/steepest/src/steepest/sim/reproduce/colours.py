@@ -1,12 +1,15 @@
 """The colours of every picture here: those of the demo's live view, on white.
 
 Growing jobs are green, watched ones yellow, converged ones blue, and what the policy does is violet, as the demo shows
-decisions. Nodes have pale colours of their own, so that none of them looks like a category.
+decisions. Nodes and jobs have colours of their own.
 """
 
 from __future__ import annotations
 
 from typing import Any
+
+import matplotlib as mpl
+from cycler import cycler
 
 DEFAULT, POLICY = "#8c959f", "#8250df"
 """The default run, and the policy's."""
@@ -28,14 +31,15 @@ CATEGORIES = {
 }
 """SpeCon's categories and FlowCon's lists."""
 
-NODES = "Set3"
-"""A colour map of twelve."""
+NODES = "Set2"
+"""A colour map of eight pale colours; lines have the same ones, darker."""
 
 SETTINGS: Any = {
     "svg.hashsalt": "steepest",
     "svg.fonttype": "none",
     "font.family": "sans-serif",
     "font.size": 8,
+    "axes.prop_cycle": cycler(color=mpl.color_sequences["Dark2"]),
     "axes.spines.top": False,
     "axes.spines.right": False,
     "legend.frameon": False,

@@ -78,5 +78,7 @@ def _ratio(row: Row, value: float) -> float:
 def _label(row: Row) -> str:
     """The line's words; one setting that was published twice has two lines."""
     name = f"{row.experiment} ({row.setting})" if row.setting else row.experiment
-    published = f"{row.published:+g}".replace("-", "−")
-    return f"{name}: {row.metric}, {published} {row.unit}"
+    if row.unit is Unit.JOBS:
+        return f"{name}: {row.metric}, {row.published:g} of {row.jobs}"
+    published = f"{row.published:+g} {row.unit}".replace("-", "−")
+    return f"{name}: {row.metric}, {published}"

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from steepest.events.parameters import PoolParameters, SpeConParameters
 from steepest.sim.reproduce.experiment import Arm, Experiment, Paper, Published
 from steepest.sim.reproduce.placement import ASSUMPTION, Start
@@ -102,29 +104,46 @@ _MIXED_50 = _arm(
     Published("late-change", -15.9, chart=True),
 )
 
+_EXPERIMENTS = (
+    _experiment("fixed-20", _FIXED_20, even=1.26, uneven=0.57, default=_default(275.2, 1_260)),
+    _experiment("random-20", *_SWEEP, even=1.26, uneven=0.57, drawn=2),
+    _experiment("mixed-20", _MIXED_20, even=0.74, uneven=0.45, default=_default(None, 1_421)),
+    _experiment("mixed-30", _MIXED_30, even=0.54, uneven=0.28, default=_default(799.5, 1_640)),
+    _experiment(
+        "mixed-50",
+        _MIXED_50,
+        even=0.95,
+        uneven=0.52,
+        default=(
+            *_default(596.3, 2_070),
+            Published("median", 518.8, chart=True),
+            Published("p90", 982, chart=True),
+            Published("early", 494, chart=True),
+            Published("late", 698, chart=True),
+        ),
+    ),
+)
+
+
+def _without_contention(number: int, *, even: float, uneven: float) -> Experiment:
+    """An experiment on nodes without contention, with factors of its own."""
+    one = _EXPERIMENTS[number]
+    return msgspec.structs.replace(
+        one, name=f"{one.name}, k = 0", contention=0.0, lengths={Start.EVEN: even, Start.UNEVEN: uneven}
+    )
+
+
 SPECON = Paper(
     name="specon",
     title="SpeCon",
     source="SpeCon's experiments as the thesis prints them (§6.2), and its authors' chart of the 50 jobs",
     default="the default scheduler: the same jobs on the same first nodes, nothing moves",
-    experiments=(
-        _experiment("fixed-20", _FIXED_20, even=1.26, uneven=0.57, default=_default(275.2, 1_260)),
-        _experiment("random-20", *_SWEEP, even=1.26, uneven=0.57, drawn=2),
-        _experiment("mixed-20", _MIXED_20, even=0.74, uneven=0.45, default=_default(None, 1_421)),
-        _experiment("mixed-30", _MIXED_30, even=0.54, uneven=0.28, default=_default(799.5, 1_640)),
-        _experiment(
-            "mixed-50",
-            _MIXED_50,
-            even=0.95,
-            uneven=0.52,
-            default=(
-                *_default(596.3, 2_070),
-                Published("median", 518.8, chart=True),
-                Published("p90", 982, chart=True),
-                Published("early", 494, chart=True),
-                Published("late", 698, chart=True),
-            ),
-        ),
+    experiments=_EXPERIMENTS,
+    sensitivity=(
+        _without_contention(0, even=1.29, uneven=0.71),
+        _without_contention(2, even=0.94, uneven=0.68),
+        _without_contention(3, even=0.78, uneven=0.52),
+        _without_contention(4, even=1.13, uneven=0.74),
     ),
     assumptions=(
         ASSUMPTION,
