@@ -92,7 +92,7 @@ OPEN_THEMSELVES = {
     "cluster/folders/ended_jobs.py": "adds up sizes of what nobody writes any more, follows no link, and opens nothing",
     "cluster/folders/adapter_folder.py": "lists folders by their names alone, and keeps those that are numbers or names",
     "cluster/local/cluster.py": "opens control groups, and no file",
-    "cluster/local/duty.py": "opens the supervisor's pipe for writing, without waiting, and looks at what it is",
+    "cluster/local/duty_cycles.py": "opens the supervisor's pipe for writing, without waiting, and looks at what it is",
     "cluster/local/groups.py": "reads the kernel's files",
     "cluster/local/launch.py": "opens the supervisor's log before a job runs",
     "cluster/local/phases.py": "reads the kernel's files",

@@ -13,7 +13,7 @@ from msgspec import UNSET
 from steepest.cluster.docker.addresses import HERE, addresses
 from steepest.cluster.docker.container import observed, quota_us, shares, updates
 from steepest.cluster.docker.stats import Sample, sample_of, use_between
-from steepest.cluster.folders.replica_roster import Use
+from steepest.cluster.folders.replica_roster import ResourceUse
 from steepest.cluster.port import ReplicaPhase
 from steepest.errors import InputError
 from steepest.events.common import Resources
@@ -98,7 +98,9 @@ def test_use_is_what_was_counted_by_the_time(first: int, last: int, span_s: floa
         for at_s, count in ((0.0, first), (span_s, last))
     )
 
-    assert use_between(before, after) == Use(block_bytes_s=None if last < first else round((last - first) / span_s))
+    assert use_between(before, after) == ResourceUse(
+        block_bytes_s=None if last < first else round((last - first) / span_s)
+    )
 
 
 def test_a_cap_beyond_the_node_is_none_and_the_smallest_is_what_the_kernel_takes() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from steepest.cluster.folders.checkpoint_verification import Volume
-from steepest.cluster.turns import Turns
+from steepest.cluster.time_slicer import TimeSlicer
 from steepest.errors import InputError
 from steepest_sdk.checkpoints import CheckpointFolder
 
@@ -101,7 +101,7 @@ def test_a_damaged_checkpoint_is_refused(tmp_path: Path, damage: Damage) -> None
 @pytest.mark.parametrize("name", ["", ".", "..", "../other/step-00000001-i0001", "step-1-i1", "step-00000001-i0001/"])
 def test_a_name_that_is_none_is_refused(tmp_path: Path, name: str) -> None:
     """What a job answers with cannot lead out of its volume."""
-    with pytest.raises(InputError, match="no name"):
+    with pytest.raises(InputError, match="not a valid checkpoint name"):
         Volume(tmp_path, "mnist").verify(name)
 
 
@@ -158,17 +158,17 @@ async def test_what_is_endless_delays_nothing_that_is_short(tmp_path: Path) -> N
     manifest["files"]["model.bin"]["bytes"] = 1 << 43
     manifest["digest"] = digest_of(manifest["files"])
     (huge / "manifest.json").write_text(json.dumps(manifest))
-    turns = Turns()
-    endless = [asyncio.create_task(turns.run(Volume(tmp_path / "huge", "huge").refreshing())) for _ in range(10)]
+    slicer = TimeSlicer()
+    endless = [asyncio.create_task(slicer.run(Volume(tmp_path / "huge", "huge").refreshing())) for _ in range(10)]
 
-    found = await turns.run(Volume(tmp_path / "small", "small").refreshing())
+    found = await slicer.run(Volume(tmp_path / "small", "small").refreshing())
 
     assert found is not None
     assert not any(task.done() for task in endless)
     for task in endless:
         task.cancel()
     await asyncio.gather(*endless, return_exceptions=True)
-    turns.close()
+    slicer.close()
 
 
 def digest_of(files: dict[str, dict[str, object]]) -> str:

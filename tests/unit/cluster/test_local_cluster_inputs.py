@@ -267,7 +267,7 @@ async def test_an_adapter_that_hangs_is_known_to_be_silent(cluster: LocalCluster
     engine = cluster._background
     assert engine is not None
     await engine._looking.acquire()
-    engine._came_round["look"] -= 1000.0
+    engine._last_round["look"] -= 1000.0
 
     assert cluster.silence_s() >= 1000.0
     engine._looking.release()

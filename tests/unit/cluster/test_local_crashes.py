@@ -76,10 +76,10 @@ async def appears(path: Path) -> None:
     """Wait until a file is there."""
     watch = Watch()
     watch.add(path.parent)
-    beat = watch.pulse.beat()
+    pulse = watch.pulse.next_pulse()
     while not await asyncio.to_thread(path.exists):
-        await wait(beat, watch.poll_s)
-        beat = watch.pulse.beat()
+        await wait(pulse, watch.poll_s)
+        pulse = watch.pulse.next_pulse()
     await watch.close()
 
 
@@ -268,10 +268,10 @@ async def test_a_cancelled_request_holds_nobody(cluster: LocalCluster) -> None:
     spec = ReplicaSpec(command=(*TRAIN.command, "--save-s", "0.2"))
     await cluster.start(JOB, 1, "a", spec, None)
     step = await cluster.wait_for_step(JOB, 1, at_least=1, timeout_s=60.0)
-    asking = asyncio.create_task(cluster.checkpoint(JOB, 1, request="r1", hold_s=600.0, timeout_s=600.0))
+    request = asyncio.create_task(cluster.checkpoint(JOB, 1, request="r1", hold_s=600.0, timeout_s=600.0))
     await appears(cluster.files("a")[0].reports.with_name("checkpoint-request.json"))
-    asking.cancel()
+    request.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asking
+        await request
 
     assert await cluster.wait_for_step(JOB, 1, at_least=step + 20, timeout_s=60.0)

@@ -182,7 +182,7 @@ def test_an_incarnation_s_folder_is_made_once(folder: IncarnationFolder, tmp_pat
 @pytest.mark.parametrize("job", ["", ".", "..", "../x", "a/b", "A", "x" * 64])
 def test_a_job_s_name_cannot_lead_elsewhere(tmp_path: Path, job: str) -> None:
     """A name that is none is the caller's mistake, and touches nothing."""
-    with pytest.raises(InputError, match="no name"):
+    with pytest.raises(InputError, match="not a valid job name"):
         AdapterFolder(tmp_path).incarnation(ReplicaId(job), 1)
 
 

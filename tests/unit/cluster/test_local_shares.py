@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steepest.cluster.folders.adapter_folder import IncarnationFolder, SpecRecord
-from steepest.cluster.folders.replica_roster import Use
-from steepest.cluster.local.duty import DutyCycles
+from steepest.cluster.folders.replica_roster import ResourceUse
+from steepest.cluster.local.duty_cycles import DutyCycles
 from steepest.cluster.local.process_roster import LocalTracked
 from steepest.cluster.local.shares import demand, divide, max_min
 from steepest.cluster.observation import Observation
@@ -80,7 +80,7 @@ def test_parallel_jobs_are_throttled_by_their_parallelism(tmp_path: Path) -> Non
     job = running(tmp_path, "parallel")
     ((_, first),) = duty.divide([job], measured=False)
     for _ in range(20):
-        job.use = Use(cpu_m=2 * duty.divide([job], measured=True)[0][1])
+        job.use = ResourceUse(cpu_m=2 * duty.divide([job], measured=True)[0][1])
 
     assert first == 400
     assert duty.divide([job], measured=True)[0][1] == pytest.approx(200, abs=2)

@@ -16,7 +16,7 @@ import pytest
 from steepest.cluster.folders import incarnation_locks
 from steepest.cluster.folders.adapter_folder import AdapterFolder, ExitRecord, IncarnationFolder, SpecRecord
 from steepest.cluster.local import supervisor
-from steepest.cluster.local.duty import tell
+from steepest.cluster.local.duty_cycles import send_order
 from steepest.cluster.port import ReplicaId
 
 
@@ -120,7 +120,7 @@ def test_orders_that_are_none_change_nothing(folder: IncarnationFolder) -> None:
     """Garbage in the pipe is told in the supervisor's log, and the next order is obeyed."""
     start(folder, "sleep 600")
     for order in ("", "what", "stop", "stop now", "share 1 2", "share x", "x" * 9000, "stop 0.0"):
-        assert tell(folder.orders, order)
+        assert send_order(folder.orders, order)
     ended = end(folder)
 
     assert ended is not None
@@ -130,18 +130,18 @@ def test_orders_that_are_none_change_nothing(folder: IncarnationFolder) -> None:
 
 def test_nobody_hears_orders_to_what_ended(folder: IncarnationFolder) -> None:
     """An order to an ended incarnation is not taken, so that nobody waits for it to be obeyed."""
-    assert not tell(folder.orders, "stop 0")
+    assert not send_order(folder.orders, "stop 0")
     start(folder, "exit 0")
     end(folder)
 
-    assert not tell(folder.orders, "stop 0")
+    assert not send_order(folder.orders, "stop 0")
 
 
 def test_a_second_stop_can_only_hasten_the_end(folder: IncarnationFolder) -> None:
     """SIGTERM comes once; a shorter grace brings SIGKILL nearer, and a longer one does not defer it."""
     start_ready(folder, "trap 'echo term' TERM")
     for grace_s in (600, 0.5, 600):
-        tell(folder.orders, f"stop {grace_s}")
+        send_order(folder.orders, f"stop {grace_s}")
     ended = end(folder)
 
     assert ended is not None

@@ -1,7 +1,7 @@
-"""What every start of an incarnation from a state folder has in common: its fence, its folder, and what its process is told.
+"""The steps that every start from a state folder shares: the fence, the incarnation's folder, its environment.
 
-It owns the rule that of a replica one incarnation runs at a time, and the newest one. It must never know what a replica is
-run by. Its calls block; whoever calls holds the job's lock.
+It owns the rule that at most one incarnation of a replica runs, and that it is the newest. It must never know whether a
+process or a container runs it. Its calls block; the caller holds the job's lock.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from steepest.cluster.port import ReplicaSpec
 from steepest.errors import RefusedError, UncertainError
 from steepest.events.common import CheckpointRef
 
+# Shares are computed as if a replica used one core; numerical libraries would start one thread for each core.
 _ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
@@ -25,9 +26,9 @@ _ONE_THREAD = {
 def is_made(
     state: AdapterFolder, folder: IncarnationFolder, node: str, observe: Callable[[IncarnationFolder], Observation]
 ) -> bool:
-    """Whether that incarnation's folder is there, so that it may have been started; False: it may be started now.
+    """Whether the incarnation's folder exists, so that it may have been started; False: it may be started now.
 
-    ``observe`` tells what is so of an earlier incarnation, and raises ``UncertainError`` where nothing is known.
+    ``observe`` returns the state of an earlier incarnation; it raises ``UncertainError`` if that is unknown.
 
     Raises:
         RefusedError: ``stale-incarnation``, ``wrong-node`` or ``still-running``.
@@ -47,7 +48,7 @@ def is_made(
 
 
 def make(state: AdapterFolder, folder: IncarnationFolder, node: str, spec: ReplicaSpec) -> None:
-    """Make an incarnation's folder; one that an interrupted start has left gets the newest order.
+    """Make an incarnation's folder; a folder left by an interrupted start gets the new spec.
 
     Raises:
         OSError: A file could not be written.
@@ -62,7 +63,7 @@ def make(state: AdapterFolder, folder: IncarnationFolder, node: str, spec: Repli
 def environment(
     state: AdapterFolder, folder: IncarnationFolder, spec: ReplicaSpec, restore: CheckpointRef | None
 ) -> dict[str, str]:
-    """One thread for numerical libraries, the spec's own, and the control folder's variables."""
+    """The variables of an incarnation: one thread for numerical libraries, the spec's own, the control folder's."""
     return {
         **_ONE_THREAD,
         "PYTHONUNBUFFERED": "1",

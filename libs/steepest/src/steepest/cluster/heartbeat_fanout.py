@@ -1,7 +1,7 @@
-"""Heartbeats: made from the roster, handed to everybody who listens.
+"""Builds heartbeats from the roster and delivers them to every listener.
 
-It owns their content and their delivery. It must never measure or look by itself. A listener that is slow misses heartbeats
-but never a fact: it gets the newest of each node, in which ended replicas stay listed.
+It owns their content and their delivery. It must never measure or observe by itself. A slow listener misses heartbeats but
+no facts: it gets the newest heartbeat of each node, and ended replicas stay listed in it.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ def heartbeat(
     replicas: Sequence[Tracked],
     checkpoint: Callable[[str], CheckpointRef | None],
 ) -> NodeHeartbeat:
-    """What a node says of itself now. A replica that is not proven to run is not listed yet.
+    """The heartbeat of a node now. A replica is listed once it is proven to run.
 
     Args:
         node: Its name.
         pool: Its pool.
-        at_ms: The wall clock.
-        capacity: What it has.
-        replicas: Those on the node.
-        checkpoint: The newest verified checkpoint of a job.
+        at_ms: Wall-clock time.
+        capacity: The node's resources.
+        replicas: The replicas on the node.
+        checkpoint: Returns the newest verified checkpoint of a job.
     """
     reports = tuple(
         _report(each, _state(each), checkpoint(each.folder.replica.job))
@@ -55,7 +55,7 @@ def heartbeat(
 
 
 def _state(tracked: Tracked) -> ReplicaState:
-    """An end is told once, so it is not told before it is known what was saved up to it."""
+    """An end is reported once, so it is held back until the last checkpoint is verified."""
     if tracked.seen.ended and not tracked.settled:
         return ReplicaState.RUNNING
     return _STATES[tracked.seen.phase]
@@ -80,30 +80,30 @@ def _report(tracked: Tracked, state: ReplicaState, checkpoint: CheckpointRef | N
 
 
 class Listener:
-    """One consumer's mailbox: at most one heartbeat a node, the newest."""
+    """One consumer's mailbox: the newest heartbeat of each node."""
 
     def __init__(self) -> None:
-        self._waiting: dict[str, NodeHeartbeat] = {}
+        self._unread: dict[str, NodeHeartbeat] = {}
         self._some = asyncio.Event()
         self._closed = False
         self._failure: BaseException | None = None
 
-    def put(self, beat: NodeHeartbeat) -> None:
-        """Hand over a heartbeat; one of the same node that was not taken yet gives way."""
-        self._waiting[beat.node] = beat
+    def put(self, newest: NodeHeartbeat) -> None:
+        """Deliver a heartbeat; it replaces an older one of the same node that was not consumed yet."""
+        self._unread[newest.node] = newest
         self._some.set()
 
     def close(self, failure: BaseException | None = None) -> None:
-        """Nothing comes any more; with a failure, the consumer gets to know why."""
+        """End the stream; with ``failure``, the consumer gets an error with that cause."""
         self._closed = True
         self._failure = failure
         self._some.set()
 
-    async def beats(self) -> AsyncIterator[NodeHeartbeat]:
-        """All heartbeats until it is closed.
+    async def heartbeats(self) -> AsyncIterator[NodeHeartbeat]:
+        """Yield heartbeats until the listener is closed.
 
         Raises:
-            BugError: They ended because of a failure.
+            BugError: The stream ended with a failure.
         """
         while True:
             await self._some.wait()
@@ -111,8 +111,8 @@ class Listener:
                 raise BugError("the cluster's heartbeats broke off") from self._failure
             if self._closed:
                 return
-            node = next(iter(self._waiting))
-            beat = self._waiting.pop(node)
-            if not self._waiting:
+            node = next(iter(self._unread))
+            newest = self._unread.pop(node)
+            if not self._unread:
                 self._some.clear()
-            yield beat
+            yield newest

@@ -1,6 +1,6 @@
-"""What surely is so of one incarnation, and the records of an end, which outlive whatever proved it.
+"""The proven state of one incarnation, and the records of its end, which outlive the evidence.
 
-It owns the words and the two files of an end. It must never know how something is proven: that is each adapter's business.
+It owns the vocabulary and the two files of an end. It must never know how a state is proven: each adapter does that itself.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ _REASON_MOST = 400
 
 
 class Observation(msgspec.Struct, frozen=True, kw_only=True):
-    """What is so now.
+    """The state of an incarnation when it was observed.
 
     Attributes:
-        began: Something of it may have run; False only where a start was never carried out.
+        began: A part of it may have run; False only if a start was never carried out.
     """
 
     phase: ReplicaPhase
@@ -29,12 +29,12 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ended(self) -> bool:
-        """It does not run any more and never will."""
+        """Whether it no longer runs and never will."""
         return self.phase in (ReplicaPhase.EXITED, ReplicaPhase.GONE)
 
 
 def recorded_end(folder: IncarnationFolder) -> Observation | None:
-    """How it ended, where that is on record."""
+    """How it ended; None if that is not recorded."""
     if (exited := folder.read(folder.exit, ExitRecord)) is not None:
         return Observation(phase=ReplicaPhase.EXITED, exit_status=exited.status, reason=exited.reason[:_REASON_MOST])
     if (gone := folder.read(folder.gone, GoneRecord)) is not None:
@@ -43,7 +43,7 @@ def recorded_end(folder: IncarnationFolder) -> Observation | None:
 
 
 def declare_gone(folder: IncarnationFolder, reason: str) -> Observation:
-    """Put on record that it does not run and never will; only for what was proven."""
+    """Record that it no longer runs and never will. The caller must have proven it."""
     folder.write(folder.gone, GoneRecord(reason=reason))
     _log.warning("replica gone", incarnation=str(folder), why=reason)
     return Observation(phase=ReplicaPhase.GONE, reason=reason)

@@ -1,17 +1,17 @@
-"""The one port through which anything is done to a cluster.
+"""The port through which Steepest controls a cluster.
 
-It owns the words (what may be asked, what comes back, what a failure means) and no mechanism. It must never know why
-something is asked for: plans and policies are not its business. Every adapter passes the suite in
+It owns the vocabulary (the calls, their results, what a failure means) and no mechanism. It must never know why a call is
+made: plans and policies are not its business. Every adapter passes the suite in
 ``steepest.testing.contracts.cluster_contract``.
 
-What every adapter promises:
+Every adapter guarantees:
 
 * *Conditional.* Every call names an incarnation. A start is refused (``stale-incarnation``) where the adapter knows a
   newer incarnation of the replica; a stop, checkpoint, release or limit acts on exactly the incarnation that it names.
-* *Idempotent.* Asking again for what is so already succeeds and changes nothing.
+* *Idempotent.* A call whose goal is already reached succeeds and changes nothing.
 * *Honest failures.* :class:`~steepest.errors.RefusedError` means that nothing happened;
-  :class:`~steepest.errors.UncertainError` that it may have. After the second, ``lookup`` tells what is so.
-* *No assumption from silence.* ``GONE`` is said only of a replica that surely does not run any more.
+  :class:`~steepest.errors.UncertainError` that it may have. After the second, ``lookup`` returns the actual state.
+* *No assumption from silence.* ``GONE`` is reported only of a replica that is proven not to run any more.
 * Calls never block the event loop. Times are integer milliseconds of the wall clock, CPU is in millicores.
 """
 
@@ -40,15 +40,15 @@ class ReplicaId(msgspec.Struct, frozen=True, order=True):
 
 
 class ReplicaSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What to run.
+    """The process to run.
 
     Attributes:
         command: Program and arguments; no shell.
-        working_dir: Where to run it; None is the adapter's default.
+        working_dir: The working folder; None is the adapter's default.
         env: Environment variables added to the adapter's own.
-        requests: Reserved resources; what the node must have free.
-        cpu_limit_m: Hard CPU cap in millicores; None is no cap but the node's own.
-        image: The container image to run it in; empty is the adapter's default. Nodes without containers need none.
+        requests: Reserved resources, which the node must have free.
+        cpu_limit_m: Hard CPU cap in millicores; None: only the node's capacity limits it.
+        image: The container image; empty is the adapter's default. Nodes without containers ignore it.
     """
 
     command: tuple[str, ...]
@@ -60,21 +60,21 @@ class ReplicaSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReplicaPhase(enum.StrEnum):
-    """Where a replica's incarnation stands, as far as the adapter surely knows."""
+    """The state of an incarnation, as far as the adapter can prove it."""
 
     STARTING = "starting"  # accepted; its process is not proven to run yet
     RUNNING = "running"
     EXITED = "exited"  # it ended, and its exit status is known
-    GONE = "gone"  # it surely does not run any more, and nobody saw its exit status
+    GONE = "gone"  # it is proven not to run any more, and its exit status is lost
 
 
 class ReplicaStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What an adapter knows of the newest incarnation of a replica.
+    """What an adapter knows about the newest incarnation of a replica.
 
     Attributes:
-        exit_status: As of ``wait``: 0–255, or minus the signal's number; only for ``EXITED``.
+        exit_status: As from ``wait``: 0–255, or minus the signal's number; only for ``EXITED``.
         step: The last step that the process reported, None before the first.
-        restored_step: The step it resumed from; None: it began anew or has not said yet.
+        restored_step: The step it resumed from; None: it started from the beginning or has not reported it yet.
         checkpoint: The newest checkpoint whose manifest was verified, of any incarnation.
     """
 
@@ -89,10 +89,10 @@ class ReplicaStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stopped(msgspec.Struct, frozen=True, kw_only=True):
-    """How a stop ended: the process does not run any more.
+    """The result of a stop: the process no longer runs.
 
     Attributes:
-        exit_status: None where nobody saw it.
+        exit_status: None if it is lost.
         step: The last step it reported.
         checkpoint: The newest verified checkpoint on the volume.
     """
@@ -103,10 +103,10 @@ class Stopped(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReplicaFiles(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a node-local reader finds what an incarnation prints and reports; files may not be there yet.
+    """The files that an incarnation prints and reports to; they may not exist yet.
 
     Attributes:
-        below: From this folder on nothing is trusted: the job may put into its place what it likes.
+        below: Nothing below this folder is trusted: the job may replace any part of it.
     """
 
     replica: ReplicaId
@@ -117,7 +117,7 @@ class ReplicaFiles(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cluster(Protocol):
-    """Some nodes that run replicas."""
+    """A set of nodes that run replicas."""
 
     async def start(
         self,
@@ -129,8 +129,8 @@ class Cluster(Protocol):
     ) -> None:
         """Start an incarnation on a node, resuming from ``restore``.
 
-        Returns when the process is accepted, which does not mean that it trains already. Where that incarnation is
-        known on that node (running or ended) nothing happens.
+        Returns when the process is accepted, which does not mean that it already trains. If that incarnation is
+        known on that node (running or ended), nothing happens.
 
         Raises:
             RefusedError: ``stale-incarnation``, ``still-running`` (an older incarnation is not proven ended),
@@ -142,21 +142,21 @@ class Cluster(Protocol):
     async def checkpoint(
         self, replica: ReplicaId, incarnation: int, *, request: str, hold_s: float, timeout_s: float
     ) -> CheckpointRef:
-        """Ask a running process to save and to wait up to ``hold_s`` for its stop; give the verified checkpoint.
+        """Ask a running process to save and to wait up to ``hold_s`` for its stop; return the verified checkpoint.
 
         Raises:
-            RefusedError: ``not-running``, ``checkpoint-refused`` (the process said no), ``checkpoint-invalid`` (what it
-                wrote does not verify) or ``checkpoint-timeout`` (no answer; the request was withdrawn).
-            UncertainError: It may wait now; release it.
+            RefusedError: ``not-running``, ``checkpoint-refused`` (by the process), ``checkpoint-invalid`` (what it wrote
+                fails verification) or ``checkpoint-timeout`` (no answer; the request was withdrawn).
+            UncertainError: The process may be waiting now; release it.
         """
 
     async def release(self, replica: ReplicaId, incarnation: int, *, request: str) -> None:
-        """Let a process that waits after ``checkpoint`` train on. A process that does not wait is not disturbed."""
+        """Let a process that waits after ``checkpoint`` continue. A process that does not wait is unaffected."""
 
     async def stop(self, replica: ReplicaId, incarnation: int, *, grace_s: float) -> Stopped:
-        """End an incarnation: save and leave (SIGTERM), and after ``grace_s`` seconds for good.
+        """End an incarnation: SIGTERM, on which it saves and exits, and SIGKILL after ``grace_s`` seconds.
 
-        Returns once it surely does not run any more. An incarnation that ended before is reported as it ended.
+        Returns once it is proven not to run any more. For an incarnation that ended earlier, it returns that end.
 
         Raises:
             RefusedError: ``unknown-incarnation``: that incarnation was never started here.
@@ -171,45 +171,45 @@ class Cluster(Protocol):
         *,
         memory_limit_mib: int | UnsetType | None = UNSET,
     ) -> None:
-        """Set the hard caps of a running replica; None takes one away, and asking for what is so already changes nothing.
+        """Set the hard caps of a running replica; None removes a cap. Setting the current value changes nothing.
 
         Args:
-            replica: Which one.
+            replica: The replica.
             incarnation: Its incarnation.
             cpu_limit_m: CPU in millicores.
-            memory_limit_mib: Memory in MiB; left out, it stays as it is.
+            memory_limit_mib: Memory in MiB; if omitted, it stays unchanged.
 
         Raises:
-            RefusedError: ``not-running``, ``limit-refused`` (the node does not take this cap: a replica uses more memory
-                than that, say) or ``limit-unsupported`` (its nodes cannot cap memory).
+            RefusedError: ``not-running``, ``limit-refused`` (the node rejects this cap, for example because the replica
+                uses more memory) or ``limit-unsupported`` (its nodes cannot cap memory).
             UncertainError: It may have been set.
         """
 
     async def lookup(self, replica: ReplicaId) -> ReplicaStatus | None:
-        """What is surely so of the newest incarnation; None where none was ever started.
+        """The proven status of the newest incarnation; None if none was ever started.
 
         Raises:
             UncertainError: The node does not answer.
         """
 
     async def wait_for_step(self, replica: ReplicaId, incarnation: int, *, at_least: int, timeout_s: float) -> int:
-        """Wait until that incarnation reports a step ≥ ``at_least`` (or ends with status 0) and give the step.
+        """Wait until that incarnation reports a step ≥ ``at_least`` or ends with status 0; return the step.
 
         Raises:
-            RefusedError: ``ended`` (it failed or left before), ``not-running`` or ``step-timeout``.
+            RefusedError: ``ended`` (it failed or exited earlier), ``not-running`` or ``step-timeout``.
         """
 
     def heartbeats(self) -> AsyncIterator[NodeHeartbeat]:
-        """Heartbeats of all nodes, each at its own period and at once when a replica starts or ends, until closed."""
+        """Yield every node's heartbeats until closed: periodically, and immediately when a replica starts or ends."""
 
     def silence_s(self) -> float:
-        """For how long, in seconds, the adapter has not come round to looking at its replicas; 0 where it needs not."""
+        """Seconds since the adapter last completed a look at its replicas; 0 if it has no such loop."""
 
     def files(self, node: str) -> Sequence[ReplicaFiles]:
-        """The files of every incarnation that is or was on this node and is not forgotten yet."""
+        """The files of every incarnation that runs or ran on this node and is not forgotten yet."""
 
     async def forget(self, job: str) -> None:
-        """Remove what is kept of a job whose replicas have all ended. Its output files stay."""
+        """Remove the records of a job whose replicas have all ended. Its output files stay."""
 
     async def close(self) -> None:
-        """Let go of everything without stopping any replica."""
+        """Release all resources without stopping any replica."""

@@ -1,6 +1,6 @@
-"""Engines as a user names them, and the nodes that they make.
+"""Parses the engines that a user names, and makes a node of each.
 
-It owns ``docker``, ``docker=HOST,…`` and what an engine tells of itself when it becomes a node.
+It owns ``docker``, ``docker=HOST,…`` and how an engine's own description becomes a node.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from steepest.errors import InputError
 from steepest.events.common import Resources
 
 HERE = "unix:///var/run/docker.sock"
-_LONGEST_NAME = 50  # of the 63 that a name may have: a number may follow
+_LONGEST_NAME = 50  # of the 63 characters that a name may have: a number may follow
 
 
 def addresses(asked: str, environ: Mapping[str, str] = os.environ) -> list[tuple[str, str | None]]:
     """The address of each engine, and its TLS folder.
 
     Args:
-        asked: Hosts between commas: ``unix://…``, ``tcp://host:port``, ``ssh://user@host``, or a host's bare name, which is
-            reached by SSH; empty: ``$DOCKER_HOST``, else the one on this machine.
+        asked: Hosts, separated by commas: ``unix://…``, ``tcp://host:port``, ``ssh://user@host``, or a bare host name, which
+            is reached by SSH; empty: ``$DOCKER_HOST``, or the engine of this machine.
         environ: ``DOCKER_TLS_VERIFY`` and ``DOCKER_CERT_PATH`` are the Docker client's own: TLS for every ``tcp://``.
 
     Raises:
-        InputError: One is named twice.
+        InputError: An engine is named twice.
     """
     urls = [_url(one.strip()) for one in asked.split(",") if one.strip()] or [environ.get("DOCKER_HOST") or HERE]
     if len(set(urls)) < len(urls):
@@ -43,18 +43,18 @@ def addresses(asked: str, environ: Mapping[str, str] = os.environ) -> list[tuple
 
 
 def nodes(engines: Sequence[tuple[str, str | None]]) -> list[DockerNode]:
-    """A node of each engine: with its machine's name, processors and memory. It blocks.
+    """Make a node of each engine, with its machine's name, processors and memory. It blocks.
 
     Raises:
-        InputError: One does not answer.
+        InputError: An engine does not answer.
     """
     made: dict[str, DockerNode] = {}
     for url, tls in engines:
-        said = _info(url, tls)
-        plain = re.sub(r"[^a-z0-9-]+", "-", str(said["Name"]).lower()).strip("-")[:_LONGEST_NAME] or "node"
+        info = _info(url, tls)
+        plain = re.sub(r"[^a-z0-9-]+", "-", str(info["Name"]).lower()).strip("-")[:_LONGEST_NAME] or "node"
         numbered = (plain if number == 1 else f"{plain}-{number}" for number in itertools.count(1))
         name = next(one for one in numbered if one not in made)
-        capacity = Resources(cpu_m=int(said["NCPU"]) * 1000, memory_mib=int(said["MemTotal"]) >> 20)
+        capacity = Resources(cpu_m=int(info["NCPU"]) * 1000, memory_mib=int(info["MemTotal"]) >> 20)
         made[name] = DockerNode(name=name, url=url, capacity=capacity, tls=tls)
     return list(made.values())
 
@@ -64,8 +64,8 @@ def _info(url: str, tls: str | None) -> Mapping[str, Any]:
     host = Host(asked)
     try:
         if not host.ping():
-            connect(asked, 10.0).close()  # says why
-        said: Mapping[str, Any] = host.client().info()
+            connect(asked, 10.0).close()  # raises the reason
+        info: Mapping[str, Any] = host.client().info()
     except (DockerException, RequestException, OSError) as error:
         raise InputError(
             f"no Docker engine answers at {url}: {error}",
@@ -74,7 +74,7 @@ def _info(url: str, tls: str | None) -> Mapping[str, Any]:
         ) from error
     finally:
         host.close()
-    return said
+    return info
 
 
 def _url(named: str) -> str:

@@ -1,7 +1,7 @@
-"""The Docker cluster: the port's calls, each made of checks, one act, and a wait for its proof.
+"""The Docker cluster: each call of the port is a series of checks, one action, and a wait for its proof.
 
-It owns the order within a call and what a failure of it means. Nodes are engines; the state folder has to be on a disk that
-every engine's machine has at the same path. It makes, stops and removes only containers that it has marked as its own.
+It owns the order within a call and what a failure of it means. Nodes are engines; the state folder must be on a disk that
+every engine's machine mounts at the same path. It creates, stops and removes only containers that carry its own label.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ from steepest.errors import ClusterError, RefusedError, UncertainError
 from steepest.events.common import CheckpointRef, Resources
 
 _KILL_S = 10.0  # SIGKILL takes longer only for a process that waits for a disk
-_AGAIN_S = 1.0
+_RETRY_S = 1.0
 _CONFLICT = 409
 
 
 class DockerCluster(FolderCluster[DockerBackground]):
-    """Docker engines as nodes. It acts when first called, within a running loop.
+    """Docker engines as nodes. It starts with the first call, within a running loop.
 
     Args:
-        state_dir: Everything is kept here; a new adapter on the same folder adopts what runs.
+        state_dir: The state folder; a new adapter on the same folder adopts the replicas that run.
         nodes: All nodes of the pool.
         pool: The pool's name, for the heartbeats.
-        image: The image of a replica that names none.
-        allowed: What containers may have of the machine.
-        soft_limits: A CPU limit is a weight among the containers of the node, and no cap: what would be idle is used.
-        heartbeat_s: The heartbeats' period in seconds. Engines measure once a second.
+        image: The default image.
+        allowed: The folders of the machine that containers may use.
+        soft_limits: A CPU limit is a weight among the node's containers instead of a cap, so that no CPU stays idle.
+        heartbeat_s: The heartbeats' period in seconds. Engines measure once per second.
         clock: The wall clock, in integer milliseconds.
-        events: False polls the state folder instead of using the file system's events, as for a network's folder.
+        events: False polls the state folder instead of using the file system's events, as a network file system needs.
 
     Raises:
-        InputError: The nodes are no set of names.
+        InputError: A node's name is invalid or appears twice.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class DockerCluster(FolderCluster[DockerBackground]):
         spec: ReplicaSpec,
         restore: CheckpointRef | None,
     ) -> None:
-        """See ``Cluster.start``. The checkpoint is verified before anything else happens.
+        """See ``Cluster.start``. The checkpoint is verified first.
 
         Raises:
             RefusedError: ``no-such-image`` as well.
@@ -116,7 +116,7 @@ class DockerCluster(FolderCluster[DockerBackground]):
                 await host.run(lambda: self._start_locked(folder, node, spec, restore))
         finally:
             if await asyncio.to_thread(folder.path.exists):
-                background.track(folder, spec_record(node, spec))  # also after a failure: it may run
+                background.track(folder, spec_record(node, spec))  # even after a failure: it may run
 
     def _is_known_locked(self, folder: IncarnationFolder, node: str) -> bool:
         with definite(f"{folder} did not start"), incarnation_locks.held(self._state.locks / folder.replica.job):
@@ -147,11 +147,11 @@ class DockerCluster(FolderCluster[DockerBackground]):
             launch(host, self._state, folder, order)
 
     def _is_known(self, folder: IncarnationFolder, node: str) -> bool:
-        """Whether that incarnation was started (it runs or has ended); False: it may be started now.
+        """Whether the incarnation was started (it runs or has ended); False: it may be started now.
 
         Raises:
             RefusedError: ``stale-incarnation``, ``wrong-node`` or ``still-running``.
-            UncertainError: It may have been.
+            UncertainError: It may have been started.
         """
 
         def seen(older: IncarnationFolder) -> Observation:
@@ -162,26 +162,28 @@ class DockerCluster(FolderCluster[DockerBackground]):
         return observe(self._hosts[node], folder, self._label).began
 
     async def stop(self, replica: ReplicaId, incarnation: int, *, grace_s: float) -> Stopped:
-        """See ``Cluster.stop``. An engine that comes back within the grace is told again."""
+        """See ``Cluster.stop``. An engine that comes back within the grace gets the signal again."""
         background = await self._ready()
         folder = self._folder(replica, incarnation)
         if not await asyncio.to_thread(folder.path.exists):
             raise RefusedError(f"{folder} was never started here", code="unknown-incarnation")
         node = (await asyncio.to_thread(self._host_of, folder)).node.name
         container = await asyncio.to_thread(container_of, folder)
-        seen = await self._end(background, folder, grace_s)
+        seen = await self._stop_and_wait(background, folder, grace_s)
         try:
             await background.put_on_record(node, folder, container, seen)
         except (ClusterError, DockerException, requests.RequestException, OSError):
-            background.watch.pulse.fire()  # it has ended all the same; the background goes on trying
-        return await self._as_it_ended(background, folder, seen)
+            background.watch.pulse.fire()  # it has ended all the same; the background tasks retry
+        return await self._stopped(background, folder, seen)
 
-    async def _end(self, background: DockerBackground, folder: IncarnationFolder, grace_s: float) -> Observation:
+    async def _stop_and_wait(
+        self, background: DockerBackground, folder: IncarnationFolder, grace_s: float
+    ) -> Observation:
         host = self._host_of(folder)
         patience = time.monotonic() + grace_s
-        told = False
+        signalled = False
         while True:
-            beat = background.watch.pulse.beat()
+            pulse = background.watch.pulse.next_pulse()
             late = time.monotonic() - patience
             try:
                 seen = await self._observe(folder)
@@ -191,20 +193,22 @@ class DockerCluster(FolderCluster[DockerBackground]):
                     with definite(f"{folder} was not stopped"):
                         await host.run(lambda: self._cancel_start(host, folder))
                     continue
-                if late >= 0 or not told:
+                if late >= 0 or not signalled:
                     number = "SIGKILL" if late >= 0 else "SIGTERM"
-                    told = await host.run(lambda n=number: self._signal(host, folder, n))  # type: ignore[misc]
+                    signalled = await host.run(lambda n=number: self._signal(host, folder, n))  # type: ignore[misc]
             except UncertainError:
                 if late >= _KILL_S:
                     raise
             if late >= _KILL_S:
                 raise UncertainError(f"{folder} still runs {_KILL_S:g} s after its grace", code="stop-timeout")
-            await wait(beat, _AGAIN_S if late >= 0 else min(_AGAIN_S, -late))
+            await wait(pulse, _RETRY_S if late >= 0 else min(_RETRY_S, -late))
 
     def _signal(self, host: Host, folder: IncarnationFolder, number: str) -> bool:
-        """Whether the first process was told. It blocks."""
+        """Signal the container's first process; False if it does not run. It blocks."""
         name = name_of(self._label, folder)
-        with host.looking():  # whether it was told is not all that matters: it is looked at again
+        with (
+            host.looking()
+        ):  # not ``acting``: the caller observes the container again, so an uncertain result is enough
             client = host.client()
             try:
                 found = ours(client, name, self._label)
@@ -214,13 +218,13 @@ class DockerCluster(FolderCluster[DockerBackground]):
             except NotFound:
                 return False
             except APIError as error:
-                if status_of(error) != _CONFLICT:  # it does not run (any more)
+                if status_of(error) != _CONFLICT:  # a conflict: it does not run (any more)
                     raise
                 return False
             return True
 
     def _cancel_start(self, host: Host, folder: IncarnationFolder) -> None:
-        """An interrupted start must never be completed once it was stopped."""
+        """Record the end of an interrupted start, so that a later ``start`` never completes it."""
         with incarnation_locks.held(self._state.locks / folder.replica.job):
             if not observe(host, folder, self._label).began:
                 remove(host, name_of(self._label, folder), self._label)
@@ -234,7 +238,7 @@ class DockerCluster(FolderCluster[DockerBackground]):
         *,
         memory_limit_mib: int | UnsetType | None = UNSET,
     ) -> None:
-        """See ``Cluster.limit``. The engine keeps the caps, also when it starts anew."""
+        """See ``Cluster.limit``. The engine keeps the caps across its own restarts."""
         await self._ready()
         folder = self._folder(replica, incarnation)
         await self._refuse_unless_running(folder)
@@ -250,8 +254,8 @@ class DockerCluster(FolderCluster[DockerBackground]):
             with host.acting(f"the limit of {folder} is as it was"):
                 client = host.client()
                 found = ours(client, name, self._label)
-                told = updates(cpu_limit_m, memory_limit_mib, found["HostConfig"], capacity, soft=self._soft)
-                client.update_container(found["Id"], **told)
+                settings = updates(cpu_limit_m, memory_limit_mib, found["HostConfig"], capacity, soft=self._soft)
+                client.update_container(found["Id"], **settings)
         except NotFound as error:
             raise RefusedError(f"{folder} does not run", code="not-running") from error
         except ClusterError as error:
@@ -272,7 +276,7 @@ class DockerCluster(FolderCluster[DockerBackground]):
             self._state.retire(job)
 
     def _capacity(self, host: Host, engine: EngineInfo) -> Resources:
-        """What one container may have at most: what the node has, and of a resource that it does not name, the machine."""
+        """The most that one container may have: the node's capacity, or the machine's for a resource it does not name."""
         node = self._capacities[host.node.name]
         return Resources(cpu_m=node.cpu_m, memory_mib=node.memory_mib or engine.capacity.memory_mib)
 
@@ -291,7 +295,7 @@ class DockerCluster(FolderCluster[DockerBackground]):
             label=self._label,
         )
         for tracked in await asyncio.to_thread(roster.load):
-            background.watch_over(tracked.folder)
+            background.watch_incarnation(tracked.folder)
         await background.open()
         return background
 
@@ -300,15 +304,15 @@ class DockerCluster(FolderCluster[DockerBackground]):
         return await host.run(lambda: observe(host, folder, self._label))
 
     def _host_of(self, folder: IncarnationFolder) -> Host:
-        """The engine of an incarnation whose folder is there. It blocks.
+        """The engine of an incarnation whose folder exists. It blocks.
 
         Raises:
-            UncertainError: Its node is none of ours, or not to be read.
+            UncertainError: Its node is not in this cluster, or its record cannot be read.
         """
         spec = folder.planned()
         if spec is None or spec.node not in self._hosts:
             raise UncertainError(
-                f"{folder} was started on {spec.node if spec else 'an unknown node'}, which is no node of this cluster",
+                f"{folder} was started on {spec.node if spec else 'an unknown node'}, which is not in this cluster",
                 code="unknown-node",
                 hint="name all nodes that something may still run on",
             )

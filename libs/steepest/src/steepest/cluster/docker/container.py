@@ -1,6 +1,7 @@
-"""What a container is to us: its name and labels, how it is made, and what its state says of an incarnation.
+"""Maps an incarnation to a container: its name and labels, the arguments of its creation, the meaning of its state.
 
-It owns the translation between the port's words and the engine's. It must never call an engine.
+It owns the translation between the port's vocabulary and the engine's. It must never call an engine, except to inspect a
+container (``ours``).
 """
 
 from __future__ import annotations
@@ -26,16 +27,16 @@ from steepest.cluster.port import ReplicaPhase, ReplicaSpec
 from steepest.events.common import CheckpointRef, Resources
 
 PERIOD_US = 100_000
-MIN_QUOTA_US = 1000  # the kernel takes no less
-WHOLE_SHARES = 1024  # the weight that an engine gives a container by itself
-MIN_SHARES = 2  # the kernel takes no less, and an engine takes 0 for no wish
+MIN_QUOTA_US = 1000  # the kernel's minimum
+WHOLE_SHARES = 1024  # an engine's default weight
+MIN_SHARES = 2  # the kernel's minimum; an engine treats 0 as "not set"
 LABEL = "steepest.cluster"
 MOST_PROCESSES = 4096
-"""Processes and threads of a container: data loaders have hundreds, and an engine's machine takes some ten thousand."""
+"""Processes and threads of a container: data loaders have hundreds, and a machine supports some ten thousand."""
 
-NO_PROGRAM = (126, 127)  # what an engine says of a program that may not be executed, or is not there
-UNSEEN = 255  # what an engine says where nobody saw the end, and what some programs exit with
-_SIGNALS = range(129, 193)  # 128 + the signal, as shells have it
+NO_PROGRAM = (126, 127)  # an engine's status for a program that may not be executed, or is missing
+UNSEEN = 255  # an engine's status for an end that it did not see; some programs exit with it too
+_SIGNALS = range(129, 193)  # 128 + the signal, as in shells
 _MIB = 1 << 20
 
 
@@ -43,8 +44,8 @@ class ContainerRecord(msgspec.Struct, frozen=True, kw_only=True):
     """``container.json``: written before the container runs its first instruction.
 
     Attributes:
-        id: The container's.
-        engine: The engine's, so that another one at the same address proves nothing.
+        id: The container's id.
+        engine: The engine's id, so that another engine at the same address is not mistaken for it.
     """
 
     id: str
@@ -52,51 +53,51 @@ class ContainerRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def record_of(folder: IncarnationFolder) -> Path:
-    """Where an incarnation's container is on record."""
+    """The path of the record of an incarnation's container."""
     return folder.path / "container.json"
 
 
 def container_of(folder: IncarnationFolder) -> str | None:
-    """The id of an incarnation's container; None where none was ever started."""
+    """The id of an incarnation's container; None if none was ever started."""
     record = folder.read(record_of(folder), ContainerRecord)
     return record.id if record else None
 
 
 def label_of(state: AdapterFolder) -> str:
-    """What marks the containers of a state folder: drawn once and kept in it, so folders of one path on two machines differ.
+    """The label of a state folder's containers: random and kept in the folder, so that machines with equal paths differ.
 
     Raises:
-        OSError: It cannot be kept.
+        OSError: It cannot be written.
     """
     kept = state.path / "label"
     with contextlib.suppress(FileNotFoundError):
         return kept.read_text()
     state.make()
-    # What a folder of an earlier version has started is marked by the folder's path.
+    # Earlier versions labelled their containers with a hash of the folder's path.
     has_jobs = any(state.jobs.iterdir()) or any(state.ended.iterdir())
     drawn = hashlib.sha256(str(state.path.resolve()).encode()).hexdigest()[:12] if has_jobs else secrets.token_hex(6)
-    aside = kept.with_name(f".label.{secrets.token_hex(4)}")
-    aside.write_text(drawn)
-    with contextlib.suppress(FileExistsError):  # another process has drawn one
-        kept.hardlink_to(aside)
-    aside.unlink()
+    temporary = kept.with_name(f".label.{secrets.token_hex(4)}")
+    temporary.write_text(drawn)
+    with contextlib.suppress(FileExistsError):  # another process was faster: use its label
+        kept.hardlink_to(temporary)
+    temporary.unlink()
     return kept.read_text()
 
 
 def ours(client: docker.APIClient, container: str, label: str) -> Mapping[str, Any]:
-    """What an engine says of a container of ours, by its name or id.
+    """Inspect a container of this state folder, by its name or id.
 
     Raises:
-        NotFound: There is none; one of that name that is somebody else's is none.
+        NotFound: There is none, or the container of that name has another label.
     """
-    said: Mapping[str, Any] = client.inspect_container(container)
-    if (said["Config"]["Labels"] or {}).get(LABEL) != label:
-        raise NotFound(f"{container} is a container of somebody else")
-    return said
+    found: Mapping[str, Any] = client.inspect_container(container)
+    if (found["Config"]["Labels"] or {}).get(LABEL) != label:
+        raise NotFound(f"{container} does not belong to this state folder")
+    return found
 
 
 def name_of(label: str, folder: IncarnationFolder) -> str:
-    """The name of an incarnation's container. An engine has each name once, so it runs each incarnation once."""
+    """The name of an incarnation's container. Names are unique in an engine, so it runs each incarnation at most once."""
     return f"steepest-{label}-{folder.replica.job}.{folder.replica.index}.{folder.incarnation}"
 
 
@@ -111,9 +112,9 @@ def labels_of(label: str, folder: IncarnationFolder) -> dict[str, str]:
 
 
 def quota_us(limit_m: int | None, capacity_m: int) -> int:
-    """A CPU cap as the kernel's quota for each ``PERIOD_US``; −1 is none.
+    """A CPU cap as the kernel's quota per ``PERIOD_US``; −1 means no cap.
 
-    No control group may have more than its parent (version 1), so a cap beyond the node's capacity is none.
+    In version 1 a control group may not exceed its parent, so a cap beyond the node's capacity means no cap.
     """
     if limit_m is None or limit_m >= capacity_m:
         return -1
@@ -121,14 +122,14 @@ def quota_us(limit_m: int | None, capacity_m: int) -> int:
 
 
 def shares(limit_m: int | None, capacity_m: int) -> int:
-    """A CPU limit as a weight: against one of a container without a limit, as the limit is to the node."""
+    """A CPU limit as a weight: its ratio to the weight of an unlimited container is the limit's ratio to the capacity."""
     if limit_m is None or limit_m >= capacity_m:
         return WHOLE_SHARES
     return max(limit_m * WHOLE_SHARES // capacity_m, MIN_SHARES)
 
 
 def cpu_settings(limit_m: int | None, capacity_m: int, *, soft: bool) -> dict[str, Any]:
-    """What an engine is told of a CPU limit: a quota, which is a hard cap, or, where it is to be soft, a weight."""
+    """An engine's settings for a CPU limit: a quota (a hard cap), or a weight if ``soft``."""
     if soft:
         return {"cpu_shares": shares(limit_m, capacity_m)}
     return {"cpu_period": PERIOD_US, "cpu_quota": quota_us(limit_m, capacity_m)}
@@ -142,22 +143,22 @@ def updates(
     *,
     soft: bool,
 ) -> dict[str, Any]:
-    """What ``docker update`` is told. No engine takes a memory limit away, so none is all that the node has.
+    """The arguments of ``docker update``. No engine can remove a memory limit, so None becomes the node's memory.
 
     Args:
-        cpu_limit_m: In millicores; None: none.
-        memory_limit_mib: In MiB; None: none; UNSET: as it is.
+        cpu_limit_m: In millicores; None: no limit.
+        memory_limit_mib: In MiB; None: no limit; UNSET: unchanged.
         has: The container's ``HostConfig``.
-        capacity: The node's.
+        capacity: The node's capacity.
         soft: The CPU limit is a weight.
     """
-    told = cpu_settings(cpu_limit_m, capacity.cpu_m, soft=soft)
+    settings = cpu_settings(cpu_limit_m, capacity.cpu_m, soft=soft)
     if memory_limit_mib is None and has.get("Memory"):
         memory_limit_mib = capacity.memory_mib
     if isinstance(memory_limit_mib, int):
         limit = memory_limit_mib * _MIB
-        told |= {"mem_limit": limit, "memswap_limit": limit}
-    return told
+        settings |= {"mem_limit": limit, "memswap_limit": limit}
+    return settings
 
 
 def creation(
@@ -174,7 +175,7 @@ def creation(
     label: str,
     mounts: Mounts,
 ) -> dict[str, Any]:
-    """The arguments of ``create_container``. Its program gets no right that a program needs for training."""
+    """The arguments of ``create_container``. It drops all capabilities: training needs none."""
     memory = capacity.memory_mib * _MIB
     limits = cpu_settings(spec.cpu_limit_m, capacity.cpu_m, soft=soft) | {"mem_limit": memory, "memswap_limit": memory}
     if network is not None:
@@ -193,21 +194,21 @@ def creation(
             cap_drop=["ALL"],
             security_opt=["no-new-privileges:true"],
             pids_limit=MOST_PROCESSES,
-            # The engine must neither start anything again nor throw lines away before they were copied.
+            # The engine must not restart the container, and must not drop log lines before they were copied.
             restart_policy={"Name": "no"},
             log_config=LogConfig(type=LogConfig.types.JSON),
-            init=True,  # the kernel keeps SIGTERM from a first process that does not ask for it
+            init=True,  # the kernel does not deliver SIGTERM to a pid 1 without a handler
             **limits,
         ),
     }
 
 
 def observed(state: Mapping[str, Any], *, end_was_seen: bool) -> Observation:
-    """What a container's ``State`` says.
+    """The observation that a container's ``State`` stands for.
 
     Args:
-        state: As ``docker inspect`` has it.
-        end_was_seen: Whether the engine told of its end as it happened, so that a status of 255 is the program's own.
+        state: From ``docker inspect``.
+        end_was_seen: Whether the engine reported the end as it happened, so that a status of 255 is the program's own.
     """
     if state["Status"] == "created":
         return Observation(phase=ReplicaPhase.STARTING, began=False)

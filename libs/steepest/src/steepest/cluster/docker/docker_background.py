@@ -1,6 +1,6 @@
-"""What the Docker adapter does by itself: hear of events, look, measure, copy what containers print.
+"""The background tasks of the Docker adapter: receive events, observe, measure, copy output.
 
-It must never start a container, and removes only what has ended, after everything of it is on record.
+It must never start a container, and removes a container only after it has ended and its end and output are recorded.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from steepest.cluster.docker.stats import Stats
 from steepest.cluster.folders import incarnation_locks
 from steepest.cluster.folders.adapter_folder import AdapterFolder, ExitRecord, IncarnationFolder
 from steepest.cluster.folders.background import Background
-from steepest.cluster.folders.replica_roster import Roster, Tracked, alone
+from steepest.cluster.folders.replica_roster import Roster, Tracked, isolated
 from steepest.cluster.observation import Observation, recorded_end
 from steepest.cluster.port import ReplicaPhase
 from steepest.errors import ClusterError
 from steepest.events.common import Resources
 
 _log = structlog.get_logger(__name__)
-_LOOK_AT_ALL_S = 10.0  # events do not get lost while their stream is open; this is in case that one does
+_LOOK_AT_ALL_S = 10.0  # a safety net: no event should get lost while its stream is open
 
 
 class DockerTracked(Tracked):
@@ -40,16 +40,16 @@ class DockerTracked(Tracked):
 
     @functools.cached_property
     def container(self) -> str | None:
-        """Its id; to be asked for once it has begun."""
+        """Its id. Read it only after the container was started: the result is cached."""
         return container_of(self.folder)
 
 
 class DockerBackground(Background[DockerTracked]):
-    """The adapter's background. To be made in a running loop, after the roster was loaded.
+    """The adapter's background tasks. Create it in a running loop, after the roster was loaded.
 
     Args:
         hosts: Node to engine.
-        label: Marks what is ours.
+        label: The label of this state folder's containers.
     """
 
     def __init__(
@@ -77,8 +77,8 @@ class DockerBackground(Background[DockerTracked]):
         self._hosts = hosts
         self._label = label
         self._loop = asyncio.get_running_loop()
-        self._doubtful: dict[str, None] = {}  # names of containers that something happened to
-        self._stale: dict[str, float] = dict.fromkeys(hosts, 0.0)  # node: when to look at all of it
+        self._doubtful: dict[str, None] = {}  # names of containers with an event since they were observed
+        self._stale: dict[str, float] = dict.fromkeys(hosts, 0.0)  # node: when to observe all of its containers
         self._present: dict[str, dict[str, str]] = {}
         self._unfinished: list[DockerTracked] = []
         self._stats: dict[str, Stats] = {}
@@ -87,15 +87,15 @@ class DockerBackground(Background[DockerTracked]):
         self._pings: list[asyncio.Task[None]] = []
 
     async def open(self) -> None:
-        """Look at everything, and begin to hear of what happens."""
+        """Observe everything, and subscribe to the engines' events."""
         await asyncio.gather(*(host.run(host.ping) for host in self._hosts.values()))
         for node, host in self._hosts.items():
             if not host.is_up:
-                _log.warning("a node's engine does not answer", node=node, url=host.node.url)
-            self._events[node] = Events(host, self._label, self._hearer(node))
+                _log.warning("engine does not answer", node=node, url=host.node.url)
+            self._events[node] = Events(host, self._label, self._event_handler(node))
         await self.look()
         self.start()
-        self._pings = [asyncio.create_task(self._ping_on(node)) for node in self._hosts]
+        self._pings = [asyncio.create_task(self._ping_loop(node)) for node in self._hosts]
 
     async def close(self) -> None:
         """See ``Background.close``."""
@@ -110,18 +110,18 @@ class DockerBackground(Background[DockerTracked]):
             host.close()
 
     def answers(self, node: str) -> bool:
-        """Only of an engine that answers is it known that its containers run."""
+        """Whether the node's engine answers: otherwise the state of its containers is unknown."""
         return node in self._hosts and self._hosts[node].is_up
 
     def doubt(self, tracked: DockerTracked) -> None:
-        """Look at a replica anew, soon."""
+        """Observe a replica again soon."""
         self._doubtful[name_of(self._label, tracked.folder)] = None
         self.watch.pulse.fire()
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
     async def see(self) -> list[DockerTracked]:
-        """Look at what events told of, and at what has not begun yet; at all where anything may have happened."""
+        """Observe the containers that had events or have not started; all of a node where events may have been missed."""
         seen = await asyncio.gather(*(self._see_host(node, host) for node, host in self._hosts.items() if host.is_up))
         known = [(tracked, observation) for pairs in seen for tracked, observation in pairs]
         looked_at = [tracked for tracked, _ in known]
@@ -150,12 +150,12 @@ class DockerBackground(Background[DockerTracked]):
                 *(host.run(lambda each=mine[name]: observe(host, each.folder, self._label)) for name in looked)  # type: ignore[misc]
             )
         except ClusterError as error:
-            _log.info("a node was not looked at", node=node, why=str(error))
+            _log.info("node not observed", node=node, why=str(error))
             self._stale[node] = 0.0
             return []
         return [(mine[name], observation) for name, observation in zip(looked, done, strict=True)]
 
-    def _hearer(self, node: str) -> Callable[[str | None], None]:
+    def _event_handler(self, node: str) -> Callable[[str | None], None]:
         def happened(name: str | None) -> None:
             if name is None:
                 self._stale[node] = 0.0
@@ -164,13 +164,13 @@ class DockerBackground(Background[DockerTracked]):
             self.watch.pulse.fire()
 
         def hear(name: str | None) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+            with contextlib.suppress(RuntimeError):  # the loop was closed in the meantime
                 self._loop.call_soon_threadsafe(happened, name)
 
         return hear
 
-    async def _ping_on(self, node: str) -> None:
-        """Heartbeats say that an engine answers; one that was away may have lost any stream without a word."""
+    async def _ping_loop(self, node: str) -> None:
+        """Ping an engine every heartbeat period. When it comes back, renew its streams: they may be dead silently."""
         host = self._hosts[node]
         while True:
             was_up = host.is_up
@@ -183,21 +183,21 @@ class DockerBackground(Background[DockerTracked]):
     # --- ends ---------------------------------------------------------------------------------------------------------
 
     async def finish(self, ended: DockerTracked) -> None:
-        """See ``Background.finish``. What cannot be done now is done as soon as it can."""
+        """See ``Background.finish``. If it fails, it is retried with every measurement."""
         if recorded_end(ended.folder) is None or self._is_present(ended):
             try:
                 await self.put_on_record(ended.node, ended.folder, ended.container, ended.seen)
             except (ClusterError, DockerException, requests.RequestException, OSError) as error:
-                _log.warning("its container stays for now", incarnation=str(ended.folder), why=str(error))
+                _log.warning("container not removed yet", incarnation=str(ended.folder), why=str(error))
                 self._unfinished.append(ended)
 
     async def put_on_record(
         self, node: str, folder: IncarnationFolder, container: str | None, seen: Observation
     ) -> None:
-        """Copy the rest of an ended incarnation's output, write down how it ended, and remove its container.
+        """Copy the rest of an ended incarnation's output, record how it ended, and remove its container.
 
         Raises:
-            ClusterError, DockerException, requests.RequestException, OSError: The container stays, and knows all of it.
+            ClusterError, DockerException, requests.RequestException, OSError: The container stays, with all its data.
         """
         host = self._hosts.get(node)
         if host is not None and container is not None:
@@ -206,7 +206,7 @@ class DockerBackground(Background[DockerTracked]):
     def _put_on_record(self, host: Host, folder: IncarnationFolder, container: str, seen: Observation) -> None:
         with incarnation_locks.held(self._state.locks / folder.replica.job):
             if container_of(folder) != container:
-                return  # the job was forgotten, and another of its name has begun
+                return  # the job was forgotten, and another job of the same name has started
             complete(host, folder, container)
             if seen.phase is ReplicaPhase.EXITED and recorded_end(folder) is None:
                 folder.write(folder.exit, ExitRecord(status=seen.exit_status or 0, reason=seen.reason))
@@ -215,9 +215,9 @@ class DockerBackground(Background[DockerTracked]):
     def _is_present(self, tracked: DockerTracked) -> bool:
         return name_of(self._label, tracked.folder) in self._present.get(tracked.node, {})
 
-    def let_go(self, tracked: DockerTracked) -> None:
-        """See ``Background.let_go``."""
-        super().let_go(tracked)
+    def unwatch(self, tracked: DockerTracked) -> None:
+        """See ``Background.unwatch``."""
+        super().unwatch(tracked)
         name = name_of(self._label, tracked.folder)
         if (stats := self._stats.pop(name, None)) is not None:
             stats.close()
@@ -225,7 +225,7 @@ class DockerBackground(Background[DockerTracked]):
     # --- measuring ----------------------------------------------------------------------------------------------------
 
     async def measure(self) -> None:
-        """Take the newest samples of what runs, and follow what nobody follows yet: while somebody listens."""
+        """Take the newest samples of running containers, and follow new ones, while the heartbeats have a consumer."""
         running = [each for each in self.roster.running() if self.answers(each.node)]
         for tracked in running:
             name = name_of(self._label, tracked.folder)
@@ -246,12 +246,12 @@ class DockerBackground(Background[DockerTracked]):
 
 
 def _note_all(known: Iterable[tuple[DockerTracked, Observation]]) -> list[DockerTracked]:
-    """Those that changed."""
+    """Record observations; return the incarnations that changed."""
     changed = []
     for tracked, seen in known:
-        with alone(tracked.folder):
+        with isolated(tracked.folder):
             if seen.began:
-                _ = tracked.container  # while its folder is surely its own
+                _ = tracked.container  # caches the id while the folder certainly belongs to this incarnation
             if tracked.note(seen):
                 changed.append(tracked)
     return changed
@@ -259,5 +259,5 @@ def _note_all(known: Iterable[tuple[DockerTracked, Observation]]) -> list[Docker
 
 def _read_reports(running: Iterable[DockerTracked]) -> None:
     for tracked in running:
-        with alone(tracked.folder):
+        with isolated(tracked.folder):
             tracked.tail.read()

@@ -1,7 +1,7 @@
-"""An engine's events: which of our containers began or ended, as it happens.
+"""Follows an engine's events: which of our containers started or ended.
 
-It owns one thread an engine and must never know what an event means to a replica. An event is a hint, and whoever gets one
-looks for themselves; while there was no stream anything may have happened, so a new one says: look at all.
+It owns one thread per engine and must never know what an event means for a replica. An event is a hint: its receiver
+observes the container. Events may have been missed while there was no stream, so a new stream means: observe all containers.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from steepest.cluster.docker.container import LABEL, UNSEEN
 from steepest.cluster.docker.host import Host
 
 _log = structlog.get_logger(__name__)
-_AGAIN_S = 0.2
-_AGAIN_S_MOST = 2.0
+_RETRY_S = 0.2
+_RETRY_S_MOST = 2.0
 
 
 class Events:
     """Follows an engine's events until closed.
 
     Args:
-        label: Marks what is ours.
-        happened: Called on the thread with a container's name; with None where anything may have happened.
+        label: The label of this state folder's containers.
+        happened: Called on the thread with a container's name, or with None if any events may have been missed.
     """
 
     def __init__(self, host: Host, label: str, happened: Callable[[str | None], None]) -> None:
@@ -40,32 +40,32 @@ class Events:
         threading.Thread(target=self._follow, name=f"events-{host.node.name}", daemon=True).start()
 
     def close(self) -> None:
-        """Leave at once."""
+        """Stop the thread."""
         self._leave.set()
         self.renew()
 
     def renew(self) -> None:
-        """Open the stream again: the engine was away, and nobody may have told this one."""
+        """Reopen the stream: the engine was away, which a dead connection may not show."""
         if self._stream is not None:
             with contextlib.suppress(OSError, AttributeError, DockerException):
                 self._stream.close()
 
     def _follow(self) -> None:
-        again_s = _AGAIN_S
+        retry_s = _RETRY_S
         while not self._leave.is_set():
             try:
                 self._stream = self._host.client(None).events(filters=self._filters, decode=True)
-                again_s = _AGAIN_S
+                retry_s = _RETRY_S
                 self._happened(None)
                 for event in self._stream:
                     self._take(event)
             except (DockerException, requests.RequestException, OSError, ValueError, AttributeError) as error:
                 _log.debug("no events", engine=str(self._host), why=str(error))
-                again_s = min(again_s * 2, _AGAIN_S_MOST)
-            self._leave.wait(again_s)
+                retry_s = min(retry_s * 2, _RETRY_S_MOST)
+            self._leave.wait(retry_s)
 
     def _take(self, event: Any) -> None:
-        said = event.get("Actor", {}).get("Attributes", {})
-        if event.get("Action") == "die" and said.get("exitCode") == str(UNSEEN):
+        attributes = event.get("Actor", {}).get("Attributes", {})
+        if event.get("Action") == "die" and attributes.get("exitCode") == str(UNSEEN):
             self._host.ends_seen.add(str(event["Actor"]["ID"]))
-        self._happened(said.get("name"))
+        self._happened(attributes.get("name"))

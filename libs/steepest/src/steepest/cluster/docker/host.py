@@ -1,7 +1,7 @@
-"""One Docker engine: its clients, the threads that call it, and what a failed call means.
+"""One Docker engine: its clients, the threads that call it, and the meaning of a failed call.
 
-It owns the way to the engine and must never know replicas. Calls block, so they run on threads of the engine's own: an
-engine that hangs holds up nobody but those who ask it.
+It owns the connection to the engine and must never know replicas. Calls block, so each engine has its own threads: an engine
+that hangs delays only its own callers.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from steepest.events.common import Name, Resources
 _T = TypeVar("_T")
 CALLS_AT_ONCE = 8
 CALL_S = 30.0
-"""Time limit of one call: an engine answers in milliseconds, and in seconds while its disk is busy."""
+"""Time limit of a call: an engine answers in milliseconds, or in seconds while its disk is busy."""
 
 LOOK_S = 10.0
-"""The same for calls that only look."""
+"""Time limit of a read-only call."""
 
 PING_S = 5.0
 _STREAMS = 4096
@@ -43,7 +43,7 @@ class DockerNode(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         url: ``unix:///var/run/docker.sock``, ``tcp://host:2376`` or ``ssh://user@host``.
-        capacity: What its containers may have together.
+        capacity: The total that its containers may use.
         tls: A folder with ``ca.pem``, ``cert.pem`` and ``key.pem``, for ``tcp``; None: no TLS.
     """
 
@@ -54,12 +54,12 @@ class DockerNode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EngineInfo(msgspec.Struct, frozen=True):
-    """What an engine says of itself.
+    """An engine's description of itself.
 
     Attributes:
-        id: Its own, for as long as it keeps its folder.
-        capacity: What its machine has.
-        has_bridge: Whether containers get a network of their own.
+        id: Its id, which is stable as long as it keeps its data folder.
+        capacity: The machine's resources.
+        has_bridge: Whether it has the default bridge network.
     """
 
     id: str
@@ -68,11 +68,11 @@ class EngineInfo(msgspec.Struct, frozen=True):
 
 
 class Host:
-    """An engine. It is connected when first called.
+    """An engine. It connects with the first call.
 
     Attributes:
-        is_up: Whether it answered when it was last asked.
-        ends_seen: Containers whose end the engine told as it happened, and whose status is 255.
+        is_up: Whether it answered the last ping.
+        ends_seen: Containers that ended with status 255, as reported by an event when it happened.
     """
 
     def __init__(self, node: DockerNode) -> None:
@@ -89,12 +89,12 @@ class Host:
         return f"the engine of {self.node.name} at {self.node.url}"
 
     def client(self, timeout_s: float | None = CALL_S) -> docker.APIClient:
-        """A client with this limit for each wait on the engine; None: for streams that may be silent. It blocks.
+        """A client with this timeout for each read; None: no timeout, for streams that may be silent. It blocks.
 
         Raises:
             DockerException, requests.RequestException, OSError: The engine does not answer.
         """
-        _knock(self.node.url)
+        _check_listens(self.node.url)
         client = self._clients.get(timeout_s)
         if client is not None:
             return client
@@ -105,7 +105,7 @@ class Host:
         if client is not made:  # another thread was faster
             made.close()
         if client is None:
-            raise DockerException(f"{self} was let go of")
+            raise DockerException(f"{self} was closed")
         return client
 
     async def run(self, act: Callable[[], _T]) -> _T:
@@ -122,26 +122,26 @@ class Host:
             self.is_up = True
         return self.is_up
 
-    def info(self, *, anew: bool = False) -> EngineInfo:
-        """What the engine says of itself, asked once unless ``anew``. It blocks.
+    def info(self, *, refresh: bool = False) -> EngineInfo:
+        """The engine's description, which is cached unless ``refresh``. It blocks.
 
         Raises:
-            UncertainError: It does not answer.
+            UncertainError: The engine does not answer.
         """
-        if self._info is None or anew:
+        if self._info is None or refresh:
             with self.looking():
                 client = self.client(LOOK_S)
-                said = client.info()
-                memory_mib = int(said["MemTotal"]) >> 20
+                info = client.info()
+                memory_mib = int(info["MemTotal"]) >> 20
                 self._info = EngineInfo(
-                    id=str(said["ID"]),
-                    capacity=Resources(cpu_m=int(said["NCPU"]) * 1000, memory_mib=memory_mib),
+                    id=str(info["ID"]),
+                    capacity=Resources(cpu_m=int(info["NCPU"]) * 1000, memory_mib=memory_mib),
                     has_bridge=bool(client.networks(names=["bridge"])),
                 )
         return self._info
 
     def close(self) -> None:
-        """Let go of it; threads that wait for it end by themselves."""
+        """Close the clients; threads that wait for the engine end by themselves."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         with self._changing:
             self._closed = True
@@ -151,10 +151,10 @@ class Host:
 
     @contextlib.contextmanager
     def looking(self) -> Iterator[None]:
-        """For calls that change nothing: whatever keeps the engine from answering leaves open what is so.
+        """Wrap a read-only call: if the engine does not answer, the state is unknown.
 
         Raises:
-            UncertainError: In place of any failure but ``NotFound``.
+            UncertainError: In place of any failure except ``NotFound``.
         """
         try:
             yield
@@ -162,16 +162,16 @@ class Host:
             raise
         except (DockerException, requests.RequestException, OSError) as error:
             raise UncertainError(
-                f"{self} does not answer: {_in_words(error)}", code="node-unreachable", hint=f"start {self}"
+                f"{self} does not answer: {_message_of(error)}", code="node-unreachable", hint=f"start {self}"
             ) from error
 
     @contextlib.contextmanager
     def acting(self, consequence: str) -> Iterator[None]:
-        """For calls that change something.
+        """Wrap a call that changes something.
 
         Raises:
-            ClusterError: The engine said no, or was never asked: nothing happened.
-            RefusedError: ``node-lost``: there is no engine.
+            ClusterError: The engine refused, or the request was not sent: nothing happened.
+            RefusedError: ``node-lost``: no engine listens.
             UncertainError: It may have happened.
         """
         try:
@@ -180,24 +180,26 @@ class Host:
             raise
         except APIError as error:
             kind = UncertainError if status_of(error) >= SERVER_FAILED else ClusterError
-            raise kind(f"{consequence}: {self} says: {_in_words(error)}", code="engine-failed") from error
+            raise kind(f"{consequence}: {self} reports: {_message_of(error)}", code="engine-failed") from error
         except (DockerException, requests.RequestException, OSError) as error:
             if _was_not_sent(error):
                 raise RefusedError(
-                    f"{consequence}: {self} is not there: {_in_words(error)}", code="node-lost", hint=f"start {self}"
+                    f"{consequence}: {self} is not running: {_message_of(error)}",
+                    code="node-lost",
+                    hint=f"start {self}",
                 ) from error
             raise UncertainError(
-                f"{self} did not answer: {_in_words(error)}", code="node-unreachable", hint="look it up"
+                f"{self} did not answer: {_message_of(error)}", code="node-unreachable", hint="look it up"
             ) from error
 
 
 class _Client(docker.APIClient):
-    """The client, whose authority is the one in the TLS folder also where the environment names another for the web."""
+    """A client that verifies with the TLS folder's authority even if the environment names another one for HTTPS."""
 
     def merge_environment_settings(
         self, url: Any, proxies: Any, stream: Any, verify: Any, cert: Any
     ) -> Any:  # as the base has it
-        """What a request is sent with: ``REQUESTS_CA_BUNDLE`` would come before what the client was made with."""
+        """Settings of a request. Without this, ``REQUESTS_CA_BUNDLE`` would override the client's own authority."""
         return super().merge_environment_settings(url, proxies, stream, self.verify if verify is None else verify, cert)
 
 
@@ -205,11 +207,11 @@ def connect(node: DockerNode, timeout_s: float | None) -> docker.APIClient:
     """A new client of an engine. It blocks.
 
     Raises:
-        InputError: The address or the TLS folder is none.
+        InputError: The address or the TLS folder is invalid.
         DockerException, requests.RequestException: The engine does not answer.
     """
     if not node.url.startswith(("unix://", "tcp://", "ssh://", "http://", "https://")):
-        raise InputError(f"{node.url!r} is no address of an engine", hint="write unix://…, tcp://… or ssh://…")
+        raise InputError(f"{node.url!r} is not the address of an engine", hint="write unix://…, tcp://… or ssh://…")
     tls: Any = False
     if node.tls is not None:
         try:
@@ -223,18 +225,18 @@ def connect(node: DockerNode, timeout_s: float | None) -> docker.APIClient:
     return _Client(
         base_url=node.url,
         version="auto",
-        timeout=timeout_s,  # type: ignore[arg-type] # None waits for ever, as requests has it
+        timeout=timeout_s,  # type: ignore[arg-type] # None: no timeout, as in requests
         tls=tls,
         use_ssh_client=node.url.startswith("ssh://"),
         max_pool_size=_STREAMS if timeout_s is None else 2 * CALLS_AT_ONCE,
     )
 
 
-def _knock(url: str) -> None:
-    """Find out with a socket of one's own that nobody listens: the client would leave one open.
+def _check_listens(url: str) -> None:
+    """Check that a Unix socket has a listener. The client does not close its socket when the connection fails.
 
     Raises:
-        OSError: Nobody does.
+        OSError: Nothing listens.
     """
     if url.startswith("unix://"):
         with socket.socket(socket.AF_UNIX) as trial:
@@ -248,7 +250,7 @@ def status_of(error: APIError) -> int:
 
 
 def _was_not_sent(error: BaseException) -> bool:
-    """Whether a call failed because nobody took the connection, anywhere in the chain of its causes."""
+    """Whether a call failed because the connection was not accepted: searches the chain of its causes."""
     seen: list[BaseException] = []
     waiting: list[Any] = [error]
     while waiting:
@@ -262,6 +264,6 @@ def _was_not_sent(error: BaseException) -> bool:
     return False
 
 
-def _in_words(error: BaseException) -> str:
-    said = error.explanation if isinstance(error, APIError) and error.explanation else error
-    return str(said)[:500]
+def _message_of(error: BaseException) -> str:
+    message = error.explanation if isinstance(error, APIError) and error.explanation else error
+    return str(message)[:500]

@@ -1,10 +1,10 @@
-"""How an incarnation's container comes into being, and how it is removed.
+"""Creates, starts and removes an incarnation's container.
 
-It owns the order of these acts and what a failure between two of them leaves. Its calls block; whoever starts something
+It owns the order of these steps and what a failure between two of them leaves. Its calls block; the caller of ``launch``
 holds the job's lock.
 
-Making a container and starting it are two requests, and the second is sent only after the first was answered and put on
-record. So a request that arrives late starts nothing: whoever gave the start up has removed the container before.
+Creating and starting a container are two requests, and the second is sent only after the first was answered and recorded.
+So a request that arrives late starts nothing: the caller that gave up has removed the container before.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from docker.errors import APIError, ImageNotFound, NotFound
 from steepest.cluster import fence
 from steepest.cluster.docker.container import NO_PROGRAM, ContainerRecord, creation, name_of, ours, record_of
 from steepest.cluster.docker.host import EngineInfo, Host, status_of
-from steepest.cluster.docker.mounts import Allowed, give, mounts_of
+from steepest.cluster.docker.mounts import Allowed, mounts_of, set_owner
 from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder
 from steepest.cluster.port import ReplicaSpec
 from steepest.errors import ClusterError, RefusedError, UncertainError
@@ -37,15 +37,15 @@ _LOOK_S = 0.005
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
-    """What a start asks for, beyond the incarnation's folder.
+    """The parameters of a start.
 
     Attributes:
-        label: Marks what is ours.
-        image: The one to run it in.
-        capacity: The node's.
+        label: The label of this state folder's containers.
+        image: The container image.
+        capacity: The node's capacity.
         soft: The CPU limit is a weight.
-        engine: What the engine says of itself.
-        allowed: What the container may have of the machine.
+        engine: The engine's description.
+        allowed: The folders of the machine that containers may use.
     """
 
     node: str
@@ -60,20 +60,20 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def launch(host: Host, state: AdapterFolder, folder: IncarnationFolder, order: Launch) -> None:
-    """Make the folder and the container, and start it; returns once the job's program is executed.
+    """Create the folder and the container, and start it; returns once the job's program is executed.
 
     Raises:
-        RefusedError: ``no-such-image``, ``no-such-program`` or ``node-lost``; nothing of it stays.
-        ClusterError: It did not start, for another reason; likewise.
-        OSError: Nor did it, because a file could not be written.
-        UncertainError: It may have.
+        RefusedError: ``no-such-image``, ``no-such-program`` or ``node-lost``; everything was removed again.
+        ClusterError: It did not start for another reason; everything was removed again.
+        OSError: It did not start because a file could not be written.
+        UncertainError: It may have started.
     """
     if not order.spec.command:
         raise RefusedError("the command is empty", code="no-such-program")
     mounts = mounts_of(state, folder, order.spec, order.allowed)
     fence.make(state, folder, order.node, order.spec)
     try:
-        give(state, folder, mounts)
+        set_owner(state, folder, mounts)
         client = host.client()
         asked = creation(
             client,
@@ -93,19 +93,19 @@ def launch(host: Host, state: AdapterFolder, folder: IncarnationFolder, order: L
         _start(host, client, folder, made)
     except ClusterError as error:
         if error.definite:
-            # Nothing ran, so nothing stays: the same incarnation may be started again with a better order.
-            _leave_no_trace(host, folder, order.label)
+            # Nothing ran, so remove everything: the same incarnation may be started again with corrected parameters.
+            _remove_traces(host, folder, order.label)
         raise
     except OSError:
-        _leave_no_trace(host, folder, order.label)
+        _remove_traces(host, folder, order.label)
         raise
 
 
 def remove(host: Host, container: str, label: str) -> None:
-    """Remove a container of ours by its name or id, whatever it does; succeeds where there is none.
+    """Remove a container of this state folder by its name or id, running or not; succeeds if there is none.
 
     Raises:
-        ClusterError, UncertainError: It may be there still.
+        ClusterError, UncertainError: It may still exist.
     """
     with host.acting(f"the container {container} was not removed"):
         try:
@@ -114,7 +114,7 @@ def remove(host: Host, container: str, label: str) -> None:
         except NotFound:
             return
         except APIError as error:
-            if status_of(error) != _CONFLICT:  # somebody else is removing it
+            if status_of(error) != _CONFLICT:  # a conflict: another process is removing it
                 raise
 
 
@@ -138,13 +138,13 @@ def _create(
 
 
 def _remove_unless_it_runs(client: docker.APIClient, folder: IncarnationFolder, label: str) -> None:
-    """What an interrupted start or a forgotten job of the same name left."""
+    """Remove the container that an interrupted start or a forgotten job of the same name left."""
     name = name_of(label, folder)
     with contextlib.suppress(NotFound):
         found = ours(client, name, label)
         if found["State"]["Running"]:
-            raise RefusedError(f"a container of the name {name} runs", code="still-running", hint="stop it first")
-        # The record first: whoever looks while it is there without its container takes the incarnation for ended.
+            raise RefusedError(f"a container named {name} runs", code="still-running", hint="stop it first")
+        # The record first: a record without its container would mean that the incarnation has ended.
         record_of(folder).unlink(missing_ok=True)
         client.remove_container(found["Id"], force=True)
 
@@ -163,7 +163,7 @@ def _start(host: Host, client: docker.APIClient, folder: IncarnationFolder, made
 
 
 def _judge(host: Host, client: docker.APIClient, folder: IncarnationFolder, made: str, error: ClusterError) -> None:
-    """The engine has answered, so it does nothing more: what is so now tells whether it started."""
+    """Classify a failed start. The engine has answered, so the container's state does not change any more."""
     try:
         with host.looking():
             state = client.inspect_container(made)["State"]
@@ -177,18 +177,18 @@ def _judge(host: Host, client: docker.APIClient, folder: IncarnationFolder, made
 
 
 def _prove(client: docker.APIClient, folder: IncarnationFolder, made: str) -> None:
-    """Wait until the engine's own first process has executed the program, or has failed to."""
+    """Wait until the container's init process has executed the program, or has failed to."""
     deadline = time.monotonic() + _PROOF_S
     while time.monotonic() < deadline:
         state = client.inspect_container(made)["State"]
         if not state["Running"]:
-            if state["ExitCode"] in NO_PROGRAM and _INIT_FAILED in (said := client.logs(made, tail=1)):
-                raise _no_program(folder, said.decode(errors="replace").strip())
+            if state["ExitCode"] in NO_PROGRAM and _INIT_FAILED in (line := client.logs(made, tail=1)):
+                raise _no_program(folder, line.decode(errors="replace").strip())
             return
         try:
             processes: list[list[str]] = client.top(made, ps_args="-eo pid,args")["Processes"] or []
         except APIError as error:
-            if status_of(error) != _CONFLICT:  # no ps on the engine's machine
+            if status_of(error) != _CONFLICT:  # there is no ps on the engine's machine: skip the proof
                 return
             processes = []
         if any(not " ".join(process[1:]).startswith(_INIT) for process in processes):
@@ -198,16 +198,16 @@ def _prove(client: docker.APIClient, folder: IncarnationFolder, made: str) -> No
 
 def _no_program(folder: IncarnationFolder, why: object) -> RefusedError:
     return RefusedError(
-        f"{folder} cannot be executed: {str(why)[:500]}", code="no-such-program", hint="name a program of the image"
+        f"{folder} cannot be executed: {str(why)[:500]}", code="no-such-program", hint="use a program in the image"
     )
 
 
-def _leave_no_trace(host: Host, folder: IncarnationFolder, label: str) -> None:
-    # The folder first: while it is there without its container, that container counts as removed by somebody. And in one
-    # step: nobody must make a file in what is half removed.
-    aside = folder.path.with_name(f".{folder.path.name}.{os.urandom(4).hex()}")
+def _remove_traces(host: Host, folder: IncarnationFolder, label: str) -> None:
+    # The folder first: a folder without its container would mean that the container was removed by a user. Rename it before
+    # removing it, so that no other process writes into a half-removed folder.
+    removed = folder.path.with_name(f".{folder.path.name}.{os.urandom(4).hex()}")
     with contextlib.suppress(OSError):
-        folder.path.rename(aside)
-        shutil.rmtree(aside, ignore_errors=True)
+        folder.path.rename(removed)
+        shutil.rmtree(removed, ignore_errors=True)
     with contextlib.suppress(ClusterError):
         remove(host, name_of(label, folder), label)

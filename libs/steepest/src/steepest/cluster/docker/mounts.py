@@ -1,6 +1,6 @@
-"""What a container has of the machine, and as whom: the folders that are mounted into it, and its user.
+"""The folders that are mounted into a container, and the user that it runs as.
 
-It owns the rule that a job gets no folder that nobody has let jobs have. It must never call an engine.
+It owns the rule that a job gets only folders that the operator allows. It must never call an engine.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _HIDING_BYTES = 1 << 20
 
 
 class Allowed(msgspec.Struct, frozen=True):
-    """What jobs may have.
+    """The folders that jobs may use.
 
     Attributes:
-        folders: Their working folders are these, or below them.
-        hidden: Nothing of it is seen in a container, wherever that is mounted: the installation's own folder.
+        folders: A working folder must be one of these, or below one.
+        hidden: The installation's own folder, which is hidden in every container.
     """
 
     folders: tuple[Path, ...]
@@ -32,11 +32,11 @@ class Allowed(msgspec.Struct, frozen=True):
 
 
 class Mounts(msgspec.Struct, frozen=True):
-    """What one container has.
+    """The mounts and the user of one container.
 
     Attributes:
         all: The mounts.
-        uid, gid: Its user.
+        uid, gid: Its user and group.
     """
 
     all: list[Mount]
@@ -45,18 +45,18 @@ class Mounts(msgspec.Struct, frozen=True):
 
     @property
     def user(self) -> str:
-        """As an engine takes it."""
+        """User and group in an engine's format."""
         return f"{self.uid}:{self.gid}"
 
 
 def mounts_of(state: AdapterFolder, folder: IncarnationFolder, spec: ReplicaSpec, allowed: Allowed) -> Mounts:
-    """The control folder and the job's checkpoints, where they are here; likewise the working folder, if there is one here.
+    """Mount the control folder, the job's checkpoints, and the working folder if it exists here, all at their own paths.
 
-    What it writes can be removed by who runs the adapter: it has our user. Where we are root it has the user whose working
-    folder it is, and without such a folder nobody's.
+    The container runs as the adapter's user, who can then remove what it writes. If that is root, it runs as the owner of
+    the working folder, or as ``nobody`` if there is none.
 
     Raises:
-        RefusedError: ``no-such-program``: its working folder is none that jobs may have.
+        RefusedError: ``no-such-program``: jobs may not use its working folder.
     """
     own = [str(folder.control), str(state.checkpoints(folder.replica.job))]
     all_ = [Mount(place, place, type="bind") for place in own]
@@ -74,11 +74,11 @@ def mounts_of(state: AdapterFolder, folder: IncarnationFolder, spec: ReplicaSpec
     return Mounts(all=all_, uid=uid, gid=gid)
 
 
-def give(state: AdapterFolder, folder: IncarnationFolder, mounts: Mounts) -> None:
-    """Let a container of another user write where it must.
+def set_owner(state: AdapterFolder, folder: IncarnationFolder, mounts: Mounts) -> None:
+    """Give the container's user ownership of the folders that it must write to.
 
     Raises:
-        OSError: It cannot.
+        OSError: The owner cannot be changed.
     """
     if mounts.uid == os.getuid():
         return
@@ -87,15 +87,15 @@ def give(state: AdapterFolder, folder: IncarnationFolder, mounts: Mounts) -> Non
 
 
 def _refuse_unless_allowed(asked: Path, allowed: Allowed) -> Path:
-    """The folder itself, wherever links lead."""
+    """The working folder with all links resolved."""
     work = asked.resolve()
     if work.is_relative_to(allowed.hidden.resolve()):
         raise RefusedError(f"the working folder {asked} is the installation's own", code="no-such-program")
     if not any(work.is_relative_to(folder.resolve()) for folder in allowed.folders):
         has = ", ".join(map(str, allowed.folders)) or "none"
         raise RefusedError(
-            f"the working folder {asked} is none that containers may have (they may have {has})",
+            f"containers may not use the working folder {asked} (allowed: {has})",
             code="no-such-program",
-            hint=f"let them: steepest up --folder {asked}",
+            hint=f"allow it: steepest up --folder {asked}",
         )
     return work

@@ -1,19 +1,19 @@
-"""What surely is so of an incarnation, by the records in its folder and by what its engine says.
+"""Observes an incarnation through the records in its folder and the state of its container.
 
 It owns the proof behind each phase and must never guess. Its calls block.
 
 =============  =====================  ==============  ===========================================================
-exit/gone.json container              container.json  then
+exit/gone.json container              container.json  phase
 =============  =====================  ==============  ===========================================================
 there          –                      –               ``EXITED`` / ``GONE``
 –              runs, or is paused     –               ``RUNNING``
 –              has ended              –               ``EXITED``; ``GONE`` where the engine did not see how
-–              made, never started    –               ``STARTING``: nothing of it ever ran; a start completes it
-–              not there              –               likewise
-–              not there              there           ``GONE``: somebody removed it, which ends it
+–              created, never started –               ``STARTING``: it never ran; a start completes it
+–              not there              –               ``STARTING``: likewise
+–              not there              there           ``GONE``: a user removed it, which ends it
 =============  =====================  ==============  ===========================================================
 
-Where the engine does not answer, or another one does, nothing is known.
+If the engine does not answer, or another engine answers in its place, the state is unknown.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from steepest.errors import UncertainError
 
 
 def observe(host: Host, folder: IncarnationFolder, label: str) -> Observation:
-    """What is so of an incarnation whose folder is there.
+    """The state of an incarnation whose folder exists.
 
     Raises:
         UncertainError: Its engine does not answer, or another one answers at its address.
@@ -40,38 +40,38 @@ def observe(host: Host, folder: IncarnationFolder, label: str) -> Observation:
         return ended
     try:
         with host.looking():
-            said = ours(host.client(LOOK_S), name_of(label, folder), label)
+            container = ours(host.client(LOOK_S), name_of(label, folder), label)
     except NotFound:
         return _without_container(host, folder)
-    return observed(said["State"], end_was_seen=said["Id"] in host.ends_seen)
+    return observed(container["State"], end_was_seen=container["Id"] in host.ends_seen)
 
 
 def _without_container(host: Host, folder: IncarnationFolder) -> Observation:
-    # Another adapter may have put the end on record after the first look, and removed the container before the second.
+    # Another adapter may have recorded the end after the first check, and removed the container before the second.
     if (ended := recorded_end(folder)) is not None:
         return ended
     record = folder.read(record_of(folder), ContainerRecord)
     if record is None:
         return Observation(phase=ReplicaPhase.STARTING, began=False)
-    # Likewise, it may have been made and put on record between the two: only a look after the record proves anything.
+    # A container may also have been created and recorded between the two: only a look after reading the record is proof.
     with contextlib.suppress(NotFound), host.looking():
-        said = host.client(LOOK_S).inspect_container(record.id)
-        return observed(said["State"], end_was_seen=record.id in host.ends_seen)
+        container = host.client(LOOK_S).inspect_container(record.id)
+        return observed(container["State"], end_was_seen=record.id in host.ends_seen)
     if (ended := recorded_end(folder)) is not None:
         return ended
-    if record.engine != host.info(anew=True).id:
+    if record.engine != host.info(refresh=True).id:
         raise UncertainError(
             f"{host} is not the one that {folder} was started on",
             code="another-engine",
             hint="start the engine with the folder (data-root) that it had",
         )
-    with contextlib.suppress(OSError):  # the folder is being removed, or the disk is full: it is so all the same
+    with contextlib.suppress(OSError):  # the folder is being removed, or the disk is full: it is gone all the same
         return declare_gone(folder, "its container was removed")
     return Observation(phase=ReplicaPhase.GONE, reason="its container was removed")
 
 
 def present(host: Host, label: str) -> dict[str, str]:
-    """The names of all containers of ours on an engine, and their state in the engine's word.
+    """The names of this state folder's containers on an engine, with their states as the engine names them.
 
     Raises:
         UncertainError: The engine does not answer.

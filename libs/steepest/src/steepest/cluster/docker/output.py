@@ -1,8 +1,8 @@
-"""Copies what a container prints into its incarnation's ``output.log``, byte for byte and once.
+"""Copies a container's output into its incarnation's ``output.log``, every byte exactly once.
 
-It owns the copying. The engine keeps all that was printed, so a copy that broke off (a full disk, an engine or adapter that
-died) goes on behind what is in the file already. Of several adapters on one state folder one copies: it holds the file's
-lock, which the kernel drops when it dies. Its calls block.
+It owns the copying. The engine keeps the whole output, so a copy that was interrupted (a full disk, an engine or
+adapter that died) resumes at the end of the file. If several adapters share a state folder, one copies: it holds the
+file's lock, which the kernel releases when it dies. Its calls block.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from steepest.cluster.folders import incarnation_locks
 from steepest.cluster.folders.adapter_folder import IncarnationFolder
 
 _log = structlog.get_logger(__name__)
-_HANDOVER_S = 5.0  # who copies an ended container's last lines takes milliseconds
+_HANDOVER_S = 5.0  # copying an ended container's last lines takes milliseconds
 
 
 class Output:
-    """Follows one container on a thread of its own."""
+    """Follows one container's output on its own thread."""
 
     def __init__(self, host: Host, folder: IncarnationFolder, container: str) -> None:
         self._host = host
@@ -40,7 +40,7 @@ class Output:
         self._thread.start()
 
     def close(self) -> None:
-        """Leave at once; another adapter goes on."""
+        """Stop copying; another adapter may continue."""
         self._leave = True
         if self._stream is not None:
             with contextlib.suppress(OSError, AttributeError, DockerException):
@@ -53,7 +53,7 @@ class Output:
                     self._copy(file)
         except (DockerException, requests.RequestException, OSError, ValueError, AttributeError) as error:
             if not self._leave:
-                _log.info("output: to be copied on later", incarnation=str(self._folder), why=str(error))
+                _log.info("output copy interrupted", incarnation=str(self._folder), why=str(error))
         finally:
             self.is_over = True
 
@@ -64,25 +64,25 @@ class Output:
 
 
 def complete(host: Host, folder: IncarnationFolder, container: str) -> None:
-    """Copy what is missing of an ended container's output.
+    """Copy the missing part of an ended container's output.
 
     Raises:
-        OSError: The disk is full, say; or somebody else copies for longer than ``_HANDOVER_S``.
+        OSError: The disk is full, for example, or another adapter copies for longer than ``_HANDOVER_S``.
         DockerException, requests.RequestException: The engine does not answer.
     """
     with _lock(folder, patience_s=_HANDOVER_S) as file:
         if file is None:
-            raise TimeoutError(f"somebody else copies the output of {folder}")
+            raise TimeoutError(f"another process copies the output of {folder}")
         try:
             append(file, host.client().logs(container, stream=True, follow=False))
         except NotFound:
             return
         except APIError as error:
-            raise OSError(f"{host} does not give the output of {folder}: {error}") from error
+            raise OSError(f"{host} does not return the output of {folder}: {error}") from error
 
 
 def append(file: int, chunks: Iterator[bytes]) -> None:
-    """Append what comes, but for as many bytes as the file has already."""
+    """Append the stream, skipping as many bytes as the file already has."""
     skip = os.fstat(file).st_size
     for chunk in chunks:
         rest = memoryview(chunk)[min(skip, len(chunk)) :]
@@ -93,7 +93,7 @@ def append(file: int, chunks: Iterator[bytes]) -> None:
 
 @contextlib.contextmanager
 def _lock(folder: IncarnationFolder, *, patience_s: float) -> Iterator[int | None]:
-    """The output file, locked and open for appending; None where somebody else copies."""
+    """The output file, locked and open for appending; None if another process copies."""
     file = incarnation_locks.take(folder.output, patience_s)
     try:
         if file is not None:

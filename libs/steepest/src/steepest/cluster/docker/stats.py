@@ -1,7 +1,7 @@
-"""What containers use, from the engine's streams: one thread a container, woken once a second.
+"""Measures containers through the engine's statistics streams: one thread per container, woken once per second.
 
-It owns the streams and their arithmetic. Unknown is None, never 0: control groups of version 1 often count no block I/O, and
-a container in the host's network or in none has no counters of its own.
+It owns the streams and their arithmetic. Unknown is None, never 0: control groups of version 1 often do not count block I/O,
+and a container in the host's network, or without a network, has no network counters of its own.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import structlog
 from docker.errors import DockerException
 
 from steepest.cluster.docker.host import Host
-from steepest.cluster.folders.replica_roster import Use
+from steepest.cluster.folders.replica_roster import ResourceUse
 
 _log = structlog.get_logger(__name__)
-_SILENT_S = 10.0  # a stream that says nothing for so long is broken
+_SILENT_S = 10.0  # a stream that is silent for longer is broken
 _MIB = 1 << 20
 _LINE_BYTES_MOST = 1 << 20
 
@@ -61,13 +61,14 @@ class _Stats(msgspec.Struct):
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """Counters of a container at a time of the engine's clock, in seconds; None where there is none.
+    """Counters of a container at one time; None: unknown.
 
     Attributes:
-        cpu_s: CPU time so far.
-        memory_mib: Memory in use, without what the kernel can drop.
-        block_bytes: Read and written so far.
-        network_bytes: Received and sent so far.
+        at_s: The engine's clock, in seconds.
+        cpu_s: CPU time so far, in seconds.
+        memory_mib: Memory in use without the reclaimable file cache, in MiB.
+        block_bytes: Bytes read and written so far.
+        network_bytes: Bytes received and sent so far.
     """
 
     at_s: float
@@ -81,9 +82,9 @@ _DECODER = msgspec.json.Decoder(_Stats)
 
 
 def sample_of(line: bytes) -> Sample | None:
-    """One line of the stream; None where it says nothing, or nothing that can be read.
+    """Decode one line of the stream; None if it is empty or malformed.
 
-    It never raises: a line is the outside's.
+    It never raises: the line is untrusted input.
     """
     try:
         found = _DECODER.decode(line)
@@ -91,7 +92,7 @@ def sample_of(line: bytes) -> Sample | None:
     except (msgspec.MsgspecError, ValueError, OverflowError):
         return None
     cpu, memory = found.cpu_stats.cpu_usage.total_usage, found.memory_stats
-    if at_s is None or not cpu:  # an ended container's counters are all 0
+    if at_s is None or not cpu:  # the counters of an ended container are all 0
         return None
     dropped = memory.stats.get("total_inactive_file", memory.stats.get("inactive_file", 0))
     operations = found.blkio_stats.io_service_bytes_recursive
@@ -106,18 +107,18 @@ def sample_of(line: bytes) -> Sample | None:
     )
 
 
-def use_between(before: Sample, after: Sample) -> Use:
-    """What was used between two samples, a second."""
+def use_between(before: Sample, after: Sample) -> ResourceUse:
+    """The usage per second between two samples."""
     span_s = after.at_s - before.at_s
 
     def rate(first: float | None, last: float | None) -> float | None:
-        # A counter that falls was begun anew.
+        # A counter that falls was reset.
         return None if first is None or last is None or span_s <= 0 or last < first else (last - first) / span_s
 
     cpu = rate(before.cpu_s, after.cpu_s)
     block = rate(before.block_bytes, after.block_bytes)
     network = rate(before.network_bytes, after.network_bytes)
-    return Use(
+    return ResourceUse(
         cpu_m=None if cpu is None else round(cpu * 1000),
         memory_mib=after.memory_mib,
         block_bytes_s=None if block is None else round(block),
@@ -126,7 +127,7 @@ def use_between(before: Sample, after: Sample) -> Use:
 
 
 def _seconds(read: str) -> float | None:
-    """``2026-11-21T14:57:58.077870616Z`` within its day: spans are all that matters; midnight costs one sample."""
+    """Seconds within the day of ``2026-11-21T14:57:58.077870616Z``: only spans matter, and midnight costs one sample."""
     time_of_day = read.partition("T")[2].removesuffix("Z")
     if not time_of_day or read.startswith("0001-"):
         return None
@@ -135,31 +136,31 @@ def _seconds(read: str) -> float | None:
 
 
 class Stats:
-    """Follows one container until it is told to leave, or the container is gone."""
+    """Follows one container until closed, or until the container is gone."""
 
     def __init__(self, host: Host, container: str) -> None:
         self._host = host
         self._container = container
         self._newest: Sample | None = None
         self._taken: Sample | None = None
-        self._use = Use()
+        self._use = ResourceUse()
         self._leave = threading.Event()
         self.is_over = False
         threading.Thread(target=self._follow, name=f"stats-{container[:60]}", daemon=True).start()
 
-    def use(self) -> Use:
-        """What it used between the two newest samples that were taken here; unknown before there are two."""
+    def use(self) -> ResourceUse:
+        """The usage between the newest sample of this call and that of an earlier one; unknown before there are two."""
         newest = self._newest
         if newest is not None and newest is not self._taken:
             if self._taken is not None:
                 self._use = use_between(self._taken, newest)
             else:
-                self._use = Use(memory_mib=newest.memory_mib)
+                self._use = ResourceUse(memory_mib=newest.memory_mib)
             self._taken = newest
         return self._use
 
     def close(self) -> None:
-        """Leave, with the next line."""
+        """Stop with the next line."""
         self._leave.set()
 
     def _follow(self) -> None:
@@ -189,7 +190,7 @@ class Stats:
 
 
 def read_lines(response: Any, take: Callable[[bytes], bool]) -> None:
-    """Give each line of a chunked response to ``take``, until that says no. It blocks."""
+    """Pass each line of a chunked response to ``take`` until that returns False. It blocks."""
     pending = b""
     for chunk in response.raw.stream(_LINE_BYTES_MOST, decode_content=False):
         *lines, pending = (pending + chunk).split(b"\n")

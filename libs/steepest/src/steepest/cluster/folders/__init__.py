@@ -1,1 +1,1 @@
-"""What adapters over a state folder share: the control protocol, checkpoints, locks and rosters."""
+"""Shared by the adapters that keep a state folder: the control protocol, checkpoints, locks and rosters."""

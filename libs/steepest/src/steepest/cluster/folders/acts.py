@@ -1,4 +1,4 @@
-"""What calls over a state folder do alike: say what a failure means, and finish what must not stop half way."""
+"""Helpers of calls on a state folder: classify a failure, and finish a step that must not stop half way."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _T = TypeVar("_T")
 
 @contextlib.contextmanager
 def definite(consequence: str) -> Iterator[None]:
-    """Turn a failed file operation (a full disk, say) into an error that says that nothing happened.
+    """Turn a failed file operation (a full disk, for example) into an error which says that nothing happened.
 
     Raises:
         ClusterError: In place of OSError.
@@ -26,7 +26,7 @@ def definite(consequence: str) -> Iterator[None]:
 
 
 async def uncancelled(act: Coroutine[Any, Any, _T]) -> _T:
-    """Do it to the end, also if the caller is cancelled meanwhile, who then gets that only afterwards."""
+    """Run ``act`` to its end even if the caller is cancelled; the cancellation is raised afterwards."""
     task = asyncio.ensure_future(act)
     try:
         return await asyncio.shield(task)

@@ -1,8 +1,8 @@
-"""Where an adapter keeps everything, and how its small files are read and written.
+"""The layout of an adapter's state folder, and how its small files are read and written.
 
 It owns names, paths and record shapes on disk. It must never know processes: whether something runs is not its business.
-A file that cannot be read as what it should be counts as absent, and the reason is logged once. Below a job's folder nothing
-is trusted, also what is our own there: a job of the local cluster has the same rights as we.
+A file that does not decode counts as absent, and the reason is logged once. Nothing below a job's folder is trusted,
+not even Steepest's own files: a job of the local cluster runs with the same rights.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from steepest.untrusted import files, json
 
 _log = structlog.get_logger(__name__)
 _T = TypeVar("_T")
-_FILE_BYTES_MOST = 1 << 16  # far beyond any file that the control folder's contract knows
-_SPEC_BYTES_MOST = 1 << 24  # more than the kernel takes as a command, with every character escaped
+_FILE_BYTES_MOST = 1 << 16  # far more than any file of the control folder's contract
+_SPEC_BYTES_MOST = 1 << 24  # more than the kernel accepts as a command, with every character escaped
 
 
 class SpecRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """``spec.json``: written with the incarnation's folder, before anything runs. No environment: it may hold secrets."""
+    """``spec.json``, written with the incarnation's folder before anything runs. No environment: it may hold secrets."""
 
     node: Name
     command: tuple[str, ...]
@@ -44,10 +44,10 @@ class StartRecord(msgspec.Struct, frozen=True, kw_only=True):
     """``start.json``: the supervisor writes it before the job runs its first instruction.
 
     Attributes:
-        pid: Of the job's first process; its process group and its session as well.
-        mark: What tells this process from a later one of the same pid; None where it was dead at once.
-        boot: Which boot of the machine the pid belongs to.
-        cgroup: The group it runs in; None: it is throttled by its supervisor.
+        pid: Of the job's first process; also the id of its process group and of its session.
+        mark: Distinguishes this process from a later one with the same pid; None if it died immediately.
+        boot: The machine's boot that the pid belongs to.
+        cgroup: The group it runs in; None: its supervisor throttles it.
     """
 
     pid: int
@@ -57,20 +57,20 @@ class StartRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExitRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """``exit.json``: how it ended, as of ``wait``."""
+    """``exit.json``: how it ended, as from ``wait``."""
 
     status: ExitStatus
     reason: str = ""
 
 
 class GoneRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """``gone.json``: it surely does not run any more, and nobody saw its exit status."""
+    """``gone.json``: it is proven not to run any more, and its exit status is lost."""
 
     reason: str
 
 
 class LimitRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """``limit.json``: the cap set after the start; it outranks the one in ``spec.json``."""
+    """``limit.json``: the cap set after the start; it overrides the one in ``spec.json``."""
 
     cpu_limit_m: Count | None
 
@@ -112,26 +112,26 @@ class IncarnationFolder:
 
     @property
     def below(self) -> Path:
-        """The job's folder: from it on nothing is trusted."""
+        """The job's folder: nothing below it is trusted."""
         return self.path.parent.parent
 
     def read(self, path: Path, kind: type[_T]) -> _T | None:
-        """What one of its JSON files holds; None where there is none, or none that is a ``kind``."""
+        """Decode one of its JSON files; None if it is absent or not a valid ``kind``."""
         return self._read(path, kind, _FILE_BYTES_MOST)
 
     def planned(self) -> SpecRecord | None:
-        """What was asked for; None where that cannot be read."""
+        """The spec it was started with; None if that cannot be read."""
         return self._read(self.spec, SpecRecord, _SPEC_BYTES_MOST)
 
     def started(self) -> StartRecord | None:
-        """What is on record of its start; None where nothing is."""
+        """The record of its start; None if there is none."""
         return self.read(self.start, StartRecord)
 
     def write(self, path: Path, content: object) -> None:
-        """Write one of its JSON files aside and rename it into place.
+        """Write one of its JSON files to a temporary file and rename it into place.
 
         Raises:
-            OSError: It is not in place; what was there before still is.
+            OSError: The previous file, if any, is still in place.
         """
         files.replace(path, msgspec.json.encode(content), below=self.below)
 
@@ -149,25 +149,25 @@ class IncarnationFolder:
         except FileNotFoundError:
             return None
         except (UntrustedError, OSError) as error:
-            complain(path, str(error))
+            warn_once(path, str(error))
             return None
 
     def make(self, spec: SpecRecord) -> None:
-        """Make the folder with all that a start needs, in one step: it is there whole or not at all.
+        """Make the folder with all files that a start needs, atomically: it is there completely or not at all.
 
         Raises:
-            FileExistsError: Somebody else made it.
+            FileExistsError: Another process made it.
         """
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        aside = Path(tempfile.mkdtemp(prefix=".new-", dir=self.path.parent))
+        temporary = Path(tempfile.mkdtemp(prefix=".new-", dir=self.path.parent))
         try:
-            (aside / "control").mkdir()
-            (aside / "work").mkdir()
-            os.mkfifo(aside / "orders", 0o600)
-            files.replace(aside / "spec.json", msgspec.json.encode(spec), below=aside)
-            aside.rename(self.path)
+            (temporary / "control").mkdir()
+            (temporary / "work").mkdir()
+            os.mkfifo(temporary / "orders", 0o600)
+            files.replace(temporary / "spec.json", msgspec.json.encode(spec), below=temporary)
+            temporary.rename(self.path)
         except OSError as error:
-            shutil.rmtree(aside, ignore_errors=True)
+            shutil.rmtree(temporary, ignore_errors=True)
             if self.path.exists():
                 raise FileExistsError(str(self.path)) from error
             raise
@@ -183,7 +183,7 @@ class AdapterFolder:
         self.locks = self.path / "locks"
 
     def make(self) -> None:
-        """Make what is missing, readable by the owner only: jobs print secrets."""
+        """Make the folders that are missing, readable by the owner only: jobs print secrets."""
         self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
         for folder in (self.jobs, self.ended, self.locks):
             folder.mkdir(exist_ok=True, mode=0o700)
@@ -192,29 +192,29 @@ class AdapterFolder:
         """The folder of one job.
 
         Raises:
-            InputError: It is no name, and could lead out of the state folder.
+            InputError: It is not a valid name, and could lead out of the state folder.
         """
         try:
             return self.jobs / msgspec.convert(job, Name)
         except msgspec.ValidationError as error:
-            raise InputError(f"{job!r} is no name of a job: {error}", code="bad-name") from error
+            raise InputError(f"{job!r} is not a valid job name: {error}", code="bad-name") from error
 
     def checkpoints(self, job: str) -> Path:
         """The job's volume, shared by all its replicas and incarnations."""
         return self.job(job) / "checkpoints"
 
     def incarnation(self, replica: ReplicaId, incarnation: int) -> IncarnationFolder:
-        """The folder of an incarnation, whether it is there or not.
+        """The folder of an incarnation, which may not exist.
 
         Raises:
-            InputError: The job has no name, or a number is none that counts.
+            InputError: The job's name or a number is invalid.
         """
         if replica.index < 0 or incarnation < 1:
             raise InputError(f"{replica}/{incarnation}: replicas count from 0, incarnations from 1", code="bad-number")
         return IncarnationFolder(self.job(replica.job) / str(replica.index) / str(incarnation), replica, incarnation)
 
     def incarnations(self, replica: ReplicaId) -> list[IncarnationFolder]:
-        """All incarnations of a replica that are there, the oldest first."""
+        """All incarnations of a replica that have a folder, the oldest first."""
         numbers = _numbers(self.job(replica.job) / str(replica.index))
         return [self.incarnation(replica, number) for number in numbers]
 
@@ -229,7 +229,7 @@ class AdapterFolder:
                 yield from self.incarnations(replica)
 
     def newest(self) -> Iterator[tuple[ReplicaId, int]]:
-        """The newest incarnation of every replica, by its number. Cheap enough to be asked all the time."""
+        """The newest incarnation of every replica, by its number. Cheap enough for every heartbeat."""
         for job in self._names():
             folder = f"{self.jobs}/{job}"
             for index in _numbers(folder):
@@ -237,20 +237,20 @@ class AdapterFolder:
                     yield ReplicaId(job, index), numbers[-1]
 
     def _names(self) -> list[str]:
-        """The jobs that are there; what is no job's name there, somebody else has made."""
+        """The jobs in the folder; an entry that is not a valid job name is not Steepest's."""
         return sorted(name for name in os.listdir(self.jobs) if _is_name(name))  # noqa: PTH208 - see _numbers
 
     def retire(self, job: str) -> None:
-        """Move a job to ``ended/<job>.<n>/`` and keep of it only what it printed and saved.
+        """Move a job to ``ended/<job>.<n>/`` and keep only its output and its checkpoints.
 
         Raises:
-            OSError: The job is where it was.
+            OSError: The job was not moved.
         """
         if self.job(job).exists():
             numbers = itertools.count(1)
             target = next(path for n in numbers if not (path := self.ended / f"{job}.{n}").exists())
             self.job(job).rename(target)
-            os.utime(target)  # by which the oldest are known
+            os.utime(target)  # the retention sweep sorts by this time
             for path in target.glob("*/*/*"):
                 is_kept = path.parent.parent.name == "checkpoints" or path.name.startswith("output.log")
                 is_elsewhere = path.parent.is_symlink() or path.parent.parent.is_symlink()
@@ -260,7 +260,7 @@ class AdapterFolder:
 
 
 def _remove(path: Path) -> None:
-    """Leave no trace, and let what cannot be removed lie: folders too deep to be gone through, for one."""
+    """Remove a file or folder; skip what cannot be removed, such as folders that are nested too deeply."""
     with contextlib.suppress(OSError, RecursionError):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
@@ -270,7 +270,7 @@ def _remove(path: Path) -> None:
 
 def _numbers(folder: Path | str) -> list[int]:
     try:
-        names = os.listdir(folder)  # noqa: PTH208 - a path for each name would cost more than all the rest
+        names = os.listdir(folder)  # noqa: PTH208 - a Path for each name would dominate the cost
     except (FileNotFoundError, NotADirectoryError):
         return []
     return sorted(number for name in names if name.isascii() and name.isdigit() and (number := int(name)) <= LARGEST)
@@ -285,11 +285,11 @@ def _is_name(name: str) -> bool:
 
 
 @functools.lru_cache(maxsize=1024)
-def complain(path: Path, why: str) -> None:
-    """Log that a file is skipped, once for each reason: readers come by many times a second."""
+def warn_once(path: Path, why: str) -> None:
+    """Log that a file is skipped, once for each reason: files are read many times a second."""
     _log.warning("file skipped", path=str(path), why=why)
 
 
 def spec_record(node: str, spec: ReplicaSpec) -> SpecRecord:
-    """What is kept of a spec."""
+    """The part of a spec that is recorded."""
     return SpecRecord(node=node, command=spec.command, working_dir=spec.working_dir, cpu_limit_m=spec.cpu_limit_m)

@@ -1,12 +1,13 @@
-"""What an adapter over a state folder does by itself: look, measure, verify checkpoints, send heartbeats.
+"""The background tasks of an adapter with a state folder: observe, measure, verify checkpoints, send heartbeats.
 
-It owns the background tasks and what they share with the calls of the port. It must never start or stop a replica, nor know
-how something is seen or measured: that is what an adapter adds. Whatever one incarnation or job is the cause of, it is the
-trouble of no other one: its error is logged, and the round goes on.
+It owns these tasks and the state that they share with the calls of the port. It must never start or stop a replica, nor know
+how a replica is observed or measured: each adapter adds that. An error that one incarnation or job causes never affects
+another one: it is logged, and the round continues.
 
-* The *looker* looks at all that has not ended whenever something may have changed, at the latest after ``Watch.poll_s``.
-* The *beater* measures at every heartbeat period, and sends a heartbeat for each node that answers.
-* The *verifier* verifies the checkpoints of what runs.
+* The *look loop* observes all replicas that have not ended whenever something may have changed, at the latest after
+  ``Watch.poll_s``.
+* The *heartbeat loop* measures once a heartbeat period, and sends a heartbeat for each node that answers.
+* The *verify loop* verifies the checkpoints of running jobs.
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ from steepest.cluster.folders.checkpoint_verification import Volume
 from steepest.cluster.folders.folder_watch import Watch, wait
 from steepest.cluster.folders.replica_roster import Roster, T, jobs_of
 from steepest.cluster.heartbeat_fanout import Listener, heartbeat
-from steepest.cluster.turns import Turns
+from steepest.cluster.time_slicer import TimeSlicer
 from steepest.errors import ClusterError
 from steepest.events.common import CheckpointRef, Resources
 from steepest.events.heartbeat import NodeHeartbeat
 
 _log = structlog.get_logger(__name__)
 _SETTLE_S = 5.0
-"""How long an end waits to be told for what was saved before it; gigabytes are hashed in that time."""
+"""How long the report of an end waits for the last checkpoint's verification; gigabytes are hashed in that time."""
 
 
 class Background(abc.ABC, Generic[T]):
-    """The adapter's background. To be made in a running loop, after the roster was loaded.
+    """The adapter's background tasks. Create it in a running loop, after the roster was loaded.
 
     Args:
         capacities: Node to capacity.
@@ -62,10 +63,10 @@ class Background(abc.ABC, Generic[T]):
         self._pool = pool
         self._heartbeat_s = heartbeat_s
         self._clock = clock
-        self.turns = Turns()
+        self.slicer = TimeSlicer()
         self._volumes: dict[str, tuple[Volume, asyncio.Lock]] = {}
         self._verifying: dict[str, asyncio.Task[None]] = {}
-        self._came_round = dict.fromkeys(("look", "beat"), time.monotonic())
+        self._last_round = dict.fromkeys(("look", "heartbeat"), time.monotonic())
         self._listeners: list[Listener] = []
         self._looking = asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
@@ -75,37 +76,38 @@ class Background(abc.ABC, Generic[T]):
 
     @abc.abstractmethod
     async def see(self) -> list[T]:
-        """Look at all that has not ended, and give those that changed. One call at a time."""
+        """Observe all replicas that have not ended; return those that changed. Calls never overlap."""
 
     @abc.abstractmethod
     async def measure(self) -> None:
-        """Put what everything uses into ``use``, and read what it reported. Never while ``see`` looks."""
+        """Update ``use`` of every running replica, and read its reports. It never overlaps with ``see``."""
 
     async def finish(self, ended: T) -> None:
-        """Do what has to be done before the end of an incarnation may be told."""
+        """Finish what must be done before the end of an incarnation is reported."""
 
     async def changed(self, *, measured: bool) -> None:
-        """Something began, ended or was measured."""
+        """Called after replicas started or ended, or were measured."""
 
-    def let_go(self, tracked: T) -> None:
-        """Of what has ended, or is not the newest any more."""
+    def unwatch(self, tracked: T) -> None:
+        """Stop watching an incarnation that has ended or is no longer the newest."""
         self.watch.remove(tracked.folder.path)
         self.watch.remove(tracked.folder.control)
 
     def answers(self, node: str) -> bool:
-        """Whether a node is there: a heartbeat says so."""
+        """Whether a node answers: only then is a heartbeat sent for it."""
         return node in self._capacities
 
     # --- what calls of the port use -----------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin."""
-        self._tasks = [asyncio.create_task(task) for task in (self._look_on(), self._beat_on(), self._verify_on())]
+        """Start the tasks."""
+        loops = (self._look_loop(), self._heartbeat_loop(), self._verify_loop())
+        self._tasks = [asyncio.create_task(loop) for loop in loops]
         for task in self._tasks:
             task.add_done_callback(self._ended)
 
     async def close(self) -> None:
-        """End the background, and every stream of heartbeats."""
+        """Stop the tasks, and end every stream of heartbeats."""
         background = [*self._tasks, *self._settling, *self._verifying.values()]
         for task in background:
             task.cancel()
@@ -113,53 +115,53 @@ class Background(abc.ABC, Generic[T]):
         for listener in self._listeners:
             listener.close()
         await self.watch.close()
-        self.turns.close()
+        self.slicer.close()
 
     def silence_s(self) -> float:
-        """For how long, in seconds, looking or measuring has not come round: a call in it hangs."""
+        """Seconds by which looking or measuring is overdue: a call in it hangs."""
         now = time.monotonic()
-        return max(now - self._came_round["look"], now - self._came_round["beat"] - self._heartbeat_s, 0.0)
+        return max(now - self._last_round["look"], now - self._last_round["heartbeat"] - self._heartbeat_s, 0.0)
 
     def track(self, folder: IncarnationFolder, spec: SpecRecord | None = None) -> None:
-        """Track an incarnation, and look at it soon. ``spec``: what it was started with, where that is known."""
+        """Track an incarnation, and observe it soon. ``spec``: what it was started with, if that is known."""
         before = self.roster.get(folder.replica)
         if self.roster.track(folder, spec) is not None:
-            self.watch_over(folder)
+            self.watch_incarnation(folder)
             if before is not None:
-                self.let_go(before)
+                self.unwatch(before)
         self.watch.pulse.fire()
 
-    def watch_over(self, folder: IncarnationFolder) -> None:
-        """Hear of what happens to an incarnation. Jobs append to files in their control folder all the time."""
+    def watch_incarnation(self, folder: IncarnationFolder) -> None:
+        """Watch an incarnation's folders for changes."""
         self.watch.add(folder.path, closed=True)
-        self.watch.add(folder.control)
+        self.watch.add(folder.control)  # without ``closed``: jobs append to its files all the time
 
     def drop(self, job: str) -> None:
-        """Forget everything about a job."""
+        """Stop tracking a job."""
         dropped = self.roster.drop(job)
         for each in dropped:
-            self.let_go(each)
+            self.unwatch(each)
         self._volumes.pop(job, None)
         if (verifying := self._verifying.pop(job, None)) is not None:
             verifying.cancel()
         self._send(each.node for each in dropped)
 
     async def look(self) -> None:
-        """Look at everything now; send heartbeats where something changed."""
+        """Observe everything now; send the heartbeats of the nodes where something changed."""
         async with self._looking:
             changed = await self.see()
         if not changed:
             return
         for each in changed:
             if each.seen.ended:
-                self.let_go(each)
+                self.unwatch(each)
                 self._settling.append(asyncio.create_task(self._settle(each)))
         self._settling = [task for task in self._settling if not task.done()]
         await self.changed(measured=False)
         self._send(each.node for each in changed)
 
     async def _settle(self, ended: T) -> None:
-        """What a job printed and saved before it left, it may have done after anybody looked last."""
+        """Read a job's last output and checkpoint, which it may have written after the last look, and report its end."""
         await self._survive(self.finish(ended))
         if self.roster.get(ended.folder.replica) is ended:
             await self._survive(self.checkpoint(ended.folder.replica.job, within_s=_SETTLE_S))
@@ -167,11 +169,11 @@ class Background(abc.ABC, Generic[T]):
         self._send([ended.node])
 
     async def checkpoint(self, job: str, *, within_s: float) -> CheckpointRef | None:
-        """The newest good checkpoint of a job, verified now; after ``within_s`` seconds, what is known by then."""
+        """The newest valid checkpoint of a job, verified now; after ``within_s`` seconds, the newest known one."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within_s):
                 return await self._verify(job)
-        _log.warning("a checkpoint takes too long to be verified", job=job, waited_s=within_s)
+        _log.warning("checkpoint verification takes too long", job=job, waited_s=within_s)
         return self._known_checkpoint(job)
 
     async def _verify(self, job: str) -> CheckpointRef | None:
@@ -179,40 +181,40 @@ class Background(abc.ABC, Generic[T]):
             self._volumes[job] = (Volume(self._state.checkpoints(job), job), asyncio.Lock())
         volume, reading = self._volumes[job]
         async with reading:
-            return await self.turns.run(volume.refreshing())
+            return await self.slicer.run(volume.refreshing())
 
     async def heartbeats(self) -> AsyncIterator[NodeHeartbeat]:
-        """All heartbeats from now on, beginning with one of each node that answers."""
-        if self._settling:  # what ended while nobody looked is told at once
-            await asyncio.wait(self._settling)  # and not gathered: a consumer that leaves must not cancel them
+        """Yield all heartbeats from now on, starting with one of each node that answers."""
+        if self._settling:  # so that the first heartbeat lists what ended before this consumer came
+            await asyncio.wait(self._settling)  # not gather: a consumer that leaves must not cancel them
         listener = Listener()
         for node in self._capacities:
             if self.answers(node):
                 listener.put(self._heartbeat(node))
         self._listeners.append(listener)
         try:
-            async for beat in listener.beats():
-                yield beat
+            async for each in listener.heartbeats():
+                yield each
         finally:
             self._listeners.remove(listener)
 
     # --- the tasks ----------------------------------------------------------------------------------------------------
 
-    async def _look_on(self) -> None:
+    async def _look_loop(self) -> None:
         while True:
-            beat = self.watch.pulse.beat()
+            pulse = self.watch.pulse.next_pulse()
             await self._survive(self.look())
-            self._came_round["look"] = time.monotonic()
-            await wait(beat, self.watch.poll_s)
+            self._last_round["look"] = time.monotonic()
+            await wait(pulse, self.watch.poll_s)
 
-    async def _beat_on(self) -> None:
+    async def _heartbeat_loop(self) -> None:
         while True:
             began = time.monotonic()
-            await self._survive(self._beat())
-            self._came_round["beat"] = time.monotonic()
+            await self._survive(self._send_all())
+            self._last_round["heartbeat"] = time.monotonic()
             await asyncio.sleep(max(self._heartbeat_s - (time.monotonic() - began), 0.0))
 
-    async def _beat(self) -> None:
+    async def _send_all(self) -> None:
         await self._follow_others()
         async with self._looking:
             await self.measure()
@@ -220,14 +222,14 @@ class Background(abc.ABC, Generic[T]):
         self._send(self._capacities)
 
     async def _follow_others(self) -> None:
-        """Another process may have an adapter on the same folder: what it starts and forgets is ours to tell as well."""
+        """Another process may run an adapter on the same folder: report what it starts and forgets as well."""
         for folder in await asyncio.to_thread(self.roster.untracked):
             self.track(folder)
         for job in await asyncio.to_thread(self.roster.retired):
             self.drop(job)
 
-    async def _verify_on(self) -> None:
-        """Checkpoints are verified beside the heartbeats: hashing gigabytes must not make a node look dead."""
+    async def _verify_loop(self) -> None:
+        """Verify in a loop of its own: hashing gigabytes must not delay a heartbeat and make a node look dead."""
         while True:
             running = jobs_of(self.roster.running())
             for job in [job for job, task in self._verifying.items() if task.done() or job not in running]:
@@ -241,20 +243,20 @@ class Background(abc.ABC, Generic[T]):
         await self._survive(self._verify(job))
 
     async def _survive(self, act: Awaitable[object]) -> None:
-        """A full disk, a folder that somebody removed or a node that is away must not end the background."""
+        """Log an error instead of raising it: a full disk or a lost node must not end the background tasks."""
         try:
             await act
         except (OSError, ClusterError) as error:
-            _log.warning("background act failed", why=str(error))
-        except Exception:  # noqa: BLE001 - a job may be the cause of what nobody has thought of
-            _log.exception("background act failed")
+            _log.warning("background task failed once", why=str(error))
+        except Exception:  # noqa: BLE001 - a job may cause an error that was not anticipated
+            _log.exception("background task failed once")
 
     def _send(self, nodes: Iterable[str]) -> None:
         for node in sorted(set(nodes)):
             if self.answers(node):
-                beat = self._heartbeat(node)
+                newest = self._heartbeat(node)
                 for listener in self._listeners:
-                    listener.put(beat)
+                    listener.put(newest)
 
     def _heartbeat(self, node: str) -> NodeHeartbeat:
         return heartbeat(

@@ -1,6 +1,6 @@
-"""One request for a checkpoint, from the question to a verified answer or its withdrawal.
+"""One request for a checkpoint, from checkpoint_request to a verified answer or to its withdrawal.
 
-It owns the time limit and the promise that nobody is left waiting. It must never know why a checkpoint is wanted.
+It owns the time limit and the guarantee that no job is left waiting. It must never know why a checkpoint is wanted.
 """
 
 from __future__ import annotations
@@ -16,41 +16,41 @@ from steepest.cluster.folders.checkpoint_verification import Volume
 from steepest.cluster.folders.control_protocol import CheckpointAnswer
 from steepest.cluster.folders.folder_watch import Watch, wait
 from steepest.cluster.observation import Observation
-from steepest.cluster.turns import Turns
+from steepest.cluster.time_slicer import TimeSlicer
 from steepest.errors import InputError, RefusedError, UncertainError
 from steepest.events.common import CheckpointRef
 
 
-class Asking:
-    """Asks one running incarnation.
+class CheckpointRequest:
+    """Requests a checkpoint from one running incarnation.
 
     Args:
-        watch: Tells when to look for the answer.
+        watch: Wakes the request when the answer may be there.
         volume: The job's checkpoints.
-        turns: Reads them.
+        slicer: Runs the verification.
         folder: The incarnation.
-        observe: Tells what surely is so of it.
+        observe: Returns the incarnation's proven state.
     """
 
     def __init__(
         self,
         watch: Watch,
         volume: Volume,
-        turns: Turns,
+        slicer: TimeSlicer,
         folder: IncarnationFolder,
         observe: Callable[[IncarnationFolder], Awaitable[Observation]],
     ) -> None:
         self._watch = watch
         self._volume = volume
-        self._turns = turns
+        self._turns = slicer
         self._folder = folder
         self._observe = observe
 
     async def checkpoint(self, request: str, *, hold_s: float, timeout_s: float) -> CheckpointRef:
-        """Ask, wait, verify. Whatever goes wrong after the request was written, cancellation included, it is withdrawn.
+        """Ask, wait, verify. After any failure once the request was written, cancellation included, it is withdrawn.
 
         Raises:
-            RefusedError: As ``Cluster.checkpoint`` says; nobody waits.
+            RefusedError: As in ``Cluster.checkpoint``; the job does not wait.
             ClusterError: The request could not be written.
             UncertainError: It could not be withdrawn.
         """
@@ -72,9 +72,9 @@ class Asking:
 
     async def _answer(self, request: str, deadline: float) -> CheckpointAnswer:
         while True:
-            beat = self._watch.pulse.beat()
+            pulse = self._watch.pulse.next_pulse()
             seen = await self._observe(self._folder)
-            # Read after the look at the process: an answer that it gave just before its end counts.
+            # Read after observing the process: an answer that it wrote just before its end counts.
             answer = await asyncio.to_thread(control_protocol.answer, self._folder, request)
             if answer is not None:
                 return answer
@@ -82,7 +82,7 @@ class Asking:
                 raise RefusedError(f"{self._folder} ended before it answered", code="not-running")
             if time.monotonic() >= deadline:
                 raise RefusedError(f"{self._folder} did not answer in time", code="checkpoint-timeout")
-            await wait(beat, min(self._watch.poll_s, deadline - time.monotonic()))
+            await wait(pulse, min(self._watch.poll_s, deadline - time.monotonic()))
 
     async def _accept(self, answer: CheckpointAnswer) -> CheckpointRef:
         if answer.refused is not None:
@@ -92,14 +92,12 @@ class Asking:
         except InputError as error:
             raise RefusedError(str(error), code="checkpoint-invalid") from error
         if (found.step, found.digest) != (answer.step, answer.digest):
-            raise RefusedError(
-                f"{answer.name} is not what {self._folder} said that it saved", code="checkpoint-invalid"
-            )
+            raise RefusedError(f"{answer.name} differs from what {self._folder} reported", code="checkpoint-invalid")
         return found
 
 
 async def withdraw(folder: IncarnationFolder, request: str) -> None:
-    """Take a request back and let the job train on; nothing where the folder is gone.
+    """Withdraw a request and let the job continue; does nothing if the folder is gone.
 
     Raises:
         UncertainError: The job may still wait.

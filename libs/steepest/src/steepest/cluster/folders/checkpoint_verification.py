@@ -1,8 +1,8 @@
-"""Which checkpoints on a job's volume are good: the manifest is there, and every file is what it says.
+"""Verifies the checkpoints on a job's volume: the manifest exists, and every file matches it.
 
-It owns verification; it must never write to the volume, which is the job's. The layout and the digest are those of
-``docs/control-folder.md``; nothing is unpickled, and no name leads out of the folder. Reading takes as long as a job likes:
-whoever verifies takes it a slice at a time (:mod:`steepest.cluster.turns`).
+It owns verification; it must never write to the volume, which belongs to the job. The layout and the digest are those of
+``docs/control-folder.md``; nothing is unpickled, and no name leads out of the folder. A job decides how much there is to
+read, so verification runs in time slices (:mod:`steepest.cluster.time_slicer`).
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from pathlib import Path
 
 import msgspec
 
-from steepest.cluster.folders.adapter_folder import complain
-from steepest.cluster.turns import to_end
+from steepest.cluster.folders.adapter_folder import warn_once
+from steepest.cluster.time_slicer import run_to_end
 from steepest.errors import InputError, UntrustedError
 from steepest.events.common import CheckpointRef, Count
 from steepest.untrusted.files import Entry, open_file, walk
 from steepest.untrusted.json import read_json
 
 _MANIFEST = "manifest.json"
-_MANIFEST_BYTES_MOST = 64 << 20  # a manifest of 100,000 files is a tenth of it
+_MANIFEST_BYTES_MOST = 64 << 20  # ten times a manifest of 100,000 files
 _FILES_MOST = 100_000
 _DEEPEST = 32
 _VOLUME_MOST = 1000  # an SDK keeps two checkpoints
@@ -62,7 +62,7 @@ class Volume:
         self.newest: CheckpointRef | None = None
 
     def refreshing(self) -> Generator[None, None, CheckpointRef | None]:
-        """Look again; give the newest good checkpoint (the highest incarnation, in it the highest step)."""
+        """Scan the volume again; return the newest valid checkpoint (highest incarnation, then highest step)."""
         names = self._names_newest_first()
         self._known = {name: self._known[name] for name in names if name in self._known}
         for name in names:
@@ -73,25 +73,25 @@ class Volume:
         return None
 
     def refresh(self) -> CheckpointRef | None:
-        """Likewise, at once."""
-        return to_end(self.refreshing())
+        """The same without time slices."""
+        return run_to_end(self.refreshing())
 
     def verifying(self, name: str) -> Reading:
         """Read one checkpoint in full.
 
         Raises:
-            InputError: It is not there, torn, foreign or was changed; the message says what differs.
+            InputError: It is missing, incomplete, of another job or modified; the message says what differs.
         """
         if _NAME.fullmatch(name) is None:
-            raise InputError(f"{name[:100]!r} is no name of a checkpoint", code="checkpoint-invalid")
+            raise InputError(f"{name[:100]!r} is not a valid checkpoint name", code="checkpoint-invalid")
         try:
             return (yield from self._verify(self._folder / name))
         except (OSError, UntrustedError) as error:
             raise _invalid(self._folder / name, str(error)) from error
 
     def verify(self, name: str) -> CheckpointRef:
-        """Likewise, at once."""
-        return to_end(self.verifying(name))
+        """The same without time slices."""
+        return run_to_end(self.verifying(name))
 
     def _names_newest_first(self) -> list[str]:
         try:
@@ -99,7 +99,7 @@ class Volume:
         except FileNotFoundError:
             return []
         except (OSError, UntrustedError) as error:
-            complain(self._folder, str(error))
+            warn_once(self._folder, str(error))
             return []
         matches = (match for entry in entries if (match := _NAME.fullmatch(entry.name)))
         newest_first = sorted(matches, key=lambda match: (int(match[2]), int(match[1])), reverse=True)
@@ -108,10 +108,10 @@ class Volume:
     def _remembered(self, name: str) -> Generator[None, None, CheckpointRef | None]:
         try:
             signature = _signature((yield from self._survey(self._folder / name)))
-        except FileNotFoundError:  # the job has removed it meanwhile
+        except FileNotFoundError:  # the job removed it in the meantime
             return None
         except (OSError, UntrustedError) as error:
-            complain(self._folder / name, str(error))
+            warn_once(self._folder / name, str(error))
             return None
         known = self._known.get(name)
         if known is None or known[0] != signature:
@@ -123,7 +123,7 @@ class Volume:
         try:
             return (yield from self.verifying(name))
         except InputError as error:
-            complain(self._folder / name, str(error))
+            warn_once(self._folder / name, str(error))
             return None
 
     def _verify(self, folder: Path) -> Reading:
@@ -138,7 +138,7 @@ class Volume:
                 raise _differs(folder, name)
         if _digest(manifest.files) != manifest.digest:
             raise _invalid(folder, "the digest is not that of the files")
-        for name in sorted(found):  # last, because only this takes time
+        for name in sorted(found):  # last, because only hashing takes time
             if (yield from self._hash(folder / name, found[name])) != manifest.files[name].sha256:
                 raise _differs(folder, name)
         return CheckpointRef(name=folder.name, step=manifest.step, digest=manifest.digest)
@@ -158,7 +158,7 @@ class Volume:
         return found
 
     def _hash(self, path: Path, size: int) -> Generator[None, None, str]:
-        """The digest of a file of that size; of one that has grown meanwhile, no more is read."""
+        """The SHA-256 of a file of that size; if it grows in the meantime, reading stops after ``size``."""
         digest = hashlib.sha256()
         descriptor = open_file(path, below=self._below)
         try:
@@ -183,7 +183,7 @@ def _sizes(folder: Path, entries: list[Entry]) -> dict[str, int]:
 
 
 def _signature(entries: list[Entry]) -> bytes:
-    """What changes with any file's inode, size or time; of one length, however many files there are."""
+    """A fixed-size value that changes with the inode, size or time of any file."""
     files = sorted((one.name, one.stat.st_ino, one.stat.st_size, one.stat.st_mtime_ns) for one in entries)
     return hashlib.sha256(repr(files).encode("utf-8", "surrogateescape")).digest()
 
@@ -194,8 +194,8 @@ def _digest(files: dict[str, _File]) -> str:
 
 
 def _differs(folder: Path, name: str) -> InputError:
-    return _invalid(folder, f"the file {name[:200]!r} is not what the manifest says")
+    return _invalid(folder, f"the file {name[:200]!r} does not match the manifest")
 
 
 def _invalid(folder: Path, why: str) -> InputError:
-    return InputError(f"the checkpoint {folder} is refused: {why}", code="checkpoint-invalid")
+    return InputError(f"the checkpoint {folder} is invalid: {why}", code="checkpoint-invalid")

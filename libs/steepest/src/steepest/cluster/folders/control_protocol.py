@@ -1,7 +1,7 @@
-"""The cluster's side of the control folder: ask for a checkpoint, read the answer, release, follow the reports.
+"""The cluster's side of the control folder: request a checkpoint, read the answer, release, follow the reports.
 
 It owns the files of ``docs/control-folder.md`` as the cluster uses them. It must never know processes or time limits.
-Whatever the job writes may be wrong or hostile: it is skipped, and the reason is logged. Its calls block, for microseconds.
+A file of the job may be wrong or hostile: it is skipped, and the reason is logged. Its calls block, for microseconds.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import threading
 
 import msgspec
 
-from steepest.cluster.folders.adapter_folder import Hello, IncarnationFolder, complain
+from steepest.cluster.folders.adapter_folder import Hello, IncarnationFolder, warn_once
 from steepest.errors import UntrustedError
 from steepest.events.common import Count
 from steepest.untrusted.files import open_file
 from steepest.untrusted.json import decode
 
 _CHUNK_BYTES = 1 << 16
-_SKIP_BEYOND_BYTES = 1 << 20  # only the last step matters: what lies further back is not read
+_SKIP_BEYOND_BYTES = 1 << 20  # only the last step matters: a longer backlog is skipped
 
 
 class CheckpointAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,22 +41,22 @@ class _Report(msgspec.Struct, frozen=True):
 
 
 def ask(folder: IncarnationFolder, request: str, hold_s: float) -> None:
-    """Ask for a checkpoint; asking again with the same request changes nothing."""
+    """Request a checkpoint; repeating the same request changes nothing."""
     asked = folder.read(folder.request, _Request)
     if asked is None or asked.request != request:
         folder.write(folder.request, {"request": request, "hold_s": hold_s})
 
 
 def answer(folder: IncarnationFolder, request: str) -> CheckpointAnswer | None:
-    """The job's answer to that request, if there is one."""
+    """The job's answer to that request; None if there is none yet."""
     found = folder.read(folder.ack, CheckpointAnswer)
     return found if found is not None and found.request == request else None
 
 
 def withdraw(folder: IncarnationFolder, request: str) -> None:
-    """Take the request back and let the job go on, whether it has seen the request or not.
+    """Withdraw the request and let the job continue, whether it has seen the request or not.
 
-    The request goes first: a job that reads it after the release was written would otherwise hold once more.
+    The request is removed first: a job that read it after the release was written would hold again.
     """
     asked = folder.read(folder.request, _Request)
     if asked is not None and asked.request == request:
@@ -65,7 +65,7 @@ def withdraw(folder: IncarnationFolder, request: str) -> None:
 
 
 def hello(folder: IncarnationFolder) -> Hello | None:
-    """What the job said when its training loop started."""
+    """What the job announced when its training loop started."""
     return folder.read(folder.hello, Hello)
 
 
@@ -80,7 +80,7 @@ class ReportsTail:
         self.step: int | None = None
 
     def read(self) -> int | None:
-        """Read what was appended since the last call; give the last step reported, None before the first."""
+        """Read what was appended since the last call; return the last step reported, None before the first."""
         try:
             with self._reading:
                 descriptor = open_file(self._folder.reports, below=self._folder.below)
@@ -91,7 +91,7 @@ class ReportsTail:
         except FileNotFoundError:
             pass
         except (UntrustedError, OSError) as error:
-            complain(self._folder.reports, str(error))
+            warn_once(self._folder.reports, str(error))
         return self.step
 
     def _catch_up(self, descriptor: int) -> None:
@@ -108,9 +108,9 @@ class ReportsTail:
                 self._take(line)
 
     def _take(self, line: bytes) -> None:
-        # After a skip the first line may be the end of one: it decodes to nothing, or it is the whole line.
+        # After a skip the first line may be incomplete: then it does not decode.
         try:
             self.step = decode(line, _Report).step
         except UntrustedError as error:
             if line.strip():
-                complain(self._folder.reports, f"a line is no report: {error}")
+                warn_once(self._folder.reports, f"a line is not a report: {error}")

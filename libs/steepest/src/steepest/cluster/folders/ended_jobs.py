@@ -1,7 +1,7 @@
-"""What stays of jobs that are over: what the newest of them printed and saved.
+"""Retention of ended jobs: keeps the output and the checkpoints of the newest ones.
 
-It owns which folders of ``ended/`` go. It must never know jobs that are not over. Ages are of the folders' own times, and
-only spare what is new: a clock that is wrong removes nothing beyond the bounds.
+It owns which folders of ``ended/`` are removed. It must never know jobs that have not ended. Ages come from the folders' own
+times and only protect new folders: a wrong clock never removes a folder that is within the bounds.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ import msgspec
 from steepest.events.common import Positive
 
 SPARED_S = 86_400.0
-"""Nothing that ended within a day goes, however much there is."""
+"""A job that ended within the last day is kept, whatever the bounds say."""
 
 FILES_COUNTED = 100_000
-"""Files of a job whose sizes are added up: nobody should wait for one that has made millions."""
+"""Files of a job whose sizes are summed: a job with millions of files must not delay the sweep."""
 
 GIB = 2**30
 
 
 class Retention(msgspec.Struct, frozen=True):
-    """How much stays.
+    """How much is kept.
 
     Attributes:
-        jobs: How many jobs.
-        gib: What they take of the disk together, in GiB.
+        jobs: Number of jobs.
+        gib: Their total disk usage, in GiB.
     """
 
     jobs: Positive = 1_000
@@ -38,10 +38,10 @@ class Retention(msgspec.Struct, frozen=True):
 
 
 def sweep(ended: Path, retention: Retention) -> list[str]:
-    """Remove what is beyond the bounds, and give its names. A folder that cannot be removed stays.
+    """Remove the jobs beyond the bounds and return their names. A folder that cannot be removed stays.
 
     Raises:
-        OSError: Nobody can see what is there.
+        OSError: ``ended`` cannot be listed.
     """
     folders = sorted(_times(ended), reverse=True)
     kept_bytes, spared_from, gone = 0, time.time() - SPARED_S, []
@@ -55,13 +55,13 @@ def sweep(ended: Path, retention: Retention) -> list[str]:
 
 
 def _times(ended: Path) -> list[tuple[float, str]]:
-    """When each job was retired, and its folder's name."""
+    """The time at which each job was retired, and its folder's name."""
     with os.scandir(ended) as found:
         return [(one.stat().st_mtime, one.name) for one in found if one.is_dir(follow_symlinks=False)]
 
 
 def _bytes_of(folder: Path) -> int:
-    """What a folder takes of the disk; links are not followed."""
+    """A folder's disk usage; links are not followed."""
     total = count = 0
     for root, _, names in os.walk(folder):
         for name in names:

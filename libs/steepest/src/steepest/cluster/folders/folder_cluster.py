@@ -1,7 +1,8 @@
-"""What adapters over a state folder have in common: the calls of the port that need no more than to see a replica.
+"""The base of adapters with a state folder: the calls of the port that only need to observe a replica.
 
-It owns the order within these calls and what a failure of them means. It must never know what a replica is run by. The state
-folder is the truth: every call reads it anew, so an adapter that was asleep acts on nothing stale.
+It owns the order of steps within these calls and what their failures mean. It must never know whether a process or a
+container runs a replica. The state folder is the truth: every call reads it again, so an adapter that was suspended never
+acts on stale state.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from steepest.cluster.folders import control_protocol
 from steepest.cluster.folders.acts import uncancelled
 from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder
 from steepest.cluster.folders.background import Background
-from steepest.cluster.folders.checkpoint_request import Asking, withdraw
+from steepest.cluster.folders.checkpoint_request import CheckpointRequest, withdraw
 from steepest.cluster.folders.checkpoint_verification import Volume
 from steepest.cluster.folders.control_protocol import ReportsTail
 from steepest.cluster.folders.ended_jobs import Retention, sweep
@@ -35,32 +36,32 @@ logger = structlog.get_logger(__name__)
 
 _B = TypeVar("_B", bound=Background[Any])
 STEP_POLL_S = 0.05
-"""Reports are appended without an event that would be worth its price."""
+"""Reports are polled: a file-system event for every appended line would cost more than it saves."""
 
 SWEEP_EVERY_S = 3_600.0
-"""Between two looks at what is kept of jobs that are over."""
+"""Time between two retention sweeps."""
 
 VERIFY_S = 60.0
-"""How long a stop waits for a checkpoint to be verified: tens of gigabytes; a job may have written one without end."""
+"""How long a stop waits for a checkpoint's verification: enough for tens of gigabytes. A job may write an endless one."""
 
 LOOK_S = 5.0
-"""Likewise, how long a look waits."""
+"""How long ``lookup`` waits for a checkpoint's verification."""
 
 
 class FolderCluster(abc.ABC, Generic[_B]):
-    """An adapter that keeps everything in a state folder. It acts when first called, within a running loop.
+    """An adapter that keeps its state in a folder. It starts with the first call, within a running loop.
 
     Args:
-        state_dir: Everything is kept here; a new adapter on the same folder adopts what runs.
+        state_dir: The state folder; a new adapter on the same folder adopts the replicas that run.
         capacities: All nodes of the pool.
         pool: The pool's name, for the heartbeats.
         heartbeat_s: The heartbeats' period in seconds.
         clock: The wall clock, in integer milliseconds.
         events: False polls instead of using the file system's events.
-        retention: What stays of jobs that are forgotten.
+        retention: How much is kept of forgotten jobs.
 
     Raises:
-        InputError: The nodes or the pool have no names.
+        InputError: The name of a node or of the pool is invalid.
     """
 
     def __init__(
@@ -94,11 +95,11 @@ class FolderCluster(abc.ABC, Generic[_B]):
 
     @abc.abstractmethod
     async def _open(self) -> _B:
-        """Load what is in the state folder, look at it, and start the background."""
+        """Load the state folder, observe its replicas, and start the background tasks."""
 
     @abc.abstractmethod
     async def _observe(self, folder: IncarnationFolder) -> Observation:
-        """What surely is so of an incarnation whose folder is there.
+        """The proven state of an incarnation whose folder exists.
 
         Raises:
             UncertainError: Its node does not answer.
@@ -106,19 +107,19 @@ class FolderCluster(abc.ABC, Generic[_B]):
 
     @abc.abstractmethod
     def _forget(self, job: str) -> None:
-        """Refuse while anything of a job may run; else remove what is kept of it. It blocks."""
+        """Remove a job's records; refuse while any of its replicas may run. It blocks."""
 
     # --- the port -----------------------------------------------------------------------------------------------------
 
     async def checkpoint(
         self, replica: ReplicaId, incarnation: int, *, request: str, hold_s: float, timeout_s: float
     ) -> CheckpointRef:
-        """See ``Cluster.checkpoint``. Whatever goes wrong after the request was written, it is withdrawn."""
+        """See ``Cluster.checkpoint``. After any failure once the request was written, it is withdrawn."""
         background = await self._ready()
         folder = self._folder(replica, incarnation)
         await self._refuse_unless_running(folder)
         volume = Volume(self._state.checkpoints(replica.job), replica.job)
-        asking = Asking(background.watch, volume, background.turns, folder, self._observe)
+        asking = CheckpointRequest(background.watch, volume, background.slicer, folder, self._observe)
         return await asking.checkpoint(request, hold_s=hold_s, timeout_s=timeout_s)
 
     async def release(self, replica: ReplicaId, incarnation: int, *, request: str) -> None:
@@ -129,7 +130,7 @@ class FolderCluster(abc.ABC, Generic[_B]):
             await withdraw(folder, request)
 
     async def lookup(self, replica: ReplicaId) -> ReplicaStatus | None:
-        """See ``Cluster.lookup``. An interrupted start is ``STARTING``: starting it again completes it."""
+        """See ``Cluster.lookup``. An interrupted start is ``STARTING``; calling ``start`` again completes it."""
         background = await self._ready()
         known = await asyncio.to_thread(self._state.incarnations, replica)
         if not known:
@@ -143,7 +144,7 @@ class FolderCluster(abc.ABC, Generic[_B]):
             raise UncertainError(f"{folder.spec} cannot be read", code="damaged-state", hint="restore or remove it")
         background.track(folder)
         seen = await self._observe(folder)
-        said = await asyncio.to_thread(control_protocol.hello, folder)
+        greeting = await asyncio.to_thread(control_protocol.hello, folder)
         return ReplicaStatus(
             replica=replica,
             incarnation=folder.incarnation,
@@ -151,7 +152,7 @@ class FolderCluster(abc.ABC, Generic[_B]):
             phase=seen.phase,
             exit_status=seen.exit_status,
             step=await asyncio.to_thread(ReportsTail(folder).read),
-            restored_step=said.restored_step if said else None,
+            restored_step=greeting.restored_step if greeting else None,
             checkpoint=await background.checkpoint(replica.job, within_s=LOOK_S),
         )
 
@@ -164,11 +165,11 @@ class FolderCluster(abc.ABC, Generic[_B]):
         tail = ReportsTail(folder)
         deadline = time.monotonic() + timeout_s
         while True:
-            beat = background.watch.pulse.beat()
+            pulse = background.watch.pulse.next_pulse()
             seen = await self._observe(folder)
             look_again = time.monotonic() + background.watch.poll_s
             while True:
-                # Read after the look at the process: what it reported just before its end counts.
+                # Read after observing the process: what it reported just before its end counts.
                 step = await asyncio.to_thread(tail.read)
                 if step is not None and step >= at_least:
                     return step
@@ -179,21 +180,21 @@ class FolderCluster(abc.ABC, Generic[_B]):
                     raise RefusedError(
                         f"{folder} did not reach step {at_least} in {timeout_s:g} s", code="step-timeout"
                     )
-                await wait(beat, min(STEP_POLL_S, deadline - now))
-                if beat.is_set() or now >= look_again:
+                await wait(pulse, min(STEP_POLL_S, deadline - now))
+                if pulse.is_set() or now >= look_again:
                     break
 
     async def _last_step(self, folder: IncarnationFolder, seen: Observation, step: int | None) -> int:
         if seen.exit_status != 0:
             raise RefusedError(f"{folder} ended with status {seen.exit_status} at step {step}", code="ended")
-        said = await asyncio.to_thread(control_protocol.hello, folder)
-        return step if step is not None else (said.restored_step or 0 if said else 0)
+        greeting = await asyncio.to_thread(control_protocol.hello, folder)
+        return step if step is not None else (greeting.restored_step or 0 if greeting else 0)
 
     async def heartbeats(self) -> AsyncIterator[NodeHeartbeat]:
-        """See ``Cluster.heartbeats``: beginning with one of each node, and at once when a job says how it can be saved."""
+        """See ``Cluster.heartbeats``. Starts with one of each node; also sends one when a job announces itself."""
         background = await self._ready()
-        async for beat in background.heartbeats():
-            yield beat
+        async for each in background.heartbeats():
+            yield each
 
     def silence_s(self) -> float:
         """See ``Cluster.silence_s``."""
@@ -216,7 +217,7 @@ class FolderCluster(abc.ABC, Generic[_B]):
         ]
 
     async def forget(self, job: str) -> None:
-        """See ``Cluster.forget``. Output and checkpoints move to ``ended/<job>.<n>/``; beyond bounds the oldest go.
+        """See ``Cluster.forget``. Output and checkpoints move to ``ended/<job>.<n>/``; the oldest are removed.
 
         Raises:
             RefusedError: ``still-running``.
@@ -229,16 +230,16 @@ class FolderCluster(abc.ABC, Generic[_B]):
         del self._starting[job]
         if self._swept_s is None or time.monotonic() - self._swept_s >= SWEEP_EVERY_S:
             self._swept_s = time.monotonic()
-            self._sweep = asyncio.create_task(self._make_room())
+            self._sweep = asyncio.create_task(self._sweep_ended())
 
-    async def _make_room(self) -> None:
+    async def _sweep_ended(self) -> None:
         try:
             gone = await asyncio.to_thread(sweep, self._state.ended, self._retention)
         except OSError as error:
-            logger.warning("cannot see what jobs left that are over", folder=str(self._state.ended), why=str(error))
+            logger.warning("retention sweep failed", folder=str(self._state.ended), why=str(error))
         else:
             if gone:
-                logger.info("what jobs left that are over is removed", folder=str(self._state.ended), jobs=len(gone))
+                logger.info("ended jobs removed", folder=str(self._state.ended), jobs=len(gone))
 
     async def close(self) -> None:
         """See ``Cluster.close``."""
@@ -264,15 +265,15 @@ class FolderCluster(abc.ABC, Generic[_B]):
         return self._state.incarnation(replica, incarnation)
 
     async def _check(self, background: _B, job: str, restore: CheckpointRef | None) -> None:
-        """Refuse a checkpoint that is not what was chosen."""
+        """Refuse to start from a checkpoint that is invalid or has changed since it was chosen."""
         if restore is None:
             return
         try:
-            found = await background.turns.run(Volume(self._state.checkpoints(job), job).verifying(restore.name))
+            found = await background.slicer.run(Volume(self._state.checkpoints(job), job).verifying(restore.name))
         except InputError as error:
             raise RefusedError(str(error), code="checkpoint-refused") from error
         if found != restore:
-            raise RefusedError(f"the checkpoint {restore.name} is another one by now", code="checkpoint-refused")
+            raise RefusedError(f"the checkpoint {restore.name} has changed", code="checkpoint-refused")
 
     async def _refuse_unless_running(self, folder: IncarnationFolder) -> None:
         if not await asyncio.to_thread(folder.path.exists):
@@ -281,7 +282,7 @@ class FolderCluster(abc.ABC, Generic[_B]):
         if seen.ended or not seen.began:
             raise RefusedError(f"{folder} is {seen.phase}", code="not-running")
 
-    async def _as_it_ended(self, background: _B, folder: IncarnationFolder, seen: Observation) -> Stopped:
+    async def _stopped(self, background: _B, folder: IncarnationFolder, seen: Observation) -> Stopped:
         await background.look()
         step = await asyncio.to_thread(ReportsTail(folder).read)
         checkpoint = await background.checkpoint(folder.replica.job, within_s=VERIFY_S)
@@ -292,4 +293,4 @@ def _checked(name: str) -> str:
     try:
         return msgspec.convert(name, Name)
     except msgspec.ValidationError as error:
-        raise InputError(f"{name!r} is no name of a node or pool: {error}", code="bad-name") from error
+        raise InputError(f"{name!r} is not a valid name of a node or pool: {error}", code="bad-name") from error

@@ -28,7 +28,7 @@ class Pulse:
     def __init__(self) -> None:
         self._next = asyncio.Event()
 
-    def beat(self) -> asyncio.Event:
+    def next_pulse(self) -> asyncio.Event:
         """The next pulse. Take it first, then look, then wait for it: a pulse between the two is not missed."""
         return self._next
 
@@ -38,11 +38,11 @@ class Pulse:
         fired.set()
 
 
-async def wait(beat: asyncio.Event, timeout_s: float) -> None:
+async def wait(pulse: asyncio.Event, timeout_s: float) -> None:
     """Wait for a pulse, or until it is time to look all the same."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(max(timeout_s, 0.0)):
-            await beat.wait()
+            await pulse.wait()
 
 
 class Watch:

@@ -1,7 +1,7 @@
-"""The newest incarnation of every replica that is not forgotten, and what was last seen of each.
+"""The newest incarnation of every replica that is not forgotten, and the last observation of each.
 
-It owns the adapter's memory, all of which can be read again from the state folder. It must never know what proves that
-something runs, nor act on it.
+It owns the adapter's memory, which can be rebuilt from the state folder. It must never know how a state is proven, nor act
+on a replica.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from steepest.cluster.folders.adapter_folder import AdapterFolder, Hello, IncarnationFolder, SpecRecord, complain
+from steepest.cluster.folders.adapter_folder import AdapterFolder, Hello, IncarnationFolder, SpecRecord, warn_once
 from steepest.cluster.folders.control_protocol import ReportsTail, hello
 from steepest.cluster.observation import Observation
 from steepest.cluster.port import ReplicaId, ReplicaPhase
 
 
-class Use(msgspec.Struct, frozen=True):
-    """What a replica uses; None is unknown, and never 0.
+class ResourceUse(msgspec.Struct, frozen=True):
+    """The resources that a replica uses; None is unknown, never 0.
 
     Attributes:
-        cpu_m: CPU since the sample before, in millicores.
-        memory_mib: Resident memory.
-        block_bytes_s: Read from and written to block devices since the sample before, a second.
-        network_bytes_s: Received and sent since the sample before, a second.
+        cpu_m: CPU since the previous sample, in millicores.
+        memory_mib: Resident memory, in MiB.
+        block_bytes_s: Bytes per second read from and written to block devices since the previous sample.
+        network_bytes_s: Bytes per second received and sent since the previous sample.
     """
 
     cpu_m: int | None = None
@@ -35,10 +35,10 @@ class Use(msgspec.Struct, frozen=True):
 
 
 class Tracked:
-    """One incarnation and what was last seen of it.
+    """One incarnation and its last observation.
 
     Attributes:
-        settled: It has ended, and its job's checkpoints were verified since: nothing more will be known of it.
+        settled: It has ended, and its job's checkpoints were verified after that: its state is final.
     """
 
     def __init__(self, folder: IncarnationFolder, spec: SpecRecord) -> None:
@@ -48,7 +48,7 @@ class Tracked:
         self.seen = Observation(phase=ReplicaPhase.STARTING, began=False)
         self.hello: Hello | None = None
         self.tail = ReportsTail(folder)
-        self.use = Use()
+        self.use = ResourceUse()
         self.settled = False
 
     @property
@@ -57,12 +57,12 @@ class Tracked:
         return self.seen.phase == ReplicaPhase.RUNNING
 
     def note(self, seen: Observation) -> bool:
-        """Take what was seen of it now; whether anything changed that others want to know at once."""
+        """Record an observation; return whether it changed in a way that a heartbeat must report immediately."""
         before = (self.seen.phase, self.hello)
         self.seen = seen
         self.hello = self.hello or hello(self.folder)
         if seen.ended:
-            self.use = Use()
+            self.use = ResourceUse()
         if before == (self.seen.phase, self.hello):
             return False
         self.tail.read()
@@ -70,22 +70,22 @@ class Tracked:
 
 
 @contextlib.contextmanager
-def alone(folder: IncarnationFolder) -> Iterator[None]:
-    """Whatever goes wrong in the block is this incarnation's trouble and no other one's: it is logged, once."""
+def isolated(folder: IncarnationFolder) -> Iterator[None]:
+    """Log an error in the block, once, instead of raising it: it must not affect other incarnations."""
     try:
         yield
-    except Exception as error:  # noqa: BLE001 - a job may be the cause of what nobody has thought of
-        complain(folder.path, f"its files are not read: {error!r}"[:500])
+    except Exception as error:  # noqa: BLE001 - a job may cause an error that was not anticipated
+        warn_once(folder.path, f"its files are not read: {error!r}"[:500])
 
 
 T = TypeVar("T", bound=Tracked)
 
 
 class Roster(Generic[T]):
-    """All that is tracked.
+    """All tracked incarnations.
 
     Args:
-        make: Begins to track an incarnation.
+        make: Creates the record of an incarnation.
     """
 
     def __init__(self, state: AdapterFolder, make: Callable[[IncarnationFolder, SpecRecord], T]) -> None:
@@ -94,11 +94,11 @@ class Roster(Generic[T]):
         self._newest: dict[ReplicaId, T] = {}
 
     def load(self) -> list[T]:
-        """Track whatever is in the state folder; give what was not tracked before."""
+        """Track every incarnation in the state folder; return those that are new."""
         return [tracked for folder in self._state.all() if (tracked := self.track(folder)) is not None]
 
     def untracked(self) -> list[IncarnationFolder]:
-        """Incarnations that are newer than what is tracked: another adapter on the folder has started them."""
+        """Incarnations newer than the tracked ones: another adapter on the folder started them."""
         return [
             self._state.incarnation(replica, number)
             for replica, number in self._state.newest()
@@ -106,7 +106,7 @@ class Roster(Generic[T]):
         ]
 
     def retired(self) -> list[str]:
-        """Jobs that are tracked and not in the folder any more: another adapter has forgotten them."""
+        """Tracked jobs that are no longer in the folder: another adapter has forgotten them."""
         return [job for job in jobs_of(list(self._newest.values())) if not self._state.job(job).exists()]
 
     @staticmethod
@@ -114,9 +114,9 @@ class Roster(Generic[T]):
         return known is None or known.folder.incarnation < folder.incarnation
 
     def track(self, folder: IncarnationFolder, spec: SpecRecord | None = None) -> T | None:
-        """Track an incarnation from now on, unless it or a newer one is tracked or its folder cannot be read.
+        """Track an incarnation, unless it or a newer one is tracked already or its spec cannot be read.
 
-        ``spec``: what it was started with, where that is known: a job may have damaged its own folder by now.
+        ``spec``: what it was started with, if that is known: a job may have damaged its own folder.
         """
         known = self._newest.get(folder.replica)
         if not self._is_new(folder, known):
@@ -128,29 +128,29 @@ class Roster(Generic[T]):
         return tracked
 
     def drop(self, job: str) -> list[T]:
-        """Track nothing of a job any more; give what was tracked of it."""
+        """Stop tracking a job; return its incarnations that were tracked."""
         dropped = [tracked for replica, tracked in self._newest.items() if replica.job == job]
         for tracked in dropped:
             del self._newest[tracked.folder.replica]
         return dropped
 
     def get(self, replica: ReplicaId) -> T | None:
-        """The newest incarnation that is tracked."""
+        """The tracked incarnation of a replica."""
         return self._newest.get(replica)
 
     def all(self) -> list[T]:
-        """Everything that is tracked."""
+        """All tracked incarnations."""
         return list(self._newest.values())
 
     def on(self, node: str) -> list[T]:
-        """What runs or ran last on a node, in order of replicas."""
+        """The tracked incarnations of a node, in order of replicas."""
         return [self._newest[replica] for replica in sorted(self._newest) if self._newest[replica].node == node]
 
     def running(self) -> list[T]:
-        """All that is known to run."""
+        """The incarnations that are known to run."""
         return [tracked for tracked in self.all() if tracked.runs]
 
 
 def jobs_of(tracked: Iterable[Tracked]) -> list[str]:
-    """The names of their jobs, each once, in order."""
+    """The names of their jobs, sorted, without duplicates."""
     return sorted({each.folder.replica.job for each in tracked})

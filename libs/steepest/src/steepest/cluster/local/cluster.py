@@ -1,7 +1,8 @@
-"""The local cluster: the port's calls, each made of checks, one act, and a wait for its proof.
+"""The local cluster: each call of the port is a series of checks, one action, and a wait for its proof.
 
 It owns the order within a call and what a failure of it means. It must never know how processes are supervised or
-throttled. The state folder is the truth: every call reads it anew, so an adapter that was asleep acts on nothing stale.
+throttled. The state folder is the truth: every call reads it again, so an adapter that was suspended never acts on stale
+state.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from steepest.cluster.folders.adapter_folder import IncarnationFolder, LimitReco
 from steepest.cluster.folders.ended_jobs import Retention
 from steepest.cluster.folders.folder_cluster import STEP_POLL_S, FolderCluster
 from steepest.cluster.folders.folder_watch import wait
-from steepest.cluster.local.duty import tell
+from steepest.cluster.local.duty_cycles import send_order
 from steepest.cluster.local.groups import Groups, cap, find_groups
 from steepest.cluster.local.launch import Launch, is_known, launch
 from steepest.cluster.local.local_background import LocalBackground
@@ -44,20 +45,20 @@ class LocalNode(msgspec.Struct, frozen=True):
 
 
 class LocalCluster(FolderCluster[LocalBackground]):
-    """Emulated nodes that run real processes on this machine. It acts when first called, within a running loop.
+    """Emulated nodes that run real processes on this machine. It starts with the first call, within a running loop.
 
     Args:
-        state_dir: Everything is kept here; a new adapter on the same folder adopts what runs.
+        state_dir: The state folder; a new adapter on the same folder adopts the replicas that run.
         nodes: All nodes of the pool.
         pool: The pool's name, for the heartbeats.
         heartbeat_s: The heartbeats' period in seconds.
         clock: The wall clock, in integer milliseconds.
-        cpu: How caps are enforced: by control groups, by stopping and continuing, or by whichever works here.
+        cpu: How caps are enforced: by control groups, by SIGSTOP and SIGCONT, or (``auto``) by the first that works here.
         events: False polls instead of using the file system's events.
-        retention: What stays of jobs that are forgotten.
+        retention: How much is kept of forgotten jobs.
 
     Raises:
-        InputError: The nodes are no set of names.
+        InputError: A node's name is invalid or appears twice.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class LocalCluster(FolderCluster[LocalBackground]):
         spec: ReplicaSpec,
         restore: CheckpointRef | None,
     ) -> None:
-        """See ``Cluster.start``. The checkpoint is verified before anything else happens."""
+        """See ``Cluster.start``. The checkpoint is verified first."""
         engine = await self._ready()
         if node not in self._capacities:
             raise RefusedError(f"there is no node {node!r}", code="unknown-node")
@@ -113,7 +114,7 @@ class LocalCluster(FolderCluster[LocalBackground]):
                 await asyncio.to_thread(self._start_locked, folder, order, engine.groups)
         finally:
             if await asyncio.to_thread(folder.path.exists):
-                engine.track(folder, spec_record(node, spec))  # also after a failure: it may run
+                engine.track(folder, spec_record(node, spec))  # even after a failure: it may run
 
     def _is_known_locked(self, folder: IncarnationFolder, node: str) -> bool:
         with definite(f"{folder} did not start"), incarnation_locks.held(self._state.locks / folder.replica.job):
@@ -137,14 +138,14 @@ class LocalCluster(FolderCluster[LocalBackground]):
         folder = self._folder(replica, incarnation)
         if not await asyncio.to_thread(folder.path.exists):
             raise RefusedError(f"{folder} was never started here", code="unknown-incarnation")
-        seen = await self._end(engine, folder, grace_s)
-        return await self._as_it_ended(engine, folder, seen)
+        seen = await self._stop_and_wait(engine, folder, grace_s)
+        return await self._stopped(engine, folder, seen)
 
-    async def _end(self, engine: LocalBackground, folder: IncarnationFolder, grace_s: float) -> Observation:
+    async def _stop_and_wait(self, engine: LocalBackground, folder: IncarnationFolder, grace_s: float) -> Observation:
         deadline = time.monotonic() + grace_s + _KILL_S
-        told = False
+        sent = False
         while True:
-            beat = engine.watch.pulse.beat()
+            pulse = engine.watch.pulse.next_pulse()
             seen = await self._observe(folder)
             if seen.ended:
                 return seen
@@ -152,13 +153,13 @@ class LocalCluster(FolderCluster[LocalBackground]):
                 with definite(f"{folder} was not stopped"):
                     await asyncio.to_thread(self._cancel_start, folder)
                 continue
-            told = told or await asyncio.to_thread(tell, folder.orders, f"stop {grace_s:.3f}")
+            sent = sent or await asyncio.to_thread(send_order, folder.orders, f"stop {grace_s:.3f}")
             if time.monotonic() >= deadline:
                 raise UncertainError(f"{folder} still runs {_KILL_S:g} s after its grace", code="stop-timeout")
-            await wait(beat, engine.watch.poll_s if told else STEP_POLL_S)
+            await wait(pulse, engine.watch.poll_s if sent else STEP_POLL_S)
 
     def _cancel_start(self, folder: IncarnationFolder) -> None:
-        """An interrupted start must never be completed once it was stopped."""
+        """Record the end of an interrupted start, so that a later ``start`` never completes it."""
         with incarnation_locks.held(self._state.locks / folder.replica.job):
             if not observe(folder, self._boot).began:
                 declare_gone(folder, "it was stopped before it began")
@@ -176,7 +177,7 @@ class LocalCluster(FolderCluster[LocalBackground]):
         folder = self._folder(replica, incarnation)
         await self._refuse_unless_running(folder)
         if isinstance(memory_limit_mib, int):
-            raise RefusedError("emulated nodes cap no memory", code="limit-unsupported")
+            raise RefusedError("emulated nodes cannot cap memory", code="limit-unsupported")
         engine.track(folder)
         await engine.look()
         tracked = engine.roster.get(replica)
@@ -213,7 +214,7 @@ class LocalCluster(FolderCluster[LocalBackground]):
             events=self._events,
         )
         for tracked in await asyncio.to_thread(roster.load):
-            engine.watch_over(tracked.folder)
+            engine.watch_incarnation(tracked.folder)
         await engine.look()
         engine.start()
         return engine

@@ -1,7 +1,7 @@
-"""CPU caps by control groups: one group a node, with its capacity as quota, and in it one a replica.
+"""CPU caps by control groups: a group for each node, with its capacity as quota, which contains a group for each replica.
 
-It owns the group files of both versions; it must never know phases or plans. Within a node the kernel itself shares what
-is free: groups of equal weight, each up to its own quota. Its calls block, for microseconds.
+It owns the group files of both versions; it must never know phases or plans. Within a node the kernel shares idle CPU:
+groups have equal weight, each up to its own quota. Its calls block, for microseconds.
 
 Sources: the kernel's documents *CFS Bandwidth Control* (version 1) and *Control Group v2*.
 """
@@ -23,17 +23,17 @@ from steepest.untrusted.files import read
 
 _log = structlog.get_logger(__name__)
 _PERIOD_US = 100_000
-_MIN_QUOTA_US = 1000  # the kernel takes no less
+_MIN_QUOTA_US = 1000  # the kernel's minimum
 _REAPED_S = 1.0
 
 
 class Groups:
-    """The groups of one state folder, under a name of its own.
+    """The control groups of one state folder.
 
     Args:
-        base: An existing group in which this process may make groups with CPU control.
+        base: An existing group in which this process may create groups with CPU control.
         version: 1 or 2.
-        state_dir: Makes the name: adapters of different state folders never meet.
+        state_dir: Determines the group's name, so that adapters of different state folders do not collide.
     """
 
     def __init__(self, base: Path, version: int, state_dir: Path) -> None:
@@ -42,27 +42,27 @@ class Groups:
         self._version = version
 
     def open(self, capacities_m: Mapping[str, int]) -> None:
-        """Make the groups of the nodes, and remove what ended replicas left.
+        """Create the groups of the nodes, and remove those that ended replicas left.
 
         Raises:
-            OSError: CPU is not controlled here, or not by this process.
+            OSError: There is no CPU control here, or this process may not use it.
         """
         self.top.mkdir(exist_ok=True)
-        self._pass_on(self.top)
-        self._weigh(self.top, sum(capacities_m.values()))
+        self._delegate_cpu(self.top)
+        self._set_weight(self.top, sum(capacities_m.values()))
         for node, capacity_m in capacities_m.items():
             group = self._node(node)
             group.mkdir(exist_ok=True)
-            self._pass_on(group)
-            self._weigh(group, capacity_m)
+            self._delegate_cpu(group)
+            self._set_weight(group, capacity_m)
             _write_quota(group, capacity_m)
         self.sweep()
 
     def make(self, node: str, name: str, limit_m: int | None, capacity_m: int) -> Path:
-        """The group of a replica, capped.
+        """Create the group of a replica, with its cap.
 
         Raises:
-            OSError: It could not be made.
+            OSError: It could not be created.
         """
         group = self._node(node) / name
         group.mkdir(exist_ok=True)
@@ -75,12 +75,12 @@ class Groups:
             group.rmdir()
 
     def sweep(self) -> None:
-        """Remove every replica's group that has no process in it."""
+        """Remove the groups of replicas that have no process left."""
         for group in self.top.glob("node-*/*/"):
             self.remove(group)
 
     def close(self) -> None:
-        """Remove the groups that nobody uses any more. A group is busy until its dead processes are reaped."""
+        """Remove the groups that are no longer used. A group is busy until its dead processes are reaped."""
         deadline = time.monotonic() + _REAPED_S
         while self._has_dying() and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -94,12 +94,12 @@ class Groups:
     def _node(self, node: str) -> Path:
         return self.top / f"node-{node}"
 
-    def _pass_on(self, group: Path) -> None:
+    def _delegate_cpu(self, group: Path) -> None:
         if self._version > 1:
             (group / "cgroup.subtree_control").write_text("+cpu")
 
-    def _weigh(self, group: Path, capacity_m: int) -> None:
-        """When the machine is full, nodes share it as their capacities are: one core weighs what one process does."""
+    def _set_weight(self, group: Path, capacity_m: int) -> None:
+        """Set weights so that a full machine is shared in proportion to capacity: a core weighs as much as one process."""
         if self._version > 1:
             (group / "cpu.weight").write_text(str(min(max(capacity_m // 10, 1), 10_000)))
         else:
@@ -107,9 +107,9 @@ class Groups:
 
 
 def cap(group: Path, limit_m: int | None, capacity_m: int) -> None:
-    """Set a replica's cap; None leaves only the node's.
+    """Set a replica's cap; None: only the node's quota limits it.
 
-    In version 1 no group may have more than its parent, so a cap beyond the node's capacity is none.
+    In version 1 a group may not exceed its parent's quota, so a cap beyond the node's capacity means no cap.
 
     Raises:
         OSError: The group is gone, with all its processes.
@@ -127,7 +127,7 @@ def _write_quota(group: Path, limit_m: int | None) -> None:
 
 
 def find_groups(state_dir: Path) -> Groups | None:
-    """Groups that surely work here, found by trying; None where there are none."""
+    """Control groups that work here, which is proven by trying; None if there are none."""
     if sys.platform != "linux":
         return None
     for version, base in _candidates():
@@ -142,10 +142,10 @@ def find_groups(state_dir: Path) -> Groups | None:
 
 
 def _try(groups: Groups) -> None:
-    """Make a capped group and move a process into it; raises OSError where that does not go."""
-    groups.open({".probe": 100})  # no node's name begins with a dot
+    """Create a capped group and move a process into it; raises OSError if that fails."""
+    groups.open({".probe": 100})  # no node's name starts with a dot
     probe = groups.make(".probe", str(os.getpid()), 50, 100)
-    # It reads from us, so that it ends with us, whatever happens in between.
+    # It reads from our pipe, so that it ends when this process does, even if this process is killed.
     process = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
     try:
         (probe / "cgroup.procs").write_text(str(process.pid))
@@ -157,7 +157,7 @@ def _try(groups: Groups) -> None:
 
 
 def _candidates() -> list[tuple[int, Path]]:
-    """Where CPU groups might be made: in version 1 below our own group; in version 2 in it or a group above it."""
+    """Groups in which CPU groups might be created: our own in version 1; our own or an ancestor in version 2."""
     found = []
     mounts = _mounts()
     for line in _lines("/proc/self/cgroup"):
@@ -165,15 +165,15 @@ def _candidates() -> list[tuple[int, Path]]:
         if "cpu" in controllers.split(",") and "cpu" in mounts:
             found.append((1, _below(mounts["cpu"], path)))
         if not controllers and "cgroup2" in mounts:
-            # A group with processes in it can pass no controller on, so the next one above is often the place.
+            # A group that contains processes cannot delegate controllers, so an ancestor is often the right one.
             mount = mounts["cgroup2"][0]
             own = _below(mounts["cgroup2"], path)
             above = [group for group in (own, *own.parents) if group.is_relative_to(mount)]
-            found += [(2, group) for group in above if _passes_cpu_on(group)]
+            found += [(2, group) for group in above if _delegates_cpu(group)]
     return [(version, base) for version, base in found if base.is_dir()]
 
 
-def _passes_cpu_on(group: Path) -> bool:
+def _delegates_cpu(group: Path) -> bool:
     return "cpu" in "".join(_lines(group / "cgroup.subtree_control")).split()
 
 
@@ -183,7 +183,7 @@ def _below(mount: tuple[Path, str], path: str) -> Path:
 
 
 def _mounts() -> dict[str, tuple[Path, str]]:
-    """Mount point and what is mounted there, by "cgroup2", and by "cpu" for version 1 with that controller."""
+    """Mount point and mounted root of "cgroup2" (version 2) and "cpu" (version 1 with that controller)."""
     found: dict[str, tuple[Path, str]] = {}
     for line in _lines("/proc/self/mountinfo"):
         before, _, after = line.partition(" - ")
@@ -196,26 +196,26 @@ def _mounts() -> dict[str, tuple[Path, str]]:
     return found
 
 
-_GROUP_FILE_BYTES_MOST = 1 << 20  # more than a hundred thousand processes
+_GROUP_FILE_BYTES_MOST = 1 << 20  # lists more than a hundred thousand processes
 _PID_DIGITS = 7  # of Linux's PID_MAX_LIMIT, 2²²
 
 
-def said(group: Path, name: str) -> bytes:
-    """What a file of a group says; a job may have made us believe that its group is a folder of its own.
+def read_group_file(group: Path, name: str) -> bytes:
+    """Read a file of a group. It is read as untrusted: a forged ``start.json`` may name a folder of the job as its group.
 
     Raises:
-        FileNotFoundError, UntrustedError: It says nothing.
+        FileNotFoundError, UntrustedError: It cannot be read.
     """
     return read(group / name, below=group, most=_GROUP_FILE_BYTES_MOST)
 
 
 def pids_in(group: Path) -> list[int]:
-    """The processes of a group.
+    """The pids of the processes in a group.
 
     Raises:
-        FileNotFoundError, UntrustedError: It is none.
+        FileNotFoundError, UntrustedError: It is not a control group.
     """
-    words = said(group, "cgroup.procs").split()
+    words = read_group_file(group, "cgroup.procs").split()
     return [int(word) for word in words if word.isdigit() and len(word) <= _PID_DIGITS]
 
 

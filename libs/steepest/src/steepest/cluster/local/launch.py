@@ -1,10 +1,10 @@
-"""How an incarnation comes into being: checks, the fence, the supervisor.
+"""Starts an incarnation: checks, the fence, the supervisor.
 
-It owns the order of these acts and what a failure between two of them leaves. It must never know how CPU is shared.
-Its calls block; whoever calls holds the job's lock.
+It owns the order of these steps and what a failure between two of them leaves. It must never know how CPU is shared.
+Its calls block; the caller holds the job's lock.
 
-The incarnation's folder is the fence: it is made whole by one rename, and never again. If the caller dies after that,
-either no supervisor was started, and the next start of the same incarnation starts it; or one was, which holds the lock.
+The incarnation's folder is the fence: one rename creates it completely, and only once. If the caller dies after that,
+either no supervisor was started, and the next start of the same incarnation starts it; or one runs, which holds the lock.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from steepest.cluster.port import ReplicaPhase, ReplicaSpec
 from steepest.errors import ClusterError, RefusedError, UncertainError
 from steepest.events.common import CheckpointRef
 
-_REPLY_S = 20.0  # a supervisor answers in 50 ms; a machine that swaps needs longer
+_REPLY_S = 20.0  # a supervisor answers in 50 ms; a machine that swaps takes longer
 _SETTLED_S = 5.0
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
-    """What a start asks for, beyond the incarnation's folder.
+    """The parameters of a start.
 
     Attributes:
-        boot: Which boot of the machine it is now.
-        cgroup: The existing group to run in; None: none.
-        share: For how much of the time it may run at first, in ‰.
+        boot: The id of the machine's current boot.
+        cgroup: The existing control group to run in; None: none.
+        share: The initial share of the time in which it may run, in ‰.
     """
 
     node: str
@@ -52,11 +52,11 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_known(state: AdapterFolder, folder: IncarnationFolder, node: str, boot: str) -> bool:
-    """Whether that incarnation was started (it runs or has ended); False: it may be started now.
+    """Whether the incarnation was started (it runs or has ended); False: it may be started now.
 
     Raises:
         RefusedError: ``stale-incarnation``, ``wrong-node`` or ``still-running``.
-        UncertainError: An earlier start of it hangs.
+        UncertainError: An earlier start of it does not finish.
     """
     if not fence.is_made(state, folder, node, lambda older: observe(older, boot)):
         return False
@@ -64,7 +64,7 @@ def is_known(state: AdapterFolder, folder: IncarnationFolder, node: str, boot: s
 
 
 def _settled(folder: IncarnationFolder, boot: str) -> Observation:
-    """What became of a start whose caller died: its supervisor either gets the order and starts the job, or ends."""
+    """Wait for a start whose caller died: its supervisor either got the order and starts the job, or ends."""
     deadline = time.monotonic() + _SETTLED_S
     while (seen := observe(folder, boot)).phase == ReplicaPhase.STARTING and seen.began:
         if time.monotonic() >= deadline:
@@ -74,26 +74,26 @@ def _settled(folder: IncarnationFolder, boot: str) -> Observation:
 
 
 def launch(state: AdapterFolder, folder: IncarnationFolder, order: Launch) -> None:
-    """Make the folder and start the supervisor; returns once the job's program is executed.
+    """Create the folder and start the supervisor; returns once the job's program is executed.
 
     Raises:
         RefusedError: ``no-such-program``.
-        ClusterError: It did not start, for another reason.
-        OSError: Nor did it, because a file could not be written or a process not be made.
-        UncertainError: It may have.
+        ClusterError: It did not start for another reason.
+        OSError: It did not start because a file could not be written or a process not be created.
+        UncertainError: It may have started.
     """
     env = environment(state, folder, order.spec, order.restore)
     program = find_program(order.spec, env)
     fence.make(state, folder, order.node, order.spec)
     lock = incarnation_locks.take(folder.lock, patience_s=1.0)
-    if lock is not None:  # else the supervisor of an earlier, interrupted start lives
+    if lock is not None:  # otherwise the supervisor of an earlier, interrupted start is alive
         _judge(folder, _spawn(folder, order, program, env, lock))
 
 
 def environment(
     state: AdapterFolder, folder: IncarnationFolder, spec: ReplicaSpec, restore: CheckpointRef | None
 ) -> dict[str, str]:
-    """The job's environment: what it inherits of ours, and what every job is told."""
+    """The job's environment: the inherited variables, and those that every job gets."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("STEEPEST_")}
     return {
         **inherited,
@@ -106,25 +106,23 @@ def find_program(spec: ReplicaSpec, env: Mapping[str, str]) -> str:
     """The absolute path of the program.
 
     Raises:
-        RefusedError: ``no-such-program``: it or the working folder is not there, or may not be executed.
+        RefusedError: ``no-such-program``: the program or the working folder is missing, or it may not be executed.
     """
     if not spec.command or any("\0" in word for word in (*spec.command, *env, *env.values())):
-        raise RefusedError("the command is empty, or it or its environment holds a NUL byte", code="no-such-program")
+        raise RefusedError("the command is empty, or it or its environment contains a NUL byte", code="no-such-program")
     if spec.working_dir is not None and not Path(spec.working_dir).is_dir():
-        raise RefusedError(f"the working folder {spec.working_dir} is not there", code="no-such-program")
+        raise RefusedError(f"the working folder {spec.working_dir} does not exist", code="no-such-program")
     name = spec.command[0]
     if os.sep in name:
         name = str(Path(spec.working_dir or os.sep, name))
     found = shutil.which(name, path=env.get("PATH"))
     if found is None:
-        raise RefusedError(
-            f"there is no program {spec.command[0]!r}", code="no-such-program", hint="give its full path"
-        )
+        raise RefusedError(f"there is no program {spec.command[0]!r}", code="no-such-program", hint="use its full path")
     return str(Path(found).absolute())
 
 
 def _spawn(folder: IncarnationFolder, order: Launch, program: str, env: Mapping[str, str], lock: int) -> bytes:
-    """Start the supervisor and give its answer. It inherits the lock, so there is no moment at which nobody holds it."""
+    """Start the supervisor and return its reply. It inherits the lock, so the lock is held at every moment."""
     message = {
         "program": program,
         "command": order.spec.command,
@@ -163,7 +161,7 @@ def _judge(folder: IncarnationFolder, reply: bytes) -> None:
     answer = json.loads(reply)
     if "pid" in answer:
         return
-    # Nothing ran, so nothing stays: the same incarnation may be started again with a better command.
+    # Nothing ran, so remove the folder: the same incarnation may be started again with a corrected command.
     shutil.rmtree(folder.path, ignore_errors=True)
     if answer["errno"] in supervisor.NO_PROGRAM:
         raise RefusedError(f"{folder} cannot be executed: {answer['why']}", code="no-such-program")

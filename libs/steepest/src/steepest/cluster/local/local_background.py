@@ -1,4 +1,4 @@
-"""What the local adapter does by itself beyond what every adapter does: divide CPU, and keep control groups.
+"""The background tasks that only the local adapter has: it divides CPU and removes control groups.
 
 It must never start or stop a replica.
 """
@@ -11,17 +11,17 @@ from collections.abc import Callable, Iterable, Mapping
 
 from steepest.cluster.folders.adapter_folder import AdapterFolder
 from steepest.cluster.folders.background import Background
-from steepest.cluster.local.duty import DutyCycles, tell
+from steepest.cluster.local.duty_cycles import DutyCycles, send_order
 from steepest.cluster.local.groups import Groups
 from steepest.cluster.local.process_roster import LocalRoster, LocalTracked
 from steepest.events.common import Resources
 
 
 class LocalBackground(Background[LocalTracked]):
-    """The adapter's background. To be made in a running loop, after the roster was loaded.
+    """The adapter's background tasks. Create it in a running loop, after the roster was loaded.
 
     Args:
-        groups: Control groups, already open; None: duty cycles.
+        groups: Control groups, already open; None: CPU is divided by duty cycles.
     """
 
     roster: LocalRoster
@@ -59,13 +59,13 @@ class LocalBackground(Background[LocalTracked]):
         await asyncio.to_thread(self.roster.measure, time.monotonic())
 
     async def changed(self, *, measured: bool) -> None:
-        """Divide the nodes' CPU among what runs without a control group, and tell the supervisors."""
+        """Divide the nodes' CPU among replicas without a control group, and send the shares to their supervisors."""
         orders = self.duty.divide(self.roster.running(), measured=measured)
-        await asyncio.to_thread(_tell_all, orders)
+        await asyncio.to_thread(_send_shares, orders)
 
-    def let_go(self, tracked: LocalTracked) -> None:
-        """See ``Background.let_go``."""
-        super().let_go(tracked)
+    def unwatch(self, tracked: LocalTracked) -> None:
+        """See ``Background.unwatch``."""
+        super().unwatch(tracked)
         if self.groups is not None and tracked.cgroup is not None:
             self.groups.remove(tracked.cgroup)
 
@@ -76,6 +76,6 @@ class LocalBackground(Background[LocalTracked]):
             await asyncio.to_thread(self.groups.close)
 
 
-def _tell_all(orders: Iterable[tuple[LocalTracked, int]]) -> None:
+def _send_shares(orders: Iterable[tuple[LocalTracked, int]]) -> None:
     for tracked, permille in orders:
-        tell(tracked.folder.orders, f"share {permille}")
+        send_order(tracked.folder.orders, f"share {permille}")

@@ -1,14 +1,14 @@
-"""What surely is so of one incarnation, read from its folder and the kernel, and the end of what lost its supervisor.
+"""Observes one incarnation through its folder and the kernel, and kills a job that lost its supervisor.
 
-It owns the proof behind each phase and must never guess: what cannot be proven dead counts as running. Its calls block.
+It owns the proof behind each phase and must never guess: a process that is not proven dead counts as running. It blocks.
 
 =============  ==============  ===========  =====================================================================
-exit/gone.json lock            start.json   then
+exit/gone.json lock            start.json   phase
 =============  ==============  ===========  =====================================================================
 there          –               –            ``EXITED`` / ``GONE``
 –              held            there / –    ``RUNNING`` / ``STARTING``: its supervisor lives
-–              free            –            ``STARTING``: nothing of it ever ran; a start completes it
-–              free            there        the supervisor died alone: ``RUNNING`` until all of the job is proven dead,
+–              free            –            ``STARTING``: it never ran; a start completes it
+–              free            there        only the supervisor died: ``RUNNING`` until the whole job is proven dead,
                                             then ``gone.json`` is written
 =============  ==============  ===========  =====================================================================
 """
@@ -38,18 +38,18 @@ _DEATH_S = 2.0  # SIGKILL takes microseconds unless the process waits for a disk
 
 
 def observe(folder: IncarnationFolder, boot: str) -> Observation:
-    """What is so of an incarnation whose folder is there. It ends a job whose supervisor died.
+    """The state of an incarnation whose folder exists. It kills a job whose supervisor died.
 
     Args:
         folder: The incarnation.
-        boot: Which boot of the machine it is now.
+        boot: The id of the machine's current boot.
     """
     if (ended := recorded_end(folder)) is not None:
         return ended
     if incarnation_locks.is_held(folder.lock):
         started = folder.start.exists()
         return Observation(phase=ReplicaPhase.RUNNING if started else ReplicaPhase.STARTING)
-    # The supervisor may have written the end after the first look and let go of the lock before the second.
+    # The supervisor may have written the end after the first check and released the lock before the second.
     if (ended := recorded_end(folder)) is not None:
         return ended
     if not folder.start.exists():
@@ -60,15 +60,15 @@ def observe(folder: IncarnationFolder, boot: str) -> Observation:
 
 
 def _gone(folder: IncarnationFolder) -> Observation:
-    why = "its supervisor died, and nobody saw how the job ended"
-    with contextlib.suppress(OSError):  # the disk is full, or the job has removed its folder: it is so all the same
+    why = "its supervisor died, and the exit status is lost"
+    with contextlib.suppress(OSError):  # the disk is full, or the job removed its folder: it is gone all the same
         return declare_gone(folder, why)
     return Observation(phase=ReplicaPhase.GONE, reason=why)
 
 
 def _nothing_left(folder: IncarnationFolder, boot: str) -> bool:
     start = folder.started()
-    if start is None:  # it is damaged: only the lock that the job inherited can tell
+    if start is None:  # the record is damaged: only the lock that the job inherited shows whether it runs
         return not incarnation_locks.is_held(folder.job_lock)
     if start.boot != boot:
         return True
@@ -85,9 +85,9 @@ def _nothing_left(folder: IncarnationFolder, boot: str) -> bool:
 
 
 def _survivors(folder: IncarnationFolder, start: StartRecord) -> list[int]:
-    """The living processes of a job: by its control group, by its environment, and by its session and process group.
+    """The living processes of a job, found by its control group, its environment, its session and its process group.
 
-    The numbers of the last two prove nothing once another process has the leader's pid.
+    Session and process group prove nothing once another process has the leader's pid.
     """
     leader_is_ours = start.mark is not None and start_mark(start.pid) == start.mark
     found = set(_group_members(start.cgroup))
@@ -105,7 +105,7 @@ def _belongs(pid: int, leader: int) -> bool:
 
 
 def _is_marked(pid: int, folder: IncarnationFolder) -> bool:
-    """Whether it inherited the job's environment."""
+    """Whether the process inherited the job's environment."""
     try:
         return psutil.Process(pid).environ().get("STEEPEST_CONTROL") == str(folder.control)
     except (psutil.Error, OSError):
@@ -131,8 +131,8 @@ def _runs(pid: int) -> bool:
 
 
 def boot_id() -> str:
-    """Which boot of the machine this is: process ids mean nothing across two of them."""
+    """The id of the machine's current boot: pids mean nothing across boots."""
     if ON_LINUX:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    said = subprocess.run(["sysctl", "-n", "kern.bootsessionuuid"], capture_output=True, text=True, check=True)
-    return said.stdout.strip()
+    completed = subprocess.run(["sysctl", "-n", "kern.bootsessionuuid"], capture_output=True, text=True, check=True)
+    return completed.stdout.strip()

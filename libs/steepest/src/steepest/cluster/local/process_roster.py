@@ -1,7 +1,7 @@
-"""What the local adapter knows of each replica beyond its folder, and how it looks at all of them and measures them.
+"""The local adapter's roster: it observes and measures the processes of all replicas.
 
-It must never act on a process, but for what ``observe`` does to orphans. ``look`` and ``measure`` block and run on a
-thread, one at a time.
+It must never act on a process, except that ``observe`` kills orphans. ``look`` and ``measure`` block and run on a thread,
+one at a time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from steepest.cluster.folders.adapter_folder import (
     SpecRecord,
     StartRecord,
 )
-from steepest.cluster.folders.replica_roster import Roster, Tracked, alone
+from steepest.cluster.folders.replica_roster import Roster, Tracked, isolated
 from steepest.cluster.local.phases import observe
 from steepest.cluster.local.usage import Meter, UsageFile
 from steepest.cluster.port import ReplicaId
@@ -36,13 +36,13 @@ class LocalTracked(Tracked):
         return Path(self.start.cgroup) if self.start and self.start.cgroup else None
 
     def look_up_limit(self) -> None:
-        """Another process may have an adapter on the same folder, and may have set another limit."""
+        """Read the limit again: another process may run an adapter on the same folder and have changed it."""
         limit = self.folder.read(self.folder.limit, LimitRecord)
         if limit is not None:
             self.limit_m = limit.cpu_limit_m
 
     def look(self, boot: str) -> bool:
-        """Look again; whether anything changed that others want to know at once."""
+        """Observe again; return whether a heartbeat must report a change immediately."""
         if self.seen.ended:
             return False
         seen = observe(self.folder, boot)
@@ -51,10 +51,10 @@ class LocalTracked(Tracked):
 
 
 class LocalRoster(Roster[LocalTracked]):
-    """All that is tracked.
+    """All tracked incarnations.
 
     Args:
-        boot: Which boot of the machine it is now.
+        boot: The id of the machine's current boot.
     """
 
     def __init__(self, state: AdapterFolder, boot: str) -> None:
@@ -63,21 +63,21 @@ class LocalRoster(Roster[LocalTracked]):
         self._meter: Meter[tuple[ReplicaId, int]] = Meter()
 
     def look(self) -> list[LocalTracked]:
-        """Look at all that has not ended; give those that changed."""
+        """Observe all that have not ended; return those that changed."""
         changed = []
         for tracked in self.all():
-            with alone(tracked.folder):
+            with isolated(tracked.folder):
                 if tracked.look(self._boot):
                     changed.append(tracked)
         return changed
 
     def measure(self, now_s: float) -> None:
-        """Measure what all that runs uses, and read what it reported. ``now_s``: the monotonic clock."""
+        """Measure the running replicas and read their reports. ``now_s``: the monotonic clock, in seconds."""
         running = {(each.folder.replica, each.folder.incarnation): each for each in self.running() if each.start}
         uses = self._meter.measure({key: _place(each) for key, each in running.items()}, now_s)
         for key, tracked in running.items():
             tracked.use = uses[key]
-            with alone(tracked.folder):
+            with isolated(tracked.folder):
                 tracked.tail.read()
                 tracked.look_up_limit()
 

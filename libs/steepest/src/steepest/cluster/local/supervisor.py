@@ -1,17 +1,17 @@
-"""The small process above one incarnation: starts it, throttles it, stops it, and writes down how it ended.
+"""The parent process of one incarnation: starts it, throttles it, stops it, and records how it ended.
 
-It owns the incarnation's process group from fork to exit status, and outlives whoever asked for it. It must never know
-plans, nodes or checkpoints, and imports nothing outside the standard library: it is run by its path with ``-I -S``, so
+It owns the incarnation's process group from fork to exit status, and outlives the process that started it. It must never
+know plans, nodes or checkpoints, and imports nothing outside the standard library: it is run by its path with ``-I -S``, so
 that it starts fast and stays small.
 
-* It inherits the descriptor of the ``lock`` file already locked: while somebody holds that lock, it lives.
-* The job waits behind a pipe until ``start.json`` is written. So a job that ever ran one instruction is on record, and a
+* It inherits the descriptor of the ``lock`` file already locked: while that lock is held, the supervisor lives.
+* The job waits on a pipe until ``start.json`` is written. So a job that ran even one instruction is recorded, and a
   supervisor that dies before that leaves nothing running.
-* The job inherits the locked ``job.lock``, so that a reader can tell a dead job from one that only lost its supervisor.
+* The job inherits the locked ``job.lock``, so that a reader can distinguish a dead job from one that lost its supervisor.
 * ``exit.json`` is written after the last descendant is dead.
-* What the job prints comes through a pipe, and is kept in ``output.log`` and ``output.log.1``: a job that prints without
-  end is slowed down and fills no disk, and one that prints onto a full disk goes on.
-* Orders come through the pipe ``orders``, a line each: ``stop <grace in seconds>`` and ``share <‰ of the wall clock>``.
+* The job's output comes through a pipe, and is kept in ``output.log`` and ``output.log.1``: a job that prints endlessly is
+  slowed down and does not fill the disk, and a job continues when the disk is full.
+* Orders come through the pipe ``orders``, one per line: ``stop <grace in seconds>`` and ``share <‰ of the wall clock>``.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from typing import Any, NoReturn
 
 ON_LINUX = bool(sys.platform == "linux")
 PERIOD_S = 0.1  # the kernel's own bandwidth control uses 100 ms as well (CFS bandwidth control, cpu.cfs_period_us)
-MAX_PAUSE_S = 1.0  # a machine that stood still for seconds must not cost a job minutes
-MIN_SLICE_S = 0.005  # shorter runs would measure the scheduler's latency and not the share
+MAX_PAUSE_S = 1.0  # after the machine hangs for seconds, the job must not be paused for minutes
+MIN_SLICE_S = 0.005  # in shorter slices the scheduler's latency would distort the share
 FULL_SHARE = 1000
-SHUTDOWN_GRACE_S = 10.0  # for SIGTERM sent to the supervisor itself, as a machine does that shuts down
+SHUTDOWN_GRACE_S = 10.0  # after a SIGTERM to the supervisor itself, as when the machine shuts down
 OUTPUT_BYTES_MOST = 64 << 20  # of each of two files
-OUTPUT_BYTES_S = 2 << 20  # far more than anybody reads; a job that prints more waits
+OUTPUT_BYTES_S = 2 << 20  # far more than useful output; a job that prints faster blocks
 OUTPUT_BURST_BYTES = 16 << 20
-NO_EXEC_STATUS = 127  # what a shell says of a program that cannot be run
+NO_EXEC_STATUS = 127  # as a shell reports a program that cannot be run
 NO_PROGRAM = (errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR, errno.E2BIG, errno.ELOOP)
 _CHUNK_BYTES = 1 << 16
 _PIPE_BYTES = 1 << 20
@@ -48,7 +48,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def start_mark(pid: int) -> str | None:
-    """What tells two processes of one pid apart: the start time, in clock ticks since boot on Linux; None: no process.
+    """Distinguishes two processes with the same pid: the start time, in clock ticks since boot on Linux; None: no process.
 
     Source: proc_pid_stat(5), field 22; elsewhere ``lstart`` of ps(1).
     """
@@ -58,19 +58,19 @@ def start_mark(pid: int) -> str | None:
         except (FileNotFoundError, ProcessLookupError):
             return None
         return stat.rpartition(")")[2].split()[19]
-    said = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
-    return said.stdout.strip() or None
+    completed = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    return completed.stdout.strip() or None
 
 
-def write_aside(path: Path, content: dict[str, Any]) -> None:
-    """Write a JSON file so that readers see all of it or none."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    aside.write_text(json.dumps(content), encoding="utf-8")
-    aside.replace(path)
+def write_atomically(path: Path, content: dict[str, Any]) -> None:
+    """Write a JSON file so that readers see either all of it or the previous one."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(json.dumps(content), encoding="utf-8")
+    temporary.replace(path)
 
 
 class Throttle:
-    """Lets a process group run for a share of the time. Times are seconds of the monotonic clock.
+    """Lets a process group run for a share of the time. Times are in seconds of the monotonic clock.
 
     A stop that comes late lengthens the pause after it, and a late start shortens the next one, so the share holds on a
     busy machine too.
@@ -86,7 +86,7 @@ class Throttle:
         self.set(share)
 
     def set(self, share: int) -> None:
-        """Change the share, in ‰ of the time. What ran before under another share is not held against it."""
+        """Change the share, in ‰ of the time. Time run under the previous share is not charged."""
         share = min(max(share, 1), FULL_SHARE)
         if share == self._share:
             return
@@ -98,13 +98,13 @@ class Throttle:
             self._run(time.monotonic())
 
     def resume(self) -> None:
-        """Let it run from now on, until the share is set again."""
+        """Let it run without pauses until the share is set again."""
         self._signal(signal.SIGCONT)
         self._paused = False
         self.until = float("inf")
 
     def tick(self, now: float) -> None:
-        """Pause or go on where it is time."""
+        """Pause or continue if that is due."""
         if now < self.until:
             return
         if self._paused:
@@ -126,13 +126,13 @@ class Throttle:
         self.until = now + min(max(owed - self._late, 0.0), MAX_PAUSE_S)
 
     def _signal(self, signum: int) -> None:
-        # macOS says EPERM of a group that holds only zombies.
+        # macOS returns EPERM for a group that contains only zombies.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._group, signum)
 
 
-class Output:
-    """Keeps the newest of what the job prints. The folder is opened before the job runs, so nothing is written elsewhere."""
+class OutputCapture:
+    """Keeps the job's newest output. It opens the folder before the job runs, so the job cannot redirect its writes."""
 
     def __init__(self, folder: Path, pipe: int) -> None:
         self.pipe = pipe
@@ -144,21 +144,21 @@ class Output:
         self._room, self._since = float(OUTPUT_BURST_BYTES), time.monotonic()
 
     def wait_s(self, now: float) -> float:
-        """For how long, in seconds, what the job prints is left in the pipe."""
+        """For how many seconds the job's output must stay in the pipe, to keep to the rate."""
         self._room = min(self._room + (now - self._since) * OUTPUT_BYTES_S, OUTPUT_BURST_BYTES)
         self._since = now
         return max(-self._room / OUTPUT_BYTES_S, 0.0)
 
     def copy(self) -> None:
-        """Keep what is in the pipe, or a part of it."""
-        with contextlib.suppress(OSError):  # it is empty, or the disk is full: what is lost is counted
+        """Copy one chunk from the pipe to the file."""
+        with contextlib.suppress(OSError):  # the pipe is empty, or the disk is full: lost bytes are counted
             chunk = os.read(self.pipe, _CHUNK_BYTES)
             self._room -= len(chunk)
             self.is_over = not chunk
             self._keep(chunk)
 
     def close(self) -> None:
-        """Keep what is left in the pipe. Somebody else may have been given its other end, so not to its own end."""
+        """Copy what is left in the pipe. Not until its end: an escaped process may hold the other end open."""
         for _ in range(2 * _PIPE_BYTES // _CHUNK_BYTES):
             self.copy()
 
@@ -184,9 +184,9 @@ class Output:
 
 
 class Supervisor:
-    """Runs the loop over one running job until nothing of it is left."""
+    """The loop that supervises one running job until all of its processes are dead."""
 
-    def __init__(self, pid: int, orders: int, wake: int, output: Output, share: int) -> None:
+    def __init__(self, pid: int, orders: int, wake: int, output: OutputCapture, share: int) -> None:
         self._output = output
         self._pid = pid
         self._orders = orders
@@ -197,7 +197,7 @@ class Supervisor:
         self._killed = False
 
     def run(self) -> tuple[int, str]:
-        """Supervise to the end; give the exit status and the reason, where there is more to say than the status."""
+        """Supervise to the end; return the exit status, and a reason if the status alone is not enough."""
         while (status := self._reap()) is None:
             now = time.monotonic()
             if self._kill_at is None:
@@ -210,10 +210,10 @@ class Supervisor:
         return status, "it did not leave within its grace and was killed" if self._killed else ""
 
     def stop(self, grace_s: float) -> None:
-        """SIGTERM once, and set the time of SIGKILL; a second order can only bring that nearer."""
+        """Send SIGTERM once, and set the time of SIGKILL; a second order can only make it earlier."""
         deadline = time.monotonic() + max(grace_s, 0.0)
         if self._kill_at is None:
-            # It saves and leaves at full speed: a slow save would run into the end of the grace.
+            # It saves at full speed: throttled, a save might not finish within the grace.
             self._throttle.resume()
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._pid, signal.SIGTERM)
@@ -223,13 +223,13 @@ class Supervisor:
     def _wait(self) -> None:
         until = self._throttle.until if self._kill_at is None else self._kill_at
         now = time.monotonic()
-        looked_at = [self._orders, self._wake]
+        descriptors = [self._orders, self._wake]
         if pause_s := self._output.wait_s(now):
             until = min(until, now + pause_s)
         elif not self._output.is_over:
-            looked_at.append(self._output.pipe)
+            descriptors.append(self._output.pipe)
         timeout = None if until == float("inf") else max(until - now, 0.0)
-        ready, _, _ = select.select(looked_at, [], [], timeout)
+        ready, _, _ = select.select(descriptors, [], [], timeout)
         if self._output.pipe in ready:
             self._output.copy()
         if self._wake in ready and signal.SIGTERM in os.read(self._wake, 4096):
@@ -255,7 +255,7 @@ class Supervisor:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError as error:
-                raise RuntimeError("somebody else has waited for the job") from error
+                raise RuntimeError("the job's exit status was already collected") from error
             if pid == 0:
                 return None
             if pid == self._pid:
@@ -268,7 +268,7 @@ class Supervisor:
             os.killpg(self._pid, signal.SIGKILL)
 
     def _kill_rest(self) -> None:
-        """The job ends with its first process: kill what it left behind, and wait until it is dead."""
+        """The job ends with its first process: kill its other processes, and wait until they are dead."""
         while _descendants_left(self._pid):
             time.sleep(0.005)
 
@@ -288,7 +288,7 @@ def _descendants_left(group: int) -> bool:
 
 
 def _own_children() -> list[int]:
-    """As a subreaper it is the parent of whatever left the process group and lost its own parent (Linux only)."""
+    """Processes that left the process group and lost their parent: a subreaper becomes their parent (Linux only)."""
     try:
         return [int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()]
     except OSError:
@@ -313,7 +313,7 @@ def _prctl(option: int, value: int) -> None:
 
 
 def _become_job(order: dict[str, Any], folder: Path, gate: int, failure: int, output: int) -> NoReturn:
-    """The child's side of the fork. It never returns."""
+    """The child's side of the fork: wait for the gate, then execute the job's program. It never returns."""
     try:
         os.setsid()
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -337,7 +337,7 @@ def _become_job(order: dict[str, Any], folder: Path, gate: int, failure: int, ou
 
 
 def _start_job(order: dict[str, Any], folder: Path, output: int) -> tuple[int, bytes]:
-    """Fork, put on record, let go; give the pid and what went wrong (empty: it runs). ``output``: where it prints."""
+    """Fork, record the start, open the gate; return the pid and the failure (empty: it runs). ``output``: for the job."""
     gate_out, gate_in = os.pipe()
     failure_out, failure_in = os.pipe()
     pid = os.fork()
@@ -353,8 +353,9 @@ def _start_job(order: dict[str, Any], folder: Path, output: int) -> tuple[int, b
             Path(order["cgroup"], "cgroup.procs").write_text(str(pid))
         record = {"pid": pid, "mark": start_mark(pid), "incarnation": order["incarnation"], "supervisor": os.getpid()}
         at_ms = time.time_ns() // 1_000_000
-        write_aside(folder / "start.json", {**record, "boot": order["boot"], "cgroup": order["cgroup"], "at_ms": at_ms})
-        with contextlib.suppress(BrokenPipeError):  # it failed already, and says why in the other pipe
+        start = {**record, "boot": order["boot"], "cgroup": order["cgroup"], "at_ms": at_ms}
+        write_atomically(folder / "start.json", start)
+        with contextlib.suppress(BrokenPipeError):  # it has failed, and the other pipe has the reason
             os.write(gate_in, b"g")
         failure = os.read(failure_out, 4096)
     except OSError as error:
@@ -364,24 +365,24 @@ def _start_job(order: dict[str, Any], folder: Path, output: int) -> tuple[int, b
     return pid, failure
 
 
-class ExitRecord:
-    """``exit.json``: its room is taken at the start, so that a full disk cannot hide how a job ended."""
+class ExitFile:
+    """Writes ``exit.json``. It reserves the disk space at the start, so that a full disk cannot hide how a job ended."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "exit.json"
-        self._aside = folder / ".exit.json"
-        self._aside.write_bytes(b" " * 1024)
+        self._reserved = folder / ".exit.json"
+        self._reserved.write_bytes(b" " * 1024)
 
     def write(self, status: int, reason: str) -> None:
-        """Write it aside, in the room that was kept, and rename it into place."""
+        """Write into the reserved space, and rename the file into place."""
         content = json.dumps({"status": status, "reason": reason[:400], "at_ms": time.time_ns() // 1_000_000})
-        with self._aside.open("r+b") as aside:
-            aside.write(content.encode())
-        self._aside.replace(self._path)
+        with self._reserved.open("r+b") as file:
+            file.write(content.encode())
+        self._reserved.replace(self._path)
 
 
 def _wake_pipe() -> int:
-    """A descriptor that becomes readable when a child changes or SIGTERM comes."""
+    """A descriptor that becomes readable when a child changes state or SIGTERM arrives."""
     out, into = os.pipe()
     os.set_blocking(into, False)
     signal.set_wakeup_fd(into, warn_on_full_buffer=False)
@@ -393,7 +394,7 @@ def _wake_pipe() -> int:
 
 
 def _reply(answer: dict[str, Any]) -> None:
-    """Answer whoever started us, who may be dead, and let go of the pipes to them."""
+    """Reply to the starting process, which may be dead, and close the pipes to it."""
     with contextlib.suppress(OSError):
         os.write(1, json.dumps(answer).encode())
     nothing = os.open(os.devnull, os.O_RDWR)
@@ -405,19 +406,19 @@ def supervise(folder: Path, order: dict[str, Any]) -> None:
     """Run one incarnation to its end.
 
     Args:
-        folder: The incarnation's folder; ``orders`` (a named pipe) is there already.
+        folder: The incarnation's folder, which contains the named pipe ``orders``.
         order: ``program``, ``command``, ``working_dir``, ``incarnation``, ``boot``, ``cgroup`` (a folder or None) and
             ``share`` (‰). The environment of this process is the job's.
     """
     wake = _wake_pipe()
-    # Open for writing too, so that the pipe never comes to an end when a writer leaves.
+    # Open for writing too, so that reading never hits the end of the pipe when a writer closes it.
     orders = os.open(folder / "orders", os.O_RDWR | os.O_NONBLOCK)
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    record = ExitRecord(folder)
+    record = ExitFile(folder)
     pipe, output = os.pipe()
-    with contextlib.suppress(OSError):  # whoever prints a lot need not wait for us
+    with contextlib.suppress(OSError):  # a larger pipe lets a job print in bursts without blocking
         fcntl.fcntl(pipe, _F_SETPIPE_SZ, _PIPE_BYTES)
-    kept = Output(folder, pipe)
+    kept = OutputCapture(folder, pipe)
     pid, failure = _start_job(order, folder, output)
     if failure:
         os.waitpid(pid, 0)
@@ -429,15 +430,15 @@ def supervise(folder: Path, order: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Take the order from standard input, leave the caller's process tree, and supervise.
+    """Read the order from standard input, leave the caller's process tree, and supervise.
 
     Arguments: the incarnation's folder, and the number of the descriptor that holds the lock.
     """
     folder = Path(sys.argv[1])
-    # The job must not inherit the lock: it says that the supervisor lives.
+    # The job must not inherit the lock, which shows that the supervisor lives.
     os.set_inheritable(int(sys.argv[2]), False)  # noqa: FBT003 - it takes no keyword
     order = json.loads(sys.stdin.buffer.read())
-    # A caller waits for the first process only; the second belongs to nobody and outlives the caller.
+    # The caller waits for the first process only; the second is orphaned and outlives the caller.
     if os.fork() == 0:
         supervise(folder, order)
 

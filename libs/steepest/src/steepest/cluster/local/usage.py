@@ -1,7 +1,7 @@
-"""How much CPU and memory replicas use, measured. Unknown is None, never 0.
+"""Measures the CPU and memory that replicas use. Unknown is None, never 0.
 
-It owns counting; it must never decide anything. A replica's processes are those of its control group, else those of its
-session. Its calls block, for about a millisecond a hundred processes.
+It owns counting; it must never decide anything. A replica's processes are those of its control group if it has one,
+otherwise those of its session. Its calls block, for about a millisecond per hundred processes.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Generic, TypeVar
 import msgspec
 import psutil
 
-from steepest.cluster.folders.replica_roster import Use
-from steepest.cluster.local.groups import pids_in, said
+from steepest.cluster.folders.replica_roster import ResourceUse
+from steepest.cluster.local.groups import pids_in, read_group_file
 from steepest.errors import UntrustedError
 
 _K = TypeVar("_K", bound=Hashable)
@@ -24,7 +24,7 @@ _MIB = 1 << 20
 
 
 class UsageFile(msgspec.Struct, frozen=True):
-    """Where a replica's processes are found: its session (the pid of its first process), and its control group."""
+    """Where to find a replica's processes: its session (the pid of its first process), and its control group."""
 
     session: int
     cgroup: str | None = None
@@ -36,16 +36,16 @@ class _Sample(msgspec.Struct, frozen=True):
 
 
 class Meter(Generic[_K]):
-    """Measures a changing set of replicas; each is measured over the time since its own sample before."""
+    """Measures a changing set of replicas, each over the time since its own previous sample."""
 
     def __init__(self) -> None:
         self._samples: dict[_K, _Sample] = {}
 
-    def measure(self, places: Mapping[_K, UsageFile], now_s: float) -> dict[_K, Use]:
-        """Measure all replicas at once.
+    def measure(self, places: Mapping[_K, UsageFile], now_s: float) -> dict[_K, ResourceUse]:
+        """Measure all replicas.
 
         Args:
-            places: All that run now; the samples of others are forgotten.
+            places: The replicas that run now; the samples of others are dropped.
             now_s: The monotonic clock, in seconds.
         """
         found = _members(places)
@@ -57,7 +57,7 @@ class Meter(Generic[_K]):
             if cpu_s is not None:
                 samples[key] = _Sample(now_s, cpu_s)
                 cpu_m = _rate_m(self._samples.get(key), samples[key])
-            uses[key] = Use(cpu_m=cpu_m, memory_mib=memory_mib)
+            uses[key] = ResourceUse(cpu_m=cpu_m, memory_mib=memory_mib)
         self._samples = samples
         return uses
 
@@ -65,7 +65,7 @@ class Meter(Generic[_K]):
 def _rate_m(before: _Sample | None, after: _Sample) -> int | None:
     if before is None or after.at_s <= before.at_s:
         return None
-    # A child that nobody waited for takes its time with it, so the count may fall.
+    # The CPU time of a child that was never waited for is lost when it dies, so the sum may fall.
     return max(round((after.cpu_s - before.cpu_s) / (after.at_s - before.at_s) * 1000), 0)
 
 
@@ -91,7 +91,7 @@ def _read_group(cgroup: str, into: list[int]) -> bool:
 
 
 def _count(place: UsageFile, pids: list[int]) -> tuple[float | None, int | None]:
-    """CPU seconds so far, and MiB."""
+    """CPU time so far in seconds, and memory in MiB."""
     cpu_s, memory, found = 0.0, 0, False
     for pid in pids:
         with contextlib.suppress(psutil.Error):
@@ -108,11 +108,11 @@ def _count(place: UsageFile, pids: list[int]) -> tuple[float | None, int | None]
 
 
 def _group_cpu_s(cgroup: str) -> float | None:
-    """The kernel's own count: ``usage_usec`` (version 2) or ``cpuacct.usage`` (version 1, where it is mounted there)."""
+    """The kernel's own count: ``usage_usec`` (version 2), or ``cpuacct.usage`` (version 1, if mounted there)."""
     with contextlib.suppress(OSError, UntrustedError, ValueError):
-        return int(said(Path(cgroup), "cpuacct.usage")) / 1e9
+        return int(read_group_file(Path(cgroup), "cpuacct.usage")) / 1e9
     with contextlib.suppress(OSError, UntrustedError, ValueError):
-        for line in said(Path(cgroup), "cpu.stat").splitlines():
+        for line in read_group_file(Path(cgroup), "cpu.stat").splitlines():
             name, _, value = line.partition(b" ")
             if name == b"usage_usec":
                 return int(value) / 1e6

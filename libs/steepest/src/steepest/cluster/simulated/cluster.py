@@ -1,6 +1,6 @@
 """The simulated nodes behind the cluster port: calls that wait in virtual time.
 
-It owns the translation of callbacks into awaitables, and the heartbeats. What is so, and what a call does, is in
+It owns the translation of callbacks into awaitables, and the heartbeats. The state and the effect of each call are in
 :mod:`steepest.cluster.simulated.nodes`, which several adapters share as several processes share a real cluster.
 """
 
@@ -27,10 +27,10 @@ T = TypeVar("T")
 
 
 class FileWitness(Witness):
-    """Writes what trainings print and report, and says when anything changes.
+    """Writes the output and reports of trainings to files, and signals every change.
 
     Attributes:
-        changed: Set at the next change. Take it first, then look, then wait.
+        changed: Set at the next change. To miss none: take it first, then look, then wait.
     """
 
     def __init__(self, folder: Path, clock: Clock) -> None:
@@ -42,7 +42,7 @@ class FileWitness(Witness):
         self._reports: dict[Training, TextIO] = {}
 
     def files(self, training: Training) -> ReplicaFiles:
-        """Where its files are."""
+        """The files of a training."""
         folder = self._folders[training]
         return ReplicaFiles(
             replica=training.replica,
@@ -77,7 +77,7 @@ class FileWitness(Witness):
         self.pulse()
 
     def pulse(self) -> None:
-        """Wake who waits for a change."""
+        """Wake all waiters."""
         fired, self.changed = self.changed, asyncio.Event()
         fired.set()
 
@@ -91,11 +91,11 @@ class SimulatedCluster:
         """An adapter.
 
         Args:
-            nodes: What is so; share it to have several adapters of one cluster.
-            witness: That of ``nodes``.
+            nodes: The state; share it between adapters of one cluster.
+            witness: The witness of ``nodes``.
             pool: The pool's name, for the heartbeats.
-            clock: For waiting.
-            heartbeat_s: The heartbeats' period.
+            clock: The clock that determines waiting times.
+            heartbeat_s: The heartbeats' period in seconds.
         """
         self._nodes = nodes
         self._witness = witness
@@ -145,7 +145,7 @@ class SimulatedCluster:
         """See ``Cluster.limit``."""
         self._refuse_closed()
         if isinstance(memory_limit_mib, int):
-            raise RefusedError("simulated nodes cap no memory", code="limit-unsupported")
+            raise RefusedError("simulated nodes cannot cap memory", code="limit-unsupported")
         self._nodes.limit(replica, incarnation, cpu_limit_m)
 
     async def lookup(self, replica: ReplicaId) -> ReplicaStatus | None:
@@ -163,7 +163,7 @@ class SimulatedCluster:
 
     async def heartbeats(self) -> AsyncIterator[NodeHeartbeat]:
         """See ``Cluster.heartbeats``."""
-        told: dict[str, list[object]] = {}
+        reported: dict[str, list[object]] = {}
         due_s = self._clock.monotonic()
         while not self._closed:
             change = self._witness.changed
@@ -171,16 +171,16 @@ class SimulatedCluster:
             due_s += self._heartbeat_s if is_due else 0.0
             for node in self._nodes.nodes:
                 on = self._nodes.on(node)
-                news: list[object] = [(one.incarnation, one.replica, one.phase, one.mode) for one in on]
-                if is_due or news != told.get(node):
-                    told[node] = news
+                state: list[object] = [(one.incarnation, one.replica, one.phase, one.mode) for one in on]
+                if is_due or state != reported.get(node):
+                    reported[node] = state
                     yield self._nodes.beat(node, self._pool, self._clock.now_ms())
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(max(0.0, due_s - self._clock.monotonic())):
                     await change.wait()
 
     def silence_s(self) -> float:
-        """See ``Cluster.silence_s``: nothing here looks by itself."""
+        """See ``Cluster.silence_s``: there is no background loop."""
         return 0.0
 
     def files(self, node: str) -> Sequence[ReplicaFiles]:
@@ -203,17 +203,17 @@ class SimulatedCluster:
             raise ClusterError("the cluster was closed", code="closed")
 
     async def _result(self, call: Callable[[Then[T]], None]) -> T:
-        """What a call gives or raises."""
+        """Await the result of a call, or raise its error."""
         self._refuse_closed()
         result: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
-        def then(given: T | ClusterError) -> None:
+        def then(outcome: T | ClusterError) -> None:
             if result.done():
                 return
-            if isinstance(given, ClusterError):
-                result.set_exception(given)
+            if isinstance(outcome, ClusterError):
+                result.set_exception(outcome)
             else:
-                result.set_result(given)
+                result.set_result(outcome)
 
         call(then)
         return await result

@@ -1,4 +1,4 @@
-"""What a simulated training does: how long its steps take, what it reports, and how it behaves when asked."""
+"""The model of a simulated training: how long its steps take, what it reports, how it reacts to requests."""
 
 from __future__ import annotations
 
@@ -11,36 +11,36 @@ from steepest.events.common import CheckpointMode
 
 
 class Delay(enum.Enum):
-    """What takes time beside the steps."""
+    """Delays apart from the steps."""
 
     LAUNCH = "launch"  # from the start of the process to its first step
-    RESTORE = "restore"  # more of it, when it resumes
+    RESTORE = "restore"  # added to LAUNCH when it resumes
     SAVE = "save"  # until a checkpoint is on the volume
 
 
 def no_delay(_delay: Delay, _incarnation: int) -> float:
-    """Nothing but steps takes time."""
+    """No delays: only steps take time."""
     return 0.0
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True):
-    """One training.
+    """The parameters of one training.
 
     Attributes:
-        steps: Steps of the whole training; None: it goes on for ever.
-        step_s: Seconds a step takes alone on a node of speed 1.
-        demand_m: CPU in millicores that its steps use at that pace; with less they take longer. 0: they compute on
-            something that is not shared, or only wait. None: all that the node has.
-        idle_m: CPU in millicores that is reported of a training whose steps use none.
-        report_every: Steps between two reports; the last step is reported as well.
-        loss: The loss after a step; None: reports carry none.
-        delay_s: Seconds of each delay of an incarnation.
-        checkpoint_mib: What a save writes and a restore reads, at the node's rate, beside the delays.
+        steps: Steps of the whole training; None: it never ends.
+        step_s: Seconds per step when it runs alone on a node of speed 1.
+        demand_m: CPU in millicores that its steps use at that pace; with less CPU they take longer. 0: they compute on a
+            device that is not shared, or only wait. None: all of the node's CPU.
+        idle_m: CPU in millicores that is reported for a training whose ``demand_m`` is 0.
+        report_every: Steps between two reports; the last step is always reported.
+        loss: Returns the loss after a step; None: reports have no loss.
+        delay_s: Returns the seconds of a delay of an incarnation.
+        checkpoint_mib: Size of a checkpoint in MiB; a save or restore takes the time for it in addition to the delays.
         exit_status: The status after the last step.
-        crash_at: The step at which the first incarnation fails with status 1; 0 for never.
-        ignore_term: It does not leave on SIGTERM.
-        silent: It answers no request.
-        spoil: It writes checkpoints that do not verify.
+        crash_at: The step at which the first incarnation fails with status 1; 0: never.
+        ignore_term: It ignores SIGTERM.
+        silent: It never answers a request.
+        spoil: Its checkpoints fail verification.
     """
 
     mode: CheckpointMode = CheckpointMode.ON_REQUEST

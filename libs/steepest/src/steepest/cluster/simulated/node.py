@@ -1,7 +1,7 @@
-"""A node in virtual time: it shares its CPU among what trains on it, and says when each is due.
+"""A node in virtual time: it shares its CPU among its trainings, and calls each when its next step is due.
 
-It owns the pace of trainings. One timer a node, for whatever is due first: a change costs work in what trains on this node
-and in nothing else.
+It owns the pace of trainings. A node has one timer, for the training that is due first, so the cost of a change depends only
+on the number of trainings on this node.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from steepest.cluster.simulated.shares import share_out, slowdown
 from steepest.cluster.simulated.timeline import Timeline, Timer
 from steepest.events.common import Resources
 
-EARLY_S = 1e-9
-"""What is due within this has come: sums of floats miss a moment by less."""
+DUE_TOLERANCE_S = 1e-9
+"""Tolerance for due times, in seconds: the rounding error of float sums is smaller."""
 
 
-class Trains(Protocol):
-    """What shares a node's CPU: a training, as far as its node knows it.
+class CpuConsumer(Protocol):
+    """A training as its node sees it: a consumer of CPU.
 
     Attributes:
-        done: Steps done at ``since_s``.
-        pace: Steps a second since then.
-        share_m: CPU that it gets, in millicores.
-        limit_m: Its limit in millicores; None: none.
+        done: Steps completed at ``since_s``.
+        pace: Steps per second since then.
+        share_m: CPU share, in millicores.
+        limit_m: CPU limit in millicores; None: no limit.
     """
 
     model: Model
@@ -35,21 +35,21 @@ class Trains(Protocol):
     limit_m: int | None
 
     def advance(self, now_s: float) -> None:
-        """Count the steps done up to now."""
+        """Add the steps completed up to now."""
 
     def target(self) -> float:
-        """The number of steps at which it wants to be called."""
+        """The step at which the node must call ``reach``."""
 
     def reach(self, step: int) -> None:
-        """It has come there."""
+        """Called when ``step`` is completed."""
 
 
 class SimulatedNode:
     """One node.
 
     Attributes:
-        lost: It starts nothing.
-        training: What trains on it now: not what launches, saves or waits.
+        lost: The node has failed and starts nothing.
+        training: The trainings that execute steps now; those that launch, save or wait are not included.
     """
 
     def __init__(
@@ -68,34 +68,34 @@ class SimulatedNode:
 
         Args:
             name: Its name.
-            capacity: What it has.
-            timeline: Time.
-            speed: Steps go so many times as fast as on the node that models were measured on.
-            storage_mib_s: Rate at which checkpoints are written and read.
-            gives_m: CPU that it really gives, in millicores: a machine that others use too gives less than its capacity.
-            caps_yield: Whether idle CPU goes also to those whose caps hold them back.
-            contention: By how much more demand than CPU slows every training on it: see :func:`slowdown`.
+            capacity: Its resources.
+            timeline: The source of time and timers.
+            speed: Speed of steps relative to the node on which the models were measured.
+            storage_mib_s: Rate at which checkpoints are written and read, in MiB/s.
+            gives_m: CPU that is really available, in millicores: less than the capacity if others use the machine too.
+            caps_yield: Whether idle CPU also goes to trainings beyond their caps.
+            contention: Factor by which demand in excess of CPU slows every training on it: see :func:`slowdown`.
         """
         self.name = name
         self.capacity = capacity
         self.speed = speed
         self.storage_mib_s = storage_mib_s
         self.lost = False
-        self.training: dict[Trains, None] = {}
+        self.training: dict[CpuConsumer, None] = {}
         self._gives_m = capacity.cpu_m if gives_m is None else gives_m
         self._caps_yield = caps_yield
         self._contention = contention
         self._timeline = timeline
         self._timer: Timer | None = None
 
-    def enter(self, training: Trains) -> None:
-        """It trains from now on."""
+    def enter(self, training: CpuConsumer) -> None:
+        """The training executes steps from now on."""
         training.since_s = self._timeline.now_s()
         self.training[training] = None
         self.share()
 
-    def leave(self, training: Trains) -> None:
-        """It trains no more; does nothing where it does not train."""
+    def leave(self, training: CpuConsumer) -> None:
+        """The training stops executing steps; does nothing if it does not."""
         if training not in self.training:
             return
         training.advance(self._timeline.now_s())
@@ -104,7 +104,7 @@ class SimulatedNode:
         self.share()
 
     def share(self) -> None:
-        """Share out the CPU anew."""
+        """Compute the CPU shares again."""
         now_s = self._timeline.now_s()
         trainings = list(self.training)
         capacity = self._gives_m
@@ -119,7 +119,7 @@ class SimulatedNode:
         self.retime()
 
     def retime(self) -> None:
-        """Set the timer for what is due first."""
+        """Set the timer for the training that is due first."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -128,14 +128,14 @@ class SimulatedNode:
             self._timer = self._timeline.call_at(min(due_s), self._reach)
 
     def _reach(self) -> None:
-        """Let those go on whose step is completed."""
+        """Call ``reach`` of the trainings whose target step is completed."""
         self._timer = None
         now_s = self._timeline.now_s()
         for training in list(self.training):
             if training not in self.training or training.pace <= 0.0:
                 continue
             target = training.target()
-            if training.since_s + (target - training.done) / training.pace <= now_s + EARLY_S:
+            if training.since_s + (target - training.done) / training.pace <= now_s + DUE_TOLERANCE_S:
                 training.advance(now_s)
                 training.reach(int(target))
         self.retime()

@@ -1,8 +1,8 @@
-"""The simulated nodes and all that runs on them: what is so, whatever any adapter of it was told or believes.
+"""The state of the simulated nodes and of everything that runs on them, shared by all adapters of a simulated cluster.
 
-It owns which incarnation may start, and every call of the cluster port as an act with a result that comes later. It must
-never know tasks or coroutines: :mod:`steepest.cluster.simulated.cluster` makes awaitable what is a callback here, and a
-simulation uses it as it is.
+It owns which incarnation may start, and every call of the cluster port, whose result a callback gets later. It must never
+know tasks or coroutines: :mod:`steepest.cluster.simulated.cluster` turns the callbacks into awaitables, and a simulation
+uses them directly.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from steepest.events.heartbeat import NodeHeartbeat, ReplicaReport, ReplicaState
 T = TypeVar("T")
 
 Then = Callable[[T | ClusterError], None]
-"""Is called once, with what a call gives or with the error that it raises."""
+"""Called once, with the result of a call or the error that it raises."""
 
 
 class End(Protocol):
-    """Is called when a wait is over."""
+    """Called when a wait is over."""
 
     def __call__(self, *, in_time: bool) -> None:
-        """``in_time``: what was waited for has come."""
+        """``in_time``: the condition came to hold before the timeout."""
 
 
 _STATES = {
@@ -42,18 +42,18 @@ _STATES = {
 
 
 class KnownJob(msgspec.Struct):
-    """What is kept of a job until it is forgotten: its volume, and the incarnations of each replica."""
+    """The records of a job until it is forgotten: its volume, and the incarnations of each replica."""
 
     volume: list[CheckpointRef] = []
     incarnations: dict[ReplicaId, dict[int, Training]] = {}
 
 
 class SimulatedNodes:
-    """Some nodes.
+    """A set of simulated nodes.
 
     Attributes:
         nodes: By name.
-        jobs: What is not forgotten.
+        jobs: The jobs that are not forgotten.
     """
 
     def __init__(
@@ -68,9 +68,9 @@ class SimulatedNodes:
 
         Args:
             nodes: All of them.
-            model_of: What a replica does; raises ``no-such-program`` where it cannot be known.
-            timeline: Time.
-            witness: Is told what every training does.
+            model_of: Returns a replica's model; raises ``no-such-program`` if it has none.
+            timeline: The source of time and timers.
+            witness: Observes every training.
         """
         self.nodes = {node.name: node for node in nodes}
         self.jobs: dict[str, KnownJob] = {}
@@ -114,7 +114,7 @@ class SimulatedNodes:
         )
 
     def beat(self, node: str, pool: str, at_ms: int) -> NodeHeartbeat:
-        """What a node says of itself: the newest incarnation of each replica on it, and the CPU since the last beat."""
+        """A node's heartbeat: the newest incarnation of each replica on it, and the CPU since the last heartbeat."""
         newest = [training for training in self._on[node] if self.newest(training.replica) is training]
         reports = tuple(self._report(training) for training in newest)
         used = Resources(cpu_m=sum(report.cpu_m or 0 for report in reports))
@@ -164,11 +164,11 @@ class SimulatedNodes:
         mode: CheckpointMode,
         checkpoint: CheckpointRef | None,
     ) -> None:
-        """An incarnation that was started elsewhere, in a recording say, goes on here after ``step``."""
+        """Continue an incarnation that was started elsewhere, for example in a recording, after ``step``."""
         job = self.jobs.setdefault(replica.job, KnownJob())
         job.volume += [checkpoint] if checkpoint else []
         training = self._make(replica, incarnation, node, spec, restore=None, model=self._model_of(replica, spec))
-        training.go_on(step, mode)
+        training.continue_from(step, mode)
 
     def checkpoint(
         self,
@@ -226,7 +226,7 @@ class SimulatedNodes:
         if training is None:
             raise RefusedError(f"{replica}.{incarnation} was never started", code="not-running")
 
-        def end(*, in_time: bool) -> None:  # noqa: ARG001 - how it ended is looked at
+        def end(*, in_time: bool) -> None:  # noqa: ARG001 - the training's own state decides
             then(_reached(training, at_least))
 
         self._wait(training, lambda: (training.step or -1) >= at_least or not training.running, timeout_s, end)
@@ -245,7 +245,7 @@ class SimulatedNodes:
         self.jobs.pop(name, None)
 
     def lose(self, node: str) -> None:
-        """A node fails: what runs on it is gone, and it starts nothing until :meth:`hint`."""
+        """A node fails: its replicas are gone, and it starts nothing until :meth:`mend`."""
         self.nodes[node].lost = True
         for training in self.on(node):
             training.lose()
@@ -289,7 +289,7 @@ class SimulatedNodes:
         return training
 
     def _wait(self, training: Training, condition: Callable[[], bool], timeout_s: float, end: End) -> None:
-        """Call ``end`` once: when ``condition`` has come to hold, or when time is out."""
+        """Call ``end`` once: when ``condition`` holds, or at the timeout."""
         over = False
 
         def look() -> bool:
@@ -326,7 +326,7 @@ class SimulatedNodes:
         return training.cpu_m_s + (self.timeline.now_s() - training.since_s) * training.share_m
 
     def _used_m(self, training: Training) -> int:
-        """CPU since the beat before, in millicores: the mean, as a real node measures it."""
+        """Mean CPU since the previous heartbeat in millicores, as a real node measures it."""
         if not training.running:
             return 0
         now_s = self.timeline.now_s()
@@ -340,7 +340,7 @@ class SimulatedNodes:
 
 
 def running(nodes: SimulatedNodes) -> Iterator[Training]:
-    """All that runs and is not forgotten."""
+    """All incarnations that run and are not forgotten."""
     for node in nodes.nodes:
         yield from (training for training in nodes.on(node) if training.running)
 

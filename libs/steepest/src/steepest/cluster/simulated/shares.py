@@ -1,9 +1,9 @@
-"""How a node's CPU is shared among what trains on it.
+"""Shares a node's CPU among the trainings on it.
 
-Everybody gets an equal part, but nobody more than its cap or than it can use; what one leaves is shared among the others
-(max-min fairness, which is what an operating system's fair scheduler gives to equal weights). Where caps *yield*, what then
-is still idle goes to the capped ones as well: the reading of FlowCon's limits that its published numbers support, since
-its thesis calls ``docker update`` limits soft and reports 25 % and 75 % for limits of 0.25 and 1.
+Each gets an equal part, up to its cap and to what it can use; the rest is shared among the others (max-min fairness,
+which an operating system's fair scheduler provides for equal weights). If caps *yield*, CPU that is still idle then
+goes to the capped ones as well. FlowCon's published numbers support this reading of its limits: its thesis calls
+``docker update`` limits soft and reports 25 % and 75 % for limits of 0.25 and 1.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections.abc import Sequence
 
 
 def share_out(capacity: float, demands: Sequence[float], caps: Sequence[float | None], *, yields: bool) -> list[float]:
-    """What each gets of ``capacity``; all in one unit.
+    """Divide ``capacity``; all quantities have the same unit.
 
     Args:
-        capacity: What there is.
-        demands: What each can use at most.
-        caps: The limit of each; None: none.
-        yields: Whether idle capacity goes to those that their caps hold back.
+        capacity: The total.
+        demands: The maximum that each can use.
+        caps: The limit of each; None: no limit.
+        yields: Whether idle capacity also goes to those beyond their caps.
     """
     ceilings = [demand if cap is None else min(demand, cap) for demand, cap in zip(demands, caps, strict=True)]
     shares = max_min(capacity, ceilings)
@@ -40,7 +40,7 @@ def slowdown(contention: float, capacity: float, demands: Sequence[float], caps:
 
 
 def max_min(capacity: float, ceilings: Sequence[float]) -> list[float]:
-    """Equal parts of ``capacity``, none above its ceiling, with nothing left that anybody could use."""
+    """Equal parts of ``capacity``, none above its ceiling, with nothing left that one of them could use."""
     if sum(ceilings) <= capacity:
         return list(ceilings)
     shares = [0.0] * len(ceilings)

@@ -1,7 +1,7 @@
-"""What happens when: the queue of a simulation, whose time goes on as fast as it is worked off.
+"""The event queue of a simulation, whose virtual time advances to the next event without waiting.
 
-It owns the order of things: by time, and at one time in the order in which they were set. It must never know what happens.
-An asyncio loop is a :class:`Timeline` too, by :class:`LoopTimeline`.
+It owns the order of events: by time, and at equal times in the order in which they were set. It must never know what
+they do. An asyncio loop is a :class:`Timeline` too, by :class:`LoopTimeline`.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from typing import Protocol
 
 
 class Timer(Protocol):
-    """Something that is to happen."""
+    """A scheduled call."""
 
     def cancel(self) -> None:
-        """It shall not happen."""
+        """Cancel the call."""
 
 
 class Timeline(Protocol):
-    """Tells the time, in seconds, and does things at a time."""
+    """A source of time, in seconds, and of timers."""
 
     def now_s(self) -> float:
-        """Seconds since some moment."""
+        """Seconds since an arbitrary time."""
 
     def call_at(self, when_s: float, act: Callable[[], None]) -> Timer:
-        """Do ``act`` at a time, or as soon as possible after it."""
+        """Call ``act`` at ``when_s``, or as soon as possible after it."""
 
 
 class LoopTimeline:
-    """The time of a running asyncio loop."""
+    """The clock and timers of a running asyncio loop."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -44,7 +44,7 @@ class LoopTimeline:
         return self._loop.call_at(when_s, act)
 
 
-class Due:
+class ScheduledCall:
     """An entry of :class:`VirtualTimeline`."""
 
     __slots__ = ("act",)
@@ -53,33 +53,33 @@ class Due:
         self.act: Callable[[], None] | None = act
 
     def cancel(self) -> None:
-        """It shall not happen."""
+        """Cancel the call."""
         self.act = None
 
 
 class VirtualTimeline:
-    """A heap. Setting, cancelling and doing are O(log n) in what is set."""
+    """Virtual time, kept in a heap. Setting, cancelling and running a call are O(log n) in the number of calls set."""
 
     def __init__(self) -> None:
         self._now_s = 0.0
         self._number = 0
-        self._heap: list[tuple[float, int, Due]] = []
+        self._heap: list[tuple[float, int, ScheduledCall]] = []
         self.done = 0
-        """How many things have happened."""
+        """Number of calls made so far."""
 
     def now_s(self) -> float:
-        """Seconds since the beginning."""
+        """Seconds since the start."""
         return self._now_s
 
-    def call_at(self, when_s: float, act: Callable[[], None]) -> Due:
+    def call_at(self, when_s: float, act: Callable[[], None]) -> ScheduledCall:
         """See :class:`Timeline`."""
-        due = Due(act)
+        due = ScheduledCall(act)
         self._number += 1
         heapq.heappush(self._heap, (when_s, self._number, due))
         return due
 
     def step(self) -> bool:
-        """Do the next thing; False where nothing is left."""
+        """Make the next call; False if none is left."""
         while self._heap:
             when_s, _, due = heapq.heappop(self._heap)
             act = due.act

@@ -1,12 +1,12 @@
-"""One incarnation of one replica, from its start to its end: it counts steps, reports, saves and leaves.
+"""A simulated incarnation of a replica, from its start to its end: it counts steps, reports, saves and exits.
 
-It owns what a process does by the protocol of ``docs/control-folder.md``. It must never know other incarnations or
-callers. How fast its steps go is its node's business (:mod:`steepest.cluster.simulated.node`), which calls
-:meth:`Training.reach` at the step that was due.
+It owns a process's side of the protocol of ``docs/control-folder.md``. It must never know other incarnations or callers. Its
+node (:mod:`steepest.cluster.simulated.node`) determines the pace of its steps, and calls :meth:`Training.reach` at the step
+that was due.
 
 ::
 
-    launching ──► training ──► saving ──► holding ──► training      asked for a checkpoint
+    launching ──► training ──► saving ──► holding ──► training      checkpoint request
                      │  ▲────────────────────┘ release, or the hold is over
                      └──────► saving ──► ended (85)                 SIGTERM
                      └──────► ended                                 its last step
@@ -26,15 +26,15 @@ from steepest.cluster.simulated.node import SimulatedNode
 from steepest.cluster.simulated.timeline import Timeline, Timer
 from steepest.events.common import CheckpointMode, CheckpointRef
 
-NEARLY = 1e-9
-"""A step of which no more than this is left is completed: sums of floats are no more exact."""
+STEP_TOLERANCE = 1e-9
+"""Tolerance for fractions of a step: float sums are not more exact."""
 
 LEFT = 85
-"""Exit status of a process that saved and left."""
+"""Exit status of a process that saved and exited."""
 
 
 class State(enum.Enum):
-    """What a process is doing."""
+    """The state of a process."""
 
     LAUNCHING = enum.auto()
     TRAINING = enum.auto()
@@ -44,40 +44,40 @@ class State(enum.Enum):
 
 
 class Request(msgspec.Struct, frozen=True):
-    """A wish for a checkpoint."""
+    """A request for a checkpoint."""
 
     name: str
     hold_s: float
 
 
 class Witness:
-    """Is told what a training does; each method may be overridden."""
+    """Observes trainings; override the methods of interest."""
 
     def begins(self, training: Training) -> None:
-        """The process runs."""
+        """The process has started."""
 
     def reports(self, training: Training, step: int, loss: float | None) -> None:
-        """It reports a step."""
+        """The process reports a step."""
 
     def changes(self, training: Training) -> None:
-        """Something that a caller may wait for has changed."""
+        """The training's state has changed in a way that a caller may wait for."""
 
 
 class Training:
-    """One incarnation.
+    """One simulated incarnation.
 
     Attributes:
-        state: What it is doing.
-        step: The last step completed that the outside knows of; None before the first.
-        mode: How it says that it can be checkpointed; None before it has said so.
-        phase: Running, exited, or gone where nobody saw the end.
-        answers: The checkpoint of each request answered, or why it was refused.
+        state: The state of its process.
+        step: The last completed step that is visible outside; None before the first.
+        mode: Its announced checkpoint mode; None before it has announced one.
+        phase: Running, exited, or gone if its exit status is lost.
+        answers: For each answered request, the checkpoint or the reason of the refusal.
         limit_m: Its CPU cap in millicores.
-        done: Steps completed, with the fraction of the one under way, at ``since_s``.
-        share_m: CPU in millicores that it has since then.
-        pace: Steps a second since then.
+        done: Steps completed at ``since_s``, with the fraction of the current one.
+        share_m: CPU share in millicores since then.
+        pace: Steps per second since then.
         cpu_m_s: CPU used up to then, in millicore-seconds.
-        held: The request after whose checkpoint it waits or will wait; None: none.
+        held: The request after whose checkpoint it waits or will wait; None: it does not.
     """
 
     def __init__(
@@ -123,24 +123,24 @@ class Training:
 
     @property
     def node(self) -> str:
-        """Where it runs."""
+        """The name of its node."""
         return self._node.name
 
     @property
     def running(self) -> bool:
-        """Whether it may still do anything."""
+        """Whether the process has not ended."""
         return self.phase is ReplicaPhase.RUNNING
 
     def begin(self) -> None:
-        """The process is there: it launches, and then trains."""
+        """Start the process: it launches, and then trains."""
         self._witness.begins(self)
         delay_s = self.model.delay_s(Delay.LAUNCH, self.incarnation)
         if self.restored_step is not None:
             delay_s += self.model.delay_s(Delay.RESTORE, self.incarnation) + self._transfer_s()
         self._after(delay_s, self._launched)
 
-    def go_on(self, step: int, mode: CheckpointMode) -> None:
-        """The process has been there for long: it trains on after ``step``."""
+    def continue_from(self, step: int, mode: CheckpointMode) -> None:
+        """Continue a process that was started earlier: it trains from ``step`` on."""
         self.done = float(step)
         self.step = self._completed = step
         self.mode = mode
@@ -152,22 +152,22 @@ class Training:
     # --- what a supervisor does ----------------------------------------------------------------------------------------
 
     def watch(self, look: Callable[[], bool]) -> None:
-        """Call ``look`` now and after every change, until it gives True."""
+        """Call ``look`` now and after every change, until it returns True."""
         if not look():
             self._watchers.append(look)
 
     def ask(self, request: Request) -> None:
-        """Wish for a checkpoint."""
+        """Request a checkpoint; a request that was answered is ignored."""
         if request.name in self.answers:
             return
         self._request = request
-        if self.state is State.HOLDING:  # its supervisor has forgotten the one before
+        if self.state is State.HOLDING:  # a new request implies that the previous one was abandoned
             self.held = None
-            self._goes_on()
+            self._next()
         self._node.retime()
 
     def release(self, name: str) -> None:
-        """Nobody will stop it after that request."""
+        """The training continues after that request instead of being stopped."""
         if self._request is not None and self._request.name == name:
             self._request = None
         if self.held == name:
@@ -176,7 +176,7 @@ class Training:
                 self._train_on()
 
     def terminate(self) -> None:
-        """SIGTERM: save and leave, at the end of the step."""
+        """SIGTERM: save and exit at the end of the step."""
         if self.model.ignore_term or not self.running:
             return
         self._stop = True
@@ -186,30 +186,30 @@ class Training:
             self._node.retime()
 
     def exit(self, status: int) -> None:
-        """Leave by itself."""
-        self._end(ReplicaPhase.EXITED, status)
+        """Exit by itself."""
+        self._finish(ReplicaPhase.EXITED, status)
 
     def kill(self) -> None:
         """SIGKILL."""
-        self._end(ReplicaPhase.EXITED, -9)
+        self._finish(ReplicaPhase.EXITED, -9)
 
     def lose(self) -> None:
-        """End in a way that nobody sees."""
-        self._end(ReplicaPhase.GONE, None)
+        """End without an exit status, as when its node fails."""
+        self._finish(ReplicaPhase.GONE, None)
 
     # --- what its node does --------------------------------------------------------------------------------------------
 
     def advance(self, now_s: float) -> None:
-        """Count what was trained and used since the last look."""
+        """Add the steps trained and the CPU used since ``since_s``."""
         passed_s = now_s - self.since_s
         self.done += passed_s * self.pace
         self.cpu_m_s += passed_s * self.share_m
         self.since_s = now_s
 
     def target(self) -> float:
-        """The step at which something is due: a report, the end, a crash, or the end of this step for who waits."""
-        if self._stop or (self._request is not None and not self.model.silent) or self._owes_proof():
-            return float(max(self._completed + 1, math.ceil(self.done - NEARLY)))
+        """The next step with an event: a report, the end, a crash, or the current step if a request waits for its end."""
+        if self._stop or (self._request is not None and not self.model.silent) or self._must_prove_saving():
+            return float(max(self._completed + 1, math.ceil(self.done - STEP_TOLERANCE)))
         every = self.model.report_every
         due = (self._completed // every + 1) * every
         for other in (self.model.steps, self.model.crash_at):
@@ -218,7 +218,7 @@ class Training:
         return float(due)
 
     def reach(self, step: int) -> None:
-        """The step that was due is completed."""
+        """The target step is completed."""
         self.done = float(step)
         self.step = self._completed = step
         model = self.model
@@ -228,10 +228,10 @@ class Training:
             self.exit(1)
         elif step == model.steps:
             self.exit(model.exit_status)
-        elif self._owes_proof():
-            self._save_then(self._goes_on)
+        elif self._must_prove_saving():
+            self._save_then(self._next)
         else:
-            self._goes_on()
+            self._next()
 
     # --- what it does itself -------------------------------------------------------------------------------------------
 
@@ -248,8 +248,8 @@ class Training:
         self.state = State.TRAINING
         self._node.enter(self)
 
-    def _goes_on(self) -> None:
-        """After a step: serve who waits, or train on."""
+    def _next(self) -> None:
+        """After a step: serve a stop or a request, or continue training."""
         request = self._request
         if self._stop:
             self._leave()
@@ -260,8 +260,8 @@ class Training:
             self._train_on()
         self._changed()
 
-    def _owes_proof(self) -> bool:
-        """One that saves only when stopped saves once before, to prove that it can."""
+    def _must_prove_saving(self) -> bool:
+        """Whether it must save once to prove that it can: a process that saves only when stopped does so."""
         return self.model.mode is CheckpointMode.ON_STOP and not self.volume and not self.model.spoil
 
     def _serve(self, request: Request) -> None:
@@ -279,7 +279,7 @@ class Training:
             self._leave()
         elif self.held != request.name or self._request is not None:
             self.held = None
-            self._goes_on()
+            self._next()
         else:
             self.state = State.HOLDING
             self._after(request.hold_s, lambda: self.release(request.name))
@@ -295,7 +295,7 @@ class Training:
         return bool(self.volume) and self.volume[-1].step == int(self.done)
 
     def _save_then(self, act: Callable[[], None]) -> None:
-        """Stop training, save, and go on with ``act``."""
+        """Stop training, save, and then call ``act``."""
         self._node.leave(self)
         self.state = State.SAVING
 
@@ -327,7 +327,7 @@ class Training:
             self._timer.cancel()
             self._timer = None
 
-    def _end(self, phase: ReplicaPhase, status: int | None) -> None:
+    def _finish(self, phase: ReplicaPhase, status: int | None) -> None:
         if not self.running:
             return
         self._cancel_timer()

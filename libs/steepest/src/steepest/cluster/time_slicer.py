@@ -1,6 +1,6 @@
-"""Long reading, side by side: each a slice at a time, in turns, on a few threads of their own.
+"""Runs long reads concurrently, one time slice after another, on a small thread pool of its own.
 
-It owns fairness: what is endless delays what is short by a slice, and never whatever else uses threads.
+It owns fairness: an endless read delays a short one by one slice, and never delays other users of threads.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ class _Done(msgspec.Struct, Generic[_T], frozen=True):
     value: _T
 
 
-class Turns:
-    """Runs generators that read a little between two ``yield``, and gives what they return."""
+class TimeSlicer:
+    """Runs generators that read a little between two ``yield``s, and returns their results."""
 
     def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="turns")
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="time-slicer")
 
     async def run(self, reading: Generator[None, None, _T]) -> _T:
-        """Read to the end, or until cancelled; what it raises is raised."""
+        """Run ``reading`` to its end, or until cancelled; its exceptions propagate."""
         loop = asyncio.get_running_loop()
         try:
             while (done := await loop.run_in_executor(self._threads, _slice, reading)) is None:
                 pass
             return done.value
         finally:
-            with contextlib.suppress(ValueError):  # its last slice is not over: it is closed once nobody holds it
+            with contextlib.suppress(ValueError):  # its last slice still runs: garbage collection closes it later
                 reading.close()
 
     def close(self) -> None:
-        """Take nothing more; a slice that is under way ends by itself."""
+        """Accept no more reads; a slice that is running ends by itself."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-def to_end(reading: Generator[None, None, _T]) -> _T:
-    """Read to the end at once, on this thread."""
+def run_to_end(reading: Generator[None, None, _T]) -> _T:
+    """Run ``reading`` to its end on this thread."""
     while True:
         try:
             next(reading)

@@ -1,8 +1,8 @@
-"""CPU caps without control groups: each replica runs for a share of the time, set anew as use changes.
+"""CPU caps without control groups: each replica runs for a share of the time, which is updated as usage changes.
 
-It owns the way from a node's capacity to the ‰ that each supervisor is told; supervisors stop and continue. It must
-never know control groups. A share in millicores becomes a share of the time by the parallelism that was measured:
-a replica that computes on two cores while it runs gets half the time.
+It owns the computation from a node's capacity to the ‰ that each supervisor gets; supervisors stop and continue the
+processes. It must never know control groups. A share in millicores is divided by the measured parallelism to get a share of
+the time: a replica that uses two cores while it runs gets half the time.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from steepest.cluster.local.supervisor import FULL_SHARE
 from steepest.cluster.port import ReplicaId
 
 _Key = tuple[ReplicaId, int]
-_SMOOTHING = 0.5  # of the newest measurement of parallelism: two heartbeats see most of a change
+_SMOOTHING = 0.5  # weight of the newest measurement of parallelism: two heartbeats cover 75 % of a change
 
 
-class _Pace:
-    """What one replica was last given."""
+class _DutyState:
+    """The current share of one replica."""
 
     def __init__(self) -> None:
         self.share_m: float | None = None
@@ -30,11 +30,11 @@ class _Pace:
 
     def measured(self, used_m: int | None) -> None:
         if used_m is not None:
-            # Below one it is a job that waits or a full machine; neither may raise the cap of the next burst.
+            # Below 1 the job was waiting or the machine was full; neither may raise the cap of the next burst.
             now = max(used_m / self.permille, 1.0)
             self.parallelism += _SMOOTHING * (now - self.parallelism)
 
-    def give(self, share_m: float) -> int:
+    def assign(self, share_m: float) -> int:
         self.share_m = share_m
         self.permille = min(max(round(share_m / self.parallelism), 1), FULL_SHARE)
         return self.permille
@@ -49,36 +49,36 @@ class DutyCycles:
 
     def __init__(self, capacities_m: Mapping[str, int]) -> None:
         self._capacities_m = capacities_m
-        self._paces: dict[_Key, _Pace] = {}
+        self._states: dict[_Key, _DutyState] = {}
 
     def first(self, node: str, limit_m: int | None, others: Sequence[LocalTracked]) -> int:
-        """The ‰ to start a replica with: what it gets if everybody on the node wants all."""
+        """The ‰ to start a replica with: its share if every replica on the node uses all that it may."""
         bounds = [self._bound(node, each.limit_m) for each in others if each.node == node and each.runs]
         own = len(bounds)
         shares = max_min(self._capacities_m[node], dict(enumerate([*bounds, self._bound(node, limit_m)])))
         return min(max(round(shares[own]), 1), FULL_SHARE)
 
     def divide(self, running: Sequence[LocalTracked], *, measured: bool) -> list[tuple[LocalTracked, int]]:
-        """Divide anew; give the ‰ of every replica, whether it changed or not.
+        """Compute the shares again; return the ‰ of every replica, changed or not.
 
         Args:
-            running: All that run, on all nodes.
-            measured: Their use was measured since the last call.
+            running: The running replicas of all nodes.
+            measured: Whether their usage was measured since the last call.
         """
-        paced = {_key(each): each for each in running if each.cgroup is None and each.node in self._capacities_m}
-        self._paces = {key: self._paces.get(key) or _Pace() for key in paced}
+        throttled = {_key(each): each for each in running if each.cgroup is None and each.node in self._capacities_m}
+        self._states = {key: self._states.get(key) or _DutyState() for key in throttled}
         if measured:
-            for key, each in paced.items():
-                self._paces[key].measured(each.use.cpu_m)
+            for key, each in throttled.items():
+                self._states[key].measured(each.use.cpu_m)
         orders = []
         for node, capacity_m in self._capacities_m.items():
-            here = {key: each for key, each in paced.items() if each.node == node}
+            here = {key: each for key, each in throttled.items() if each.node == node}
             shares = divide(
                 capacity_m,
                 {key: self._bound(node, each.limit_m) for key, each in here.items()},
-                {key: demand(self._paces[key].share_m, each.use.cpu_m) for key, each in here.items()},
+                {key: demand(self._states[key].share_m, each.use.cpu_m) for key, each in here.items()},
             )
-            orders += [(each, self._paces[key].give(shares[key])) for key, each in here.items()]
+            orders += [(each, self._states[key].assign(shares[key])) for key, each in here.items()]
         return orders
 
     def _bound(self, node: str, limit_m: int | None) -> int:
@@ -90,14 +90,14 @@ def _key(tracked: LocalTracked) -> _Key:
     return (tracked.folder.replica, tracked.folder.incarnation)
 
 
-def tell(tracked_orders: os.PathLike[str], order: str) -> bool:
-    """Write an order to a supervisor; False where none reads, or where it does not keep up."""
+def send_order(tracked_orders: os.PathLike[str], order: str) -> bool:
+    """Write an order to a supervisor; False if no supervisor reads, or if the pipe is full."""
     try:
         pipe = os.open(tracked_orders, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:  # nobody reads: it has not begun or it ended
+    except OSError:  # it has no reader: the supervisor has not started or has ended
         return False
     try:
-        if not stat.S_ISFIFO(os.fstat(pipe).st_mode):  # a job has put something else in its place
+        if not stat.S_ISFIFO(os.fstat(pipe).st_mode):  # the job replaced it with another kind of file
             return False
         os.write(pipe, order.encode() + b"\n")
     except (BlockingIOError, BrokenPipeError):
