@@ -45,7 +45,7 @@ def edges(kind: PlanKind, first: Stage) -> Iterator[tuple[str, str, str]]:
         for result, stage in MOVES[kind][here].items():
             after.setdefault(stage, []).append(result)
         for stage, results in after.items():
-            yield here, "; ".join(result for result in results if SPECIAL.get(result) not in results), stage
+            yield here, " or ".join(result for result in results if SPECIAL.get(result) not in results), stage
         todo.extend(stage for stage in after if stage not in seen)
         seen.update(dict.fromkeys(after))
 
