@@ -106,7 +106,7 @@ def test_docstrings_are_descriptions() -> None:
 def test_a_docstring_is_read_to_its_last_line() -> None:
     """Fields whose description goes on in the next line lose nothing."""
     text, fields = describe(c.ReplicaStopped)
-    assert text == "A replica's process surely does not run any more."
+    assert text == "A replica's process definitely no longer runs."
     assert list(fields) == ["exit_status", "step", "checkpoint"]
     text, fields = describe(c.JobSpec)
     assert fields["checkpoint_mode"].endswith("else `none`.")

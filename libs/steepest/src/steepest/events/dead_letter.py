@@ -8,7 +8,7 @@ from steepest.events.common import Count, Text
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
-    """A record that its reader could not use. The reader counted it and went on.
+    """A record that its reader could not use. The reader counted it and continued.
 
     Attributes:
         reason: What is wrong with it, in a sentence.

@@ -46,7 +46,7 @@ class Tick(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=Tr
 
 
 class NodeJoined(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
-    """A node is here with this capacity, or its capacity is another one now.
+    """A node is present with this capacity, or its capacity has changed.
 
     Attributes:
         takes_jobs: Whether jobs may be placed there; a device that only reports takes none.
@@ -65,7 +65,7 @@ class NodeLost(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ta
 
 
 class NodeGone(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
-    """An operator says that a lost node never returns: what ran there surely runs no more, and its places are free."""
+    """An operator declares that a lost node never returns: its processes no longer run, and its places are free."""
 
     node: Name
 
@@ -94,7 +94,7 @@ class ReplicaStarted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 class CheckpointModeDeclared(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
-    """The process said how it can be checkpointed.
+    """The process declared how it can be checkpointed.
 
     Attributes:
         node: Where it runs; None: the node's agent is older than this field.
@@ -120,7 +120,7 @@ class CheckpointVerified(msgspec.Struct, frozen=True, kw_only=True, omit_default
 
 
 class ReplicaStopped(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
-    """A replica's process surely does not run any more.
+    """A replica's process definitely no longer runs.
 
     Attributes:
         exit_status: 0–255 or minus the signal's number; None where nobody saw it.

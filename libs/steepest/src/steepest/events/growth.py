@@ -47,7 +47,7 @@ class GrowthMeasured(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 class CategoryChanged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
-    """The job passed from one category to another (Algorithm 3, with lines 10–12 read as WC → CC)."""
+    """The job moved from one category to another (Algorithm 3, with lines 10–12 read as WC → CC)."""
 
     job: Name
     before: Category
@@ -56,7 +56,7 @@ class CategoryChanged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
 
 class ReallocationRequested(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
-    """A converged job still grows by less than α: it asks for another place (Algorithm 3, last branch)."""
+    """A converged job still grows by less than α: it requests another place (Algorithm 3, last branch)."""
 
     job: Name
     growth: float

@@ -48,7 +48,7 @@ class ReplicaReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class NodeHeartbeat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
-    """A node is alive, has this capacity, uses that much, and runs or ran these replicas.
+    """A node is alive, with its capacity, its use and the replicas that run or ran there.
 
     Attributes:
         at_ms: When the node measured it.

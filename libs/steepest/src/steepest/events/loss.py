@@ -11,7 +11,7 @@ from steepest.events.parameters import SpeConParameters
 
 
 class JobWatched(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
-    """Reports of this incarnation follow; this is all that the categorizer must know to judge them.
+    """Reports of this incarnation follow; this is everything that the categorizer needs to judge them.
 
     It is repeated before the next report where the metric or the pool's parameters have changed, and daily.
 
@@ -47,7 +47,7 @@ class LossReported(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class LossDiverged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
-    """The evaluation function is not a number, or infinite; it decides nothing, and people should know."""
+    """The evaluation function is not a number, or infinite; it decides nothing, and users should know."""
 
     job: Name
     incarnation: Count
@@ -57,7 +57,7 @@ class LossDiverged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class JobUnwatched(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
-    """The job has ended; no report follows, and what was kept of it may be forgotten."""
+    """The job has ended; no report follows, and its state may be forgotten."""
 
     job: Name
 

@@ -17,7 +17,7 @@ class JobAdmitted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
 
 
 class JobRejected(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
-    """The job is not taken, and why."""
+    """The job is rejected, with the reason."""
 
     job: Name
     request: Text
@@ -34,7 +34,7 @@ class Step(enum.StrEnum):
 
 
 class StepBegun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
-    """A step is about to be acted on: only after this is read back, and only if the plan still holds there.
+    """A step is about to be acted on, but only after this is read back, and only if the plan still holds there.
 
     Attributes:
         attempt: Rises with each beginning within the plan; an outcome of an earlier one counts no more.
@@ -62,7 +62,7 @@ class StepFailure(enum.StrEnum):
 
 
 class StepFailed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
-    """A step did not work. ``definite``: it surely had no effect."""
+    """A step failed. ``definite``: it definitely had no effect."""
 
     plan: Text
     step: Step
@@ -134,7 +134,7 @@ class MigrationFinished(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
 
 
 class MigrationFailed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
-    """The move did not work out; the job runs where it was, or waits for a place (``node`` None)."""
+    """The move failed; the job runs where it was, or waits for a place (``node`` None)."""
 
     plan: Text
     job: Name
@@ -145,7 +145,7 @@ class MigrationFailed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
 
 class PlanAbandoned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
-    """The plan is given up, with nothing left half done: its job ended or was cancelled, or it could not be placed."""
+    """The plan is given up, and nothing is half done: its job ended or was cancelled, or it could not be placed."""
 
     plan: Text
     job: Name
@@ -154,7 +154,7 @@ class PlanAbandoned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class LimitsApplied(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
-    """The engine took the limit that the plan has for this job: from here on it is in force."""
+    """The engine accepted the limit that the plan has for this job: from here on it is in force."""
 
     plan: Text
     node: Name
@@ -164,7 +164,7 @@ class LimitsApplied(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class LimitsRefused(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
-    """The engine did not take it, and what it answered. ``definite``: the limit surely is what it was."""
+    """The engine refused the limit, with its answer. ``definite``: the limit definitely is unchanged."""
 
     plan: Text
     node: Name

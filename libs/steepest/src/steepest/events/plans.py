@@ -69,7 +69,7 @@ class MigrationPlanned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
 
 
 class StayDecided(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
-    """The job asked for another place, and its own is as good as any: it stays (Algorithm 4)."""
+    """The job requested another place, and its own is as good as any: it stays (Algorithm 4)."""
 
     job: Name
     incarnation: Count
@@ -157,7 +157,7 @@ class LimitsBecause(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class LimitsPlanned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
-    """The jobs on a node are to have these CPU limits (FlowCon, Algorithm 1). For each job the newest plan holds."""
+    """The jobs on a node should have these CPU limits (FlowCon, Algorithm 1). For each job the newest plan holds."""
 
     plan: Text
     node: Name

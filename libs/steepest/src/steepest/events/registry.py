@@ -45,14 +45,14 @@ STATE_IS_BOUNDED = 2
 
 FLAGS: Mapping[int, Flag] = {
     FACTS_ARE_CHECKED: Flag(
-        "A fact about a replica counts only from the node that has it, a tick moves counted time by at most two periods, "
-        "and a job's intervals begin again where the time of its reports falls back.",
+        "A fact about a replica counts only from the node that has it, a tick moves counted time by at most two "
+        "periods, and a job's intervals restart if the time of its reports goes back.",
         since=3,
     ),
     STATE_IS_BOUNDED: Flag(
-        "A lost node that holds nothing leaves the pool after a counted day of silence, heartbeats say how often the use of "
-        "their node becomes a fact, a node that is there joins again every hour, and a job of which nothing is heard for a "
-        "week is watched no more.",
+        "A lost node that holds nothing leaves the pool after a counted day of silence, heartbeats state how often "
+        "the use of their node becomes a fact, a live node joins again every hour, and a job without reports for a "
+        "week is no longer watched.",
         since=3,
     ),
 }
@@ -166,7 +166,7 @@ CLUSTER: Topic[c.ClusterEvent] = _topic(
     "cluster",
     c.ClusterEvent,
     key="pool",
-    description="Everything that anyone knows of a pool, in one order.",
+    description="Everything that is known about a pool, in one order.",
     writers={
         "operator": (c.LogOpened, c.PoolConfigured, c.NodeGone),
         "user": (c.JobSubmitted, c.JobCancelRequested),
@@ -204,7 +204,7 @@ LOSS: Topic[loss.LossEvent | c.LogOpened] = _topic(
     "loss",
     loss.LossEvent | c.LogOpened,
     key="job",
-    description="How training goes: values of each job's evaluation function.",
+    description="How training progresses: values of each job's evaluation function.",
     writers={
         "operator": (c.LogOpened,),
         "log-collector": (loss.JobWatched, loss.LossReported, loss.LossDiverged, loss.JobUnwatched),
@@ -216,7 +216,7 @@ HEARTBEATS: Topic[heartbeat.HeartbeatEvent | c.LogOpened] = _topic(
     "heartbeats",
     heartbeat.HeartbeatEvent | c.LogOpened,
     key="node",
-    description="Nodes are alive, have this capacity, use that much and run these replicas.",
+    description="Nodes are alive, with their capacity, their use and their replicas.",
     writers={"operator": (c.LogOpened,), "log-collector": (heartbeat.NodeHeartbeat,)},
 )
 

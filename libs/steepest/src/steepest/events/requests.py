@@ -44,7 +44,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class JobSubmitted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
-    """A user wants a job to run. ``request`` is made by the client, so that sending it twice submits once."""
+    """A user wants a job to run. The client makes ``request``, so that sending it twice submits once."""
 
     job: Name
     request: Text

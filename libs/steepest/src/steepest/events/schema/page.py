@@ -13,18 +13,19 @@ from steepest.events.schema.asyncapi import HEADERS, describe
 
 INTRODUCTION = """# Topics and events
 
-This page is made from the registry (`steepest schema --page > docs/events.md`); the whole of it, with every field's type,
-is in [asyncapi.json](asyncapi.json) (`steepest schema`).
+This page is generated from the registry (`steepest schema --page > docs/events.md`); [asyncapi.json](asyncapi.json)
+(`steepest schema`) has the type of every field.
 
 Records are JSON objects with the event's name in `type`. Fields at their default are not encoded, and fields that a
 reader does not know are skipped, so that fields can be added. No number is NaN or infinite. Times are integer
-milliseconds; a record's own time is when the thing was observed."""
+milliseconds; a record's own time is when its content was observed."""
 
 VERSIONS = """## Versions and flags
 
-`PoolConfigured` says what a pool asks of its readers: the event version (`reads`), below which a reader stops before that
-record, and the flags that are on. A flag is a change of behaviour; a reader that does not know its number stops as well. So
-old recordings replay as they were decided, and old and new code never fold one log to different views.
+`PoolConfigured` states what a pool requires of its readers: the event version (`reads`), below which a reader stops
+before that record, and the flags that are on. A flag is a change of behaviour; a reader that does not know its number
+stops as well. So old recordings replay as they were decided, and old and new code never fold one log to different
+views.
 
 A new pool has every flag from its first configuration on. In a pool that is older, `steepest up` puts them in force at its
 next start where one process is the whole system. On Kafka `steepest upgrade` does, once every service is of the new
