@@ -5,16 +5,19 @@ They are what the real ones are held to: whatever happens, both decide the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from steepest.events import cluster as c
 from steepest.events.received import Received
-from steepest.policies.decider import fold_and_decide
+from steepest.policies.decider import ClusterDecider
 from steepest.policies.flowcon import with_specon
 from steepest.policies.placement.placer import Placer, _may_place
 from steepest.policies.placement.rejection import why_never_placed
 from steepest.policies.specon.rebalancer import Rebalancer, balance_factor
-from steepest.testing.system.driver import DeciderDriver
+from steepest.runtime.decision_stream import MintedDecision
+from steepest.runtime.engine import PoolEngine
+from steepest.testing.system.driver import AT, DeciderDriver
 from steepest.view.cluster_view import ClusterView
 from steepest.view.movable import immovable
 from steepest.view.queue import Wish, wish_of
@@ -82,18 +85,16 @@ class NaiveRebalancer(Rebalancer):
 class DriverBesideNaive(DeciderDriver):
     """Deciders of a pool, whose placer and rebalancer are held to the naive ones at every record."""
 
-    def take_in(self, received: Received[c.ClusterEvent]) -> bool:
-        """As :class:`DeciderDriver`; what the naive ones decide is compared, and not appended."""
-        if not hasattr(self, "_beside"):
-            kinds = {Placer: NaivePlacer, Rebalancer: NaiveRebalancer}
-            self._beside = [
-                (number, kinds[type(one)]()) for number, one in enumerate(self.deciders) if type(one) in kinds
-            ]
-        everyone = [*self.deciders, *(naive for _, naive in self._beside)]
-        counts, made = fold_and_decide(self.view, everyone, received)
-        for (number, _), naive in zip(self._beside, made[len(self.deciders) :], strict=bool(made)):
-            assert list(made[number]) == list(naive)
-        for number, events in enumerate(made[: len(self.deciders)]):
-            self._keep(number, received, events)
-        self.deliver()
-        return counts
+    def __init__(self, *deciders: ClusterDecider, **options: Any) -> None:
+        """As :class:`DeciderDriver`; the naive ones have an engine and a view of their own."""
+        kinds = {Placer: NaivePlacer, Rebalancer: NaiveRebalancer}
+        naive: list[ClusterDecider] = [kinds[type(one)]() for one in deciders if type(one) in kinds]
+        self._naive = PoolEngine(naive, AT, "pool")
+        super().__init__(*deciders, **options)
+
+    def step(self, received: Received[c.ClusterEvent]) -> Sequence[MintedDecision]:
+        """What the naive ones decide is compared, and not appended."""
+        minted = super().step(received)
+        naive = [one.name for one in self._naive.deciders]
+        assert [one for one in minted if one.decider in naive] == self._naive.step(received)
+        return minted

@@ -23,7 +23,8 @@ from steepest.log.kafka.kafka_settings import KafkaSettings
 from steepest.replay.compare import Report
 from steepest.replay.record import record
 from steepest.replay.replay import Replay
-from steepest.runtime.decisions import Found, note
+from steepest.runtime.decision_stream import Found
+from steepest.runtime.recovery.decision_scan import note
 
 CLUSTER = TopicPartition("cluster")
 PATIENCE_S = 60.0

@@ -324,8 +324,8 @@ def test_a_snapshot_goes_on_where_it_was() -> None:
         for pool in (first, second):
             pool.interval(number, mnist=(mean, 4_000), vae=(0.5, 3_000))
         state = msgspec.msgpack.encode(second.planner.state)
-        second.deciders[0] = LimitPlanner(msgspec.msgpack.decode(state, type=LimitPlanner.state_type))
-        second.view = ClusterView.restore(second.view.snapshot())
+        planner = LimitPlanner(msgspec.msgpack.decode(state, type=LimitPlanner.state_type))
+        second.restore(ClusterView.restore(second.view.snapshot()), [planner])
 
     assert first.decided == second.decided
     assert first.planner.state == second.planner.state

@@ -69,7 +69,10 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def compare(
-    then: Mapping[str, Sequence[Decided]], now: Mapping[str, Sequence[Decided]], altered: Sequence[Difference] = ()
+    then: Mapping[str, Sequence[Decided]],
+    now: Mapping[str, Sequence[Decided]],
+    altered: Sequence[Difference] = (),
+    left_out: tuple[str, ...] = (),
 ) -> Report:
     """Compare every stream.
 
@@ -77,6 +80,7 @@ def compare(
         then: Recorded decisions by stream, first occurrences in the order of their ids.
         now: Decisions made again, likewise.
         altered: Records that are not as they were written.
+        left_out: Partitions that are not compared.
     """
     found: list[Difference] = []
     counted: Counter[str] = Counter()
@@ -98,6 +102,7 @@ def compare(
         not_yet_recorded=unrecorded,
         by_decider=dict(sorted(counted.items())),
         altered=tuple(one.position for one in altered),
+        left_out=left_out,
     )
 
 

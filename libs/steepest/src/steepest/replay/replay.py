@@ -1,8 +1,8 @@
-"""Folds a recording through the deciders: the same view and the same deciders as live, without effectors."""
+"""The replay shell of a pool's engine: a recording is decided again, without effectors, and compared."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import msgspec
@@ -13,13 +13,17 @@ from steepest.events.dead_letter import DeadLetter
 from steepest.events.received import ID, LOGIC, DecisionId
 from steepest.events.registry import TOPICS, encode
 from steepest.log.base import Log, Record, TopicPartition
-from steepest.policies.decider import fold_and_decide
 from steepest.policies.deciders import CLUSTER_DECIDERS, STREAM_DECIDERS
 from steepest.replay.compare import Decided, Difference, Report, compare, readable
+from steepest.runtime.decision_stream import DecisionStream, MintedDecision
 from steepest.runtime.decode import received
+from steepest.runtime.engine import PoolEngine
 from steepest.view.cluster_view import ClusterView
 
 BATCH = 10_000
+
+ANY_POOL = TopicPartition("cluster")
+"""Stands for the output partition of a decision about another topic: only ids and values are compared."""
 
 
 class Replay:
@@ -55,8 +59,7 @@ class Replay:
                     self._leave_out(at)
                 else:
                     await self._stream(kind, at)
-        report = compare(self._then, self._now, self._altered)
-        return msgspec.structs.replace(report, left_out=tuple(map(str, self._left_out)))
+        return compare(self._then, self._now, self._altered, tuple(map(str, self._left_out)))
 
     # --- the three kinds of topic ----------------------------------------------------------------------------------------
 
@@ -74,20 +77,19 @@ class Replay:
                 code="offset-missing",
                 hint="replay a recording that was begun before the first records were removed",
             )
-        view = self.views[at] = ClusterView()
-        deciders = [kind() for kind in CLUSTER_DECIDERS.values()]
+        engine = PoolEngine([kind() for kind in CLUSTER_DECIDERS.values()], at, "")
+        self.views[at] = engine.view
         async for record in self._records(at):
             event = self._event(record)
             if event is None:
-                view.skip(record.offset)
+                engine.skip(record.offset)
                 continue
             self._remember(record)
-            _, made = fold_and_decide(view, deciders, event)
-            for decider, events in zip(deciders, made, strict=False):
-                self._decided(decider, view.state.epoch, record, events)
+            self._decided(engine.step(event), record)
 
     async def _stream(self, kind: Any, at: TopicPartition) -> None:
         decider = kind()
+        stream = DecisionStream(decider.name, decider.logic, at)
         epoch = ""
         async for record in self._records(at):
             event = self._event(record)
@@ -96,7 +98,8 @@ class Replay:
             if isinstance(event.event, LogOpened):
                 epoch = epoch or event.event.epoch
                 continue
-            self._decided(decider, epoch, record, [decision.event for decision in decider.step(event)])
+            made = [(ANY_POOL, decision.pool, decision.event) for decision in decider.step(event)]
+            self._decided(stream.mint(epoch, event, made), record)
 
     def _leave_out(self, at: TopicPartition) -> None:
         """Compare nothing that was decided about a partition whose first records are not recorded."""
@@ -162,25 +165,21 @@ class Replay:
                 )
             )
 
-    def _decided(self, decider: Any, epoch: str, cause: Record, events: Sequence[Any]) -> None:
-        for index, event in enumerate(events):
-            at = cause.at
-            decision = DecisionId(decider.name, epoch, at.topic, at.partition, cause.offset, index)
+    def _decided(self, minted: Sequence[MintedDecision], cause: Record) -> None:
+        for one in minted:
+            decision = DecisionId.parse(one.headers[ID])
+            assert decision is not None  # noqa: S101 - it was minted just now
             self._now.setdefault(decision.stream, []).append(
                 Decided(
                     id=decision,
-                    value=encode(event),
+                    value=encode(one.event),
                     position=str(cause),
                     offset=cause.offset,
-                    logic=str(decider.logic),
+                    logic=one.headers[LOGIC],
                 )
             )
 
 
 def _sound(record: Record) -> Record:
     """A record that was changed by hand is folded as it stands, so that its consequences are seen."""
-    return record if not record.damage else Record(**{**_fields(record), "damage": ""})
-
-
-def _fields(record: Record) -> Mapping[str, Any]:
-    return {name: getattr(record, name) for name in record.__struct_fields__}
+    return msgspec.structs.replace(record, damage="") if record.damage else record

@@ -22,16 +22,21 @@ from steepest.events import cluster as c
 from steepest.events.parameters import PoolParameters
 from steepest.events.received import Received
 from steepest.events.registry import reads_for
-from steepest.policies.decider import fold_and_decide
+from steepest.log.base import TopicPartition
+from steepest.policies.decider import ClusterDecider
 from steepest.policies.flowcon.limit_planner import LimitPlanner
 from steepest.policies.placement.placer import Placer
 from steepest.policies.specon.node_scorer import NodeScorer
 from steepest.policies.specon.rebalancer import Rebalancer
+from steepest.runtime.decision_stream import MintedDecision
+from steepest.runtime.engine import PoolEngine
 from steepest.view.cluster_view import ClusterView
 from steepest.view.state import ViewState
 
 Change = Callable[[PoolParameters], PoolParameters]
 """A pool's parameters under the candidate."""
+
+AT = TopicPartition("cluster")
 
 ASKED = (Placer, NodeScorer, Rebalancer)
 """Deciders that remember nothing but what they wait to read back, which is the live ones' business."""
@@ -77,13 +82,13 @@ class ShadowPlans:
     """
 
     def __init__(self, change: Change) -> None:
-        self.view = ClusterView()
         self.differences: dict[tuple[str, DifferenceKind], PlanDifference] = {}
         self._change = change
-        self._live: list[Any] = [*(kind() for kind in ASKED), LimitPlanner()]
-        self._candidates: list[Any] = [*(kind() for kind in ASKED), LimitPlanner()]
+        self._live = PoolEngine(_deciders(), AT, "")
         first = self._changed(c.PoolConfigured())
-        self._candidates_view = ClusterView(ViewState(reads=first.reads, parameters=first.parameters))
+        view = ClusterView(ViewState(reads=first.reads, parameters=first.parameters))
+        self._candidate = PoolEngine(_deciders(), AT, "", view=view)
+        self.view = self._live.view
         self._limits: tuple[dict[str, int | None], dict[str, int | None]] = ({}, {})
 
     def decide(self, received: Received[Any]) -> None:
@@ -92,18 +97,17 @@ class ShadowPlans:
         Raises:
             LogVersionError: As :meth:`ClusterView.fold`.
         """
-        for live, candidate in zip(self._live, self._candidates[: len(ASKED)], strict=False):
-            candidate.state = msgspec.msgpack.decode(msgspec.msgpack.encode(live.state), type=live.state_type)
-        _, live_made = fold_and_decide(self.view, self._live, received)
-        _, made = fold_and_decide(self._candidates_view, self._candidates, self._under_candidate(received))
-        live_chose, chose = (dict(_choices(events)) for events in (live_made, made))
+        for live, candidate in zip(self._live.deciders[: len(ASKED)], self._candidate.deciders, strict=False):
+            candidate.state = msgspec.msgpack.decode(msgspec.msgpack.encode(live.state), type=type(live.state))
+        live_chose = dict(_choices(self._live.step(received)))
+        chose = dict(_choices(self._candidate.step(self._under_candidate(received))))
         for job, kind in dict.fromkeys((*live_chose, *chose)):
             self._compare(job, kind, received, live_chose, chose)
 
     def skip(self, offset: int) -> None:
         """Pass over a record that nobody can read."""
-        for view in (self.view, self._candidates_view):
-            view.skip(offset)
+        for engine in (self._live, self._candidate):
+            engine.skip(offset)
 
     def _compare(
         self, job: str, kind: DifferenceKind, at: Received[Any], live: Mapping[Any, Any], candidate: Mapping[Any, Any]
@@ -136,13 +140,17 @@ class ShadowPlans:
         return msgspec.structs.replace(event, reads=reads, parameters=parameters)
 
 
-def _choices(made: Iterable[Iterable[c.ClusterEvent]]) -> Iterator[tuple[tuple[str, DifferenceKind], str | int | None]]:
-    for event in (event for events in made for event in events):
-        match event:
-            case c.PlacementPlanned():
+def _deciders() -> list[ClusterDecider]:
+    return [*(kind() for kind in ASKED), LimitPlanner()]
+
+
+def _choices(made: Iterable[MintedDecision]) -> Iterator[tuple[tuple[str, DifferenceKind], str | int | None]]:
+    for one in made:
+        match one.event:
+            case c.PlacementPlanned() as event:
                 yield (event.job, DifferenceKind.PLACE), event.nodes[0]
-            case c.MigrationPlanned():
+            case c.MigrationPlanned() as event:
                 yield (event.job, DifferenceKind.MOVE), event.target
-            case c.LimitsPlanned():
+            case c.LimitsPlanned() as event:
                 for limit in event.limits:
                     yield (limit.job, DifferenceKind.LIMIT), limit.cpu_m

@@ -12,9 +12,9 @@ import structlog
 
 from steepest.errors import UndecodableError
 from steepest.events.dead_letter import DeadLetter
-from steepest.events.received import ID, DecisionId
+from steepest.events.received import ID
 from steepest.log.base import NewRecord, Record, TopicPartition
-from steepest.runtime.decisions import Found
+from steepest.runtime.decision_stream import Found, decision_id
 from steepest.runtime.decode import new_record
 from steepest.runtime.monitoring.metric_defs import Metrics
 
@@ -42,7 +42,7 @@ class DeadLetters:
 
     def about(self, record: Record, error: UndecodableError, epoch: str) -> list[NewRecord]:
         """The letter about a record that could not be read; none where it was written before."""
-        letter = DecisionId(WRITER, epoch, record.at.topic, record.at.partition, record.offset, 0)
+        letter = decision_id(WRITER, epoch, record.at, record.offset)
         found = self._found.get((letter.stream, DEAD_LETTERS))
         if found is not None and letter.position <= found.newest.position:
             return []

@@ -16,6 +16,7 @@ from steepest.events.cluster import PoolConfigured
 from steepest.events.received import ID, DecisionId, Received
 from steepest.events.registry import CLUSTER, TOPICS, UNKNOWN_VALUE, encode
 from steepest.log.base import NewRecord, Record, TopicPartition
+from steepest.runtime.decision_stream import MintedDecision
 from steepest.view.cluster_view import refuse_unknown_version
 
 LARGEST_REQUEST = 256 * 1024
@@ -54,6 +55,13 @@ def new_record(
 ) -> NewRecord:
     """An event as a record to append."""
     return NewRecord(to=to, key=key, value=encode(event), at_ms=at_ms, headers=headers or {})
+
+
+def minted_record(minted: MintedDecision) -> NewRecord:
+    """A decision as a record to append."""
+    return NewRecord(
+        to=minted.to, key=minted.key, value=encode(minted.event), at_ms=minted.at_ms, headers=minted.headers
+    )
 
 
 def asked_record(to: TopicPartition, key: str, event: msgspec.Struct, at_ms: int) -> NewRecord:

@@ -40,7 +40,17 @@ class Send(Protocol):
         """
 
 
-class Effector:
+class Observer(Protocol):
+    """The part of an effector that follows the log."""
+
+    def caught_up(self, view: ClusterView) -> None:
+        """See :meth:`Effector.caught_up`."""
+
+    def observe(self, view: ClusterView, received: Received[ClusterEvent], *, accepted: bool) -> None:
+        """See :meth:`Effector.observe`."""
+
+
+class Effector(Observer):
     """Base of all effectors; each overrides what it needs."""
 
     name: str

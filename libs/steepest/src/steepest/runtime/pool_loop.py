@@ -1,8 +1,8 @@
-"""The loop over a pool's log: one view folded once a record, all deciders of the process over it, effectors after it.
+"""The live shell of a pool's engine: reads the log, appends what the engine gives, keeps snapshots.
 
-A batch: read, decode, fold, decide, append what was decided, go on. Nothing is read before the outputs of what was read are
-kept, so a slow log slows the loop and no queue grows. If an append fails, it is not known what was kept: the loop is dropped
-and begun anew from its snapshot, and a scan of the log tells what was.
+A batch: read, decode, step the engine, append, repeat. Nothing is read before the outputs of what was read are kept, so a
+slow log slows the loop and no queue grows. If an append fails, it is not known what was kept: the loop is dropped and starts
+again from its snapshot, and a scan of the log finds what is there.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from steepest.clock import Clock
 from steepest.errors import LogEpochError, LogVersionError, UndecodableError
 from steepest.events.cluster import ClusterEvent, LogOpened
 from steepest.events.received import Received
-from steepest.log.base import Log, NewRecord, Reader, Record, TopicPartition
+from steepest.log.base import Log, NewRecord, Record, TopicPartition
 from steepest.log.snapshot_store import SnapshotStore
-from steepest.policies.decider import ClusterDecider, fold_and_decide
+from steepest.runtime.batch import count_decisions, poll_or_stop
 from steepest.runtime.dead_letters import DEAD_LETTERS, DeadLetters
-from steepest.runtime.decisions import Stream, scan
-from steepest.runtime.decode import received
+from steepest.runtime.decode import minted_record, received
 from steepest.runtime.effector import Effector
+from steepest.runtime.engine import PoolEngine
 from steepest.runtime.monitoring.health import Health
 from steepest.runtime.monitoring.lag import LagMeter
 from steepest.runtime.monitoring.metric_defs import Metrics
+from steepest.runtime.recovery.decision_scan import scan
 from steepest.runtime.recovery.log_identity import check_opening
 from steepest.runtime.recovery.loop_snapshots import (
     SNAPSHOT_AFTER_S,
@@ -48,7 +49,7 @@ class PoolLoop:
     """Follows one pool.
 
     Attributes:
-        view: The pool as the newest record left it; read it between batches, never change it.
+        engine: The pool as the newest record left it; made again whenever the loop starts.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class PoolLoop:
         self.name = f"pool:{pool}"
         self.pool = pool
         self.at = at
-        self.view = ClusterView()
+        self.engine = PoolEngine([], at, pool)
         self._log = log
         self._snapshots = snapshots
         self._types = deciders
@@ -75,8 +76,6 @@ class PoolLoop:
         self._metrics = metrics
         self._health = health
         self._clock = clock
-        self._deciders: list[ClusterDecider] = []
-        self._streams: list[Stream] = []
         self._letters = DeadLetters(metrics)
         self._letters_from = 0
         self._saved = 0
@@ -85,7 +84,12 @@ class PoolLoop:
         self._live = False
         self._lag = LagMeter(log)
 
-    # --- beginning -----------------------------------------------------------------------------------------------------
+    @property
+    def view(self) -> ClusterView:
+        """The pool as the newest record left it; read it between batches, never change it."""
+        return self.engine.view
+
+    # --- starting ------------------------------------------------------------------------------------------------------
 
     async def run(self, stop: asyncio.Event) -> None:
         """Read snapshot and tail, then follow the log until ``stop`` is set; keep a snapshot at the end of a batch.
@@ -99,7 +103,7 @@ class PoolLoop:
         try:
             self._go_live_at_end()
             while not stop.is_set():
-                records = await poll_or_stop(reader, stop)
+                records = await poll_or_stop(reader, stop, BATCH)
                 with self._metrics.batch_seconds.labels(self.name).time():
                     await self._batch(records)
         finally:
@@ -115,23 +119,24 @@ class PoolLoop:
         deciders = restore(self._types, snapshot.deciders) if snapshot else None
         if snapshot is None or deciders is None:
             snapshot, deciders = None, [kind() for kind in self._types]
-        self._deciders = deciders
-        self.view = ClusterView(snapshot.view) if snapshot else ClusterView()
+        self.engine = PoolEngine(
+            deciders,
+            self.at,
+            self.pool,
+            view=ClusterView(snapshot.view) if snapshot else None,
+            last_ids=snapshot.last_ids if snapshot else None,
+        )
         self._saved, self._saved_at = self.view.position, self._clock.monotonic()
         self._letters_from = snapshot.letters_from if snapshot else 0
         self._check_reaches(begin)
-        found = await scan(self._log, {self.at: self.view.position, DEAD_LETTERS: self._letters_from}, self._tell_lag)
-        self._streams = [
-            Stream(one.name, one.logic, self.at, self._metrics, snapshot.last_ids.get(one.name) if snapshot else None)
-            for one in deciders
-        ]
+        start = {self.at: self.view.position, DEAD_LETTERS: self._letters_from}
+        found = await scan(self._log, start, self._report_scan)
         self._letters.fence(found)
-        for stream in self._streams:
-            stream.fence(found)
+        self.engine.fence(found)
         self._live_from = await self._log.end(self.at)
 
     def _check_reaches(self, begin: int) -> None:
-        """Refuse a log whose beginning is gone where no snapshot stands for it."""
+        """Refuse a log whose beginning was removed where no snapshot stands for it."""
         if self.view.position < begin:
             raise LogEpochError(
                 f"{self.at} is kept from {begin} on, and no usable snapshot of it reaches so far: the pool cannot be known",
@@ -139,15 +144,14 @@ class PoolLoop:
                 hint="start a version whose snapshots are kept, restore the topic `snapshots`, or begin with new topics",
             )
 
-    def _tell_lag(self, lag: int) -> None:
+    def _report_scan(self, lag: int) -> None:
         self._health.progress(self.name, self.view.position, lag, ready=False)
 
     def _go_live_at_end(self) -> None:
         """Effectors act once the view holds all that was there at the start; before, they would act on history."""
         if not self._live and self.view.position >= self._live_from:
             self._live = True
-            for effector in self._effectors:
-                effector.caught_up(self.view)
+            self.engine.go_live(self._effectors)
 
     # --- following -----------------------------------------------------------------------------------------------------
 
@@ -157,7 +161,7 @@ class PoolLoop:
             for record in records:
                 self._one(record, out)
         except LogVersionError:
-            # Whoever goes on from here decides about what comes; what came before is decided.
+            # The newer reader that takes over decides about what comes; what came before is decided.
             await self._append(out)
             await self._save()
             raise
@@ -170,8 +174,8 @@ class PoolLoop:
     async def _append(self, out: Sequence[NewRecord]) -> None:
         if out:
             await self._log.append(out)
-        for stream in self._streams:
-            stream.count()
+        for stream in self.engine.streams:
+            count_decisions(self._metrics, stream)
 
     async def _report(self, records: int) -> None:
         lag = await self._lag.lag({self.at: self.view.position})
@@ -187,21 +191,15 @@ class PoolLoop:
                 check_opening(event.event, self.view.state.epoch)
         except UndecodableError as error:
             out.extend(self._letters.about(record, error, self.view.state.epoch))
-            self.view.skip(record.offset)
+            self.engine.skip(record.offset)
         else:
             self._take_in(event, out)
         self._go_live_at_end()
 
     def _take_in(self, event: Received[ClusterEvent], out: list[NewRecord]) -> None:
-        accepted, made = fold_and_decide(self.view, self._deciders, event)
+        out.extend(map(minted_record, self.engine.step(event)))
         if self.view.refused:
             self._metrics.void_plans.labels(type(event.event).__name__, self.view.refused.value).inc()
-        for stream, events in zip(self._streams, made, strict=False):
-            if events:
-                out.extend(stream.records(self.view.state.epoch, event, [(self.at, self.pool, one) for one in events]))
-        if self._live:
-            for effector in self._effectors:
-                effector.observe(self.view, event, accepted=accepted)
 
     # --- snapshots -----------------------------------------------------------------------------------------------------
 
@@ -211,30 +209,17 @@ class PoolLoop:
         self._saved_at = self._clock.monotonic()
         if position == self._saved:
             return
-        for stream in self._streams:
-            stream.passed(position)  # what stands beyond the position is found again by a scan from there
+        for stream in self.engine.streams:
+            stream.passed(position)  # the next scan starts at the position and finds what is beyond it
         if self._letters.passed(self.at, position):
             self._letters_from = await self._log.end(DEAD_LETTERS)
         snapshot = PoolSnapshot(
             view=self.view.state,
-            deciders={decider.name: state_of(decider) for decider in self._deciders},
-            last_ids={stream.name: stream.last_ids for stream in self._streams},
+            deciders={decider.name: state_of(decider) for decider in self.engine.deciders},
+            last_ids=self.engine.last_ids,
             letters_from=self._letters_from,
         )
         # All that the deciders have made stands before the end, and must be there with the snapshot.
         stands_for = {self.at: await self._log.end(self.at), DEAD_LETTERS: self._letters_from}
         await keep_pool_snapshot(self._snapshots, self._log, self.at, snapshot, stands_for=stands_for)
         self._saved = position
-
-
-async def poll_or_stop(reader: Reader, stop: asyncio.Event, max_records: int = BATCH) -> Sequence[Record]:
-    """The next records; none once ``stop`` is set. What is not read now is read the next time."""
-    poll = asyncio.ensure_future(reader.poll(max_records=max_records))
-    stopped = asyncio.ensure_future(stop.wait())
-    try:
-        await asyncio.wait((poll, stopped), return_when=asyncio.FIRST_COMPLETED)
-        return poll.result() if poll.done() else ()
-    finally:
-        for task in (poll, stopped):
-            task.cancel()
-        await asyncio.gather(poll, stopped, return_exceptions=True)

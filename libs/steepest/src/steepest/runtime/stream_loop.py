@@ -21,14 +21,15 @@ from steepest.log.base import Log, NewRecord, Reader, Record, TopicPartition
 from steepest.log.snapshot_store import SnapshotStore
 from steepest.policies.decider import StreamDecider
 from steepest.runtime.assignment import Assignment, follow_assignments
+from steepest.runtime.batch import count_decisions, poll_or_stop
 from steepest.runtime.dead_letters import DEAD_LETTERS, DeadLetters
-from steepest.runtime.decisions import Stream, epoch_in, scan
-from steepest.runtime.decode import received
+from steepest.runtime.decision_stream import DecisionStream
+from steepest.runtime.decode import minted_record, received
 from steepest.runtime.layout import Layout
 from steepest.runtime.monitoring.health import Health
 from steepest.runtime.monitoring.lag import LagMeter
 from steepest.runtime.monitoring.metric_defs import Metrics
-from steepest.runtime.pool_loop import poll_or_stop
+from steepest.runtime.recovery.decision_scan import epoch_in, scan
 from steepest.runtime.recovery.log_identity import check_opening
 from steepest.runtime.recovery.loop_snapshots import (
     SNAPSHOT_AFTER_S,
@@ -65,7 +66,7 @@ class PartitionLoop(msgspec.Struct):
 
     at: TopicPartition
     decider: StreamDecider
-    stream: Stream
+    stream: DecisionStream
     scan_from: dict[str, int]
     saved_at: float
     position: int = 0
@@ -160,7 +161,7 @@ class StreamLoop:
         self._lanes = {at: await self._lane(at) for at in partitions}
         lanes = self._lanes.values()
         start = {to: min(lane.scan_from[str(to)] for lane in lanes) for to in self._outputs}
-        found = await scan(self._log, start, self._tell_lag)
+        found = await scan(self._log, start, self._report_scan)
         self._letters.fence(found)
         for lane in lanes:
             lane.stream.fence(found)
@@ -169,7 +170,7 @@ class StreamLoop:
                 # Where nothing was decided either, any name will do that another process would give it as well.
                 lane.epoch = epoch_in(found, self._kind.name, lane.at) or f"from-{lane.position}"
 
-    def _tell_lag(self, lag: int) -> None:
+    def _report_scan(self, lag: int) -> None:
         self._health.progress(self.name, sum(lane.position for lane in self._lanes.values()), lag, ready=False)
 
     async def _lane(self, at: TopicPartition) -> PartitionLoop:
@@ -181,7 +182,7 @@ class StreamLoop:
         lane = PartitionLoop(
             at=at,
             decider=decider,
-            stream=Stream(decider.name, decider.logic, at, self._metrics, snapshot.last_ids if snapshot else None),
+            stream=DecisionStream(decider.name, decider.logic, at, snapshot.last_ids if snapshot else None),
             scan_from={str(to): snapshot.scan_from.get(str(to), 0) if snapshot else 0 for to in self._outputs},
             saved_at=self._clock.monotonic(),
         )
@@ -225,7 +226,7 @@ class StreamLoop:
             await self._kept()
         self._metrics.records.labels(self.name).inc(count)
         for lane in self._lanes.values():
-            lane.stream.count()
+            count_decisions(self._metrics, lane.stream)
         await self._report()
 
     async def _keep(self, out: Sequence[NewRecord], snapshots: Sequence[DueSnapshot]) -> None:
@@ -275,7 +276,7 @@ class StreamLoop:
                 continue
             if decisions := step(event):
                 made = [(to, one.pool, one.event) for one in decisions if (to := pools.get(one.pool))]
-                out.extend(lane.stream.records(lane.epoch, event, made))
+                out.extend(map(minted_record, lane.stream.mint(lane.epoch, event, made)))
         if lane.restate_at is not None and lane.position >= lane.restate_at:
             lane.restate_at = None
             lane.decider.restate()

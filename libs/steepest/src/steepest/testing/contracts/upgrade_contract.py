@@ -272,7 +272,7 @@ class Decides:
     @property
     def awaits(self) -> Sequence[Any]:
         """What a decider of the pool has decided and not read back."""
-        deciders = self.runtime.pool._deciders  # noqa: SLF001 - nobody else may see it
+        deciders = self.runtime.pool.engine.deciders
         return [one for decider in deciders for one in decider.state.unread]
 
     async def caught_up(self) -> None:

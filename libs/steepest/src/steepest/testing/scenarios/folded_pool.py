@@ -121,11 +121,15 @@ class FoldedPool:
 
     def __init__(self, **nodes_cpu_m: int) -> None:
         """Open the log, with these nodes in it."""
-        self.view = ClusterView()
+        self.view = self.new_view()
         self.log: list[Received[c.ClusterEvent]] = []
         self.now_ms = START_MS
         self.fold(c.LogOpened(epoch=EPOCH))
         self.feed(*(joined(node, cpu_m) for node, cpu_m in nodes_cpu_m.items()))
+
+    def new_view(self) -> ClusterView:
+        """The view before the first record."""
+        return ClusterView()
 
     # --- telling ---------------------------------------------------------------------------------------------------
 

@@ -11,8 +11,10 @@ from typing import Self
 
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode, CheckpointRef, Resources
-from steepest.events.received import ID, LOGIC, PREVIOUS, DecisionId, Received
+from steepest.events.received import Received
 from steepest.events.registry import CLUSTER
+from steepest.log.base import TopicPartition
+from steepest.runtime.decision_stream import DecisionStream
 
 EPOCH = "epoch"
 DECIDERS = {
@@ -35,7 +37,8 @@ class LogBuilder:
     def __init__(self, partition: int = 0) -> None:
         self.records: list[Received[c.ClusterEvent]] = []
         self._partition = partition
-        self._last_ids: dict[str, str] = {}
+        self._at = TopicPartition("cluster", partition)
+        self._streams: dict[str, DecisionStream] = {}
         self._attempts: dict[str, int] = {}
 
     @property
@@ -63,10 +66,9 @@ class LogBuilder:
         decider = DECIDERS.get(type(event))
         if decider is None:
             return {}
-        decision = DecisionId(decider, EPOCH, "cluster", self._partition, self.end - 1, 0)
-        previous = self._last_ids.get(decider)
-        self._last_ids[decider] = str(decision)
-        return {ID: str(decision), LOGIC: "1"} | ({PREVIOUS: previous} if previous else {})
+        stream = self._streams.setdefault(decider, DecisionStream(decider, 1, self._at))
+        (minted,) = stream.mint(EPOCH, self.records[-1], [(self._at, "pool", event)])
+        return minted.headers
 
     # --- acts ----------------------------------------------------------------------------------------------------------
 

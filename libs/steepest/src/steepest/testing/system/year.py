@@ -17,15 +17,17 @@ from steepest.events import heartbeat as h
 from steepest.events.common import CheckpointMode, Resources
 from steepest.events.loss import JobUnwatched, JobWatched, LossReported
 from steepest.events.parameters import FlowConParameters, PoolParameters, SpeConParameters
-from steepest.events.received import ID, LOGIC, PREVIOUS, DecisionId, Received
+from steepest.events.received import Received
 from steepest.events.registry import FLAGS, READS, encode
+from steepest.log.base import TopicPartition
 from steepest.policies.decider import StreamDecider
 from steepest.policies.deciders import CLUSTER_DECIDERS
 from steepest.policies.monitor.facts import Facts
 from steepest.policies.monitor.use import usage_every_ms
 from steepest.policies.specon.categorizer import Categorizer
+from steepest.runtime.decision_stream import DecisionStream
 from steepest.testing.scenarios.folded_pool import EPOCH
-from steepest.testing.system.driver import DeciderDriver
+from steepest.testing.system.driver import AT, DeciderDriver
 from steepest.view.cluster_view import ClusterView
 from steepest.view.state import Job, Phase
 
@@ -87,7 +89,7 @@ class PoolLife(DeciderDriver):
         self._jobs = self._spots = 0.0
         self._nodes: dict[str, int | None] = {f"node-{number}": None for number in range(nodes)}
         self._processes: dict[str, SimulatedJob] = {}
-        self._newest: dict[tuple[str, int], str] = {}
+        self._made: dict[TopicPartition, DecisionStream] = {}
         parameters = PoolParameters(
             tick_ms=STEP_MS,
             node_lost_ms=3 * STEP_MS,
@@ -114,8 +116,8 @@ class PoolLife(DeciderDriver):
     def restart(self) -> None:
         """Go on from snapshots, as after a restart of everything."""
         self.deliver(everything=True)
-        self.view = ClusterView.restore(self.view.snapshot())
-        self.deciders = [_again(kind, one) for kind, one in zip(CLUSTER_DECIDERS.values(), self.deciders, strict=True)]
+        deciders = [_again(kind, one) for kind, one in zip(CLUSTER_DECIDERS.values(), self.deciders, strict=True)]
+        self.restore(ClusterView.restore(self.view.snapshot()), deciders)
         self.streams = [_again(type(one), one) for one in self.streams]
 
     # --- three quarters of an hour -----------------------------------------------------------------------------------
@@ -235,13 +237,12 @@ class PoolLife(DeciderDriver):
             event=event, topic=topic, partition=partition, offset=len(self.logs[topic]), at_ms=self.now_ms
         )
         self.logs[topic].append(received)
-        for index, decision in enumerate(decider.step(received)):
-            made = str(DecisionId(decider.name, EPOCH, topic, partition, received.offset, index))
-            headers = {ID: made, LOGIC: str(decider.logic)}
-            if previous := self._newest.get((topic, partition)):
-                headers[PREVIOUS] = previous
-            self._newest[topic, partition] = made
-            self.fold(decision.event, headers)
+        at = TopicPartition(topic, partition)
+        if at not in self._made:
+            self._made[at] = DecisionStream(decider.name, decider.logic, at)
+        made = [(AT, decision.pool, decision.event) for decision in decider.step(received)]
+        for one in self._made[at].mint(EPOCH, received, made):
+            self.fold(one.event, one.headers)
 
 
 def _again(kind: Any, decider: Any) -> Any:

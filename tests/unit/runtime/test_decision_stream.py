@@ -8,18 +8,20 @@ from steepest.events import cluster as c
 from steepest.events.received import ID, LOGIC, PREVIOUS, Received
 from steepest.log.base import NewRecord, TopicPartition
 from steepest.log.memory import MemoryLog
-from steepest.runtime.decisions import Stream, scan
-from steepest.runtime.decode import new_record
+from steepest.runtime.batch import count_decisions
+from steepest.runtime.decision_stream import DecisionStream
+from steepest.runtime.decode import minted_record, new_record
 from steepest.runtime.monitoring.metric_defs import Metrics
+from steepest.runtime.recovery.decision_scan import scan
 
 SOURCE = TopicPartition("loss", 1)
 FIRST, SECOND = TopicPartition("cluster", 0), TopicPartition("cluster", 1)
 TICK = c.Tick(counted_ms=1)
 
 
-def stream(last_ids: dict[str, str] | None = None) -> Stream:
+def stream(last_ids: dict[str, str] | None = None) -> DecisionStream:
     """A decider's stream over one partition of losses."""
-    return Stream("judge", 3, SOURCE, Metrics(), last_ids)
+    return DecisionStream("judge", 3, SOURCE, last_ids)
 
 
 def cause(offset: int) -> Received[c.ClusterEvent]:
@@ -27,29 +29,34 @@ def cause(offset: int) -> Received[c.ClusterEvent]:
     return Received(event=TICK, topic="loss", partition=1, offset=offset, at_ms=10 * offset)
 
 
-def made(of: Stream, offset: int, *to: TopicPartition) -> list[NewRecord]:
+def made(of: DecisionStream, offset: int, *to: TopicPartition) -> list[NewRecord]:
     """What is to be appended when a record makes one decision for each of these partitions."""
-    return of.records("e1", cause(offset), [(at, "pool", TICK) for at in to])
+    return records(of, cause(offset), *to)
 
 
-def chain(records: list[NewRecord]) -> list[tuple[str, str]]:
+def records(of: DecisionStream, why: Received[c.ClusterEvent], *to: TopicPartition) -> list[NewRecord]:
+    """Likewise, for any record."""
+    return [minted_record(one) for one in of.mint("e1", why, [(at, "pool", TICK) for at in to])]
+
+
+def chain(appended: list[NewRecord]) -> list[tuple[str, str]]:
     """Each record's predecessor and id, without what all ids have in common."""
     common = "judge/e1/loss/1/"
     return [
         (record.headers.get(PREVIOUS, "").removeprefix(common), record.headers[ID].removeprefix(common))
-        for record in records
+        for record in appended
     ]
 
 
 def test_an_id_is_its_cause_and_names_its_predecessor() -> None:
     """The id is made of decider, epoch and the cause's place; each names the one before it on its output partition."""
     decisions = stream()
-    records = [*made(decisions, 4, FIRST, SECOND, FIRST), *made(decisions, 7, SECOND)]
+    appended = [*made(decisions, 4, FIRST, SECOND, FIRST), *made(decisions, 7, SECOND)]
 
-    assert records[0].headers[ID] == "judge/e1/loss/1/4/0"
-    assert records[0].headers[LOGIC] == "3"
-    assert chain(records) == [("", "4/0"), ("", "4/1"), ("4/0", "4/2"), ("4/1", "7/0")]
-    assert [record.to for record in records] == [FIRST, SECOND, FIRST, SECOND]
+    assert appended[0].headers[ID] == "judge/e1/loss/1/4/0"
+    assert appended[0].headers[LOGIC] == "3"
+    assert chain(appended) == [("", "4/0"), ("", "4/1"), ("4/0", "4/2"), ("4/1", "7/0")]
+    assert [record.to for record in appended] == [FIRST, SECOND, FIRST, SECOND]
 
 
 def test_a_decision_has_the_time_of_its_cause() -> None:
@@ -107,10 +114,10 @@ async def test_a_snapshot_may_forget_what_has_been_passed(position: int, passed:
 async def test_others_are_no_fence() -> None:
     """Decisions of another decider, or about another partition, keep nothing back."""
     log = MemoryLog({"cluster": 2})
-    other = Stream("other", 1, SOURCE, Metrics())
-    elsewhere = Stream("judge", 1, TopicPartition("loss", 0), Metrics())
+    other = DecisionStream("other", 1, SOURCE)
+    elsewhere = DecisionStream("judge", 1, TopicPartition("loss", 0))
     away: Received[c.ClusterEvent] = Received(event=TICK, topic="loss", partition=0, offset=9, at_ms=0)
-    await log.append([*made(other, 9, FIRST), *elsewhere.records("e1", away, [(FIRST, "pool", TICK)])])
+    await log.append([*made(other, 9, FIRST), *records(elsewhere, away, FIRST)])
     ours = stream()
     ours.fence(await scan(log, {FIRST: 0}))
 
@@ -130,16 +137,19 @@ async def test_a_scan_reads_to_the_end_and_no_further() -> None:
     assert await scan(log, {FIRST: 2, SECOND: 1}) == {}
 
 
-def test_what_was_made_is_counted_when_the_loop_says_so() -> None:
-    """One by one the metrics would cost as much as the decisions; told twice, nothing is counted twice."""
+async def test_each_decision_is_counted_once() -> None:
+    """Those made, and those left out because they are in the log, however often the metrics are asked for them."""
     metrics = Metrics()
-    decisions = Stream("judge", 3, SOURCE, metrics)
+    log = MemoryLog({"cluster": 2})
+    await log.append(made(stream(), 3, FIRST))
+    decisions = stream()
+    decisions.fence(await scan(log, {FIRST: 0}))
+    made(decisions, 3, FIRST)
     made(decisions, 4, FIRST, SECOND)
 
-    def counted() -> float | None:
-        return metrics.registry.get_sample_value("steepest_decisions_total", {"decider": "judge", "event": "Tick"})
+    for _ in range(2):
+        count_decisions(metrics, decisions)
 
-    assert counted() is None
-    decisions.count()
-    decisions.count()
-    assert counted() == 2
+    value = metrics.registry.get_sample_value
+    assert value("steepest_decisions_total", {"decider": "judge", "event": "Tick"}) == 2
+    assert value("steepest_decisions_repeated_total", {"decider": "judge"}) == 1

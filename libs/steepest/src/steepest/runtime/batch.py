@@ -1,0 +1,33 @@
+"""What both loops do around a batch: wait for its records, and report what was decided in it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from steepest.log.base import Reader, Record
+from steepest.runtime.decision_stream import DecisionStream
+from steepest.runtime.monitoring.metric_defs import Metrics
+
+
+async def poll_or_stop(reader: Reader, stop: asyncio.Event, max_records: int) -> Sequence[Record]:
+    """The next records; none once ``stop`` is set. What is not read now is read the next time."""
+    poll = asyncio.ensure_future(reader.poll(max_records=max_records))
+    stopped = asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait((poll, stopped), return_when=asyncio.FIRST_COMPLETED)
+        return poll.result() if poll.done() else ()
+    finally:
+        for task in (poll, stopped):
+            task.cancel()
+        await asyncio.gather(poll, stopped, return_exceptions=True)
+
+
+def count_decisions(metrics: Metrics, stream: DecisionStream) -> None:
+    """Add to the metrics what a stream made since the last call: one by one it would cost as much as making them."""
+    for kind, made in stream.counts.items():
+        metrics.decisions.labels(stream.name, kind).inc(made)
+    stream.counts.clear()
+    if stream.repeated:
+        metrics.repeated.labels(stream.name).inc(stream.repeated)
+        stream.repeated = 0

@@ -1,0 +1,148 @@
+"""What a decider made, with the headers under which it is appended: ids by cause, the chain of predecessors, nothing twice.
+
+It owns the first of the three writers' rules, and is the only place that makes a decision's id: an id is ``(decider, epoch,
+topic, partition, offset, index)`` of its cause, and names the id before it on the same output partition. After a restart
+the same inputs make the same ids; those that a scan of the outputs has found in the log are left out. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from steepest.events.cluster import ClusterEvent
+from steepest.events.received import ID, LOGIC, PREVIOUS, DecisionId, Received, spell_id
+from steepest.log.base import TopicPartition
+
+
+class MintedDecision(msgspec.Struct, frozen=True, gc=False):
+    """A decision, ready to be appended.
+
+    Attributes:
+        decider: Who made it.
+        to: Its output partition.
+        key: The key of its record.
+        at_ms: The time of its cause: deciders read no clock.
+        headers: Its id, the logic that made it, and its predecessor.
+    """
+
+    decider: str
+    to: TopicPartition
+    key: str
+    event: ClusterEvent
+    at_ms: int
+    headers: Mapping[str, str]
+
+
+class StreamInLog(msgspec.Struct):
+    """What a scan has found of one stream in one output partition.
+
+    Attributes:
+        newest: The newest decision.
+        logics: The versions of the behaviour that decided.
+    """
+
+    newest: DecisionId
+    logics: dict[str, None]
+
+
+Found = dict[tuple[str, TopicPartition], StreamInLog]
+"""What is in the log, by stream and output partition."""
+
+
+class DecisionStream:
+    """The decisions of one decider about one input partition.
+
+    Attributes:
+        last_ids: The newest id made for each output partition; part of a snapshot.
+        counts: How many decisions of each event type were made; the reader of the counts clears them.
+        repeated: How many were left out because they are in the log; likewise.
+    """
+
+    def __init__(
+        self, name: str, logic: int, source: TopicPartition, last_ids: Mapping[str, str] | None = None
+    ) -> None:
+        self.name = name
+        self.source = source
+        self.last_ids: dict[str, str] = dict(last_ids or {})
+        self.counts: dict[str, int] = {}
+        self.repeated = 0
+        self._logic = str(logic)
+        self._found: Found = {}
+        self._epoch: str | None = None
+        self._stream = ""
+        self._names: dict[TopicPartition, str] = {}
+
+    def mint(
+        self, epoch: str, cause: Received[ClusterEvent], made: Iterable[tuple[TopicPartition, str, ClusterEvent]]
+    ) -> Sequence[MintedDecision]:
+        """Give what ``cause`` made its headers.
+
+        Args:
+            epoch: Of the log in which the cause is.
+            cause: The record that was decided about.
+            made: Output partition, key and event of each decision, in order.
+        """
+        if epoch != self._epoch:
+            self._epoch, self._stream = epoch, decision_id(self.name, epoch, self.source, 0).stream
+        minted: list[MintedDecision] = []
+        for index, (to, key, event) in enumerate(made):
+            if self._found and self._is_in_the_log(self._id(epoch, cause.offset, index), to):
+                self.repeated += 1
+                continue
+            text = spell_id(self._stream, cause.offset, index)
+            headers = {ID: text, LOGIC: self._logic}
+            place = self._names.get(to) or self._names.setdefault(to, str(to))
+            if previous := self.last_ids.get(place):
+                headers[PREVIOUS] = previous
+            self.last_ids[place] = text
+            minted.append(MintedDecision(self.name, to, key, event, cause.at_ms, headers))
+            kind = type(event).__name__
+            self.counts[kind] = self.counts.get(kind, 0) + 1
+        return minted
+
+    # --- what is in the log already ------------------------------------------------------------------------------------
+
+    def fence(self, found: Found) -> None:
+        """Leave out what is in the log already."""
+        self._found = {
+            (stream, to): one
+            for (stream, to), one in found.items()
+            if (one.newest.decider, one.newest.topic, one.newest.partition)
+            == (self.name, self.source.topic, self.source.partition)
+        }
+
+    def others_decided_until(self) -> int | None:
+        """The position up to which another logic has decided some of what was found; None where none has."""
+        others = any(logic != self._logic for one in self._found.values() for logic in one.logics)
+        return max(one.newest.offset for one in self._found.values()) + 1 if others else None
+
+    def passed(self, position: int) -> bool:
+        """Whether all that was found in the log has a cause before ``position``; then the next scan may leave it out."""
+        for (stream, to), one in list(self._found.items()):
+            if one.newest.offset < position:
+                self._leave(stream, to, one.newest)
+        return not self._found
+
+    def _id(self, epoch: str, offset: int, index: int) -> DecisionId:
+        return decision_id(self.name, epoch, self.source, offset, index)
+
+    def _is_in_the_log(self, decision: DecisionId, to: TopicPartition) -> bool:
+        found = self._found.get((decision.stream, to))
+        if found is None:
+            return False
+        if decision.position <= found.newest.position:
+            return True
+        self._leave(decision.stream, to, found.newest)
+        return False
+
+    def _leave(self, stream: str, to: TopicPartition, newest: DecisionId) -> None:
+        """What follows is new. Its predecessor is what is in the log, also where another version decided that."""
+        del self._found[stream, to]
+        self.last_ids[str(to)] = str(newest)
+
+
+def decision_id(decider: str, epoch: str, source: TopicPartition, offset: int, index: int = 0) -> DecisionId:
+    """The id of what a decider, or a reader that writes a dead letter, makes of a record."""
+    return DecisionId(decider, epoch, source.topic, source.partition, offset, index)
