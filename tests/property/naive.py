@@ -96,5 +96,5 @@ class DriverBesideNaive(DeciderDriver):
         """What the naive ones decide is compared, and not appended."""
         minted = super().step(received)
         naive = [one.name for one in self._naive.deciders]
-        assert [one for one in minted if one.decider in naive] == self._naive.step(received)
+        assert [one for one in minted if one.id.decider in naive] == self._naive.step(received)
         return minted

@@ -167,11 +167,9 @@ class Replay:
 
     def _decided(self, minted: Sequence[MintedDecision], cause: Record) -> None:
         for one in minted:
-            decision = DecisionId.parse(one.headers[ID])
-            assert decision is not None  # noqa: S101 - it was minted just now
-            self._now.setdefault(decision.stream, []).append(
+            self._now.setdefault(one.id.stream, []).append(
                 Decided(
-                    id=decision,
+                    id=one.id,
                     value=encode(one.event),
                     position=str(cause),
                     offset=cause.offset,

@@ -20,14 +20,14 @@ class MintedDecision(msgspec.Struct, frozen=True, gc=False):
     """A decision, ready to be appended.
 
     Attributes:
-        decider: Who made it.
+        id: Its id; its text is in the headers.
         to: Its output partition.
         key: The key of its record.
         at_ms: The time of its cause: deciders read no clock.
         headers: Its id, the logic that made it, and its predecessor.
     """
 
-    decider: str
+    id: DecisionId
     to: TopicPartition
     key: str
     event: ClusterEvent
@@ -88,7 +88,8 @@ class DecisionStream:
             self._epoch, self._stream = epoch, decision_id(self.name, epoch, self.source, 0).stream
         minted: list[MintedDecision] = []
         for index, (to, key, event) in enumerate(made):
-            if self._found and self._is_in_the_log(self._id(epoch, cause.offset, index), to):
+            decision = decision_id(self.name, epoch, self.source, cause.offset, index)
+            if self._found and self._is_in_the_log(decision, to):
                 self.repeated += 1
                 continue
             text = spell_id(self._stream, cause.offset, index)
@@ -97,7 +98,7 @@ class DecisionStream:
             if previous := self.last_ids.get(place):
                 headers[PREVIOUS] = previous
             self.last_ids[place] = text
-            minted.append(MintedDecision(self.name, to, key, event, cause.at_ms, headers))
+            minted.append(MintedDecision(decision, to, key, event, cause.at_ms, headers))
             kind = type(event).__name__
             self.counts[kind] = self.counts.get(kind, 0) + 1
         return minted
@@ -124,9 +125,6 @@ class DecisionStream:
             if one.newest.offset < position:
                 self._leave(stream, to, one.newest)
         return not self._found
-
-    def _id(self, epoch: str, offset: int, index: int) -> DecisionId:
-        return decision_id(self.name, epoch, self.source, offset, index)
 
     def _is_in_the_log(self, decision: DecisionId, to: TopicPartition) -> bool:
         found = self._found.get((decision.stream, to))

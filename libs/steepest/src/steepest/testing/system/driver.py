@@ -57,7 +57,7 @@ class DeciderDriver(FoldedPool):
         """Fold the record, keep what is decided about it, and append what has waited for long enough."""
         for one in self.step(received):
             self.decided.append(one.event)
-            self._outboxes[one.decider].append((len(self.log) + self._delay(), one))
+            self._outboxes[one.id.decider].append((len(self.log) + self._delay(), one))
         accepted = self.engine.accepted  # of this record; what is delivered next is folded as well
         self.deliver()
         return accepted
