@@ -108,6 +108,18 @@ def test_every_decision_names_the_check_that_holds_it(page: Path) -> None:
     assert set(re.findall(r'"([^"]+)"', " ".join(held.split()))) <= set(CONTRACTS)
 
 
+def test_every_contract_that_a_page_names_is_there() -> None:
+    """A contract is named in quotes, as `pyproject.toml` names it."""
+    named = {
+        found
+        for page in pages()
+        for found in re.findall(r'contracts? "([^"]+)"', " ".join(prose(page.read_text()).split()))
+    }
+
+    assert named
+    assert named - set(CONTRACTS) == set()
+
+
 def test_every_page_is_reached_from_the_index() -> None:
     """``docs/index.md`` links every page of ``docs``, so that there is one entrance."""
     index = ROOT / "docs" / "index.md"
