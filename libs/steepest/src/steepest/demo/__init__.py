@@ -1,1 +1,1 @@
-"""The demo: a workload of real trainings on emulated nodes, watched live and told afterwards."""
+"""The demo: a workload of real trainings on emulated nodes, shown live and reported afterwards."""
