@@ -31,7 +31,16 @@ from steepest.events.common import Resources
 from steepest.events.parameters import PoolParameters, SpeConParameters
 from steepest.events.registry import TOPICS
 from steepest.log.base import NewRecord, TopicPartition
-from steepest.log.kafka.broker import GUARD, LOGIN, PROPERTIES, USER, Broker, _free_port, cluster_id, missing
+from steepest.log.kafka.broker import (
+    SASL_PROPERTIES,
+    SASL_LOGIN,
+    PROPERTIES,
+    USER,
+    Broker,
+    _free_port,
+    cluster_id,
+    missing,
+)
 from steepest.log.kafka.kafka_log import KafkaLog
 from steepest.log.kafka.kafka_settings import KafkaSettings, as_environment
 from steepest.runtime.decode import new_record
@@ -86,10 +95,10 @@ class Guarded:
     def __init__(self, folder: Path) -> None:
         self.broker = Broker(folder, home=HOME)
         logins = " ".join(f'user_{name}="word-{name}"' for name in RIGHTS)
-        login = LOGIN.format(user=USER, password=f"word-{USER}").replace(";", f" {logins};")
+        login = SASL_LOGIN.format(user=USER, password=f"word-{USER}").replace(";", f" {logins};")
         own = {"port": self.broker.port, "controller": _free_port(), "folder": folder, "security": "SASL_PLAINTEXT"}
         properties = folder / "server.properties"
-        properties.write_text(PROPERTIES.format(**own) + GUARD.format(login=login) + AUTHORIZER)
+        properties.write_text(PROPERTIES.format(**own) + SASL_PROPERTIES.format(login=login) + AUTHORIZER)
         self.broker._java(
             "kafka.tools.StorageTool", "format", "--standalone", "-t", cluster_id(), "-c", str(properties)
         )

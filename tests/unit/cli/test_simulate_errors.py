@@ -167,4 +167,4 @@ def test_a_folder_that_is_no_recording_is_told() -> None:
     """As for every command that reads one."""
     Path("empty").mkdir()
 
-    assert refusal("--from", "empty", workload=None, cluster=None, policy=None).startswith("empty is no recording: ")
+    assert refusal("--from", "empty", workload=None, cluster=None, policy=None).startswith("empty is not a recording: ")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from steepest.collector.source import KEEP_EVERY_S, Source, numbered, read_place
+from steepest.collector.source import STORE_EVERY_S, Source, numbered, read_cursor
 from steepest.events.received import is_number
 from steepest.testing.virtual_time import START_MS, VirtualClock
 from steepest.testing.waiting import until
@@ -80,7 +80,7 @@ async def test_after_a_crash_what_was_not_kept_is_read_again_under_the_same_numb
     first = Reading(tmp_path)
     report(tmp_path, 1)
     await until(lambda: first.steps == [1])
-    await clock.sleep(KEEP_EVERY_S + 1)
+    await clock.sleep(STORE_EVERY_S + 1)
     report(tmp_path, 2)
     await until(lambda: first.steps == [1, 2])
     report(tmp_path, 3, 4)
@@ -165,7 +165,7 @@ async def test_times_do_not_go_back_over_a_restart(tmp_path: Path) -> None:
     report(tmp_path, 1, at_ms=START_MS)
     first = Reading(tmp_path)
     await until(lambda: first.steps == [1])
-    await VirtualClock().sleep(KEEP_EVERY_S + 1)
+    await VirtualClock().sleep(STORE_EVERY_S + 1)
     report(tmp_path, 2, at_ms=START_MS + 1_000)
     await until(lambda: first.steps == [1, 2])
     await VirtualClock().sleep(0.1)
@@ -192,7 +192,7 @@ async def test_a_place_that_cannot_be_read_begins_anew(tmp_path: Path) -> None:
     first = Reading(tmp_path)
     await first.end()
     kept = tmp_path / "kept" / "reports"
-    assert read_place(kept) is not None
+    assert read_cursor(kept) is not None
     kept.write_bytes(b"\x00nonsense")
     second = Reading(tmp_path)
     await second.end()

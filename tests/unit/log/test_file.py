@@ -59,7 +59,7 @@ async def test_a_full_disk_loses_nothing_that_was_seen(tmp_path: Path) -> None:
     size = path.stat().st_size
     with file_size_limit(size + 350), pytest.raises(LogUnavailableError, match=r"0\.jsonl: .*errno") as caught:
         await log.append([new(b'"%d%s"' % (number, b"y" * 100)) for number in range(3)])
-    assert "Make room" in caught.value.hint
+    assert "Free disk space" in caught.value.hint
     assert path.read_bytes().endswith(b"\n")
     assert await log.end(AT) == 2
     assert list(await log.append([new(b"3")])) == [2]
@@ -186,7 +186,7 @@ async def test_readers_wake_where_the_kernel_does_not_tell(tmp_path: Path, monke
 @pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
 async def test_readers_wake_where_the_kernel_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With inotify a reader hears of another handle's append without looking for it, in whichever partition it is."""
-    monkeypatch.setattr(file_watch, "LOOK_ALL_THE_SAME_S", PATIENCE_S)
+    monkeypatch.setattr(file_watch, "POLL_WITH_EVENTS_S", PATIENCE_S)
     log = FileLog(tmp_path, {"cluster": 1, "loss": 2})
     other = FileLog.open(tmp_path)
     reader = log.reader(dict.fromkeys([*await log.partitions("loss"), AT], 0))
@@ -202,8 +202,8 @@ async def test_readers_wake_where_the_kernel_tells(tmp_path: Path, monkeypatch: 
 
 async def test_closing_the_log_ends_the_wait_of_its_readers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A poll that waits when the log is closed is refused at once, and does not wait out its time."""
-    monkeypatch.setattr(file_watch, "LOOK_ALL_THE_SAME_S", PATIENCE_S)
-    monkeypatch.setattr(file_watch, "LOOK_S", PATIENCE_S)
+    monkeypatch.setattr(file_watch, "POLL_WITH_EVENTS_S", PATIENCE_S)
+    monkeypatch.setattr(file_watch, "POLL_S", PATIENCE_S)
     log = FileLog(tmp_path, {"cluster": 1})
     reader = log.reader({AT: 0})
     waiting = asyncio.create_task(reader.poll(timeout_s=PATIENCE_S))

@@ -72,7 +72,7 @@ def test_a_line_changed_by_hand_is_damaged() -> None:
     """A changed value is delivered as it now is, and said not to be what was written."""
     record = decode_line(GOLDEN[:-1].replace(b"Tick", b"Tock"), AT, 12, "file")
     assert record.value == b'{"type":"Tock"}'
-    assert "changed after it was written" in record.damage
+    assert "modified after it was written" in record.damage
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_line_that_is_no_record_is_delivered_as_its_bytes(line: bytes) -> None
     """Whatever stands in the place of a record comes as a damaged one, so that it can be kept and reading goes on."""
     record = decode_line(line, AT, 12, "cluster/0.jsonl")
     assert (record.at, record.offset, record.value) == (AT, 12, line)
-    assert record.damage.startswith("cluster/0.jsonl, line 13: is no record: ")
+    assert record.damage.startswith("cluster/0.jsonl, line 13: is not a record: ")
 
 
 @pytest.mark.parametrize(
@@ -102,5 +102,5 @@ def test_a_line_that_is_no_record_is_delivered_as_its_bytes(line: bytes) -> None
 )
 def test_a_sound_line_in_a_wrong_place_is_refused(at: TopicPartition, offset: int) -> None:
     """A record of another partition or offset means that lines were lost or added: nothing after it can be trusted."""
-    with pytest.raises(RecordingError, match=rf"x, line {offset + 1}: holds cluster/0@12 where {at}@{offset}"):
+    with pytest.raises(RecordingError, match=rf"x, line {offset + 1}: has cluster/0@12 instead of {at}@{offset}"):
         decode_line(GOLDEN[:-1], at, offset, "x")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from steepest.errors import InputError, LogUnavailableError, RecordingError
-from steepest.log.files.file_lock import locked_at_once
+from steepest.log.files.file_lock import locked_blocking
 from steepest.log.files.recording import create_recording, open_recording
 
 GOOD = {"format": "steepest-recording", "version": 1, "partitions": {"cluster": 1, "loss": 2}}
@@ -47,7 +47,7 @@ def test_two_who_make_one_at_once_agree(tmp_path: Path) -> None:
             found.append(error)
 
     thread = threading.Thread(target=late)
-    with locked_at_once(tmp_path / "recording.lock"):
+    with locked_blocking(tmp_path / "recording.lock"):
         thread.start()
         thread.join(0.05)
         assert thread.is_alive()
@@ -92,20 +92,23 @@ def _spoil(**changes: object) -> Callable[[Path], object]:
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (lambda folder: (folder / "recording.json").unlink(), "there is no recording.json in it"),
-        (lambda folder: (folder / "recording.json").write_bytes(b"\xff"), "is not what Steepest writes"),
-        (lambda folder: (folder / "recording.json").write_bytes(b"[" * 100_000), "is not what Steepest writes"),
-        (lambda folder: (folder / "recording.json").write_text("[]"), "is not what Steepest writes"),
+        (lambda folder: (folder / "recording.json").unlink(), "it has no recording.json"),
+        (lambda folder: (folder / "recording.json").write_bytes(b"\xff"), "is malformed"),
+        (lambda folder: (folder / "recording.json").write_bytes(b"[" * 100_000), "is malformed"),
+        (lambda folder: (folder / "recording.json").write_text("[]"), "is malformed"),
         (lambda folder: (folder / "recording.json").write_text("{}"), "its format is ''"),
         (_spoil(format="asciicast"), "its format is 'asciicast'"),
-        (_spoil(version=2), "has version 2 of the format; this program reads 1"),
-        (_spoil(version=0), "has version 0 of the format"),
-        (_spoil(partitions=3), "is not what Steepest writes"),
+        (_spoil(version=2), "has format version 2; this program reads 1"),
+        (_spoil(version=0), "has format version 0"),
+        (_spoil(partitions=3), "is malformed"),
         (_spoil(partitions={"../out": 1}), "cannot be a topic"),
         (_spoil(partitions={"cluster": 0}), "recording.json: partitions: topic cluster cannot have 0 partitions"),
-        (_spoil(partitions={"cluster": 10**12}), "recording.json: partitions: .* 1000000000000, more than 10000"),
-        (_spoil(partitions={"cluster": 10**400}), r"is not what Steepest writes: .*\$\.partitions"),
-        (_spoil(partitions={f"t{number}": 1 for number in range(10_001)}), "are 10001, more than 10000"),
+        (
+            _spoil(partitions={"cluster": 10**12}),
+            "recording.json: partitions: .* 1000000000000 partitions, more than 10000",
+        ),
+        (_spoil(partitions={"cluster": 10**400}), r"is malformed: .*\$\.partitions"),
+        (_spoil(partitions={f"t{number}": 1 for number in range(10_001)}), "has 10001 partitions, more than 10000"),
         (_spoil(partitions={"x" * 10**6: 1}), "cannot be a topic"),
         (_spoil(created_by="x" * 2**22), "recording.json is larger than 4194304 bytes"),
         (lambda folder: (folder / "loss/1.jsonl").unlink(), r"loss/1.jsonl is missing"),
@@ -127,7 +130,7 @@ def test_a_folder_that_is_no_sound_recording_is_refused(
 def test_what_is_no_folder_is_no_recording(tmp_path: Path, name: str) -> None:
     """A path that leads nowhere, or to a file, is named."""
     (tmp_path / "a-file").write_text("")
-    with pytest.raises(RecordingError, match=f"{name} is no recording"):
+    with pytest.raises(RecordingError, match=f"{name} is not a recording"):
         open_recording(tmp_path / name)
 
 

@@ -102,7 +102,7 @@ async def test_a_save_that_fails_leaves_the_last_one(tmp_path: Path) -> None:
     await store.save(KEY, b"first")
     aside = tmp_path / f".{newest(tmp_path).name}.aside"
     aside.symlink_to(tmp_path / "nowhere" / "nothing")
-    with pytest.raises(LogUnavailableError, match=r"\.snapshot: the snapshot is not kept: .*errno"):
+    with pytest.raises(LogUnavailableError, match=r"\.snapshot: cannot store the snapshot: .*errno"):
         await store.save(KEY, b"second")
     assert (await store.load(KEY))[0] == b"first"
     await store.save(KEY, b"third")

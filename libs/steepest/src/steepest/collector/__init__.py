@@ -1,1 +1,1 @@
-"""What runs on a node: heartbeats to the log, and every job's losses, read from what it prints or reports."""
+"""The node-side collector: sends heartbeats, and the losses that jobs print or report, to the log."""

@@ -1,4 +1,4 @@
-"""How much of one job is taken in: a burst, and beyond it so much a second, so that one job delays no other one.
+"""Rate limits on the input of one job (token bucket: a burst, then a rate), so that one job does not delay another.
 
 It owns the bounds and the counting; it must never know what is counted.
 """
@@ -8,19 +8,19 @@ from __future__ import annotations
 from steepest.clock import Clock
 
 BYTES_S = 4 << 20
-"""Read of one file. It is twice what a local job can print, so its reader keeps up."""
+"""Bytes per second read from one file: twice the rate at which a local job can print, so its reader keeps up."""
 
 BYTES_BURST = 256 << 20
-"""Read at full speed: what a job has printed while nobody was here."""
+"""Bytes read at full speed: covers the output that a job printed while no collector ran."""
 
 RECORDS_S = 1_000
-"""Sent of one incarnation. A mean over thirty seconds is no better for more."""
+"""Records per second sent for one incarnation: more would not improve a mean over thirty seconds."""
 
 RECORDS_BURST = 100_000
 
 
 class Allowance:
-    """An amount that fills up again with time."""
+    """A token bucket."""
 
     def __init__(self, per_s: float, burst: float, clock: Clock) -> None:
         self._per_s = per_s
@@ -30,13 +30,13 @@ class Allowance:
         self._since = clock.monotonic()
 
     def take(self, wanted: int) -> int:
-        """How much of ``wanted`` is granted now; that is taken."""
+        """Take up to ``wanted`` tokens; return how many were available."""
         granted = min(wanted, max(int(self._now()), 0))
         self._left -= granted
         return granted
 
     def spend(self, amount: int) -> float:
-        """Take ``amount``, granted or not; give in how many seconds it will have been."""
+        """Take ``amount`` tokens, available or not; return the seconds until they are covered."""
         self._left = self._now() - amount
         return max(-self._left / self._per_s, 0.0)
 

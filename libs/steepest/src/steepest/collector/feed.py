@@ -1,10 +1,10 @@
-"""What an incarnation's sources become on the ``loss`` topic: which of them counts, what is judged, and when it was.
+"""Turns the records of an incarnation's sources into events on the ``loss`` topic.
 
-It owns the events and their order. It must never know files, or when reading begins and ends.
+It owns the events and their order. It must never know files, or when reading starts and ends.
 
-What a job reports through the SDK goes before what is found in its metric folder, and that before what it prints: a source
-counts only as long as no better one has brought anything. Losses that are no finite numbers are told apart, because they
-decide nothing and people should know.
+Reports through the SDK take precedence over the job's metric folder, and that over its printed output: a source counts only
+until a better one has produced a record. Losses that are not finite become events of another type: no decision uses
+them, but users should see them.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from steepest.training_logs.records import LossRecord
 LONGEST_NAME = 2_000
 
 WATCH_AGAIN_S = 86_400.0
-"""Time after which a job is announced again before its next report: one of which nothing is heard is forgotten."""
+"""Time after which a job is announced again before its next report: deciders forget jobs that are silent for long."""
 
 logger = structlog.get_logger(__name__)
 
 
 class Rank(enum.IntEnum):
-    """How good a source is."""
+    """The precedence of a source."""
 
     PRINTED = 1
     FOLDER = 2
@@ -44,7 +44,7 @@ class Rank(enum.IntEnum):
 
 
 class Follow(msgspec.Struct, frozen=True, kw_only=True):
-    """An incarnation to follow, with all that must be known of its job."""
+    """An incarnation to follow, with its job's spec."""
 
     job: str
     incarnation: int
@@ -52,16 +52,16 @@ class Follow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Feed:
-    """The sources of one incarnation, on their way to the log.
+    """Sends the records of one incarnation's sources to the log.
 
     Attributes:
-        dropped: Records beyond what is taken of one incarnation.
+        dropped: Number of records dropped by the rate limit.
     """
 
     def __init__(
         self, follow: Follow, pool: str, in_force: Callable[[], c.PoolConfigured], clock: Clock, send: Send
     ) -> None:
-        """``in_force`` gives the pool's configuration as it is now: what is reported from then on is judged by it."""
+        """``in_force`` returns the pool's current configuration, which applies to the reports from then on."""
         self._follow = follow
         self._pool = pool
         self._in_force = in_force
@@ -75,7 +75,7 @@ class Feed:
         self.dropped = 0
 
     async def carry_reports(self, reports: Source) -> None:
-        """Send what the job reports, until all is read."""
+        """Send the job's SDK reports until all are read."""
         if reports.has_brought_any:
             self._best = Rank.REPORTED
         async for records in reports.batches():
@@ -83,14 +83,14 @@ class Feed:
             await self._carry(self._stream("reports"), reports, records)
 
     async def carry_output(self, output: Source, reports: Source) -> None:
-        """Send what the job prints, until all is read. What it has reported by then is looked at first."""
+        """Send the losses that the job prints until all are read. Before each batch, pending SDK reports are read."""
         async for records in output.batches():
             await reports.caught_up()
             if self._best is Rank.PRINTED:
                 await self._carry(self._stream("output"), output, records)
 
     async def carry_folder(self, batches: AsyncIterator[Batch]) -> None:
-        """Send what is found in the job's metric folder; its sources go on from one incarnation to the next."""
+        """Send the metrics in the job's metric folder; its sources continue across incarnations."""
         async for batch in batches:
             self._best = max(self._best, Rank.FOLDER)
             if self._best is Rank.FOLDER:
@@ -108,7 +108,7 @@ class Feed:
     async def _report(
         self, stream: str, records: Sequence[LossRecord], numbers: Sequence[int], times: Sequence[int]
     ) -> None:
-        """Say what is judged, and by which parameters, before the first report, wherever that is another one, and daily."""
+        """Send reports. ``JobWatched`` (metric, parameters) precedes the first one and every change; it repeats daily."""
         allowed = self._allowed.take(len(records))
         if allowed < len(records):
             self._drop(len(records) - allowed)
@@ -128,10 +128,10 @@ class Feed:
             )
 
     def _drop(self, count: int) -> None:
-        """What is beyond its allowance decides nothing: one job must not delay what is known of the others."""
+        """Count dropped records: one job must not delay the reports of others."""
         if not self.dropped:
             logger.warning(
-                "more reports than are taken; the rest is left out",
+                "too many reports; dropping the excess",
                 job=self._follow.job,
                 incarnation=self._follow.incarnation,
                 most_a_second=RECORDS_S,
@@ -139,7 +139,7 @@ class Feed:
         self.dropped += count
 
     def _runs(self, records: Sequence[LossRecord]) -> Iterator[tuple[int, int, str]]:
-        """Records from and up to, that are judged alike; with the name."""
+        """Split records into runs with the same judged metric: first index, last index + 1, metric."""
         begin, judged = 0, self._judged.name
         for at, record in enumerate(records):
             if not self._judged.take(record):

@@ -1,8 +1,8 @@
-"""A job's metric folder: TensorBoard event files and MLflow's stores in it, read as they grow.
+"""Follows a job's metric folder: TensorBoard event files and MLflow's stores.
 
-Each file is a source of its own, numbered by its contents and not by the incarnation that wrote it: an incarnation that goes
-on in the same folder repeats nothing, because what was sent before is not beyond what its reader has seen. So no place is
-kept; a collector that starts anew reads the folder from its beginning, and its reader drops the repetitions.
+Each file is a source of its own, whose records are numbered by their position in the file and not by the incarnation that
+wrote them. So no cursor is stored: a collector that restarts reads the folder from its beginning, and readers of the
+log drop the records that they have seen.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ POLL_S = 1.0
 """MLflow and TensorBoard flush every few seconds themselves."""
 
 ANSWER_S = 10.0
-"""A database answers or gives up in a second; after this long it is in a call that never comes back."""
+"""A database call succeeds or fails within a second; one that takes this long never returns."""
 
 METRICS_MOST = 2000
-"""Metrics that are remembered of one folder: of each its latest places, so some 100 MiB at most."""
+"""Metrics that are tracked in one folder: each with its latest positions, about 100 MiB in total."""
 
 
 class Reader(Protocol):
-    """What reads one file's bytes."""
+    """Decodes the bytes of one file."""
 
     @property
     def metrics(self) -> int:
-        """How many metrics are remembered."""
+        """Number of metrics tracked."""
 
     def feed(self, chunk: bytes) -> list[LossRecord]:
         """The records that the next bytes complete."""
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """Records of one source with their numbers, which rise within the source."""
+    """Records of one source with their sequence numbers, which increase within the source."""
 
     source: str
     records: Sequence[LossRecord]
@@ -60,7 +60,7 @@ class Batch(msgspec.Struct, frozen=True):
 
 
 class MetricFolder:
-    """Everything in one folder that can be read."""
+    """The readable sources in one folder."""
 
     def __init__(self, folder: Path, metric: str | None, clock: Clock) -> None:
         self._folder = folder
@@ -68,24 +68,24 @@ class MetricFolder:
         self._clock = clock
 
     async def tensorboard(self, stop: asyncio.Event) -> AsyncIterator[Batch]:
-        """Scalars of event files, until ``stop`` is set and all is read."""
+        """Yield the scalars of event files, until ``stop`` is set and all are read."""
         async for batch in self._files(TENSORBOARD, lambda path: EventReader(self._metric, split=split_of(path)), stop):
             yield batch
 
     async def mlflow_files(self, stop: asyncio.Event) -> AsyncIterator[Batch]:
-        """Metrics of MLflow's file store, likewise."""
+        """Yield the metrics of MLflow's file store, until ``stop`` is set and all are read."""
         async for batch in self._files(MLFLOW_FILES, lambda path: MetricFileReader(path.name), stop):
             yield batch
 
     async def mlflow_database(self, stop: asyncio.Event) -> AsyncIterator[Batch]:
-        """Metrics of MLflow's database, likewise."""
+        """Yield the metrics of MLflow's database, until ``stop`` is set and all are read."""
         database = MlflowDatabase(self._folder / MLFLOW_DATABASE, metric=self._metric)
         while True:
             last = stop.is_set()
             try:
                 records = await apart(database.poll, timeout_s=ANSWER_S)
             except (sqlite3.DatabaseError, UntrustedError, TimeoutError) as error:
-                logger.warning("not a database of MLflow's", file=str(self._folder / MLFLOW_DATABASE), why=str(error))
+                logger.warning("not an MLflow database", file=str(self._folder / MLFLOW_DATABASE), why=str(error))
                 return
             if records:
                 yield Batch(MLFLOW_DATABASE, records, [numbered(record) for record in records])
@@ -103,7 +103,7 @@ class MetricFolder:
                 continue
             records = reader.feed(chunk.data)
             if records and sum(one.metrics for one in readers.values() if one is not None) > METRICS_MOST:
-                logger.warning("more metrics than are followed", file=str(path), most=METRICS_MOST)
+                logger.warning("too many metrics; file no longer followed", file=str(path), most=METRICS_MOST)
                 readers[path] = None
             elif records:
                 source = str(path.relative_to(self._folder))
@@ -111,12 +111,12 @@ class MetricFolder:
 
 
 def split_of(path: Path) -> Split | None:
-    """What a file's folder says of its split; Keras writes to ``train`` and ``validation``."""
+    """The split that a file's folders imply; Keras writes to ``train`` and ``validation``."""
     return "eval" if {"validation", "eval", "test"} & {part.lower() for part in path.parts} else None
 
 
 async def _wait(stop: asyncio.Event, clock: Clock) -> None:
-    """Until ``stop`` is set, for ``POLL_S`` at most."""
+    """Wait until ``stop`` is set, for at most ``POLL_S``."""
     stopped = asyncio.ensure_future(stop.wait())
     slept = asyncio.ensure_future(clock.sleep(POLL_S))
     try:

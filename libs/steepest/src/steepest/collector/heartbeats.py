@@ -1,4 +1,4 @@
-"""Heartbeats of the cluster's nodes, appended as they come."""
+"""Appends the heartbeats of the cluster's nodes to the log."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class HeartbeatSender(Effector):
         self._view = ClusterView()
 
     def caught_up(self, view: ClusterView) -> None:
-        """Its parameters say how often use is told."""
+        """Use the view's parameters, which set how often usage is reported."""
         self._view = view
 
     def silence_s(self) -> float:
-        """See ``Effector.silence_s``: an adapter that hangs says nothing of any node."""
+        """See ``Effector.silence_s``: an adapter that hangs sends no heartbeats."""
         return self._cluster.silence_s()
 
     async def run(self, send: Send) -> None:
         """Send until cancelled."""
         async for measured in self._cluster.heartbeats():
-            beat = msgspec.structs.replace(measured, usage_every_ms=usage_every_ms(self._view))
-            await send(beat, topic="heartbeats", key=beat.node, times=(beat.at_ms,))
+            heartbeat = msgspec.structs.replace(measured, usage_every_ms=usage_every_ms(self._view))
+            await send(heartbeat, topic="heartbeats", key=heartbeat.node, times=(heartbeat.at_ms,))

@@ -1,9 +1,9 @@
-"""The log-collector: follows every incarnation from its start to its end, and says when a job will report no more.
+"""The log-collector: follows every incarnation from its start to its end, and announces when a job will report no more.
 
-It owns when reading begins and ends. What is read becomes events in :mod:`steepest.collector.feed`.
+It owns when reading starts and ends. :mod:`steepest.collector.feed` turns the records into events.
 
-Incarnations of a job are read one after the other, so that no report of an older one comes after one of a newer. What ended
-while nobody was here is still read to its end, for as long as the cluster keeps it.
+Incarnations of a job are read one after the other, so that no report of an older one follows one of a newer. An incarnation
+that ended while no collector ran is still read to its end, if the cluster still has its files.
 """
 
 from __future__ import annotations
@@ -36,57 +36,57 @@ logger = structlog.get_logger(__name__)
 
 SDK_FORMAT = "steepest-sdk"
 
-KEEP_OVER_S = 600.0
-"""How long places of a job that is over are kept: longer than the cluster keeps its files, which are read once only."""
+KEEP_ENDED_S = 600.0
+"""How long the cursors of an ended job are kept: longer than the cluster keeps its files, so that none is read twice."""
 
 Key = tuple[str, int]
 """A job and an incarnation."""
 
 
-class Over(msgspec.Struct, frozen=True):
-    """A job that is over."""
+class EndedJob(msgspec.Struct, frozen=True):
+    """A job that has ended."""
 
     job: str
 
 
-class Missed(msgspec.Struct, frozen=True):
-    """What may have been missed: every job that has or had an incarnation, and the nodes on which it may be kept."""
+class CatchUp(msgspec.Struct, frozen=True):
+    """What may have been missed: each job that had an incarnation (spec, whether it ended), and the nodes with its files."""
 
     jobs: Mapping[str, tuple[c.JobSpec, bool]]
     nodes: Sequence[str]
 
 
 class LossCollector(Effector):
-    """Sends the losses of every incarnation that runs on the cluster's nodes."""
+    """Sends the losses of all incarnations on the cluster's nodes."""
 
     name = "log-collector"
 
     def __init__(self, cluster: Cluster, clock: Clock, pool: str, folder: Path) -> None:
-        """Keep reading places under ``folder``."""
+        """Store the reading cursors under ``folder``."""
         self._cluster = cluster
         self._clock = clock
         self._pool = pool
         self._folder = folder
-        self._work: asyncio.Queue[tuple[Follow, str] | Over | Missed] = asyncio.Queue()
+        self._work: asyncio.Queue[tuple[Follow, str] | EndedJob | CatchUp] = asyncio.Queue()
         self._stops: dict[Key, asyncio.Event] = {}
         self._reading: dict[str, list[asyncio.Task[None]]] = {}
-        self._over: dict[str, float] = {}
+        self._ended_at: dict[str, float] = {}
         self._configured = c.PoolConfigured()
 
     # --- following the log (nothing here waits) ------------------------------------------------------------------------
 
     def caught_up(self, view: ClusterView) -> None:
-        """Follow everything that runs, and look for what ended meanwhile."""
+        """Follow all running jobs, and catch up on those that ended in the meantime."""
         self._configured = _configured(view)
         for job in view.jobs:
             if job.alive:
                 self._follow(job)
         begun = {job.name: (job.spec, job.phase is Phase.ENDED) for job in view.jobs if job.incarnation}
         nodes = [node.name for node in view.nodes]
-        self._work.put_nowait(Missed(begun, nodes))
+        self._work.put_nowait(CatchUp(begun, nodes))
 
     def observe(self, view: ClusterView, received: Received[c.ClusterEvent], *, accepted: bool) -> None:
-        """Follow what is placed, read to its end what has stopped."""
+        """Follow a job that is placed; read one that has stopped to its end."""
         if not accepted:
             return
         match received.event:
@@ -99,7 +99,7 @@ class LossCollector(Effector):
                 self._end(name, before=incarnation + 1)
             case c.JobEnded(job=name) | c.JobRejected(job=name) if view.jobs[name].phase is Phase.ENDED:
                 self._end(name)
-                self._work.put_nowait(Over(name))
+                self._work.put_nowait(EndedJob(name))
 
     def _follow(self, job: Job) -> None:
         if (job.name, job.incarnation) in self._stops or not job.nodes:
@@ -123,18 +123,18 @@ class LossCollector(Effector):
                     case (follow, node):
                         kept = await self._kept_on((node,))
                         self._begin(group, follow, kept.get((follow.job, follow.incarnation)), send)
-                    case Over(job):
+                    case EndedJob(job):
                         group.create_task(self._unwatch(job, send))
-                    case Missed() as missed:
-                        await self._make_up(group, missed, send)
+                    case CatchUp() as missed:
+                        await self._catch_up(group, missed, send)
 
     def _begin(self, group: asyncio.TaskGroup, follow: Follow, files: ReplicaFiles | None, send: Send) -> None:
         earlier = tuple(self._reading.setdefault(follow.job, []))
         task = group.create_task(self._read_after(earlier, follow, files, send))
         self._reading[follow.job].append(task)
 
-    async def _make_up(self, group: asyncio.TaskGroup, missed: Missed, send: Send) -> None:
-        """Read to its end what ended unseen, and let go of places that nobody will need."""
+    async def _catch_up(self, group: asyncio.TaskGroup, missed: CatchUp, send: Send) -> None:
+        """Read incarnations that ended while no collector ran, and remove cursors that are no longer needed."""
         kept = await self._kept_on(missed.nodes)
         for job, incarnation in sorted(kept):
             if job in missed.jobs and (job, incarnation) not in self._stops:
@@ -151,20 +151,20 @@ class LossCollector(Effector):
         await asyncio.to_thread(_clear, self._folder, [name for name in names if name not in wanted])
 
     async def _unwatch(self, job: str, send: Send) -> None:
-        """After the job's last report."""
+        """Announce the end of a job's reports, after the last one."""
         await asyncio.gather(*self._reading.pop(job, []), return_exceptions=True)
         await send(JobUnwatched(job=job), topic="loss", key=job)
         now = self._clock.monotonic()
-        self._over[job] = now
-        due = [name for name, since in self._over.items() if now - since >= KEEP_OVER_S]
+        self._ended_at[job] = now
+        due = [name for name, since in self._ended_at.items() if now - since >= KEEP_ENDED_S]
         for name in due:
-            del self._over[name]
+            del self._ended_at[name]
         await asyncio.to_thread(_clear, self._folder, due)
 
     async def _read_after(
         self, earlier: Iterable[asyncio.Task[None]], follow: Follow, files: ReplicaFiles | None, send: Send
     ) -> None:
-        """Read an incarnation once those before it are read. Whatever goes wrong, it is no other job's trouble."""
+        """Read an incarnation after the earlier ones. An error does not affect other jobs."""
         await asyncio.gather(*earlier, return_exceptions=True)
         try:
             if files is None:
@@ -177,10 +177,10 @@ class LossCollector(Effector):
     async def _read(self, follow: Follow, files: ReplicaFiles, send: Send) -> None:
         stop = self._stops[follow.job, follow.incarnation]
         metric = None if follow.spec.metric == DEFAULT_METRIC else follow.spec.metric
-        place = self._folder / follow.job / str(follow.incarnation)
+        cursors = self._folder / follow.job / str(follow.incarnation)
         make = partial(Source, stop=stop, clock=self._clock, below=files.below, metric=metric)
-        reports = make(files.reports, place / "reports", log_format=SDK_FORMAT)
-        output = make(files.output, place / "output", log_format=follow.spec.log_format or AUTO)
+        reports = make(files.reports, cursors / "reports", log_format=SDK_FORMAT)
+        output = make(files.output, cursors / "output", log_format=follow.spec.log_format or AUTO)
         feed = Feed(follow, self._pool, lambda: self._configured, self._clock, send)
         carrying = [feed.carry_reports(reports), feed.carry_output(output, reports)]
         if follow.spec.metrics_folder:
@@ -189,29 +189,29 @@ class LossCollector(Effector):
             carrying += [feed.carry_folder(batches) for batches in found]
         await asyncio.gather(*(_guard(one, follow) for one in carrying))
         if feed.dropped:
-            logger.warning("reports left out", job=follow.job, incarnation=follow.incarnation, count=feed.dropped)
+            logger.warning("reports dropped", job=follow.job, incarnation=follow.incarnation, count=feed.dropped)
 
     async def _kept_on(self, nodes: Iterable[str]) -> dict[Key, ReplicaFiles]:
-        """What the cluster keeps on these nodes."""
+        """The files that the cluster has on these nodes."""
         found: dict[Key, ReplicaFiles] = {}
         for node in nodes:
             try:
                 on_node = await asyncio.to_thread(self._cluster.files, node)
             except (OSError, SteepestError) as error:
-                logger.warning("cannot see what is kept on a node", node=node, why=str(error))
+                logger.warning("cannot list the files of a node", node=node, why=str(error))
             else:
                 found.update({(files.replica.job, files.incarnation): files for files in on_node})
         return found
 
 
 async def _guard(reading: Awaitable[None], follow: Follow) -> None:
-    """Whatever goes wrong with one source, it is no other source's trouble."""
+    """Log an error of one source instead of raising it, so that it does not affect the others."""
     try:
         await reading
     except OSError as error:
-        logger.warning("cannot be read any further", job=follow.job, incarnation=follow.incarnation, why=str(error))
+        logger.warning("stopped reading a source", job=follow.job, incarnation=follow.incarnation, why=str(error))
     except Exception:
-        logger.exception("cannot be read any further", job=follow.job, incarnation=follow.incarnation)
+        logger.exception("stopped reading a source", job=follow.job, incarnation=follow.incarnation)
 
 
 def _names(folder: Path) -> list[str]:

@@ -1,10 +1,10 @@
-"""Which of the values that an incarnation reports is the evaluation function that its job is judged by.
+"""Selects which of the reported metrics is the evaluation function that a job is judged by.
 
 Pure. It owns the choice, and must never know where a value was read.
 
-Rules. The first whole training loss is judged, or what the job's user named; until one has come, the name that was asked for
-stands. It is judged for as long as it comes: a script that prints two losses on each line is judged by one of them. Only
-after ``RENAMED_AFTER`` others in a row without it has it another name.
+Rules: the first complete training loss is judged, or the metric that the job's user named; before the first record it is the
+requested name. The choice stays as long as that metric is reported: a script that prints two losses on each line is
+judged by one of them. After ``RENAMED_AFTER`` other metrics in a row without it, the metric counts as renamed.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from steepest.training_logs.records import LossRecord, is_training_loss
 DEFAULT_METRIC = "loss"
 
 RENAMED_AFTER = 10
-"""A summary at the end of a training prints a few other losses, and renames nothing."""
+"""More than the few other losses that a summary at the end of a training prints."""
 
 
 class MetricSelection:
-    """The choice, as it stands after each record.
+    """The choice after each record.
 
     Attributes:
-        name: What is judged; empty before the first record.
+        name: The judged metric; empty before the first record.
     """
 
     def __init__(self, asked: str) -> None:
-        """``asked`` is what the job's user says; ``loss`` stands for whatever its framework calls it."""
+        """``asked`` is the metric that the job's user named; ``loss`` stands for any name that a framework uses."""
         self._asked = asked
         self.name = ""
         self._chosen = False
         self._others = 0
 
     def take(self, record: LossRecord) -> bool:
-        """Whether another name than before is judged from this record on."""
+        """Take a record; return whether the judged metric changes with it."""
         before = self.name
         if self._may_be(record):
             self._see(record.metric)

@@ -1,1 +1,1 @@
-"""Ordered, partitioned logs behind one small interface: memory, files (which are recordings), and more to come."""
+"""Ordered, partitioned logs behind one small interface: in memory, in files (which are recordings), and on Kafka."""

@@ -1,17 +1,17 @@
-"""The one interface of an ordered, partitioned log, and the records in it.
+"""The interface of an ordered, partitioned log, and its records.
 
-It owns what a log promises and no mechanism. It must never know what a record's value means. Every implementation passes
+It owns the guarantees of a log and no mechanism. It must never know what a record's value means. Every implementation passes
 the suite in ``steepest.testing.contracts.log_contract``.
 
-What every log promises:
+Every log guarantees:
 
 * A partition is a sequence of records with offsets 0, 1, 2 …, without holes, that only grows. Its oldest records may be
   removed (on Kafka, by retention); the others keep their offsets.
-* ``append`` returns once the records are kept; the records of one call that go to one partition stand next to each
-  other, in the order given. A failed append raises; whether it took effect is then unknown.
+* ``append`` returns once the records are stored; the records of one call for one partition are adjacent, in the order
+  given. A failed append raises; whether it took effect is then unknown.
 * A reader sees every record of its partitions once, in order, from the offset that it asked for, and sees a record only
   after the append that wrote it has taken effect.
-* Value, key, headers and time come back exactly as they were given, byte for byte, also where the value is no JSON.
+* Value, key, headers and time come back exactly as they were appended, byte for byte, even if the value is not JSON.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class NewRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A record to append.
 
     Attributes:
-        key: What orders it: records of one key are in one partition. May be empty.
-        at_ms: When the thing was observed, milliseconds of the wall clock; readers see it as it is.
+        key: The partitioning key: records of one key are in one partition. May be empty.
+        at_ms: When the event was observed, in milliseconds of the wall clock; readers see it unchanged.
         headers: Names to values, both text.
     """
 
@@ -49,10 +49,10 @@ class NewRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A record as it stands in a log. It holds no cycles, so the collector of these need not look at each.
+    """A record of a log. It contains no reference cycles, so it is excluded from garbage collection (``gc=False``).
 
     Attributes:
-        damage: Why the record cannot be trusted (its stored form does not match its checksum); empty when sound.
+        damage: Why the record cannot be trusted (its stored form does not match its checksum); empty if it is intact.
     """
 
     at: TopicPartition
@@ -68,53 +68,53 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Reader(Protocol):
-    """A position in each of some partitions, moved on by reading. Not for use by two tasks at once."""
+    """A position in each of some partitions, advanced by reading. Not for concurrent use by two tasks."""
 
     async def poll(self, *, max_records: int = 1000, timeout_s: float = 1.0) -> Sequence[Record]:
-        """The next records, in order within each partition; none only where ``timeout_s`` seconds went by.
+        """The next records, in order within each partition; empty only after ``timeout_s`` seconds.
 
-        Cancelling it loses nothing: the next call gives what this one would have given.
+        Cancelling it loses nothing: the next call returns what this one would have returned.
 
         Raises:
             LogUnavailableError: Nothing can be read now; the position has not moved.
-            LogEpochError: The position is beyond the end: the log is not the one that was read before; or, with the code
+            LogEpochError: The position is beyond the end, so this is not the log that was read before; or, with code
                 ``offset-missing``, the record at the position was removed.
-            RecordingError: What is stored at the position can never be read.
+            RecordingError: The stored record at the position cannot be read, now or later.
         """
 
     async def close(self) -> None:
-        """Let go of what the reader holds. It cannot be used afterwards."""
+        """Release the reader's resources. It cannot be used afterwards."""
 
 
 class Log(Protocol):
     """An ordered, partitioned log."""
 
     async def append(self, records: Sequence[NewRecord]) -> Sequence[int]:
-        """Append records and give the offset of each.
+        """Append records and return the offset of each.
 
         Raises:
-            InputError: A record that no log can hold (an unknown partition, a size beyond 8 MiB); none of them is kept.
-            LogUnavailableError: They are not kept, or it is not known whether they are.
+            InputError: A record is invalid (an unknown partition, a size beyond 8 MiB); none of them is stored.
+            LogUnavailableError: They are not stored, or it is not known whether they are.
         """
 
     async def end(self, at: TopicPartition) -> int:
-        """The offset that the next record of the partition will get; 0 for a partition that nobody wrote to."""
+        """The offset that the next record of the partition will get; 0 for a partition that was never written to."""
 
     async def begin(self, at: TopicPartition) -> int:
-        """The offset of the oldest record that is still there, or the end where none is; 0 unless some were removed."""
+        """The offset of the oldest record that still exists, or the end if there is none; 0 unless some were removed."""
 
     async def sync(self, partitions: Iterable[TopicPartition]) -> None:
-        """Wait until all that stands in these partitions survives the machine's loss of power, where the log can tell.
+        """Wait until all records of these partitions would survive a power loss, if the log can ensure that.
 
         Raises:
-            LogUnavailableError: It may not.
+            LogUnavailableError: They may not survive.
         """
 
     async def partitions(self, topic: str) -> Sequence[TopicPartition]:
         """The partitions of a topic, in order."""
 
     def reader(self, start: Mapping[TopicPartition, int]) -> Reader:
-        """A reader of these partitions from these offsets on. It waits at an end for what comes."""
+        """A reader of these partitions from these offsets on. At the end of a partition it waits for new records."""
 
     async def close(self) -> None:
-        """Flush what was appended and let go."""
+        """Flush appended records and release all resources."""

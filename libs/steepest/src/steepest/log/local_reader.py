@@ -1,6 +1,6 @@
-"""The reader that logs of this machine share: whose turn it is, and how long to wait.
+"""The reader of logs in memory and in files.
 
-It owns fairness between partitions, waiting and waking. It must never know where records are kept: a cursor does.
+It owns fairness between partitions, waiting and waking. It must never know where records are stored: cursors do.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from steepest.log.base import Record, TopicPartition
 
 
 class Bell:
-    """Wakes those who wait for a partition to grow. All in one event loop."""
+    """Wakes readers that wait for a partition to grow. All in one event loop."""
 
     def __init__(self) -> None:
-        # Ordered, so that those who wait are woken in the same order in every run.
+        # Dicts, because they are ordered: readers are woken in the same order in every run.
         self._waiting: dict[TopicPartition, dict[asyncio.Event, None]] = {}
 
     def subscribe(self, at: TopicPartition, event: asyncio.Event) -> None:
@@ -26,16 +26,16 @@ class Bell:
         self._waiting.setdefault(at, {})[event] = None
 
     def unsubscribe(self, at: TopicPartition, event: asyncio.Event) -> None:
-        """Leave this event alone from now on."""
+        """Stop setting this event."""
         self._waiting.get(at, {}).pop(event, None)
 
     def ring(self, at: TopicPartition) -> None:
-        """Say that the partition may have grown."""
+        """Signal that the partition may have grown."""
         for event in self._waiting.get(at, ()):
             event.set()
 
     def ring_all(self) -> None:
-        """Say that any partition may have grown."""
+        """Signal that any partition may have grown."""
         for at in self._waiting:
             self.ring(at)
 
@@ -44,7 +44,7 @@ class Cursor(Protocol):
     """A position in one partition."""
 
     async def seek(self) -> None:
-        """Make ready to take; may be cancelled and called again at any time.
+        """Prepare for ``take``; may be cancelled and called again at any time.
 
         Raises:
             LogEpochError: The partition ends before the position.
@@ -52,23 +52,23 @@ class Cursor(Protocol):
         """
 
     def take(self, limit: int) -> Sequence[Record]:
-        """Up to so many records that are there now, moving on past them; when it raises, the position has not moved.
+        """Return up to ``limit`` records that exist now, and advance; if it raises, the position has not moved.
 
         Raises:
-            LogEpochError: The partition is another one than before.
+            LogEpochError: The partition was replaced.
             LogUnavailableError: Nothing can be read now.
-            RecordingError: What stands at the position can never be read.
+            RecordingError: The record at the position cannot be read, now or later.
         """
 
     def close(self) -> None:
-        """Let go."""
+        """Release all resources."""
 
 
 class LocalReader:
-    """A reader over cursors; fulfils ``steepest.log.base.Reader``.
+    """A reader over cursors; implements ``steepest.log.base.Reader``.
 
-    Partitions take turns: the one after the last that was read is first at the next poll, so that a busy one delays
-    another by one poll for each partition at most.
+    Partitions take turns (round robin): the one after the last that was read is first at the next poll, so a busy partition
+    delays another one by at most one poll per partition.
     """
 
     def __init__(self, cursors: Mapping[TopicPartition, Cursor], bell: Bell, *, recheck_s: float | None = None) -> None:
@@ -77,7 +77,7 @@ class LocalReader:
         Args:
             cursors: A cursor for each partition.
             bell: Rings when one of them may have grown.
-            recheck_s: How often to look without the bell, for logs whose bell does not hear everybody; None for never.
+            recheck_s: Polling period for logs whose bell may miss writes of other processes; None: do not poll.
         """
         self._cursors = cursors
         self._turns = deque(cursors)
@@ -89,10 +89,10 @@ class LocalReader:
             bell.subscribe(at, self._grown)
 
     async def poll(self, *, max_records: int = 1000, timeout_s: float = 1.0) -> Sequence[Record]:
-        """See ``steepest.log.base.Reader.poll``. Positions move in its last step only, after the last await."""
+        """See ``steepest.log.base.Reader.poll``. Positions move only after its last await, so cancelling loses nothing."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
-        # A reader that is far behind never has to wait: without this, nobody else in the event loop would have a turn.
+        # A reader that is far behind never waits: without this, no other task of the event loop would run.
         await asyncio.sleep(0)
         while True:
             self._grown.clear()
@@ -125,7 +125,7 @@ class LocalReader:
             except SteepestError:
                 if not taken:
                     raise
-                break  # its position has not moved: the error comes again when it is its turn
+                break  # its position has not moved: the error is raised again at its next turn
             if len(taken) >= max_records:
                 break
         return taken

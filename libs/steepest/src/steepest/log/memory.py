@@ -1,6 +1,6 @@
 """A log in the memory of one process: for tests, the simulator and the embedded system.
 
-It owns the lists that hold the records. It must never differ from other logs in what it promises.
+It owns the lists of records. It must give the same guarantees as other logs.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class _Partition:
         return self.begin + len(self.records)
 
 
-class _Kept:
-    """What all handles on one log share."""
+class _SharedRecords:
+    """The state that all handles on one log share."""
 
     def __init__(self, partitions: Mapping[str, int]) -> None:
         self.topics = Topics(partitions, source="the log in memory")
@@ -35,22 +35,22 @@ class _Kept:
 
 
 class MemoryLog:
-    """A ``steepest.log.base.Log`` that lives as long as its process. All handles on it belong to one event loop."""
+    """A ``steepest.log.base.Log`` that lives as long as its process. All its handles belong to one event loop."""
 
     def __init__(self, partitions: Mapping[str, int]) -> None:
-        """Make an empty log.
+        """Create an empty log.
 
         Args:
             partitions: Topic to number of partitions.
 
         Raises:
-            InputError: A name that is no topic's, or a number of partitions below 1.
+            InputError: A topic name is invalid, or a number of partitions is below 1.
         """
-        self._kept = _Kept(partitions)
+        self._kept = _SharedRecords(partitions)
         self._closed = False
 
     def reopen(self) -> MemoryLog:
-        """Another handle on the same records, as one has who opens a log on disk again. Closing is by handle."""
+        """Another handle on the same records, like opening a log on disk again. Each handle is closed separately."""
         other = MemoryLog({})
         other._kept = self._kept
         return other
@@ -59,7 +59,7 @@ class MemoryLog:
         """See ``steepest.log.base.Log.append``; all of the records or none.
 
         Raises:
-            InputError: A record that no log can hold.
+            InputError: A record is invalid.
             LogUnavailableError: This handle was closed.
         """
         self._check_open()
@@ -86,13 +86,13 @@ class MemoryLog:
         return self._partition(at).begin
 
     def trim(self, at: TopicPartition, before: int) -> None:
-        """Remove the records below an offset, as retention does elsewhere."""
+        """Remove the records below an offset, as retention does in Kafka."""
         partition = self._partition(at)
         del partition.records[: before - partition.begin]
         partition.begin = before
 
     async def sync(self, partitions: Iterable[TopicPartition]) -> None:
-        """See ``steepest.log.base.Log.sync``: what is in memory survives nothing."""
+        """See ``steepest.log.base.Log.sync``: it does nothing, because memory is not durable."""
 
     async def partitions(self, topic: str) -> Sequence[TopicPartition]:
         """See ``steepest.log.base.Log.partitions``.
@@ -114,7 +114,7 @@ class MemoryLog:
         return LocalReader(cursors, self._kept.bell)
 
     async def close(self) -> None:
-        """Refuse what comes through this handle from now on; other handles and readers go on."""
+        """Reject calls on this handle from now on; other handles and readers continue."""
         self._closed = True
 
     def _partition(self, at: TopicPartition) -> _Partition:

@@ -1,7 +1,7 @@
-"""Where deciders keep snapshots of their state: the newest of each, and the one before it.
+"""Stores snapshots of deciders' states: the newest of each, and the one before it.
 
-It owns keeping them whole. It must never know what is in one. A snapshot only saves time: whoever finds none folds the
-log from its start, so one that cannot be trusted is treated as absent, with a warning.
+It owns their integrity. It must never know their content. A snapshot only saves time: without one, a process folds the log
+from its start. So a snapshot that cannot be trusted is treated as absent, with a warning.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ NEWEST = ".snapshot"
 PREVIOUS = ".previous"
 
 MAX_NAME_BYTES = 200
-"""File systems take names of 255 bytes; the endings need some of them."""
+"""File systems allow names of 255 bytes, of which the endings need some."""
 
 _log = structlog.get_logger(__name__)
 
 
 class SnapshotStore(Protocol):
-    """Keeps the newest snapshot for each key. One writer a key."""
+    """Stores the newest snapshot of each key. A key has one writer."""
 
     async def save(self, key: str, data: bytes) -> None:
-        """Keep a snapshot in the place of the key's last one, in full or not at all.
+        """Replace the key's newest snapshot, atomically.
 
         Raises:
-            InputError: The key cannot be one.
-            LogUnavailableError: It is not kept; the last one still is.
+            InputError: The key is invalid.
+            LogUnavailableError: It is not stored; the previous one still is.
         """
 
     async def load(self, key: str) -> Sequence[bytes]:
-        """The sound snapshots of the key that are kept, the newest first; one that is damaged is told and left out."""
+        """The intact snapshots of the key, the newest first; a damaged one is logged and skipped."""
 
     async def keys(self) -> Sequence[str]:
-        """The keys under which anything is kept, sorted."""
+        """The keys that have a snapshot, sorted."""
 
 
 class MemorySnapshots:
@@ -67,22 +67,22 @@ class MemorySnapshots:
         return sorted(self._kept)
 
 
-class _Head(msgspec.Struct):
-    """The first line of a snapshot's file; the data follow it as they are."""
+class _SnapshotHeader(msgspec.Struct):
+    """The first line of a snapshot's file; the data follow it unchanged."""
 
     key: str
     sha256: str
 
 
 class FolderSnapshots:
-    """A ``SnapshotStore`` in a folder: for each key a file, and the one before it."""
+    """A ``SnapshotStore`` in a folder: for each key the newest file and the previous one."""
 
     def __init__(self, folder: Path | str) -> None:
         self._folder = Path(folder)
-        self._saving = threading.Lock()  # a cancelled save goes on in its thread, and must not meet the next one
+        self._saving = threading.Lock()  # a cancelled save continues in its thread, and must not overlap the next one
 
     async def save(self, key: str, data: bytes) -> None:
-        """See ``SnapshotStore.save``. It is on the disk when this returns."""
+        """See ``SnapshotStore.save``. The snapshot is on the disk when this returns."""
         await asyncio.to_thread(self._save, key, data)
 
     async def load(self, key: str) -> Sequence[bytes]:
@@ -96,17 +96,17 @@ class FolderSnapshots:
 
     def _save(self, key: str, data: bytes) -> None:
         newest = self._path(key, NEWEST)
-        head = _Head(key=key, sha256=hashlib.sha256(data).hexdigest())
+        head = _SnapshotHeader(key=key, sha256=hashlib.sha256(data).hexdigest())
         with self._saving:
-            # A damaged one must not push out the sound one before it.
+            # A damaged file must not replace the intact one before it.
             keep = self._path(key, PREVIOUS) if _read(newest, key) is not None else None
             try:
                 self._folder.mkdir(parents=True, exist_ok=True)
                 write_atomically(newest, msgspec.json.encode(head) + b"\n" + data, keep=keep)
             except OSError as error:
                 raise LogUnavailableError(
-                    f"{newest}: the snapshot is not kept: {error.strerror} (errno {error.errno})",
-                    hint="Make room on the disk, or see to the folder's permissions; until then, starts take longer.",
+                    f"{newest}: cannot store the snapshot: {error.strerror} (errno {error.errno})",
+                    hint="Free disk space, or check the folder's permissions; until then, starts take longer.",
                 ) from error
 
     def _load(self, key: str) -> Sequence[bytes]:
@@ -118,31 +118,31 @@ class FolderSnapshots:
 
 
 def file_name(key: str) -> str:
-    """A key as a name that file systems take.
+    """A key as a valid file name.
 
     Raises:
-        InputError: It makes none.
+        InputError: The key is invalid.
     """
     try:
         name = quote(key, safe="")
     except UnicodeEncodeError as error:
-        raise InputError(f"snapshot key {key!r} is no text: {error}", hint="Use Unicode text.") from error
+        raise InputError(f"snapshot key {key!r} is not valid text: {error}", hint="Use Unicode text.") from error
     if not 0 < len(name) <= MAX_NAME_BYTES:
-        raise InputError(f"snapshot key {key!r} makes no file name", hint=f"Use 1 to {MAX_NAME_BYTES} letters.")
+        raise InputError(f"snapshot key {key!r} is empty or too long", hint=f"Use 1 to {MAX_NAME_BYTES} letters.")
     return name
 
 
 def _read(path: Path, key: str) -> bytes | None:
-    """The snapshot in a file, if it is there and what was written."""
+    """The snapshot in a file; None if it is absent or damaged."""
     try:
         line, _, data = path.read_bytes().partition(b"\n")
-        head = msgspec.json.decode(line, type=_Head)
+        head = msgspec.json.decode(line, type=_SnapshotHeader)
     except FileNotFoundError:
         return None
     except (OSError, msgspec.DecodeError, RecursionError) as error:
-        _log.warning("a snapshot is left alone", file=str(path), reason=str(error))
+        _log.warning("snapshot ignored", file=str(path), reason=str(error))
         return None
     if head.key != key or head.sha256 != hashlib.sha256(data).hexdigest():
-        _log.warning("a snapshot is left alone", file=str(path), reason="it is not what was written under this key")
+        _log.warning("snapshot ignored", file=str(path), reason="its key or checksum does not match")
         return None
     return data

@@ -1,7 +1,7 @@
-"""What every log of this package refuses at its door: partitions that it does not have, records that no log can hold.
+"""The input validation of every log: unknown partitions, invalid records.
 
-It owns the checks that logs share, so that memory refuses what a file or a broker would refuse. It must never know
-how records are kept.
+It owns the checks that logs share, so that the log in memory rejects what a file or a broker would reject. It must never
+know how records are stored.
 """
 
 from __future__ import annotations
@@ -13,30 +13,30 @@ from steepest.errors import InputError, LogEpochError
 from steepest.log.base import NewRecord, TopicPartition
 
 LEGAL_TOPIC = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
-"""What Kafka takes as the name of a topic; safe as a folder's name as well."""
+"""Kafka's rule for topic names; such a name is also safe as a folder name."""
 
 MAX_PARTITIONS = 10_000
-"""Of all topics of a log together: far beyond any installation; a bound, because each takes memory and a file."""
+"""Bound on the partitions of a log, far beyond any installation: each takes memory and a file."""
 
 MAX_AT_MS = 2**63 - 1
-"""Kafka keeps a record's time in 64 bits, and gives negative numbers a meaning of their own."""
+"""Kafka stores a record's time in 64 bits, with a special meaning for negative numbers."""
 
 MAX_RECORD_BYTES = 8 * 2**20
-"""Far beyond any event; a bound, so that one record cannot fill the memory of all who read it."""
+"""Bound on a record, far beyond any event, so that one record cannot fill the memory of its readers."""
 
 
 class Topics:
     """The topics of one log, each with its number of partitions, which never changes."""
 
     def __init__(self, partitions: Mapping[str, int], *, source: str) -> None:
-        """Take the numbers of partitions.
+        """Validate the numbers of partitions.
 
         Args:
-            partitions: Topic to number of partitions, at least 1; ``MAX_PARTITIONS`` in all.
-            source: What people call the log, for messages.
+            partitions: Topic to number of partitions, at least 1 each and at most ``MAX_PARTITIONS`` in total.
+            source: The log's name in messages.
 
         Raises:
-            InputError: A name that is no topic's, a number below 1, or too many in all.
+            InputError: A topic name is invalid, a number is below 1, or the total is too high.
         """
         for topic, count in partitions.items():
             if not LEGAL_TOPIC.fullmatch(topic):
@@ -49,13 +49,13 @@ class Topics:
                 raise InputError(
                     f"{source}: topic {topic} cannot have {count} partitions",
                     code="bad-topic",
-                    hint="Give it at least one.",
+                    hint="Use at least one.",
                 )
         if (total := sum(partitions.values())) > MAX_PARTITIONS:
             raise InputError(
-                f"{source}: its partitions are {total}, more than {MAX_PARTITIONS}",
+                f"{source}: it has {total} partitions, more than {MAX_PARTITIONS}",
                 code="bad-topic",
-                hint="Use fewer partitions; one is enough for thousands of records a second.",
+                hint="Use fewer partitions; one is enough for thousands of records per second.",
             )
         self.source = source
         self.counts = dict(partitions)
@@ -80,16 +80,16 @@ class Topics:
         return [at for partitions in self._partitions.values() for at in partitions]
 
     def check(self, at: TopicPartition) -> None:
-        """Refuse a partition that the log does not have.
+        """Reject a partition that the log does not have.
 
         Raises:
-            InputError: It has not.
+            InputError: The log has no such partition.
         """
         if not 0 <= at.partition < self.counts.get(at.topic, 0):
             raise self._unknown(str(at))
 
     def check_start(self, start: Mapping[TopicPartition, int]) -> None:
-        """Refuse what no reader can start from.
+        """Reject start positions that no reader can have.
 
         Raises:
             InputError: A partition that the log does not have, or a negative offset.
@@ -100,11 +100,11 @@ class Topics:
                 raise InputError(f"{self.source}: {at} has no offset {offset}", hint="Start at 0 or later.")
 
     def check_records(self, records: Sequence[NewRecord]) -> None:
-        """Refuse what cannot be kept byte for byte in every log, before anything of it is kept.
+        """Reject records that some log could not store byte for byte, before any of them is stored.
 
         Raises:
-            InputError: The record's partition is not the log's, its text is no Unicode text (a lone surrogate), its
-                time is not in 63 bits, or it is larger than ``MAX_RECORD_BYTES``.
+            InputError: The log has no such partition, the record's text is not valid Unicode (a lone surrogate), its time
+                does not fit in 63 bits, or it is larger than ``MAX_RECORD_BYTES``.
         """
         for to in dict.fromkeys(record.to for record in records):
             self.check(to)
@@ -115,21 +115,21 @@ class Topics:
         if not 0 <= record.at_ms <= MAX_AT_MS:
             raise InputError(
                 f"{self.source}: a record for {record.to} has the time {record.at_ms}",
-                hint="Give milliseconds since 1970, not negative, in 63 bits.",
+                hint="Use milliseconds since 1970, not negative, in 63 bits.",
             )
         try:
             text = "".join((record.key, *record.headers, *record.headers.values()))
             size = len(record.value) + len(text.encode())
         except UnicodeEncodeError as error:
             raise InputError(
-                f"{self.source}: key or headers of a record for {record.to} are no text: {error}",
-                hint="Keep bytes in the value; keys and headers are Unicode text.",
+                f"{self.source}: key or headers of a record for {record.to} are not valid text: {error}",
+                hint="Put bytes into the value; keys and headers are Unicode text.",
             ) from error
         if size > MAX_RECORD_BYTES:
             raise InputError(
                 f"{self.source}: a record for {record.to} has {size} bytes, more than {MAX_RECORD_BYTES}",
                 code="record-too-large",
-                hint="Keep large things in files, and their names in records.",
+                hint="Store large data in files, and their names in records.",
             )
 
     def _unknown(self, what: str) -> InputError:
@@ -137,24 +137,24 @@ class Topics:
         return InputError(
             f"{self.source} has no {what}; it has {known}",
             code="unknown-partition",
-            hint="Use one of its partitions, or make the log with this topic.",
+            hint="Use one of its partitions, or create the log with this topic.",
         )
 
 
 def check_position(at: TopicPartition, offset: int, begin: int, end: int) -> None:
-    """Refuse to read a partition from where it has no record and will get none.
+    """Reject a position at which the partition has no record and will not get one.
 
     Raises:
         LogEpochError: The position is beyond the end, or the record at it was removed (``offset-missing``).
     """
     if offset < begin:
         raise LogEpochError(
-            f"{at} has no offset {offset} any more: it is kept from {begin} on",
+            f"{at} no longer has offset {offset}: its oldest record is {begin}",
             code="offset-missing",
-            hint="Raise the topic's retention; to go on, restore a snapshot, or begin with new topics.",
+            hint="Raise the topic's retention; to continue, restore a snapshot, or start with new topics.",
         )
     if offset > end:
         raise LogEpochError(
             f"{at} ends at {end}, before the position {offset}",
-            hint="The position is of another log: drop it with all state that was kept with it.",
+            hint="The position belongs to another log: delete it with all state that was saved with it.",
         )

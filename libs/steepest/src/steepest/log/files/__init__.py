@@ -1,1 +1,1 @@
-"""The ordered log in files, which is a recording at the same time."""
+"""The ordered log in files, which is also a recording."""

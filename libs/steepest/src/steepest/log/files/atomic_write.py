@@ -1,4 +1,4 @@
-"""Writing a small file so that it is there in full or not at all. It must never know what the file holds."""
+"""Atomic writes of small files. It must never know what a file contains."""
 
 from __future__ import annotations
 
@@ -7,43 +7,43 @@ from pathlib import Path
 
 
 def private(path: str, flags: int) -> int:
-    """An opener for files that only this user may read, whatever the umask."""
+    """An opener for files that only this user may read, regardless of the umask."""
     return os.open(path, flags, 0o600)
 
 
 def write_atomically(path: Path, data: bytes, *, keep: Path | None = None) -> None:
-    """Write under another name in the same folder, sync, and rename into place; safe against loss of power as well.
+    """Write a temporary file in the same folder, sync, and rename it into place; this also survives a power loss.
 
     One writer at a time for each path. Only this user may read the file.
 
     Args:
-        path: Where the file will be.
-        data: All of it.
-        keep: Where to move what stood there before, just before the new one takes its place.
+        path: The file's path.
+        data: The file's whole content.
+        keep: Where to move the previous file, immediately before the new one replaces it.
 
     Raises:
-        OSError: It may not be in place; what stood there before still is, or is where it is kept.
+        OSError: The new file may not be in place; the previous one is still there, or at ``keep``.
     """
-    aside = path.with_name(f".{path.name}.aside")
+    temporary = path.with_name(f".{path.name}.aside")  # the name that earlier versions may have left behind
     try:
-        with open(aside, "wb", opener=private) as file:
+        with open(temporary, "wb", opener=private) as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
         if keep is not None and path.exists():
             path.replace(keep)
-        aside.replace(path)
+        temporary.replace(path)
     except OSError:
-        aside.unlink(missing_ok=True)  # the disk may be full
+        temporary.unlink(missing_ok=True)  # the disk may be full
         raise
     sync_folder(path.parent)
 
 
 def sync_folder(folder: Path) -> None:
-    """Wait until the disk has the names in a folder.
+    """Wait until a folder's entries are on the disk.
 
     Raises:
-        OSError: It may not.
+        OSError: They may not be.
     """
     handle = os.open(folder, os.O_RDONLY)
     try:

@@ -1,6 +1,6 @@
 """A reader's position in one partition's file: from bytes to records.
 
-It owns reading ahead by chunks and telling a torn tail. It must never know who else reads.
+It owns reading ahead in chunks and the warning about a torn tail. It must never know other readers.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ _log = structlog.get_logger(__name__)
 
 
 class FileCursor:
-    """Fulfils ``steepest.log.local_reader.Cursor``. It never goes back, but to a line that was not complete."""
+    """Implements ``steepest.log.local_reader.Cursor``. It goes back only to a line that was not complete."""
 
-    def __init__(self, file: PartitionFile, offset: int, *, tell_torn: bool) -> None:
+    def __init__(self, file: PartitionFile, offset: int, *, warn_torn: bool) -> None:
         """Start before this offset.
 
         Args:
             file: The partition's file.
-            offset: The first record to take.
-            tell_torn: Whether a torn tail is worth a warning: nobody appends to this log, so that it stays torn.
+            offset: The first record to read.
+            warn_torn: Whether to warn about a torn tail: in a log that is no longer appended to, it stays torn.
         """
         self._file = file
         self._offset = offset
-        self._tell_torn = tell_torn
+        self._warn_torn = warn_torn
         self._sought = False
         self._position = 0
         self._lines: list[bytes] = []
@@ -40,7 +40,7 @@ class FileCursor:
         self._skip = 0
 
     async def seek(self) -> None:
-        """See ``steepest.log.local_reader.Cursor.seek``. The first time, lines may have to be counted up to the start."""
+        """See ``steepest.log.local_reader.Cursor.seek``. The first call may have to count the lines before the start."""
         if self._sought:
             return
         await self._file.scan_until(self._offset)
@@ -50,7 +50,7 @@ class FileCursor:
         self._sought = True
 
     def take(self, limit: int) -> Sequence[Record]:
-        """See ``steepest.log.local_reader.Cursor.take``. One chunk's records at most, so that large ones fit in memory."""
+        """See ``steepest.log.local_reader.Cursor.take``. At most one chunk's records, so that large ones fit in memory."""
         while self._next == len(self._lines):
             if not self._read_ahead():
                 return ()
@@ -61,7 +61,7 @@ class FileCursor:
                 taken.append(decode_line(line, at, self._offset + len(taken), path, begin))
         except RecordingError:
             if not taken:
-                raise  # and again at every call, because the position stays
+                raise  # it is raised again at every call, because the position does not move
         self._next += len(taken)
         self._offset += len(taken)
         return taken
@@ -74,7 +74,7 @@ class FileCursor:
     def _read_ahead(self) -> bool:
         data = self._file.lines_at(self._position)
         if not data:
-            self._tell_tail()
+            self._warn_of_tail()
             return False
         self._position += len(data)
         self._lines = data[:-1].split(b"\n")
@@ -82,8 +82,8 @@ class FileCursor:
         self._skip -= self._next
         return True
 
-    def _tell_tail(self) -> None:
-        tail = self._file.tail(self._position, self._offset) if self._tell_torn else None
+    def _warn_of_tail(self) -> None:
+        tail = self._file.tail(self._position, self._offset) if self._warn_torn else None
         if tail:
-            self._tell_torn = False
+            self._warn_torn = False
             _log.warning("a recording ends in a torn line", file=str(tail.path), position=tail.start, bytes=tail.length)

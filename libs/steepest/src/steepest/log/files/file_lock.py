@@ -1,4 +1,4 @@
-"""One process at a time: a lock on a file, which the kernel takes back from a process that dies.
+"""File locks that exclude other processes; the kernel releases the lock of a process that dies.
 
 It owns waiting for the lock. It must never know what the lock protects.
 """
@@ -15,7 +15,7 @@ from pathlib import Path
 from steepest.errors import LogUnavailableError
 
 PATIENCE_S = 10.0
-"""Who holds a lock writes to memory pages, which takes microseconds to milliseconds; longer means that it hangs."""
+"""A holder writes to the page cache, which takes microseconds to milliseconds; if it takes longer, it hangs."""
 
 FIRST_WAIT_S = 0.0005
 LONGEST_WAIT_S = 0.02
@@ -23,13 +23,13 @@ LONGEST_WAIT_S = 0.02
 
 @asynccontextmanager
 async def locked(path: Path) -> AsyncIterator[None]:
-    """Hold the lock, after waiting without blocking the event loop; may be cancelled while it waits.
+    """Hold the lock, after waiting without blocking the event loop; the wait may be cancelled.
 
-    It asks again and again: a thread that waits in the kernel could not be called back, and would take the lock for a
-    task that is no more.
+    It polls: a thread that waits in the kernel could not be cancelled, and would take the lock for a task that no longer
+    exists.
 
     Raises:
-        LogUnavailableError: Somebody held it all the time, or the lock file cannot be opened.
+        LogUnavailableError: Another process held it all the time, or the lock file cannot be opened.
     """
     with _opened(path) as lock:
         deadline = asyncio.get_running_loop().time() + PATIENCE_S
@@ -38,7 +38,7 @@ async def locked(path: Path) -> AsyncIterator[None]:
             if asyncio.get_running_loop().time() > deadline:
                 raise LogUnavailableError(
                     f"{path}: another process has held this lock for {PATIENCE_S:.0f} s",
-                    hint=f"Find out who holds it with: lsof {path}; a stopped process must go on or be killed.",
+                    hint=f"Find the holder with: lsof {path}; resume or kill it if it is stopped.",
                 )
             await asyncio.sleep(wait_s)
             wait_s = min(wait_s * 2, LONGEST_WAIT_S)
@@ -46,8 +46,8 @@ async def locked(path: Path) -> AsyncIterator[None]:
 
 
 @contextmanager
-def locked_at_once(path: Path) -> Iterator[None]:
-    """Hold the lock, after waiting for it in the kernel; for what happens before an event loop has work."""
+def locked_blocking(path: Path) -> Iterator[None]:
+    """Hold the lock, after waiting for it in the kernel; for code that runs before the event loop has work."""
     with _opened(path) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -55,12 +55,12 @@ def locked_at_once(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[int]:
-    # Opened anew each time, because the kernel counts locks by opening: it then also keeps tasks of one process apart.
+    # Opened again each time: flock belongs to the open file, so this also excludes other tasks of this process.
     try:
         lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise LogUnavailableError(
-            f"{path}: cannot be opened: {error.strerror}", hint="See that its folder is there and can be written to."
+            f"{path}: cannot be opened: {error.strerror}", hint="Check that its folder exists and is writable."
         ) from error
     try:
         yield lock

@@ -1,9 +1,9 @@
-"""A log in files, which is a recording at the same time. Several processes may read and append at once.
+"""A log in files, which is also a recording. Several processes may read and append concurrently.
 
-It owns who does what when: locks, order, waking readers. It must never know the form of a line or of the folder.
+It owns coordination: locks, order, waking readers. It must never know the format of a line or of the folder.
 
-What is kept once ``append`` has returned survives the death of any process, but not the machine's loss of power:
-appends are not synced to the disk one by one, only ``sync`` and ``close`` do so (see ``docs/recordings.md``).
+Records that ``append`` has stored survive the death of any process, but not a power loss: single appends are not synced to
+the disk, only ``sync`` and ``close`` do that (see ``docs/recordings.md``).
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ class FileLog:
         begins: Mapping[str, int] | None = None,
         read_only: bool = False,
     ) -> None:
-        """Open the log in a folder, or make one there.
+        """Open the log in a folder, or create one there.
 
         Args:
-            folder: Where it is.
-            partitions: Topic to number of partitions, to make the log where there is none; None to open the one there.
-            begins: Partition (as text) to the offset of its first record, of a log that is made; 0 where it is left out.
-            read_only: Never change anything in the folder.
+            folder: The log's folder.
+            partitions: Topic to number of partitions, to create the log if there is none; None: open the existing one.
+            begins: Partition (as text) to the offset of its first record, for a log that is created; the default is 0.
+            read_only: Whether the folder must not be changed.
 
         Raises:
-            InputError: Partitions that no log can have, or partitions together with ``read_only``.
-            LogUnavailableError: The folder cannot be read, or not be written to.
-            RecordingError: The folder is no recording, one of another version or with other partitions, or lost a file.
+            InputError: The partitions are invalid, or given together with ``read_only``.
+            LogUnavailableError: The folder cannot be read or written.
+            RecordingError: The folder is not a recording, has another version or other partitions, or a file is missing.
         """
         self.folder = Path(folder)
         self.read_only = read_only
         if partitions is None:
             self._topics = open_recording(self.folder)
         elif read_only:
-            raise InputError("a log that is read only cannot be made", hint="Leave the partitions out.")
+            raise InputError("a read-only log cannot be created", hint="Omit the partitions.")
         else:
             self._topics = create_recording(self.folder, partitions, begins)
         self._begins = begins_of(self.folder)
@@ -64,11 +64,11 @@ class FileLog:
 
     @classmethod
     def open(cls, folder: Path | str, *, read_only: bool = False) -> FileLog:
-        """Open the log that is in a folder.
+        """Open the existing log in a folder.
 
         Raises:
             LogUnavailableError: The folder cannot be read.
-            RecordingError: The folder is no recording, one of another version, or has lost a file.
+            RecordingError: The folder is not a recording, has another version, or a file is missing.
         """
         return cls(folder, read_only=read_only)
 
@@ -78,39 +78,39 @@ class FileLog:
         return self._topics.counts
 
     async def append(self, records: Sequence[NewRecord]) -> Sequence[int]:
-        """See ``steepest.log.base.Log.append``. Partitions are written one after the other, each in one piece.
+        """See ``steepest.log.base.Log.append``. Partitions are written one after the other, each in one write.
 
         Raises:
-            InputError: A record that no log can hold, or the log was opened to be read only; nothing is kept.
-            LogEpochError: A file was removed or made anew.
-            LogUnavailableError: Some are not kept; of each partition, those that are kept are the first of the call.
+            InputError: A record is invalid, or the log is read-only; nothing is stored.
+            LogEpochError: A file was removed or replaced.
+            LogUnavailableError: Some are not stored; of each partition, the stored ones are the first of the call.
         """
         self._check_open()
         if self.read_only:
-            raise InputError(f"{self.folder} was opened to be read only", hint="Open it without read_only to append.")
+            raise InputError(f"{self.folder} was opened read-only", hint="Open it without read_only to append.")
         self._topics.check_records(records)
-        places: dict[TopicPartition, list[int]] = {}
-        for place, record in enumerate(records):
-            places.setdefault(record.to, []).append(place)
+        indices: dict[TopicPartition, list[int]] = {}
+        for index, record in enumerate(records):
+            indices.setdefault(record.to, []).append(index)
         offsets = [0] * len(records)
-        for at, mine in places.items():
-            first = await self._append_to(at, [records[place] for place in mine])
-            for step, place in enumerate(mine):
-                offsets[place] = first + step
+        for at, mine in indices.items():
+            first = await self._append_to(at, [records[index] for index in mine])
+            for step, index in enumerate(mine):
+                offsets[index] = first + step
         return offsets
 
     async def end(self, at: TopicPartition) -> int:
-        """See ``steepest.log.base.Log.end``. The first time, it has to count what is there.
+        """See ``steepest.log.base.Log.end``. The first call has to count the existing records.
 
         Raises:
             InputError: The log has no such partition.
-            LogEpochError: The file was removed or made anew.
+            LogEpochError: The file was removed or replaced.
             LogUnavailableError: It cannot be read.
         """
         return (await self._scanned(at)).records
 
     async def begin(self, at: TopicPartition) -> int:
-        """See ``steepest.log.base.Log.begin``: files are never cut at their start, but may be a copy of what was.
+        """See ``steepest.log.base.Log.begin``: files are never trimmed, but may be a copy of a log that was.
 
         Raises:
             InputError: The log has no such partition.
@@ -119,11 +119,11 @@ class FileLog:
         return self._begins.get(str(at), 0)
 
     async def sync(self, partitions: Iterable[TopicPartition]) -> None:
-        """See ``steepest.log.base.Log.sync``: also what other processes appended.
+        """See ``steepest.log.base.Log.sync``: this includes records that other processes appended.
 
         Raises:
             InputError: The log has no such partition.
-            LogUnavailableError: The disk may not have everything, or the log was closed.
+            LogUnavailableError: Some records may not be on the disk, or the log was closed.
         """
         for at in partitions:
             self._check_open()
@@ -139,7 +139,7 @@ class FileLog:
         return self._topics.of(topic)
 
     async def torn_tails(self) -> Sequence[TornTail]:
-        """What stands behind the last complete lines now: torn, or just being written. The next append cuts it off.
+        """The incomplete lines at the ends of files: torn, or being written now. The next append removes them.
 
         Raises:
             As ``end``.
@@ -160,14 +160,14 @@ class FileLog:
         for at, offset in start.items():
             file = self._file(at)
             self._watch.add(at, file.path)
-            cursors[at] = FileCursor(file, offset, tell_torn=self.read_only)
+            cursors[at] = FileCursor(file, offset, warn_torn=self.read_only)
         return LocalReader(cursors, self._bell, recheck_s=self._watch.recheck_s)
 
     async def close(self) -> None:
-        """Sync what was appended to the disk, and let go; readers are refused from now on.
+        """Sync appended records to the disk and close the files; readers raise an error from now on.
 
         Raises:
-            LogUnavailableError: The disk may not have everything; the log is closed all the same.
+            LogUnavailableError: Some records may not be on the disk; the log is closed all the same.
         """
         if self._closed:
             return

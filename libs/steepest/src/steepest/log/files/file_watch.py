@@ -1,4 +1,4 @@
-"""Hearing that a file was written to by anybody: by the kernel's word where it gives it, else by looking often.
+"""Notices that a file was written to, by any process: through inotify if there is one, otherwise by polling.
 
 It owns inotify. It must never know what is in a file.
 """
@@ -17,54 +17,54 @@ from steepest.log.local_reader import Bell
 if sys.platform == "linux":
     from asyncinotify import Inotify, Mask
 
-LOOK_S = 0.05
-"""How often a reader looks where the kernel tells nothing: soon for people, cheap for the machine."""
+POLL_S = 0.05
+"""Polling period without inotify: short enough for people, cheap enough for the machine."""
 
-LOOK_ALL_THE_SAME_S = 1.0
-"""How often it looks where the kernel does tell: it tells nothing of writes by another kernel (a virtual machine's)."""
+POLL_WITH_EVENTS_S = 1.0
+"""Polling period with inotify: writes by another kernel (of a virtual machine, for example) cause no event."""
 
 _log = structlog.get_logger(__name__)
 
 
 class FileWatch:
-    """Rings the bell of a partition when its file grew.
+    """Rings the bell of a partition when its file grows.
 
     Attributes:
-        recheck_s: How often those who wait must look themselves.
+        recheck_s: How often waiters must poll.
     """
 
     def __init__(self, bell: Bell) -> None:
-        self.recheck_s = LOOK_S
+        self.recheck_s = POLL_S
         self._bell = bell
         self._partitions: dict[int, TopicPartition] = {}
-        self._listening: asyncio.Task[None] | None = None
+        self._listener: asyncio.Task[None] | None = None
 
     def add(self, at: TopicPartition, path: Path) -> None:
-        """Listen for this file as well. Within the event loop only."""
+        """Watch another file. Within the event loop only."""
         if sys.platform != "linux" or at in self._partitions.values():
             return
         try:
-            if self._listening is None:
+            if self._listener is None:
                 self._inotify = Inotify()
-                self._listening = asyncio.create_task(self._listen(), name="steepest-log-watch")
-                self.recheck_s = LOOK_ALL_THE_SAME_S
+                self._listener = asyncio.create_task(self._listen(), name="steepest-log-watch")
+                self.recheck_s = POLL_WITH_EVENTS_S
             self._partitions[self._inotify.add_watch(path, Mask.MODIFY).wd] = at
         except OSError as error:
-            self.recheck_s = LOOK_S
-            _log.warning("files are looked at instead of watched", file=str(path), reason=error.strerror)
+            self.recheck_s = POLL_S
+            _log.warning("file not watched: polling", file=str(path), reason=error.strerror)
 
     async def close(self) -> None:
-        """Hear nothing more."""
-        if self._listening is not None:
-            self._listening.cancel()
-            await asyncio.wait({self._listening})
+        """Stop watching."""
+        if self._listener is not None:
+            self._listener.cancel()
+            await asyncio.wait({self._listener})
             self._inotify.close()
-            self._listening = None
+            self._listener = None
 
     async def _listen(self) -> None:
         async for event in self._inotify:
             at = self._partitions.get(event.watch.wd) if event.watch is not None else None
             if at is None:
-                self._bell.ring_all()  # the kernel's queue was full: it does not say what it left out
+                self._bell.ring_all()  # the kernel's queue overflowed: any file may have lost events
             else:
                 self._bell.ring(at)

@@ -1,9 +1,9 @@
-"""One partition's file: how many lines it has, where they are, and making it longer.
+"""One partition's file: counts its lines, finds their positions, appends to it.
 
-It owns the file's bytes and the rule that complete lines are never taken back. It must never know what a line says.
+It owns the file's bytes and the rule that complete lines are never removed. It must never know the content of a line.
 
-A line counts once its end is there. What stands behind the last line's end is a torn tail: another process is writing
-it just now, or died while it did. Only who holds the partition's lock can tell, so only an append cuts it off.
+A line counts once its newline is written. Bytes after the last newline are a torn tail: another process is writing it at the
+moment, or died while it did. Only the holder of the partition's lock can distinguish these, so only an append removes it.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from steepest.log.base import TopicPartition
 from steepest.log.files.record_lines import MAX_LINE_BYTES
 
 CHUNK_BYTES = 2**20
-"""Read at a time: large against the cost of a call, small against the event loop's patience (0.2 ms from the cache)."""
+"""Read at a time: large compared to the cost of a call, small enough for the event loop (0.2 ms from the page cache)."""
 
 _log = structlog.get_logger(__name__)
 
 
 class TornTail(msgspec.Struct, frozen=True, kw_only=True):
-    """What stands behind the last complete line of a partition's file.
+    """The bytes after the last complete line of a partition's file.
 
     Attributes:
         offset: The offset that the record would have had.
-        line: The number of its line, from 1 on.
-        start: Where it starts, in bytes from the file's start.
-        length: Its bytes.
+        line: Its line number, starting at 1.
+        start: Its start, in bytes from the file's start.
+        length: Its length in bytes.
     """
 
     at: TopicPartition
@@ -46,16 +46,16 @@ class TornTail(msgspec.Struct, frozen=True, kw_only=True):
     length: int
 
     def __str__(self) -> str:
-        return f"{self.path}, line {self.line}: torn: {self.length} bytes from byte {self.start} on have no end"
+        return f"{self.path}, line {self.line}: torn: {self.length} bytes from byte {self.start} on have no newline"
 
 
 class PartitionFile:
-    """The file of one partition, opened once.
+    """The file of one partition.
 
     Attributes:
         begin: The offset of its first line.
-        records: The offset of the line behind the complete ones found so far.
-        size: The bytes of those lines.
+        records: The offset after the complete lines found so far.
+        size: The size of those lines in bytes.
     """
 
     def __init__(self, at: TopicPartition, path: Path, *, begin: int = 0, read_only: bool) -> None:
@@ -77,32 +77,32 @@ class PartitionFile:
             raise self._unavailable("cannot be opened", error) from error
 
     def lines_at(self, position: int) -> bytes:
-        """Complete lines from a position on: a chunk of them, or one that is longer; empty where there is none yet.
+        """Complete lines from a position on: a chunk of them, or a single longer one; empty if there is none yet.
 
         Raises:
             LogEpochError: The file ends before the position, or was removed.
             LogUnavailableError: It cannot be read, or was closed.
-            RecordingError: A line is longer than any that was ever written.
+            RecordingError: A line is longer than any that can be written.
         """
         length = CHUNK_BYTES
         while True:
             data = self._read(position, length)
             end = data.rfind(b"\n") + 1
-            # The kernel reads page by page, and a torn line may be cut off and written over between two of them: a mix
-            # of both is not what stands there a moment later.
+            # The kernel reads page by page, and a torn line may be removed and overwritten between two pages. Such a mix of
+            # old and new bytes is detected by reading again.
             if end and self._read(position, end) != data[:end]:
                 continue
             if end or len(data) < length:
                 return data[:end]
             if length > MAX_LINE_BYTES:
                 raise RecordingError(
-                    f"{self.path}: from byte {position} on, {length} bytes have no line's end",
-                    hint="The file is no part of a recording from there on: restore it, or cut it off there.",
+                    f"{self.path}: from byte {position} on, {length} bytes have no newline",
+                    hint="The file is damaged from there on: restore it, or truncate it there.",
                 )
             length *= 2
 
     def scan(self) -> bool:
-        """Count the lines in the next chunk of what was not looked at yet; whether there were any.
+        """Count the lines in the next chunk that was not scanned yet; return whether there were any.
 
         Raises:
             As ``lines_at``.
@@ -112,24 +112,24 @@ class PartitionFile:
         return bool(data)
 
     async def scan_until(self, offset: float = math.inf) -> None:
-        """Count lines up to this many, or all there are, and let others run in between.
+        """Count lines up to this offset, or all of them; other tasks run in between.
 
         Raises:
             As ``lines_at``.
         """
-        while self.records < offset and self.scan():  # noqa: ASYNC110 - it gives way, it does not wait for an event
+        while self.records < offset and self.scan():  # noqa: ASYNC110 - it yields, it does not wait for an event
             await asyncio.sleep(0)
 
     def near(self, offset: int) -> tuple[int, int]:
-        """The last offset, not beyond this one, whose line's place is known, and that place in bytes."""
+        """The last indexed offset up to this one, and its line's position in bytes."""
         return self._index[bisect.bisect_right(self._index, offset, key=lambda entry: entry[0]) - 1]
 
     def tail(self, position: int, offset: int) -> TornTail | None:
-        """What stands behind the last complete line, if anything does.
+        """The bytes after the last complete line; None if there are none.
 
         Args:
-            position: Where that line ends.
-            offset: What the next line's offset would be.
+            position: The end of that line.
+            offset: The next line's offset.
 
         Raises:
             As ``lines_at``.
@@ -141,27 +141,27 @@ class PartitionFile:
         return TornTail(at=self.at, path=self.path, offset=offset, line=line, start=position, length=length)
 
     def append(self, lines_from: Callable[[int], bytes]) -> int:
-        """Write lines in one piece. The caller holds the partition's lock.
+        """Write lines in one call. The caller holds the partition's lock.
 
-        Where the disk takes a part only, complete lines of it stay, because a reader may have seen them, and the rest
-        is cut off, so that the next append starts a line.
+        If only a part is written, its complete lines stay, because a reader may have seen them, and the rest is removed,
+        so that the next append starts a line.
 
         Args:
-            lines_from: Gives the lines, given the offset of the first.
+            lines_from: Returns the lines for the offset of the first one.
 
         Returns:
             The offset of the first line.
 
         Raises:
             LogEpochError: The file became shorter, or was removed.
-            LogUnavailableError: The lines are not all written.
+            LogUnavailableError: Not all lines are written.
         """
         while self.scan():
             pass
         tail = self.tail(self.size, self.records)
         try:
             if tail:
-                _log.warning("cut off a torn line", file=str(self.path), position=tail.start, bytes=tail.length)
+                _log.warning("torn line removed", file=str(self.path), position=tail.start, bytes=tail.length)
                 os.ftruncate(self._opened(), self.size)
             first = self.records
             self._write(lines_from(first))
@@ -170,10 +170,10 @@ class PartitionFile:
         return first
 
     def sync(self) -> None:
-        """Wait until the disk has everything.
+        """Wait until all bytes are on the disk.
 
         Raises:
-            LogUnavailableError: It may not.
+            LogUnavailableError: They may not be.
         """
         try:
             os.fsync(self._opened())
@@ -181,7 +181,7 @@ class PartitionFile:
             raise self._unavailable("cannot be synced", error) from error
 
     def close(self) -> None:
-        """Let go of the file; what is asked of it afterwards is refused."""
+        """Close the file; later calls raise an error."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
@@ -218,8 +218,8 @@ class PartitionFile:
             return found.st_size
         what = f"is shorter than the {position} bytes read before" if found.st_nlink else "was removed"
         raise LogEpochError(
-            f"{self.path}: {what}: the log was made anew",
-            hint="Stop all who use the log, and start them again without the state that they kept beside it.",
+            f"{self.path}: {what}: the log was replaced",
+            hint="Stop all processes that use the log, and start them again without their saved state.",
         )
 
     def _opened(self) -> int:
@@ -230,5 +230,5 @@ class PartitionFile:
     def _unavailable(self, what: str, error: OSError) -> LogUnavailableError:
         return LogUnavailableError(
             f"{self.path}: {what}: {error.strerror} (errno {error.errno})",
-            hint="Make room on the disk, or see to the file's permissions; nothing has to be restarted.",
+            hint="Free disk space, or check the file's permissions; no restart is needed.",
         )

@@ -1,6 +1,6 @@
-"""What makes a folder a recording: ``recording.json``, and a file for each partition that it names.
+"""The layout of a recording: ``recording.json``, and a file for each partition that it names.
 
-It owns the folder's layout (``docs/recordings.md``). It must never know what stands in a partition's file.
+It owns the folder's layout (``docs/recordings.md``). It must never know the content of a partition's file.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 from steepest.errors import InputError, LogUnavailableError, RecordingError, UntrustedError
 from steepest.log.base import TopicPartition
 from steepest.log.files.atomic_write import sync_folder, write_atomically
-from steepest.log.files.file_lock import locked_at_once
+from steepest.log.files.file_lock import locked_blocking
 from steepest.log.validation import Topics
 from steepest.untrusted.files import read
 from steepest.untrusted.json import decode
@@ -25,11 +25,11 @@ VERSION = 1
 NAME = "recording.json"
 
 MAX_BYTES = 4 * 2**20
-"""Of ``recording.json``: room for as many topics as there may be partitions, with the longest names."""
+"""Size limit of ``recording.json``: enough for the maximum number of topics with the longest names."""
 
 
 MAX_COUNT = 2**63 - 1
-"""What is beyond is not even told: there are numbers too long to be printed."""
+"""Larger counts are rejected by the decoder: a number may be too long to be printed."""
 
 
 class Recording(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -37,7 +37,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Attributes:
         partitions: Topic to number of partitions.
-        begins: Partition (as ``topic/number``) to the offset of its first line, where that is not 0.
+        begins: Partition (as ``topic/number``) to the offset of its first line, if that is not 0.
         created_by: Program and version, for people.
     """
 
@@ -48,7 +48,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     created_by: str = ""
 
 
-class _Kind(msgspec.Struct):
+class _FormatVersion(msgspec.Struct):
     """The two fields that every version of the format has."""
 
     format: str = ""
@@ -56,20 +56,20 @@ class _Kind(msgspec.Struct):
 
 
 def partition_file(folder: Path, at: TopicPartition) -> Path:
-    """Where a partition's records are."""
+    """The path of a partition's records."""
     return folder / at.topic / f"{at.partition}.jsonl"
 
 
 def lock_file(folder: Path, at: TopicPartition) -> Path:
-    """What those lock who append to a partition."""
+    """The path of the lock that an append to a partition takes."""
     return folder / at.topic / f"{at.partition}.lock"
 
 
 def open_recording(folder: Path) -> Topics:
-    """The topics of the recording in a folder; touches nothing.
+    """The topics of the recording in a folder; it changes nothing.
 
     Raises:
-        RecordingError: The folder is no recording, one of another version, or has lost a file.
+        RecordingError: The folder is not a recording, has another version, or a file is missing.
     """
     recording = _read(folder)
     try:
@@ -81,55 +81,55 @@ def open_recording(folder: Path) -> Topics:
         if not partition_file(folder, at).is_file():
             raise RecordingError(
                 f"{partition_file(folder, at)} is missing, although {NAME} names {at}",
-                hint="Restore the file; if nothing was ever in it, make an empty one.",
+                hint="Restore the file; if it was always empty, create an empty one.",
             )
     return topics
 
 
 def begins_of(folder: Path) -> Mapping[str, int]:
-    """Where the partitions of a folder's recording begin, as ``Recording.begins`` says.
+    """The first offsets of a recording's partitions, see ``Recording.begins``.
 
     Raises:
-        RecordingError: The folder is no recording, or one of another version.
+        RecordingError: The folder is not a recording, or has another version.
     """
     return _read(folder).begins
 
 
 def create_recording(folder: Path, partitions: Mapping[str, int], begins: Mapping[str, int] | None = None) -> Topics:
-    """Make a folder a recording with these partitions, or find that it is one already. Several may do so at once.
+    """Create a recording with these partitions, or check that the folder is one already. Concurrent calls are safe.
 
     Args:
-        folder: Where it will be.
+        folder: The recording's folder.
         partitions: Topic to number of partitions.
-        begins: As ``Recording.begins``, of a recording that is made; one that is there keeps its own.
+        begins: As ``Recording.begins``, for a recording that is created; an existing one keeps its own.
 
     Raises:
-        InputError: A name that is no topic's, or a number of partitions below 1.
-        LogUnavailableError: The folder cannot be written to.
-        RecordingError: The folder is a recording with other partitions, or of another version.
+        InputError: A topic name is invalid, or a number of partitions is below 1.
+        LogUnavailableError: The folder is not writable.
+        RecordingError: The folder is a recording with other partitions or another version.
     """
     wanted = Topics(partitions, source=str(folder))
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with locked_at_once(folder / "recording.lock"):
+        with locked_blocking(folder / "recording.lock"):
             if not (folder / NAME).exists():
                 _write(folder, wanted, begins or {})
     except OSError as error:
         raise LogUnavailableError(
-            f"{folder}: no recording can be made here: {error.strerror}",
-            hint="Choose a folder that can be written to, on a disk with room.",
+            f"{folder}: cannot create a recording: {error.strerror}",
+            hint="Choose a writable folder, on a disk with free space.",
         ) from error
     found = open_recording(folder)
     if found.counts != wanted.counts:
         raise RecordingError(
             f"{folder} is a recording with the partitions {found.counts}, not {wanted.counts}",
-            hint="Use another folder, or the same partitions: they never change once records are in them.",
+            hint="Use another folder, or the same partitions: they cannot change once they contain records.",
         )
     return found
 
 
 def _write(folder: Path, topics: Topics, begins: Mapping[str, int]) -> None:
-    # The partitions' files first: a folder without recording.json is none, one with it has them all.
+    # The partitions' files first: recording.json, which makes the folder a recording, must imply that all of them exist.
     for at in topics.all():
         path = partition_file(folder, at)
         path.parent.mkdir(exist_ok=True)
@@ -151,25 +151,25 @@ def _read(folder: Path) -> Recording:
         data = read(path, below=folder, most=MAX_BYTES)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise RecordingError(
-            f"{folder} is no recording: there is no {NAME} in it",
-            hint="Name the folder in which a recording's recording.json is.",
+            f"{folder} is not a recording: it has no {NAME}",
+            hint="Name the folder that contains the recording's recording.json.",
         ) from error
     except OSError as error:
-        raise RecordingError(f"{path}: cannot be read: {error.strerror}", hint="See to its permissions.") from error
+        raise RecordingError(f"{path}: cannot be read: {error.strerror}", hint="Check its permissions.") from error
     except UntrustedError as error:
-        raise RecordingError(str(error), hint="Restore the file, or see to its permissions.") from error
+        raise RecordingError(str(error), hint="Restore the file, or check its permissions.") from error
     try:
-        kind = decode(data, _Kind)
+        kind = decode(data, _FormatVersion)
         if kind.format != FORMAT:
             raise RecordingError(
                 f"{path}: its format is {kind.format[:100]!r}, not {FORMAT!r}",
-                hint="Name a folder that Steepest recorded.",
+                hint="Name a recording of Steepest.",
             )
         if kind.version != VERSION:
             raise RecordingError(
-                f"{path}: the recording has version {kind.version} of the format; this program reads {VERSION}",
-                hint="Read it with the release of Steepest that wrote it.",
+                f"{path}: the recording has format version {kind.version}; this program reads {VERSION}",
+                hint="Use the release of Steepest that wrote it.",
             )
         return decode(data, Recording)
     except UntrustedError as error:
-        raise RecordingError(f"{path}: is not what Steepest writes: {error}", hint="Restore the file.") from error
+        raise RecordingError(f"{path}: is malformed: {error}", hint="Restore the file.") from error

@@ -1,10 +1,10 @@
-"""A Kafka broker of one's own on this machine: one process in KRaft mode, for tests, demos and `steepest up --kafka auto`.
+"""A private Kafka broker on this machine: one process in KRaft mode, for tests, demos and `steepest up --kafka auto`.
 
 It owns formatting, starting and stopping. The jars come from ``make kafka`` (Maven), and Java 17 or newer from the system.
 
-Who may append to the log may run commands as its user. So a *guarded* broker asks for a password, also where its controller
-listens, and gets a new one with each start: what somebody else on its port may have been sent is worth nothing. The password
-is in files alone, which only this user may read, because all users see a process's arguments.
+Appending to the log allows running commands as its user. So a *guarded* broker requires a password, also for its controller,
+and gets a new one with each start: a password that was sent to another process on the same port becomes useless. The
+password is only in files that only this user may read, because all users can see a process's arguments.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from steepest.log.files.atomic_write import write_atomically
 from steepest.log.kafka.kafka_settings import KafkaSettings
 
 PASSWORD = "password"  # noqa: S105 - a name
-"""The file that holds it, in the broker's folder."""
+"""The password file in the broker's folder."""
 
 START_S = 60.0
-"""A broker is up in 5 s on two idle cores."""
+"""A broker starts in 5 s on two idle cores."""
 
 PROPERTIES = """\
 process.roles=broker,controller
@@ -57,19 +57,19 @@ auto.create.topics.enable=false
 message.max.bytes=9437184
 replica.fetch.max.bytes=9437184
 log.cleaner.backoff.ms=1000
-# Only one cleaner: a heap this small has no room for two of the size that is usual.
+# Only one cleaner: a heap this small has no room for two of the usual size.
 log.cleaner.threads=1
 log.cleaner.dedupe.buffer.size=16777216
 """
 
-GUARD = """\
+SASL_PROPERTIES = """\
 sasl.enabled.mechanisms=PLAIN
 sasl.mechanism.inter.broker.protocol=PLAIN
 sasl.mechanism.controller.protocol=PLAIN
 listener.name.clients.plain.sasl.jaas.config={login}
 listener.name.controller.plain.sasl.jaas.config={login}
 """
-LOGIN = (
+SASL_LOGIN = (
     "org.apache.kafka.common.security.plain.PlainLoginModule required "
     'username="{user}" password="{password}" user_{user}="{password}";'
 )
@@ -77,12 +77,12 @@ USER = "steepest"
 
 
 class Broker:
-    """One broker process over a folder, which it keeps between starts."""
+    """One broker process with a data folder, which persists between starts."""
 
     def __init__(
         self, folder: Path, *, home: Path | None = None, port: int | None = None, guarded: bool = False
     ) -> None:
-        """Use the jars below ``home`` (default: ``$STEEPEST_KAFKA_HOME`` or ``.kafka``)."""
+        """Use the jars in ``home`` (default: ``$STEEPEST_KAFKA_HOME`` or ``.kafka``)."""
         self.folder = folder
         before = _ports_before(folder)
         self.port = port or (before[0] if before else _free_port())
@@ -93,15 +93,15 @@ class Broker:
 
     @property
     def bootstrap(self) -> str:
-        """Where clients connect."""
+        """The bootstrap server, as ``host:port``."""
         return f"127.0.0.1:{self.port}"
 
     @property
     def settings(self) -> KafkaSettings:
-        """How clients connect, once it was started.
+        """The settings of clients. The broker must have been started before.
 
         Raises:
-            LogUnavailableError: It never was, or is another user's.
+            LogUnavailableError: It never was, or it belongs to another user.
         """
         if not self._guarded:
             return KafkaSettings(bootstrap=self.bootstrap)
@@ -115,7 +115,7 @@ class Broker:
 
     @property
     def pid(self) -> int:
-        """The broker's process.
+        """The broker's pid.
 
         Raises:
             LogUnavailableError: It does not run.
@@ -125,13 +125,13 @@ class Broker:
         return self._process.pid
 
     def start(self) -> None:
-        """Format the folder if it is new, start, and wait until the broker takes connections.
+        """Format the folder if it is new, start, and wait until the broker accepts connections.
 
-        One that was left behind by a process that was killed runs on, and is ours from now on.
+        A broker that still runs on the folder, because its starter was killed, is adopted.
 
         Raises:
             InputError: Java or the jars are missing.
-            LogUnavailableError: It does not come up; the end of its log is told.
+            LogUnavailableError: It does not start; the message has the end of its log.
         """
         why = missing(self._home)
         if why:
@@ -139,7 +139,7 @@ class Broker:
         self.folder.mkdir(parents=True, exist_ok=True)
         properties = _properties(self.folder)
         is_new = not properties.exists()
-        self._process = self._left_behind(properties)
+        self._process = self._still_running(properties)
         if self._process is None and (is_new or self._guarded):
             self._configure(properties)
         if is_new:
@@ -153,7 +153,7 @@ class Broker:
         self._wait()
 
     def stop(self, number: int = signal.SIGTERM) -> None:
-        """Stop it; SIGKILL stops it as a crash would."""
+        """Stop it; ``SIGKILL`` simulates a crash."""
         if self._process is None:
             return
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -175,15 +175,15 @@ class Broker:
         if self._guarded:
             password = secrets.token_hex(32)
             write_atomically(self.folder / PASSWORD, password.encode())
-            text += GUARD.format(login=LOGIN.format(user=USER, password=password))
+            text += SASL_PROPERTIES.format(login=SASL_LOGIN.format(user=USER, password=password))
         write_atomically(properties, text.encode())
 
     @property
     def _pid_file(self) -> Path:
         return self.folder / "pid"
 
-    def _left_behind(self, properties: Path) -> psutil.Process | None:
-        """The process that runs on the folder already; a number may be another process's by now."""
+    def _still_running(self, properties: Path) -> psutil.Process | None:
+        """The process that runs on the folder already. The command line is checked, because the pid may be reused."""
         with contextlib.suppress(FileNotFoundError, ValueError, psutil.Error):
             process = psutil.Process(int(self._pid_file.read_text()))
             return process if str(properties) in process.cmdline() else None
@@ -195,7 +195,7 @@ class Broker:
             raise LogUnavailableError(f"{arguments[0]} failed: {done.stderr.strip() or done.stdout.strip()}")
 
     def _command(self, *arguments: str) -> Sequence[str]:
-        # One compiler tier and a small heap: it is up sooner, and a test machine has other things to do.
+        # One compiler tier and a small heap: it starts faster, and uses less of a test machine.
         return ["java", "-Xms256m", "-Xmx512m", "-XX:TieredStopAtLevel=1", "-cp", f"{self._home}/libs/*", *arguments]
 
     def _wait(self) -> None:
@@ -208,12 +208,12 @@ class Broker:
                 return
             time.sleep(0.05)
         tail = (self.folder / "broker.log").read_text(errors="replace")[-2000:]
-        raise LogUnavailableError(f"the broker did not come up: {tail}")
+        raise LogUnavailableError(f"the broker did not start: {tail}")
 
 
 @contextlib.contextmanager
 def running_broker(folder: Path, *, home: Path | None = None) -> Iterator[Broker]:
-    """A broker for as long as the context lasts."""
+    """A broker that runs within the context."""
     broker = Broker(folder, home=home)
     broker.start()
     try:
@@ -223,7 +223,7 @@ def running_broker(folder: Path, *, home: Path | None = None) -> Iterator[Broker
 
 
 def missing(home: Path) -> str:
-    """What a broker lacks on this machine, in a sentence; empty if nothing."""
+    """What a broker needs and this machine lacks, as a message; empty if nothing."""
     if shutil.which("java") is None:
         return "no Java: a Kafka broker needs Java 17 or newer"
     if not any(home.glob("libs/kafka_*.jar")):
@@ -232,10 +232,10 @@ def missing(home: Path) -> str:
 
 
 def own_broker(folder: Path) -> KafkaSettings:
-    """How the guarded broker of a folder is reached.
+    """The client settings of a folder's guarded broker.
 
     Raises:
-        LogUnavailableError: There never was one, or it is another user's.
+        LogUnavailableError: There never was one, or it belongs to another user.
     """
     return Broker(folder, guarded=True).settings
 
@@ -246,12 +246,12 @@ def _password(folder: Path) -> str:
     except OSError as error:
         raise LogUnavailableError(
             f"the password of the broker in {folder} cannot be read: {error.strerror}",
-            hint="start the broker with `steepest up`, as the user whose it is",
+            hint="start the broker with `steepest up`, as the user who owns it",
         ) from error
 
 
 def _ports_before(folder: Path) -> tuple[int, int] | None:
-    """The ports of the folder's broker and of its controller: clients and its own log remember them."""
+    """The ports that the folder's broker and controller had before: clients and its own log remember them."""
     with contextlib.suppress(FileNotFoundError):
         found = re.search(
             r"^listeners=\w+://127.0.0.1:(\d+),CONTROLLER://127.0.0.1:(\d+)$",
@@ -273,5 +273,5 @@ def _free_port() -> int:
 
 
 def cluster_id() -> str:
-    """A new one. It begins with a letter, because Kafka's tool takes one that begins with a dash for an option."""
+    """A new cluster id. It starts with a letter: Kafka's tool would take an id that starts with a dash for an option."""
     return base64.urlsafe_b64encode((uuid.uuid4().int >> 6).to_bytes(16, "big")).decode().rstrip("=")

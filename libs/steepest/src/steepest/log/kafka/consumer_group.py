@@ -1,12 +1,12 @@
-"""Which partitions of a topic are this process's: a place in a consumer group that is used for nothing else.
+"""Assigns a topic's partitions to processes through a Kafka consumer group that is used for nothing else.
 
-It owns joining, leaving, and handing over: a partition is given up only after whoever works on it has stopped. It must
-never read a record, or know what is done with a partition.
+It owns joining, leaving, and handing over: a partition is released only after the work on it has stopped. It must never
+read a record, or know what is done with a partition.
 
-The client joins, and its partitions are paused at once. Its protocol is the eager one: at every change all partitions of
-all members are given up and dealt anew. A member that was not heard of for ``SESSION_MS`` is taken for dead; if it was
-only asleep it may work on for a moment beside its successor, which readers of their outputs do not see, because the ids
-of both are the same.
+The client joins, and its partitions are paused immediately. It uses the eager protocol: every rebalance revokes all
+partitions of all members and assigns them again. A member without heartbeats for ``SESSION_MS`` counts as dead; if it was
+only suspended, it may work for a moment at the same time as its successor. Readers of their outputs do not notice, because
+both write the same ids.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from steepest.log.kafka.kafka_reader import CLIENT_ERRORS, started
 from steepest.log.kafka.kafka_settings import KafkaSettings
 
 SESSION_MS = 6_000
-"""The least that brokers take: a dead member's partitions stand still for as long."""
+"""The minimum that brokers accept: a dead member's partitions are not processed for that time."""
 
 HEARTBEAT_MS = 1_000
 
 HAND_OVER_MS = 30_000
-"""Longest time for which a member may finish its batch and keep its snapshots before the others go on without it."""
+"""How long a member may take to finish its batch and save its snapshots before the others continue without it."""
 
 
 class KafkaAssignment:
-    """A changing share of a topic's partitions.
+    """This process's share of a topic's partitions, which changes over time.
 
     Attributes:
-        partitions: Those that are ours now.
-        revoked: Set when they are to be given up; another event after each change.
+        partitions: The partitions that are assigned now.
+        revoked: Set when they must be released; replaced by a new event after each assignment.
     """
 
     def __init__(self, settings: KafkaSettings, topic: str, member_of: str) -> None:
-        """Join the group ``member_of`` of a topic when first asked."""
+        """Assign partitions of ``topic`` by the group ``member_of``, which the first ``take`` joins."""
         self.partitions: Sequence[TopicPartition] = ()
         self.revoked = asyncio.Event()
         self._settings = settings
@@ -54,10 +54,10 @@ class KafkaAssignment:
         self._idle.set()
 
     async def take(self) -> Sequence[TopicPartition]:
-        """Wait for a share and begin to work on it; ``give_back`` ends that.
+        """Wait for an assignment and start to work on it, until ``give_back``.
 
         Raises:
-            LogUnavailableError: The group cannot be joined now.
+            LogUnavailableError: The group cannot be joined at the moment.
         """
         if self._client is None:
             await self._join()
@@ -66,11 +66,11 @@ class KafkaAssignment:
         return self.partitions
 
     def give_back(self) -> None:
-        """Nobody works on the share any more: it may be dealt to others, or be taken again."""
+        """The work on the assignment has stopped: it may be assigned to others, or taken again."""
         self._idle.set()
 
     async def close(self) -> None:
-        """Leave the group, so that the others need not wait for our silence."""
+        """Leave the group, so that the others need not wait for the session timeout."""
         client, self._client = self._client, None
         if client is not None:
             self.give_back()
@@ -86,7 +86,7 @@ class KafkaAssignment:
             session_timeout_ms=SESSION_MS,
             heartbeat_interval_ms=HEARTBEAT_MS,
             rebalance_timeout_ms=HAND_OVER_MS,
-            # It never polls: whether this process works is another question, and is asked elsewhere.
+            # It never polls records, so the poll interval says nothing about liveness: health checks do that.
             max_poll_interval_ms=2**31 - 1,
         )
         client.subscribe([self._settings.prefix + self._topic], listener=_Listener(self, client))
@@ -98,14 +98,14 @@ class KafkaAssignment:
             ) from error
 
     async def give_up(self) -> None:
-        """Called by the group: say that the share is to be given up, and wait until it is."""
+        """Called by the group: request the release of the assignment, and wait for it."""
         self._assigned.clear()
         self.revoked.set()
         await self._idle.wait()
         self.partitions = ()
 
     def get(self, partitions: Iterable[Any]) -> None:
-        """Called by the group: these are ours now."""
+        """Called by the group: these partitions are assigned now."""
         self.partitions = sorted(TopicPartition(self._topic, one.partition) for one in partitions)
         self.revoked = asyncio.Event()
         self._assigned.set()

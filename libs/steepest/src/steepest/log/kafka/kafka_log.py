@@ -1,11 +1,11 @@
 """A log on Apache Kafka.
 
-It owns what is asked and appended; :mod:`steepest.log.kafka.kafka_reader` owns reading. It must never know what a
+It owns appending and offset queries; :mod:`steepest.log.kafka.kafka_reader` owns reading. It must never know what a
 record's value means.
 
-Kafka's defaults lose or repeat records for a log like this one, so every setting that matters is set here: all replicas
-acknowledge, the producer is idempotent, nothing is committed (positions are the reader's own), and a position that the
-broker no longer has is an error, not a jump. Transactions are not used; ``docs/decisions`` says why.
+Kafka's defaults can lose or repeat records, so every setting that matters is explicit here: all replicas acknowledge, the
+producer is idempotent, no offsets are committed (readers keep their own positions), and a position that the broker no longer
+has is an error, not a jump. Transactions are not used; ``docs/decisions`` says why.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from steepest.log.kafka.kafka_settings import KafkaSettings
 from steepest.log.validation import MAX_RECORD_BYTES, Topics
 
 BATCH_BYTES = 1 << 20
-"""The records of one call and partition up to this size stand next to each other for sure; a broker takes 1 MiB."""
+"""Records of one call and partition up to this size are guaranteed to be adjacent; a broker's default limit is 1 MiB."""
 
 OVERHEAD_BYTES = 1 << 16
-"""What a record of the largest size takes besides its key, headers and value."""
+"""Bound on a record's size apart from its key, headers and value."""
 
 
 class KafkaLog:
     """A ``steepest.log.base.Log`` on topics of a Kafka cluster. A handle belongs to one event loop."""
 
     def __init__(self, settings: KafkaSettings, partitions: Mapping[str, int]) -> None:
-        """Use these topics, which must exist; clients connect when first used.
+        """Use these topics, which must exist; clients connect on first use.
 
         Args:
             settings: How to reach the cluster.
@@ -44,30 +44,30 @@ class KafkaLog:
         self._prefix = settings.prefix
         self._topics = Topics(partitions, source=f"Kafka at {settings.bootstrap}")
         self._producer: AIOKafkaProducer | None = None
-        self._asker: AIOKafkaConsumer | None = None
+        self._query_client: AIOKafkaConsumer | None = None
         self._sending = asyncio.Lock()
-        self._asking = asyncio.Lock()
+        self._querying = asyncio.Lock()
         self._closed = False
 
     async def append(self, records: Sequence[NewRecord]) -> Sequence[int]:
         """See ``steepest.log.base.Log.append``: one batch for each partition.
 
         Raises:
-            InputError: A record that no log can hold; nothing is kept.
-            LogUnavailableError: It is not known what is kept. The producer is dropped, so that nothing of it comes later.
+            InputError: A record is invalid; nothing is stored.
+            LogUnavailableError: It is not known what is stored. The producer is dropped, so that it does not retry later.
         """
         self._check_open()
         self._topics.check_records(records)
-        places: dict[TopicPartition, list[int]] = {}
-        for place, record in enumerate(records):
-            places.setdefault(record.to, []).append(place)
+        indices: dict[TopicPartition, list[int]] = {}
+        for index, record in enumerate(records):
+            indices.setdefault(record.to, []).append(index)
         offsets = [0] * len(records)
         async with self._sending:
             try:
                 producer = await self._connected_producer()
                 sent = [
-                    (mine, await self._send(producer, at, [records[place] for place in mine]))
-                    for at, mine in places.items()
+                    (mine, await self._send(producer, at, [records[index] for index in mine]))
+                    for at, mine in indices.items()
                 ]
                 for mine, batches in sent:
                     self._take_offsets(offsets, mine, [(await future, count) for future, count in batches])
@@ -97,7 +97,7 @@ class KafkaLog:
         return await self._offset(at, "beginning_offsets")
 
     async def since(self, at: TopicPartition, at_ms: int) -> int:
-        """The offset of the first record that was observed at this time or later; the end where there is none.
+        """The offset of the first record that was observed at this time or later; the end if there is none.
 
         Raises:
             As ``end``.
@@ -106,14 +106,14 @@ class KafkaLog:
         self._topics.check(at)
         partition = self._kafka(at)
         try:
-            async with self._asking:
-                found = (await (await self._connected_asker()).offsets_for_times({partition: at_ms}))[partition]
+            async with self._querying:
+                found = (await (await self._connected_query_client()).offsets_for_times({partition: at_ms}))[partition]
         except CLIENT_ERRORS as error:
             raise self._unavailable(error) from error
         return await self.end(at) if found is None else int(found.offset)
 
     async def sync(self, partitions: Iterable[TopicPartition]) -> None:
-        """See ``steepest.log.base.Log.sync``: how safely records are kept is in the brokers' settings."""
+        """See ``steepest.log.base.Log.sync``: it does nothing; durability is configured in the brokers."""
 
     async def partitions(self, topic: str) -> Sequence[TopicPartition]:
         """See ``steepest.log.base.Log.partitions``.
@@ -140,24 +140,26 @@ class KafkaLog:
         self._closed = True
         if self._producer is not None:
             await self._producer.stop()
-        if self._asker is not None:
-            await self._asker.stop()
+        if self._query_client is not None:
+            await self._query_client.stop()
 
     async def _offset(self, at: TopicPartition, question: str) -> int:
         self._check_open()
         self._topics.check(at)
         partition = self._kafka(at)
-        async with self._asking:
+        async with self._querying:
             try:
-                offsets: dict[KafkaPartition, int] = await getattr(await self._connected_asker(), question)([partition])
+                offsets: dict[KafkaPartition, int] = await getattr(await self._connected_query_client(), question)(
+                    [partition]
+                )
             except CLIENT_ERRORS as error:
                 raise self._unavailable(error) from error
         return offsets[partition]
 
-    async def _connected_asker(self) -> AIOKafkaConsumer:
-        if self._asker is None:
-            self._asker = await started(consumer(self._settings))
-        return self._asker
+    async def _connected_query_client(self) -> AIOKafkaConsumer:
+        if self._query_client is None:
+            self._query_client = await started(consumer(self._settings))
+        return self._query_client
 
     async def _connected_producer(self) -> AIOKafkaProducer:
         if self._producer is None:
@@ -175,15 +177,15 @@ class KafkaLog:
     async def _drop_producer(self) -> None:
         producer, self._producer = self._producer, None
         if producer is not None:
-            # It would send again what failed; its sender is stopped without waiting for that.
-            await producer._sender.close()  # noqa: SLF001 - ``stop`` flushes first, which is what must not happen
+            # It would retry the failed batches, which may duplicate records; so its sender is stopped without a flush.
+            await producer._sender.close()  # noqa: SLF001 - ``stop`` would flush first
             await producer.client.close()
-            producer._closed = True  # noqa: SLF001 - it says itself that it was left open
+            producer._closed = True  # noqa: SLF001 - avoids its warning that it was not closed
 
     async def _send(
         self, producer: AIOKafkaProducer, at: TopicPartition, records: Sequence[NewRecord]
     ) -> list[tuple[asyncio.Future[Any], int]]:
-        """Hand batches over, in order; each with the future of its acknowledgement and its number of records."""
+        """Send batches in order; return the future of each acknowledgement and its number of records."""
         sent = []
         left = list(records)
         while left:
@@ -204,10 +206,10 @@ class KafkaLog:
         return sent
 
     @staticmethod
-    def _take_offsets(offsets: list[int], places: Sequence[int], batches: Iterable[tuple[Any, int]]) -> None:
+    def _take_offsets(offsets: list[int], indices: Sequence[int], batches: Iterable[tuple[Any, int]]) -> None:
         numbers = [meta.offset + step for meta, count in batches for step in range(count)]
-        for place, number in zip(places, numbers, strict=True):
-            offsets[place] = number
+        for index, number in zip(indices, numbers, strict=True):
+            offsets[index] = number
 
     def _kafka(self, at: TopicPartition) -> KafkaPartition:
         return KafkaPartition(self._prefix + at.topic, at.partition)
@@ -219,5 +221,5 @@ class KafkaLog:
     def _unavailable(self, error: BaseException) -> LogUnavailableError:
         return LogUnavailableError(
             f"{self._topics.source}: {type(error).__name__}: {error}",
-            hint="Look whether the broker runs, and whether its topics are there: steepest topics apply",
+            hint="Check that the broker runs and that its topics exist: steepest topics apply",
         )

@@ -1,7 +1,7 @@
 """Reading a log on Apache Kafka.
 
-It owns the consumer: its settings, what its errors mean, and its records as ours, also those that it cannot take itself. It
-must never know what a record's value means.
+It owns the consumer: its settings, the meaning of its errors, and the conversion of its records, including those that the
+client cannot decode. It must never know what a record's value means.
 """
 
 from __future__ import annotations
@@ -22,28 +22,27 @@ from steepest.log.kafka.kafka_settings import KafkaSettings
 from steepest.log.validation import check_position
 
 CLIENT_ERRORS = (KafkaError, OSError, TimeoutError)
-"""What clients raise where the cluster does not do what it was asked for."""
+"""The exceptions that clients raise if the cluster does not answer or refuses."""
 
 Client = TypeVar("Client", AIOKafkaConsumer, AIOKafkaProducer)
 
 FETCH_MS = 1_000
-"""How long the client waits at a stretch; whoever polls waits as long as it likes."""
+"""How long one wait of the client takes; a poll may wait longer or shorter."""
 
 
 VERIFY_EVERY_S = 5.0
-"""How often the last record that was given is read once more although no trouble was heard of: a reader that was busy
-for a moment hears of none."""
+"""How often the last returned record is verified even if no connection failed: a busy reader may not notice a failure."""
 
 
 class ParsedRecords(fetcher.PartitionRecords):  # type: ignore[misc]  # the client has no types
-    """A fetched partition's records as the client's parser gives them.
+    """A fetched partition's records as the client's parser returns them.
 
-    The client makes an object of another class of each, with the same fields. Nobody here needs it, and it costs as much
-    as the parsing.
+    The client would convert each into an object of another class with the same fields, which is not needed and costs as
+    much as the parsing.
     """
 
     def __iter__(self) -> Iterator[Any]:
-        """The parser's own iterator, without the client's around it."""
+        """The parser's own iterator, without the client's wrapper."""
         parsed: Iterator[Any] = self._records_iterator
         return parsed
 
@@ -56,14 +55,14 @@ fetcher.PartitionRecords = ParsedRecords  # the fetcher looks it up by this name
 
 
 class KafkaReader:
-    """Fulfils ``steepest.log.base.Reader``. It connects at its first poll.
+    """Implements ``steepest.log.base.Reader``. It connects at its first poll.
 
-    What fetches is a task of its own, which a cancelled poll leaves to the next one: so nothing is lost between the
-    moment that the client moves on and the moment that the caller has the records.
+    A separate task fetches; a cancelled poll leaves it to the next poll. So no records are lost between the client's advance
+    and their return to the caller.
 
-    A topic that is made anew, or a broker that has lost what it had not written to its disk, may have other records below
-    the position by the time that the client reaches it again. So after any trouble, and now and then, the last record that
-    was given is read once more.
+    When a topic is re-created, or a broker loses records that it had not written to its disk, there may be other records
+    below the position when the client reaches it again. So after any connection failure, and periodically, the last returned
+    record is read again and compared.
     """
 
     def __init__(self, settings: KafkaSettings, start: Mapping[KafkaPartition, tuple[TopicPartition, int]]) -> None:
@@ -74,7 +73,7 @@ class KafkaReader:
         self._fetching: asyncio.Task[list[Record]] | None = None
         self._ready: list[Record] = []
         self._given: dict[KafkaPartition, Any] = {}
-        self._doubts = False
+        self._must_verify = False
         self._verified_at = asyncio.get_running_loop().time()
         self._closed = False
 
@@ -82,7 +81,7 @@ class KafkaReader:
         """See ``steepest.log.base.Reader.poll``."""
         if self._closed:
             raise LogUnavailableError("this reader was closed", hint="Make a new one from the log.")
-        # A reader that is far behind never has to wait: without this, nobody else would have a turn.
+        # A reader that is far behind never waits: without this, no other task of the event loop would run.
         await asyncio.sleep(0)
         if not self._ready:
             await self._connected()
@@ -109,22 +108,22 @@ class KafkaReader:
         if self._fetching.done():
             fetched, self._fetching = self._fetching, None
             self._ready = fetched.result()
-            # The next ones come while the caller works on these, and waits for what it appends.
+            # Fetch the next records while the caller processes these.
             self._fetching = asyncio.create_task(self._fetched(max_records))
 
     async def _fetched(self, max_records: int) -> list[Record]:
-        """The next records, however long they take to come."""
+        """The next records; it waits for them without a limit."""
         client = await self._connected()
         got: dict[KafkaPartition, list[Any]] = {}
         try:
             while not got:
                 got = await client.getmany(timeout_ms=FETCH_MS, max_records=max_records)
-                if got and (self._doubts or self._is_due()):
+                if got and (self._must_verify or self._is_due()):
                     await self._verify(client)
                     self._verified_at = asyncio.get_running_loop().time()
                     got = await client.getmany(timeout_ms=FETCH_MS, max_records=max_records)
         except UnicodeDecodeError as error:
-            return await self._around_a_name(client, max_records, error)
+            return await self._skip_undecodable(client, max_records, error)
         except OffsetOutOfRangeError as error:
             await self._check_positions(client)
             raise LogUnavailableError(f"Kafka: {type(error).__name__}: {error}") from error
@@ -137,16 +136,16 @@ class KafkaReader:
         self._given[partition] = batch[-1]
         return _records(self._start[partition][0], batch)
 
-    async def _around_a_name(
+    async def _skip_undecodable(
         self, client: AIOKafkaConsumer, max_records: int, error: UnicodeDecodeError
     ) -> list[Record]:
-        """The next records one by one, up to the one that the client cannot take: a header's name in it is no text.
+        """The next records one by one, up to the one that the client cannot decode: a header name in it is not UTF-8.
 
-        The client goes through a batch from its start, so what stands behind such a record in its batch is damaged too.
+        The client decodes a batch from its start, so the records after such a record in its batch are damaged too.
         """
         found: list[Record] = []
         for partition, (at, _) in self._start.items():
-            client.seek(partition, self._next[partition])  # what came before it in the same fetch is lost otherwise
+            client.seek(partition, self._next[partition])  # otherwise the records before it in the same fetch are lost
             try:
                 for _ in range(max_records):
                     got = await client.getmany(partition, timeout_ms=FETCH_MS, max_records=1)
@@ -154,14 +153,14 @@ class KafkaReader:
                         break
                     found += self._taken(partition, got[partition])
             except UnicodeDecodeError:
-                damage = f"a header's name in its batch is no text: {error}"
+                damage = f"a header's name in its batch is not valid text: {error}"
                 found.append(Record(at=at, offset=self._next[partition], key="", value=b"", at_ms=0, damage=damage))
                 self._next[partition] += 1
                 client.seek(partition, self._next[partition])
         return found
 
     async def _connected(self) -> AIOKafkaConsumer:
-        """The client; a poll that is cancelled while it connects leaves it to the next one."""
+        """The connected client; a poll that is cancelled while it connects leaves the task to the next one."""
         if self._connecting is None or (self._connecting.done() and self._connecting.exception()):
             self._connecting = asyncio.create_task(self._connect())
         return await asyncio.shield(self._connecting)
@@ -173,7 +172,7 @@ class KafkaReader:
             raise LogUnavailableError(f"Kafka: {type(error).__name__}: {error}") from error
         try:
             client.assign(list(self._start))
-            self._hear_of_trouble(client)
+            self._watch_for_failures(client)
             await self._check_positions(client)
             for partition, offset in self._next.items():
                 client.seek(partition, offset)
@@ -185,12 +184,12 @@ class KafkaReader:
             raise
         return client
 
-    def _hear_of_trouble(self, client: AIOKafkaConsumer) -> None:
-        """The client asks for metadata when a connection broke, or a broker does not have a partition; it tells nobody."""
+    def _watch_for_failures(self, client: AIOKafkaConsumer) -> None:
+        """Note connection failures: the client does not report them, but requests metadata after each of them."""
         ask = client._client.force_metadata_update  # noqa: SLF001 - there is no other way in
 
         def asked() -> Any:
-            self._doubts = True
+            self._must_verify = True
             return ask()
 
         client._client.force_metadata_update = asked  # noqa: SLF001
@@ -199,12 +198,12 @@ class KafkaReader:
         return asyncio.get_running_loop().time() - self._verified_at > VERIFY_EVERY_S
 
     async def _verify(self, client: AIOKafkaConsumer) -> None:
-        """Go on from the positions, if the records before them are those that were given.
+        """Continue from the positions, if the records before them are those that were returned.
 
         Raises:
-            LogEpochError: They are not.
+            LogEpochError: A record differs.
         """
-        self._doubts = False
+        self._must_verify = False
         begins = await self._check_positions(client)
         for partition, position in self._next.items():
             given = self._given.get(partition)
@@ -215,8 +214,8 @@ class KafkaReader:
                     got = (await client.getmany(partition, timeout_ms=FETCH_MS, max_records=1)).get(partition, ())
                 if _content(got[0]) != _content(given):
                     raise LogEpochError(
-                        f"{self._start[partition][0]} has another record at {given.offset} than it gave before",
-                        hint="The topic was made anew, or its broker lost records: start again, from what is there now.",
+                        f"{self._start[partition][0]} has another record at {given.offset} than before",
+                        hint="The topic was re-created, or its broker lost records: start again from the current records.",
                     )
             client.seek(partition, position)
 
@@ -232,12 +231,12 @@ class KafkaReader:
 
 
 def _content(raw: Any) -> tuple[Any, ...]:
-    """All that a record of the client's says."""
+    """The fields of a client's record that identify it."""
     return raw.offset, raw.timestamp, raw.key, raw.value, tuple(raw.headers)
 
 
 async def started(client: Client) -> Client:
-    """A client that is connected; one that cannot be is stopped, so that it leaves nothing open."""
+    """Connect a client; if that fails, stop it, so that no connection is left open."""
     try:
         await client.start()
     except BaseException:
@@ -247,7 +246,7 @@ async def started(client: Client) -> Client:
 
 
 def consumer(settings: KafkaSettings) -> AIOKafkaConsumer:
-    """A client that reads and keeps no position in Kafka."""
+    """A client that reads and commits no offsets to Kafka."""
     return AIOKafkaConsumer(
         **settings.client(),
         group_id=None,
@@ -260,7 +259,7 @@ def consumer(settings: KafkaSettings) -> AIOKafkaConsumer:
 
 
 def _records(at: TopicPartition, batch: Sequence[Any]) -> list[Record]:
-    """A client's records as ours."""
+    """Convert a client's records."""
     records = []
     try:
         for raw in batch:
@@ -276,20 +275,20 @@ def _records(at: TopicPartition, batch: Sequence[Any]) -> list[Record]:
                 headers=headers,
             )
             records.append(record)
-    except (UnicodeDecodeError, AttributeError):  # bytes that are no text, or a header without a value
-        return [_doubtful(at, raw) for raw in batch]
+    except (UnicodeDecodeError, AttributeError):  # bytes that are not UTF-8, or a header without a value
+        return [_decoded_leniently(at, raw) for raw in batch]
     return records
 
 
-def _doubtful(at: TopicPartition, raw: Any) -> Record:
-    """A client's record as ours, damaged where its key or headers are no text."""
+def _decoded_leniently(at: TopicPartition, raw: Any) -> Record:
+    """Convert a client's record; mark it as damaged if its key or headers are not UTF-8."""
     key, headers = raw.key or b"", {name: value or b"" for name, value in raw.headers}
     damage = ""
     try:
         for text in (key, *headers.values()):
             text.decode()
     except UnicodeDecodeError as error:
-        damage = f"its key or headers are no text: {error}"
+        damage = f"its key or headers are not valid text: {error}"
     return Record(
         at=at,
         offset=raw.offset,

@@ -1,6 +1,6 @@
-"""How a Kafka cluster is reached: the settings, and what every client is told of them.
+"""The settings of a connection to Kafka, and the client arguments that they become.
 
-It owns names, defaults and what is refused. It must never connect to anything, so that it can be read where no client is
+It owns names, defaults and validation. It must never connect to anything, so that it can be imported where no client is
 installed.
 """
 
@@ -14,13 +14,13 @@ import msgspec
 from steepest.errors import InputError
 
 REQUEST_TIMEOUT_MS = 15_000
-"""A broker that is stopped for a moment answers within this; longer, and the caller begins anew anyway."""
+"""A broker that is suspended briefly answers within this time; after a longer pause, the caller restarts anyway."""
 
 VARIABLE = "STEEPEST_KAFKA"
 """The bootstrap servers; the other settings are named after it (``STEEPEST_KAFKA_SECURITY`` and so on)."""
 
-NOT_OURS = (f"{VARIABLE}_HOME",)
-"""Variables of that form which say something else: where a broker of one's own has its jars."""
+UNRELATED = (f"{VARIABLE}_HOME",)
+"""Variables of that form with another meaning: the folder of a private broker's jars."""
 
 Bootstrap = Annotated[str, msgspec.Meta(pattern=r"^[^\s:,]+:\d{1,5}(,[^\s:,]+:\d{1,5})*$")]
 Prefix = Annotated[str, msgspec.Meta(pattern=r"^[a-zA-Z0-9._-]{0,100}$")]
@@ -30,10 +30,10 @@ class KafkaSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """How to reach a Kafka cluster.
 
     Attributes:
-        bootstrap: ``host:port``, several with commas.
-        prefix: Put before every topic's and group's name, so that installations can share a cluster.
-        ca_file: Certificates that the broker's is checked against; empty for the system's.
-        cert_file: Our own certificate, where the broker asks for one.
+        bootstrap: ``host:port``; several are separated by commas.
+        prefix: Prefix of every topic's and group's name, so that installations can share a cluster.
+        ca_file: Certificates that verify the broker's; empty for the system's.
+        cert_file: The client's own certificate, if the broker asks for one.
         key_file: Its key.
     """
 
@@ -51,7 +51,7 @@ class KafkaSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         return f"Kafka at {self.bootstrap} ({self.security})"
 
     def client(self) -> dict[str, Any]:
-        """Arguments of every client.
+        """The arguments of every client.
 
         Raises:
             InputError: A certificate cannot be read.
@@ -73,7 +73,7 @@ class KafkaSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         return arguments
 
     def _ssl_context(self) -> Any:
-        from aiokafka.helpers import create_ssl_context  # noqa: PLC0415 - only where it is used
+        from aiokafka.helpers import create_ssl_context  # noqa: PLC0415 - only for TLS
 
         try:
             return create_ssl_context(
@@ -82,22 +82,22 @@ class KafkaSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         except OSError as error:
             raise InputError(
                 f"Kafka's certificates cannot be read: {error}",
-                hint=f"look at {VARIABLE}_CA_FILE, {VARIABLE}_CERT_FILE and {VARIABLE}_KEY_FILE",
+                hint=f"check {VARIABLE}_CA_FILE, {VARIABLE}_CERT_FILE and {VARIABLE}_KEY_FILE",
             ) from error
 
 
 def kafka_settings(environ: Mapping[str, str], bootstrap: str | None = None) -> KafkaSettings | None:
-    """Settings from ``STEEPEST_KAFKA`` and its like; None where no cluster is named, so that the log is in files.
+    """Settings from ``STEEPEST_KAFKA`` and its variants; None if no cluster is named: then the log is in files.
 
     Args:
-        environ: The variables.
-        bootstrap: Named by other means, before the variable.
+        environ: The environment variables.
+        bootstrap: Overrides the variable.
 
     Raises:
-        InputError: One of them is wrong, or none of ours; the message names it.
+        InputError: A variable is invalid or unknown; the message names it.
     """
     names = {f"{VARIABLE}_{field.upper()}": field for field in KafkaSettings.__struct_fields__ if field != "bootstrap"}
-    given = {name: text for name, text in environ.items() if name.startswith(f"{VARIABLE}_") and name not in NOT_OURS}
+    given = {name: text for name, text in environ.items() if name.startswith(f"{VARIABLE}_") and name not in UNRELATED}
     if unknown := sorted(set(given) - set(names)):
         raise InputError(f"there is no setting {', '.join(unknown)}", hint=f"the settings are {', '.join(names)}")
     bootstrap = bootstrap or environ.get(VARIABLE, "")
@@ -108,12 +108,12 @@ def kafka_settings(environ: Mapping[str, str], bootstrap: str | None = None) -> 
         return msgspec.convert(fields, KafkaSettings)
     except msgspec.ValidationError as error:
         raise InputError(
-            f"wrong Kafka setting: {error}", hint=f"look at {VARIABLE} (host:port) and {', '.join(names)}"
+            f"invalid Kafka setting: {error}", hint=f"check {VARIABLE} (host:port) and {', '.join(names)}"
         ) from error
 
 
 def as_environment(settings: KafkaSettings) -> dict[str, str]:
-    """The variables from which another process reads the same settings."""
+    """The environment variables that pass these settings to another process."""
     fields = msgspec.to_builtins(settings)
     bootstrap = fields.pop("bootstrap")
     return {VARIABLE: bootstrap} | {f"{VARIABLE}_{name.upper()}": text for name, text in fields.items()}

@@ -1,10 +1,10 @@
-"""Snapshots in a compacted topic: chunks, and then a manifest that says what they must add up to.
+"""Snapshots in a compacted topic: chunks, followed by a manifest with their checksum.
 
-It owns the form of the records. It must never know what is in a snapshot. It works on any ordered log; only on Kafka does
-compaction remove what was replaced.
+It owns the format of the records. It must never know the content of a snapshot. It works on any ordered log; only Kafka's
+compaction removes what was replaced.
 
-Each key has two slots, which are written in turn: whoever dies while it writes one leaves the other as it was, and a slot
-that two wrote at once has a wrong digest and is passed over.
+Each key has two slots, which are written in turn: a process that dies while writing one leaves the other intact, and a slot
+that two processes wrote concurrently has a wrong digest and is skipped.
 
 =========================  =====================================================================================
 record key                 value
@@ -28,17 +28,17 @@ from steepest.log.base import Log, NewRecord, Record, TopicPartition
 from steepest.log.snapshot_store import file_name
 
 CHUNK_BYTES = 500 * 1024
-"""Below half a MiB: within every broker's default limit on a record, with room for key and batch."""
+"""Below half a MiB: within a broker's default record limit, with room for key and batch."""
 
 SLOTS = (0, 1)
 MANIFEST_DEPTH = 2
-"""Slashes in a manifest's record key; those in the snapshot's own key are quoted."""
+"""Number of slashes in a manifest's record key; those in the snapshot's own key are quoted."""
 
 _log = structlog.get_logger(__name__)
 
 
-class Manifest(msgspec.Struct, frozen=True):
-    """What a slot holds. ``sequence`` rises from one snapshot of a key to the next."""
+class SnapshotManifest(msgspec.Struct, frozen=True):
+    """The content of a slot. ``sequence`` increases with every snapshot of a key."""
 
     sequence: int
     chunks: int
@@ -49,21 +49,21 @@ class LogSnapshots:
     """A ``steepest.log.snapshot_store.SnapshotStore`` in one partition of a log."""
 
     def __init__(self, log: Log, at: TopicPartition, scope: str) -> None:
-        """Keep snapshots under keys that begin with ``scope``, so that services do not meet."""
+        """Store snapshots under keys that start with ``scope``, so that services do not collide."""
         self._source = log
         self._at = at
         self._scope = scope
         self._newest: dict[str, tuple[int, int]] = {}
 
     async def save(self, key: str, data: bytes) -> None:
-        """See ``SnapshotStore.save``: kept once the manifest is acknowledged."""
+        """See ``SnapshotStore.save``: the snapshot is stored once the manifest is acknowledged."""
         name = self._name(key)
         if name not in self._newest:
             await self.load(key)
         slot, sequence = self._newest[name]
         slot, sequence = SLOTS[(slot + 1) % len(SLOTS)], sequence + 1
         chunks = [data[start : start + CHUNK_BYTES] for start in range(0, len(data), CHUNK_BYTES)]
-        manifest = Manifest(sequence, len(chunks), hashlib.sha256(data).hexdigest())
+        manifest = SnapshotManifest(sequence, len(chunks), hashlib.sha256(data).hexdigest())
         values = {f"{name}/{slot}/{number}": chunk for number, chunk in enumerate(chunks)}
         values[f"{name}/{slot}"] = msgspec.json.encode(manifest)
         now_ms = time.time_ns() // 1_000_000
@@ -75,7 +75,7 @@ class LogSnapshots:
         """See ``SnapshotStore.load``. It reads the whole partition, which compaction keeps short.
 
         Raises:
-            LogUnavailableError: The log gives nothing now; that says nothing about the snapshot.
+            LogUnavailableError: The log cannot be read now; a snapshot may exist.
         """
         name = self._name(key)
         found = await self._records(f"{name}/")
@@ -89,9 +89,9 @@ class LogSnapshots:
             if hashlib.sha256(data).hexdigest() == manifest.sha256:
                 sound[slot] = data
             else:
-                _log.warning("a snapshot is left alone", of=name, why="its chunks are not what its manifest says")
+                _log.warning("snapshot ignored", of=name, why="its chunks do not match its manifest")
         if sound:
-            self._newest[name] = (next(iter(sound)), highest)  # the next one is written over the other slot
+            self._newest[name] = (next(iter(sound)), highest)  # the next save overwrites the other slot
         return list(sound.values())
 
     async def keys(self) -> Sequence[str]:
@@ -104,7 +104,7 @@ class LogSnapshots:
         return f"{self._scope}/{file_name(key)}"
 
     async def _records(self, prefix: str) -> Mapping[str, bytes]:
-        """The newest value of each record key that begins so."""
+        """The newest value of each record key with that prefix."""
         found: dict[str, bytes] = {}
         end = await self._source.end(self._at)
         reader = self._source.reader({self._at: 0})
@@ -124,8 +124,8 @@ def _take(found: dict[str, bytes], record: Record, prefix: str) -> None:
         found[record.key] = record.value
 
 
-def _manifest(value: bytes | None) -> Manifest | None:
+def _manifest(value: bytes | None) -> SnapshotManifest | None:
     try:
-        return msgspec.json.decode(value, type=Manifest) if value else None
+        return msgspec.json.decode(value, type=SnapshotManifest) if value else None
     except msgspec.DecodeError:
         return None

@@ -1,7 +1,7 @@
-"""Topics on Kafka as a log needs them: what they should be, what differs, and making it so.
+"""The configuration of the topics that a log needs on Kafka: finds differences and applies them.
 
-It owns partition counts, retention, compaction and limits of every topic, and what must never be changed. It must never
-know what a record's value means.
+It owns partition counts, retention, compaction and limits of every topic, and which of them must never change. It must
+never know what a record's value means.
 """
 
 from __future__ import annotations
@@ -25,52 +25,52 @@ from steepest.log.kafka.kafka_reader import CLIENT_ERRORS
 from steepest.log.kafka.kafka_settings import KafkaSettings
 
 SNAPSHOTS = "snapshots"
-"""The compacted topic; it holds snapshots and no events."""
+"""The compacted topic; it contains snapshots and no events."""
 
 DAY_MS = 86_400_000
-FOR_EVER = "-1"
+UNLIMITED = "-1"
 MAX_MESSAGE_BYTES = 9 << 20
-"""A record of the largest size, with its key, headers and the batch around it."""
+"""Fits a record of the maximum size with its key, headers and batch."""
 
 COMMON: Mapping[str, str] = {
     "max.message.bytes": str(MAX_MESSAGE_BYTES),
-    # A record's time is when the thing was observed, which may be any time; a broker refuses what it takes for wrong.
+    # A record's time is when the event was observed, which may be any time; a broker rejects times far from its own.
     "message.timestamp.type": "CreateTime",
     "message.timestamp.before.max.ms": str(2**63 - 1),
     "message.timestamp.after.max.ms": str(2**63 - 1),
-    "retention.bytes": FOR_EVER,
+    "retention.bytes": UNLIMITED,
 }
 
 BY_TOPIC: Mapping[str, Mapping[str, str]] = {
-    "cluster": {"cleanup.policy": "delete", "retention.ms": FOR_EVER},
+    "cluster": {"cleanup.policy": "delete", "retention.ms": UNLIMITED},
     "loss": {"cleanup.policy": "delete", "retention.ms": str(30 * DAY_MS)},
     "heartbeats": {"cleanup.policy": "delete", "retention.ms": str(7 * DAY_MS)},
     "dead-letters": {"cleanup.policy": "delete", "retention.ms": str(90 * DAY_MS)},
     SNAPSHOTS: {
         "cleanup.policy": "compact",
-        "retention.ms": FOR_EVER,
+        "retention.ms": UNLIMITED,
         "segment.bytes": str(32 << 20),
         "min.cleanable.dirty.ratio": "0.2",
         "delete.retention.ms": str(DAY_MS),
     },
 }
-"""A pool's log is the truth about it and stays; the others outlive the oldest snapshot that is kept of them by far."""
+"""A pool's log is its source of truth and is kept; the others are kept much longer than their oldest snapshot needs."""
 
 MAX_REPLICATION = 3
 
 SETTLE_S = 15.0
-"""A change is seen everywhere within a second or so."""
+"""A change is usually visible on all brokers within a second."""
 
 _DYNAMIC_TOPIC_CONFIG = 1
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that is not as it should be.
+    """A difference between the wanted and the actual configuration.
 
     Attributes:
         what: ``create``, ``partitions``, or a configuration's name.
-        now: As it is; empty where the topic is not there.
-        refused: Why it must stay as it is; empty where it can be changed.
+        now: The actual value; empty if the topic does not exist.
+        refused: Why it must not be changed; empty if it can be changed.
     """
 
     topic: str
@@ -87,7 +87,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Existing(msgspec.Struct, frozen=True):
-    """A topic as it stands in Kafka; ``set_here`` are the configurations that somebody gave it."""
+    """A topic as it exists in Kafka; ``set_here`` are the configurations that were set on the topic itself."""
 
     partitions: int
     configs: Mapping[str, str]
@@ -98,19 +98,19 @@ class KafkaTopics:
     """The topics of an installation."""
 
     def __init__(self, settings: KafkaSettings, partitions: Mapping[str, int], replication: int | None = None) -> None:
-        """Topics with these numbers of partitions, and one for snapshots.
+        """Topics with these numbers of partitions, and one topic for snapshots.
 
         Args:
             settings: How to reach the cluster.
             partitions: Topic to number of partitions.
-            replication: Copies of each record; None for three, or as many as there are brokers.
+            replication: Copies of each record; None: three, or as many as there are brokers.
         """
         self._settings = settings
         self._wanted = {**partitions, SNAPSHOTS: 1}
         self._replication = replication
 
     async def differences(self) -> list[Change]:
-        """What is not as it should be, changing nothing.
+        """Return the differences without changing anything.
 
         Raises:
             LogUnavailableError: The cluster does not answer.
@@ -119,11 +119,11 @@ class KafkaTopics:
             return [change for name in self._wanted for change in await self._of_topic(admin, name)]
 
     async def apply(self) -> list[Change]:
-        """Make it so, and give what was changed. What is refused is refused before anything is changed.
+        """Apply the differences and return them. If one must not be changed, nothing is changed.
 
         Raises:
-            InputError: A change would put keys into other partitions than the records that they have already.
-            LogUnavailableError: The cluster does not answer, or does not take a change.
+            InputError: A change would separate the future records of a key from its existing ones.
+            LogUnavailableError: The cluster does not answer, or rejects a change.
         """
         changes = await self.differences()
         if refused := [change for change in changes if change.refused]:
@@ -131,7 +131,7 @@ class KafkaTopics:
                 "; ".join(f"{change.topic}: {change.what} {change.now} -> {change.wanted}: {change.refused}"
                           for change in refused),
                 code="topic-in-use",
-                hint="keep the number, or make an installation with another prefix and move over to it",
+                hint="keep the number, or create an installation with another prefix and migrate to it",
             )  # fmt: skip
         async with _admin(self._settings) as admin:
             for name in dict.fromkeys(change.topic for change in changes):
@@ -141,10 +141,10 @@ class KafkaTopics:
         return changes
 
     async def trim(self, before: Mapping[TopicPartition, int]) -> None:
-        """Remove the records of partitions below an offset each, for good.
+        """Permanently remove the records of each partition below an offset.
 
         Raises:
-            LogUnavailableError: The cluster does not answer, or does not let us; some may be removed.
+            LogUnavailableError: The cluster does not answer, or does not permit it; some may be removed.
         """
         async with _admin(self._settings) as admin:
             await admin.delete_records(
@@ -157,13 +157,13 @@ class KafkaTopics:
             )
 
     async def _settled(self) -> None:
-        """Wait until the brokers, who hear of a change from the controller, show it."""
+        """Wait until the brokers show the changes, which the controller propagates to them."""
         deadline = time.monotonic() + SETTLE_S
         while left := await self.differences():
             if time.monotonic() >= deadline:
                 raise LogUnavailableError(
-                    f"Kafka took the changes, and does not show them after {SETTLE_S:g} s: {left[0]}",
-                    hint="look at the brokers' logs, then apply again",
+                    f"Kafka accepted the changes but does not show them after {SETTLE_S:g} s: {left[0]}",
+                    hint="check the brokers' logs, then apply again",
                 )
             await asyncio.sleep(0.05)
 
@@ -192,9 +192,9 @@ class KafkaTopics:
         return changes
 
     async def _why_not(self, name: str, partitions: int) -> str:
-        """Why the number of partitions must not change; empty where it may."""
+        """Why the number of partitions must not change; empty if it may."""
         if partitions > self._wanted[name]:
-            return "Kafka never takes partitions away"
+            return "Kafka cannot remove partitions"
         log = KafkaLog(self._settings, {name: partitions})
         try:
             ends = [await log.end(TopicPartition(name, number)) for number in range(partitions)]
@@ -202,7 +202,7 @@ class KafkaTopics:
             await log.close()
         # The first record of a partition is its identity, and has no key.
         keyed = sum(max(0, end - 1) for end in ends)
-        return f"it holds {keyed} records, whose keys would be looked for in other partitions" if keyed else ""
+        return f"it has {keyed} records, whose keys would map to other partitions" if keyed else ""
 
     async def _configs(self, admin: AIOKafkaAdminClient, name: str) -> dict[str, str]:
         copies = await self._copies(admin)
@@ -228,7 +228,7 @@ class KafkaTopics:
                 answer = await admin.create_partitions({topic: NewPartitions(self._wanted[name])})
                 _check(topic, answer.topic_errors)
         found = await _existing(admin, topic)
-        # Kafka's call sets everything anew: what somebody else gave the topic has to be told again.
+        # Kafka's call replaces all configurations, so those that others set on the topic must be repeated.
         together = {**(found.set_here if found else {}), **configs}
         answers = await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, together)])
         _check(topic, [(topic, code, message) for answer in answers for code, message, *_ in answer.resources])
@@ -243,7 +243,7 @@ async def _admin(settings: KafkaSettings) -> AsyncIterator[AIOKafkaAdminClient]:
         yield admin
     except CLIENT_ERRORS as error:
         raise LogUnavailableError(
-            f"Kafka at {settings.bootstrap}: {type(error).__name__}: {error}", hint="look whether the broker runs there"
+            f"Kafka at {settings.bootstrap}: {type(error).__name__}: {error}", hint="check that the broker runs there"
         ) from error
     finally:
         await admin.close()
@@ -267,4 +267,4 @@ def _check(topic: str, errors: Iterable[Sequence[Any]], unless: type[Exception] 
         kind = for_code(code)
         if code and kind is not unless:
             why = f": {message[0]}" if message and message[0] else ""
-            raise LogUnavailableError(f"Kafka does not take the topic {topic}: {kind.__name__}{why}")
+            raise LogUnavailableError(f"Kafka rejects the topic {topic}: {kind.__name__}{why}")
