@@ -186,7 +186,7 @@ def test_a_full_disk_is_told_and_lived_through(system: RunningSystem) -> None:
 
     resource.prlimit(system.pid, resource.RLIMIT_FSIZE, (full, unlimited[1]))
     told = system.await_line("cannot be written to")
-    assert "Make room on the disk" in told or "File too large" in told
+    assert "Free disk space" in told or "File too large" in told
     assert system.ask("jobs")[0]["job"] == "trains"
     resource.prlimit(system.pid, resource.RLIMIT_FSIZE, unlimited)
 

@@ -32,9 +32,9 @@ from steepest.events.parameters import PoolParameters, SpeConParameters
 from steepest.events.registry import TOPICS
 from steepest.log.base import NewRecord, TopicPartition
 from steepest.log.kafka.broker import (
-    SASL_PROPERTIES,
-    SASL_LOGIN,
     PROPERTIES,
+    SASL_LOGIN,
+    SASL_PROPERTIES,
     USER,
     Broker,
     _free_port,
