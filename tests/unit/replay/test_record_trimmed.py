@@ -86,7 +86,7 @@ async def test_what_is_not_recorded_is_named(tmp_path: Path) -> None:
     file.write_bytes(file.read_bytes().splitlines(keepends=True)[1])
     log = FileLog.open(tmp_path, read_only=True)
     reader = log.reader({CLUSTER: 3})
-    with pytest.raises(RecordingError, match="line 1: holds cluster/0@4"):
+    with pytest.raises(RecordingError, match="line 1: has cluster/0@4"):
         await reader.poll()
     await reader.close()
     await log.close()

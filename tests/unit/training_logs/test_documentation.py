@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from steepest.training_logs.format import Context, Format, Line
+from steepest.training_logs.format import Context, Format, LogLine
 from steepest.training_logs.formats import all_formats
 
 PAGE = (Path(__file__).parents[3] / "docs" / "log-formats.md").read_text(encoding="utf-8")
@@ -23,7 +23,7 @@ def test_the_example_is_a_format() -> None:
     example = module["FORMAT"]
     assert isinstance(example, Format)
 
-    found = example.read(Line(example.shape.encode(), example.shape.encode(), b""), Context())
+    found = example.read(LogLine(example.shape.encode(), example.shape.encode(), b""), Context())
 
     assert found is not None
     assert [f"{one.at.step} {one.metric} {one.value} {one.split}" for one in found] == re.findall(

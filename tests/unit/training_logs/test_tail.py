@@ -9,14 +9,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from steepest.training_logs.sources.tail import Chunk, TailPlace, follow
+from steepest.training_logs.sources.tail import Chunk, TailCursor, follow
 
 pytestmark = pytest.mark.parametrize("notify", [True, False], ids=["notices", "polling"])
 
 POLL_S = 0.01
 
 
-async def take(chunks: AsyncIterator[Chunk], size: int) -> tuple[bytes, list[bool], TailPlace]:
+async def take(chunks: AsyncIterator[Chunk], size: int) -> tuple[bytes, list[bool], TailCursor]:
     """Awaits chunks until they hold so many bytes: the bytes, where files begin, the last place."""
     data, begins = b"", []
     while len(data) < size:
@@ -98,7 +98,7 @@ async def test_going_on_after_a_crash(tmp_path: Path, *, notify: bool) -> None:
     append(path, b"one\ntwo\n")
     async with aclosing(follow(path, below=path.parent, poll_s=POLL_S, notify=notify)) as chunks:
         _, _, place = await take(chunks, 8)
-    place = msgspec.json.decode(msgspec.json.encode(place), type=TailPlace)
+    place = msgspec.json.decode(msgspec.json.encode(place), type=TailCursor)
     append(path, b"three\n")
     path.rename(tmp_path / "job.log.2")
     os.utime(tmp_path / "job.log.2", ns=(1, 1))

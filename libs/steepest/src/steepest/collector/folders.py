@@ -23,7 +23,7 @@ from steepest.training_logs.records import LossRecord, Split
 from steepest.training_logs.sources.mlflow import MetricFileReader, MlflowDatabase
 from steepest.training_logs.sources.tail import follow_folder
 from steepest.training_logs.sources.tensorboard import EventReader
-from steepest.untrusted.threads import apart
+from steepest.untrusted.threads import run_detached
 
 logger = structlog.get_logger(__name__)
 
@@ -83,7 +83,7 @@ class MetricFolder:
         while True:
             last = stop.is_set()
             try:
-                records = await apart(database.poll, timeout_s=ANSWER_S)
+                records = await run_detached(database.poll, timeout_s=ANSWER_S)
             except (sqlite3.DatabaseError, UntrustedError, TimeoutError) as error:
                 logger.warning("not an MLflow database", file=str(self._folder / MLFLOW_DATABASE), why=str(error))
                 return

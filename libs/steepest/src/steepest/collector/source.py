@@ -19,7 +19,7 @@ from steepest.log.files.atomic_write import write_atomically
 from steepest.training_logs.reader import LogReader, ReaderState
 from steepest.training_logs.recognise import AUTO, FormatError
 from steepest.training_logs.records import LossRecord
-from steepest.training_logs.sources.tail import TailPlace, follow
+from steepest.training_logs.sources.tail import TailCursor, follow
 
 logger = structlog.get_logger(__name__)
 
@@ -41,7 +41,7 @@ class SourceCursor(msgspec.Struct, kw_only=True):
     """
 
     reader: ReaderState
-    tail: TailPlace | None = None
+    tail: TailCursor | None = None
     files_before: int = 0
     at_ms: int = 0
     has_brought_any: bool = False
@@ -144,7 +144,7 @@ class Source:
         self._cursor.at_ms = min(max(self._cursor.at_ms, said_ms), now_ms)
         return self._cursor.at_ms
 
-    def _tail_start(self) -> TailPlace | None:
+    def _tail_start(self) -> TailCursor | None:
         """Where to read on: a reader that was restored wants its half-read line again."""
         if self._cursor.tail is None:
             return None

@@ -1,7 +1,7 @@
-"""Reads the loss that any training job prints, or writes beside itself.
+"""Reads the losses that training jobs print or write to files.
 
-``LogReader`` turns a log's bytes to ``LossRecord``; ``tail`` follows growing files; ``tensorboard`` and ``mlflow`` read
-what those two write.
+``LogReader`` turns a log's bytes into ``LossRecord``s; ``tail`` follows growing files; ``tensorboard`` and ``mlflow`` read
+the files of these two.
 """
 
 from steepest.training_logs.reader import LogReader, ReaderState, Skipped

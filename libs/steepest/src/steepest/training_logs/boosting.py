@@ -1,12 +1,12 @@
-"""What gradient boosting prints after a round: metrics of each data set that the script evaluates.
+"""The output of gradient boosting after a round: metrics of each data set that the script evaluates.
 
-Owns which of the metrics are losses, and which set's loss is the job's own. Must never know how a line is written.
+It owns which of the metrics are losses, and which data set's loss the job is judged by. It must never know a line's format.
 """
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from steepest.training_logs.format import Context, Found, at_step
+from steepest.training_logs.format import Context, Reading, at_step
 from steepest.training_logs.records import Split
 from steepest.training_logs.syntax.metric_names import plain
 
@@ -18,7 +18,7 @@ _LOSSES = frozenset(
         "tweedie_nloglik", "aft_nloglik",
     )
 )  # fmt: skip
-"""What XGBoost and LightGBM minimise, by the names in their parameter references. Classification errors step and stall."""
+"""Objectives of XGBoost and LightGBM, by the names in their parameter references. Classification errors step and stall."""
 
 
 class Evaluated(NamedTuple):
@@ -29,16 +29,16 @@ class Evaluated(NamedTuple):
     value: float
 
 
-def round_of(step: int, evaluated: Iterable[Evaluated], context: Context) -> list[Found]:
+def round_of(step: int, evaluated: Iterable[Evaluated], context: Context) -> list[Reading]:
     """The readings of one line.
 
-    The training set's first loss is ``loss``, the one that a job is judged by. A script that evaluates only held-out sets
-    prints no other curve of what it learns, so the first set's loss stands in for it.
+    The training set's first loss is reported as ``loss``, which a job is judged by. If a script evaluates only held-out
+    sets, the first set's loss takes its place, because there is no other learning curve.
     """
     sets = list(evaluated)
     at = at_step(context, step)
     own = next((one.data_set for one in sets if "train" in one.data_set), sets[0].data_set if sets else "")
-    found: dict[tuple[str, Split], Found] = {}
+    found: dict[tuple[str, Split], Reading] = {}
     for one in sets:
         split: Split = "train" if one.data_set == own else "eval"
         metric = plain(one.metric.partition("@")[0])
@@ -46,5 +46,5 @@ def round_of(step: int, evaluated: Iterable[Evaluated], context: Context) -> lis
         first = split == "train" and is_loss and ("loss", split) not in found
         name = "loss" if first and context.wanted is None else one.metric
         if plain(name) == context.wanted or (context.wanted is None and (is_loss or split == "eval")):
-            found.setdefault((name, split), Found(name, one.value, split, at))
+            found.setdefault((name, split), Reading(name, one.value, split, at))
     return list(found.values())

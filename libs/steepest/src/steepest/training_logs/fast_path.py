@@ -1,8 +1,8 @@
-"""The short way for the lines that make up most of a log: those of one training loss, and what an epoch's end measures.
+"""A fast path for the most frequent lines of a log: a training loss, and the evaluation at an epoch's end.
 
-Owns nothing new: a line read here gives the very records that the long way gives, and leaves the same memory (a test
-compares both). It is taken when nothing can be in doubt, i.e. when the place is beyond the latest one and every metric
-was read before; every other line goes the long way.
+It owns no rules: a line read here produces the same records and the same state as the general path (a test compares
+both). It is used only in clear cases: the progress is beyond the latest one, and every metric was read before. All other
+lines take the general path.
 """
 
 import re
@@ -17,20 +17,20 @@ from steepest.training_logs.syntax.scan import Scanner
 LANE = "train loss"
 
 EPOCH, BATCH, LATE_BATCH, LOSS = 1, 2, 3, 4
-"""The pattern's first groups. The batch is in one of two, as it is printed before the loss or behind it."""
+"""The pattern's first groups. The batch is in one of two, because it may be printed before or after the loss."""
 
 
-def read_usual(
+def read_fast_path(
     pattern: re.Pattern[bytes], scanner: Scanner, lanes: Mapping[str, MetricSeries], context: Context, format_name: str
 ) -> list[LossRecord]:
-    """Reads lines for as long as they are the usual ones.
+    """Reads lines while they match the fast pattern.
 
     Args:
-        pattern: matches such a line from its start to behind its end. All lines have the first group; those of training
-            have the other three as well, and held-out ones those that have a name, which is the metric's.
+        pattern: matches a whole line including its newline. All lines have the first group; training lines also have the
+            other three, and held-out lines have the named groups, whose names are metrics.
         scanner: at a line's start; left at the first line that is not read here.
-        lanes: what is remembered of each metric; nothing is read before a training loss was.
-        context: says the batches of an epoch and the first epoch's number.
+        lanes: the state of each metric; nothing is read here before the first training loss.
+        context: has the batches per epoch and the first epoch's number.
         format_name: for the records.
     """
     records: list[LossRecord] = []
@@ -77,14 +77,14 @@ def read_usual(
 
 
 def _seen(records: list[LossRecord], base: int, steps: int) -> list[Seen]:
-    """What is to be remembered of the latest training losses among these records, the oldest first."""
+    """The ``Seen`` entries of the latest training losses among these records, the oldest first."""
     latest = islice((one for one in reversed(records) if one.split == "train"), REMEMBERED_PLACES)
     places = [(int(one.epoch or 0), one.step or 0, one.value) for one in latest]
     return [((epoch, step - (epoch - base) * steps), value, 1) for epoch, step, value in reversed(places)]
 
 
 def _qualities(pattern: re.Pattern[bytes], lanes: Mapping[str, MetricSeries]) -> list[tuple[str, MetricSeries]]:
-    """The held-out metrics; none where one was not read before, or where a process that a prefix names leads."""
+    """The held-out metrics; empty if one was not read before, or if its lead is a process named by a prefix."""
     names = [*pattern.groupindex]
     known = [lane for name in names if (lane := lanes.get(f"eval {name}")) is not None and lane.lead == ""]
     return list(zip(names, known, strict=True)) if len(known) == len(names) else []

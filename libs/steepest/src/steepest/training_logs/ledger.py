@@ -1,9 +1,9 @@
-"""Which readings become records: repetitions are dropped, restarts are let through, missing steps are counted.
+"""Decides which readings become records: drops repetitions, accepts restarts, counts missing steps.
 
-Owns the memory of each metric's latest places. Must never know a format or a byte of the line.
+It owns the state of each metric: its latest places (values of ``order``). It must never know a format or a byte of the line.
 
-A metric's places grow within one run. A reading at the top place again is a repetition (a second rank, a second
-printing, a redraw). One below it is either a late repetition or the first of a restarted run; see ``_went_back``.
+A metric's places increase within one run. A reading at the highest place again is a repetition (by another rank, another
+logger, a redraw). A reading below it is either a late repetition or the first of a restarted run; see ``_went_back``.
 """
 
 from collections.abc import Sequence
@@ -12,17 +12,17 @@ from typing import Literal
 
 import msgspec
 
-from steepest.training_logs.format import Found, Order
+from steepest.training_logs.format import Order, Reading
 from steepest.training_logs.records import LossRecord
 
 REMEMBERED_PLACES = 256
-"""Places kept for each metric; a rank that lags by more prints a run of its own."""
+"""Places remembered for each metric; a rank that lags by more counts as a separate run."""
 
 LATE_PLACES = 8
-"""A repetition in the same order of lines comes within a few places; whatever goes back further is a restart."""
+"""A late repetition comes within a few places; a reading further back is a restart."""
 
 MAX_LANES = 512
-"""Metrics remembered at once; a log that prints ever new names must not grow the state without end."""
+"""Bound on the metrics of a log: one that keeps printing new names must not grow the state without limit."""
 
 Verdict = Literal["new", "repeated", "other process", "unchanged"]
 
@@ -31,17 +31,17 @@ Seen = tuple[Order, float | None, int]
 
 
 class MetricSeries(msgspec.Struct):
-    """What is remembered of one metric.
+    """The state of one metric.
 
     Attributes:
-        accepted: readings that were new; the counted step.
-        top: greatest place of the current run.
+        accepted: number of new readings; this is the counted step.
+        top: the highest place of the current run.
         seen: the latest places of this run.
         sources: latest place of each process that prints this metric.
-        most: how often one place was printed at most; 2 with two ranks that both print.
+        most: the maximum number of times a place was printed; 2 if two ranks print.
         latest: the latest value.
-        lead: the process that printed first, whose readings count where their places do not tell them apart.
-        stepwise: whether it was ever read at a step; a mean over an epoch is then another metric.
+        lead: the process that printed first; readings without a place count only from it.
+        stepwise: whether it was ever read at a step; a mean over an epoch is then a separate metric.
     """
 
     accepted: int = 0
@@ -55,19 +55,19 @@ class MetricSeries(msgspec.Struct):
 
 
 def to_record(
-    lanes: dict[str, MetricSeries], found: Found, place: tuple[int, int, int], format_name: str, process: str = ""
+    lanes: dict[str, MetricSeries], found: Reading, place: tuple[int, int, int], format_name: str, process: str = ""
 ) -> LossRecord | None:
-    """Makes a record of a reading that is new.
+    """Makes a record of a new reading.
 
     Args:
-        lanes: what is remembered, by ``<split> <metric>``; kept up to date.
+        lanes: the state of each metric, by ``<split> <metric>``; it is updated.
         found: the reading.
         place: the record's line, position and index.
         format_name: the format it was read in.
-        process: which process printed it, where a prefix says so.
+        process: the process that printed it, if a prefix names it.
 
     Returns:
-        None where the reading repeats another one.
+        None if the reading is a repetition.
     """
     metric, value, split, at, scope = found
     if scope == "epoch" and (known := lanes.get(f"{split} {metric}")) and known.stepwise:
@@ -88,8 +88,8 @@ def _new_lane(lanes: dict[str, MetricSeries], name: str) -> MetricSeries | None:
     return lane
 
 
-def judge(lane: MetricSeries, found: Found, source: str) -> Verdict:
-    """Says whether a reading is new, and remembers it."""
+def judge(lane: MetricSeries, found: Reading, source: str) -> Verdict:
+    """Decides whether a reading is new, and remembers it."""
     if found.scope == "display" and lane.accepted and _same(lane.latest, found.value):
         return "unchanged"
     place = found.at.order
@@ -110,11 +110,12 @@ def judge(lane: MetricSeries, found: Found, source: str) -> Verdict:
     return _went_back(lane, place, found, newcomer=newcomer, moved_on=before is not None and place > before)
 
 
-def _went_back(lane: MetricSeries, place: Order, found: Found, *, newcomer: bool, moved_on: bool) -> Verdict:
-    """Tells a late repetition from a restart.
+def _went_back(lane: MetricSeries, place: Order, found: Reading, *, newcomer: bool, moved_on: bool) -> Verdict:
+    """Distinguishes a late repetition from a restart.
 
-    It is late if the process that printed it has not itself gone back, or prints its first; or if it repeats a recent
-    place word for word; or if that place was printed less often than others, so that one was still to come.
+    It is a repetition if the process that printed it has not itself gone back, or prints for the first time; or if it
+    repeats the value at a recent place; or if that place was printed less often than others, so that a repetition was
+    still due.
     """
     if moved_on:
         return _repeat(lane, place)
@@ -129,7 +130,7 @@ def _went_back(lane: MetricSeries, place: Order, found: Found, *, newcomer: bool
 
 
 def advance(lane: MetricSeries, seen: Sequence[Seen], count: int = 1) -> None:
-    """Remembers ``count`` readings of which each is beyond all before it in its run; ``seen`` are the latest of them."""
+    """Remembers ``count`` readings with increasing places, beyond all earlier ones; ``seen`` are the latest of them."""
     lane.seen += seen
     if len(lane.seen) > REMEMBERED_PLACES:
         del lane.seen[:-REMEMBERED_PLACES]
@@ -143,13 +144,13 @@ def accept(lane: MetricSeries, value: float) -> None:
     lane.latest = value
 
 
-def _begin(lane: MetricSeries, place: Order, found: Found) -> Verdict:
+def _begin(lane: MetricSeries, place: Order, found: Reading) -> Verdict:
     advance(lane, ((place, found.value, 1),))
     lane.stepwise = lane.stepwise or found.scope != "epoch"
     return "new"
 
 
-def _accept(lane: MetricSeries, found: Found) -> Verdict:
+def _accept(lane: MetricSeries, found: Reading) -> Verdict:
     accept(lane, found.value)
     lane.stepwise = lane.stepwise or found.scope != "epoch"
     return "new"

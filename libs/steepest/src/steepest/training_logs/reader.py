@@ -1,45 +1,45 @@
 """The reader of a training log: bytes in, records out.
 
-Owns the order of the steps: lines, prefixes, format, repetitions, record. A pure state machine: no I/O, no clock; what
-it remembers is one struct, and a reader restored from it that is fed the source from ``state.place.offset`` on goes
-on as if it had never stopped.
+It owns the order of the steps: lines, prefixes, format, repetitions, record. It is a pure state machine: no I/O, no clock;
+its state is one struct. A reader restored from it and fed the source from ``state.place.offset`` on continues as if it had
+never stopped.
 """
 
 import msgspec
 
-from steepest.training_logs.fast_path import read_usual
-from steepest.training_logs.format import SUM_OF_PARTS, Context, Found, Line
+from steepest.training_logs.fast_path import read_fast_path
+from steepest.training_logs.format import SUM_OF_PARTS, Context, LogLine, Reading
 from steepest.training_logs.ledger import MetricSeries, to_record
-from steepest.training_logs.recognise import AUTO, Choice, Recogniser
+from steepest.training_logs.recognise import AUTO, FormatChoice, Recogniser
 from steepest.training_logs.records import LossRecord
 from steepest.training_logs.skips import REPEATED, reason_for
-from steepest.training_logs.syntax.line_splitter import Block, LinePlace, LineSplitter
+from steepest.training_logs.syntax.line_splitter import Block, LineCursor, LineSplitter
 from steepest.training_logs.syntax.metric_names import plain
 from steepest.training_logs.syntax.prefixes import strip_prefixes
 from steepest.training_logs.syntax.scan import Scanner
 
 MAX_EXAMPLES = 20
-"""Lines kept for people of those that were passed over."""
+"""Skipped lines that are kept as examples."""
 
 
 class ReaderState(msgspec.Struct):
-    """All that a reader remembers, to be saved and restored.
+    """The state of a reader, to be saved and restored.
 
     Attributes:
-        place: where the next line begins; the source is to be fed from ``place.offset`` on.
+        place: where the next line starts; feed the source from ``place.offset`` on.
         choice: the format recognised so far.
-        context: what earlier lines said that later ones need.
-        lanes: for ``<split> <metric>``, which places were read.
+        context: information from earlier lines that later ones need.
+        lanes: the state of each metric, by ``<split> <metric>``.
     """
 
-    place: LinePlace = msgspec.field(default_factory=LinePlace)
-    choice: Choice = msgspec.field(default_factory=Choice)
+    place: LineCursor = msgspec.field(default_factory=LineCursor)
+    choice: FormatChoice = msgspec.field(default_factory=FormatChoice)
     context: Context = msgspec.field(default_factory=Context)
     lanes: dict[str, MetricSeries] = {}
 
 
 class Skipped(msgspec.Struct, frozen=True):
-    """A line that looks like a loss and was not taken."""
+    """A line that looks like a loss and was not read."""
 
     line: int
     text: str
@@ -51,21 +51,21 @@ class LogReader:
 
     Args:
         format: a format's name, or ``auto`` to recognise it from the stream.
-        metric: report this metric only, spelled as printed; ``sum``: the sum of a line's part losses. Without it every
-            loss is reported, and every held-out quality.
-        pattern: an RE2 expression of the job's own, which replaces the formats; groups ``value`` (or the first),
+        metric: report only this metric, spelled as printed; ``sum``: the sum of a line's part losses; None: every loss and
+            every held-out quality.
+        pattern: an RE2 expression that the job provides, which replaces the formats; groups ``value`` (or the first),
             ``step``, ``epoch``, ``metric``, ``split``.
-        state: a former reader's state, to go on from.
-        explain: also note the lines that look like a loss and were not taken, in ``skipped``; costs time.
+        state: an earlier reader's state, to continue from.
+        explain: also collect lines that look like a loss and were not read, in ``skipped``; this is slower.
 
     Raises:
         FormatError: No format has the name.
-        PatternError: The pattern is no RE2 expression, or has no group.
+        PatternError: The pattern is not an RE2 expression, or has no group.
     """
 
     def __init__(
         self,
-        format: str = AUTO,  # noqa: A002 - the word that --format uses
+        format: str = AUTO,  # noqa: A002 - as the option --format
         metric: str | None = None,
         pattern: str | None = None,
         *,
@@ -85,34 +85,34 @@ class LogReader:
 
     @property
     def format(self) -> str | None:
-        """The format recognised so far, or named."""
+        """The format that was recognised or named; None before that."""
         return self._state.choice.name
 
     @property
     def cut_lines(self) -> int:
-        """How many lines were longer than 1 MiB, and read to there only."""
+        """Number of lines longer than 1 MiB, of which only the beginning was read."""
         return self._state.place.cut
 
     def snapshot(self) -> ReaderState:
-        """A copy of the state: a reader made with it is to be fed from ``place.offset`` on, in bytes."""
+        """A copy of the state; feed a reader made with it from byte ``place.offset`` on."""
         return _copy(self._state)
 
     def begin_source(self) -> list[LossRecord]:
-        """Begins a new source of the same job (a rotated or truncated file): positions restart, memory stays.
+        """Starts a new source of the same job (a rotated or truncated file): positions restart, the state of metrics stays.
 
         Returns:
-            The record of the old source's last line, if that had no end.
+            The records of the old source's last line, if that had no newline.
         """
         records = self.close()
         self._state.place.offset, self._state.place.line, self._state.place.cutting = 0, 1, False
         return records
 
     def feed(self, chunk: bytes) -> list[LossRecord]:
-        """Takes the source's next bytes, cut anywhere; returns the records of the lines that they complete."""
+        """Takes the source's next bytes, split anywhere; returns the records of the lines that they complete."""
         return [record for block in self._lines.feed(chunk) for record in self._read(block)]
 
     def close(self) -> list[LossRecord]:
-        """Takes the end of the source: a last line without its end is read as it is."""
+        """Ends the source: a last line without a newline is read as it is."""
         return [record for block in self._lines.close() for record in self._read(block)]
 
     def _read(self, block: Block) -> list[LossRecord]:
@@ -120,8 +120,8 @@ class LogReader:
         scanner = Scanner(block)
         recogniser, lanes, context = self._recogniser, self._state.lanes, self._state.context
         while True:
-            if recogniser.usual is not None and not self._explain:
-                records += read_usual(recogniser.usual, scanner, lanes, context, self.format or "")
+            if recogniser.fast_pattern is not None and not self._explain:
+                records += read_fast_path(recogniser.fast_pattern, scanner, lanes, context, self.format or "")
             line = scanner.next_line(self._needles())
             if line is None:
                 return records
@@ -129,7 +129,7 @@ class LogReader:
 
     def _read_line(self, raw: bytes, line: int, end: int, records: list[LossRecord]) -> None:
         text, source = strip_prefixes(raw)
-        name, found = self._recogniser.read(Line(text, raw, source), self._state.context) or ("", [])
+        name, found = self._recogniser.read(LogLine(text, raw, source), self._state.context) or ("", [])
         process = source.decode("utf-8", "replace") if source else ""
         taken = len(records)
         for index, one in enumerate(found):
@@ -140,7 +140,7 @@ class LogReader:
         if self._explain and len(records) == taken:
             self._note(raw, line, repeated=bool(found))
 
-    def _is_wanted(self, found: Found) -> bool:
+    def _is_wanted(self, found: Reading) -> bool:
         wanted = self._wanted
         if wanted is None or wanted == SUM_OF_PARTS:
             return True

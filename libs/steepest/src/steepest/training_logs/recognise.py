@@ -1,6 +1,6 @@
-"""Which format a stream is in: named by the job, or recognised from its lines.
+"""Determines the format of a stream: named by the job, or recognised from its lines.
 
-Owns the choice and how firm it is. Must never know what became of the readings.
+It owns the choice and when it becomes final. It must never know what becomes of the readings.
 """
 
 import difflib
@@ -9,7 +9,7 @@ import re
 import msgspec
 
 from steepest.errors import InputError
-from steepest.training_logs.format import At, Context, Format, Found, Line, at_step
+from steepest.training_logs.format import Context, Format, LogLine, Progress, Reading, at_step
 from steepest.training_logs.formats import all_formats
 from steepest.training_logs.syntax.metric_names import read_name
 from steepest.training_logs.syntax.numbers import to_epoch, to_number, to_step
@@ -19,21 +19,21 @@ AUTO = "auto"
 OWN_PATTERN = "pattern"
 
 FIRM_AFTER_LINES = 50
-"""So many lines read in a general notation settle the choice; until then a framework's own format replaces it."""
+"""After this many lines in a general notation the choice is final; until then a framework's own format replaces it."""
 
 
 class FormatError(InputError):
-    """No log format has that name; ``hint`` names those that come closest."""
+    """No log format has that name; ``hint`` has the most similar ones."""
 
     code = "unknown-log-format"
 
 
-class Choice(msgspec.Struct):
+class FormatChoice(msgspec.Struct):
     """The format chosen so far; saved with the reader's state.
 
     Attributes:
-        name: None until a line was recognised.
-        lines: how many lines it has read.
+        name: the format's name; None until a line was recognised.
+        lines: number of lines that it has read.
     """
 
     name: str | None = None
@@ -41,20 +41,20 @@ class Choice(msgspec.Struct):
 
 
 class Recogniser:
-    """Reads lines in the stream's format, which it finds out if it is not told.
+    """Reads lines in the stream's format, which it recognises if it is not named.
 
     Args:
         name: a format's name, or ``auto``.
-        metric: a metric that the job named; lines without it may be passed over.
-        pattern: the job's own RE2 expression, which replaces the formats.
-        choice: kept up to date, and owned by the caller.
+        metric: a metric that the job named; lines without it may be skipped.
+        pattern: an RE2 expression that the job provides, which replaces the formats.
+        choice: owned by the caller; it is updated.
 
     Raises:
         FormatError: No format has the name.
-        PatternError: The pattern is no RE2 expression, or has no group.
+        PatternError: The pattern is not an RE2 expression, or has no group.
     """
 
-    def __init__(self, name: str, metric: str | None, pattern: str | None, choice: Choice) -> None:
+    def __init__(self, name: str, metric: str | None, pattern: str | None, choice: FormatChoice) -> None:
         self._choice = choice
         self._extra = () if metric is None else (metric.encode(),)
         if pattern is not None:
@@ -68,11 +68,11 @@ class Recogniser:
         self._chosen = next((one for one in self._formats if one.name == choice.name), None)
         self._rivals: tuple[Format, ...] = ()
         self.needles: tuple[bytes, ...] = ()
-        self.usual: re.Pattern[bytes] | None = None
+        self.fast_pattern: re.Pattern[bytes] | None = None
         self._settle()
 
-    def read(self, line: Line, context: Context) -> tuple[str, list[Found]] | None:
-        """Reads one line; the format's name and its readings, or None if it is no line of the format."""
+    def read(self, line: LogLine, context: Context) -> tuple[str, list[Reading]] | None:
+        """Reads one line; returns the format's name and its readings, or None if the line is not in the format."""
         for rival in self._rivals:
             found = rival.read(line, context)
             if found is not None:
@@ -91,7 +91,7 @@ class Recogniser:
         return self._chosen.name, found
 
     def _settle(self) -> None:
-        """Says which formats may still replace the chosen one, and what a line must hold to be worth reading."""
+        """Updates which formats may still replace the chosen one, and the needles of the lines to read."""
         chosen = self._chosen
         firm = chosen is not None and (chosen.rank == 0 or self._choice.lines >= FIRM_AFTER_LINES)
         if firm or len(self._formats) == 1:
@@ -99,14 +99,14 @@ class Recogniser:
         else:
             rank = 3 if chosen is None else chosen.rank
             self._rivals = tuple(one for one in self._formats if one.rank < rank)
-        self.usual = chosen.usual if firm and chosen is not None and not self._extra else None
+        self.fast_pattern = chosen.fast_pattern if firm and chosen is not None and not self._extra else None
         needles = [] if chosen is None else [*chosen.needles]
         needles += [sign for rival in self._rivals for sign in (rival.signs or rival.needles)]
         self.needles = _fewest((*needles, *(self._extra if needles else ())))
 
 
 def _fewest(needles: tuple[bytes, ...]) -> tuple[bytes, ...]:
-    """Leaves out each needle that holds another one, which is found wherever the longer is."""
+    """Removes each needle that contains another one: the shorter one finds the same lines."""
     unique = tuple(dict.fromkeys(needles))
     return tuple(one for one in unique if not any(other != one and other in one for other in unique))
 
@@ -115,7 +115,7 @@ def format_named(name: str) -> Format:
     """The format of that name.
 
     Raises:
-        FormatError: There is none.
+        FormatError: There is no such format.
     """
     names = {one.name: one for one in all_formats()}
     if name in names:
@@ -126,25 +126,25 @@ def format_named(name: str) -> Format:
 
 
 def own_format(pattern: str, metric: str | None) -> Format:
-    """A job's own expression as a format; every line is tried.
+    """A job's own expression as a format; it is tried on every line.
 
     Raises:
-        PatternError: The pattern is no RE2 expression, or has no group.
+        PatternError: The pattern is not an RE2 expression, or has no group.
     """
     find = compile_pattern(pattern)
 
-    def read(line: Line, context: Context) -> list[Found] | None:
+    def read(line: LogLine, context: Context) -> list[Reading] | None:
         found = []
         for groups in find(line.text):
             value = to_number((groups.get("value") or b"").decode("ascii", "replace"))
             if value is not None:
                 name = read_name(groups.get("metric") or (metric or "loss").encode()).metric
-                found.append(Found(name, value, split_of(groups.get("split")), _own_place(groups, context)))
+                found.append(Reading(name, value, split_of(groups.get("split")), _own_place(groups, context)))
         return found or None
 
     return Format(name=OWN_PATTERN, shape=pattern, needles=(b"",), read=read)
 
 
-def _own_place(groups: dict[str, bytes | None], context: Context) -> At:
+def _own_place(groups: dict[str, bytes | None], context: Context) -> Progress:
     epoch, step = to_epoch(groups.get("epoch")), to_step(groups.get("step"))
-    return At(None, epoch, None) if step is None else at_step(context, step, epoch)
+    return Progress(None, epoch, None) if step is None else at_step(context, step, epoch)

@@ -1,7 +1,7 @@
 """One reading of a metric in a training log.
 
-Owns the record that every source (printed lines, TensorBoard, MLflow, SDK reports) ends in, and which metric
-names stand for a whole training loss. Must never know how a record was read.
+It owns the record that every source (printed lines, TensorBoard, MLflow, SDK reports) produces, and which metric names mean
+a complete training loss. It must never know how a record was read.
 """
 
 from typing import Literal
@@ -21,7 +21,7 @@ TOTAL_LOSS_NAMES = (
     "train_loss_step",
     "loss_step",
 )
-"""Names under which frameworks print the loss that is minimised, best first; anything else is a part of it."""
+"""Names under which frameworks print the loss that is minimised, best first; other losses are parts of it."""
 
 
 class LossRecord(msgspec.Struct, frozen=True, gc=False):
@@ -29,16 +29,16 @@ class LossRecord(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         line: 1-based line of the source; redraws of a progress bar share their line.
-        position: byte offset in the source just behind the line, or behind the redraw, that was read.
-        index: place among the records of that line; ``(position, index)`` grows strictly within a source.
-        step: optimizer step as printed or derived from what is printed; the n-th reading where nothing is.
+        position: byte offset in the source immediately after the line, or the redraw, that was read.
+        index: index among the records of that line; ``(position, index)`` increases strictly within a source.
+        step: optimizer step as printed, or derived from what is printed; otherwise the number of the reading.
         step_counted: whether ``step`` was counted instead of read.
-        epoch: as printed, in the framework's own base (0 or 1); fractions where it prints fractions.
-        metric: the printed name, spaces turned to underscores.
+        epoch: as printed, in the framework's own base (0 or 1); a fraction if it prints one.
+        metric: the printed name, with underscores for spaces.
         value: finite, NaN or infinite; never missing.
         split: whether training or held-out data was measured.
         format: name of the log format.
-        at_ms: when the job says that it was, in milliseconds of its wall clock; None: it does not say.
+        at_ms: the time that the job states, in milliseconds of its wall clock; None: it states none.
     """
 
     line: int
@@ -55,5 +55,5 @@ class LossRecord(msgspec.Struct, frozen=True, gc=False):
 
 
 def is_training_loss(record: LossRecord) -> bool:
-    """Whether the record is a whole training loss, and not a part, a mean over an epoch or a held-out loss."""
+    """Whether the record is a complete training loss, and not a part, a mean over an epoch or a held-out loss."""
     return record.split == "train" and record.metric in TOTAL_LOSS_NAMES

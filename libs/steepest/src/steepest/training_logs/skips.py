@@ -1,6 +1,6 @@
-"""Why a line that speaks of a loss was not taken, in words for people.
+"""Explains to people why a line that mentions a loss was not read.
 
-Owns the reasons. Must never decide what is taken.
+It owns the reasons. It must never decide what is read.
 """
 
 import re
@@ -25,7 +25,7 @@ OTHER_FORMAT = "another shape than the stream's format"
 
 
 def reason_for(line: bytes) -> str:
-    """The likeliest reason for passing over a line that holds the word loss."""
+    """The most likely reason for skipping a line that contains the word "loss"."""
     if not _NUMBER.search(line):
         return "no number beside the word"
     return next((reason for pattern, reason in _REASONS if pattern.search(line)), OTHER_FORMAT)

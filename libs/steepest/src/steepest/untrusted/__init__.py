@@ -1,4 +1,4 @@
-"""The only door to what jobs and devices write: files are opened, bounded and decoded here, and nowhere else.
+"""The only place that opens, bounds and decodes files which jobs and devices write.
 
-A job is data. What it leaves where a file is expected may be a pipe, a link, a device, a folder, or a file without end.
+A job is untrusted data. In place of an expected file it may leave a pipe, a link, a device, a folder, or an endless file.
 """

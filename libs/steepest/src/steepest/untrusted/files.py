@@ -1,9 +1,9 @@
-"""Opens, bounds and lists files that others write, and puts files where others may write too.
+"""Opens, bounds and lists files that others write, and writes files to folders that others may write to.
 
-It owns how a path is walked: below a folder that is trusted no link is followed in any part of it, nothing is opened that is
-no regular file, and no call waits for whoever holds the other end. It must never know what a file means.
+It owns the traversal of a path: below a trusted folder no link is followed in any part of the path, only regular files are
+opened, and no call blocks on the other end of a pipe. It must never know what a file means.
 
-Every function takes ``below``, the folder from which on nothing is trusted; ``below`` itself may be reached by links.
+Every function takes ``below``, the folder below which nothing is trusted; ``below`` itself may be reached through links.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _MESSAGE_MOST = 500
 
 
 class Entry(NamedTuple):
-    """One thing in a folder.
+    """An entry of a folder.
 
     Attributes:
-        name: Its path below the folder, with ``/`` between folders.
-        stat: Of itself, also where it is a link.
+        name: Its path relative to the folder, separated by ``/``.
+        stat: Its own status, even if it is a link.
     """
 
     name: str
@@ -44,25 +44,26 @@ class Entry(NamedTuple):
 
     @property
     def is_folder(self) -> bool:
-        """Whether it is a folder, and no link to one."""
+        """Whether it is a folder, and not a link to one."""
         return stat.S_ISDIR(self.stat.st_mode)
 
 
 def open_file(path: Path, *, below: Path) -> int:
-    """A descriptor of a regular file, for reading; the caller closes it.
+    """Open a regular file for reading and return its descriptor; the caller closes it.
 
     Raises:
         FileNotFoundError: It is not there.
-        UntrustedError: It is no regular file, a link leads to it, or it cannot be opened.
+        UntrustedError: It is not a regular file, its path contains a link, or it cannot be opened.
     """
     with folder_of(path, below=below) as folder:
         return open_in(folder, path)
 
 
 def open_in(folder: int, path: Path) -> int:
-    """Likewise, of a file in an open folder; of ``path`` only the name counts, and the message."""
+    """The same for a file in an open folder; only the last part of ``path`` is used, the rest is for messages."""
     with _named(path):
-        # Opening is an act: it starts a watchdog, rewinds a tape. So it is looked at before, and again what was opened.
+        # Opening a device has side effects (it starts a watchdog, rewinds a tape), so check before opening; and check the
+        # opened file, because the path may have been replaced in between.
         _refuse_unless_regular(path, os.stat(path.name, dir_fd=folder, follow_symlinks=False))
         descriptor = os.open(path.name, _FILE, dir_fd=folder)
         try:
@@ -74,11 +75,11 @@ def open_in(folder: int, path: Path) -> int:
 
 
 def read(path: Path, *, below: Path, most: int) -> bytes:
-    """A whole file of at most ``most`` bytes.
+    """Read a whole file of at most ``most`` bytes.
 
     Raises:
         FileNotFoundError: It is not there.
-        UntrustedError: As ``open_file``, or it is larger.
+        UntrustedError: As for ``open_file``, or it is larger.
     """
     descriptor = open_file(path, below=below)
     try:
@@ -94,17 +95,17 @@ def read(path: Path, *, below: Path, most: int) -> bytes:
 
 
 def walk(folder: Path, *, below: Path, most: int, deepest: int) -> Iterator[Entry]:
-    """What is in a folder and in the folders in it, what is nearest first; links are given and not followed.
+    """Yield the entries of a folder tree, breadth first; links are listed but not followed.
 
     Args:
-        folder: Where to begin.
-        below: As everywhere here.
-        most: Of how many entries it gives.
-        deepest: How many folders it goes down; 1 lists the folder alone.
+        folder: The root of the tree.
+        below: Nothing below this folder is trusted.
+        most: Maximum number of entries.
+        deepest: Maximum depth; 1 lists only the folder itself.
 
     Raises:
         FileNotFoundError: The folder is not there.
-        UntrustedError: A link leads to it, it cannot be read, or it holds more or goes deeper.
+        UntrustedError: Its path contains a link, it cannot be read, or it exceeds a maximum.
     """
     waiting = deque([""])
     count = 0
@@ -113,10 +114,10 @@ def walk(folder: Path, *, below: Path, most: int, deepest: int) -> Iterator[Entr
         for entry in _listed(folder, name, below, most - count + 1):
             count += 1
             if count > most:
-                raise UntrustedError(f"{folder} holds more than {most} entries")
+                raise UntrustedError(f"{folder} has more than {most} entries")
             if entry.is_folder and deepest > 1:
                 if entry.name.count("/") + 2 > deepest:
-                    raise UntrustedError(f"{folder} goes deeper than {deepest} folders")
+                    raise UntrustedError(f"{folder} is nested deeper than {deepest} folders")
                 waiting.append(entry.name)
             yield entry
 
@@ -126,34 +127,34 @@ def _listed(folder: Path, name: str, below: Path, most: int) -> list[Entry]:
     entries = []
     with folder_of(path / "x", below=below) as descriptor, _named(path), os.scandir(descriptor) as found:
         for one in itertools.islice(found, most):
-            with contextlib.suppress(FileNotFoundError):  # removed meanwhile
+            with contextlib.suppress(FileNotFoundError):  # removed in the meantime
                 entries.append(Entry(f"{name}/{one.name}" if name else one.name, one.stat(follow_symlinks=False)))
     return entries
 
 
 def replace(path: Path, content: bytes, *, below: Path) -> None:
-    """Write a file aside and rename it into place, where others may write too.
+    """Atomically write a file to a folder that others may write to.
 
     Raises:
-        OSError: It is not in place, because a link leads to its folder, say; what was there before still is.
+        OSError: It was not written, for example because its path contains a link; the previous file is still there.
     """
-    aside = f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}"
+    temporary = f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}"
     with _as_os_error(), folder_of(path, below=below) as folder:
         try:
             descriptor = os.open(
-                aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644, dir_fd=folder
+                temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644, dir_fd=folder
             )
             with open(descriptor, "wb") as file:  # noqa: PTH123 - it has no path, but a descriptor
                 file.write(content)
-            os.rename(aside, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+            os.rename(temporary, path.name, src_dir_fd=folder, dst_dir_fd=folder)
         except BaseException:
             with contextlib.suppress(OSError):
-                os.unlink(aside, dir_fd=folder)
+                os.unlink(temporary, dir_fd=folder)
             raise
 
 
 def remove(path: Path, *, below: Path) -> None:
-    """Remove a file, or nothing where it is not there.
+    """Remove a file if it exists.
 
     Raises:
         OSError: It is still there.
@@ -164,11 +165,11 @@ def remove(path: Path, *, below: Path) -> None:
 
 @contextlib.contextmanager
 def folder_of(path: Path, *, below: Path) -> Iterator[int]:
-    """The descriptor of the folder that a path is in.
+    """Open the folder that contains a path, and yield its descriptor.
 
     Raises:
         FileNotFoundError: It is not there.
-        UntrustedError: A link leads to it, or it is none.
+        UntrustedError: Its path contains a link, or it is not a folder.
     """
     *parents, _ = _parts(path, below)
     descriptor = os.open(below, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -195,12 +196,12 @@ def _parts(path: Path, below: Path) -> tuple[str, ...]:
 
 def _refuse_unless_regular(path: Path, status: os.stat_result) -> None:
     if not stat.S_ISREG(status.st_mode):
-        raise UntrustedError(f"{path} is no regular file")
+        raise UntrustedError(f"{path} is not a regular file")
 
 
 @contextlib.contextmanager
 def _as_os_error() -> Iterator[None]:
-    """Who writes is told of a failure as of any other one: that the disk is full, say."""
+    """Report an untrusted path to a writer as an OSError, like a full disk."""
     try:
         yield
     except UntrustedError as error:
@@ -209,7 +210,7 @@ def _as_os_error() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _named(path: Path) -> Iterator[None]:
-    """What the system refuses becomes this module's error; what is not there stays absent, what we lack stays ours."""
+    """Turn an OSError into an UntrustedError, except a missing file and a lack of resources in this process."""
     try:
         yield
     except FileNotFoundError:
@@ -217,5 +218,5 @@ def _named(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
             raise
-        reason = "a link leads to it" if error.errno in (errno.ELOOP, errno.EMLINK) else str(error.strerror)
+        reason = "its path contains a link" if error.errno in (errno.ELOOP, errno.EMLINK) else str(error.strerror)
         raise UntrustedError(f"{path}: {reason}"[:_MESSAGE_MOST]) from error

@@ -1,4 +1,4 @@
-"""Decodes JSON that others write: however it is broken or nested, one error comes of it."""
+"""Decodes JSON that others write: any malformed or deeply nested input raises the same error."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _MESSAGE_MOST = 500
 
 
 def decode(content: bytes, kind: type[_T]) -> _T:
-    """What the bytes say.
+    """Decode bytes as a ``kind``.
 
     Raises:
-        UntrustedError: They are no JSON, nested too deeply, or no ``kind``.
+        UntrustedError: They are not JSON, nested too deeply, or not a valid ``kind``.
     """
     try:
         return msgspec.json.decode(content, type=kind)
@@ -27,11 +27,11 @@ def decode(content: bytes, kind: type[_T]) -> _T:
 
 
 def read_json(path: Path, kind: type[_T], *, below: Path, most: int) -> _T:
-    """What a JSON file of at most ``most`` bytes says.
+    """Decode a JSON file of at most ``most`` bytes.
 
     Raises:
         FileNotFoundError: It is not there.
-        UntrustedError: It is no such file (see :func:`steepest.untrusted.files.open_file`), or no ``kind``.
+        UntrustedError: It cannot be read (see :func:`steepest.untrusted.files.open_file`), or is not a valid ``kind``.
     """
     content = read(path, below=below, most=most)
     try:

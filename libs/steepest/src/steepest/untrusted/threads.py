@@ -1,4 +1,4 @@
-"""Calls that may never come back, because of what others write: each on a thread that nobody has to wait for."""
+"""Runs calls on untrusted input that may never return, each on a thread that is never joined."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
-async def apart(act: Callable[[], _T], *, timeout_s: float) -> _T:
-    """Run a blocking call on a thread of its own, which neither other calls nor the end of the process wait for.
+async def run_detached(act: Callable[[], _T], *, timeout_s: float) -> _T:
+    """Run a blocking call on its own thread; neither other calls nor the end of the process wait for it.
 
     Raises:
-        TimeoutError: It took longer; its thread is left to itself.
+        TimeoutError: It took longer; its thread keeps running.
     """
     async with asyncio.timeout(timeout_s):
-        return await asyncio.get_running_loop().run_in_executor(_Apart(), act)
+        return await asyncio.get_running_loop().run_in_executor(_DetachedThreads(), act)
 
 
-class _Apart(Executor):
-    """A daemon thread for each call; a pool's threads would be waited for at the end of the process."""
+class _DetachedThreads(Executor):
+    """A daemon thread for each call; at the end of the process, Python would wait for a pool's threads."""
 
     def submit(self, fn: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> Future[_T]:
         """See ``Executor.submit``."""
         future: Future[_T] = Future()
-        threading.Thread(target=_run, args=(future, lambda: fn(*args, **kwargs)), name="apart", daemon=True).start()
+        threading.Thread(target=_run, args=(future, lambda: fn(*args, **kwargs)), name="detached", daemon=True).start()
         return future
 
 
@@ -36,8 +36,8 @@ def _run(future: Future[Any], act: Callable[[], Any]) -> None:
     if not future.set_running_or_notify_cancel():
         return
     try:
-        given = act()
-    except BaseException as error:  # noqa: BLE001 - whoever waits gets it
+        result = act()
+    except BaseException as error:  # noqa: BLE001 - it is raised in the caller
         future.set_exception(error)
     else:
-        future.set_result(given)
+        future.set_result(result)

@@ -1,6 +1,6 @@
-"""The log formats: every module here that holds a ``FORMAT`` is one, found without being listed anywhere.
+"""The log formats: every module here with a ``FORMAT`` is one; there is no list to maintain.
 
-Owns the order in which formats are tried: by rank, then by name. Must never know how any of them reads.
+It owns the order in which formats are tried: by rank, then by name. It must never know how any of them reads.
 """
 
 import importlib
@@ -12,7 +12,7 @@ from steepest.training_logs.format import Format
 
 @cache
 def all_formats() -> tuple[Format, ...]:
-    """Every format, those that one line is enough to recognise first."""
+    """All formats; those that are recognised by one line come first."""
     modules = (importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__))
     formats: list[Format] = [module.FORMAT for module in modules if hasattr(module, "FORMAT")]
     return tuple(sorted(formats, key=lambda one: (one.rank, one.name)))

@@ -1,9 +1,9 @@
 """Tables with a header: Ultralytics' and Lightning's CSV files, DVCLive's TSV.
 
-Owns the header's recognition. A column is read when its name is a loss or a held-out quality; empty cells are none.
+It owns recognising the header. A column is read if its name is a loss or a held-out quality; empty cells are skipped.
 """
 
-from steepest.training_logs.format import At, Context, Format, Found, Line, at_step, readings
+from steepest.training_logs.format import Context, Format, LogLine, Progress, Reading, at_step, readings
 from steepest.training_logs.syntax.metric_names import read_name
 from steepest.training_logs.syntax.numbers import to_epoch, to_number, to_step
 
@@ -11,7 +11,7 @@ _MIN_COLUMNS = 2
 _MAX_COLUMNS = 512
 
 
-def _read(line: Line, context: Context) -> list[Found] | None:
+def _read(line: LogLine, context: Context) -> list[Reading] | None:
     delimiter = b"\t" if b"\t" in line.raw and b"," not in line.raw else b","
     cells = [cell.strip().strip(b'"') for cell in line.raw.split(delimiter, _MAX_COLUMNS)]
     if len(cells) < _MIN_COLUMNS:
@@ -37,12 +37,12 @@ def _is_header(cells: list[bytes]) -> bool:
     return words and any(name.is_loss for name in names) and any(name.place for name in names)
 
 
-def _place(values: dict[str, bytes], context: Context) -> At:
+def _place(values: dict[str, bytes], context: Context) -> Progress:
     places = {place: cell for name, cell in values.items() if (place := read_name(name.encode()).place)}
     epoch = to_epoch(places.get("epoch"))
     if (step := to_step(places.get("step"))) is not None:
         return at_step(context, step, epoch)
-    return At() if epoch is None else At(None, epoch, (epoch,), coarse=True)
+    return Progress() if epoch is None else Progress(None, epoch, (epoch,), coarse=True)
 
 
 FORMAT = Format(

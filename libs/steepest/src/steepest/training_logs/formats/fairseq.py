@@ -1,19 +1,19 @@
 """fairseq's ``simple`` log: ``train_inner`` lines of pairs, and epoch lines of fields between bars.
 
-Owns both, old and new. ``num_updates`` is the step; ``nll_loss`` is not the loss; the closing line of a training epoch
-is a mean.
+It owns both line shapes, of old and new versions. ``num_updates`` is the step; ``nll_loss`` is not the loss; the last line
+of a training epoch is a mean.
 """
 
 import re
 
 from steepest.training_logs.format import (
     PAIRS_EQUAL,
-    At,
     Context,
     Format,
-    Found,
-    Line,
+    LogLine,
     Pair,
+    Progress,
+    Reading,
     at_step,
     readings,
     within_epoch,
@@ -26,7 +26,7 @@ _FIELDS = re.compile(rb"(?:\| )(" + KEY + rb") (" + NUMBER + rb")")
 _HELD_OUT = re.compile(rb"\|? ?\bvalid on '[^']{1,80}' subset|\| valid(?:_\w{1,40})? \|")
 
 
-def _read(line: Line, context: Context) -> list[Found] | None:
+def _read(line: LogLine, context: Context) -> list[Reading] | None:
     text = line.text
     if match := _INNER.search(text):
         pairs = PAIRS_EQUAL.findall(text[match.end() :])
@@ -38,7 +38,7 @@ def _read(line: Line, context: Context) -> list[Found] | None:
         return None
     held_out = _HELD_OUT.search(line.raw) is not None or b"| valid_loss " in text
     pairs = _FIELDS.findall(b"| " + text[match.end() :])
-    at = At(None, int(match[1]), (int(match[1]),))
+    at = Progress(None, int(match[1]), (int(match[1]),))
     updates = to_step(dict(pairs).get(b"num_updates"))
     at = at if updates is None else at._replace(step=updates)
     if held_out:
@@ -46,7 +46,7 @@ def _read(line: Line, context: Context) -> list[Found] | None:
     return readings(pairs, at, context, scope="epoch")
 
 
-def _with_updates(pairs: list[Pair], at: At, context: Context) -> At:
+def _with_updates(pairs: list[Pair], at: Progress, context: Context) -> Progress:
     updates = to_step(dict(pairs).get(b"num_updates"))
     return at if updates is None else at_step(context, updates, at.epoch)
 

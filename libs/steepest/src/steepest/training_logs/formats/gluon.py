@@ -1,7 +1,7 @@
 """MXNet Gluon: the scripts of GluonCV and GluonNLP.
 
-Owns their many heads (``Epoch[0] Batch [49]``, ``[Epoch 1 Batch 300/12277]``, tqdm descriptions), the names of
-detectors' part losses, and the rule that a batch without an epoch is printed by the evaluation loop.
+It owns their many heads (``Epoch[0] Batch [49]``, ``[Epoch 1 Batch 300/12277]``, tqdm descriptions), the names of
+detectors' part losses, and the rule that a batch without an epoch comes from the evaluation loop.
 """
 
 import re
@@ -10,9 +10,9 @@ from steepest.training_logs.format import (
     PAIRS_COLON,
     Context,
     Format,
-    Found,
-    Line,
+    LogLine,
     Pair,
+    Reading,
     at_epoch,
     at_evaluation,
     readings,
@@ -30,7 +30,7 @@ _TRAINING = re.compile(
     rb"\bEpoch (\d{1,9})(?:,?| iteration (\d{1,9})/(\d{1,9}):) (training loss|validation)\b(?: (" + NUMBER + rb"))?"
 )
 _PLAIN = rb"\d{1,9}+\.\d{1,9}+"
-_USUAL = re.compile(
+_FAST = re.compile(
     rb"Epoch (\d{1,9}+)(?:(?: iteration (\d{1,9}+)/\d{1,9}+:|,(?=[^|\n]{1,60}+\|[^|\n]{0,200}+\| (\d{1,9}+)/\d{1,9}+ \[))"
     rb" training loss ("
     + _PLAIN
@@ -51,10 +51,10 @@ _PAIRS = re.compile(rb"(?<![\w./@-])(" + _WORD + rb"(?: " + _WORD + rb"){0,3}+)(
 _QUALIFIERS = frozenset(
     (b"train", b"training", b"valid", b"validation", b"val", b"test", b"dev", b"avg", b"average", b"best")
 )
-"""Words that belong to the name behind them: ``dev avg loss``."""
+"""Words that belong to the name that follows: ``dev avg loss``."""
 
 
-def _read(line: Line, context: Context) -> list[Found] | None:
+def _read(line: LogLine, context: Context) -> list[Reading] | None:
     text = line.text
     if match := _TRAINING.search(text):
         return _segmentation(match, text, context)
@@ -65,7 +65,7 @@ def _read(line: Line, context: Context) -> list[Found] | None:
     if _HELD_OUT_LINE.match(text):
         return readings(_pairs(text), at_evaluation(context), context, split="eval")
     parts = segments(_BATCH, text)
-    found: list[Found] = []
+    found: list[Reading] = []
     for match, body in parts:
         at = within_epoch(context, int(match[1]), int(match[2]), to_int(match[3]))
         found += readings(_pairs(body), at, context)
@@ -73,7 +73,7 @@ def _read(line: Line, context: Context) -> list[Found] | None:
 
 
 def _pairs(text: bytes) -> list[Pair]:
-    """Names and numbers; of several words before a number, those that qualify its name are kept."""
+    """Names and numbers; of several words before a number, only those that qualify its name are kept."""
     return [(_qualified(key) if b" " in key else key, value) for key, value in _PAIRS.findall(text)]
 
 
@@ -86,7 +86,7 @@ def _qualified(words: bytes) -> bytes:
     return b" ".join(name)
 
 
-def _segmentation(match: re.Match[bytes], text: bytes, context: Context) -> list[Found] | None:
+def _segmentation(match: re.Match[bytes], text: bytes, context: Context) -> list[Reading] | None:
     epoch, index, total, what, loss = match.groups()
     if what == b"validation":
         at = at_evaluation(context, int(epoch))
@@ -101,7 +101,7 @@ def _segmentation(match: re.Match[bytes], text: bytes, context: Context) -> list
     return total_loss(loss, at, context)
 
 
-def _whole_epoch(match: re.Match[bytes], body: bytes, context: Context) -> list[Found] | None:
+def _whole_epoch(match: re.Match[bytes], body: bytes, context: Context) -> list[Reading] | None:
     split: Split = "eval" if _HELD_OUT.match(body) else "train"
     epoch = int(match[1] or match[2])
     if split == "eval":
@@ -115,5 +115,5 @@ FORMAT = Format(
     shape="Epoch[0] Batch [49]\tSpeed: 2785.1 samples/sec\tloss=0.95\tlr=0.003\n[Epoch 1 Batch 300/1277] loss=0.9557",
     needles=(b"Epoch", b"[Batch ", b"_loss ", b"Test loss "),
     read=_read,
-    usual=_USUAL,
+    fast_pattern=_FAST,
 )

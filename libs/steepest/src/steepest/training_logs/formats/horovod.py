@@ -1,6 +1,6 @@
 """Horovod's TensorFlow 2 examples: ``Step #10`` and a loss between tabs, printed by each rank under MPI's tag.
 
-Owns that line; the tag is a prefix.
+It owns that line; the tag is a prefix.
 """
 
 from steepest.training_logs.format import PAIRS_COLON, Format, headed

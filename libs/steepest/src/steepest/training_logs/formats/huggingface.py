@@ -1,16 +1,16 @@
-"""Hugging Face ``Trainer``: a Python dictionary, often behind a tqdm bar on the same line.
+"""Hugging Face ``Trainer``: a Python dictionary, often after a tqdm bar on the same line.
 
-Owns the dictionary and the bar. The closing dictionary (``train_runtime``) sums the run up and is no reading.
+It owns the dictionary and the bar. The final dictionary (``train_runtime``) summarises the run and is not a reading.
 """
 
 import re
 
 from steepest.training_logs.format import (
-    At,
     Context,
     Format,
-    Found,
-    Line,
+    LogLine,
+    Progress,
+    Reading,
     at_evaluation,
     at_step,
     readings,
@@ -24,8 +24,8 @@ _BAR = re.compile(rb"(?<![\d/])(\d{1,12})/(\d{1,12}) \[")
 _STEPS = (b"step", b"global_step", b"global_steps")
 
 
-def _read(line: Line, context: Context) -> list[Found] | None:
-    found: list[Found] = []
+def _read(line: LogLine, context: Context) -> list[Reading] | None:
+    found: list[Reading] = []
     mine = False
     at = 0
     for match in _DICTIONARY.finditer(line.text):
@@ -40,7 +40,7 @@ def _read(line: Line, context: Context) -> list[Found] | None:
     return found if mine else None
 
 
-def _place(pairs: list[tuple[bytes, bytes]], before: bytes, context: Context, *, evaluation: bool) -> At:
+def _place(pairs: list[tuple[bytes, bytes]], before: bytes, context: Context, *, evaluation: bool) -> Progress:
     fields = dict(pairs)
     epoch = to_epoch(fields.get(b"epoch"))
     step = next((step for key in _STEPS if (step := to_step(fields.get(key))) is not None), None)
@@ -51,7 +51,7 @@ def _place(pairs: list[tuple[bytes, bytes]], before: bytes, context: Context, *,
     bars = _BAR.findall(before)
     if bars:
         return at_step(context, int(bars[-1][0]), epoch)
-    return At(None, epoch, None)
+    return Progress(None, epoch, None)
 
 
 FORMAT = Format(

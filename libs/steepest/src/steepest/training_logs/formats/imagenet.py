@@ -1,6 +1,6 @@
-"""PyTorch's ``examples/imagenet``: values of the step, and their means over the epoch in parentheses.
+"""PyTorch's ``examples/imagenet``: values of the step, with their means over the epoch in parentheses.
 
-Owns its three lines. The means are metrics of their own.
+It owns its three line shapes. The means are separate metrics.
 """
 
 import re
@@ -8,8 +8,8 @@ import re
 from steepest.training_logs.format import (
     Context,
     Format,
-    Found,
-    Line,
+    LogLine,
+    Reading,
     at_evaluation,
     readings,
     segments,
@@ -24,11 +24,11 @@ _RESULT = re.compile(rb"^ ?\* {0,4}(?=Acc@\d|Prec@\d)")
 _ACCURACY = re.compile(rb"((?:Acc|Prec)@\d{1,3}):? {1,8}(" + NUMBER + rb")")
 
 
-def _read(line: Line, context: Context) -> list[Found] | None:
+def _read(line: LogLine, context: Context) -> list[Reading] | None:
     text = line.text
     parts = segments(_TRAIN, text)
     if parts and b"Loss " in text:
-        found: list[Found] = []
+        found: list[Reading] = []
         for head, body in parts:
             at = within_epoch(context, int(head[1]), int(head[2]), int(head[3]))
             found += with_means(body, at, context, "train")

@@ -1,11 +1,11 @@
-"""JSON lines of any writer: DeiT's ``log.txt``, MMEngine's ``.log.json``, fairseq's, Katib's, one's own.
+"""JSON lines of any writer: DeiT's ``log.txt``, MMEngine's ``.log.json``, fairseq's, Katib's, custom ones.
 
-Owns how their field names say the place and the split. Numbers may be quoted (fairseq, Katib).
+It owns how field names imply the progress and the split. Numbers may be quoted (fairseq, Katib).
 """
 
 from typing import Any
 
-from steepest.training_logs.format import At, Context, Format, Found, Line, at_step, readings
+from steepest.training_logs.format import Context, Format, LogLine, Progress, Reading, at_step, readings
 from steepest.training_logs.records import Split
 from steepest.training_logs.syntax.json_object import integer, numbers, parse_object
 from steepest.training_logs.syntax.metric_names import read_name
@@ -15,7 +15,7 @@ _WITHIN_EPOCH = ("iter", "it", "batch", "batch_idx")
 _SPLIT_FIELDS = ("mode", "split", "phase")
 
 
-def _read(line: Line, context: Context) -> list[Found] | None:
+def _read(line: LogLine, context: Context) -> list[Reading] | None:
     text = line.text if line.text[:1] == b"{" else line.text[max(line.text.find(b"{"), 0) :]
     fields = parse_object(text.strip())
     if fields is None or "metrics" in fields:
@@ -26,11 +26,11 @@ def _read(line: Line, context: Context) -> list[Found] | None:
 
 
 def _split(fields: dict[str, Any]) -> Split:
-    said = next((fields[name] for name in _SPLIT_FIELDS if isinstance(fields.get(name), str)), "train")
-    return read_name(said.encode("utf-8", "replace")).split or "train"
+    split = next((fields[name] for name in _SPLIT_FIELDS if isinstance(fields.get(name), str)), "train")
+    return read_name(split.encode("utf-8", "replace")).split or "train"
 
 
-def _place(fields: dict[str, Any], context: Context, split: Split) -> At:
+def _place(fields: dict[str, Any], context: Context, split: Split) -> Progress:
     places = {name.place: fields[key] for key in fields if (name := _place_name(key)).place}
     epoch = to_number(places.get("epoch"))
     whole = integer(epoch)
@@ -39,11 +39,11 @@ def _place(fields: dict[str, Any], context: Context, split: Split) -> At:
     inner = next((fields[key] for key in _WITHIN_EPOCH if key in fields), None)
     index = integer(inner)
     if index is not None and epoch is not None:
-        return At(None, epoch, (epoch, index))
+        return Progress(None, epoch, (epoch, index))
     step = step if step is not None else index
     if step is not None:
-        return at_step(context, step, epoch) if split == "train" else At(step, epoch, (step,))
-    return At(whole, epoch, (epoch,), coarse=True) if epoch is not None else At()
+        return at_step(context, step, epoch) if split == "train" else Progress(step, epoch, (step,))
+    return Progress(whole, epoch, (epoch,), coarse=True) if epoch is not None else Progress()
 
 
 def _place_name(key: str) -> Any:

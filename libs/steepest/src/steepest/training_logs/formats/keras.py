@@ -1,12 +1,12 @@
-"""Keras 2 and 3 (``model.fit`` and ``model.evaluate``), also as redirected redraws and as Horovod prints them.
+"""Keras 2 and 3 (``model.fit`` and ``model.evaluate``), including redirected redraws and Horovod's output.
 
-Owns the bar, the epoch header and the rule that tells an evaluation's bar from a training epoch's. The loss that
-Keras shows is the mean over the epoch so far; it has no other.
+It owns the bar, the epoch header and the rule that distinguishes an evaluation's bar from a training epoch's. The loss that
+Keras shows is the mean over the epoch so far; it shows no other.
 """
 
 import re
 
-from steepest.training_logs.format import Context, Format, Found, Line, readings, segments, within_epoch
+from steepest.training_logs.format import Context, Format, LogLine, Reading, readings, segments, within_epoch
 from steepest.training_logs.syntax.numbers import KEY, NUMBER, to_int
 
 _HEADER = re.compile(rb"^Epoch (\d{1,9})/(\d{1,9})\s{0,4}$")
@@ -15,11 +15,11 @@ _HEAD = re.compile(rb"(?<![\w/.])(?P<index>\d{1,9})/(?P<total>\d{1,9}|Unknown) {
 _PAIRS = re.compile(rb"(?<=- )(" + KEY + rb"): (" + NUMBER + rb")")
 
 
-def _read(line: Line, context: Context) -> list[Found] | None:
+def _read(line: LogLine, context: Context) -> list[Reading] | None:
     if header := _HEADER.match(line.text):
         context.epoch, context.headed, context.bar_done = int(header[1]), True, False
         return None
-    found: list[Found] = []
+    found: list[Reading] = []
     mine = False
     for match, body in segments(_HEAD, line.text):
         pairs = _PAIRS.findall(body)
@@ -28,7 +28,7 @@ def _read(line: Line, context: Context) -> list[Found] | None:
     return found if mine else None
 
 
-def _bar(match: re.Match[bytes], pairs: list[tuple[bytes, bytes]], context: Context) -> list[Found]:
+def _bar(match: re.Match[bytes], pairs: list[tuple[bytes, bytes]], context: Context) -> list[Reading]:
     index = int(match["index"])
     total = None if match["total"] == b"Unknown" else to_int(match["total"])
     if _is_evaluation(index, total, context):
@@ -41,7 +41,7 @@ def _bar(match: re.Match[bytes], pairs: list[tuple[bytes, bytes]], context: Cont
 
 
 def _is_evaluation(index: int, total: int | None, context: Context) -> bool:
-    """A bar behind a finished epoch, without a header of its own, is ``model.evaluate``'s."""
+    """Whether a bar is ``model.evaluate``'s: it follows a finished epoch and has no header of its own."""
     if not (context.headed and context.bar_done):
         return False
     return total is not None and (total != context.steps_per_epoch or index < total)

@@ -1,18 +1,18 @@
 """``name=value`` pairs on a line, the notation that Katib reads by default.
 
-Owns when such a line is a reading and not a dump of settings.
+It owns the rule that distinguishes such a line from a dump of settings.
 """
 
-from steepest.training_logs.format import PAIRS_EQUAL, At, Context, Format, Found, Line, at_step, readings
+from steepest.training_logs.format import PAIRS_EQUAL, Context, Format, LogLine, Progress, Reading, at_step, readings
 from steepest.training_logs.syntax.loose import place_in, split_in
 from steepest.training_logs.syntax.metric_names import read_name
 from steepest.training_logs.syntax.numbers import to_epoch, to_step
 
 _DUMPS = (b"Namespace(", b"Config(", b"config(", b"Args(", b"args(", b"Arguments(", b"def ", b"return ", b"(self")
-"""What stands on lines of settings and of source code, whose equal signs say no reading."""
+"""Substrings of settings and source code, whose equal signs are not readings."""
 
 
-def _read(line: Line, context: Context) -> list[Found] | None:
+def _read(line: LogLine, context: Context) -> list[Reading] | None:
     text = line.text
     if any(dump in text for dump in _DUMPS):
         return None
@@ -25,7 +25,7 @@ def _read(line: Line, context: Context) -> list[Found] | None:
     return readings(pairs, at, context, split=split) or None
 
 
-def _place(pairs: list[tuple[bytes, bytes]], context: Context) -> At | None:
+def _place(pairs: list[tuple[bytes, bytes]], context: Context) -> Progress | None:
     places = {name.place: value for key, value in pairs if (name := read_name(key)).place}
     step = to_step(places.get("step"))
     return None if step is None else at_step(context, step, to_epoch(places.get("epoch")))

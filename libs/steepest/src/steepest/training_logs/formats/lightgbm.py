@@ -1,12 +1,12 @@
 r"""LightGBM: ``[12]\ttraining's l2: 0.25`` from Python and ``Iteration:12, training l2 : 0.25`` from its command line.
 
-Owns those lines. A line of the command line has one metric; the deviation that ``cv`` prints behind a mean is not read.
+It owns those lines. The command line prints one metric per line; the deviation that ``cv`` prints after a mean is not read.
 """
 
 import re
 
 from steepest.training_logs.boosting import Evaluated, round_of
-from steepest.training_logs.format import Context, Format, Found, Line
+from steepest.training_logs.format import Context, Format, LogLine, Reading
 from steepest.training_logs.syntax.numbers import NUMBER
 
 _ROUND = re.compile(rb"\[(\d{1,9})\]\t(?=[^\t]{1,200}: )")
@@ -14,7 +14,7 @@ _METRIC = re.compile(rb"([^\t']{1,100})'s ([\w@. -]{1,60}): (" + NUMBER + rb")(?
 _COMMAND_LINE = re.compile(rb"Iteration:(\d{1,9}), (\w{1,60}) ([\w@.-]{1,60}) : (" + NUMBER + rb")")
 
 
-def _read(line: Line, context: Context) -> list[Found] | None:
+def _read(line: LogLine, context: Context) -> list[Reading] | None:
     if (alone := _COMMAND_LINE.search(line.text)) is not None:
         step, name, metric, value = alone.groups()
         return round_of(int(step), [Evaluated(name.decode(), metric.decode(), float(value))], context)
@@ -22,7 +22,7 @@ def _read(line: Line, context: Context) -> list[Found] | None:
     metrics = _METRIC.findall(line.raw[head.end() :].rstrip()) if head else []
     if head is None or not metrics:
         return None
-    # `cv` puts the set in front of the metric: "cv_agg's valid binary_logloss".
+    # `cv` puts the data set before the metric: "cv_agg's valid binary_logloss".
     evaluated = (
         Evaluated(f"{name.decode('utf-8', 'replace')} {' '.join(words[:-1])}", words[-1], float(value))
         for name, metric, value in metrics

@@ -1,12 +1,21 @@
-"""PyTorch Lightning's progress bar: one line a refresh, with pairs in its last brackets.
+"""PyTorch Lightning's progress bar: one line per refresh, with pairs in its last brackets.
 
-Owns the bar. It goes on showing an epoch's held-out values and means, so those count only when they change. ``loss`` is
-Lightning's running mean, and named so beside a loss that the job logged itself.
+It owns the bar. The bar keeps showing an epoch's held-out values and means, so those count only when they change. ``loss``
+is Lightning's running mean; it is reported as ``loss_mean`` if the job logs a loss of its own.
 """
 
 import re
 
-from steepest.training_logs.format import PAIRS_EQUAL, Context, Format, Found, Line, readings, segments, within_epoch
+from steepest.training_logs.format import (
+    PAIRS_EQUAL,
+    Context,
+    Format,
+    LogLine,
+    Reading,
+    readings,
+    segments,
+    within_epoch,
+)
 from steepest.training_logs.records import Split
 from steepest.training_logs.syntax.metric_names import is_total
 
@@ -15,18 +24,18 @@ _HEAD = re.compile(
 )
 
 
-def _read(line: Line, context: Context) -> list[Found] | None:
+def _read(line: LogLine, context: Context) -> list[Reading] | None:
     parts = segments(_HEAD, line.text)
-    found: list[Found] = []
+    found: list[Reading] = []
     for match, body in parts:
         at = within_epoch(context, int(match[1]), int(match[2]), int(match[3]))
-        shown = _apart(readings(PAIRS_EQUAL.findall(body.partition(b"]")[0]), at, context))
+        shown = _separate_means(readings(PAIRS_EQUAL.findall(body.partition(b"]")[0]), at, context))
         found += [_displayed(one) if _is_held(one.metric, one.split) else one for one in shown]
     return found if parts and (found or b"v_num=" in line.text) else None
 
 
-def _apart(shown: list[Found]) -> list[Found]:
-    """Names the running mean a mean where the step's own loss is shown too."""
+def _separate_means(shown: list[Reading]) -> list[Reading]:
+    """Renames the running mean to ``loss_mean`` if the step's own loss is shown too."""
     losses = [one for one in shown if one.split == "train" and is_total(one.metric)]
     if len(losses) == 1:
         return shown
@@ -37,7 +46,7 @@ def _is_held(metric: str, split: Split) -> bool:
     return split == "eval" or metric.endswith("_epoch")
 
 
-def _displayed(found: Found) -> Found:
+def _displayed(found: Reading) -> Reading:
     return found._replace(scope="display", at=found.at._replace(order=None))
 
 

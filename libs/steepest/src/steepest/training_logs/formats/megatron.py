@@ -1,16 +1,16 @@
 """Megatron-LM and its descendants (Megatron-DeepSpeed, GPT-NeoX): fields between bars.
 
-Owns that line and the validation line. An iteration whose gradients overflowed prints no loss; ``loss scale`` is none.
+It owns that line and the validation line. An iteration whose gradients overflowed has no loss; ``loss scale`` is not one.
 """
 
 import re
 
 from steepest.training_logs.format import (
-    At,
     Context,
     Format,
-    Found,
-    Line,
+    LogLine,
+    Progress,
+    Reading,
     at_evaluation,
     at_step,
     readings,
@@ -25,8 +25,8 @@ _EVALUATION = re.compile(
 )
 
 
-def _read(line: Line, context: Context) -> list[Found] | None:
-    found: list[Found] = []
+def _read(line: LogLine, context: Context) -> list[Reading] | None:
+    found: list[Reading] = []
     parts = segments(_HEAD, line.text)
     for match, body in parts:
         found += readings(_FIELDS.findall(body), at_step(context, int(match[1])), context)
@@ -36,9 +36,9 @@ def _read(line: Line, context: Context) -> list[Found] | None:
     return found if parts or evaluations else None
 
 
-def _evaluation(match: re.Match[bytes], body: bytes, context: Context) -> list[Found]:
+def _evaluation(match: re.Match[bytes], body: bytes, context: Context) -> list[Reading]:
     step = match[1]
-    at = At(int(step), None, (int(step),)) if step else at_evaluation(context)
+    at = Progress(int(step), None, (int(step),)) if step else at_evaluation(context)
     pairs = [(key.removesuffix(b" value"), value) for key, value in _FIELDS.findall(body) if b"PPL" not in key]
     return readings(pairs, at, context, split="eval")
 

@@ -1,6 +1,6 @@
-"""torchvision's ``MetricLogger`` and what was written after it (DETR, DeiT, MAE, PaddleDetection).
+"""torchvision's ``MetricLogger`` and its descendants (DETR, DeiT, MAE, PaddleDetection).
 
-Owns its line: ``name: median (mean)``, two blanks between fields. The step's loss is the median of a short window.
+It owns its line: ``name: median (mean)``, two blanks between fields. The step's loss is the median of a short window.
 """
 
 import re
@@ -8,8 +8,8 @@ import re
 from steepest.training_logs.format import (
     Context,
     Format,
-    Found,
-    Line,
+    LogLine,
+    Reading,
     at_evaluation,
     readings,
     segments,
@@ -24,11 +24,11 @@ _RESULT = re.compile(rb"^\* {0,4}(?=Acc@\d)")
 _FIELDS = re.compile(rb"([A-Za-z][\w@]{0,30}) (" + NUMBER + rb")")
 
 
-def _read(line: Line, context: Context) -> list[Found] | None:
+def _read(line: LogLine, context: Context) -> list[Reading] | None:
     text = line.text
     parts = segments(_TRAIN, text)
     if parts and (b"eta: " in text or b"loss" in text):
-        found: list[Found] = []
+        found: list[Reading] = []
         for head, body in parts:
             at = within_epoch(context, int(head[1]), int(head[2]), int(head[3]))
             found += with_means(body, at, context, "train")

@@ -1,13 +1,13 @@
-"""MLPerf training results: ``:::MLLOG`` with a JSON object, and ``:::MLPv0`` before it.
+"""MLPerf training results: ``:::MLLOG`` with a JSON object, and the older ``:::MLPv0``.
 
-Owns their keys. ``eval_accuracy`` is a loss for the language-model benchmarks, whose quality is one; ``samples_count``
-or ``epoch_num`` say the progress.
+It owns their keys. For the language-model benchmarks ``eval_accuracy`` is a loss, because their quality metric is one;
+``samples_count`` or ``epoch_num`` is the progress.
 """
 
 import re
 from typing import Any
 
-from steepest.training_logs.format import At, Context, Format, Found, Line, Pair, readings
+from steepest.training_logs.format import Context, Format, LogLine, Pair, Progress, Reading, readings
 from steepest.training_logs.syntax.json_object import integer, numbers, parse_object
 from steepest.training_logs.syntax.numbers import NUMBER, to_number
 
@@ -19,7 +19,7 @@ _OLD_FIELD = re.compile(rb"\"(\w{1,40})\": ?(" + NUMBER + rb")")
 _LOSS_BENCHMARKS = ("gpt3", "llama2_70b_lora", "llama31_405b", "llama31_8b", "mixtral", "bert_loss")
 
 
-def _read(line: Line, context: Context) -> list[Found] | None:
+def _read(line: LogLine, context: Context) -> list[Reading] | None:
     at = line.raw.find(_MARK)
     if at < 0:
         return _read_old(line.raw, context) if b":::MLPv0" in line.raw else None
@@ -39,7 +39,7 @@ def _read(line: Line, context: Context) -> list[Found] | None:
 
 
 def _named(pair: Pair, measure: object, context: Context) -> Pair:
-    """Stable diffusion is evaluated by two measures, which its metadata tell apart."""
+    """Names a pair: Stable Diffusion has two evaluation metrics, which only the metadata distinguish."""
     if isinstance(measure, str):
         return pair[0] + b"/" + measure.encode("utf-8", "replace"), pair[1]
     if pair[0] == b"eval_accuracy" and context.note in _LOSS_BENCHMARKS:
@@ -47,16 +47,16 @@ def _named(pair: Pair, measure: object, context: Context) -> Pair:
     return pair
 
 
-def _place(metadata: dict[str, Any]) -> At:
+def _place(metadata: dict[str, Any]) -> Progress:
     step = metadata.get("step", metadata.get("step_num"))
     step = integer(step[-1] if isinstance(step, list) and step else step)
     epoch = to_number(metadata["epoch_num"]) if isinstance(metadata.get("epoch_num"), int | float) else None
     samples = integer(metadata.get("samples_count"))
     progress = next((one for one in (samples, step, epoch) if one is not None), None)
-    return At(step, epoch, None if progress is None else (progress,))
+    return Progress(step, epoch, None if progress is None else (progress,))
 
 
-def _read_old(raw: bytes, context: Context) -> list[Found] | None:
+def _read_old(raw: bytes, context: Context) -> list[Reading] | None:
     match = _OLD.search(raw)
     if match is None:
         return None
@@ -64,7 +64,9 @@ def _read_old(raw: bytes, context: Context) -> list[Found] | None:
     if b"value" not in fields:
         return None
     epoch = to_number(fields[b"epoch"].decode()) if b"epoch" in fields else None
-    return readings([(match[2], fields[b"value"])], At(None, epoch, (epoch,) if epoch is not None else None), context)
+    return readings(
+        [(match[2], fields[b"value"])], Progress(None, epoch, (epoch,) if epoch is not None else None), context
+    )
 
 
 FORMAT = Format(

@@ -1,17 +1,17 @@
 """MMEngine and the older MMCV runner (mmdet, mmseg, mmpretrain ...).
 
-Owns their ``Epoch(train)`` and ``Iter(train)`` lines. ``loss`` is the total; its parts are named ``loss_...``.
+It owns their ``Epoch(train)`` and ``Iter(train)`` lines. ``loss`` is the total; its parts are named ``loss_...``.
 """
 
 import re
 
 from steepest.training_logs.format import (
     PAIRS_COLON,
-    At,
     Context,
     Format,
-    Found,
-    Line,
+    LogLine,
+    Progress,
+    Reading,
     at_evaluation,
     at_step,
     readings,
@@ -25,9 +25,9 @@ _HEAD = re.compile(
 )
 
 
-def _read(line: Line, context: Context) -> list[Found] | None:
+def _read(line: LogLine, context: Context) -> list[Reading] | None:
     parts = segments(_HEAD, line.text)
-    found: list[Found] = []
+    found: list[Reading] = []
     for match, body in parts:
         evaluation = (match["mode"] or match["iter_mode"] or b"train") != b"train"
         at = _evaluated(match, context) if evaluation else _trained(match, context)
@@ -35,13 +35,13 @@ def _read(line: Line, context: Context) -> list[Found] | None:
     return found if parts else None
 
 
-def _trained(match: re.Match[bytes], context: Context) -> At:
+def _trained(match: re.Match[bytes], context: Context) -> Progress:
     if match["step"] is not None:
         return at_step(context, int(match["step"]))
     return within_epoch(context, int(match["epoch"]), int(match["index"]), int(match["total"]))
 
 
-def _evaluated(match: re.Match[bytes], context: Context) -> At:
+def _evaluated(match: re.Match[bytes], context: Context) -> Progress:
     at = at_evaluation(context)
     return at if match["epoch"] is None else at._replace(epoch=int(match["epoch"]))
 

@@ -1,17 +1,17 @@
 """PaddlePaddle's trainers (PaddleOCR, PaddleSeg, PaddleClas): ``key: value`` between commas, in any order.
 
-Owns that line. ``global_step`` and PaddleSeg's ``iter`` count over the run.
+It owns that line. ``global_step`` and PaddleSeg's ``iter`` count over the whole run.
 """
 
 import re
 
 from steepest.training_logs.format import (
     PAIRS_COLON,
-    At,
     Context,
     Format,
-    Found,
-    Line,
+    LogLine,
+    Progress,
+    Reading,
     at_evaluation,
     at_step,
     readings,
@@ -23,14 +23,14 @@ _STEP = re.compile(rb"\b(?:global_step|iter): \[?(\d{1,12})(?:/(\d{1,12}))?\]?(?
 _EVALUATION = re.compile(rb"\[EVAL\]|\[Eval\]|\bcur metric\b")
 
 
-def _read(line: Line, context: Context) -> list[Found] | None:
+def _read(line: LogLine, context: Context) -> list[Reading] | None:
     text = line.text
     if _EVALUATION.search(text):
         return readings(PAIRS_COLON.findall(text), at_evaluation(context), context, split="eval") or None
     epoch, step = _EPOCH.search(text), _STEP.search(text)
     if epoch is None or step is None or b"loss" not in text:
         return None
-    at: At = at_step(context, int(step[1]), to_int(epoch[1]))
+    at: Progress = at_step(context, int(step[1]), to_int(epoch[1]))
     context.epoch = int(epoch[1])
     return readings(PAIRS_COLON.findall(text), at, context) or None
 

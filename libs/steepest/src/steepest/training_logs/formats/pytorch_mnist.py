@@ -1,11 +1,11 @@
-"""PyTorch's ``examples/mnist`` and the many scripts written after it, with Kubeflow's variant ``loss=``.
+"""PyTorch's ``examples/mnist`` and the many scripts derived from it, with Kubeflow's variant ``loss=``.
 
-Owns those two lines. The brackets count samples, not steps, so the step is counted.
+It owns those two lines. The brackets count samples, not steps, so the reader counts the steps.
 """
 
 import re
 
-from steepest.training_logs.format import At, Context, Format, Found, Line, at_evaluation, readings, segments
+from steepest.training_logs.format import Context, Format, LogLine, Progress, Reading, at_evaluation, readings, segments
 from steepest.training_logs.syntax.numbers import NUMBER
 
 _HEAD = re.compile(rb"Train Epoch: (\d{1,9}) \[ {0,8}(\d{1,12})/(\d{1,12})[^\]]{0,40}\]")
@@ -14,20 +14,20 @@ _TEST = re.compile(rb"Average loss: {0,4}(" + NUMBER + rb")")
 _RATIO = re.compile(rb"Accuracy: {0,4}(\d{1,12})/([1-9]\d{0,11})")
 
 
-def _read(line: Line, context: Context) -> list[Found] | None:
+def _read(line: LogLine, context: Context) -> list[Reading] | None:
     parts = segments(_HEAD, line.text)
     if parts:
-        found: list[Found] = []
+        found: list[Reading] = []
         for match, body in parts:
             context.epoch = int(match[1])
-            at = At(None, context.epoch, (context.epoch, int(match[2])))
+            at = Progress(None, context.epoch, (context.epoch, int(match[2])))
             found += readings(_LOSS.findall(body), at, context)
         return found
     test = _TEST.search(line.text)
     return None if test is None else _test(test, line.text, context)
 
 
-def _test(test: re.Match[bytes], text: bytes, context: Context) -> list[Found]:
+def _test(test: re.Match[bytes], text: bytes, context: Context) -> list[Reading]:
     at = at_evaluation(context)
     pairs = [(b"loss", test[1])]
     if ratio := _RATIO.search(text):

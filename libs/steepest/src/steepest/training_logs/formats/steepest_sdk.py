@@ -1,13 +1,13 @@
-"""Reports of the Steepest SDK: one JSON object a line, as ``docs/control-folder.md`` lays down.
+"""Reports of the Steepest SDK: one JSON object per line, as specified in ``docs/control-folder.md``.
 
-Owns that shape only; other JSON lines are another format.
+It owns that shape only; other JSON lines are another format.
 """
 
-from steepest.training_logs.format import Context, Format, Found, Line, at_step, readings
+from steepest.training_logs.format import Context, Format, LogLine, Reading, at_step, readings
 from steepest.training_logs.syntax.json_object import integer, numbers, parse_object
 
 
-def _read(line: Line, context: Context) -> list[Found] | None:
+def _read(line: LogLine, context: Context) -> list[Reading] | None:
     report = parse_object(line.text)
     metrics = report.get("metrics") if report else None
     step = integer(report.get("step")) if report else None

@@ -1,11 +1,11 @@
-"""tf_cnn_benchmarks, as MPI jobs run it: step, speed and total loss between tabs; every rank prints the line.
+"""tf_cnn_benchmarks in MPI jobs: step, speed and total loss, separated by tabs; every rank prints the line.
 
-Owns that line only.
+It owns that line only.
 """
 
 import re
 
-from steepest.training_logs.format import Context, Format, Found, Line, at_step, total_loss
+from steepest.training_logs.format import Context, Format, LogLine, Reading, at_step, total_loss
 from steepest.training_logs.syntax.numbers import NUMBER
 
 _LINE = re.compile(
@@ -21,7 +21,7 @@ _LINE = re.compile(
 )
 
 
-def _read(line: Line, context: Context) -> list[Found] | None:
+def _read(line: LogLine, context: Context) -> list[Reading] | None:
     match = _LINE.match(line.text)
     return None if match is None else total_loss(match[2], at_step(context, int(match[1])), context)
 

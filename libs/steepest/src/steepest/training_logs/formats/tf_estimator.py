@@ -1,22 +1,22 @@
-"""TensorFlow's Estimator (and TFJob), and the slim trainer before it.
+"""TensorFlow's Estimator (and TFJob), and the older slim trainer.
 
-Owns their lines. ``Loss for final step`` repeats the last one; asynchronous workers skip and repeat steps.
+It owns their lines. ``Loss for final step`` repeats the last one; asynchronous workers skip and repeat steps.
 """
 
 import re
 
-from steepest.training_logs.format import PAIRS_EQUAL, At, Context, Format, Found, Line, at_step, readings
+from steepest.training_logs.format import PAIRS_EQUAL, Context, Format, LogLine, Progress, Reading, at_step, readings
 
 _STEP = re.compile(rb"\bstep = (\d{1,15})\b")
 _SLIM = re.compile(rb"\bglobal step (\d{1,15}): (?=\w{0,30}loss = )")
 _SAVED = re.compile(rb"\bSaving dict for global step (\d{1,15}): ")
 
 
-def _read(line: Line, context: Context) -> list[Found] | None:
+def _read(line: LogLine, context: Context) -> list[Reading] | None:
     text = line.text
     if match := _SAVED.search(text):
         step = int(match[1])
-        return readings(PAIRS_EQUAL.findall(text[match.end() :]), At(step, None, (step,)), context, split="eval")
+        return readings(PAIRS_EQUAL.findall(text[match.end() :]), Progress(step, None, (step,)), context, split="eval")
     match = _SLIM.search(text) or (_STEP.search(text) if b"oss = " in text else None)
     if match is None:
         return None

@@ -1,6 +1,6 @@
 """timm's training script: ``Train:`` and ``Test:`` lines with running means in parentheses.
 
-Owns those lines. ``*** Best metric`` sums the run up and is no reading.
+It owns those lines. ``*** Best metric`` summarises the run and is not a reading.
 """
 
 import re
@@ -8,8 +8,8 @@ import re
 from steepest.training_logs.format import (
     Context,
     Format,
-    Found,
-    Line,
+    LogLine,
+    Reading,
     at_evaluation,
     segments,
     with_means,
@@ -20,8 +20,8 @@ _TRAIN = re.compile(rb"Train: (\d{1,9}) \[ {0,9}(\d{1,9})/(\d{1,9}) {1,4}\( {0,4
 _TEST = re.compile(rb"Test(?: \(\w{1,20}\))?: \[ {0,9}\d{1,9}/\d{1,9}\]")
 
 
-def _read(line: Line, context: Context) -> list[Found] | None:
-    found: list[Found] = []
+def _read(line: LogLine, context: Context) -> list[Reading] | None:
+    found: list[Reading] = []
     trained = segments(_TRAIN, line.text)
     for match, body in trained:
         at = within_epoch(context, int(match[1]), int(match[2]), int(match[3]))

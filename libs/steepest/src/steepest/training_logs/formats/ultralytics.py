@@ -1,7 +1,7 @@
 """Ultralytics YOLO: columns under a header, each row a redraw of the epoch's bar.
 
-Owns the columns. The losses are parts (``box_loss`` ...) and means over the epoch so far; a row that was cut at the
-terminal's width gives the columns that it still holds in full.
+It owns the columns. The losses are parts (``box_loss`` ...) and means over the epoch so far; of a row that was truncated at
+the terminal's width, only the complete columns are read.
 """
 
 import re
@@ -9,9 +9,9 @@ import re
 from steepest.training_logs.format import (
     Context,
     Format,
-    Found,
-    Line,
+    LogLine,
     Pair,
+    Reading,
     at_evaluation,
     readings,
     within_epoch,
@@ -26,7 +26,7 @@ _BAR = re.compile(rb"\| {0,2}(\d{1,9})/(\d{1,9}) ")
 _FIELD = re.compile(rb"(?<!\S)(" + NUMBER + rb")(?=\s)")
 
 
-def _read(line: Line, context: Context) -> list[Found] | None:
+def _read(line: LogLine, context: Context) -> list[Reading] | None:
     text = line.text
     if _HEADER.match(text):
         context.columns = _columns(text)
@@ -48,7 +48,7 @@ def _columns(header: bytes) -> list[str]:
     return header.partition(b":")[0].decode("utf-8", "replace").rstrip(")").split()
 
 
-def _row(match: re.Match[bytes], text: bytes, context: Context) -> list[Found]:
+def _row(match: re.Match[bytes], text: bytes, context: Context) -> list[Reading]:
     bar = _BAR.search(text)
     index, total = (int(bar[1]), int(bar[2])) if bar else (0, None)
     at = within_epoch(context, int(match[1]), index, total)

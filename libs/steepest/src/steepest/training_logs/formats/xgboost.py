@@ -1,12 +1,12 @@
 r"""XGBoost's evaluation monitor: ``[12]\ttrain-rmse:0.25\teval-rmse:0.5``, in Python, R, its command line and ``cv``.
 
-Owns that line. The data sets' names are the script's; the deviation that ``cv`` prints behind a mean is not read.
+It owns that line. The names of data sets come from the script; the deviation that ``cv`` prints after a mean is not read.
 """
 
 import re
 
 from steepest.training_logs.boosting import Evaluated, round_of
-from steepest.training_logs.format import Context, Format, Found, Line
+from steepest.training_logs.format import Context, Format, LogLine, Reading
 from steepest.training_logs.syntax.numbers import NUMBER
 
 _ROUND = re.compile(rb"\[(\d{1,9})\]\t(?=[^\t]{1,200}:)")
@@ -16,7 +16,7 @@ _METRIC = re.compile(
 )
 
 
-def _read(line: Line, context: Context) -> list[Found] | None:
+def _read(line: LogLine, context: Context) -> list[Reading] | None:
     head = _ROUND.search(line.raw)
     if head is None:
         return None

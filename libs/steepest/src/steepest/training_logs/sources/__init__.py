@@ -1,1 +1,1 @@
-"""Where training logs come from: growing files, TensorBoard, MLflow."""
+"""The sources of training logs: growing files, TensorBoard, MLflow."""

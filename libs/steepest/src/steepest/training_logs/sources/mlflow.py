@@ -1,7 +1,7 @@
-"""MLflow's two stores, read as they grow: files of ``timestamp value step`` lines, and the SQLite database.
+"""Follows MLflow's two stores: files of ``timestamp value step`` lines, and the SQLite database.
 
-Owns both layouts. The files are MLflow's older default (``mlruns/<experiment>/<run>/metrics/<name>``), the database
-(``mlflow.db``) its newer one. Must never write to either.
+It owns both layouts. The files are MLflow's older default (``mlruns/<experiment>/<run>/metrics/<name>``), the database
+(``mlflow.db``) its newer one. It must never write to either.
 """
 
 import os
@@ -13,10 +13,10 @@ from typing import Any
 
 import msgspec
 
-from steepest.training_logs.format import At, Context, Found, keep
+from steepest.training_logs.format import Context, Progress, Reading, is_reported
 from steepest.training_logs.ledger import MetricSeries, to_record
 from steepest.training_logs.records import LossRecord
-from steepest.training_logs.syntax.line_splitter import Block, LinePlace, LineSplitter
+from steepest.training_logs.syntax.line_splitter import Block, LineCursor, LineSplitter
 from steepest.training_logs.syntax.metric_names import plain, read_name
 from steepest.training_logs.syntax.numbers import to_number, to_step
 from steepest.untrusted.files import open_file
@@ -24,10 +24,10 @@ from steepest.untrusted.files import open_file
 FORMAT_NAME = "mlflow"
 
 MAX_LINE_BYTES = 4096
-"""A time, a number and a step take sixty."""
+"""A time, a number and a step take sixty bytes."""
 
 MAX_RUNS = 100
-"""Runs of one database that are told apart; those beyond them are not read."""
+"""Runs of one database that are tracked; further runs are not read."""
 
 _MIN_FIELDS = 2
 _POLL_S = 1.0
@@ -44,9 +44,9 @@ _QUERY = (
 
 
 class MetricFileState(msgspec.Struct):
-    """What a reader of one metric's file remembers; it goes on when fed from ``place.offset`` on."""
+    """The state of a reader of one metric's file; feed a restored reader from ``place.offset`` on."""
 
-    place: LinePlace = msgspec.field(default_factory=LinePlace)
+    place: LineCursor = msgspec.field(default_factory=LineCursor)
     lanes: dict[str, MetricSeries] = {}
 
 
@@ -55,7 +55,7 @@ class MetricFileReader:
 
     Args:
         name: the metric's name: the file's path below ``metrics``, slashes included.
-        state: a former reader's state, to go on from.
+        state: an earlier reader's state, to continue from.
     """
 
     def __init__(self, name: str, *, state: MetricFileState | None = None) -> None:
@@ -66,7 +66,7 @@ class MetricFileReader:
 
     @property
     def metrics(self) -> int:
-        """How many metrics are remembered."""
+        """Number of metrics tracked."""
         return len(self._state.lanes)
 
     def snapshot(self) -> MetricFileState:
@@ -74,15 +74,15 @@ class MetricFileReader:
         return _copy(self._state)
 
     def feed(self, chunk: bytes) -> list[LossRecord]:
-        """Takes the file's next bytes, cut anywhere; lines that are none of MLflow's are passed over.
+        """Takes the file's next bytes, split anywhere; lines in another format are skipped.
 
-        After a line of more than ``MAX_LINE_BYTES`` it is no metric's file, and nothing more of it is read.
+        A line longer than ``MAX_LINE_BYTES`` shows that it is not a metric's file: reading stops.
         """
         if self._lost:
             return []
         records = [record for block in self._lines.feed(chunk) for record in self._read(block)]
         if self._lines.pending > MAX_LINE_BYTES:
-            self._lost, self._lines = True, LineSplitter(LinePlace())
+            self._lost, self._lines = True, LineSplitter(LineCursor())
         return records
 
     def _read(self, block: Block) -> list[LossRecord]:
@@ -98,22 +98,22 @@ class MetricFileReader:
                 records.append(record)
         return records
 
-    def _found(self, fields: list[bytes]) -> Found | None:
+    def _found(self, fields: list[bytes]) -> Reading | None:
         value = to_number(fields[1].decode("ascii", "replace")) if len(fields) >= _MIN_FIELDS else None
         if value is None:
             return None
         step = to_step(fields[2]) if len(fields) > _MIN_FIELDS else None
-        return Found(self._name.metric, value, self._name.split or "train", _at(step))
+        return Reading(self._name.metric, value, self._name.split or "train", _at(step))
 
 
 class MlflowDatabase:
     """Reads the metrics of a run, or of all runs, from MLflow's SQLite database.
 
     Args:
-        path: the database; one that is not there yet has no metrics.
-        run: the run's id; without it every run's.
-        metric: report this metric only; without it every loss, and every held-out quality.
-        after: the position behind which to go on: the last record's.
+        path: the database; if it does not exist yet, it has no metrics.
+        run: the run's id; None: all runs.
+        metric: report only this metric; None: every loss and every held-out quality.
+        after: the position of the last record read, to continue after it.
     """
 
     def __init__(self, path: Path, *, run: str | None = None, metric: str | None = None, after: int = 0) -> None:
@@ -124,11 +124,11 @@ class MlflowDatabase:
         self._lanes: dict[str, dict[str, MetricSeries]] = {}
 
     def poll(self) -> list[LossRecord]:
-        """The records that were added since; ``line`` and ``position`` are the row's number.
+        """The records that were added since the last call; ``line`` and ``position`` are the row's number.
 
         Raises:
-            sqlite3.DatabaseError: The file is no database, or not MLflow's, or takes longer than a second to answer.
-            UntrustedError: It is no regular file.
+            sqlite3.DatabaseError: The file is not an MLflow database, or takes longer than a second to answer.
+            UntrustedError: It is not a regular file.
         """
         try:
             os.close(open_file(self._path, below=self._path.parent))
@@ -149,7 +149,7 @@ class MlflowDatabase:
         return records
 
     def _rows(self) -> list[tuple[Any, ...]]:
-        """What its author has put behind the name ``metrics`` is run here: so it must be a table, and may not take long."""
+        """Query the new rows, in limited time. A view named ``metrics`` would run the job's SQL, so it must be a table."""
         until = time.monotonic() + _POLL_S
         with closing(
             sqlite3.connect(f"{self._path.absolute().as_uri()}?mode=ro", uri=True, timeout=_POLL_S)
@@ -161,18 +161,18 @@ class MlflowDatabase:
                 raise sqlite3.DatabaseError("it has no table of metrics")
             return database.execute(_QUERY, (self._after, self._run, self._run, _ROWS_AT_ONCE)).fetchall()
 
-    def _found(self, key: object, value: object, step: object) -> Found | None:
+    def _found(self, key: object, value: object, step: object) -> Reading | None:
         if not isinstance(key, str) or not isinstance(value, int | float):
             return None
         name = read_name(key.encode("utf-8", "replace"))
         split = name.split or "train"
-        if not keep(name, split, Context(wanted=self._wanted)):
+        if not is_reported(name, split, Context(wanted=self._wanted)):
             return None
-        return Found(name.metric, float(value), split, _at(step if isinstance(step, int) else None))
+        return Reading(name.metric, float(value), split, _at(step if isinstance(step, int) else None))
 
 
-def _at(step: int | None) -> At:
-    return At(step, None, None if step is None else (step,))
+def _at(step: int | None) -> Progress:
+    return Progress(step, None, None if step is None else (step,))
 
 
 def _copy(state: MetricFileState) -> MetricFileState:

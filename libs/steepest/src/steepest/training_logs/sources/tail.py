@@ -1,8 +1,8 @@
-"""Follows a growing file: chunks as they are written, through rotation, truncation, deletion and re-creation.
+"""Follows a growing file across rotation, truncation, deletion and re-creation.
 
-Owns the file's identity and the waiting. Must never know what the bytes say. The kernel's notices (inotify) make it
-quick, polling makes it right: network file systems send none. What is no regular file, or is reached by a link below the
-folder from which on nothing is trusted, counts as not there.
+It owns the file's identity and the waiting. It must never know the meaning of the bytes. Inotify makes it fast, polling
+makes it correct: network file systems send no events. A path that is not a regular file, or that contains a link below the
+untrusted folder, counts as absent.
 """
 
 import asyncio
@@ -25,29 +25,29 @@ from steepest.untrusted.files import Entry, open_file, walk
 logger = structlog.get_logger(__name__)
 
 CHUNK_BYTES = 256 << 10
-"""One read: far above a line, far below what a hundred followed files may take together."""
+"""Bytes per read: much more than a line, and little enough for a hundred followed files."""
 
 HEAD_BYTES = 64
-"""The first bytes of a file, by which one that was truncated and has grown past the old end is recognised."""
+"""First bytes of a file that are compared, to notice a file that was truncated and has grown past the old end."""
 
 
 FILES_MOST = 1000
-"""Files of one folder that are followed; a run has a few, a store of many runs has more than anybody waits for."""
+"""Files of one folder that are followed: a run has a few; a store of many runs would take too long."""
 
 ENTRIES_MOST = 100_000
 DEEPEST = 16
-"""How far a folder is looked through for them."""
+"""How deep a folder is searched for them."""
 
 LOOKING_SHARE = 0.1
-"""Of the time: who gives a folder of a hundred thousand files waits longer for news of it."""
+"""Maximum share of time spent on listing a folder: a folder of a hundred thousand files is listed less often."""
 
 
-class TailPlace(msgspec.Struct, frozen=True):
-    """Where reading a file stands; saved to go on after a crash.
+class TailCursor(msgspec.Struct, frozen=True):
+    """The position of reading in a file; saved to continue after a crash.
 
     Attributes:
-        device: of the file, as ``stat`` says.
-        inode: of the file, as ``stat`` says.
+        device: the file's device, from ``stat``.
+        inode: the file's inode, from ``stat``.
         offset: bytes read so far.
         head: the file's first bytes, at most 64.
     """
@@ -63,48 +63,48 @@ class Chunk(msgspec.Struct, frozen=True):
 
     Attributes:
         data: at least one byte.
-        begins: whether they are the first of a file that follows another one or replaces what was read before.
-        place: where the file stands behind them.
+        begins: whether they are the first bytes of a file that follows or replaces the one that was read before.
+        place: the cursor after them.
     """
 
     data: bytes
     begins: bool
-    place: TailPlace
+    place: TailCursor
 
 
 async def follow(
     path: Path,
     *,
     below: Path,
-    place: TailPlace | None = None,
+    place: TailCursor | None = None,
     stop: asyncio.Event | None = None,
     poll_s: float = 1.0,
     notify: bool = True,
 ) -> AsyncGenerator[Chunk, None]:
-    """Yields a file's bytes as they come; waits for a file that is not there yet.
+    """Yields a file's bytes as they are written; waits for a file that does not exist yet.
 
     Args:
-        path: the file that is written to; what is rotated away keeps its beginning (``job.log.1``).
-        below: from this folder on nothing is trusted.
-        place: where to go on. If that file was rotated away since, its rest is read first.
-        stop: once set, what is there is read to its end and the iteration ends; without it, it never does.
-        poll_s: seconds between looks when no notice comes.
-        notify: whether to ask the kernel for notices.
+        path: the file that is written to; rotated files have its name as their prefix (``job.log.1``).
+        below: nothing below this folder is trusted.
+        place: where to continue. If that file was rotated since, its rest is read first.
+        stop: once set, the existing content is read to its end and the iteration ends; None: it never ends.
+        poll_s: polling period in seconds without events.
+        notify: whether to use inotify.
 
     Raises:
-        OSError: The file is there and can't be read.
+        OSError: The file exists and cannot be read.
     """
     stop = stop or asyncio.Event()
     follower = _Follower(path, below, place)
     try:
-        with _notices(path.parent, notify=notify) as notices:
+        with _folder_events(path.parent, notify=notify) as events:
             while True:
                 last = stop.is_set()
                 while (chunk := await asyncio.to_thread(follower.read)) is not None:
                     yield chunk
                 if last:
                     return
-                await _wait(notices, stop, poll_s)
+                await _wait(events, stop, poll_s)
     finally:
         follower.close()
 
@@ -113,24 +113,24 @@ async def follow_folder(
     folder: Path,
     pattern: str,
     *,
-    places: Mapping[Path, TailPlace] | None = None,
+    places: Mapping[Path, TailCursor] | None = None,
     stop: asyncio.Event | None = None,
     poll_s: float = 1.0,
 ) -> AsyncGenerator[tuple[Path, Chunk], None]:
-    """Yields the bytes of all files that match a pattern below a folder, also of those that come later.
+    """Yields the bytes of all files that match a pattern below a folder, including files that are created later.
 
-    Of a folder without end it looks at ``ENTRIES_MOST`` entries and follows ``FILES_MOST`` files, and says so. No file
-    stays open.
+    At most ``ENTRIES_MOST`` entries are listed and ``FILES_MOST`` files are followed; exceeding that is logged.
+    Files are closed between reads.
 
     Args:
-        folder: may come later itself; below it nothing is trusted.
-        pattern: as ``Path.rglob`` takes it, e.g. ``events.out.tfevents.*`` or ``metrics/*``.
-        places: where to go on in which file.
-        stop: once set, what is there is read to its end and the iteration ends; without it, it never does.
-        poll_s: seconds between looks. TensorBoard's and MLflow's writers flush every few seconds themselves.
+        folder: may be created later; nothing below it is trusted.
+        pattern: as for ``Path.rglob``, e.g. ``events.out.tfevents.*`` or ``metrics/*``.
+        places: where to continue in each file.
+        stop: once set, the existing content is read to its end and the iteration ends; None: it never ends.
+        poll_s: polling period in seconds. TensorBoard's and MLflow's writers flush only every few seconds.
 
     Raises:
-        OSError: A file is there and can't be read.
+        OSError: A file exists and cannot be read.
     """
     stop = stop or asyncio.Event()
     followers: dict[Path, _Follower] = {}
@@ -142,7 +142,7 @@ async def follow_folder(
             path = folder / entry.name
             if path not in followers:
                 if len(followers) >= FILES_MOST:
-                    _say_once(folder, f"only {FILES_MOST} of its files are followed")
+                    _warn_once(folder, f"only {FILES_MOST} of its files are followed")
                     continue
                 followers[path] = _Follower(path, folder, (places or {}).get(path))
             written = (entry.stat.st_ino, entry.stat.st_size, entry.stat.st_mtime_ns)
@@ -156,11 +156,11 @@ async def follow_folder(
             read[path] = written
         if last:
             return
-        await _wait(_Notices(), stop, max(poll_s, (time.monotonic() - began) / LOOKING_SHARE))
+        await _wait(_FolderEvents(), stop, max(poll_s, (time.monotonic() - began) / LOOKING_SHARE))
 
 
 def _matching(folder: Path, pattern: str) -> list[Entry]:
-    """The files that match, in the order of their names."""
+    """The files that match, sorted by name."""
     parts = [re.compile(fnmatch.translate(part)) for part in pattern.split("/")]
     found = []
     try:
@@ -171,19 +171,19 @@ def _matching(folder: Path, pattern: str) -> list[Entry]:
     except FileNotFoundError:
         pass
     except UntrustedError as error:
-        _say_once(folder, str(error))
+        _warn_once(folder, str(error))
     return sorted(found, key=lambda entry: entry.name)
 
 
 @lru_cache(maxsize=1024)
-def _say_once(path: Path, why: str) -> None:
+def _warn_once(path: Path, why: str) -> None:
     logger.warning("not followed", path=str(path), why=why)
 
 
 class _Follower:
-    """The file that is open now, and the ones that wait."""
+    """Reads one followed file: the open one, and rotated files that are still to be read."""
 
-    def __init__(self, path: Path, below: Path, place: TailPlace | None) -> None:
+    def __init__(self, path: Path, below: Path, place: TailCursor | None) -> None:
         self._path = path
         self._below = below
         self._rests = False
@@ -195,7 +195,7 @@ class _Follower:
             self._resume(place)
 
     def read(self) -> Chunk | None:
-        """The next bytes; None when all that is there was read."""
+        """The next bytes; None if all existing bytes were read."""
         if self._rests and self._place is not None:
             self._resume(self._place)
         self._rests = False
@@ -215,12 +215,12 @@ class _Follower:
             self._file = None
 
     def rest(self) -> None:
-        """Keep nothing open until the next ``read``, which goes on where this one was."""
+        """Close the file until the next ``read``, which continues at the same position."""
         self.close()
         self._rests = True
 
-    def _resume(self, place: TailPlace) -> None:
-        """Finds the file that was being read, and those that were begun after it."""
+    def _resume(self, place: TailCursor) -> None:
+        """Finds the file that was being read, and the newer ones."""
         with contextlib.suppress(OSError, UntrustedError):
             if _same_file(self._path, place):
                 self._open(self._path, place.offset)
@@ -238,14 +238,14 @@ class _Follower:
         except FileNotFoundError:
             return False
         except UntrustedError as error:
-            _say_once(path, str(error))
+            _warn_once(path, str(error))
             return False
         return True
 
     def _open(self, path: Path, offset: int) -> None:
         self._file = open_file(path, below=self._below)
         stat = os.fstat(self._file)
-        self._place = TailPlace(stat.st_dev, stat.st_ino, offset, os.pread(self._file, HEAD_BYTES, 0))
+        self._place = TailCursor(stat.st_dev, stat.st_ino, offset, os.pread(self._file, HEAD_BYTES, 0))
 
     def _read_chunk(self) -> Chunk | None:
         assert self._file is not None and self._place is not None  # noqa: S101, PT018 - read() has opened it
@@ -268,7 +268,7 @@ class _Follower:
             self._begins = True
 
     def _is_replaced(self) -> bool:
-        """Whether another file has the name now; a deleted one is kept open, its writer may go on."""
+        """Whether another file has the path now; a deleted file is kept open, because its writer may continue."""
         assert self._place is not None  # noqa: S101 - read() has opened it
         if self._waiting:
             return True
@@ -283,7 +283,7 @@ class _Follower:
         self._begins = True
 
 
-def _same_file(path: Path, place: TailPlace) -> bool:
+def _same_file(path: Path, place: TailCursor) -> bool:
     try:
         stat = path.lstat()
     except FileNotFoundError:
@@ -291,7 +291,7 @@ def _same_file(path: Path, place: TailPlace) -> bool:
     return (stat.st_dev, stat.st_ino) == (place.device, place.inode)
 
 
-def _rotated_since(path: Path, place: TailPlace) -> list[Path]:
+def _rotated_since(path: Path, place: TailCursor) -> list[Path]:
     """The file that was being read and those rotated after it, oldest first; none if it is gone."""
     dated = sorted(
         (entry.stat.st_mtime_ns, entry.name, path.parent / entry.name)
@@ -306,23 +306,23 @@ def _rotated_since(path: Path, place: TailPlace) -> list[Path]:
 _COMPRESSED = (".gz", ".xz", ".zst", ".bz2")
 
 
-class _Notices:
-    """The kernel's notices about a folder, or none at all."""
+class _FolderEvents:
+    """Waits for an event in a folder; this base class never gets one."""
 
     async def next(self) -> None:
         await asyncio.Event().wait()
 
 
 @contextlib.contextmanager
-def _notices(folder: Path, *, notify: bool) -> Iterator[_Notices]:
+def _folder_events(folder: Path, *, notify: bool) -> Iterator[_FolderEvents]:
     if not notify or sys.platform != "linux":
-        yield _Notices()
+        yield _FolderEvents()
         return
     import asyncinotify  # noqa: PLC0415 - Linux only
 
     mask = asyncinotify.Mask.MODIFY | asyncinotify.Mask.CREATE | asyncinotify.Mask.MOVED_TO
 
-    class Kernel(_Notices):
+    class Kernel(_FolderEvents):
         async def next(self) -> None:
             await inotify.get()
 
@@ -330,15 +330,15 @@ def _notices(folder: Path, *, notify: bool) -> Iterator[_Notices]:
         try:
             inotify = stack.enter_context(asyncinotify.Inotify())
             inotify.add_watch(folder, mask)
-        except OSError:  # no such folder yet, or no watches left: polling does
-            yield _Notices()
+        except OSError:  # the folder does not exist yet, or there are no watches left: rely on polling
+            yield _FolderEvents()
         else:
             yield Kernel()
 
 
-async def _wait(notices: _Notices, stop: asyncio.Event, poll_s: float) -> None:
-    """Waits for a notice, for the end, or for the next look."""
-    tasks = [asyncio.ensure_future(notices.next()), asyncio.ensure_future(stop.wait())]
+async def _wait(events: _FolderEvents, stop: asyncio.Event, poll_s: float) -> None:
+    """Waits for an event, for ``stop``, or for the polling period."""
+    tasks = [asyncio.ensure_future(events.next()), asyncio.ensure_future(stop.wait())]
     try:
         await asyncio.wait(tasks, timeout=poll_s, return_when=asyncio.FIRST_COMPLETED)
     finally:

@@ -1,7 +1,7 @@
-"""TensorBoard's event files: frames of nested protobuf messages, read as they grow.
+"""Follows TensorBoard's event files: frames of nested protobuf messages.
 
-Owns the framing (TFRecord: length, checksum, payload, checksum), the few fields that a scalar needs, and the
-checksums' check. Must never hold more than one frame: images and graphs, which may be large, are passed over.
+It owns the framing (TFRecord: length, checksum, payload, checksum), the few fields that a scalar needs, and the check of the
+checksums. It must never hold more than one frame in memory: images and graphs, which may be large, are skipped.
 
 Fields, from TensorFlow's ``event.proto``, ``summary.proto`` and ``tensor.proto``: Event{2: step, 5: Summary{1: Value{1:
 tag, 2: simple_value, 8: tensor}}}; Tensor{1: type, 4: content, 5: floats, 6: doubles}.
@@ -13,7 +13,7 @@ from functools import cache
 
 import msgspec
 
-from steepest.training_logs.format import At, Context, Found, keep
+from steepest.training_logs.format import Context, Progress, Reading, is_reported
 from steepest.training_logs.ledger import MetricSeries, to_record
 from steepest.training_logs.records import LossRecord, Split
 from steepest.training_logs.syntax.metric_names import plain, read_name
@@ -21,7 +21,7 @@ from steepest.training_logs.syntax.metric_names import plain, read_name
 FORMAT_NAME = "tensorboard"
 
 MAX_FRAME_BYTES = 64 << 10
-"""A frame of scalars is a few hundred bytes; a longer one is passed over without being held."""
+"""A frame of scalars has a few hundred bytes; a longer one is skipped without buffering it."""
 
 _LENGTH = struct.Struct("<QI")
 _CHECKSUM = struct.Struct("<I")
@@ -31,14 +31,14 @@ _TYPES = {1: "<f", 2: "<d", 19: "<e"}
 
 
 class EventState(msgspec.Struct):
-    """What a reader of event files remembers; it goes on when fed from ``offset`` on.
+    """The state of a reader of event files; feed a restored reader from ``offset`` on.
 
     Attributes:
-        offset: of the first frame that has not been read in full.
+        offset: byte offset of the first frame that has not been read completely.
         frame: 1-based number of that frame.
-        passing: bytes still to be passed over, of a frame that was too long.
-        broken: frames whose checksum was wrong.
-        lanes: which places of each metric were read.
+        passing: bytes still to be skipped, of a frame that was too long.
+        broken: number of frames with a wrong checksum.
+        lanes: the state of each metric.
     """
 
     offset: int = 0
@@ -52,9 +52,9 @@ class EventReader:
     """Reads scalars from the bytes of one event file.
 
     Args:
-        metric: report this tag only; without it every loss, and every held-out quality.
-        split: what the file's folder says (Keras writes to ``train`` and ``validation``); tags may say more.
-        state: a former reader's state, to go on from.
+        metric: report only this tag; None: every loss and every held-out quality.
+        split: the split that the file's folder implies (Keras writes to ``train`` and ``validation``); a tag overrides it.
+        state: an earlier reader's state, to continue from.
     """
 
     def __init__(
@@ -69,12 +69,12 @@ class EventReader:
 
     @property
     def metrics(self) -> int:
-        """How many metrics are remembered."""
+        """Number of metrics tracked."""
         return len(self._state.lanes)
 
     @property
     def broken_frames(self) -> int:
-        """Frames whose checksum was wrong; after a wrong length nothing more of a file can be read."""
+        """Number of frames with a wrong checksum; after a wrong length the rest of the file cannot be read."""
         return self._state.broken
 
     def snapshot(self) -> EventState:
@@ -82,7 +82,7 @@ class EventReader:
         return _copy(self._state)
 
     def feed(self, chunk: bytes) -> list[LossRecord]:
-        """Takes the file's next bytes, cut anywhere; returns the records of the frames that they complete."""
+        """Takes the file's next bytes, split anywhere; returns the records of the frames that they complete."""
         records: list[LossRecord] = []
         for payload in self._frames(chunk):
             found = [one for one in scalars(payload, self._split) if self._is_kept(one)]
@@ -94,11 +94,11 @@ class EventReader:
         return records
 
     def close(self) -> list[LossRecord]:
-        """Takes the end of the file: a frame that is not whole has nothing to say."""
+        """Ends the file: an incomplete frame is dropped."""
         return []
 
-    def _is_kept(self, found: Found) -> bool:
-        return keep(read_name(found.metric.encode()), found.split, self._context)
+    def _is_kept(self, found: Reading) -> bool:
+        return is_reported(read_name(found.metric.encode()), found.split, self._context)
 
     def _frames(self, chunk: bytes) -> Iterator[bytes]:
         if self._lost:
@@ -145,8 +145,8 @@ class EventReader:
         return chunk[passed:]
 
 
-def scalars(payload: bytes, folder_split: Split | None = None) -> list[Found]:
-    """The scalars of one event; a payload that is no event has none."""
+def scalars(payload: bytes, folder_split: Split | None = None) -> list[Reading]:
+    """The scalars of one event; a malformed payload has none."""
     step, found = 0, []
     try:
         for number, value in _fields(payload):
@@ -156,12 +156,12 @@ def scalars(payload: bytes, folder_split: Split | None = None) -> list[Found]:
                 found += [_scalar(one) for key, one in _fields(value) if key == 1 and isinstance(one, bytes)]
     except (ValueError, IndexError, struct.error):
         return []
-    at = At(step, None, (step,))
+    at = Progress(step, None, (step,))
     taken = []
     for one in found:
         if one is not None:
             name = read_name(one[0])
-            taken.append(Found(name.metric, one[1], name.split or folder_split or "train", at))
+            taken.append(Reading(name.metric, one[1], name.split or folder_split or "train", at))
     return taken
 
 
@@ -192,10 +192,10 @@ def _tensor(message: bytes) -> float | None:
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, int | float | bytes]]:
-    """Walks a message's fields by the wire format.
+    """Iterates over a message's fields in protobuf's wire format.
 
     Raises:
-        ValueError: The bytes are no message.
+        ValueError: The bytes are not a message.
         IndexError: They end within a field.
     """
     at = 0
@@ -212,7 +212,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, int | float | bytes]]:
         elif kind == _BYTES:
             length, at = _varint(message, at)
             if at + length > len(message):
-                raise ValueError("a field ends behind its message")
+                raise ValueError("a field extends beyond its message")
             value, at = message[at : at + length], at + length
         else:
             raise ValueError(f"wire type {kind} is not in use")
@@ -225,7 +225,7 @@ def _varint(message: bytes, at: int) -> tuple[int, int]:
         byte = message[at]
         value |= (byte & 0x7F) << shift
         at += 1
-        if byte < 0x80:  # noqa: PLR2004 - the bit that says whether more follows
+        if byte < 0x80:  # noqa: PLR2004 - the continuation bit
             return value, at
         shift += 7
         if shift > 63:  # noqa: PLR2004 - bits of the longest integer
@@ -233,7 +233,7 @@ def _varint(message: bytes, at: int) -> tuple[int, int]:
 
 
 def masked_crc32c(data: bytes) -> int:
-    """TFRecord's checksum: CRC-32C (RFC 3720, appendix B.4), rotated and offset as its ``record_writer`` does."""
+    """TFRecord's checksum: CRC-32C (RFC 3720, appendix B.4), rotated and offset as in its ``record_writer``."""
     table = _crc_table()
     crc = 0xFFFFFFFF
     for byte in data:

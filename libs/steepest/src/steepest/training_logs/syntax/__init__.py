@@ -1,1 +1,1 @@
-"""What the lines of training logs are made of: numbers, names, prefixes, JSON objects."""
+"""The parts of training-log lines: numbers, names, prefixes, JSON objects."""

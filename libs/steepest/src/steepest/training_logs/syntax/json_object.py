@@ -1,6 +1,6 @@
-"""One JSON object on a line, hostile or not.
+"""Decodes one JSON object on a line, hostile or not.
 
-Owns the decoding and its limits. Must never know what the fields mean.
+It owns the decoding and its limits. It must never know what the fields mean.
 """
 
 import json
@@ -14,7 +14,7 @@ def parse_object(text: bytes) -> dict[str, Any] | None:
     """Decodes an object; NaN and Infinity, which Python writes and JSON lacks, are read.
 
     Returns:
-        None for anything that is not one whole object, however it is broken.
+        None for anything that is not one complete object.
     """
     if text[:1] != b"{" or b"}" not in text[-3:]:
         return None
@@ -26,14 +26,14 @@ def parse_object(text: bytes) -> dict[str, Any] | None:
 
 
 def numbers(fields: dict[str, Any]) -> Iterator[tuple[bytes, bytes]]:
-    """The fields that are numbers, or text that is one, as the pairs that a printed line would give."""
+    """The fields whose value is a number, or text that is one, as pairs like those of a printed line."""
     for key, value in fields.items():
         if isinstance(value, int | float | str) and (number := to_number(value)) is not None:
             yield key.encode("utf-8", "replace"), repr(number).encode()
 
 
 def integer(value: object) -> int | None:
-    """A whole number below 2**53, whether written as one, as ``12.0`` or as text; else None."""
+    """An integer below 2**53, whether written as one, as ``12.0`` or as text; otherwise None."""
     number = to_number(value) if isinstance(value, int | float | str) else None
     if number is None or not abs(number) < 1 << 53 or number != int(number):
         return None

@@ -1,13 +1,13 @@
-r"""Bytes to whole lines: chunks of any size in, blocks of complete lines out.
+r"""Splits bytes into lines: chunks of any size in, blocks of complete lines out.
 
-Owns where lines end and where they are in the source. A redraw (``\r`` or ``\b``) ends a line just as ``\n`` does,
-but stays on the same line number. Must never know what a line says, and never drops a byte uncounted.
+It owns where lines end and their positions in the source. A redraw (``\r`` or ``\b``) ends a line as ``\n`` does, but keeps
+the line number. It must never know the content of a line, and never drop a byte uncounted.
 """
 
 import msgspec
 
 MAX_LINE_BYTES = 1 << 20
-"""A longer line is cut here: no framework prints such lines, and memory must not grow with a hostile one."""
+"""A longer line is cut here: no framework prints such lines, and a hostile one must not consume memory."""
 
 _PIECE_BYTES = 256 << 10
 """Below MAX_LINE_BYTES, so that only the first line of a piece can be too long."""
@@ -15,14 +15,14 @@ _PIECE_BYTES = 256 << 10
 _BREAKS = (b"\n", b"\r", b"\b")
 
 
-class LinePlace(msgspec.Struct):
-    """Where the next line begins; all that must be kept to go on reading there.
+class LineCursor(msgspec.Struct):
+    """Where the next line starts: the state needed to continue reading there.
 
     Attributes:
-        offset: byte offset in the source of the first line that has not been read in full.
+        offset: byte offset in the source of the first line that has not been read completely.
         line: 1-based number of that line.
-        cutting: whether that offset is inside a line that was too long, whose rest is passed over.
-        cut: how many lines were cut so far.
+        cutting: whether that offset is inside a line that was too long, whose rest is skipped.
+        cut: number of lines cut so far.
     """
 
     offset: int = 0
@@ -35,10 +35,10 @@ class Block(msgspec.Struct, frozen=True):
     r"""Complete lines, each ended by a ``\n``.
 
     Attributes:
-        data: the lines, with every ``\r`` and ``\b`` turned into ``\n``.
-        source: the same bytes as they came.
+        data: the lines, with ``\n`` for every ``\r`` and ``\b``.
+        source: the same bytes, unchanged.
         offset: byte offset of the first one in the source.
-        line: 1-based number of the line that it begins in.
+        line: 1-based number of the line that it starts in.
     """
 
     data: bytes
@@ -48,27 +48,27 @@ class Block(msgspec.Struct, frozen=True):
 
 
 class LineSplitter:
-    """Joins chunks to blocks of complete lines.
+    """Joins chunks into blocks of complete lines.
 
     Args:
-        place: where the first chunk begins; kept up to date, and owned by the caller.
+        place: where the first chunk starts; owned by the caller, and updated.
     """
 
-    def __init__(self, place: LinePlace) -> None:
+    def __init__(self, place: LineCursor) -> None:
         self._place = place
         self._parts: list[bytes] = []
         self._size = 0
 
     @property
     def pending(self) -> int:
-        """How many bytes are held of a line that is not complete."""
+        """Number of buffered bytes of an incomplete line."""
         return self._size
 
     def feed(self, chunk: bytes) -> list[Block]:
         """Takes the next chunk.
 
         Returns:
-            The lines that it completes; where they are cut and how they are numbered does not depend on the chunks.
+            The lines that it completes. Neither their cuts nor their numbers depend on the chunks.
         """
         blocks: list[Block] = []
         for at in range(0, len(chunk), _PIECE_BYTES):
@@ -92,7 +92,7 @@ class LineSplitter:
             self._size += len(piece)
 
     def close(self) -> list[Block]:
-        """Takes the last line, if the source ended in the middle of it."""
+        """Returns the last line, if the source ended without a newline."""
         if not self._size:
             return []
         rest = b"".join(self._parts)
@@ -106,7 +106,7 @@ class LineSplitter:
         return block
 
     def _cut(self, piece: bytes) -> Block:
-        """The first MAX_LINE_BYTES of the line that the parts begin and the piece continues."""
+        """The first MAX_LINE_BYTES of the line that starts in the buffered parts and continues in the piece."""
         block = _block(b"".join((*self._parts, piece[: MAX_LINE_BYTES - self._size])), self._place)
         self._place.offset += MAX_LINE_BYTES
         self._place.cutting = True
@@ -123,7 +123,7 @@ class LineSplitter:
 
 
 def _first_break(piece: bytes) -> int:
-    """Where the first line of the piece ends; its length where none does."""
+    """Where the first line of the piece ends; the piece's length if none does."""
     ends = [at for at in (piece.find(mark) for mark in _BREAKS) if at >= 0]
     return min(ends, default=len(piece))
 
@@ -132,7 +132,7 @@ def _last_break(piece: bytes) -> int:
     return max(piece.rfind(mark) for mark in _BREAKS)
 
 
-def _block(source: bytes, place: LinePlace) -> Block:
+def _block(source: bytes, place: LineCursor) -> Block:
     data = source
     if b"\r" in data:
         data = data.replace(b"\r", b"\n")

@@ -1,6 +1,6 @@
-"""What a printed name stands for: a loss, another quality, the place in the run, or nothing of interest.
+"""Classifies a printed name: a loss, another quality, the progress of the run, or nothing of interest.
 
-Owns the words. Must never know a format: the same name means the same thing wherever it is printed.
+It owns the words. It must never know a format: the same name means the same thing in every format.
 """
 
 import re
@@ -10,11 +10,11 @@ from typing import NamedTuple
 from steepest.training_logs.records import TOTAL_LOSS_NAMES, Split
 
 LONGEST_NAME = 200
-"""Bytes of a name. No framework's is half as long, and what is remembered of each must not grow with a hostile one."""
+"""Bytes of a name. No framework's is half as long, and a hostile one must not grow the state."""
 
 
-class Name(NamedTuple):
-    """A printed name, read: ``split`` is None where the name does not say it."""
+class MetricName(NamedTuple):
+    """A classified name; ``split`` is None if the name does not imply it."""
 
     metric: str
     is_loss: bool
@@ -38,7 +38,7 @@ _EVAL_WORDS = frozenset(
 _TRAIN_WORDS = frozenset(("train", "training"))
 _LOSS_WORDS = frozenset(("loss", "losses", "crossentropy", "smoothl1", "nll", "xent"))
 _PART_LOSSES = frozenset(("rpn_conf",))
-"""Part losses of detectors whose printed name does not say that they are losses."""
+"""Part losses of detectors whose printed name does not contain "loss"."""
 
 _QUALITY = re.compile(
     r"(?:^|_)(?:m?acc(?:uracy)?\d{0,2}|top_?\d{1,3}|prec(?:ision)?|recall|auc|auroc|roc|f1|f\d|bleu|rouge\w{0,4}|mae|mse|rmse"
@@ -71,16 +71,16 @@ _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]{1,8}")
 _SPACES = re.compile(r"[\s]{1,8}")
 
 
-def read_name(printed: bytes) -> Name:
+def read_name(printed: bytes) -> MetricName:
     """Reads one printed name, e.g. ``b"val_loss"`` or ``b"lm loss"``; never fails.
 
-    Bytes that are not UTF-8 become replacement characters; of a long name the first ``LONGEST_NAME`` bytes count.
+    Bytes that are not UTF-8 become replacement characters; a long name is truncated to ``LONGEST_NAME`` bytes.
     """
     return _read_name(printed[:LONGEST_NAME])
 
 
 @lru_cache(maxsize=4096)
-def _read_name(printed: bytes) -> Name:
+def _read_name(printed: bytes) -> MetricName:
     text = printed.decode("utf-8", "replace").strip()
     words = [word.lower() for word in _CAMEL.split(text) if word]
     metric = _SPACES.sub("_", text)
@@ -89,7 +89,7 @@ def _read_name(printed: bytes) -> Name:
     if is_loss:
         metric = metric.replace("-", "_")
         metric = metric.lower() if words[-1] == "loss" and set(words[:-1]) <= _PLAIN else metric
-    return Name(
+    return MetricName(
         metric=metric,
         is_loss=is_loss,
         is_quality=not is_loss and _is_quality(metric, words),
@@ -124,7 +124,7 @@ def _split(words: list[str]) -> Split | None:
 
 
 def is_total(metric: str) -> bool:
-    """Whether a metric is a whole loss, of whichever split: ``loss``, ``val_loss``, ``valid loss``, ``test/loss``."""
+    """Whether a metric is a complete loss of any split: ``loss``, ``val_loss``, ``valid loss``, ``test/loss``."""
     return _total_of(metric) in TOTAL_LOSS_NAMES
 
 
@@ -135,5 +135,5 @@ def _total_of(metric: str) -> str:
 
 
 def plain(name: str) -> str:
-    """The form in which two spellings of a metric's name are compared: ``"LM-loss"`` is ``"lm_loss"``."""
+    """The normal form for comparing two spellings of a metric's name: ``"LM-loss"`` becomes ``"lm_loss"``."""
     return re.sub(r"[\s\-]{1,8}", "_", name.strip()).lower()

@@ -1,6 +1,6 @@
-"""Regular expressions that a job brings itself, matched in linear time by RE2.
+"""Regular expressions that a job provides, matched in linear time by RE2.
 
-Owns the only call of google-re2, which has no types and reports a bad pattern as bytes.
+It owns the only call of google-re2, which has no types and reports a bad pattern as bytes.
 """
 
 from collections.abc import Callable
@@ -11,11 +11,11 @@ from steepest.errors import InputError
 from steepest.training_logs.records import Split
 
 _MAX_MEMORY_BYTES = 8 << 20
-"""What one pattern's automaton may take: RE2's own default, which is ample for a line."""
+"""Memory limit of one pattern's automaton: RE2's own default, which is ample for a line."""
 
 
 class PatternError(InputError):
-    """A job's regular expression can't be used; the message names the pattern and what is wrong with it."""
+    """A job's regular expression is invalid; the message has the pattern and the reason."""
 
     code = "bad-log-pattern"
 
@@ -34,7 +34,7 @@ def compile_pattern(pattern: str) -> Callable[[bytes], list[Groups]]:
         A function that yields the named groups of every match in a line.
 
     Raises:
-        PatternError: The pattern is no RE2 expression, or has no group.
+        PatternError: The pattern is not an RE2 expression, or has no group.
     """
     options = re2.Options()
     options.log_errors = False

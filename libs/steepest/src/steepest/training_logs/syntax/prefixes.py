@@ -1,7 +1,7 @@
-"""What other programs put in front of a line, taken off again.
+"""Strips the prefixes that other programs put before a line.
 
-Owns the shapes of those prefixes (container runtimes, kubectl, MPI, torchrun, absl, Python's logging, launchers) and
-which of them names the process that printed the line. Must never know a training framework.
+It owns the patterns of those prefixes (container runtimes, kubectl, MPI, torchrun, absl, Python's logging, launchers) and
+which of them name the process that printed the line. It must never know a training framework.
 """
 
 import re
@@ -46,25 +46,25 @@ _prefix(b"abcdefghijklmnopqrstuvwxyz", rb"[a-z_][\w.]{0,100}+ - " + _LEVEL + rb"
 # The file and function that a script's own logger names.
 _prefix(b"abcdefghijklmnopqrstuvwxyz", rb"[\w./-]{1,200}+(?<=\.py):\w{1,100}+: ")
 
-# One pattern for each first byte a line may have: most lines of a training log are then tried against none or one.
+# One pattern for each first byte of a line: most lines of a training log are then tried against no pattern or one.
 # The only capturing groups are those around the name of a process.
 _PATTERNS = {first: re.compile(b"|".join(patterns)) for first, patterns in _BY_FIRST_BYTE.items()}
 
 _WORD = re.compile(rb"[A-Z][a-z]{2}")
-"""How most lines of a training log begin, and no prefix does."""
+"""The start of most lines of a training log, which is never a prefix."""
 
 _MAX_PREFIXES = 12
-"""Real lines stack up to four (runtime, pod, rank, logger); a line made of prefixes only must end as well."""
+"""Real lines have up to four (runtime, pod, rank, logger); the bound limits the work on a line of prefixes only."""
 
 
 def strip_prefixes(line: bytes) -> tuple[bytes, bytes]:
-    """Takes off escape sequences and prefixes, again and again.
+    """Strips escape sequences and all prefixes.
 
     Args:
-        line: one line without its end.
+        line: one line without its newline.
 
     Returns:
-        What the training process printed, and which process that was (``b""`` where no prefix says so).
+        The text that the training process printed, and the process (``b""`` if no prefix names it).
     """
     if b"\x1b" in line:
         line = _ANSI.sub(b"", line)

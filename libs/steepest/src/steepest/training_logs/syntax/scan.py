@@ -1,20 +1,20 @@
-"""Jumps through a block of lines from needle to needle.
+"""Finds the lines of a block that contain a needle (a substring of interest).
 
-Owns where the reader is in a block. What lies between two needles costs a memory scan and nothing else. Must never know
-what a needle means.
+It owns the reader's position in a block. Lines without a needle cost only a memory scan. It must never know what a needle
+means.
 """
 
 from steepest.training_logs.syntax.line_splitter import Block
 
 
 class Scanner:
-    """A place in a block.
+    """A position in a block.
 
     Attributes:
         data: the block's lines, each ended by a newline.
-        at: where the next line begins.
-        offset: where the block begins in the source.
-        whole_lines: whether each line is one of the source's too, and not a redraw within it.
+        at: where the next line starts.
+        offset: the block's offset in the source.
+        whole_lines: whether the block has no redraws, so that each of its lines is a line of the source.
     """
 
     __slots__ = ("_block", "_counted", "_hits", "_line", "_needles", "_size", "at", "data", "offset", "whole_lines")
@@ -32,10 +32,10 @@ class Scanner:
         self._hits: list[int] = []
 
     def next_line(self, needles: tuple[bytes, ...]) -> tuple[bytes, int, int] | None:
-        """Goes to the next line that holds a needle, and behind it.
+        """Advances past the next line that contains a needle.
 
         Returns:
-            The line, its number, and the source's offset behind it; None at the block's end.
+            The line, its number, and the source's offset after it; None at the block's end.
         """
         data, at, size = self.data, self.at, self._size
         if needles is not self._needles:
@@ -51,13 +51,13 @@ class Scanner:
         return data[start:end], self.line_at(start), self.pass_to(end + 1)
 
     def line_at(self, start: int) -> int:
-        """The number of the line that begins there; asked for ever later places."""
+        """The number of the line that starts there; positions must increase from call to call."""
         self._line += self._block.source.count(b"\n", self._counted, start)
         self._counted = start
         return self._line
 
     def pass_to(self, at: int) -> int:
-        """Goes on there; returns the source's offset of that place."""
+        """Continues at ``at``; returns its offset in the source."""
         self.at = min(at, self._size)
         return self.offset + self.at
 
