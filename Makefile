@@ -8,6 +8,9 @@ STAMP := .make
 MEMBERS := $(wildcard libs/*) $(wildcard services/*)
 EDITABLE := $(foreach member,$(MEMBERS),-e $(member))
 export UV_PYTHON_DOWNLOADS := never
+# Hundreds of processes are started by a run of the tests. Without bytecode on disk each of them compiles Steepest again, and
+# one that imports PyTorch compiles that for ten seconds.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-fresh test-frameworks lint format bench reproduce fidelity fuzz docs docs-generate kafka kafka-start kafka-stop mosquitto engine images chaos lock clean
@@ -43,8 +46,7 @@ test-fresh: $(STAMP)/dev ## Examples of every property test that were never trie
 	$(BIN)/python -m pytest --numprocesses=logical --maxprocesses=8 --dist=load -p tests.harness.fresh \
 	  --hypothesis-profile=fresh -m hypothesis --timeout=600 --examples=$(or $(EXAMPLES),50000) --seconds=$(or $(SECONDS),600) $(TEST)
 
-# PyTorch and its kin take 6 GB, so they have an environment of their own, which nothing else needs. Their bytecode is
-# kept as they are imported: without it each of the tests' processes compiles PyTorch for ten seconds.
+# PyTorch and its kin take 6 GB, so they have an environment of their own, which nothing else needs.
 $(STAMP)/frameworks: $(STAMP)/runtime requirements/dev.txt requirements/frameworks.txt
 	$(UV) venv --quiet --clear --python $(BIN)/python .venv-frameworks
 	$(UV) pip install --quiet --python .venv-frameworks/bin/python --no-deps --require-hashes \
@@ -53,7 +55,7 @@ $(STAMP)/frameworks: $(STAMP)/runtime requirements/dev.txt requirements/framewor
 	@touch $@
 
 test-frameworks: $(STAMP)/frameworks ## The SDK's callbacks in real frameworks, in a venv of their own (6 GB)
-	PYTHONDONTWRITEBYTECODE= .venv-frameworks/bin/python -m pytest -n auto tests/frameworks $(TEST)
+	.venv-frameworks/bin/python -m pytest -n auto tests/frameworks $(TEST)
 
 lint: $(STAMP)/dev ## Style, types, import contracts, generated files
 	$(BIN)/ruff check .

@@ -33,6 +33,11 @@ def pytest_runtest_makereport(
 
 @pytest.fixture(autouse=True)
 def own_logging() -> Iterator[None]:
-    """A command under test sets up the process's logging; the next test begins with the defaults."""
+    """A command under test sets up the process's logging; the next test begins with the defaults.
+
+    Except for tracebacks: structlog's default draws each in colours with the values of all variables, for half a second.
+    """
+    plain = structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
+    structlog.configure(processors=[*structlog.get_config()["processors"][:-1], plain])
     yield
     structlog.reset_defaults()

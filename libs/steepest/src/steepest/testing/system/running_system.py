@@ -19,8 +19,9 @@ from typing import Any, TypeVar
 
 from steepest.app.state_folder import StateFolder
 from steepest.cli.follow import first
+from steepest.cli.stopping import stop_all, stop_system
 from steepest.cli.stored_pool import reading, records_to_end
-from steepest.errors import UndecodableError
+from steepest.errors import SteepestError, UndecodableError
 from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.invariants import ALL, Audit, Status
@@ -63,13 +64,14 @@ class RunningSystem:
         self._listener = threading.Thread()
         self._news = threading.Condition()
         self._silent = True
+        self._is_down = False
 
     # --- the system itself -------------------------------------------------------------------------------------------
 
     def start(self, *options: str) -> None:
         """Start it, and wait until it follows its log; without options, a new folder is made with those of the class."""
         options = options if StateFolder(self.state).exists else self._options
-        self.told, self._silent = [], False
+        self.told, self._silent, self._is_down = [], False, False
         self._process = subprocess.Popen(
             [*STEEPEST, "up", "--state", str(self.state), *options],
             stdout=subprocess.PIPE,
@@ -128,9 +130,12 @@ class RunningSystem:
 
     def end(self) -> None:
         """Leave nothing running, whatever a test has come to."""
+        folder = StateFolder(self.state)
         try:
-            if StateFolder(self.state).exists:
-                self.call("down", "--grace", "0.2s")
+            if folder.exists and not self._is_down:
+                with contextlib.suppress(SteepestError):
+                    stop_system(folder)
+                    asyncio.run(stop_all(folder, folder.read(), grace_s=0.2))
         finally:
             if self._process is not None:
                 self.kill()
@@ -139,7 +144,7 @@ class RunningSystem:
 
     def call(self, command: str, *arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
         """Run a command on the folder."""
-        return subprocess.run(
+        done = subprocess.run(
             [*STEEPEST, command, "--state", str(self.state), *arguments],
             capture_output=True,
             text=True,
@@ -148,6 +153,9 @@ class RunningSystem:
             env=self._env,
             cwd=cwd,
         )
+        if command == "down" and "--keep-jobs" not in arguments:
+            self._is_down = done.returncode == 0
+        return done
 
     def ask(self, command: str, *arguments: str) -> Any:
         """Run a command that must succeed, with ``--json``, and give what it printed."""
