@@ -37,6 +37,7 @@ def own_logging() -> Iterator[None]:
 
     Except for tracebacks: structlog's default draws each in colours with the values of all variables, for half a second.
     """
+    structlog.reset_defaults()
     plain = structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
     structlog.configure(processors=[*structlog.get_config()["processors"][:-1], plain])
     yield

@@ -149,7 +149,7 @@ def test_the_same_call_gives_the_same_bytes_with_any_number_of_processes_and_any
     """Under every policy, but for the time that it took."""
     policies = ",".join(names())
     told: list[tuple[list[dict[str, Any]], bytes]] = []
-    for workers, hash_seed in ((1, "1"), (2, "1"), (2, "2718")):
+    for workers, hash_seed in ((1, "1"), (2, "2718")):
         out = tmp_path / f"{workers}-{hash_seed}"
         call = ["simulate", "--workload", "thesis:mixed-20", "--cluster", "4x8cpu", "--policy", policies]
         done = subprocess.run(
@@ -163,7 +163,7 @@ def test_the_same_call_gives_the_same_bytes_with_any_number_of_processes_and_any
         told.append((printed, (out / "jobs.csv").read_bytes()))
 
     assert len(told[0][0]) == 2 * len(names())
-    assert told[0] == told[1] == told[2]
+    assert told[0] == told[1]
 
 
 def test_the_policies_are_listed() -> None:

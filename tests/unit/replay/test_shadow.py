@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +150,7 @@ def test_another_placement_is_told_with_both_nodes() -> None:
 Decided = dict[tuple[int, str, DifferenceKind], str | int | None]
 
 
+@cache
 def simulated(policy: str, placement: str, seed: int) -> list[Received[Any]]:
     """The log of a pool under a policy."""
     cluster = open_cluster("3x8cpu+2x4cpu")

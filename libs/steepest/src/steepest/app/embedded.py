@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import cache
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -29,6 +30,7 @@ GROUP = "steepest.services"
 """Entry points under which services are found; so the library imports none of them."""
 
 
+@cache
 def installed_services() -> Mapping[str, Any]:
     """Every installed service's ``build``, by name, in the order of the names."""
     found = {point.name: point for point in entry_points(group=GROUP)}
