@@ -65,6 +65,27 @@ def a_node_that_is_gone() -> LogBuilder:
     return story.finished("move-d", "d", "n2")
 
 
+def a_node_that_is_gone_before_the_way_back_to_it_begins() -> LogBuilder:
+    """The job cannot go on at its target, which refuses it, ends it or is gone first: it has nowhere to go."""
+    story = LogBuilder().opened(n1=2000, n2=2000, n3=2000)
+    for job in ("a", "b", "c"):
+        story.running(job, "n1").move_planned(f"move-{job}", job, "n1", "n3" if job == "c" else "n2")
+        story.saved(f"move-{job}", job, "n1").stopped(f"move-{job}", job, "n1")
+    for _ in range(2):
+        story.begun("move-a", c.Step.START, "a", 2, "n2").failed("move-a", c.Step.START, "a")
+    story.started("move-b", "b", "n2", 2, restore=checkpoint(100))
+    story.begun("move-b", c.Step.VERIFY, "b", 2, "n2").failed("move-b", c.Step.VERIFY, "b", "ended")
+    for node in ("n3", "n1"):
+        story.add(c.NodeLost(node=node, silent_ms=15_000), c.NodeGone(node=node))
+    for job, incarnation in (("a", 2), ("b", 2), ("c", 1)):
+        story.add(
+            c.RetryPlanned(job=job, incarnation=incarnation, charged=False, not_before_ms=0, reason="its node is gone")
+        )
+        story.placement_planned(f"again-{job}", job, "n2", incarnation)
+        story.started(f"again-{job}", job, "n2", incarnation + 1)
+    return story
+
+
 def a_migrator_that_is_overtaken() -> LogBuilder:
     """Another migrator takes a step over; the first one's outcome and conclusion come late and count no more."""
     story = LogBuilder().opened(n1=1000, n2=1000).running("a", "n1")
@@ -205,6 +226,7 @@ SOUND: tuple[Callable[[], LogBuilder], ...] = (
     a_move_that_goes_back,
     a_move_whose_process_dies_at_the_target,
     a_node_that_is_gone,
+    a_node_that_is_gone_before_the_way_back_to_it_begins,
     a_migrator_that_is_overtaken,
     a_step_taken_over_after_a_cancel,
     a_start_begun_again_after_a_cancel,

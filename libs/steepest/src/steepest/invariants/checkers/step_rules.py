@@ -18,6 +18,7 @@ import enum
 import msgspec
 
 from steepest.events import cluster as c
+from steepest.events.parameters import PoolParameters
 from steepest.events.received import Received
 
 Outcome = c.CheckpointSaved | c.JobStopped | c.JobPlaced | c.JobResumed
@@ -29,6 +30,16 @@ _DONE_BY: dict[type, c.Step] = {
     c.JobPlaced: c.Step.START,
     c.JobResumed: c.Step.VERIFY,
 }
+
+FOR_GOOD = (
+    c.StepFailure.ENDED,
+    c.StepFailure.UNKNOWN_INCARNATION,
+    c.StepFailure.NO_SUCH_PROGRAM,
+    c.StepFailure.STALE_INCARNATION,
+    c.StepFailure.UNKNOWN_NODE,
+    c.StepFailure.STEP_TIMEOUT,
+)
+"""Codes of definite failures after which no step is tried again."""
 
 
 class EventKind(enum.StrEnum):
@@ -49,6 +60,9 @@ class Walk(msgspec.Struct, kw_only=True):
         attempt: Its number; 0 before the first.
         under_way: Whether its outcome is awaited.
         unclear: Whether its outcome was a failure that may have taken effect.
+        failures: How often that step surely failed in a row, on that node.
+        given_up: Whether it is not tried again there.
+        gone: The nodes of a migration that were gone for good while it was in flight.
         done: The steps done, each with its incarnation.
         over: Offset of the record that ended it.
         end: The event that ended it.
@@ -63,6 +77,9 @@ class Walk(msgspec.Struct, kw_only=True):
     attempt: int = 0
     under_way: bool = False
     unclear: bool = False
+    failures: int = 0
+    given_up: bool = False
+    gone: tuple[str, ...] = ()
     done: dict[tuple[c.Step, int], None] = {}
     doomed: bool = False
     over: int | None = None
@@ -72,6 +89,16 @@ class Walk(msgspec.Struct, kw_only=True):
     def stopping(self) -> bool:
         """Whether STOP is under way."""
         return self.under_way and self.begun is not None and self.begun.step is c.Step.STOP
+
+    @property
+    def goes_back(self) -> bool:
+        """Whether a migration that has stopped its job cannot go on at its target: the way back is due, or under way."""
+        if not isinstance(self.planned, c.MigrationPlanned) or not self.has_stopped:
+            return False
+        if self.planned.target in self.gone:
+            return True
+        is_at_target = self.begun is not None and self.begun.step in {c.Step.START, c.Step.VERIFY}
+        return is_at_target and self.begun is not None and (self.given_up or self.begun.node == self.planned.source)
 
     @property
     def has_stopped(self) -> bool:
@@ -87,6 +114,7 @@ class Steps:
         self._open: dict[str, dict[str, Walk]] = {}
         self._submitted: dict[str, None] = {}
         self._cancelled: dict[str, None] = {}
+        self._tries = PoolParameters().limits.tries
 
     def feed(self, received: Received[c.ClusterEvent]) -> bool:
         """Take in a record; False for a beginning, outcome or conclusion that does not count."""
@@ -112,6 +140,8 @@ class Steps:
                 self._close(event.job, event, received.offset)
             case c.NodeGone():
                 self._leave(event, received.offset)
+            case c.PoolConfigured():
+                self._tries = event.parameters.limits.tries
         return True
 
     def all_in_flight(self) -> list[Walk]:
@@ -144,6 +174,9 @@ class Steps:
             or (barred and not walk.under_way and not (walk.unclear and event.step is c.Step.START))
         ):
             return False
+        if walk.begun is None or (walk.begun.step, walk.begun.node) != (event.step, event.node):
+            walk.failures = 0
+        walk.given_up = False
         walk.begun, walk.attempt, walk.under_way, walk.unclear = event, event.attempt, True, False
         return True
 
@@ -161,6 +194,8 @@ class Steps:
         walk = self._take_outcome(event.plan, event.step, event.attempt)
         if walk is not None:
             walk.unclear = not event.definite
+            walk.failures += event.definite
+            walk.given_up = event.definite and (event.code in FOR_GOOD or walk.failures >= self._tries)
         return walk is not None
 
     def _succeed(self, event: Outcome, offset: int) -> bool:
@@ -185,6 +220,11 @@ class Steps:
         for walk in self.all_in_flight():
             if _has_nowhere_else(walk, event.node):
                 self._end(walk, event, offset)
+            elif isinstance(walk.planned, c.MigrationPlanned) and event.node in (
+                walk.planned.source,
+                walk.planned.target,
+            ):
+                walk.gone = (*walk.gone, event.node)
 
     def _doom(self, event: c.ReplicaStopped) -> None:
         """A process that ends by itself while it is about to be moved has nothing left to be moved."""
@@ -209,11 +249,12 @@ class Steps:
 
 
 def _has_nowhere_else(walk: Walk, node: str) -> bool:
-    """Whether a plan ends with a node: its job is there alone, or was on the way back there."""
+    """Whether a plan ends with a node: its job is there alone, or was to go there and the other node is gone or useless."""
     match walk.planned:
         case c.PlacementPlanned(nodes=nodes):
             return node in nodes
-        case c.MigrationPlanned(source=source):
-            goes_back = walk.begun is not None and walk.begun.step is c.Step.START and walk.begun.node == source
-            return node == source and (goes_back or not walk.has_stopped)
+        case c.MigrationPlanned(source=source, target=target):
+            if node == source:
+                return walk.goes_back or not walk.has_stopped
+            return node == target and source in walk.gone
     return walk.begun is not None and walk.begun.node == node
