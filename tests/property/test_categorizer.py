@@ -10,11 +10,11 @@ import msgspec
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from steepest.events.cluster import GrowthMeasured
+from steepest.events.cluster import Category, CategoryChanged, GrowthMeasured
 from steepest.events.loss import JobUnwatched, JobWatched, LossDiverged, LossReported
 from steepest.events.parameters import Normalisation, RequestTick, SpeConParameters
 from steepest.events.received import Received
-from steepest.events.registry import FACTS_ARE_CHECKED
+from steepest.events.registry import FACTS_ARE_CHECKED, GROWTH_IS_PROVEN
 from steepest.policies.decider import Decision
 from steepest.policies.specon.categorizer import Categorizer, CategorizerState
 from steepest.policies.specon.growth import BACK_INTERVALS
@@ -40,7 +40,7 @@ EVENTS = st.one_of(
         incarnation=INCARNATIONS,
         metric=st.just("loss"),
         parameters=PARAMETERS,
-        flags=st.sampled_from([(), (FACTS_ARE_CHECKED,)]),
+        flags=st.sampled_from([(), (FACTS_ARE_CHECKED,), (FACTS_ARE_CHECKED, GROWTH_IS_PROVEN)]),
     ),
     st.builds(JobUnwatched, job=JOBS),
 )
@@ -124,6 +124,24 @@ def _growths(reports: list[tuple[float, int]], factor: float) -> list[tuple[int,
         for event in (decision.event for decision in decided)
         if isinstance(event, GrowthMeasured)
     ]
+
+
+@given(st.lists(st.tuples(VALUES | st.floats(0.99, 1.01), st.integers(1, 40_000)), max_size=60))
+def test_a_job_converges_only_while_its_growth_falls(reports: list[tuple[float, int]]) -> None:
+    """Each step down and each request comes of growth below α that is below the growth before, or of no growth at all."""
+    watch = JobWatched(
+        job="a", pool="pool", incarnation=1, metric="loss", parameters=SpeConParameters(), flags=(GROWTH_IS_PROVEN,)
+    )
+    events = [(LossReported(job="a", incarnation=1, value=value), ms) for value, ms in reports]
+    growth = before = math.inf
+    for decision in fold(Categorizer(), received([(watch, 0), *events])):
+        event = decision.event
+        if isinstance(event, GrowthMeasured):
+            assert event.growth is not None
+            before, growth = growth, event.growth
+        elif not (isinstance(event, CategoryChanged) and event.after is Category.PROGRESSING):
+            assert growth < 0.01
+            assert growth < before or growth == 0
 
 
 @given(st.lists(TIMED, max_size=60))

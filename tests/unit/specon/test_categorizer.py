@@ -238,6 +238,26 @@ def test_the_logs_own_records_say_nothing_of_jobs() -> None:
 def test_growth_is_compared_with_alpha_to_the_last_decimal(growth: float, comparison: Comparison) -> None:
     """The ninth decimal decides; equal is neither below nor above."""
     assert compare(growth, 0.01) is comparison
+    assert compare(growth, 0.01, before=1.0) is comparison
+
+
+@pytest.mark.parametrize(
+    ("growth", "before", "comparison"),
+    [
+        (0.004999999, 0.005, Comparison.BELOW),
+        (0.005, 0.005, Comparison.BOUNCED),
+        (0.006, 0.005, Comparison.BOUNCED),
+        (0.006, 0.0, Comparison.BOUNCED),
+        (0.0, 0.0, Comparison.BELOW),
+        (0.01, 0.005, Comparison.EQUAL),
+        (0.02, 0.03, Comparison.ABOVE),
+    ],
+)
+def test_growth_below_alpha_must_be_below_the_growth_before(
+    growth: float, before: float, comparison: Comparison
+) -> None:
+    """Else it bounced; two intervals without any growth did not."""
+    assert compare(growth, 0.01, before) is comparison
 
 
 @pytest.mark.parametrize("before", [Category.WATCHED, Category.CONVERGED])

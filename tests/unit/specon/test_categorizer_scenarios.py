@@ -1,6 +1,6 @@
 """Algorithm 3, case by case: one record a line, and behind the bar what must follow from it.
 
-A line reads ``seconds job what | growths, moves, requests``. What is said: ``watch INCARNATION [name=value …]``,
+A line reads ``seconds job what | growths, moves, requests``. What is said: ``watch INCARNATION [flags=N] [name=value …]``,
 ``loss VALUE [incarnation=…]``, ``eval VALUE``, ``diverge``, ``unwatch``. What follows: ``INTERVAL:GROWTH:CATEGORY``,
 ``BEFORE>AFTER`` and ``request``.
 """
@@ -51,6 +51,45 @@ SCENARIOS = {
         170 a loss 0.47     | 5:0.0:CC WC>CC
         200 a loss 0.47     | 6:0.01:CC
         230 a loss 0.47     | 7:0.0:CC request
+    """,
+    "growth that bounced below alpha moves a job nowhere, and asks for nothing (lines 5 and 17)": """
+          0 a watch 1 flags=3 alpha=0.1 |
+          0 a loss 1.000    |
+         20 a loss 0.950    |
+         50 a loss 0.880    | 1:0.05:PC
+         80 a loss 0.840    | 2:0.07:PC
+        110 a loss 0.790    | 3:0.04:WC PC>WC
+        140 a loss 0.740    | 4:0.05:WC
+        170 a loss 0.710    | 5:0.05:WC
+        200 a loss 0.670    | 6:0.03:CC WC>CC
+        230 a loss 0.640    | 7:0.04:CC
+        260 a loss 0.640    | 8:0.03:CC request
+    """,
+    "without the flag the same growth is compared with alpha alone": """
+          0 a watch 1 alpha=0.1 |
+          0 a loss 1.000    |
+         20 a loss 0.950    |
+         50 a loss 0.880    | 1:0.05:PC
+         80 a loss 0.840    | 2:0.07:WC PC>WC
+        110 a loss 0.790    | 3:0.04:CC WC>CC
+        140 a loss 0.740    | 4:0.05:CC request
+    """,
+    "a loss that does not change at all converges: growth of 0 cannot fall below the growth before": """
+          0 a watch 1 flags=3 |
+          0 a loss 1.0      |
+         20 a loss 1.0      |
+         50 a loss 1.0      | 1:0.0:PC
+         80 a loss 1.0      | 2:0.0:WC PC>WC
+        110 a loss 1.0      | 3:0.0:CC WC>CC
+        140 a loss 1.0      | 4:0.0:CC request
+    """,
+    "the growth before is known where the flag comes into force while a job runs": """
+          0 a watch 1 alpha=0.1 |
+          0 a loss 1.000    |
+         20 a loss 0.950    |
+         50 a loss 0.880    | 1:0.05:PC
+         60 a watch 1 alpha=0.1 flags=3 |
+         80 a loss 0.840    | 2:0.07:PC
     """,
     "growth above alpha returns a watched and a converged job to progressing, and it converges anew": """
           0 a watch 1       |
@@ -223,9 +262,11 @@ def _event(job: str, words: list[str]) -> Any:
     incarnation = int(named.pop("incarnation", "1"))
     match kind:
         case "watch":
+            flags = tuple(map(int, filter(None, named.pop("flags", "").split(","))))
             parameters = msgspec.convert(named, SpeConParameters, strict=False)
-            number = int(arguments[0])
-            return JobWatched(job=job, pool="pool", incarnation=number, metric="loss", parameters=parameters)
+            return JobWatched(
+                job=job, pool="pool", incarnation=int(arguments[0]), metric="loss", parameters=parameters, flags=flags
+            )
         case "loss" | "eval":
             split = "train" if kind == "loss" else "eval"
             value = float(arguments[0])

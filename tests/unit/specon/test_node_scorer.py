@@ -144,6 +144,55 @@ SCENARIOS = {
         run b w1 WC
         request job                             -> move job w1->w2
     """,
+    "a job of which no growth was measured for four intervals is no growing one for the guard": """
+        node w1 1000
+        node w2 1000
+        flags 3
+        run a w1 PC
+        run mute w1
+        run job w1 CC
+        tick 119999
+        request job                             -> move job w1->w2
+    """,
+    "… it would be moved for the sake of a job that nobody knows to learn": """
+        node w1 1000
+        node w2 1000
+        flags 3
+        run a w1 PC
+        run mute w1
+        run job w1 CC
+        tick 120000
+        request job                             ->
+        grow mute
+        request job                             -> move job w1->w2
+    """,
+    "an unknown job counts in the score as a watched one: 2 + 1.5 + 1 on w1 is as good as w2's": """
+        node w1 1000
+        node w2 1000
+        flags 3
+        set guard=false
+        run a w1 PC
+        run mute w1
+        run job w1 CC
+        run b w2 PC
+        run d w2 WC
+        run e w2 CC
+        tick 120000
+        request job                             -> stay job
+    """,
+    "… and without the flag as a progressing one for ever, which makes 5": """
+        node w1 1000
+        node w2 1000
+        set guard=false
+        run a w1 PC
+        run mute w1
+        run job w1 CC
+        run b w2 PC
+        run d w2 WC
+        run e w2 CC
+        tick 120000
+        request job                             -> move job w1->w2
+    """,
     "without the guard a job moves from a node where nobody grows": """
         node w1 1000
         node w2 1000

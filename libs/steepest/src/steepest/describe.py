@@ -13,6 +13,7 @@ from typing import Any
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode, CheckpointRef
 from steepest.events.parameters import FlowConParameters, Threshold
+from steepest.view.jobs import GRACE_INTERVALS
 from steepest.view.nodes import in_words
 
 ROUTINE = (c.Tick, c.NodeUsage, c.GrowthMeasured)
@@ -71,6 +72,14 @@ def ending(status: int | None) -> str:
     if status is None:
         return "its exit was not seen"
     return f"killed by signal {-status}" if status < 0 else f"exit status {status}"
+
+
+def unknown_growth(job: str) -> str:
+    """What to say of a job whose growth is unknown."""
+    return (
+        f"{job}: no loss was read in {GRACE_INTERVALS} intervals, so its growth is unknown and it is not moved; "
+        "`steepest parse` on its output shows what is read"
+    )
 
 
 def node_seen(node: c.NodeScore) -> str:

@@ -10,7 +10,7 @@ from steepest.events.common import Count, Millis, Name
 
 
 class Category(enum.StrEnum):
-    """SpeCon's three categories of a job, by the growth of its evaluation function (thesis §4.2)."""
+    """SpeCon's three categories of a job, by the growth of its evaluation function (thesis §5.2.1)."""
 
     PROGRESSING = "PC"
     WATCHED = "WC"

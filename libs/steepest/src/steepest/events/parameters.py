@@ -42,10 +42,11 @@ class SpeConParameters(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     """SpeCon's parameters (thesis §6.2 and Algorithms 3–5); defaults are the thesis's and the reading of its flaws.
 
     Attributes:
-        alpha: Growth threshold α of an interval; a share of the largest value where ``normalisation`` is ``max``.
+        alpha: Growth threshold α of an interval; a share of the largest value where ``normalisation`` is ``max``. A job
+            moves towards convergence where it grew by less than α and by less than in the interval before.
         interval_ms: Length of an interval (``itval``).
         weight_pc: Weight w_pc of a progressing job in a worker's score.
-        weight_wc: Weight w_wc of a watched one.
+        weight_wc: Weight w_wc of a watched one, and of one whose growth is unknown.
         weight_cc: Weight w_cc of a converged one.
         guard: Algorithm 3 line 15: no move unless |PC| + |WC| > 1 on the job's worker.
         threshold: Whether ``alpha`` is used, or one fitted to the job's own growth.

@@ -19,7 +19,7 @@ from steepest.events import heartbeat, loss
 from steepest.events.dead_letter import DeadLetter
 from steepest.events.parameters import PoolParameters
 
-READS = 3
+READS = 4
 """The event version that this code knows: raise it with every new event type on ``cluster`` and every new flag."""
 
 SINCE: Mapping[type, int] = {c.LimitsPlanned: 2, c.LimitsApplied: 2, c.LimitsRefused: 2, c.NodeGone: 3}
@@ -42,6 +42,7 @@ class Flag(msgspec.Struct, frozen=True):
 
 FACTS_ARE_CHECKED = 1
 STATE_IS_BOUNDED = 2
+GROWTH_IS_PROVEN = 3
 
 FLAGS: Mapping[int, Flag] = {
     FACTS_ARE_CHECKED: Flag(
@@ -54,6 +55,12 @@ FLAGS: Mapping[int, Flag] = {
         "the use of their node becomes a fact, a live node joins again every hour, and a job without reports for a "
         "week is no longer watched.",
         since=3,
+    ),
+    GROWTH_IS_PROVEN: Flag(
+        "A job moves towards convergence, or asks for another place, only in an interval that grew by less than α and by "
+        "less than the interval before, or not at all; and a running job of which no growth was measured for four intervals "
+        "is unknown: it counts in its node's score as a watched one, and nowhere as a growing one.",
+        since=4,
     ),
 }
 """The behaviour flags that this code knows, by number."""

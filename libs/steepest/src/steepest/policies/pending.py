@@ -83,7 +83,10 @@ class Pending(AwaitsDecisions):
         return None if wanted.fits(self.free(node)) else NoRoom.PLAN_UNDER_WAY
 
     def replicas(self, node: Node) -> tuple[int, int, int]:
-        """Replicas of each category on a node once all plans under way are valid, in the order PC, WC, CC."""
+        """Replicas of each category on a node once all plans under way are valid, in the order PC, WC, CC.
+
+        A job whose growth is unknown is in none of them, and no plan is made for it while it runs.
+        """
         progressing, watched, converged = node.replicas
         change = self.nodes.get(node.name)
         if change is None:
@@ -93,7 +96,7 @@ class Pending(AwaitsDecisions):
 
     def count(self, node: Node) -> int:
         """|w| of a node once all plans under way are valid."""
-        return sum(self.replicas(node))
+        return sum(self.replicas(node)) + node.unknown
 
     def _apply(self, plan: PendingPlan, sign: int) -> None:
         """Lay a plan over its nodes (``sign`` 1), or take it off again (−1)."""

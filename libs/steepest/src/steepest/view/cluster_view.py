@@ -65,6 +65,7 @@ class ClusterView(Projection):
             refuse_unknown_version(event.reads, event.flags)
         self.state.position = received.offset + 1
         self.touched = self.refused = self.decision = None
+        self.newly_unknown = ()
         self.repeated = not self._is_new(received)
         if self.repeated:
             return False
@@ -74,6 +75,7 @@ class ClusterView(Projection):
         """Pass over a record that nobody can read."""
         self.state.position = offset + 1
         self.touched = self.refused = self.decision = None
+        self.newly_unknown = ()
         self.repeated = False
 
     def _is_new(self, received: Received[c.ClusterEvent]) -> bool:

@@ -14,6 +14,9 @@ from steepest.view.movable import immovable
 from steepest.view.queue import Queue
 from steepest.view.state import Job, Phase
 
+GRACE_INTERVALS = 4
+"""Intervals for which a running job of which no growth was measured counts as growing; then its growth is unknown."""
+
 ENDED_KEPT = 10_000
 """Ended jobs that are remembered, so that a name is not used twice and people can look back."""
 
@@ -60,8 +63,15 @@ class Jobs:
         return len(self._undecided)
 
     def newest_silent_counted_ms(self) -> int | None:
-        """When the newest of the running jobs started of which no growth was measured yet; None without such jobs."""
+        """When the newest of the running jobs started of which no growth was measured yet; None without such jobs.
+
+        Jobs whose growth is unknown are not among them.
+        """
         return self._silent.peekitem()[0][0] if self._silent else None
+
+    def longest_silent(self) -> Job | None:
+        """The one of these jobs that started first."""
+        return self._silent.peekitem(0)[1] if self._silent else None
 
     def most_recently_converged(self) -> Iterator[Job]:
         """Running CC jobs that Algorithm 5 may move, and has not yet: smallest d = now − t_converged first, then by name.
@@ -82,7 +92,9 @@ class Jobs:
         running = job.phase is Phase.RUNNING
         converged = job.category is Category.CONVERGED
         self.queue.put(job)
-        _keep(self._silent, (job.started_counted_ms, job.name), job, wanted=running and not job.measured)
+        _keep(
+            self._silent, (job.started_counted_ms, job.name), job, wanted=running and not (job.measured or job.unknown)
+        )
         _keep(
             self._converged,
             (-job.converged_counted_ms, job.name),

@@ -71,7 +71,7 @@ class Nodes:
     def score(self, node: Node) -> float:
         """S(w) of a node as it stands."""
         progressing, watched, converged = node.replicas
-        return score(progressing, watched, converged, self._specon)
+        return score(progressing, watched, converged, self._specon, node.unknown)
 
     def by_score(self) -> Iterator[Node]:
         """Nodes by rising score, then by rising resource use R(w, t), then by name."""
@@ -217,6 +217,15 @@ class Nodes:
             node.replicas[job.category_index] += count
             self._weigh(node)
 
+    def set_unknown(self, job: Job, *, unknown: bool) -> None:
+        """The job's growth is unknown from here on, or known."""
+        job.unknown = unknown
+        for name, count in job.assigned.items():
+            node, change = self._nodes[name], count if unknown else -count
+            node.unknown += change
+            node.replicas[job.category_index] -= change
+            self._weigh(node)
+
     def release(self, job: Job) -> None:
         """Free all that ``job`` holds, and count it nowhere."""
         for name, count in list(job.assigned.items()):
@@ -246,7 +255,10 @@ class Nodes:
             self._gone.drop(node.name)
 
     def _count(self, job: Job, node: Node, change: int) -> None:
-        node.replicas[job.category_index] += change
+        if job.unknown:
+            node.unknown += change
+        else:
+            node.replicas[job.category_index] += change
         if not node.is_open:
             return
         self.replicas += change
@@ -264,9 +276,14 @@ class Nodes:
             order.put((allocation(node.allocated, node.capacity), node.count, node.name))
 
 
-def score(progressing: int, watched: int, converged: int, weights: SpeConParameters) -> float:
-    """S(w) = w_pc·|PC| + w_wc·|WC| + w_cc·|CC| (SpeCon thesis, Algorithm 4 and §6.2)."""
-    return weights.weight_pc * progressing + weights.weight_wc * watched + weights.weight_cc * converged
+def score(progressing: int, watched: int, converged: int, weights: SpeConParameters, unknown: int = 0) -> float:
+    """S(w) = w_pc·|PC| + w_wc·|WC| + w_cc·|CC| (SpeCon thesis, Algorithm 4 and §6.2).
+
+    The thesis knows no job whose growth is unknown. Here it has the weight of a watched one: it takes part of its node, and
+    nothing shows whether it is at the beginning or at the end of its learning.
+    """
+    known = weights.weight_pc * progressing + weights.weight_wc * watched + weights.weight_cc * converged
+    return known + weights.weight_wc * unknown
 
 
 def use_per_mille(node: Node) -> int:

@@ -13,7 +13,7 @@ from steepest.events.cluster import Category, GrowthList, JobSpec, MoveKind, Out
 from steepest.events.common import CheckpointMode, CheckpointRef, Resources
 from steepest.events.parameters import PoolParameters
 
-STATE_VERSION = 4
+STATE_VERSION = 5
 """Version of :class:`ViewState`; a snapshot of another version is not used."""
 
 CATEGORIES = (Category.PROGRESSING, Category.WATCHED, Category.CONVERGED)
@@ -26,6 +26,7 @@ class Node(msgspec.Struct, kw_only=True, omit_defaults=True):
         allocated: Requests of the replicas that run here and of those that valid plans reserve a place for.
         replicas: Replicas of each category assigned here, in the order PC, WC, CC. A replica on its way counts at its
             target from the moment its plan is valid.
+        unknown: Replicas assigned here whose growth is unknown; they count in no category.
         jobs: The jobs that hold a place here; one that moves holds two.
         seen_counted_ms: When the node was last heard of.
         seen_offset: The record by which.
@@ -37,6 +38,7 @@ class Node(msgspec.Struct, kw_only=True, omit_defaults=True):
     allocated: Resources = Resources()
     used: Resources = Resources()
     replicas: list[int] = msgspec.field(default_factory=lambda: [0, 0, 0])
+    unknown: int = 0
     jobs: dict[str, None] = {}
     lost: bool = False
     seen_counted_ms: int = 0
@@ -51,7 +53,7 @@ class Node(msgspec.Struct, kw_only=True, omit_defaults=True):
     @property
     def count(self) -> int:
         """|w|: how many replicas are assigned here."""
-        return sum(self.replicas)
+        return sum(self.replicas) + self.unknown
 
     @property
     def growing(self) -> int:
@@ -111,6 +113,8 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
         assigned: Replicas that count in a node's score, by node.
         declared_mode: What the process says of its checkpoints.
         growth: The newest growth measured.
+        measured: Whether any growth was measured.
+        unknown: Whether that took so long that nothing is known of its growth; until it is measured, it is in no category.
         converged_counted_ms: When it became CC.
         migrated: Algorithm 4 has decided about it (moved or stayed): its category is frozen.
         rebalanced: Algorithm 5 has moved it.
@@ -138,6 +142,7 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
     category: Category = Category.PROGRESSING
     growth: float | None = None
     measured: bool = False
+    unknown: bool = False
     converged_counted_ms: int = 0
     migrated: bool = False
     rebalanced: bool = False

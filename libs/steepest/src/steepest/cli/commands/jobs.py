@@ -22,8 +22,8 @@ Examples:
   steepest jobs --all
   steepest jobs --json | jq '.[] | select(.category == "CC") | .job'
 
-Growth is the one measured last (SpeCon: PC progressing, WC watched, CC converged); the limit is the CPU limit in force, with
-FlowCon's list (NL new, WL watched, CL completing); times are those that the job has
+Growth is the one measured last (SpeCon: PC progressing, WC watched, CC converged; ?: unknown, because no loss was read); the
+limit is the CPU limit in force, with FlowCon's list (NL new, WL watched, CL completing); times are those that the job has
 waited for its first place, and run since.
 """
 
@@ -74,6 +74,7 @@ def as_dict(pool: StoredPool, job: Job) -> dict[str, object]:
         "alive": job.alive,
         "category": job.category,
         "growth": job.growth,
+        "unknown": job.unknown,
         "limit_m": job.limit.in_force_m if job.limit else None,
         "limit_planned_m": job.limit.cpu_m if job.limit else None,
         "growth_list": job.limit.growth_list if job.limit else None,
@@ -111,12 +112,15 @@ def running_ms(job: Job, now_ms: int) -> int | None:
 
 def _show(pool: StoredPool, shown: list[Job], *, left_out: int) -> None:
     from steepest.cli.printing.tables import show
-    from steepest.describe import count
+    from steepest.describe import count, unknown_growth
 
     if shown:
         show(COLUMNS, [_row(job, pool.now_ms) for job in shown])
     else:
         tell("no jobs" if not left_out else "no job waits or runs")
+    for job in shown:
+        if job.outcome is None and job.unknown:
+            tell(unknown_growth(job.name), err=True)
     if left_out:
         tell(f"{count(left_out, 'ended job')} left out: see `steepest jobs --all`", err=True)
     if pool.note:
@@ -136,7 +140,7 @@ def _row(job: Job, now_ms: int) -> list[Cell]:
         _what(job),
         job.node or "",
         (phase, _STYLES.get(phase, "")),
-        str(job.category) if job.measured else "",
+        _category(job),
         "" if job.growth is None else f"{job.growth:.4f}",
         _limit(job),
         str(job.moves),
@@ -145,6 +149,12 @@ def _row(job: Job, now_ms: int) -> list[Cell]:
         "" if running is None else span(running),
         job.stop_reason,
     ]
+
+
+def _category(job: Job) -> str:
+    if job.unknown:
+        return "?"
+    return str(job.category) if job.measured else ""
 
 
 def _limit(job: Job) -> str:

@@ -26,7 +26,7 @@ The score is SpeCon's: 2 for each progressing job, 1.5 for each watched one, 1 f
 parameters say otherwise. A converged job moves to the node with the lowest. Limited are the jobs whose CPU FlowCon limits.
 """
 
-COLUMNS = ("node", "state", "#capacity", "#reserved", "#used", "#limited", "#score", "#jobs", "#PC", "#WC", "#CC")
+COLUMNS = ("node", "state", "#capacity", "#reserved", "#used", "#limited", "#score", "#jobs", "#PC", "#WC", "#CC", "#?")
 
 
 @click.group(epilog=EPILOG, invoke_without_command=True)
@@ -67,7 +67,7 @@ def as_dict(pool: StoredPool, node: Node) -> dict[str, object]:
         "used": _amounts(node.used.cpu_m, node.used.memory_mib),
         "limits": limits(pool, node),
         "score": pool.view.nodes.score(node),
-        "replicas": {"PC": progressing, "WC": watched, "CC": converged},
+        "replicas": {"PC": progressing, "WC": watched, "CC": converged, "unknown": node.unknown},
         "jobs": [job.name for job in pool.view.jobs if node.name in job.holds],
     }
 
@@ -104,5 +104,5 @@ def _row(pool: StoredPool, node: Node) -> list[Cell]:
         f"{len(limits(pool, node))} of {len(node.jobs)}",
         f"{pool.view.nodes.score(node):g}",
         str(node.count),
-        *(str(replicas) for replicas in node.replicas),
+        *(str(replicas) for replicas in (*node.replicas, node.unknown)),
     ]

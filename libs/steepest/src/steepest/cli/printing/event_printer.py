@@ -9,7 +9,7 @@ import time
 
 from steepest.cli.printing.job_timeline import why_void
 from steepest.cli.printing.output import tell
-from steepest.describe import count, sentence
+from steepest.describe import count, sentence, unknown_growth
 from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.runtime.effector import Effector
@@ -57,7 +57,7 @@ class EventPrinter(Effector):
             say(standing(view))
 
     def observe(self, view: ClusterView, received: Received[c.ClusterEvent], *, accepted: bool) -> None:
-        """Print an accepted event, and a plan that is void with the reason."""
+        """Print an accepted event, a plan that is void with the reason, and a job whose growth is unknown."""
         event = received.event
         refused = (
             isinstance(event, c.JobRejected) and not view.repeated
@@ -66,6 +66,8 @@ class EventPrinter(Effector):
             say(sentence(event), _colour(event), received.at_ms)
         elif not accepted and (void := why_void(view, received)):
             say(f"{sentence(event)}: void, because {void}", "yellow", received.at_ms)
+        for job in view.newly_unknown:
+            say(unknown_growth(job.name), "yellow", received.at_ms)
 
 
 def standing(view: ClusterView) -> str:

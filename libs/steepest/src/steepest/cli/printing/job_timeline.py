@@ -25,6 +25,7 @@ from steepest.events.received import Received
 from steepest.policies.flowcon.with_specon import NotYet
 from steepest.policies.specon.undecided import Undecided, undecided
 from steepest.view.cluster_view import ClusterView
+from steepest.view.jobs import GRACE_INTERVALS
 from steepest.view.movable import immovable
 from steepest.view.refusal import Refusal
 from steepest.view.state import Job, Phase, Plan, PlanKind
@@ -233,6 +234,8 @@ def _limited(job: Job) -> str:
 
 
 def _growth(job: Job) -> str:
+    if job.unknown:
+        return f" (growth unknown: no loss was read in {GRACE_INTERVALS} intervals)"
     if job.growth is None:
         return " (no growth measured yet)"
     return f" and is {CATEGORIES[job.category]} (it grew by {job.growth:.4g} in the last interval)"

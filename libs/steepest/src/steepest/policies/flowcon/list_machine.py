@@ -1,4 +1,4 @@
-"""How a job passes between FlowCon's lists (thesis §4.2, Algorithm 1).
+"""How a job passes between FlowCon's lists (thesis §5.1.2, Algorithm 1).
 
 Two rules. All that moves a job between lists is in this table. And the machine does not know what growth efficiency is,
 nor when a run is due: it is told how the efficiency that a run looks at compares with α.

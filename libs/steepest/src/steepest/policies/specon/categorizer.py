@@ -15,7 +15,9 @@ The reading, where the printed algorithm is in doubt:
   The time is the median of the newest of those that were heard of, and a job's own says only whether it was, so neither a
   clock that is ahead nor one that is behind ends the watch of any job.
 * G₁ is a baseline; from G₂ on an interval moves the job (:mod:`steepest.policies.specon.category_machine`).
-* A converged job that grows by less than α asks for its reallocation, at every such interval, because the node-scorer
+* An interval counts towards convergence where G is below α *and* below the G before (lines 5 and 17); where G bounced, the
+  job stays in its category and asks for nothing. Older pools (without ``GROWTH_IS_PROVEN``) compare with α alone.
+* A converged job asks for its reallocation at every interval that counts towards convergence, because the node-scorer
   may not be able to grant it yet. With ``RequestTick.NEXT`` the first request comes with the interval after the one in
   which it converged, so with the fourth at the earliest: 120 s after the first report where itval is 30 s.
 
@@ -34,7 +36,7 @@ from steepest.events.cluster import Category, CategoryChanged, GrowthMeasured, L
 from steepest.events.loss import JobUnwatched, JobWatched, LossEvent, LossReported
 from steepest.events.parameters import RequestTick, SpeConParameters, Threshold
 from steepest.events.received import MAX_DIGITS, SEQUENCE, SOURCE, Received
-from steepest.events.registry import FACTS_ARE_CHECKED, STATE_IS_BOUNDED
+from steepest.events.registry import FACTS_ARE_CHECKED, GROWTH_IS_PROVEN, STATE_IS_BOUNDED
 from steepest.policies.decider import Decision
 from steepest.policies.specon.category_machine import Comparison, compare, move
 from steepest.policies.specon.growth import BACK_INTERVALS, LARGEST_VALUE, Intervals
@@ -268,8 +270,10 @@ def _judge(name: str, job: JobState, intervals: Intervals) -> Out:
         job.trend = job.trend or Trend(intervals.now_ms)
         comparison, threshold = job.trend.compare(before, per_second, intervals.now_ms)
     else:
-        comparison = compare(growth, parameters.alpha)
+        previous = intervals.growth_before if GROWTH_IS_PROVEN in job.flags else None
+        comparison = compare(growth, parameters.alpha, previous)
     after = job.category = move(before, comparison)
+    intervals.growth_before = growth
     measured = GrowthMeasured(
         job=name,
         interval=intervals.interval,

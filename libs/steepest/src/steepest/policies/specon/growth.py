@@ -45,6 +45,7 @@ class Intervals(msgspec.Struct, kw_only=True, gc=False):
         before: E of the last interval that ended with reports; E₀ until then.
         before_doubled_ms: Twice the middle of its reports' times (the sum of its first and last report's).
         baseline: Whether no interval with reports has ended yet, so that the next G judges nothing.
+        growth_before: G of the last interval that ended with reports; None until then.
     """
 
     end_ms: int
@@ -57,6 +58,7 @@ class Intervals(msgspec.Struct, kw_only=True, gc=False):
     before: float
     before_doubled_ms: int
     baseline: bool = True
+    growth_before: float | None = None
 
     @classmethod
     def begin(cls, at_ms: int, value: float, interval_ms: int) -> Intervals:

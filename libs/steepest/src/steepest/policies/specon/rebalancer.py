@@ -1,16 +1,21 @@
 """SpeCon Algorithm 5: once every active job is decided, converged jobs go where workers are idle.
 
-The reading of the printed pseudo-code (thesis §5.3):
+The reading of the printed pseudo-code (thesis §5.2.3):
 
 * *When.* Every active job is decided or converged; then at every event that may change the balance. The text asks for
   ``migrated`` on all of them, "all in CC"; but the guard of Algorithm 3 leaves the last converged jobs undecided for ever,
   so being in CC is what counts. A running job of which no growth was measured yet counts as growing for
   ``GRACE_INTERVALS`` intervals from its start, and not any longer, or one job that never prints a loss would switch
-  rebalancing off. The paper does not know such jobs.
-* *Balance factor.* bf = ⌊Σ|w| / |W|⌋ (the brackets are lost in print), with the rule of ``BalanceRule``.
+  rebalancing off; then it is unknown. The paper does not know such jobs.
+* *Balance factor.* bf = ⌊Σ|w| / |W|⌋ (the brackets are lost in print), with the rule of ``BalanceRule``. A job whose growth
+  is unknown counts in |w|, because it takes room.
 * *Idle workers* (|T| > 0): each is filled up to bf, from workers with more than bf, the most recently converged job
   (smallest d = now − t_converged) first; line 12 says ``if`` where the 904.5 s example needs ``while``.
-* *Otherwise*: workers below bf − 1 receive likewise; line 27 migrates to w_i, not to w_j.
+* *Otherwise* (T = ∅): workers below bf − 1 receive. The print fills each only while |w| < bf − 1 (T:677); here it is
+  filled up to bf as in the first branch, because a worker with bf − 1 jobs is still below the balance that the algorithm
+  seeks. Line 27 migrates to w_i, not to w_j.
+* *t_c* is when the job converged (T:618, and the worked example); T:627 has "marked as migrated", which would rank a job
+  by when Algorithm 4 decided about it, and leave without a rank the jobs that the guard keeps undecided.
 * A job is moved at most once by this algorithm, after at most one move by Algorithm 4.
 """
 
@@ -25,10 +30,8 @@ from steepest.policies.flowcon import with_specon
 from steepest.policies.pending import Pending
 from steepest.policies.specon.score import seen
 from steepest.view.cluster_view import ClusterView
+from steepest.view.jobs import GRACE_INTERVALS
 from steepest.view.state import Job, Node
-
-GRACE_INTERVALS = 4
-"""Intervals after which a job without any measured growth holds rebalancing up no longer."""
 
 TRIGGERS = (c.Tick, c.JobEnded, c.NodeJoined, c.StayDecided, c.MigrationFinished)
 """Events after which the balance is looked at."""

@@ -14,7 +14,7 @@ from steepest.view.state import Node
 
 def score(view: ClusterView, node: Node, pending: Pending) -> float:
     """S(w) of a node (SpeCon thesis, Algorithm 4 and §6.2), plans under way included."""
-    return nodes.score(*pending.replicas(node), view.parameters.specon)
+    return nodes.score(*pending.replicas(node), view.parameters.specon, node.unknown)
 
 
 def by_score(view: ClusterView, pending: Pending) -> Iterator[Node]:

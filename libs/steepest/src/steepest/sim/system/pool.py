@@ -108,7 +108,7 @@ class SimulatedPool:
         self.senses = Senses(
             POOL,
             self.tell,
-            lambda: self.view.parameters.specon,
+            lambda: (self.view.parameters.specon, self.view.state.flags),
             self.now_ms,
             heartbeat_s,
             categorizer=memory.categorizer,

@@ -31,7 +31,7 @@ class Senses(Witness):
         self,
         pool: str,
         tell: Callable[[c.ClusterEvent], None],
-        parameters: Callable[[], SpeConParameters],
+        judged_by: Callable[[], tuple[SpeConParameters, tuple[int, ...]]],
         now_ms: Callable[[], int],
         heartbeat_s: float,
         *,
@@ -43,7 +43,7 @@ class Senses(Witness):
         Args:
             pool: Its name.
             tell: Appends an event.
-            parameters: Those that a job's reports are judged by from now on.
+            judged_by: The parameters and the flags that a job's reports are judged by from now on.
             now_ms: The time of records.
             heartbeat_s: The period.
             categorizer: Judges the reports.
@@ -53,11 +53,11 @@ class Senses(Witness):
         self._facts = facts
         self._pool = pool
         self._tell = tell
-        self._parameters = parameters
+        self._judged_by = judged_by
         self._now_ms = now_ms
         self._heartbeat_s = heartbeat_s
         self._told: dict[Training, tuple[object, ...]] = {}
-        self._watched: dict[str, tuple[int, SpeConParameters]] = {}
+        self._watched: dict[str, tuple[int, SpeConParameters, tuple[int, ...]]] = {}
         self._dirty: dict[str, None] = {}
         self._beating: dict[str, None] = {}
 
@@ -129,10 +129,10 @@ class Senses(Witness):
 
     def _watch(self, training: Training) -> None:
         """Say what a training is judged by, where that was not said."""
-        parameters, known = self._parameters(), self._watched.get(training.replica.job)
-        if known is not None and known[0] == training.incarnation and known[1] is parameters:
+        (parameters, flags), known = self._judged_by(), self._watched.get(training.replica.job)
+        if known is not None and known[0] == training.incarnation and known[1] is parameters and known[2] == flags:
             return
-        self._watched[training.replica.job] = (training.incarnation, parameters)
+        self._watched[training.replica.job] = (training.incarnation, parameters, flags)
         self._judge(
             loss.JobWatched(
                 job=training.replica.job,
@@ -140,6 +140,7 @@ class Senses(Witness):
                 incarnation=training.incarnation,
                 metric="loss",
                 parameters=parameters,
+                flags=flags,
             )
         )
 

@@ -35,16 +35,16 @@ def check_view(view: ClusterView, *, room: bool = True) -> None:
 def check_accounting(view: ClusterView, *, room: bool) -> None:
     """What a node has allocated and counts is the sum over the jobs that hold and count there."""
     taken: dict[str, Resources] = defaultdict(Resources)
-    counted: dict[str, list[int]] = defaultdict(lambda: [0] * len(CATEGORIES))
+    counted: dict[str, list[int]] = defaultdict(lambda: [0] * (len(CATEGORIES) + 1))
     for job in view.jobs:
         for node, count in job.holds.items():
             for _ in range(count):
                 taken[node] += job.spec.requests
         for node, count in job.assigned.items():
-            counted[node][CATEGORIES.index(job.category)] += count
+            counted[node][len(CATEGORIES) if job.unknown else CATEGORIES.index(job.category)] += count
     for found in view.nodes:
         assert found.allocated == taken.pop(found.name, Resources()), found
-        assert found.replicas == counted.pop(found.name, [0, 0, 0]), found
+        assert [*found.replicas, found.unknown] == counted.pop(found.name, [0, 0, 0, 0]), found
         assert set(found.jobs) == {job.name for job in view.jobs if found.name in job.holds}, found
         assert min(found.allocated.cpu_m, found.allocated.memory_mib, found.allocated.gpus) >= 0, found
         assert not room or Resources().fits(found.free), found
@@ -86,23 +86,26 @@ def check_node_orders(view: ClusterView) -> None:
     weights = view.parameters.specon
 
     def score(node: Node) -> float:
-        per = (weights.weight_pc, weights.weight_wc, weights.weight_cc)
-        return sum(weight * count for weight, count in zip(per, node.replicas, strict=True))
+        per = (weights.weight_pc, weights.weight_wc, weights.weight_cc, weights.weight_wc)
+        return sum(weight * count for weight, count in zip(per, (*node.replicas, node.unknown), strict=True))
+
+    def replicas(node: Node) -> int:
+        return sum(node.replicas) + node.unknown
 
     def use(node: Node) -> int:
         return node.used.cpu_m * 1000 // node.capacity.cpu_m if node.capacity.cpu_m else 0
 
     assert list(view.nodes.by_score()) == sorted(here, key=lambda node: (score(node), use(node), node.name))
-    assert list(view.nodes.by_count()) == sorted(here, key=lambda node: (sum(node.replicas), node.name))
-    assert view.nodes.busiest() == max(here, key=lambda node: (sum(node.replicas), node.name), default=None)
-    assert (len(view.nodes), view.nodes.replicas) == (len(here), sum(sum(node.replicas) for node in here))
+    assert list(view.nodes.by_count()) == sorted(here, key=lambda node: (replicas(node), node.name))
+    assert view.nodes.busiest() == max(here, key=lambda node: (replicas(node), node.name), default=None)
+    assert (len(view.nodes), view.nodes.replicas) == (len(here), sum(map(replicas, here)))
     assert view.nodes.longest_silent() == min(heard, key=lambda node: node.seen_offset, default=None)
     groups = [list(group) for group in view.nodes.by_allocation()]
     assert Counter(node.name for group in groups for node in group) == Counter(node.name for node in here)
     for group in groups:
         assert len({node.capacity for node in group}) == 1
         assert group == sorted(
-            group, key=lambda node: (allocation(node.allocated, node.capacity), sum(node.replicas), node.name)
+            group, key=lambda node: (allocation(node.allocated, node.capacity), replicas(node), node.name)
         )
 
 
@@ -118,7 +121,7 @@ def check_job_orders(view: ClusterView) -> None:
         if job.not_before_counted_ms <= view.counted_ms and job.spec.replicas == 1 and job.spec.command
     ]
     wishes = dict.fromkeys(map(_wish, ready))
-    silent = [job.started_counted_ms for job in running if not job.measured]
+    silent = [job.started_counted_ms for job in running if not job.measured and not job.unknown]
     assert list(view.jobs.queue) == sorted(waiting, key=lambda job: job.submitted_offset)
     assert set(view.jobs.queue.wishes()) == set(wishes)
     for wish in wishes:

@@ -29,6 +29,7 @@ act                             what it tells
 ``cancel J``                    a user wants the job to stop
 ``tick [MS]``                   time passes; a second unless told
 ``set K=V …``                   parameters of the pool or of SpeCon
+``flags N …``                   behaviour flags come into force
 =============================== =======================================================================================
 
 Decisions read ``admit J``, ``reject J: WHY``, ``place J N``, ``retry J at COUNTED_MS [charged]``, ``finished J``,
@@ -133,7 +134,13 @@ def _set(driver: DeciderDriver, _: list[str], options: dict[str, str]) -> None:
     for name, value in options.items():
         group = now.setdefault("specon", {}) if name in SpeConParameters.__struct_fields__ else now
         group[name] = value
-    driver.fold(c.PoolConfigured(parameters=msgspec.convert(now, PoolParameters, strict=False)))
+    parameters = msgspec.convert(now, PoolParameters, strict=False)
+    driver.fold(c.PoolConfigured(flags=driver.view.state.flags, parameters=parameters))
+
+
+def _flags(driver: DeciderDriver, words: list[str], _: dict[str, str]) -> None:
+    flags = tuple(sorted({*driver.view.state.flags, *map(int, words)}))
+    driver.fold(c.PoolConfigured(flags=flags, parameters=driver.view.parameters))
 
 
 def _move(driver: DeciderDriver, words: list[str], _: dict[str, str]) -> None:
@@ -188,6 +195,7 @@ _ACTS: dict[str, Callable[[DeciderDriver, list[str], dict[str, str]], None]] = {
     "cancel": _tell(folded_pool.cancelled),
     "tick": _tick,
     "set": _set,
+    "flags": _flags,
 }
 
 

@@ -149,6 +149,8 @@ def _growth(view: Projection, event: c.GrowthMeasured, _: Received[Any]) -> bool
     job.growth = event.growth
     if not job.measured:
         job.measured = True
+        if job.unknown:
+            view.nodes.set_unknown(job, unknown=False)
         view.jobs.update(job)
     return True
 
@@ -158,6 +160,8 @@ def _category(view: Projection, event: c.CategoryChanged, _: Received[Any]) -> b
     if job is None or job.phase is Phase.ENDED or job.migrated:
         # Algorithm 3 line 3 loops over migrated = False only: a decided job keeps its category.
         return False
+    if job.unknown:
+        view.nodes.set_unknown(job, unknown=False)
     before = job.category_index
     if event.after is c.Category.CONVERGED and job.category is not c.Category.CONVERGED:
         job.converged_counted_ms = view.counted_ms

@@ -40,6 +40,7 @@ def _placement(view: Projection, event: c.PlacementPlanned, received: Received[A
     if refused := void_placement(event, job, view.nodes):
         return _void(view, plan, refused)
     assert job is not None  # noqa: S101 - a plan without its job is void
+    job.unknown = False
     for node in event.nodes:
         view.nodes.take(job, node)
         view.nodes.assign(job, node)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from steepest.events import cluster as c
 from steepest.events.common import LARGEST
 from steepest.events.received import Received
-from steepest.events.registry import FACTS_ARE_CHECKED, STATE_IS_BOUNDED
+from steepest.events.registry import FACTS_ARE_CHECKED, GROWTH_IS_PROVEN, STATE_IS_BOUNDED
 from steepest.view.folds.handlers import Handlers
+from steepest.view.jobs import GRACE_INTERVALS
 from steepest.view.projection import Projection
+from steepest.view.state import Job
 
 PERIODS_COUNTED = 2
 """Periods by which counted time grows at most in one tick: enough for a late tick, nothing for an outage."""
@@ -43,7 +46,18 @@ def _ticked(view: Projection, event: c.Tick, _: Received[Any]) -> bool:
     view.jobs.queue.advance(counted_ms)
     if view.has(STATE_IS_BOUNDED):
         view.nodes.forget_gone(counted_ms - GONE_MS)
+    if view.has(GROWTH_IS_PROVEN):
+        view.newly_unknown = tuple(_become_unknown(view))
     return True
+
+
+def _become_unknown(view: Projection) -> Iterator[Job]:
+    """The running jobs of which no growth was measured for so long that nothing is known of it."""
+    until = view.counted_ms - GRACE_INTERVALS * view.parameters.specon.interval_ms
+    while (job := view.jobs.longest_silent()) is not None and job.started_counted_ms <= until:
+        view.nodes.set_unknown(job, unknown=True)
+        view.jobs.update(job)
+        yield job
 
 
 def _node_joined(view: Projection, event: c.NodeJoined, received: Received[Any]) -> None:
