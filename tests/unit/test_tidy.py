@@ -30,11 +30,65 @@ def sources(*places: str) -> list[Path]:
 
 
 def unordered(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Loops and comprehensions over a set: its order changes with the hash seed. Sort it, or use a dict."""
+    """Loops, comprehensions and calls over a set: its order changes with the hash seed. Sort it, or use a dict.
+
+    A set is known by how it is made (``{1}``, ``set(x)``, ``a.keys() - b``) and by the annotation of its name in the file.
+    """
+    named = {name for node in ast.walk(tree) for name in _annotated_sets(node)}
     for node in ast.walk(tree):
-        iterated = node.iter if isinstance(node, ast.For | ast.comprehension) else None
-        if isinstance(iterated, ast.Set | ast.SetComp) or _calls(iterated, {"set", "frozenset"}):
-            yield getattr(iterated, "lineno", 0), "iterates over a set: sort it, or keep a dict"
+        for iterated in _iterated(node):
+            if _is_set(iterated, named):
+                yield getattr(iterated, "lineno", 0), "iterates over a set: sort it, or keep a dict"
+
+
+def _iterated(node: ast.AST) -> Iterator[ast.expr]:
+    if isinstance(node, ast.For | ast.comprehension):
+        yield node.iter
+    elif isinstance(node, ast.Call) and _name(node.func) in {
+        "list",
+        "tuple",
+        "enumerate",
+        "iter",
+        "dict",
+        "deque",
+        "join",
+    }:
+        yield from node.args[:1]
+    elif isinstance(node, ast.Starred):
+        yield node.value
+
+
+def _is_set(node: ast.AST, named: set[str]) -> bool:
+    match node:
+        case ast.Set() | ast.SetComp():
+            return True
+        case ast.Call(func=ast.Name(id="set" | "frozenset")):
+            return True
+        case ast.Call(func=ast.Attribute(attr="union" | "difference" | "intersection" | "symmetric_difference")):
+            return True
+        case ast.BinOp(left=left, op=ast.Sub() | ast.BitAnd() | ast.BitOr() | ast.BitXor(), right=right):
+            return any(_is_set(side, named) or _is_keys(side) for side in (left, right))
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name in named
+    return False
+
+
+def _is_keys(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in {"keys", "items"}
+
+
+def _annotated_sets(node: ast.AST) -> Iterator[str]:
+    """Names of variables, fields and parameters that the file annotates as sets."""
+    match node:
+        case ast.AnnAssign(target=ast.Name(id=name) | ast.Attribute(attr=name), annotation=annotation):
+            pass
+        case ast.arg(arg=name, annotation=ast.expr() as annotation):
+            pass
+        case _:
+            return
+    outer = annotation.value if isinstance(annotation, ast.Subscript) else annotation
+    if _name(outer) in {"set", "frozenset", "Set", "AbstractSet", "MutableSet"}:
+        yield name
 
 
 def hidden_inputs(tree: ast.AST) -> Iterator[tuple[int, str]]:
@@ -124,6 +178,10 @@ def test_what_jobs_write_is_opened_in_one_place() -> None:
         (opens_itself, "sorted(folder.rglob('*'))"),
         (unordered, "for x in {1, 2}: pass"),
         (unordered, "[x for x in set(y)]"),
+        (unordered, "def f(names: set[str]): return [name for name in names]"),
+        (unordered, "class A:\n    held: frozenset[str]\n    def f(self): return tuple(self.held)"),
+        (unordered, "for x in a.keys() - b: pass"),
+        (unordered, "list(a | {1})"),
         (hidden_inputs, "datetime.now()"),
         (hidden_inputs, "hash(x)"),
         (hidden_inputs, "uuid.uuid4()"),
