@@ -9,7 +9,7 @@ import click
 import pytest
 from click.shell_completion import BashComplete
 
-from steepest.cli.main import main
+from steepest.cli.main import COMMANDS, main
 from tools.docs.markdown import ROOT, blocks, pages, spans
 
 PAGES = [
@@ -53,6 +53,20 @@ def test_every_command_of_a_page_is_there(name: str) -> None:
 
     assert [wrong for line in ours if (wrong := fault(line))] == []
     assert sorted(set(made) - TARGETS) == []
+
+
+def test_the_table_of_commands_is_complete() -> None:
+    """`docs/commands.md` lists every command, with options that it has."""
+    table, listed = [], set()
+    for line in (ROOT / "docs" / "commands.md").read_text().splitlines():
+        if named := re.match(r"\| `([a-z-]+(?: [a-z]+)?)", line):
+            table.append(f"steepest {named[1]} {' '.join(re.findall(r'--[a-z-]+', line))}")
+            listed.add(named[1].partition(" ")[0])
+        if named and named[1] == "schema":
+            break
+
+    assert listed == set(COMMANDS)
+    assert [wrong for line in table if (wrong := fault(line))] == []
 
 
 def test_the_shell_completes_commands_and_options() -> None:

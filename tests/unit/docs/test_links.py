@@ -104,6 +104,7 @@ def test_every_decision_names_the_check_that_holds_it(page: Path) -> None:
     invariants = {checker.name for checker in ALL}
 
     assert heading, "says no **Held by**"
+    assert "**Violated when**" in page.read_text()
     assert any(is_path(span) or span in invariants for span in named)
     assert set(re.findall(r'"([^"]+)"', " ".join(held.split()))) <= set(CONTRACTS)
 
