@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import http.client
 import json
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -69,6 +70,35 @@ def test_a_cancelled_job_stops_for_good(system: RunningSystem) -> None:
     assert (done.returncode, done.stdout) == (0, "endless was cancelled\n")
     assert (again.returncode, again.stderr) == (2, "Error: endless is over already: it was cancelled\n")
     assert system.job("endless")["alive"] is False
+
+
+def test_what_a_job_prints_can_be_followed(system: RunningSystem) -> None:
+    """``logs --follow`` prints each line while the job runs, and ends when the job is over."""
+    script = "print('begins', flush=True); input_ = open('go'); print('goes'); raise SystemExit('broken')"
+    fifo = system.state.parent / "go"
+    os.mkfifo(fifo)
+    system.submit("spoken", sys.executable, "-c", script, options=("--workdir", str(fifo.parent)))
+    with child([*STEEPEST, "logs", "--state", str(system.state), "--follow", "spoken"]) as follow:
+        assert follow.stdout is not None
+        assert follow.stdout.readline() == "begins\n"
+        fifo.open("w").close()
+        rest = follow.stdout.read()
+
+    assert rest == "goes\nbroken\n"
+    assert system.call("logs", "spoken").stdout == "begins\ngoes\nbroken\n"
+    assert system.ask("explain", "spoken")["printed"] == ["begins", "goes", "broken"]
+    system.await_line("spoken printed: broken")
+
+
+def test_losses_are_read_by_a_pattern_of_the_users(system: RunningSystem) -> None:
+    """A job whose lines no known format reads is measured by ``submit --pattern``."""
+    script = "import time\nfor i in range(10**6): print(f'turn {i} price={1 / (i + 1)}', flush=True); time.sleep(0.05)"
+    options = ("--pattern", r"turn (?P<step>\d+) price=(?P<value>\S+)")
+    system.submit("priced", sys.executable, "-c", script, options=options)
+    system.await_event(
+        lambda found: (isinstance(found.event, c.GrowthMeasured) and found.event.job == "priced") or None
+    )
+    system.call("cancel", "priced")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -151,7 +181,10 @@ def test_a_script_that_is_not_there_is_warned_of_and_fails_by_name(system: Runni
     """The warning comes at once, the job fails with what the interpreter says, and nothing else is touched."""
     done = system.call("submit", "--wait", "--name", "lost", "--", sys.executable, "nowhere.py", cwd=tmp_path)
 
-    assert done.stderr == f"Warning: there is no script {tmp_path / 'nowhere.py'}; submitted all the same\n"
+    warning, printed = done.stderr.splitlines()
+    assert warning == f"Warning: there is no script {tmp_path / 'nowhere.py'}; submitted all the same"
+    assert printed.startswith("lost printed: ")
+    assert printed.endswith("No such file or directory")
     assert (done.returncode, done.stdout.splitlines()[-1]) == (1, "lost failed: it exited with status 2")
 
 
@@ -197,13 +230,15 @@ KILLS_ITSELF = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
 
 
 def test_a_name_is_used_once(system: RunningSystem) -> None:
-    """A second job of a name is refused with the reason, and the first one is as it was."""
-    system.submit("twin", *JOB, "--steps", "2")
+    """A second job of a name is refused while the first one is not over, and the first one is as it was."""
+    system.submit("twin", *JOB)
     second = system.call("submit", "--name", "twin", "--", *JOB)
 
     assert second.returncode == 2
     assert second.stderr == "Error: twin is rejected: a job named twin is there already; choose another name\n"
-    assert system.await_end("twin").outcome is c.Outcome.FINISHED
+    assert system.call("cancel", "twin").stdout == "twin was cancelled\n"
+    system.submit("twin", *JOB, "--steps", "2")
+    assert system.await_end("twin.2").outcome is c.Outcome.FINISHED
 
 
 def test_what_no_node_could_ever_hold_is_refused_at_once(system: RunningSystem) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import re
 import secrets
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+
+import click
 
 STEM_LETTERS = 40
 NO_SCRIPT = ("-c", "-m", "-")
@@ -41,6 +45,37 @@ def script_of(command: Sequence[str]) -> str | None:
         if not argument.startswith("-"):
             return argument
     return None
+
+
+def with_python(command: Sequence[str], python: Path | None) -> tuple[str, ...]:
+    """A command whose bare ``python`` is ``python``, or the interpreter of that name on the caller's PATH, if there is one.
+
+    Links are kept: an interpreter of a virtual environment is a link, and knows by its own path which packages it has.
+
+    Raises:
+        UsageError: An interpreter is named, and the command begins with no Python; or it is not there.
+    """
+    program = command[0]
+    if python is not None:
+        if not is_python(program):
+            raise click.UsageError(f"--python: the command begins with {program!r}, and not with python")
+        if not python.is_file():
+            raise click.UsageError(f"--python: there is no program {python}")
+        return (os.path.abspath(python), *command[1:])  # noqa: PTH100 - Path.resolve() would follow links
+    found = shutil.which(program) if is_python(program) and "/" not in program else None
+    return tuple(command) if found is None else (os.path.abspath(found), *command[1:])  # noqa: PTH100 - as above
+
+
+def free_name(name: str, is_over: Callable[[str], bool | None]) -> str:
+    """A name itself, unless its job is over: then ``name.2`` or the next that no job has.
+
+    Args:
+        name: What the user asks for.
+        is_over: Whether the job of a name is over; None: there is no such job.
+    """
+    if not is_over(name):
+        return name
+    return next(free for number in itertools.count(2) if is_over(free := f"{name}.{number}") is None)
 
 
 def why_not_found(command: Sequence[str], folder: Path) -> str:

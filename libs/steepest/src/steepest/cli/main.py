@@ -20,6 +20,7 @@ COMMANDS: Mapping[str, str] = {
     "submit": "Ask for a job to run.",
     "cancel": "Stop a job for good.",
     "jobs": "Where every job stands.",
+    "logs": "What a job printed.",
     "nodes": "What every node has, holds and uses.",
     "events": "What happened, one line an event.",
     "explain": "Why a job is where it is: its story, read off the log.",

@@ -9,10 +9,12 @@ from __future__ import annotations
 import logging
 import os
 from contextlib import ExitStack
+from functools import partial
 
 from steepest.app.embedded import embedded
 from steepest.app.service_main import stop_on_signals
 from steepest.app.state_folder import StateFolder
+from steepest.cli.job_output import printed_last
 from steepest.cli.printing.event_printer import EventPrinter, say
 from steepest.cli.quiet import quiet
 from steepest.describe import count
@@ -31,7 +33,7 @@ async def run(folder: StateFolder, parameters: PoolParameters | None, metrics: A
         LogError: Its log is not for this reader.
     """
     quiet(logging.WARNING)
-    async with embedded(folder, parameters, (EventPrinter(),)) as system:
+    async with embedded(folder, parameters, (EventPrinter(partial(printed_last, folder)),)) as system:
         stop = stop_on_signals()
         with ExitStack() as stack:
             say(_greeting(folder))

@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from importlib.metadata import entry_points
 
 import msgspec
@@ -30,6 +31,7 @@ from steepest.app.process_supervisor import ProcessSupervisor, Program
 from steepest.app.service_main import stop_on_signals
 from steepest.app.state_folder import StateFolder
 from steepest.cli.commands.topics import apply_topics
+from steepest.cli.job_output import printed_last
 from steepest.cli.options import AUTO
 from steepest.cli.printing.event_printer import EventPrinter, say
 from steepest.cli.quiet import quiet
@@ -163,7 +165,7 @@ async def _run(
     installation = folder.read()
     log = open_log(folder, installation)
     runtime = Runtime(
-        [Service(name=SYSTEM, effectors=(Configurator(parameters), EventPrinter()))],
+        [Service(name=SYSTEM, effectors=(Configurator(parameters), EventPrinter(partial(printed_last, folder))))],
         log=log,
         layout=installation.layout,
         pool=installation.pool,

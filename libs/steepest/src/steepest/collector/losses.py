@@ -180,7 +180,9 @@ class LossCollector(Effector):
         cursors = self._folder / follow.job / str(follow.incarnation)
         make = partial(Source, stop=stop, clock=self._clock, below=files.below, metric=metric)
         reports = make(files.reports, cursors / "reports", log_format=SDK_FORMAT)
-        output = make(files.output, cursors / "output", log_format=follow.spec.log_format or AUTO)
+        output = make(
+            files.output, cursors / "output", log_format=follow.spec.log_format or AUTO, pattern=follow.spec.pattern
+        )
         feed = Feed(follow, self._pool, lambda: self._configured, self._clock, send)
         carrying = [feed.carry_reports(reports), feed.carry_output(output, reports)]
         if follow.spec.metrics_folder:

@@ -20,6 +20,7 @@ from steepest.training_logs.reader import LogReader, ReaderState
 from steepest.training_logs.recognise import AUTO, FormatError
 from steepest.training_logs.records import LossRecord
 from steepest.training_logs.sources.tail import TailCursor, follow
+from steepest.training_logs.syntax.patterns import PatternError
 
 logger = structlog.get_logger(__name__)
 
@@ -61,6 +62,7 @@ class Source:
         below: Path,
         log_format: str,
         metric: str | None,
+        pattern: str = "",
     ) -> None:
         """Read ``path`` from the cursor stored in ``kept``; no folder below ``below`` is trusted.
 
@@ -75,7 +77,7 @@ class Source:
         self._stored_at = clock.monotonic()
         self._kept = kept
         self._cursor = read_cursor(kept) or SourceCursor(reader=ReaderState())
-        self._reader = _reader(log_format, metric, self._cursor.reader)
+        self._reader = _reader(log_format, metric, pattern, self._cursor.reader)
         self._offset = self._cursor.tail.offset if self._cursor.tail else 0
         self._allowed = Allowance(BYTES_S, BYTES_BURST, clock)
         self._moved = asyncio.Event()
@@ -175,11 +177,11 @@ def read_cursor(kept: Path) -> SourceCursor | None:
         return None
 
 
-def _reader(log_format: str, metric: str | None, state: ReaderState) -> LogReader:
+def _reader(log_format: str, metric: str | None, pattern: str, state: ReaderState) -> LogReader:
     try:
-        return LogReader(log_format, metric, state=state)
-    except FormatError as error:
-        logger.warning("the job names an unknown log format; recognising it", why=str(error))
+        return LogReader(log_format, metric, pattern or None, state=state)
+    except (FormatError, PatternError) as error:
+        logger.warning("the job names an unknown log format, or a wrong pattern; recognising it", why=str(error))
         return LogReader(AUTO, metric, state=state)
 
 

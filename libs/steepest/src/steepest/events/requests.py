@@ -22,6 +22,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         model: A name for people, of what is trained.
         metric: The evaluation function's name in the output.
         log_format: The format of its printed lines.
+        pattern: An RE2 expression that reads its printed lines, instead of a format; empty: none.
         metrics_folder: A folder of TensorBoard event files, or an MLflow store, that its losses are read from too.
         device: The device over MQTT that may report its losses; None: only the node where it runs.
         first_node: Where to place it first (a paired comparison needs the same start); later moves are free.
@@ -38,6 +39,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     model: Text = ""
     metric: Text = "loss"
     log_format: Text = "auto"
+    pattern: Text = ""
     metrics_folder: Text = ""
     first_node: Name | None = None
     device: Name | None = None

@@ -21,7 +21,8 @@ Examples:
   steepest explain mnist-3fa2 --json | jq '.chapters[] | select(.void != "")'
 
 Each decision is told with what it was made from: the nodes that were looked at with their scores, why others were out of
-the question, why a plan became void. The last line says what the job waits for now.
+the question, why a plan became void. The line `now` says what the job waits for. Behind it, a job that failed has the last
+lines that it printed; `steepest logs` shows more.
 """
 
 
@@ -33,18 +34,25 @@ def explain(job: str, state: Path, *, as_json: bool) -> None:
     """Tell why JOB is where it is: every decision about it, with its reasons."""
     import asyncio
 
+    import msgspec
+
     from steepest.app.state_folder import StateFolder
+    from steepest.cli.job_output import printed_last
     from steepest.describe import one_line
+    from steepest.events.cluster import Outcome
 
     story, note = asyncio.run(_read(StateFolder(state), job))
+    printed = printed_last(StateFolder(state), job) if story.outcome is Outcome.FAILED else []
     if as_json:
-        give(story)
+        give(msgspec.to_builtins(story) | ({"printed": printed} if printed else {}))
         return
     for chapter in story.chapters:
         tell(f"{_clock(chapter.at_ms)}  {chapter.sentence}")
         for line in chapter.details:
             tell((f"{'':10}{one_line(line)}", {"dim": True}))
     tell((f"{'now':<10}", {"bold": True}), one_line(story.now))
+    for line in printed:
+        tell((f"{'printed':<10}", {"dim": True}), click.unstyle(line))
     if note:
         tell(note, err=True)
 

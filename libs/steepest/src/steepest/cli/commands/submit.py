@@ -19,19 +19,25 @@ if TYPE_CHECKING:
     from steepest.app.state_folder import StateFolder
     from steepest.cli.stored_pool import StoredPool
     from steepest.cli.user_requests import RequestCursor, RequestOutcome
-    from steepest.events.cluster import JobSpec, JobSubmitted
+    from steepest.events.cluster import JobSpec
     from steepest.log.base import Log
 
 EPILOG = """\b
 Examples:
   steepest submit -- python train.py --epochs 20
-  steepest submit --name mnist --cpu 0.2 --memory 512Mi -- python train.py
+  steepest submit --name mnist --cpu 0.2 -- python train.py
   steepest submit --checkpoint on-stop --retries 2 --wait -- ./train.sh
   steepest submit --metric val_loss --format keras --env SEED=7 -- python train.py
+  steepest submit --pattern 'it (?P<step>\\d+) cost: (?P<value>\\S+)' -- ./train.sh
+  steepest submit --array 4 -- python sweep.py       STEEPEST_ARRAY_INDEX is 0, 1, 2, 3
 
-The job runs in this folder unless --workdir names another. Its environment is that of `steepest up` (PATH, VIRTUAL_ENV,
-...) and --env; so a bare `python` is the one that `up` finds. Everything after -- is the command; no shell reads it.
+The job runs in this folder unless --workdir names another. A bare `python` is the one that this shell finds (in containers:
+the image's). Otherwise the job's environment is that of `steepest up` (PATH, ...) and --env. Everything after -- is the
+command; no shell reads it. Where a job of that name is over, the new one is called NAME.2.
 """
+
+ARRAY_MOST = 1_000
+ARRAY_INDEX = "STEEPEST_ARRAY_INDEX"
 
 MODES = ("on-request", "on-stop", "none")
 
@@ -45,6 +51,7 @@ MODES = ("on-request", "on-stop", "none")
 @click.option("--retries", type=click.IntRange(0), default=0, show_default=True, help="Failures that are tried again.")
 @click.option("--metric", default="loss", show_default=True, help="The evaluation function's name in its output.")
 @click.option("--format", "log_format", default="auto", show_default=True, help="The format of its lines.")
+@click.option("--pattern", default="", help="RE2 expression that reads its lines, as in `steepest parse`.")
 @click.option(
     "--metrics-folder",
     type=click.Path(file_okay=False, path_type=Path),
@@ -53,30 +60,68 @@ MODES = ("on-request", "on-stop", "none")
 @click.option("--model", default="", help="What it trains, for people.")
 @click.option("--env", multiple=True, metavar="K=V", help="A variable for its environment. Repeat it.")
 @click.option("--workdir", type=click.Path(file_okay=False, path_type=Path), help="Where it runs; default: here.")
+@click.option(
+    "--python", type=click.Path(dir_okay=False, path_type=Path), help="The interpreter; default: this shell's python."
+)
+@click.option("--array", type=click.IntRange(1, ARRAY_MOST), help="Submit as many jobs, NAME-0, NAME-1, ...")
 @click.option("--image", default="", help="The container image to run it in, where nodes are Docker engines.")
 @click.option("--device", help="The device over MQTT that trains it and reports its losses.")
 @click.option("--wait/--no-wait", default=False, help="Wait to its end; exit with 1 if it did not finish.")
 @json_option
 @click.argument("command", nargs=-1, required=True)
-def submit(state: Path, *, name: str | None, wait: bool, as_json: bool, **asked: Any) -> None:
-    """Ask for COMMAND to run as a job, and tell whether it was admitted."""
+def submit(
+    state: Path,
+    *,
+    name: str | None,
+    python: Path | None,
+    array: int | None,
+    wait: bool,
+    as_json: bool,
+    **asked: Any,
+) -> None:
+    """Ask for COMMAND to run as a job, and report whether it is admitted."""
     import asyncio
 
-    import msgspec
-
     from steepest.app.state_folder import StateFolder
-    from steepest.cli.job_names import name_for, why_not_found
-    from steepest.cli.user_requests import new_request
-    from steepest.events.cluster import JobSubmitted
+    from steepest.cli.job_names import name_for, why_not_found, with_python
 
+    folder = StateFolder(state)
     spec = spec_of(**asked)
-    event = JobSubmitted(job=_checked(name or name_for(spec.command)), request=new_request(), spec=spec)
+    jobs = _jobs(name or name_for(spec.command), spec, array)
+    if python is not None or not _in_containers(folder, spec):
+        command = with_python(spec.command, python)
+        if command != spec.command:
+            tell(f"{spec.command[0]} is {command[0]}", err=True)
+        jobs = [(each, _running(spec, command)) for each, spec in jobs]
     if why := why_not_found(spec.command, Path(str(spec.working_dir))):
         tell(f"Warning: {why}; submitted all the same", err=True)
-    answer = asyncio.run(_ask(StateFolder(state), event, wait=wait, talk=not as_json))
+    answers = asyncio.run(_ask(folder, jobs, wait=wait, talk=not as_json))
     if as_json:
-        give({"job": event.job, "request": event.request, **msgspec.to_builtins(answer)})
-    sys.exit(_status(answer))
+        give(answers if array else answers[0])
+    sys.exit(max(_status(answer) for answer in answers))
+
+
+def _in_containers(folder: StateFolder, spec: JobSpec) -> bool:
+    """Whether the job's programs are those of an image, and not this machine's."""
+    return bool(spec.image) or any(node.engine for node in folder.read().nodes)
+
+
+def _running(spec: JobSpec, command: tuple[str, ...]) -> JobSpec:
+    import msgspec
+
+    return msgspec.structs.replace(spec, command=command)
+
+
+def _jobs(name: str, spec: JobSpec, array: int | None) -> list[tuple[str, JobSpec]]:
+    """The job, or those of an array, each with its index in its name and its environment."""
+    import msgspec
+
+    if array is None:
+        return [(_checked(name), spec)]
+    return [
+        (_checked(f"{name}-{index}"), msgspec.structs.replace(spec, env={**spec.env, ARRAY_INDEX: str(index)}))
+        for index in range(array)
+    ]
 
 
 def spec_of(
@@ -88,6 +133,7 @@ def spec_of(
     retries: int,
     metric: str,
     log_format: str,
+    pattern: str,
     metrics_folder: Path | None,
     model: str,
     env: Sequence[str],
@@ -98,13 +144,14 @@ def spec_of(
     """What the options ask for. Paths are made absolute: the job runs where its user meant.
 
     Raises:
-        InputError: The log format is unknown, or a variable is none.
+        InputError: The log format is unknown, or the pattern is no expression.
+        UsageError: A variable is none, or the folder is not there.
     """
     from steepest.events.cluster import JobSpec
     from steepest.events.common import CheckpointMode, Resources
     from steepest.training_logs import LogReader
 
-    LogReader(log_format)  # it knows the names, and says which are close
+    LogReader(log_format, pattern=pattern or None)  # it knows the names, and says which are close
     folder = (workdir or Path()).absolute()
     if not folder.is_dir():
         raise click.UsageError(f"the folder {folder} is not there; name another with --workdir")
@@ -119,6 +166,7 @@ def spec_of(
         model=model,
         metric=metric,
         log_format=log_format,
+        pattern=pattern,
         metrics_folder=str(metrics_folder.absolute()) if metrics_folder else "",
         device=device,
     )
@@ -144,21 +192,56 @@ def _checked(name: str) -> str:
         raise click.UsageError(f"{name!r} is no name of a job: {NAME_RULE}") from None
 
 
-async def _ask(folder: StateFolder, event: JobSubmitted, *, wait: bool, talk: bool) -> RequestOutcome:
-    from steepest.cli.user_requests import RequestOutcome, admission, append, asking
+Answer = dict[str, object]
+"""What became of one job's request, for programs: the job, the request, and the fields of its outcome."""
 
+
+async def _ask(folder: StateFolder, jobs: Sequence[tuple[str, JobSpec]], *, wait: bool, talk: bool) -> list[Answer]:
+    """Submit all jobs, then report of each in turn."""
+    import msgspec
+
+    from steepest.cli.user_requests import append, asking, new_request
+    from steepest.events.cluster import JobSubmitted
+
+    answers: list[Answer] = []
     async with asking(folder) as (log, pool):
-        _refuse_what_never_fits(pool, event.spec)
-        place = await append(log, pool, event)
-        running = folder.running() is not None
-        answer = await admission(log, pool, place) if running or wait else RequestOutcome(state="queued")
-        if talk:
-            _tell(event.job, answer, pool, running=running)
-        if wait and answer.state != "rejected":
-            answer = await _wait(log, pool, place, event.job, talk=talk)
-            if talk and answer.state == "rejected":
-                _tell(event.job, answer, pool, running=True)
+        _refuse_what_never_fits(pool, jobs[0][1])
+        events = [JobSubmitted(job=_free(pool, name), request=new_request(), spec=spec) for name, spec in jobs]
+        places = [await append(log, pool, event) for event in events]
+        for event, place in zip(events, places, strict=True):
+            answer = await _answer(log, pool, event.job, place, wait=wait, talk=talk)
+            answers.append({"job": event.job, "request": event.request, **msgspec.to_builtins(answer)})
+    return answers
+
+
+async def _answer(
+    log: Log, pool: StoredPool, job: str, place: RequestCursor, *, wait: bool, talk: bool
+) -> RequestOutcome:
+    from steepest.cli.user_requests import RequestOutcome, admission
+
+    running = pool.folder.running() is not None
+    answer = await admission(log, pool, place) if running or wait else RequestOutcome(state="queued")
+    if talk:
+        _tell(job, answer, pool, running=running)
+    if wait and answer.state != "rejected":
+        answer = await _wait(log, pool, place, job, talk=talk)
+        if talk and answer.state == "rejected":
+            _tell(job, answer, pool, running=True)
     return answer
+
+
+def _free(pool: StoredPool, name: str) -> str:
+    """The name that a job gets; that of a job which still runs or waits is left for the system to refuse."""
+    from steepest.cli.job_names import free_name
+
+    def is_over(each: str) -> bool | None:
+        job = pool.view.jobs.get(each)
+        return None if job is None else job.outcome is not None
+
+    free = free_name(name, is_over)
+    if free != name:
+        tell(f"a job named {name} is over already; this one is {free}", err=True)
+    return _checked(free)
 
 
 def _refuse_what_never_fits(pool: StoredPool, spec: JobSpec) -> None:
@@ -190,12 +273,17 @@ def _tell(job: str, answer: RequestOutcome, pool: StoredPool, *, running: bool) 
 
 async def _wait(log: Log, pool: StoredPool, place: RequestCursor, job: str, *, talk: bool) -> RequestOutcome:
     """Tell what happens to a job until it is over; say once if nobody runs it any more."""
+    from steepest.cli.job_output import printed_last
     from steepest.cli.user_requests import RequestOutcome, end_of
     from steepest.describe import is_routine, sentence
+    from steepest.events.cluster import Outcome
 
     deserted = False
     async for news in end_of(log, pool, place, job):
         if isinstance(news, RequestOutcome):
+            if talk and news.outcome is Outcome.FAILED:
+                for line in printed_last(pool.folder, job):
+                    tell(f"{job} printed: {click.unstyle(line)}", err=True)
             return news
         if news is not None and talk and not is_routine(news.event):
             tell(sentence(news.event))
@@ -205,7 +293,7 @@ async def _wait(log: Log, pool: StoredPool, place: RequestCursor, job: str, *, t
     raise AssertionError("a log is followed for ever")
 
 
-def _status(answer: RequestOutcome) -> int:
-    if answer.state == "rejected":
+def _status(answer: Answer) -> int:
+    if answer["state"] == "rejected":
         return 2
-    return 1 if answer.outcome not in {None, "finished"} else 0
+    return 1 if answer["outcome"] not in {None, "finished"} else 0

@@ -6,6 +6,9 @@ It owns which events are news and how a line looks. It must never act on anythin
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
+
+import click
 
 from steepest.cli.printing.job_timeline import why_void
 from steepest.cli.printing.output import tell
@@ -47,8 +50,10 @@ class EventPrinter(Effector):
 
     name = "teller"
 
-    def __init__(self) -> None:
+    def __init__(self, printed_last: Callable[[str], Sequence[str]] = lambda _: ()) -> None:
+        """``printed_last`` gives the last lines that a job printed, which are shown where it failed."""
         self._begun = False
+        self._printed_last = printed_last
 
     def caught_up(self, view: ClusterView) -> None:
         """Say what is there, once."""
@@ -64,10 +69,16 @@ class EventPrinter(Effector):
         )  # a second job of a name changes nothing either
         if (accepted and type(event) in NEWS) or refused:
             say(sentence(event), _colour(event), received.at_ms)
+            self._show_failure(event)
         elif not accepted and (void := why_void(view, received)):
             say(f"{sentence(event)}: void, because {void}", "yellow", received.at_ms)
         for job in view.newly_unknown:
             say(unknown_growth(job.name), "yellow", received.at_ms)
+
+    def _show_failure(self, event: c.ClusterEvent) -> None:
+        if isinstance(event, c.JobEnded) and event.outcome is c.Outcome.FAILED:
+            for line in self._printed_last(event.job):
+                tell((f"{'':10}{event.job} printed: {click.unstyle(line)}", {"dim": True}))
 
 
 def standing(view: ClusterView) -> str:

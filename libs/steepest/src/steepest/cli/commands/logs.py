@@ -1,0 +1,185 @@
+"""``steepest logs``: what a job printed.
+
+It owns which of a job's incarnations is shown, and when following ends. It must never know how output is kept.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from steepest.cli.options import json_option, state_option
+from steepest.cli.printing.output import give, tell
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from steepest.app.state_folder import StateFolder
+    from steepest.cli.stored_pool import StoredPool
+    from steepest.cluster.folders.adapter_folder import IncarnationFolder
+    from steepest.log.base import Log
+
+EPILOG = """\b
+Examples:
+  steepest logs mnist-3fa2
+  steepest logs --follow mnist-3fa2          until the job is over, wherever it moves
+  steepest logs --lines 20 mnist-3fa2
+  steepest logs --incarnation 1 mnist-3fa2   what it printed before its first move or retry
+
+Standard output and standard error of the job are one. Control characters and colours are left out.
+"""
+
+LINES = 100
+LINES_MOST = 100_000
+LOOK_EVERY_S = 0.2
+
+
+@click.command(epilog=EPILOG)
+@click.argument("job")
+@state_option
+@click.option("--follow/--no-follow", "-f", default=False, help="Continue with what it prints, until it is over.")
+@click.option(
+    "--lines", "-n", type=click.IntRange(0, LINES_MOST), default=LINES, show_default=True, help="How many of the last."
+)
+@click.option("--incarnation", type=click.IntRange(1), help="Of this incarnation; default: the newest.")
+@json_option
+def logs(job: str, state: Path, *, follow: bool, lines: int, incarnation: int | None, as_json: bool) -> None:
+    """Show what JOB printed, whether it runs or is over."""
+    from steepest.app.state_folder import StateFolder
+    from steepest.cli.follow import run_until_stopped
+
+    folder = StateFolder(state)
+    folder.read()
+    chosen = _chosen(folder, job, incarnation)
+    if chosen is None and (incarnation is not None or not follow):
+        _say_why_nothing(state, job, incarnation)
+    elif follow:
+        run_until_stopped(_follow(folder, job, incarnation, chosen, lines, as_json=as_json))
+    elif chosen is not None:
+        _show(chosen, lines, as_json=as_json)
+
+
+def _chosen(folder: StateFolder, job: str, incarnation: int | None) -> IncarnationFolder | None:
+    from steepest.cli.job_output import incarnations
+
+    kept = incarnations(folder, job)
+    return next((each for each in reversed(kept) if incarnation in (None, each.incarnation)), None)
+
+
+def _say_why_nothing(state: Path, job: str, incarnation: int | None) -> None:
+    """A job that is unknown, or whose incarnation is, is an error; one that has not started has printed nothing yet."""
+    from steepest.cli.stored_pool import look
+    from steepest.errors import InputError
+
+    found = look(state).job(job)
+    if incarnation is not None:
+        raise InputError(
+            f"nothing is kept of incarnation {incarnation} of {job}", hint=f"its newest is {found.incarnation}"
+        )
+    if found.outcome is not None or found.incarnation:
+        raise InputError(
+            f"nothing is kept of what {job} printed", hint=f"see `steepest explain {job}` for what became of it"
+        )
+    tell(f"{job} has not started yet; see `steepest explain {job}`", err=True)
+
+
+def _show(folder: IncarnationFolder, lines: int, *, as_json: bool) -> None:
+    from steepest.cluster.folders.printed import last_lines
+
+    texts, has_more = last_lines(folder, lines)
+    _print(folder.incarnation, texts, as_json=as_json)
+    if has_more and lines:
+        tell(f"earlier lines are in {folder.output}; --lines shows more", err=True)
+
+
+def _print(incarnation: int, texts: Sequence[str], *, as_json: bool) -> None:
+    for text in texts:
+        if as_json:
+            give({"incarnation": incarnation, "line": text})
+        else:
+            tell(click.unstyle(text))
+
+
+async def _follow(
+    folder: StateFolder,
+    job: str,
+    incarnation: int | None,
+    chosen: IncarnationFolder | None,
+    lines: int,
+    *,
+    as_json: bool,
+) -> None:
+    """Print what is there and what is added until the job is over: of later incarnations too, unless one is asked for."""
+    import asyncio
+
+    from steepest.cli.stored_pool import fold, reading
+
+    async with reading(folder) as (installation, log):
+        pool = await fold(folder, installation, log)
+        pool.job(job)
+        if pool.note:
+            tell(pool.note, err=True)
+        async with asyncio.TaskGroup() as group:
+            folding = group.create_task(_keep_up(log, pool))
+            shown, number = chosen, 0
+            while shown is not None or not _is_over(pool, job, None):
+                if shown is None:
+                    await asyncio.sleep(LOOK_EVERY_S)
+                else:
+                    await _print_to_end(folder, pool, shown, lines if shown is chosen else None, as_json=as_json)
+                    number = shown.incarnation
+                    if incarnation is not None:
+                        break
+                shown = _next(folder, job, number)
+            folding.cancel()
+
+
+async def _print_to_end(
+    folder: StateFolder,
+    pool: StoredPool,
+    shown: IncarnationFolder,
+    lines: int | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Print one incarnation from its last ``lines`` lines on, None: from its first, until nothing can be added to it."""
+    import asyncio
+
+    from steepest.cluster.folders.printed import Printed
+
+    job, number = shown.replica.job, shown.incarnation
+    with Printed(shown) as printed:
+        if lines is not None:
+            _print(number, printed.last(lines)[0], as_json=as_json)
+        while True:
+            # Asked before the last look: what is printed before an end is kept before it is known.
+            is_over = _is_over(pool, job, number) or _next(folder, job, number) is not None
+            _print(number, [*printed.added(), *(printed.rest() if is_over else ())], as_json=as_json)
+            if is_over:
+                return
+            await asyncio.sleep(LOOK_EVERY_S)
+
+
+async def _keep_up(log: Log, pool: StoredPool) -> None:
+    from steepest.cli.follow import what_counts
+
+    async for _ in what_counts(log, pool, {}):
+        pass
+
+
+def _is_over(pool: StoredPool, job: str, incarnation: int | None) -> bool:
+    """Whether nothing more will be printed by a job, or by one incarnation of it, as far as the log says."""
+    found = pool.view.jobs.get(job)
+    if found is None or found.outcome is not None:
+        return True
+    newer = incarnation is not None and found.incarnation > incarnation
+    return newer or (found.incarnation == incarnation and not found.alive and found.stopped_incarnation == incarnation)
+
+
+def _next(folder: StateFolder, job: str, number: int) -> IncarnationFolder | None:
+    """The oldest incarnation after one; nothing is printed by the one before once it is there."""
+    from steepest.cli.job_output import incarnations
+
+    return next((each for each in incarnations(folder, job) if each.incarnation > number), None)

@@ -1,0 +1,110 @@
+"""``steepest logs`` on what a state folder keeps, and the last lines beside a failure."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner, Result
+from tests.unit.cli.conftest import Holding
+
+from steepest.app.state_folder import StateFolder
+from steepest.cli.commands.explain import explain
+from steepest.cli.commands.logs import logs
+from steepest.cli.printing.event_printer import EventPrinter
+from steepest.cluster.folders.adapter_folder import AdapterFolder
+from steepest.cluster.port import ReplicaId
+from steepest.events import cluster as c
+from steepest.events.received import Received
+from steepest.view.cluster_view import ClusterView
+
+SUBMITTED = c.JobSubmitted(job="a", request="r", spec=c.JobSpec(command=("python", "train.py")))
+ADMITTED = c.JobAdmitted(job="a", request="r")
+FAILED = c.JobEnded(job="a", outcome=c.Outcome.FAILED, exit_status=1, reason="it exited with status 1")
+
+
+def print_as(folder: StateFolder, text: str, *, incarnation: int = 1) -> None:
+    """Let the job have printed something."""
+    state = AdapterFolder(folder.cluster)
+    state.make()
+    its = state.incarnation(ReplicaId("a"), incarnation)
+    its.path.mkdir(parents=True)
+    its.output.write_text(text)
+
+
+def call(folder: StateFolder, *arguments: str) -> Result:
+    """``steepest logs`` on the folder."""
+    return CliRunner().invoke(logs, ["--state", str(folder.root), *arguments])
+
+
+def test_the_newest_incarnation_is_shown_or_the_one_asked_for(holding: Holding) -> None:
+    """Each incarnation's output is kept apart, also once the job is over."""
+    folder = holding(SUBMITTED, ADMITTED, FAILED)
+    print_as(folder, "first\n")
+    print_as(folder, "second\nlast\n", incarnation=2)
+    AdapterFolder(folder.cluster).retire("a")
+
+    assert call(folder, "a").stdout == "second\nlast\n"
+    assert call(folder, "a", "--incarnation", "1").stdout == "first\n"
+    short = call(folder, "a", "-n", "1")
+    assert short.stdout == "last\n"
+    assert "earlier lines are in" in short.stderr
+    assert json.loads(call(folder, "a", "-n", "1", "--json").stdout) == {"incarnation": 2, "line": "last"}
+
+
+def test_following_a_job_that_is_over_ends(holding: Holding) -> None:
+    """What was printed is shown, with a last line that was never ended, and the command returns."""
+    folder = holding(SUBMITTED, ADMITTED, FAILED)
+    print_as(folder, "one\nhalf a line")
+
+    assert call(folder, "a", "--follow").stdout == "one\nhalf a line\n"
+
+
+def test_what_a_job_prints_steers_no_terminal(holding: Holding) -> None:
+    """Colours are left out, and other control characters are blanks."""
+    folder = holding(SUBMITTED)
+    print_as(folder, "\x1b[31mred\x1b[0m\x1b]0;title\x07 loss\n")
+
+    assert call(folder, "a").stdout == "red ]0;title  loss\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "error"),
+    [
+        (["b"], 1, "there is no job 'b'"),
+        (["a", "--incarnation", "3"], 1, "nothing is kept of incarnation 3 of a"),
+        (["a"], 0, "a has not started yet; see `steepest explain a`\n"),
+    ],
+)
+def test_what_printed_nothing_is_said(holding: Holding, arguments: list[str], status: int, error: str) -> None:
+    """An unknown job or incarnation is an error; a job that waits has printed nothing yet."""
+    done = call(holding(SUBMITTED), *arguments)
+
+    assert done.exit_code == status
+    assert error in (done.stderr or str(done.exception))
+
+
+def test_a_failure_is_explained_with_its_last_lines(holding: Holding) -> None:
+    """``explain`` shows the end of the traceback behind why the job is over."""
+    folder = holding(SUBMITTED, ADMITTED, FAILED)
+    print_as(folder, "".join(f"{number}\n" for number in range(9)) + "No module named 'numpy'\n")
+
+    told = CliRunner().invoke(explain, ["--state", str(folder.root), "a"], catch_exceptions=False).stdout
+    found = json.loads(CliRunner().invoke(explain, ["--state", str(folder.root), "a", "--json"]).stdout)
+
+    assert told.splitlines()[-1] == "printed   No module named 'numpy'"
+    assert found["printed"] == ["5", "6", "7", "8", "No module named 'numpy'"]
+
+
+def test_a_failure_is_reported_with_its_last_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    """``up`` prints them below the end of a job that failed, and below no other."""
+    view = ClusterView()
+    printer = EventPrinter(lambda job: [f"last of {job}"])
+    for offset, event in enumerate((FAILED, c.JobEnded(job="b", outcome=c.Outcome.FINISHED))):
+        printer.observe(
+            view, Received(event=event, topic="cluster", partition=0, offset=offset, at_ms=0), accepted=True
+        )
+
+    assert [line.strip() for line in capsys.readouterr().out.splitlines() if "printed" in line] == [
+        "a printed: last of a"
+    ]

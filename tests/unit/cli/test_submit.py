@@ -1,0 +1,123 @@
+"""``steepest submit`` before anything runs: which interpreter, which names, and what is in the log."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from tests.unit.cli.conftest import Holding
+
+from steepest.app.state_folder import StateFolder
+from steepest.cli.commands.submit import EPILOG
+from steepest.cli.job_names import free_name
+from steepest.cli.main import main
+from steepest.cli.stored_pool import look
+from steepest.events import cluster as c
+
+SPEC = c.JobSpec(command=("true",))
+
+
+def call(folder: StateFolder, *arguments: str) -> Result:
+    """``steepest submit`` on a folder that no system runs on."""
+    return CliRunner().invoke(main, ["submit", "--state", str(folder.root), *arguments], prog_name="steepest")
+
+
+def spec_of(folder: StateFolder, job: str) -> c.JobSpec:
+    """What the log holds of a job."""
+    return look(folder.root).job(job).spec
+
+
+@pytest.fixture
+def python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The interpreter that the caller's shell finds as ``python``: that of a virtual environment, so a link."""
+    its = tmp_path / "venv" / "bin" / "python"
+    its.parent.mkdir(parents=True)
+    its.symlink_to(sys.executable)
+    monkeypatch.setenv("PATH", str(its.parent), prepend=os.pathsep)
+    return its
+
+
+def test_a_bare_python_is_the_callers(holding: Holding, python: Path) -> None:
+    """The job gets the interpreter of the shell that submits it, by the path that leads to its packages; it is said."""
+    folder = holding()
+    done = call(folder, "--name", "a", "--", "python", "-c", "pass")
+
+    assert spec_of(folder, "a").command == (str(python), "-c", "pass")
+    assert f"python is {python}" in done.stderr
+
+
+def test_a_named_interpreter_is_used(holding: Holding, python: Path) -> None:
+    """``--python`` comes before the shell's; it is refused for another program, and if it is not there."""
+    folder = holding()
+    call(folder, "--name", "a", "--python", sys.executable, "--", "python3", "-c", "pass")
+
+    assert spec_of(folder, "a").command[0] == sys.executable
+    assert "the command begins with 'true'" in call(folder, "--python", str(python), "--", "true").stderr
+    assert "there is no program /nowhere" in call(folder, "--python", "/nowhere", "--", "python", "x.py").stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "command"), [((), "./python"), ((), sys.executable), (("--image", "mine:1"), "python")]
+)
+def test_another_program_stays_as_it_is(holding: Holding, python: Path, options: tuple[str, ...], command: str) -> None:
+    """A path is the user's own choice, and an image has an interpreter of its own."""
+    assert python.exists()
+    folder = holding()
+    call(folder, "--name", "a", *options, "--", command, "-c", "pass")
+
+    assert spec_of(folder, "a").command[0] == command
+
+
+def test_a_pattern_is_in_the_log(holding: Holding) -> None:
+    """The collector reads by it; one that is no expression is refused."""
+    folder = holding()
+    call(folder, "--name", "a", "--pattern", r"cost: (?P<value>\S+)", "--", "true")
+
+    assert spec_of(folder, "a").pattern == r"cost: (?P<value>\S+)"
+    refused = call(folder, "--name", "b", "--pattern", "(", "--", "true")
+    assert refused.exit_code == 2
+    assert refused.stderr.startswith("Error: ")
+
+
+def test_an_array_is_as_many_jobs(holding: Holding) -> None:
+    """Each has its index in its name and its environment; variables of the user's stay."""
+    folder = holding()
+    done = call(folder, "--name", "a", "--array", "3", "--env", "SEED=1", "--", "true")
+
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["a-0", "a-1", "a-2"]
+    assert spec_of(folder, "a-2").env == {"SEED": "1", "STEEPEST_ARRAY_INDEX": "2"}
+
+
+def test_a_job_that_is_over_can_be_submitted_again(holding: Holding) -> None:
+    """The new job gets the next free name, since a name stands for one job in the log; one that is not over is refused."""
+    ended = c.JobEnded(job="a", outcome=c.Outcome.FAILED, exit_status=1)
+    folder = holding(c.JobSubmitted(job="a", request="r", spec=SPEC), c.JobAdmitted(job="a", request="r"), ended)
+
+    first = call(folder, "--name", "a", "--", "true")
+    again = call(folder, "--name", "a", "--", "true")
+
+    assert "a job named a is over already; this one is a.2" in first.stderr
+    assert first.stdout == "a.2 waits in the log\n"
+    assert again.stdout == "a.3 waits in the log\n"
+
+
+def test_a_free_name_is_kept() -> None:
+    """Only that of a job that is over gives way; that of one that still runs is for the system to refuse."""
+    over = {"a": True, "b": False, "a.2": False}
+
+    assert [free_name(name, over.get) for name in ("a", "b", "c")] == ["a.3", "b", "c"]
+
+
+def test_the_examples_are_not_refused(holding: Holding, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever ``submit --help`` shows can be submitted where nodes have CPU alone, as those of ``steepest up``."""
+    monkeypatch.chdir(tmp_path)
+    folder = holding()
+    examples = [shlex.split(line)[2:] for line in EPILOG.splitlines() if line.startswith("  steepest submit")]
+
+    assert len(examples) > 3
+    for example in examples:
+        assert call(folder, *(word for word in example if word != "--wait")).exit_code == 0
