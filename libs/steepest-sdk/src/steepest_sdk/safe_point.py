@@ -22,6 +22,12 @@ from steepest_sdk.stop import EXIT_STOPPED, StopSignal
 Mode = Literal["on-request", "on-stop", "none"]
 _HOLD_LOOK_EVERY_S = 0.05
 
+PERIOD_S = 60.0
+"""How often a job of mode *on-request* saves unasked, so that a killed process or a lost node costs it no more than that."""
+
+SAVING_SHARE = 0.01
+"""Of the time that saving unasked may take: one that takes two seconds is not repeated for 200 seconds."""
+
 
 class SafePoints:
     """Serves stop signals and checkpoint requests at the safe points of one training.
@@ -33,6 +39,7 @@ class SafePoints:
         control: Where requests come from.
         stop: The stop signal.
         proven: A good checkpoint of the job is known to exist.
+        clock: Seconds that only rise.
     """
 
     def __init__(
@@ -44,6 +51,7 @@ class SafePoints:
         control: ControlFolder,
         stop: StopSignal,
         proven: bool,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._mode = mode
         self._save = save
@@ -52,6 +60,9 @@ class SafePoints:
         self._stop = stop
         self._first_due = mode == "on-stop" and save is not None and not proven
         self._request: Request | None = None
+        self._clock = clock
+        self._saves_unasked = mode == "on-request" and save is not None
+        self._unasked_at = clock() + PERIOD_S
         self._owner = (os.getpid(), threading.get_ident())
 
     def here(self) -> bool:
@@ -61,7 +72,10 @@ class SafePoints:
     def wanted(self) -> bool:
         """Whether ``reached`` would do something if it were called now."""
         self._request = self._request or self._control.new_request()
-        return self._stop.requested or self._first_due or self._request is not None
+        return self._stop.requested or self._first_due or self._request is not None or self._is_due()
+
+    def _is_due(self) -> bool:
+        return self._saves_unasked and self._clock() >= self._unasked_at
 
     def take_stop_signal(self) -> bool:
         """Handles SIGTERM again, where a framework has put a handler of its own.
@@ -88,16 +102,22 @@ class SafePoints:
         request, self._request = self._request or self._control.new_request(), None
         if request is not None:
             self._serve(request, step, epochs)
+        elif self._is_due():
+            self.save(step, epochs, "unasked")
 
     def save(self, step: int, epochs: int | None, when: str) -> Checkpoint | None:
         """Saves a checkpoint; a failure is told and gives None, because a training outlives a full disk."""
         if self._save is None:
             return None
+        began = self._clock()
         try:
             return self._checkpoints.save(step, epochs, self._save)
         except Exception as error:  # noqa: BLE001 - the user's save() may raise anything
             tell(f"the checkpoint of step {step} {when} failed: {''.join(traceback.format_exception(error))}")
             return None
+        finally:
+            ended = self._clock()
+            self._unasked_at = ended + max(PERIOD_S, (ended - began) / SAVING_SHARE)
 
     def _serve(self, request: Request, step: int, epochs: int | None) -> None:
         if self._mode != "on-request":
