@@ -37,13 +37,11 @@ class Try(NamedTuple):
         program: What it does before it waits for its end.
         has_metrics: Whether its metric folder is read, which is ``metrics`` on its volume.
         needs_rights: Whether it takes the rights of ``up`` itself, which no container has.
-        comes_back: Whether it hides its end, so that it is placed again for ever, after ever longer pauses.
     """
 
     program: str
     has_metrics: bool = False
     needs_rights: bool = False
-    comes_back: bool = False
 
     def command(self, seconds: float) -> tuple[str, ...]:
         """Run it for so long."""
@@ -231,7 +229,7 @@ TRIES: dict[str, Try] = {
     "renamed-control": Try("os.rename(C, C + '.was')", needs_rights=True),
     "linked-control": Try("os.rename(C, C + '.was'); os.symlink('/', C)", needs_rights=True),
     "linked-volume": Try("os.rename(K, K + '.was'); os.symlink('/', K)", needs_rights=True),
-    "pipe-lock": Try("os.unlink(INNER + '/lock'); os.mkfifo(INNER + '/lock')", needs_rights=True, comes_back=True),
+    "pipe-lock": Try("os.unlink(INNER + '/lock'); os.mkfifo(INNER + '/lock')", needs_rights=True),
     "pipe-spec": Try("os.unlink(INNER + '/spec.json'); os.mkfifo(INNER + '/spec.json')", needs_rights=True),
     "no-orders": Try("os.unlink(INNER + '/orders')", needs_rights=True),
     "own-end": Try(

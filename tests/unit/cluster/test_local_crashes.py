@@ -182,6 +182,22 @@ async def test_orphans_of_a_killed_supervisor_are_killed(cluster: LocalCluster, 
     assert not any(lives(each) for each in (pid, *children))
 
 
+@pytest.mark.parametrize("put", ["os.mkfifo(lock)", "open(lock, 'w').close()", "pass"])
+async def test_a_job_that_replaces_its_lock_has_failed(cluster: LocalCluster, put: str) -> None:
+    """It is killed, and ends with that signal: a process that is gone for no fault of its own would cost it no retry."""
+    replaces = f"""
+    import os, time
+    lock = os.path.join(os.path.dirname(os.environ["STEEPEST_CONTROL"]), "lock")
+    os.unlink(lock)
+    {put}
+    time.sleep(600)
+    """
+    await cluster.start(JOB, 1, "a", python(replaces), None)
+    status = await ended(cluster)
+
+    assert (status.phase, status.exit_status) == (ReplicaPhase.EXITED, -signal.SIGKILL)
+
+
 async def test_orphans_are_found_by_the_next_adapter(
     make_cluster: Callable[[], LocalCluster], state: AdapterFolder
 ) -> None:

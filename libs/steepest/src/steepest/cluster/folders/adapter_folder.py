@@ -48,12 +48,14 @@ class StartRecord(msgspec.Struct, frozen=True, kw_only=True):
         mark: Distinguishes this process from a later one with the same pid; None if it died immediately.
         boot: The machine's boot that the pid belongs to.
         cgroup: The group it runs in; None: its supervisor throttles it.
+        lock: Inode of the lock that the supervisor holds; None: the supervisor is older than this field.
     """
 
     pid: int
     mark: str | None
     boot: str
     cgroup: str | None = None
+    lock: int | None = None
 
 
 class ExitRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,7 +9,8 @@ there          –               –            ``EXITED`` / ``GONE``
 –              held            there / –    ``RUNNING`` / ``STARTING``: its supervisor lives
 –              free            –            ``STARTING``: it never ran; a start completes it
 –              free            there        only the supervisor died: ``RUNNING`` until the whole job is proven dead,
-                                            then ``gone.json`` is written
+                                            then ``gone.json`` is written; ``exit.json``, as of a job that was
+                                            killed, where the job has put another file in the lock's place
 =============  ==============  ===========  =====================================================================
 """
 
@@ -26,7 +27,7 @@ import psutil
 import structlog
 
 from steepest.cluster.folders import incarnation_locks
-from steepest.cluster.folders.adapter_folder import IncarnationFolder, StartRecord
+from steepest.cluster.folders.adapter_folder import ExitRecord, IncarnationFolder, StartRecord
 from steepest.cluster.local.groups import pids_in
 from steepest.cluster.local.supervisor import ON_LINUX, start_mark
 from steepest.cluster.observation import Observation, declare_gone, recorded_end
@@ -56,7 +57,26 @@ def observe(folder: IncarnationFolder, boot: str) -> Observation:
         return Observation(phase=ReplicaPhase.STARTING, began=False)
     if not _nothing_left(folder, boot):
         return Observation(phase=ReplicaPhase.RUNNING, reason="its supervisor died; it is being killed")
-    return _gone(folder)
+    return _killed(folder) if _has_replaced_lock(folder, boot) else _gone(folder)
+
+
+def _has_replaced_lock(folder: IncarnationFolder, boot: str) -> bool:
+    """Whether the lock is not the one that the supervisor holds. A copied folder has other inodes, and another boot."""
+    start = folder.started()
+    if start is None or start.lock is None or start.boot != boot:
+        return False
+    try:
+        return folder.lock.lstat().st_ino != start.lock
+    except OSError:
+        return True
+
+
+def _killed(folder: IncarnationFolder) -> Observation:
+    """It hid that it was supervised, so it was killed. That is a failure of its own, or it could do so for ever, free."""
+    end = ExitRecord(status=-signal.SIGKILL, reason="it was killed because it replaced its lock")
+    with contextlib.suppress(OSError):
+        folder.write(folder.exit, end)
+    return Observation(phase=ReplicaPhase.EXITED, exit_status=end.status, reason=end.reason)
 
 
 def _gone(folder: IncarnationFolder) -> Observation:

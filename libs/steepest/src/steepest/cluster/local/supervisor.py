@@ -352,6 +352,7 @@ def _start_job(order: dict[str, Any], folder: Path, output: int) -> tuple[int, b
         if order["cgroup"]:
             Path(order["cgroup"], "cgroup.procs").write_text(str(pid))
         record = {"pid": pid, "mark": start_mark(pid), "incarnation": order["incarnation"], "supervisor": os.getpid()}
+        record["lock"] = order["lock"]
         at_ms = time.time_ns() // 1_000_000
         start = {**record, "boot": order["boot"], "cgroup": order["cgroup"], "at_ms": at_ms}
         write_atomically(folder / "start.json", start)
@@ -407,8 +408,8 @@ def supervise(folder: Path, order: dict[str, Any]) -> None:
 
     Args:
         folder: The incarnation's folder, which contains the named pipe ``orders``.
-        order: ``program``, ``command``, ``working_dir``, ``incarnation``, ``boot``, ``cgroup`` (a folder or None) and
-            ``share`` (‰). The environment of this process is the job's.
+        order: ``program``, ``command``, ``working_dir``, ``incarnation``, ``boot``, ``cgroup`` (a folder or None),
+            ``share`` (‰) and ``lock`` (the inode of the lock that is held). The environment of this process is the job's.
     """
     wake = _wake_pipe()
     # Open for writing too, so that reading never hits the end of the pipe when a writer closes it.
@@ -437,7 +438,7 @@ def main() -> None:
     folder = Path(sys.argv[1])
     # The job must not inherit the lock, which shows that the supervisor lives.
     os.set_inheritable(int(sys.argv[2]), False)  # noqa: FBT003 - it takes no keyword
-    order = json.loads(sys.stdin.buffer.read())
+    order = json.loads(sys.stdin.buffer.read()) | {"lock": os.fstat(int(sys.argv[2])).st_ino}
     # The caller waits for the first process only; the second is orphaned and outlives the caller.
     if os.fork() == 0:
         supervise(folder, order)
