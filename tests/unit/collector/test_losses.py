@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -471,8 +472,14 @@ async def test_a_job_that_reports_without_end_is_taken_to_a_bound(rig: Rig, monk
         flood.writelines(f'{{"step": {step}, "metrics": {{"loss": 1.0}}}}\n' for step in range(100, 5_000))
     await over(rig, process, "a", "b")
 
-    assert 10 <= len(await steps(rig, "a")) <= 40
+    taken = await steps(rig, "a")
+    watched = [one.event for one in await losses(rig) if isinstance(one.event, JobWatched)]
+    said = [one.left_out for one in watched if one.job == "a"]
+    assert 10 <= len(taken) <= 40
+    assert said[-1] == 8 + 4_900 - len(taken)
+    assert all(later > 2 * earlier for earlier, later in pairwise(said[:-1]))
     assert await steps(rig, "b") == list(range(1, 9))
+    assert [one.left_out for one in watched if one.job == "b"] == [0]
 
 
 async def test_of_a_file_without_end_no_more_is_read_after_the_end(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.harness.set_clock import SetClock
 
-from steepest.runtime.monitoring.health import STUCK_AFTER_S, Health
+from steepest.runtime.monitoring.health import LAG_MOST, STUCK_AFTER_S, Health
 
 
 @pytest.fixture
@@ -30,6 +30,16 @@ def test_ready_means_that_every_loop_has_caught_up(health: Health) -> None:
     health.progress("losses", 3, 9, ready=False)
     assert not health.is_ready()
     health.progress("losses", 12, 0, ready=True)
+    assert health.is_ready()
+
+
+def test_what_falls_far_behind_is_not_ready(health: Health) -> None:
+    """A loop that has caught up once, and does not keep up, decides too late; it is ready again once it does."""
+    health.progress("pool", 7, 0, ready=True)
+    health.progress("losses", 12, LAG_MOST + 1, ready=True)
+    assert not health.is_ready()
+    assert health.is_alive()
+    health.progress("losses", 13, LAG_MOST, ready=True)
     assert health.is_ready()
 
 

@@ -115,7 +115,7 @@ class Feed:
             records = records[:allowed]
         for begin, end, judged in self._runs(records):
             watched, now_s = self._watched(judged), self._clock.monotonic()
-            if watched != self._announced or now_s - self._announced_s >= WATCH_AGAIN_S:
+            if self._is_news(watched) or now_s - self._announced_s >= WATCH_AGAIN_S:
                 self._announced, self._announced_s = watched, now_s
                 await self._send(watched, topic="loss", key=self._follow.job, times=times[begin : begin + 1])
             await self._send(
@@ -126,6 +126,20 @@ class Feed:
                 source=stream,
                 numbers=numbers[begin:end],
             )
+
+    async def finish(self) -> None:
+        """After the last record of every source: say how many were left out in all."""
+        if self._announced is not None and self._announced.left_out != self.dropped:
+            await self._send(self._watched(self._announced.metric), topic="loss", key=self._follow.job)
+
+    def _is_news(self, watched: JobWatched) -> bool:
+        """A count that grows all the time is said where it has doubled."""
+        announced = self._announced
+        if announced is None:
+            return True
+        return watched.left_out > 2 * announced.left_out or watched != msgspec.structs.replace(
+            announced, left_out=watched.left_out
+        )
 
     def _drop(self, count: int) -> None:
         """Count dropped records: one job must not delay the reports of others."""
@@ -159,6 +173,7 @@ class Feed:
             metric=metric[:LONGEST_NAME],
             parameters=configured.parameters.specon,
             flags=configured.flags,
+            left_out=self.dropped,
         )
 
     def _event(self, record: LossRecord) -> LossReported | LossDiverged:

@@ -190,6 +190,7 @@ class LossCollector(Effector):
             found = (folder.tensorboard(stop), folder.mlflow_files(stop), folder.mlflow_database(stop))
             carrying += [feed.carry_folder(batches) for batches in found]
         await asyncio.gather(*(_guard(one, follow) for one in carrying))
+        await feed.finish()
         if feed.dropped:
             logger.warning("reports dropped", job=follow.job, incarnation=follow.incarnation, count=feed.dropped)
 

@@ -14,6 +14,7 @@ from steepest.cli.printing.output import give, tell
 if TYPE_CHECKING:
     from steepest.app.state_folder import StateFolder
     from steepest.cli.printing.job_timeline import JobTimeline
+    from steepest.log.base import Log, TopicPartition
 
 EPILOG = """\b
 Examples:
@@ -50,6 +51,8 @@ def explain(job: str, state: Path, *, as_json: bool) -> None:
         tell(f"{_clock(chapter.at_ms)}  {chapter.sentence}")
         for line in chapter.details:
             tell((f"{'':10}{one_line(line)}", {"dim": True}))
+    if story.left_out:
+        tell(f"{'left out':<10}{story.left_out:,} of its loss records: more than is taken of one job")
     tell((f"{'now':<10}", {"bold": True}), one_line(story.now))
     for line in printed:
         tell((f"{'printed':<10}", {"dim": True}), click.unstyle(line))
@@ -69,5 +72,26 @@ async def _read(folder: StateFolder, job: str) -> tuple[JobTimeline, str]:
     teller = TimelineCollector(job)
     async with reading(folder) as (installation, log):
         pool = await fold(folder, installation, log, tell=teller.hear)
-    pool.job(job)
-    return teller.story(pool.view), pool.note
+        pool.job(job)
+        left_out = await _left_out(log, installation.layout.of_key("loss", job), job)
+    return teller.story(pool.view, left_out), pool.note
+
+
+async def _left_out(log: Log, at: TopicPartition, job: str) -> int:
+    """How many of a job's loss records were left out: of each incarnation, what the log-collector said last."""
+    from steepest.cli.stored_pool import records_to_end
+    from steepest.errors import UndecodableError
+    from steepest.events.loss import JobWatched
+    from steepest.runtime.decode import received
+
+    counts: dict[int, int] = {}
+    async for record in records_to_end(log, at):
+        if record.key != job:
+            continue
+        try:
+            event = received(record).event
+        except UndecodableError:
+            continue
+        if isinstance(event, JobWatched):
+            counts[event.incarnation] = event.left_out
+    return sum(counts.values())

@@ -61,6 +61,7 @@ class JobTimeline(msgspec.Struct, kw_only=True):
 
     Attributes:
         now: What it does or waits for, and why.
+        left_out: How many of its loss records were left out, because they were more than is taken of one job.
     """
 
     job: str
@@ -68,6 +69,7 @@ class JobTimeline(msgspec.Struct, kw_only=True):
     outcome: c.Outcome | None
     chapters: list[TimelineEntry]
     now: str
+    left_out: int = 0
 
 
 class TimelineCollector:
@@ -103,11 +105,16 @@ class TimelineCollector:
             self._limit = mine
             self._chapters.append(_limits_chapter(event, mine, received))
 
-    def story(self, view: ClusterView) -> JobTimeline:
+    def story(self, view: ClusterView, left_out: int = 0) -> JobTimeline:
         """The story up to where the view stands."""
         job = view.jobs[self._job]
         return JobTimeline(
-            job=job.name, phase=job.phase, outcome=job.outcome, chapters=self._chapters, now=now(view, job)
+            job=job.name,
+            phase=job.phase,
+            outcome=job.outcome,
+            chapters=self._chapters,
+            now=now(view, job),
+            left_out=left_out,
         )
 
 

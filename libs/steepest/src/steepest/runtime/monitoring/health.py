@@ -16,6 +16,10 @@ STUCK_AFTER_S = 60.0
 attempt, which are 5 seconds apart at most; so this much silence is a call that hangs."""
 
 
+LAG_MOST = 50_000
+"""Records that a ready loop is behind at most: it reads some ten thousand a second, so its decisions are seconds late."""
+
+
 class LoopHealth(msgspec.Struct):
     """One loop, as it last said of itself."""
 
@@ -71,5 +75,6 @@ class Health:
         return [name for name, silence_s in silent.items() if silence_s >= STUCK_AFTER_S]
 
     def is_ready(self) -> bool:
-        """Whether every loop has caught up with what was there at its start."""
-        return not self.refusal and bool(self.loops) and all(loop.ready for loop in self.loops.values())
+        """Whether every loop has caught up with what was there at its start, and keeps up."""
+        keeps_up = all(loop.ready and loop.lag <= LAG_MOST for loop in self.loops.values())
+        return not self.refusal and bool(self.loops) and keeps_up
