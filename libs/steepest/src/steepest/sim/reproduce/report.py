@@ -103,7 +103,8 @@ def figure(value: float | None, unit: Unit, part: Part = Part.EFFECT) -> str:
     """A figure with its unit, as in ``−14.7 %`` and, of a default run, ``1,260.0 s``; a dash for none."""
     if value is None:
         return "–"
-    sign = "" if part is Part.DEFAULT else "+"
+    value = round(value, 1) + 0.0  # no −0.0
+    sign = "" if part is Part.DEFAULT or not value else "+"
     if unit is Unit.JOBS:
         return f"{value:.1f}"
     return f"{value:{sign},.1f} {unit}".replace("-", "−")
