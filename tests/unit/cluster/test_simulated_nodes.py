@@ -114,7 +114,7 @@ def test_contention_slows_all_by_what_is_wanted_beyond_the_node() -> None:
 
 
 def test_a_job_alone_contends_with_none() -> None:
-    """Whatever k is; nor does a cap that holds back all that would be too much, while it holds."""
+    """With any k; nor does a cap that holds back all that would be too much, while it holds."""
     alone = World({"a": BURN}, contention=5.0)
     alone.start("a")
     assert alone.run() == {"a": pytest.approx(100.0)}

@@ -184,11 +184,11 @@ def test_no_effect_is_never_within(published: float) -> None:
 STUDIES = 150
 
 
-def _share_within(repetitions: int, true: float, lots: random.Random) -> float:
+def _share_within(repetitions: int, true: float, draws: random.Random) -> float:
     """How often an effect of −10, of which single runs deviate by 4, is within, where ours is truly ``true``."""
     verdicts = []
     for _ in range(STUDIES):
-        ours = estimate([lots.gauss(true, 4.0) for _ in range(repetitions)])
+        ours = estimate([draws.gauss(true, 4.0) for _ in range(repetitions)])
         verdicts.append(verdict(ours, -10.0, Unit.PERCENT, 20))
     return verdicts.count(Verdict.WITHIN) / len(verdicts)
 
@@ -196,8 +196,8 @@ def _share_within(repetitions: int, true: float, lots: random.Random) -> float:
 @pytest.mark.parametrize("true", [-10.0, -9.0, -8.0])
 def test_fewer_repetitions_are_less_often_within(true: float) -> None:
     """Where ours is truly in the band; but for what the studies leave to chance."""
-    lots = random.Random(1)
-    shares = [_share_within(count, true, lots) for count in (2, 3, 5, 10, 30, 100)]
+    draws = random.Random(1)
+    shares = [_share_within(count, true, draws) for count in (2, 3, 5, 10, 30, 100)]
 
     assert all(more > fewer - 0.03 for fewer, more in itertools.pairwise(shares))
     assert shares[0] < 0.1
@@ -207,10 +207,10 @@ def test_fewer_repetitions_are_less_often_within(true: float) -> None:
 @pytest.mark.parametrize("true", [-16.0, -6.0, 0.0])
 def test_what_is_not_so_is_rarely_within_with_any_number_of_repetitions(true: float) -> None:
     """Where ours is truly out of the band: of all studies, at most one in twenty."""
-    lots = random.Random(2)
+    draws = random.Random(2)
 
     assert abs(true + 10) > 10 * BAND
-    assert all(_share_within(count, true, lots) < 0.05 for count in (2, 3, 5, 10, 30))
+    assert all(_share_within(count, true, draws) < 0.05 for count in (2, 3, 5, 10, 30))
 
 
 PAIR = Pair([100.0, 200.0, 50.0, 80.0], [50.0, 220.0, 50.0, 60.0], 400.0, 300.0)
@@ -251,7 +251,7 @@ def test_measures_by_hand(name: str) -> None:
 
 @pytest.mark.parametrize("name", DEFAULTS)
 def test_figures_of_the_default_run_by_hand(name: str) -> None:
-    """Whatever the policy does."""
+    """They do not depend on the policy."""
     assert DEFAULTS[name].of(PAIR) == pytest.approx(DEFAULT_BY_HAND[name])
 
 

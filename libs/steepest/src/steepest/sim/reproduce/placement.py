@@ -46,9 +46,9 @@ def first_nodes(workload: Workload, cluster: ClusterSpec, start: Start, seed: in
     if start is not Start.UNEVEN:
         return {job: nodes[number % len(nodes)] for number, job in enumerate(jobs)}
     shares = {node: EXAMPLE[number % len(EXAMPLE)] for number, node in enumerate(nodes)}
-    lots = random.Random(f"{seed}/first-nodes")  # noqa: S311 - no secret depends on it
+    draw = random.Random(f"{seed}/first-nodes")  # noqa: S311 - no secret depends on it
     # random() alone is promised to be the same in every Python.
-    drawn = sorted(range(len(jobs)), key=[lots.random() for _ in jobs].__getitem__)
+    drawn = sorted(range(len(jobs)), key=[draw.random() for _ in jobs].__getitem__)
     return {jobs[job]: node for job, node in zip(drawn, _dealt(shares, len(jobs)), strict=True)}
 
 

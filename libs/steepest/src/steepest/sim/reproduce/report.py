@@ -112,7 +112,10 @@ def figure(value: float | None, unit: Unit, part: Part = Part.EFFECT) -> str:
 
 def interval(row: Row) -> str:
     """The confidence interval: ``[−16.9, −12.1]``; a dash after a single repetition."""
-    return f"[{row.low:,.1f}, {row.high:,.1f}]".replace("-", "−") if math.isfinite(row.low) else "–"
+    if not math.isfinite(row.low):
+        return "–"
+    low, high = (round(bound, 1) + 0.0 for bound in (row.low, row.high))  # no −0.0
+    return f"[{low:,.1f}, {high:,.1f}]".replace("-", "−")
 
 
 def _same_figure(one: Row, other: Row) -> bool:
