@@ -13,7 +13,7 @@ export UV_PYTHON_DOWNLOADS := never
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fresh test-frameworks lint format bench reproduce fidelity fuzz docs docs-generate kafka kafka-start kafka-stop mosquitto engine images chaos lock clean
+.PHONY: help setup dev demo test test-fresh test-frameworks lint format bench reproduce fidelity fuzz docs docs-generate kafka kafka-start kafka-stop mosquitto engine images chaos lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,6 +35,8 @@ $(STAMP)/runtime: $(STAMP)/venv requirements/runtime.txt $(addsuffix /pyproject.
 $(STAMP)/dev: $(STAMP)/runtime requirements/dev.txt
 	$(UV) pip install --quiet --python $(BIN)/python --no-deps --require-hashes --compile-bytecode -r requirements/dev.txt
 	@touch $@
+
+dev: $(STAMP)/dev ## Add what the tests, the linter and the reports of `reproduce` need
 
 demo: $(STAMP)/runtime ## Real training jobs on an emulated cluster, to the end, with a report
 	$(BIN)/steepest demo $(DEMO)

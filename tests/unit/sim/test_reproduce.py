@@ -474,7 +474,7 @@ def test_a_missing_library_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
 
     assert result.exit_code == 2
     assert "matplotlib" in result.stderr
-    assert "make .make/dev" in result.stderr
+    assert "make dev" in result.stderr
 
 
 @pytest.mark.parametrize(

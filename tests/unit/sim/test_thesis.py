@@ -150,7 +150,7 @@ def test_jobs_reserve_little_and_can_use_much() -> None:
 
 
 def test_arrivals_that_are_none() -> None:
-    """The known names are told."""
+    """The known names are listed."""
     with pytest.raises(InputError, match="thesis:none") as caught:
         arrivals("thesis:none", 0)
 

@@ -67,7 +67,7 @@ PAPER = Paper(
     name="flowcon",
     title="FlowCon on a Docker engine",
     source="FlowCon's experiments with three and with five jobs as the thesis prints them (§6.1)",
-    default="plain Docker: the same jobs at the same times, whose weights nobody changes",
+    default="plain Docker: the same jobs at the same times, with unchanged weights",
     experiments=_EXPERIMENTS,
     assumptions=(
         f"The node is a Docker engine of its own, held to {CPU_M / 1000:g} of one core, and before all else on it.",

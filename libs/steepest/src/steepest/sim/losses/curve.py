@@ -1,6 +1,6 @@
 """Shapes of a training's expected loss over its progress, from 0 at the start to 1 at the end of the run.
 
-It owns the formulas. It must never know whose run a curve describes, nor draw lots: noise is in
+It owns the formulas. It must never know whose run a curve describes, nor draw at random: noise is in
 :mod:`steepest.sim.losses.noise`.
 """
 

@@ -79,7 +79,7 @@ _FITTED = tuple(family for family in FAMILIES.values() if family.task != "thesis
 
 
 def task_of(model: str) -> str | None:
-    """The task that a model's name tells of; None where it tells of none."""
+    """The task that a model's name says; None where it says none."""
     small = model.lower()
     return next((task for task, parts in TASKS.items() if any(part in small for part in parts)), None)
 

@@ -69,7 +69,7 @@ def algoperf_curves(path: Path) -> Iterator[RealCurve]:
         try:
             run = decode(line)
         except (msgspec.DecodeError, RecursionError) as error:
-            raise InputError(f"{path}, line {number}: is no run: {error}", hint="Get the file anew.") from error
+            raise InputError(f"{path}, line {number}: is no run: {error}", hint="Get the file again.") from error
         last_evaluated = max((step for step, *_ in run.evals if step is not None), default=math.inf)
         if run.train and run.train[-1][0] >= _WHOLE * last_evaluated:
             yield from _curve(run.run, run.workload, run.train)
@@ -104,7 +104,7 @@ def taskset_curves(path: Path) -> Iterator[RealCurve]:
     try:
         runs = msgspec.json.decode(text, type=list[_TaskSetRun])
     except (msgspec.DecodeError, RecursionError) as error:
-        raise InputError(f"{path}: is no collection of runs: {error}", hint="Get the file anew.") from error
+        raise InputError(f"{path}: is no collection of runs: {error}", hint="Get the file again.") from error
     for number, run in enumerate(runs):
         yield from _curve(f"run-{number}", "text-rnn", list(enumerate(run.train.loss)))
 

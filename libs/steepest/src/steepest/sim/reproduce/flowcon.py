@@ -1,4 +1,4 @@
-"""FlowCon's experiments (thesis §6.1) and FlowCon 2.0's (TCC 2023, as far as abstracts tell), and what was published."""
+"""FlowCon's experiments (thesis §6.1) and FlowCon 2.0's (TCC 2023, as far as abstracts say), and what was published."""
 
 from __future__ import annotations
 

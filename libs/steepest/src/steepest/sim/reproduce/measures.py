@@ -60,7 +60,7 @@ def change(before: float, after: float) -> float:
 
 
 def _mean(values: Sequence[float]) -> float:
-    """The mean; 0 of none, since where nobody loses, the losers lose nothing."""
+    """The mean; 0 of none, where no job loses."""
     return statistics.fmean(values) if values else 0.0
 
 

@@ -19,5 +19,5 @@ def refuse_without_libraries() -> None:
     if missing:
         raise InputError(
             f"a reproduction needs {', '.join(missing)}",
-            hint="In a checkout run `make .make/dev`; elsewhere `pip install 'steepest[simulate]'`.",
+            hint="In a checkout run `make dev`; elsewhere `pip install 'steepest[simulate]'`.",
         )

@@ -1,7 +1,7 @@
 """All runs of a paper, side by side, and the rows that they come to.
 
-A repetition is a function of its experiment and its number, which is its seed: its figures are the same wherever and
-beside whatever it is run.
+A repetition is a function of its experiment and its number, which is its seed: its figures do not depend on where
+it is run, nor on what runs beside it.
 """
 
 from __future__ import annotations
