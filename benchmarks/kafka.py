@@ -38,9 +38,11 @@ from aiokafka import TopicPartition as KafkaPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.consumer import fetcher
 
-from steepest.app.installation import KafkaPlace, open_log, remember_kafka
-from steepest.app.state_folder import Installation, NodeSpec, StateFolder
-from steepest.cli.commands.topics import apply_topics
+from steepest.app.installation import apply_topics, open_log
+from steepest.app.settings.reading import read_settings
+from steepest.app.settings.rows import as_environment
+from steepest.app.settings.tree import Settings
+from steepest.app.state_folder import Installation, KafkaPlace, NodeSpec, StateFolder
 from steepest.events.common import Resources
 from steepest.events.loss import JobWatched, LossReported
 from steepest.events.parameters import SpeConParameters
@@ -50,7 +52,7 @@ from steepest.log.base import NewRecord, TopicPartition
 from steepest.log.kafka.broker import running_broker
 from steepest.log.kafka.kafka_log import KafkaLog
 from steepest.log.kafka.kafka_reader import ParsedRecords, consumer
-from steepest.log.kafka.kafka_settings import KafkaSettings, as_environment
+from steepest.log.kafka.kafka_settings import KafkaSettings
 from steepest.runtime.decode import new_record
 from steepest.runtime.layout import Layout
 
@@ -70,19 +72,19 @@ class Bench:
         self.kafka = KafkaSettings(bootstrap=bootstrap, prefix=f"{name}-")
         self.folder = StateFolder(folder / name)
         self.folder.create(Installation(nodes=(NodeSpec("n1", Resources(1000)),)))
-        remember_kafka(self.folder, KafkaPlace(bootstrap, self.kafka.prefix))
+        self.folder.remember_kafka(KafkaPlace(bootstrap, self.kafka.prefix))
         self.layout: Layout = self.folder.read().layout
 
     async def open(self) -> KafkaLog:
         """Its topics, and a handle on them."""
         await apply_topics(self.kafka, self.layout)
-        log = open_log(self.folder, self.folder.read())
+        log = open_log(read_settings({"state_dir": self.folder.root}), self.folder.read())
         assert isinstance(log, KafkaLog)
         return log
 
     def service(self, name: str = "categorizer") -> subprocess.Popen[bytes]:
         """One more process."""
-        env = {**os.environ, **as_environment(self.kafka), "STEEPEST_STATE_DIR": str(self.folder.root)}
+        env = {**os.environ, **as_environment(Settings(kafka=self.kafka)), "STEEPEST_STATE_DIR": str(self.folder.root)}
         return subprocess.Popen(
             [sys.executable, "-m", f"steepest_{name.replace('-', '_')}"],
             env=env,
@@ -229,7 +231,7 @@ def between(ratios: Sequence[float]) -> dict[str, float]:
 async def latency(folder: Path, bootstrap: str, rate: int, seconds: int) -> dict[str, Any]:
     """Steady reports, and when what they cause is appended; all times by the same clock."""
     bench = Bench(folder, bootstrap, "latency")
-    log, reading = await bench.open(), open_log(bench.folder, bench.folder.read())
+    log, reading = await bench.open(), open_log(read_settings({"state_dir": bench.folder.root}), bench.folder.read())
     jobs = [f"job-{number}" for number in range(LATENCY_JOBS)]
     await log.append([watched(bench.layout, job, 100) for job in jobs])
     process = bench.service()

@@ -10,6 +10,7 @@ import asyncio
 from tests.chaos.system import KafkaSystem
 
 from steepest.app.installation import open_snapshots
+from steepest.app.settings.reading import read_settings
 from steepest.log.base import Log, NewRecord
 from steepest.log.files.file_log import FileLog
 from steepest.log.kafka.kafka_topics import KafkaTopics
@@ -52,7 +53,7 @@ class Retention:
         # The last one recorded stays: it vouches for the log when the recording goes on.
         before = {DEAD_LETTERS: await self._recording.end(DEAD_LETTERS) - 1}
         for kind in STREAM_DECIDERS.values():
-            store = open_snapshots(self._system.folder, self._log, kind.name)
+            store = open_snapshots(read_settings({"state_dir": self._system.folder.root}), self._log, kind.name)
             for at in self._layout.of_topic(kind.topic):
                 snapshot = await read_stream_snapshot(store, self._log, kind.name, at)
                 if snapshot is not None:

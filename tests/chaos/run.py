@@ -24,6 +24,7 @@ from tests.chaos.system import KafkaSystem
 
 from steepest.app.installation import open_snapshots
 from steepest.app.logging import configure_logging
+from steepest.app.settings.reading import read_settings
 from steepest.cli.user_requests import append, asking, new_request
 from steepest.events.cluster import JobSpec, JobSubmitted
 from steepest.events.common import Resources
@@ -99,7 +100,7 @@ async def chaos(
 
 async def submit(system: KafkaSystem, jobs: int, spec: JobSpec) -> None:
     """Ask for jobs of one kind."""
-    async with asking(system.folder) as (log, pool):
+    async with asking(read_settings({"state_dir": system.folder.root})) as (log, pool):
         for number in range(jobs):
             await append(log, pool, JobSubmitted(job=f"job-{number}", request=new_request(), spec=spec))
 
@@ -148,7 +149,9 @@ async def proof(recording: FileLog, load: Load, system: KafkaSystem) -> dict[str
 async def live_view_equal(system: KafkaSystem, cluster: list[Record]) -> bool:
     """Whether what the live system had folded when it stopped is what the same records fold to now."""
     log = system.log()
-    snapshot = await read_pool_snapshot(open_snapshots(system.folder, log), log, CLUSTER)
+    snapshot = await read_pool_snapshot(
+        open_snapshots(read_settings({"state_dir": system.folder.root}), log), log, CLUSTER
+    )
     await log.close()
     assert snapshot is not None, "the system has kept no snapshot"
     view = ClusterView()

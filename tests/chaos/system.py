@@ -16,10 +16,13 @@ from typing import Any
 
 import psutil
 
-from steepest.app.installation import KafkaPlace, open_log, remember_kafka
-from steepest.app.state_folder import StateFolder
+from steepest.app.installation import open_log
+from steepest.app.settings.reading import read_settings
+from steepest.app.settings.rows import as_environment
+from steepest.app.settings.tree import Settings
+from steepest.app.state_folder import KafkaPlace, StateFolder
 from steepest.log.base import Log
-from steepest.log.kafka.kafka_settings import KafkaSettings, as_environment
+from steepest.log.kafka.kafka_settings import KafkaSettings
 
 STEEPEST = (sys.executable, "-m", "steepest")
 PATIENCE_S = 90.0
@@ -37,14 +40,14 @@ class KafkaSystem:
         self.folder = StateFolder(state)
         self.kafka = kafka
         self._options = options
-        self._env = {**os.environ, **as_environment(kafka)}
+        self._env = {**os.environ, **as_environment(Settings(kafka=kafka))}
         self._process: subprocess.Popen[bytes] | None = None
 
     async def start(self) -> None:
         """Start it, and wait until it has said that it follows its log."""
         told = self._launch()
         await self.until(lambda: b"caught up" in told.read_bytes(), f"the system to follow its log; see {told}")
-        remember_kafka(self.folder, KafkaPlace(self.kafka.bootstrap, self.kafka.prefix))
+        self.folder.remember_kafka(KafkaPlace(self.kafka.bootstrap, self.kafka.prefix))
 
     def _launch(self) -> Path:
         self.folder.root.mkdir(parents=True, exist_ok=True)
@@ -143,4 +146,4 @@ class KafkaSystem:
 
     def log(self) -> Log:
         """A handle on its log."""
-        return open_log(self.folder, self.folder.read())
+        return open_log(read_settings({"state_dir": self.folder.root}), self.folder.read())

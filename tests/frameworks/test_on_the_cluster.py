@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.frameworks.conftest import EXAMPLES, ONE_THREAD, PATIENCE_S, Supervisor, needs_frameworks
 
-from steepest.app.state_folder import StateFolder
+from steepest.app.settings.reading import read_settings
 from steepest.cli.user_requests import append, asking
 from steepest.events import cluster as c
 from steepest.events.common import Resources
@@ -66,7 +66,7 @@ def submit(state: Path, job: str, command: tuple[str, ...], folder: Path) -> Non
     spec = c.JobSpec(command=command, working_dir=str(folder), requests=Resources(cpu_m=100), first_node="first")
 
     async def ask() -> None:
-        async with asking(StateFolder(state)) as (log, pool):
+        async with asking(read_settings({"state_dir": state})) as (log, pool):
             await append(log, pool, c.JobSubmitted(job=job, request=f"submit-{job}", spec=spec))
 
     asyncio.run(ask())

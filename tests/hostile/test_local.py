@@ -12,6 +12,7 @@ import psutil
 import pytest
 from tests.hostile.cases import TRIES, innocent
 
+from steepest.app.settings.reading import read_settings
 from steepest.app.state_folder import StateFolder
 from steepest.cli.stored_pool import records_to_end
 from steepest.cli.user_requests import append, asking, new_request
@@ -50,7 +51,7 @@ async def submit_all(state: Path) -> None:
     ]
     for name, steps in INNOCENTS.items():
         specs.insert(len(specs) // 2, (name, innocent(steps, STEP_S), ""))
-    async with asking(folder) as (log, pool):
+    async with asking(read_settings({"state_dir": folder.root})) as (log, pool):
         for name, command, metrics in specs:
             spec = c.JobSpec(command=command, requests=Resources(cpu_m=100), metrics_folder=metrics)
             await append(log, pool, c.JobSubmitted(job=name, request=new_request(), spec=spec))
@@ -60,7 +61,7 @@ async def losses_of(state: Path) -> dict[str, list[int | None]]:
     """The steps that are on the log, by job; nothing may be there that nobody can read."""
     folder = StateFolder(state)
     found: dict[str, list[int | None]] = {}
-    async with asking(folder) as (log, pool):
+    async with asking(read_settings({"state_dir": folder.root})) as (log, pool):
         for at in pool.installation.layout.of_topic("loss"):
             async for record in records_to_end(log, at):
                 event = received(record).event

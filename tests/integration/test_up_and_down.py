@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import pytest
 
-from steepest.app.state_folder import StateFolder
+from steepest.app.settings.reading import read_settings
 from steepest.cli.stored_pool import StoredPool, fold, look, reading
 from steepest.events import cluster as c
 from steepest.events.received import Received
@@ -50,6 +50,7 @@ def test_down_leaves_nothing_running_and_up_goes_on(system: RunningSystem) -> No
     assert sorted(stopped) == ["plain", "saves"]
     assert stopped["saves"]["saved_step"] == stopped["saves"]["step"]
     assert system.ask("down") == {"process": None, "jobs": []}
+    assert [(job["phase"], job["alive"]) for job in system.ask("jobs")] == [("stopped", False)] * 2
 
     system.start()
     system.await_event(lambda found: _runs(found, "saves", 2))
@@ -82,6 +83,7 @@ def test_jobs_can_be_kept_running(system: RunningSystem) -> None:
 
     assert system.call("down", "--keep-jobs").returncode == 0
     system.wait()
+    assert (system.job("kept")["phase"], system.job("kept")["alive"]) == ("running", True)
     system.start()
 
     assert "1 job running" in system.await_line("caught up")
@@ -116,27 +118,29 @@ def test_a_snapshot_saves_time_and_changes_nothing(system: RunningSystem) -> Non
     system.call("submit", "--name", "tail", "--", *JOB)
     assert list((system.state / "snapshots").iterdir())
 
-    assert look(system.state).view.state == asyncio.run(_whole(system.state)).view.state
+    assert look(read_settings({"state_dir": system.state})).view.state == asyncio.run(_whole(system.state)).view.state
 
 
 async def _whole(state: Path) -> StoredPool:
-    folder = StateFolder(state)
-    async with reading(folder) as (installation, log):
-        return await fold(folder, installation, log, tell=lambda *_, **__: None)
+    settings = read_settings({"state_dir": state})
+    async with reading(settings) as (installation, log):
+        return await fold(settings, installation, log, tell=lambda *_, **__: None)
 
 
 def test_parameters_change_when_asked_and_stay_otherwise(system: RunningSystem) -> None:
     """--alpha at a later start replaces α and nothing else; a start without it leaves what the log holds."""
     system.start()
-    for options in (("--alpha", "0.2"), ()):
+    for options in (("--alpha", "0.2"), ("--interval", "5s"), ()):
         system.call("down")
         system.wait()
         system.start(*options)
         system.await_line("caught up")
+        if options:
+            system.await_line("parameters in force")
 
     in_force = [event.parameters.specon for event in _all(system, c.PoolConfigured)]
 
-    assert [(specon.alpha, specon.interval_ms) for specon in in_force] == [(0.01, 300), (0.2, 300)]
+    assert [(specon.alpha, specon.interval_ms) for specon in in_force] == [(0.01, 300), (0.2, 300), (0.2, 5_000)]
 
 
 def test_a_folder_keeps_its_nodes(system: RunningSystem) -> None:

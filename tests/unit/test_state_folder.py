@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from steepest.app.installation import KafkaPlace, remember_kafka
-from steepest.app.state_folder import Installation, NodeSpec, StateFolder, began
+from steepest.app.settings.tree import Settings
+from steepest.app.state_folder import Installation, KafkaPlace, NodeSpec, StateFolder, began
 from steepest.cli.commands.up import let_jobs_have, prepare
 from steepest.cli.stopping import stop_system
 from steepest.errors import InputError, RecordingError, UncertainError
@@ -39,7 +39,7 @@ def test_nobody_else_reads_or_writes_a_new_folder(tmp_path: Path) -> None:
     """Whatever the umask: the folder is closed, and so are the files in it that say or hold anything."""
     folder = StateFolder(tmp_path / "state")
     folder.create(Installation(nodes=(NodeSpec("n1", Resources(1_000)),)))
-    remember_kafka(folder, KafkaPlace("h:1"))
+    folder.remember_kafka(KafkaPlace("h:1"))
     FileLog(folder.log, folder.read().layout.partitions())
     with folder.sole():
         files = [path for path in folder.root.rglob("*") if path.is_file()]
@@ -54,8 +54,8 @@ def test_a_folder_that_was_open_is_closed_and_it_is_said(
 ) -> None:
     """Once: others may have read it until then."""
     folder.root.chmod(0o755)
-    prepare(folder, (), None)
-    prepare(folder, (), None)
+    for _ in range(2):
+        prepare(Settings(state_dir=str(folder.root)))
 
     assert folder.root.stat().st_mode & 0o777 == 0o700
     assert capsys.readouterr().err == f"{folder.root} was open to other users; it is yours alone now\n"
@@ -103,10 +103,10 @@ def test_containers_get_the_folders_that_up_was_given(tmp_path: Path, monkeypatc
     monkeypatch.chdir("/")
     let_jobs_have(folder, ())
     second = folder.read().folders
-    let_jobs_have(folder, (Path("/data"), tmp_path))
+    let_jobs_have(folder, ("/data", str(tmp_path)))
 
     assert first == second == (str(tmp_path),)
     assert folder.read().folders == ("/data", str(tmp_path))
     folder.create(Installation(nodes=(NodeSpec("n1", Resources(1_000)),)))
     with pytest.raises(InputError, match="for Docker engines"):
-        let_jobs_have(folder, (tmp_path,))
+        let_jobs_have(folder, (str(tmp_path),))

@@ -138,6 +138,46 @@ def test_what_decides_is_a_function_of_the_log(rule: Finder) -> None:
     assert found == []
 
 
+def touches_environment(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Reads or writes of the process's environment: settings are read once, and passed on."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr in {"environ", "environb", "getenv", "putenv", "unsetenv"}:
+            if getattr(node.value, "id", "") == "os":
+                yield node.lineno, f"os.{node.attr}: put it into app/settings/tree.py"
+        elif isinstance(node, ast.ImportFrom) and node.module == "os" and any("env" in one.name for one in node.names):
+            yield node.lineno, "imports the environment from os"
+
+
+READ_ENVIRONMENT = {
+    "libs/steepest-sdk/src/steepest_sdk/mqtt.py": "the SDK has its own settings, and no dependency",
+    "libs/steepest-sdk/src/steepest_sdk/run.py": "likewise; a job's variables are its start",
+    "libs/steepest/src/steepest/app/process_supervisor.py": "a process that it starts inherits PATH and the like",
+    "libs/steepest/src/steepest/app/settings/reading.py": "reads the settings",
+    "libs/steepest/src/steepest/cluster/docker/addresses.py": "DOCKER_HOST and its like are those of Docker's own client",
+    "libs/steepest/src/steepest/cluster/local/launch.py": "a job inherits PATH and the like",
+    "libs/steepest/src/steepest/cluster/local/supervisor.py": "its environment is the job's, which it passes on",
+    "libs/steepest/src/steepest/demo_jobs/__init__.py": "a job, which tells its own libraries how many threads to use",
+    "libs/steepest/src/steepest/docker_lab/engine_daemon.py": "looks for a daemon on PATH",
+    "libs/steepest/src/steepest/docker_lab/images.py": "a program for tests; looks for another one on PATH",
+    "libs/steepest/src/steepest/testbed/needs.py": "looks for a daemon on PATH",
+    "libs/steepest/src/steepest/testing/contracts/contract_job.py": "a job",
+    "libs/steepest/src/steepest/testing/system/running_system.py": "starts the command line as a user's shell does",
+}
+"""Files that touch the environment, and why they may."""
+
+
+def test_settings_are_read_in_one_place() -> None:
+    """Nothing else reads the environment, and nothing writes to it, but for those that say why."""
+    found = {
+        str(file.relative_to(ROOT)): f"{line}: {why}"
+        for top in ("libs", "services")
+        for file in (ROOT / top).rglob("*.py")
+        for line, why in touches_environment(ast.parse(file.read_text()))
+    }
+
+    assert sorted(found) == sorted(READ_ENVIRONMENT), found
+
+
 NEAR_JOBS = ("cluster", "collector", "training_logs")
 """Packages that read what jobs write."""
 
@@ -176,6 +216,12 @@ def test_what_jobs_write_is_opened_in_one_place() -> None:
         (opens_itself, "path.open()"),
         (opens_itself, "os.open(path, os.O_RDONLY)"),
         (opens_itself, "sorted(folder.rglob('*'))"),
+        (touches_environment, "os.environ['X']"),
+        (touches_environment, "os.environ.get('X')"),
+        (touches_environment, "os.environ |= {}"),
+        (touches_environment, "del os.environ['X']"),
+        (touches_environment, "os.getenv('X')"),
+        (touches_environment, "from os import environ"),
         (unordered, "for x in {1, 2}: pass"),
         (unordered, "[x for x in set(y)]"),
         (unordered, "def f(names: set[str]): return [name for name in names]"),

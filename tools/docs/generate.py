@@ -14,6 +14,8 @@ from pathlib import Path
 
 from prometheus_client.registry import Collector
 
+from steepest.app.settings.rows import rows, rows_of, sections
+from steepest.app.settings.tables import example, markdown_table
 from steepest.mqtt.metric_defs import MqttMetrics
 from steepest.runtime.monitoring.metric_defs import Metrics
 from tools.docs.markdown import ROOT
@@ -38,13 +40,56 @@ up with the log.
 """
 
 
+SETTINGS = """# Settings
+
+This page is generated from the settings' tree (`make docs-generate`). A setting comes from one of these, and each overrides
+those before it:
+
+1. its default;
+2. the state folder, which remembers on which Kafka cluster its log is;
+3. a TOML file: `--config FILE`;
+4. the environment, where an empty variable is ignored, and lists are written with commas;
+5. a flag of the command line.
+
+`steepest config show` prints what is in force and where each value comes from, without passwords. `steepest config example`
+prints a file of all settings ([examples/steepest.toml](../examples/steepest.toml)). A process reads its settings once, when
+it starts. An unknown key or variable, a value of a wrong type and one that is out of range are errors that name the file
+and the key, the variable, or the flag.
+
+Services take `--config` and the environment; `[cluster]`, `[parameters]` and `[services]` are for `steepest up` alone. What
+concerns one job is an option of `submit`, and a training script has [variables of its own](control-folder.md).
+"""
+
+
 def generated() -> dict[Path, str]:
     """Every page that is generated in full or in part, with the text that it should have."""
     architecture = DOCS / "architecture.md"
     return {
         DOCS / "metrics.md": metrics_page(),
+        DOCS / "settings.md": settings_page(),
+        ROOT / "examples" / "steepest.toml": example(),
+        **dict(_parts_about_settings()),
         architecture: with_part(architecture.read_text(), "layers", layers_table()),
     }
+
+
+def settings_page() -> str:
+    """Every setting by section."""
+    found = ""
+    for section, about in {"": "", **sections()}.items():
+        title = f"`[{section}]`" if section else "At the top of a file"
+        found += f"\n## {title}\n\n{about}\n\n".replace("\n\n\n\n", "\n\n")
+        found += markdown_table(row for row in rows() if row.section == section) + "\n"
+    return SETTINGS + found
+
+
+def _parts_about_settings() -> Iterator[tuple[Path, str]]:
+    """The tables in services' and topics' pages."""
+    for section in ("kafka", "mqtt"):
+        page = DOCS / f"{section}.md"
+        yield page, with_part(page.read_text(), "settings", markdown_table(r for r in rows() if r.section == section))
+    for page in sorted(ROOT.glob("services/*/README.md")):
+        yield page, with_part(page.read_text(), "settings", markdown_table(rows_of(page.parent.name)))
 
 
 def metrics_page() -> str:
@@ -53,11 +98,11 @@ def metrics_page() -> str:
     sections = {"Every process": process, "The bridge for devices": MqttMetrics().collectors()}
     head = "| metric | type | labels | meaning, and what to do |\n|---|---|---|---|\n"
     return METRICS + "".join(
-        f"\n## {title}\n\n{head}" + "".join(rows(collectors)) for title, collectors in sections.items()
+        f"\n## {title}\n\n{head}" + "".join(metric_rows(collectors)) for title, collectors in sections.items()
     )
 
 
-def rows(collectors: tuple[Collector, ...]) -> Iterator[str]:
+def metric_rows(collectors: tuple[Collector, ...]) -> Iterator[str]:
     """A row of the table for each metric."""
     for collector in collectors:
         for metric in collector.collect():

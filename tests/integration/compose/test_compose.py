@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from steepest.app.embedded import GROUP
+from steepest.app.installed_services import GROUP
 from steepest.docker_lab import images
 from steepest.docker_lab.engine_daemon import DockerEngine
 from steepest.docker_lab.engine_daemon import missing as missing_engine

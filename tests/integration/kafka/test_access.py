@@ -21,9 +21,11 @@ from tests.integration.mqtt.conftest import Mosquitto, find_mosquitto
 from tests.integration.mqtt.edge import Device
 from tests.unit.mqtt.messages import beat, loss
 
-from steepest.app.embedded import GROUP
+from steepest.app.installation import apply_topics
+from steepest.app.installed_services import GROUP
+from steepest.app.settings.rows import as_environment
+from steepest.app.settings.tree import Settings
 from steepest.app.state_folder import Installation, NodeSpec, StateFolder
-from steepest.cli.commands.topics import apply_topics
 from steepest.clock import SystemClock
 from steepest.errors import LogUnavailableError
 from steepest.events.cluster import PoolConfigured
@@ -42,7 +44,7 @@ from steepest.log.kafka.broker import (
     missing,
 )
 from steepest.log.kafka.kafka_log import KafkaLog
-from steepest.log.kafka.kafka_settings import KafkaSettings, as_environment
+from steepest.log.kafka.kafka_settings import KafkaSettings
 from steepest.runtime.decode import new_record
 from steepest.runtime.layout import Layout
 from steepest.testing.waiting import until
@@ -188,7 +190,7 @@ def test_every_service_works_with_the_rights_of_the_table(guarded: Guarded, tmp_
     modules = {point.name: point.module for point in entry_points(group=GROUP)}
 
     def environ(user: str) -> dict[str, str]:
-        own = {"STEEPEST_STATE_DIR": str(folder.root), **as_environment(guarded.settings(user))}
+        own = {"STEEPEST_STATE_DIR": str(folder.root), **as_environment(Settings(kafka=guarded.settings(user)))}
         broker = {"STEEPEST_MQTT": mosquitto.address} if user == "mqtt-bridge" else {}
         return {**os.environ, **own, **broker}
 

@@ -11,7 +11,7 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.record.util import calc_crc32c
 
-from steepest.cli.commands.topics import apply_topics
+from steepest.app.installation import apply_topics
 from steepest.clock import SystemClock
 from steepest.events.dead_letter import DeadLetter
 from steepest.events.loss import JobUnwatched

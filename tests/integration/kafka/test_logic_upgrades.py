@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from steepest.cli.commands.topics import apply_topics
+from steepest.app.installation import apply_topics
 from steepest.log.kafka.kafka_log import KafkaLog
 from steepest.log.kafka.kafka_settings import KafkaSettings
 from steepest.testing.contracts.upgrade_contract import BESIDE_EACH_OTHER, CASES, LAYOUT, upgrade

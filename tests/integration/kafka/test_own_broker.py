@@ -15,7 +15,7 @@ import pytest
 from tests.integration.kafka.conftest import HOME
 
 from steepest.app.installation import kafka_of
-from steepest.app.state_folder import StateFolder
+from steepest.app.settings.reading import read_settings
 from steepest.errors import LogUnavailableError
 from steepest.log.base import NewRecord, TopicPartition
 from steepest.log.kafka.broker import Broker, missing
@@ -44,7 +44,7 @@ def system(tmp_path: Path) -> Iterator[RunningSystem]:
 
 def settings(system: RunningSystem) -> KafkaSettings:
     """What the commands on the folder use."""
-    found = kafka_of(StateFolder(system.state), {})
+    found = kafka_of(read_settings({"state_dir": system.state}, environ={}))
     assert found is not None
     return found
 

@@ -14,20 +14,26 @@ import pytest
 from aiokafka import TopicPartition as KafkaPartition
 from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 
-from steepest.app.installation import KafkaPlace, remember_kafka
-from steepest.app.state_folder import Installation, NodeSpec, StateFolder
-from steepest.cli.commands.topics import apply_topics
+from steepest.app.installation import apply_topics
+from steepest.app.settings.rows import as_environment
+from steepest.app.settings.tree import Settings
+from steepest.app.state_folder import Installation, KafkaPlace, NodeSpec, StateFolder
 from steepest.events.common import Resources
 from steepest.events.registry import TOPICS
 from steepest.log.base import Record, TopicPartition
 from steepest.log.files.file_log import FileLog
 from steepest.log.kafka.kafka_log import KafkaLog
-from steepest.log.kafka.kafka_settings import KafkaSettings, as_environment
+from steepest.log.kafka.kafka_settings import KafkaSettings
 from steepest.log.kafka.kafka_topics import KafkaTopics
 from steepest.replay.record import as_new
 from steepest.runtime.layout import Layout
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "kafka"
+
+
+def variables(kafka: KafkaSettings) -> dict[str, str]:
+    """From which a process reads where the log is."""
+    return as_environment(Settings(kafka=kafka))
 
 
 def steepest(*arguments: str, env: dict[str, str] | None = None) -> tuple[int, Any]:
@@ -90,7 +96,7 @@ async def test_plans_are_shadowed_as_they_stand_on_the_broker(
     for at in [at for topic in TOPICS for at in await golden.partitions(topic)]:
         await log.append([as_new(one) for one in await read(golden, at)])
     ends = await ends_of(log)
-    remember_kafka(folder, KafkaPlace(kafka.bootstrap, kafka.prefix))
+    folder.remember_kafka(KafkaPlace(kafka.bootstrap, kafka.prefix))
     shutil.rmtree(folder.log)
 
     assert steepest("shadow", "--state", str(tmp_path), *arguments, "--json") == (1, in_files)
@@ -103,7 +109,14 @@ async def test_a_recording_is_fed_to_another_system(kafka: KafkaSettings) -> Non
     """What came from outside arrives with its bytes, in the partition of its key; decisions are not fed."""
     await apply_topics(kafka, Layout())
     _, told = steepest(
-        "replay", str(GOLDEN), "--into", kafka.bootstrap, "--speed", "1000", "--json", env=as_environment(kafka)
+        "replay",
+        str(GOLDEN),
+        "--into",
+        kafka.bootstrap,
+        "--speed",
+        "1000",
+        "--json",
+        env=variables(kafka),
     )
 
     log, golden = KafkaLog(kafka, Layout().partitions()), FileLog.open(GOLDEN, read_only=True)
@@ -120,9 +133,18 @@ async def test_a_recording_is_fed_to_another_system(kafka: KafkaSettings) -> Non
 async def test_a_recording_is_made_again_from_the_beginning(kafka: KafkaSettings, state: Path) -> None:
     """All of the topics in the place of what the folder held; once the broker lacks the beginning, that stays."""
     await apply_topics(kafka, Layout())
-    steepest("replay", str(GOLDEN), "--into", kafka.bootstrap, "--speed", "1000", "--json", env=as_environment(kafka))
+    steepest(
+        "replay",
+        str(GOLDEN),
+        "--into",
+        kafka.bootstrap,
+        "--speed",
+        "1000",
+        "--json",
+        env=variables(kafka),
+    )
     folder = StateFolder(state)
-    remember_kafka(folder, KafkaPlace(kafka.bootstrap, kafka.prefix))
+    folder.remember_kafka(KafkaPlace(kafka.bootstrap, kafka.prefix))
     shutil.copytree(GOLDEN, out := state / "recording")
 
     assert "is a recording of another log" in says(2, "record", "--state", str(state), "--out", str(out))

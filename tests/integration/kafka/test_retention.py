@@ -13,8 +13,8 @@ import msgspec
 import pytest
 from tests.chaos.system import KafkaSystem
 
-from steepest.app.embedded import installed_services
-from steepest.cli.commands.topics import apply_topics
+from steepest.app.installation import apply_topics
+from steepest.app.installed_services import installed_services
 from steepest.clock import SystemClock
 from steepest.errors import LogEpochError
 from steepest.events.cluster import JobAdmitted, JobSpec, JobSubmitted, LogOpened
@@ -31,10 +31,10 @@ from steepest.runtime.effector import Effector
 from steepest.runtime.layout import Layout
 from steepest.runtime.recovery.log_identity import open_partitions
 from steepest.runtime.runtime import Runtime
-from steepest.runtime.service import Service, Settings
+from steepest.runtime.service import Service
 from steepest.testing.system.fake_cluster import FakeCluster
 from steepest.testing.system.fake_nodes import FakeNodes
-from steepest.testing.system.rig import events_of
+from steepest.testing.system.rig import context_on, events_of
 from steepest.testing.waiting import until
 
 LAYOUT = Layout(loss_partitions=2)
@@ -53,9 +53,9 @@ def deciding(folder: Path, log: Log) -> list[Service]:
     """Every installed service without what acts."""
     clock = SystemClock()
     cluster = FakeCluster(FakeNodes({}, folder / "nodes", clock), "default", clock)
-    settings = Settings(state_dir=str(folder))
-    services: list[Service] = [build(settings, log, cluster, clock) for build in installed_services().values()]
-    return [msgspec.structs.replace(service, effectors=(Idle(),), collectors=()) for service in services]
+    context = context_on(folder, log, cluster, clock, mqtt="broker:1883")
+    services = [build(context) for build in installed_services().values()]
+    return [msgspec.structs.replace(service, effectors=(Idle(),)) for service in services]
 
 
 @asynccontextmanager

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from tests.chaos.load import Load
 
-from steepest.app.installation import KafkaPlace, open_log, remember_kafka
-from steepest.app.state_folder import Installation, NodeSpec, StateFolder
-from steepest.cli.commands.topics import apply_topics
+from steepest.app.installation import apply_topics, open_log
+from steepest.app.settings.reading import read_settings
+from steepest.app.state_folder import Installation, KafkaPlace, NodeSpec, StateFolder
 from steepest.events.common import Resources
 from steepest.log.base import Log, TopicPartition
 from steepest.log.files.file_log import FileLog
@@ -59,7 +59,7 @@ def categorizers(tmp_path: Path, kafka: KafkaSettings) -> Iterator[Categorizers]
     """None yet, on a new installation."""
     folder = StateFolder(tmp_path / "state")
     folder.create(Installation(nodes=(NodeSpec("n1", Resources(1000)),)))
-    remember_kafka(folder, KafkaPlace(kafka.bootstrap, kafka.prefix))
+    folder.remember_kafka(KafkaPlace(kafka.bootstrap, kafka.prefix))
     found = Categorizers(folder)
     yield found
     for process in found.running:
@@ -75,7 +75,7 @@ async def test_members_come_and_go_without_a_trace(
     layout = Installation(nodes=()).layout
     await apply_topics(kafka, layout)
     folder = StateFolder(tmp_path / "state")
-    log = open_log(folder, folder.read())
+    log = open_log(read_settings({"state_dir": folder.root}), folder.read())
     stop = asyncio.Event()
     load = Load(log, layout, "default")
     loading = asyncio.create_task(load.run(stop))

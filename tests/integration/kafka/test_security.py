@@ -11,13 +11,16 @@ import msgspec
 import pytest
 from tests.integration.kafka.conftest import HOME
 
-from steepest.cli.commands.topics import apply_topics
+from steepest.app.installation import apply_topics
+from steepest.app.settings.reading import read_settings
+from steepest.app.settings.rows import as_environment
+from steepest.app.settings.tree import Settings
 from steepest.errors import InputError, LogUnavailableError, SteepestError
 from steepest.log.base import NewRecord, TopicPartition
 from steepest.log.kafka.broker import PROPERTIES, Broker, _free_port, cluster_id, missing
 from steepest.log.kafka.consumer_group import KafkaAssignment
 from steepest.log.kafka.kafka_log import KafkaLog
-from steepest.log.kafka.kafka_settings import KafkaSettings, as_environment, kafka_settings
+from steepest.log.kafka.kafka_settings import KafkaSettings
 from steepest.runtime.layout import Layout
 
 LISTENERS = """
@@ -156,7 +159,7 @@ WAYS = (
 @pytest.mark.parametrize("way", WAYS)
 async def test_every_client_gets_in(secure: Secure, way: str) -> None:
     """Topics are made, records appended and read, and a share is dealt, with settings that came by the environment."""
-    settings = kafka_settings(as_environment(right(secure, way)))
+    settings = read_settings(environ=as_environment(Settings(kafka=right(secure, way)))).kafka
     assert settings is not None
     layout = Layout()
     await apply_topics(settings, layout)

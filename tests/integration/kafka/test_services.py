@@ -13,10 +13,9 @@ import psutil
 import pytest
 from tests.chaos.system import KafkaSystem
 
-from steepest.errors import InputError
 from steepest.events.registry import TOPICS
 from steepest.log.base import NewRecord, TopicPartition
-from steepest.log.kafka.kafka_settings import KafkaSettings, as_environment, kafka_settings
+from steepest.log.kafka.kafka_settings import KafkaSettings
 
 TRAINING = Path(__file__).parents[2] / "chaos" / "training.py"
 
@@ -113,30 +112,3 @@ async def test_services_do_not_outlive_the_system(system: KafkaSystem) -> None:
     assert alive == []
     await system.start()
     assert sorted(system.services().values()) == names
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("STEEPEST_KAFKA", "no-port"),
-        ("STEEPEST_KAFKA", "host:1,:2"),
-        ("STEEPEST_KAFKA_SECURITY", "TLS"),
-        ("STEEPEST_KAFKA_SECURTY", "SSL"),
-        ("STEEPEST_KAFKA_PREFIX", "a b"),
-        ("STEEPEST_KAFKA_SASL_MECHANISM", "GSSAPI"),
-    ],
-)
-def test_a_wrong_setting_is_refused_by_name(name: str, value: str) -> None:
-    """A setting that is none, or has a value that it cannot have, is refused, and the message says where to look."""
-    with pytest.raises(InputError) as refused:
-        kafka_settings({"STEEPEST_KAFKA": "host:9092", name: value})
-
-    assert name in f"{refused.value} {refused.value.hint}"
-
-
-def test_settings_reach_another_process_as_they_are() -> None:
-    """What is written to an environment is read from it again."""
-    settings = KafkaSettings(bootstrap="a:1,b:2", prefix="p-", security="SASL_SSL", username="u", password="secret")  # noqa: S106
-
-    assert kafka_settings(as_environment(settings)) == settings
-    assert "secret" not in repr(settings)

@@ -12,7 +12,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from structlog.testing import capture_logs
 
-from steepest.cli.commands.topics import apply_topics
+from steepest.app.installation import apply_topics
 from steepest.clock import SystemClock
 from steepest.errors import InputError, LogEpochError
 from steepest.events.cluster import JobAdmitted, JobSpec, JobSubmitted

@@ -14,7 +14,7 @@ import pytest
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
-from steepest.cli.commands.topics import apply_topics
+from steepest.app.installation import apply_topics
 from steepest.clock import SystemClock
 from steepest.errors import InputError, LogEpochError
 from steepest.events.cluster import LogOpened

@@ -19,6 +19,7 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from tests.unit.mqtt.messages import envelope
 
 from steepest.app.installation import open_log
+from steepest.app.settings.reading import read_settings
 from steepest.app.state_folder import Installation, NodeSpec, StateFolder
 from steepest.cli.stored_pool import records_to_end
 from steepest.clock import SystemClock
@@ -63,7 +64,7 @@ class Edge:
 
     def log(self) -> Log:
         """A handle on the log."""
-        return open_log(self.folder, self.folder.read())
+        return open_log(read_settings({"state_dir": self.folder.root}), self.folder.read())
 
     # --- the bridge ------------------------------------------------------------------------------------------------------
 

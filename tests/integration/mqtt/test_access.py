@@ -158,7 +158,7 @@ def test_a_bridge_without_a_broker_does_not_start(environ: dict[str, str], names
 @pytest.mark.parametrize(
     ("options", "names"),
     [
-        (("--mqtt", "broker"), "STEEPEST_MQTT"),
+        (("--mqtt", "broker"), "--mqtt"),
         (("--kafka", "h:1", "--mqtt", "b:1", "--scale", "mqtt-bridge=2"), "scale"),
     ],
 )

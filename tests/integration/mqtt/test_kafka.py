@@ -12,8 +12,8 @@ from tests.integration.mqtt.conftest import Mosquitto
 from tests.integration.mqtt.edge import Device, Edge
 from tests.unit.mqtt.messages import beat, loss
 
-from steepest.app.installation import KafkaPlace, remember_kafka
-from steepest.cli.commands.topics import apply_topics
+from steepest.app.installation import apply_topics
+from steepest.app.state_folder import KafkaPlace
 from steepest.events.loss import LossReported
 from steepest.log.kafka.broker import Broker, missing, running_broker
 from steepest.log.kafka.kafka_settings import KafkaSettings
@@ -54,7 +54,7 @@ async def test_kafka_may_be_killed(tmp_path: Path, mosquitto: Mosquitto, kafka: 
     """Messages wait while Kafka is away and the bridge is killed as well; all are on the topics, once."""
     edge = Edge(tmp_path / "state", mosquitto.address)
     settings = KafkaSettings(bootstrap=kafka.bootstrap)
-    remember_kafka(edge.folder, KafkaPlace(settings.bootstrap))
+    edge.folder.remember_kafka(KafkaPlace(settings.bootstrap))
     await apply_topics(settings, edge.folder.read().layout)
     await edge.open()
     await edge.start()

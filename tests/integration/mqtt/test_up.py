@@ -13,6 +13,7 @@ from tests.integration.mqtt.edge import Device
 from tests.unit.mqtt.messages import beat
 
 from steepest.app.installation import open_log
+from steepest.app.settings.reading import read_settings
 from steepest.app.state_folder import StateFolder
 from steepest.cli.stored_pool import records_to_end
 from steepest.events import cluster as c
@@ -44,7 +45,7 @@ def system(tmp_path: Path, mosquitto: Mosquitto) -> Iterator[RunningSystem]:
 async def all_of(system: RunningSystem, topic: str) -> list[Record]:
     """A topic's records beside its identity."""
     folder = StateFolder(system.state)
-    log = open_log(folder, folder.read(), read_only=True)
+    log = open_log(read_settings({"state_dir": folder.root}), folder.read(), read_only=True)
     try:
         records = [one for at in await log.partitions(topic) async for one in records_to_end(log, at)]
     finally:

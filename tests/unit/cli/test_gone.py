@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from steepest.app.installation import open_cluster
+from steepest.app.settings.reading import read_settings
 from steepest.app.state_folder import Installation, NodeSpec, StateFolder
 from steepest.cli.commands.nodes import nodes
 from steepest.cli.stored_pool import look
@@ -75,11 +76,11 @@ def test_it_is_refused_where_it_may_not_be_so(
 ) -> None:
     """Of a node that is not there, or is heard of; or where a reader would not know the event."""
     folder = folder_with(tmp_path, *more, reads=reads)
-    before = look(folder.root).view.position
+    before = look(read_settings({"state_dir": folder.root})).view.position
     done = run(folder, node)
 
     assert why in str(done.exception)
-    assert look(folder.root).view.position == before
+    assert look(read_settings({"state_dir": folder.root})).view.position == before
 
 
 def test_its_jobs_are_free_and_what_ran_there_has_ended(tmp_path: Path) -> None:
@@ -102,7 +103,7 @@ def test_its_jobs_are_free_and_what_ran_there_has_ended(tmp_path: Path) -> None:
 
     asyncio.run(start(1, "n1"))
     done = run(folder, "n1")
-    view = look(folder.root).view
+    view = look(read_settings({"state_dir": folder.root})).view
 
     assert json.loads(done.stdout) == {"node": "n1", "jobs": ["a"]}
     assert "n1" not in view.nodes

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from steepest.app.settings.amounts import node
 from steepest.app.state_folder import NodeSpec
 from steepest.cli.options import CPU, MEMORY, SPAN, Amount, NodeType
 from steepest.events.common import Resources
@@ -46,8 +47,8 @@ def test_an_amount_written_in_the_smallest_unit_is_itself(millicores: int) -> No
 
 def test_a_node_has_a_name_and_an_amount_of_each() -> None:
     """Memory may be left out, for a node on which nobody reserves any."""
-    assert NodeType().convert("n1=0.5", None, None) == NodeSpec("n1", Resources(500))
-    assert NodeType().convert("big.node=2:4Gi", None, None) == NodeSpec("big.node", Resources(2000, 4096))
+    assert node(NodeType().convert("n1=0.5", None, None)) == NodeSpec("n1", Resources(500))
+    assert node(NodeType().convert("big.node=2:4Gi", None, None)) == NodeSpec("big.node", Resources(2000, 4096))
 
 
 @pytest.mark.parametrize("text", ["n1", "n1=", "N1=1", "=1", "n1=1:much", "n1=1:2:3"])

@@ -10,7 +10,8 @@ import pytest
 from click.testing import CliRunner
 from tests.unit.cli.conftest import Holding
 
-from steepest.app.embedded import Configurator
+from steepest.app.configurator import Configurator
+from steepest.app.settings.reading import read_settings
 from steepest.app.state_folder import StateFolder
 from steepest.cli.main import main
 from steepest.cli.stored_pool import StoredPool, look
@@ -48,7 +49,7 @@ def test_what_no_reader_could_read_is_refused(
     folder: StateFolder, options: tuple[str, ...], command: tuple[str, ...], names: str
 ) -> None:
     """In one line that names the field, and nothing is on the log."""
-    before = look(folder.root).view.position
+    before = look(read_settings({"state_dir": folder.root})).view.position
     call = ["submit", "--state", str(folder.root), "--name", "job", *options, "--", *command]
     done = CliRunner().invoke(main, call, prog_name="steepest")
 
@@ -56,7 +57,7 @@ def test_what_no_reader_could_read_is_refused(
     assert isinstance(done.exception, SystemExit)
     assert names in done.stderr
     assert done.stderr.splitlines()[-1].startswith("Error: ")
-    assert look(folder.root).view.position == before
+    assert look(read_settings({"state_dir": folder.root})).view.position == before
 
 
 def test_parameters_that_no_reader_could_read_are_refused() -> None:
@@ -82,7 +83,7 @@ async def answered(log: Log, pool: StoredPool, place: RequestCursor) -> RequestO
 @pytest.mark.parametrize("ask", [admission, answered])
 async def test_who_waits_for_what_cannot_be_read_gets_an_answer(folder: StateFolder, ask: Ask) -> None:
     """A letter about another record is none; the one about the request is, whoever wrote it."""
-    async with asking(folder) as (log, pool):
+    async with asking(read_settings({"state_dir": folder.root})) as (log, pool):
         place = await append(log, pool, submitted("job"))
         letter = DeadLetter(
             topic="cluster", partition=0, offset=place.offset, key="", reason="an older system", value=b""
@@ -98,9 +99,9 @@ async def test_who_waits_for_what_cannot_be_read_gets_an_answer(folder: StateFol
 @pytest.mark.parametrize("ask", [admission, answered])
 async def test_who_waits_under_a_name_that_is_taken_gets_an_answer(folder: StateFolder, ask: Ask) -> None:
     """The rejection changes nothing about the job that has the name, and is an answer all the same."""
-    async with asking(folder) as (log, pool):
+    async with asking(read_settings({"state_dir": folder.root})) as (log, pool):
         await append(log, pool, submitted("job", request="first"))
-    async with asking(folder) as (log, pool):
+    async with asking(read_settings({"state_dir": folder.root})) as (log, pool):
         place = await append(log, pool, submitted("job", request="second"))
         for about in ("third", "second"):
             rejected = c.JobRejected(job="job", request=about, reason=f"the name of {about} is taken")

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 from tests.unit.cli.conftest import Holding
 
+from steepest.app.settings.reading import read_settings
 from steepest.app.state_folder import StateFolder
 from steepest.cli.commands.submit import EPILOG
 from steepest.cli.job_names import free_name
@@ -28,7 +29,7 @@ def call(folder: StateFolder, *arguments: str) -> Result:
 
 def spec_of(folder: StateFolder, job: str) -> c.JobSpec:
     """What the log holds of a job."""
-    return look(folder.root).job(job).spec
+    return look(read_settings({"state_dir": folder.root})).job(job).spec
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 from tests.unit.cli.conftest import Holding
 
+from steepest.app.settings.reading import read_settings
 from steepest.cli.commands.upgrade import upgrade
 from steepest.cli.stored_pool import look
 from steepest.events import cluster as c
@@ -32,19 +33,19 @@ def run(*arguments: object) -> Result:
 def test_every_flag_is_put_in_force_once(old: Path) -> None:
     """With the version that it needs; parameters stay, and a second call finds nothing to do."""
     first = json.loads(run("--state", old, "--json").stdout)
-    view = look(old).view
+    view = look(read_settings({"state_dir": old})).view
     second = json.loads(run("--state", old, "--json").stdout)
 
     assert first == {"flags": list(FLAGS), "reads": READS, "applied": True}
     assert (view.state.flags, view.state.reads, view.parameters) == (tuple(FLAGS), READS, PARAMETERS)
     assert second == {"flags": [], "reads": READS, "applied": False}
-    assert look(old).view.position == view.position
+    assert look(read_settings({"state_dir": old})).view.position == view.position
 
 
 def test_a_dry_run_changes_nothing(old: Path) -> None:
     """It says what each flag changes."""
-    before = look(old).view.position
+    before = look(read_settings({"state_dir": old})).view.position
     shown = run("--state", old, "--dry-run").stdout
 
     assert [line.partition(":")[0] for line in shown.splitlines()] == [f"flag {flag}" for flag in FLAGS]
-    assert look(old).view.position == before
+    assert look(read_settings({"state_dir": old})).view.position == before

@@ -167,9 +167,12 @@ async def test_a_pool_goes_on_from_its_snapshot(rig: Rig) -> None:
 async def test_a_raised_logic_takes_over_a_pool_whose_beginning_is_gone(rig: Rig) -> None:
     """The snapshot's view stands for what was removed: today's placer ends the old jobs and places new ones."""
     snapshots = MemorySnapshots()
-    older = type("OlderPlacer", (Placer,), {"logic": Placer.logic - 1})
+
+    class OlderPlacer(Placer):
+        logic = Placer.logic - 1
+
     rig.start("worker-monitor", "migrator", rig.beats())
-    old = rig.start(Service(name="placer", cluster_deciders=(older,)), snapshots=snapshots)
+    old = rig.start(Service(name="placer", cluster_deciders=(OlderPlacer,)), snapshots=snapshots)
     await ready(old)
     await rig.submit("a", "--steps=200")
     await until(lambda: "a" in old.view.jobs and old.view.jobs["a"].alive)

@@ -7,18 +7,24 @@ from pathlib import Path
 
 import pytest
 
-from steepest.app.embedded import Configurator, build_services, installed_services
+from steepest.app.configurator import Configurator
+from steepest.app.installed_services import installed_services, refuse_wrong_services, service_programs, wanted_services
+from steepest.app.settings.reading import read_settings
+from steepest.app.settings.tree import MetricsSettings, ServiceSettings, Settings
 from steepest.clock import SystemClock
 from steepest.cluster.port import ReplicaId
+from steepest.errors import InputError
 from steepest.events import cluster as c
 from steepest.events.parameters import FlowConParameters, PoolParameters, SpeConParameters
 from steepest.events.registry import FLAGS, READS
+from steepest.log.kafka.kafka_settings import KafkaSettings
 from steepest.log.memory import MemoryLog
+from steepest.mqtt.settings import MqttSettings
 from steepest.runtime.layout import Layout
-from steepest.runtime.service import Service, Settings
+from steepest.runtime.service import Service
 from steepest.testing.system.fake_cluster import FakeCluster
 from steepest.testing.system.fake_nodes import FakeNodes
-from steepest.testing.system.rig import POOL, Rig, RigProcess
+from steepest.testing.system.rig import POOL, Rig, RigProcess, context_on
 from steepest.testing.waiting import until
 from steepest.view.state import Phase
 
@@ -42,14 +48,43 @@ def test_all_services_are_found() -> None:
     assert tuple(installed_services()) == INSTALLED
 
 
+def test_a_service_without_work_does_not_run() -> None:
+    """The bridge for devices has work only where a broker is named."""
+    assert tuple(wanted_services(Settings())) == SERVICES
+    assert tuple(wanted_services(Settings(mqtt=MqttSettings(broker="broker:1883")))) == INSTALLED
+
+
+def test_each_service_gets_a_process_with_the_settings_in_force(tmp_path: Path) -> None:
+    """As many as asked for, each with the next port; the settings reach it as they are, and it inherits no others."""
+    settings = Settings(
+        state_dir=str(tmp_path),
+        metrics=MetricsSettings(port=9400),
+        services=ServiceSettings(only=("categorizer", "placer"), scale=("categorizer=2",)),
+    )
+    kafka = KafkaSettings(bootstrap="host:9092", prefix="p-", password="s3cret")  # noqa: S106
+    programs = list(service_programs(settings, kafka, "default"))
+    found = [read_settings(environ=program.settings) for program in programs]
+
+    assert [program.name for program in programs] == ["categorizer", "categorizer-2", "placer"]
+    assert [program.command[-1] for program in programs] == ["steepest_categorizer"] * 2 + ["steepest_placer"]
+    assert [one.metrics.port for one in found] == [9401, 9402, 9403]
+    assert {(one.state_dir, one.kafka, one.stop_at_eof) for one in found} == {(str(tmp_path), kafka, True)}
+
+
+@pytest.mark.parametrize("settings", [ServiceSettings(only=("placr",)), ServiceSettings(scale=("mqtt-bridge=2",))])
+def test_a_service_that_cannot_run_so_is_refused_by_name(settings: ServiceSettings) -> None:
+    """One that is not installed, and one that is a single session elsewhere."""
+    with pytest.raises(InputError, match=r"placr|mqtt-bridge"):
+        refuse_wrong_services(Settings(services=settings))
+
+
 @pytest.mark.parametrize("name", INSTALLED)
-async def test_a_service_builds_on_memory(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_service_builds_on_memory(name: str, tmp_path: Path) -> None:
     """Each composition root takes any log, cluster and clock, does nothing yet, and names itself."""
-    monkeypatch.setenv("STEEPEST_MQTT", "broker:1883")
     clock = SystemClock()
     log = MemoryLog(Layout().partitions())
     cluster = FakeCluster(FakeNodes({}, tmp_path, clock), POOL, clock)
-    service = installed_services()[name](Settings(state_dir=str(tmp_path)), log, cluster, clock)
+    service = installed_services()[name](context_on(tmp_path, log, cluster, clock, mqtt="broker:1883"))
 
     assert isinstance(service, Service)
     assert service.name == name
@@ -60,9 +95,9 @@ async def test_deciders_and_effectors_have_names_of_their_own(tmp_path: Path) ->
     """Names are parts of ids and of snapshots: no two are the same in one process."""
     clock = SystemClock()
     log = MemoryLog(Layout().partitions())
-    services = build_services(
-        Settings(state_dir=str(tmp_path)), log, FakeCluster(FakeNodes({}, tmp_path, clock), POOL, clock), clock
-    )
+    cluster = FakeCluster(FakeNodes({}, tmp_path, clock), POOL, clock)
+    context = context_on(tmp_path, log, cluster, clock, mqtt="broker:1883")
+    services = [build(context) for build in installed_services().values()]
     deciders = [one.name for service in services for one in (*service.cluster_deciders, *service.stream_deciders)]
     effectors = [one.name for service in services for one in service.effectors]
 

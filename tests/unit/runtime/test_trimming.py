@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from steepest.app.embedded import installed_services
+from steepest.app.installed_services import installed_services
 from steepest.errors import InputError
 from steepest.events.loss import JobUnwatched
 from steepest.log.snapshot_store import MemorySnapshots
 from steepest.runtime.decode import new_record
 from steepest.runtime.recovery.trimming import needed_from
-from steepest.runtime.service import Service, Settings
+from steepest.runtime.service import Service
 from steepest.testing.system.fake_cluster import FakeCluster
-from steepest.testing.system.rig import AT, POOL, Rig, RigProcess
+from steepest.testing.system.rig import AT, POOL, Rig, RigProcess, context_on
 from steepest.testing.waiting import until
 
 NAMES = ("categorizer", "placer", "worker-monitor")
@@ -21,9 +21,8 @@ NAMES = ("categorizer", "placer", "worker-monitor")
 def services(rig: Rig) -> list[Service]:
     """Those that the tests run, as ``steepest topics trim`` builds them."""
     cluster = FakeCluster(rig.nodes, POOL, rig.clock)
-    return [
-        installed_services()[name](Settings(state_dir=str(rig.folder)), rig.log, cluster, rig.clock) for name in NAMES
-    ]
+    context = context_on(rig.folder, rig.log, cluster, rig.clock)
+    return [installed_services()[name](context) for name in NAMES]
 
 
 def store(rig: Rig, name: str) -> MemorySnapshots:

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
-from steepest.app.service_main import run_alone
-from steepest.clock import Clock
-from steepest.cluster.port import Cluster
+from steepest.app.context import Context
+from steepest.app.service_main import run_service
 from steepest.collector.heartbeats import HeartbeatSender
 from steepest.collector.losses import LossCollector
-from steepest.log.base import Log
-from steepest.mqtt.settings import mqtt_settings
-from steepest.runtime.service import Service, Settings
+from steepest.runtime.service import Service
 
 
-def build(settings: Settings, log: Log, cluster: Cluster, clock: Clock) -> Service:  # noqa: ARG001 - every service's form
+def build(context: Context) -> Service:
     """The service's parts."""
-    places = Path(settings.state_dir) / "collector"
-    effectors = (HeartbeatSender(cluster), LossCollector(cluster, clock, settings.pool, places))
-    mqtt = mqtt_settings(os.environ)
-    if mqtt is None or mqtt.device is None:
+    folder, pool = context.settings.folder.collector, context.installation.pool
+    effectors = (HeartbeatSender(context.cluster), LossCollector(context.cluster, context.clock, pool, folder))
+    mqtt = context.settings.mqtt
+    if not mqtt.broker or mqtt.device is None:
         return Service(name="log-collector", effectors=effectors)
+    mqtt.require_client()
     from steepest.mqtt.agent import MqttAgent  # noqa: PLC0415 - its client is not needed where the log can be reached
 
-    return Service(name="log-collector", effectors=(MqttAgent(mqtt, clock, effectors),))
+    return Service(name="log-collector", effectors=(MqttAgent(mqtt, context.clock, effectors),))
 
 
 def main() -> None:
     """Run the service alone, until SIGTERM or SIGINT."""
-    run_alone(build)
+    run_service(build)

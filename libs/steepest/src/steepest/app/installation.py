@@ -2,31 +2,35 @@
 
 It owns the choice between files and Kafka. It must never know what is in a log, or who runs over it.
 
-A state folder whose system was started on Kafka says so in ``kafka.json``, so that every command finds the same log; the
-environment (``STEEPEST_KAFKA`` and its like) comes before it, and is the only place for secrets, but for the password of a
-broker of the folder's own.
+A state folder whose system was started on Kafka says so in ``kafka.json``, so that every command finds the same log. No
+password is there, but for that of a broker of the folder's own.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-import msgspec
-
+from steepest.app.settings.tree import Settings
 from steepest.app.state_folder import Installation, StateFolder
+from steepest.clock import SystemClock
 from steepest.cluster.local.cluster import LocalCluster, LocalNode
 from steepest.cluster.port import Cluster
-from steepest.errors import InputError, RecordingError
+from steepest.errors import InputError, LogUnavailableError
 from steepest.log.base import Log, TopicPartition
-from steepest.log.files.atomic_write import write_atomically
 from steepest.log.files.file_log import FileLog
-from steepest.log.kafka.kafka_settings import KafkaSettings, kafka_settings
+from steepest.log.kafka.kafka_settings import AUTO, KafkaSettings
 from steepest.log.kafka.kafka_snapshots import LogSnapshots
 from steepest.log.snapshot_store import FolderSnapshots, SnapshotStore
 from steepest.runtime.assignment import Assignment
+from steepest.runtime.layout import Layout
+from steepest.runtime.recovery.log_identity import open_partitions
+from steepest.runtime.service import StreamDeciderType
+
+if TYPE_CHECKING:
+    from steepest.log.kafka.kafka_topics import Change
 
 SNAPSHOTS = TopicPartition("snapshots")
 
@@ -34,65 +38,35 @@ SYSTEM = "system"
 """Stands for the service's name in what ``steepest up`` itself keeps."""
 
 
-class KafkaPlace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``kafka.json``: where the log is.
-
-    Attributes:
-        own: Whether the broker is one of the installation's own, in ``kafka/``, which ``steepest up`` starts and stops.
-    """
-
-    bootstrap: str
-    prefix: str = ""
-    own: bool = False
-
-
-def kafka_place(folder: StateFolder) -> KafkaPlace | None:
-    """What the folder says of its log; None where it is in files.
+def kafka_of(settings: Settings) -> KafkaSettings | None:
+    """How the log is reached on Kafka; None where it is in files.
 
     Raises:
-        RecordingError: It is damaged.
+        LogUnavailableError: The folder's own broker does not run, or is another user's.
     """
-    path = _place_file(folder)
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=KafkaPlace)
-    except FileNotFoundError:
-        return None
-    except (OSError, msgspec.DecodeError) as error:
-        raise RecordingError(f"{path} cannot be read: {error}", hint="restore it, or name the cluster again") from error
+    kafka = settings.kafka
+    if kafka.bootstrap != AUTO:
+        return kafka if kafka.bootstrap else None
+    from steepest.log.kafka.broker import Broker  # noqa: PLC0415 - it loads psutil, which few commands need
+
+    broker = Broker(settings.folder.kafka, guarded=True)
+    if not broker.answers():
+        root = settings.folder.root
+        raise LogUnavailableError(
+            f"the log of {root} is on a Kafka broker of its own, which runs only while the system does, and now does not",
+            code="broker-down",
+            hint=f"start both with `steepest up --state {root}`",
+        )
+    return broker.settings(kafka.prefix)
 
 
-def remember_kafka(folder: StateFolder, place: KafkaPlace) -> None:
-    """Let every command that names the folder find its log."""
-    write_atomically(_place_file(folder), msgspec.json.format(msgspec.json.encode(place), indent=2))
-
-
-def kafka_of(folder: StateFolder, environ: Mapping[str, str] = os.environ) -> KafkaSettings | None:
-    """How the folder's log is reached on Kafka; None where it is in files.
-
-    Raises:
-        InputError: A setting is wrong.
-        LogUnavailableError: The folder's own broker was never started, or is another user's.
-        RecordingError: ``kafka.json`` is damaged.
-    """
-    place = kafka_place(folder)
-    if place is None or environ.get("STEEPEST_KAFKA"):
-        return kafka_settings(environ)
-    if place.own:
-        from steepest.log.kafka.broker import own_broker  # noqa: PLC0415 - it loads psutil, which few commands need
-
-        prefix = environ.get("STEEPEST_KAFKA_PREFIX", place.prefix)
-        return msgspec.structs.replace(own_broker(kafka_folder(folder)), prefix=prefix)
-    return kafka_settings({"STEEPEST_KAFKA_PREFIX": place.prefix, **environ}, place.bootstrap)
-
-
-def open_log(folder: StateFolder, installation: Installation, *, read_only: bool = False) -> Log:
+def open_log(settings: Settings, installation: Installation, *, read_only: bool = False) -> Log:
     """The installation's log. Clients of Kafka connect when first used.
 
     Raises:
-        InputError: A setting is wrong.
         LogUnavailableError, RecordingError: The folder's log cannot be opened.
     """
-    kafka = kafka_of(folder)
+    kafka, folder = kafka_of(settings), settings.folder
     partitions = installation.layout.partitions()
     if kafka is not None:
         from steepest.log.kafka.kafka_log import KafkaLog  # noqa: PLC0415 - the client is an extra, and takes long to import
@@ -101,21 +75,63 @@ def open_log(folder: StateFolder, installation: Installation, *, read_only: bool
     return FileLog.open(folder.log, read_only=True) if read_only else FileLog(folder.log, partitions)
 
 
-def open_snapshots(folder: StateFolder, log: Log, service: str = "") -> SnapshotStore:
+def open_snapshots(settings: Settings, log: Log, service: str = "") -> SnapshotStore:
     """Where a service keeps its snapshots; without a name, the system itself."""
-    if kafka_of(folder) is not None:
+    if settings.kafka.bootstrap:
         return LogSnapshots(log, SNAPSHOTS, service or SYSTEM)
-    return FolderSnapshots(folder.snapshots / service)
+    return FolderSnapshots(settings.folder.snapshots / service)
 
 
-def shares_of(folder: StateFolder) -> Callable[[Any], Assignment] | None:
+def shares_of(settings: Settings) -> Callable[[StreamDeciderType], Assignment] | None:
     """How processes of one service share a decider's topic: on Kafka by a consumer group, in files not at all."""
-    kafka = kafka_of(folder)
+    kafka = kafka_of(settings)
     if kafka is None:
         return None
     from steepest.log.kafka.consumer_group import KafkaAssignment  # noqa: PLC0415 - as above
 
     return lambda decider: KafkaAssignment(kafka, decider.topic, decider.name)
+
+
+async def apply_topics(kafka: KafkaSettings, layout: Layout, replication: int | None = None) -> list[Change]:
+    """Make the topics of a layout what they should be, and give every new partition its identity.
+
+    Raises:
+        InputError: A topic that holds records would have to get another number of partitions.
+        LogUnavailableError: The cluster does not do it.
+    """
+    from steepest.log.kafka.kafka_log import KafkaLog  # noqa: PLC0415 - as above
+    from steepest.log.kafka.kafka_topics import KafkaTopics  # noqa: PLC0415 - as above
+
+    partitions = layout.partitions()
+    changes = await KafkaTopics(kafka, partitions, replication).apply()
+    log = KafkaLog(kafka, partitions)
+    try:
+        await open_partitions(log, layout, SystemClock())
+    finally:
+        await log.close()
+    return changes
+
+
+@contextmanager
+def running_cluster(settings: Settings) -> Iterator[KafkaSettings]:
+    """How the log is reached, for as long as its broker runs if that is the folder's own.
+
+    Raises:
+        InputError: Java or the broker's jars are missing.
+        LogUnavailableError: The broker does not start.
+    """
+    kafka = settings.kafka
+    if kafka.bootstrap != AUTO:
+        yield kafka
+        return
+    from steepest.log.kafka.broker import Broker  # noqa: PLC0415 - as above
+
+    broker = Broker(settings.folder.kafka, home=Path(kafka.home), guarded=True)
+    broker.start()
+    try:
+        yield broker.settings(kafka.prefix)
+    finally:
+        broker.stop()
 
 
 def open_cluster(folder: StateFolder, installation: Installation) -> Cluster:
@@ -155,12 +171,3 @@ def _docker_cluster(folder: StateFolder, installation: Installation) -> Cluster:
         heartbeat_s=installation.heartbeat_ms / 1000,
         retention=installation.ended,
     )
-
-
-def kafka_folder(folder: StateFolder) -> Path:
-    """Where a broker of the folder's own keeps its data and its password."""
-    return folder.root / "kafka"
-
-
-def _place_file(folder: StateFolder) -> Path:
-    return folder.root / "kafka.json"

@@ -29,13 +29,13 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     """What to run.
 
     Attributes:
-        env: Variables beside those of this process.
+        settings: The variables of its settings: it gets these, and others of this process's, but none of its settings.
         output: The file that gets what it prints.
     """
 
     name: str
     command: Sequence[str]
-    env: Mapping[str, str] = {}
+    settings: Mapping[str, str] = {}
     output: Path
 
 
@@ -81,7 +81,7 @@ class ProcessSupervisor:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=output,
                 stderr=output,
-                env={**os.environ, **program.env, "STEEPEST_STOP_AT_EOF": "true"},
+                env={**inherited(), **program.settings},
                 start_new_session=True,
             )
         self.pids[program.name] = process.pid
@@ -94,6 +94,11 @@ class ProcessSupervisor:
             await _end(process, ended)
             self.pids.pop(program.name, None)
         return await ended
+
+
+def inherited() -> dict[str, str]:
+    """The variables of this process that are no settings: another one needs PATH and the like."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("STEEPEST_")}
 
 
 async def _end(process: asyncio.subprocess.Process, ended: asyncio.Future[int]) -> None:

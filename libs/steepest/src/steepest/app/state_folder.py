@@ -70,6 +70,18 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         return Layout(pools=(self.pool,), loss_partitions=self.loss_partitions)
 
 
+class KafkaPlace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``kafka.json``: where the log is.
+
+    Attributes:
+        own: Whether the broker is one of the installation's own, in ``kafka/``, which ``steepest up`` starts and stops.
+    """
+
+    bootstrap: str
+    prefix: str = ""
+    own: bool = False
+
+
 class _Version(msgspec.Struct):
     version: int = 0
 
@@ -82,6 +94,11 @@ class StateFolder:
         self.log = root / "log"
         self.snapshots = root / "snapshots"
         self.cluster = root / "cluster"
+        self.collector = root / "collector"
+        self.mqtt_bridge = root / "mqtt-bridge"
+        self.kafka = root / "kafka"
+        self.services = root / "services"
+        self.kafka_file = root / "kafka.json"
         self.opening_lock = root / "opening.lock"
         self._up_lock = root / "up.lock"
         self._installation = root / "steepest.json"
@@ -90,6 +107,11 @@ class StateFolder:
     def exists(self) -> bool:
         """Whether there is an installation in it."""
         return self._installation.exists()
+
+    @property
+    def has_log_in_files(self) -> bool:
+        """Whether a log in files was begun in it."""
+        return (self.log / "recording.json").exists()
 
     def create(self, installation: Installation) -> None:
         """Make the folder an installation.
@@ -145,6 +167,25 @@ class StateFolder:
             f"the state folder {self.root} is of version {version}, and this Steepest knows version {VERSION}",
             hint="use the Steepest that made it, or begin with a new folder",
         )
+
+    def kafka_place(self) -> KafkaPlace | None:
+        """Where on Kafka the log is; None where it is in files.
+
+        Raises:
+            RecordingError: ``kafka.json`` is damaged.
+        """
+        try:
+            return msgspec.json.decode(self.kafka_file.read_bytes(), type=KafkaPlace)
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.DecodeError) as error:
+            raise RecordingError(
+                f"{self.kafka_file} cannot be read: {error}", hint="restore it, or name the cluster again"
+            ) from error
+
+    def remember_kafka(self, place: KafkaPlace) -> None:
+        """Let every command that names the folder find its log."""
+        write_atomically(self.kafka_file, msgspec.json.format(msgspec.json.encode(place), indent=2))
 
     @contextmanager
     def sole(self) -> Iterator[None]:

@@ -34,6 +34,7 @@ COMMANDS: Mapping[str, str] = {
     "topics": "The topics on Kafka: make them what they should be.",
     "upgrade": "Put in force what this version knows and a pool does not use yet.",
     "dead-letters": "What nobody could read: list it, show it, send it again.",
+    "config": "The settings in force, and where each comes from.",
     "schema": "The topics and events as an AsyncAPI 3 document.",
 }
 """Each command's short help; it is the function of that name in the module of that name."""

@@ -1,54 +1,138 @@
-"""The embedded system in the foreground: from the greeting to the farewell.
+"""The system in the foreground, from its first line to its last: in this process, or each service as a process over Kafka.
 
-It owns what is around the runtime: signals, probes, what people are told, and which failure ends it. It must never know
-what the runtime runs.
+It owns what is around the runtime: the order in which things start and stop, what is printed, and which failure ends it. It
+must never know what a service does.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 
-from steepest.app.embedded import embedded
-from steepest.app.service_main import stop_on_signals
-from steepest.app.state_folder import StateFolder
+import msgspec
+
+from steepest.app.compose import Composition, composed, embedded
+from steepest.app.configurator import Configurator
+from steepest.app.installation import SYSTEM, apply_topics, running_cluster
+from steepest.app.installed_services import refuse_wrong_services, service_programs
+from steepest.app.process_supervisor import ProcessSupervisor
+from steepest.app.settings.tree import Settings
+from steepest.app.signals import stop_on_signals
+from steepest.app.state_folder import KafkaPlace, StateFolder
 from steepest.cli.job_output import printed_last
 from steepest.cli.printing.event_printer import EventPrinter, say
 from steepest.cli.quiet import quiet
 from steepest.describe import count
 from steepest.errors import SteepestError
 from steepest.events.parameters import PoolParameters
+from steepest.log.kafka.kafka_settings import AUTO, KafkaSettings
 from steepest.runtime.monitoring.probe import Address, probes
+from steepest.runtime.service import Service
 from steepest.view.cluster_view import ClusterView
 from steepest.view.nodes import in_words
 
+Wanted = Callable[[Settings], PoolParameters | None]
+"""The parameters to put in force, asked for once the log is there; None: those that it holds."""
 
-async def run(folder: StateFolder, parameters: PoolParameters | None, metrics: Address | None) -> None:
-    """Run the system on a state folder until SIGTERM or SIGINT.
+
+def run_embedded(settings: Settings, wanted: Wanted) -> None:
+    """Run the system in this process until SIGTERM or SIGINT.
 
     Raises:
-        InputError: Another one runs on it, or the port is taken.
+        InputError: Another one runs on the folder, or the port is taken.
         LogError: Its log is not for this reader.
     """
     quiet(logging.WARNING)
-    async with embedded(folder, parameters, (EventPrinter(partial(printed_last, folder)),)) as system:
-        stop = stop_on_signals()
-        with ExitStack() as stack:
-            say(_greeting(folder))
-            if metrics is not None:
-                say(f"metrics on {stack.enter_context(probes(system.runtime, metrics))}")
-            try:
-                await system.runtime.run(stop)
-            except ExceptionGroup as failures:
-                raise _ours(failures) or failures from failures
-        say(_farewell(folder, system.runtime.pool.view))
+    asyncio.run(_run_embedded(settings, wanted(settings)))
+
+
+async def _run_embedded(settings: Settings, parameters: PoolParameters | None) -> None:
+    async with embedded(settings, parameters, (_printer(settings),)) as process:
+        say(_greeting(settings.folder))
+        await _follow(process, settings)
+        say(_farewell(settings.folder, process.runtime.pool.view))
+
+
+def run_on_kafka(settings: Settings, wanted: Wanted) -> None:
+    """Run the system over Kafka until SIGTERM or SIGINT: a broker if asked for, the topics, and the services' processes.
+
+    Raises:
+        InputError: Another system runs on the folder, or a setting is wrong.
+        LogError: The log cannot be reached, or is not for this reader.
+    """
+    refuse_wrong_services(settings)
+    quiet(logging.WARNING)
+    folder = settings.folder
+    with folder.sole():
+        own = settings.kafka.bootstrap == AUTO
+        if own:
+            say("starting a Kafka broker")
+        with running_cluster(settings) as kafka:
+            asyncio.run(_topics(kafka, folder))
+            _remember(folder, KafkaPlace(kafka.bootstrap, kafka.prefix, own))
+            settings = msgspec.structs.replace(settings, kafka=kafka)
+            parameters = wanted(settings)
+            nodes = ", ".join(node.name for node in folder.read().nodes)
+            say(f"up on {folder.root} (process {os.getpid()}) over Kafka at {kafka.bootstrap}, with {nodes}")
+            asyncio.run(_run_on_kafka(settings, kafka, parameters))
+            say("stopped; what ran goes on running: `steepest down` stops it")
+
+
+def _remember(folder: StateFolder, place: KafkaPlace) -> None:
+    before = folder.kafka_place()
+    if before is not None and (before.bootstrap, before.prefix) != (place.bootstrap, place.prefix):
+        say(f"the log was {_in_words(before)}; from now on it is {_in_words(place)}")
+    folder.remember_kafka(place)
+
+
+def _in_words(place: KafkaPlace) -> str:
+    return f"on Kafka at {place.bootstrap}" + (f" with the prefix {place.prefix}" if place.prefix else "")
+
+
+async def _topics(kafka: KafkaSettings, folder: StateFolder) -> None:
+    changed = dict.fromkeys(change.topic for change in await apply_topics(kafka, folder.read().layout))
+    if changed:
+        say(f"created or changed the Kafka topics {', '.join(changed)}")
+
+
+async def _run_on_kafka(settings: Settings, kafka: KafkaSettings, parameters: PoolParameters | None) -> None:
+    """Follow the log here, to configure it and to print what happens, beside the processes."""
+    programs = list(service_programs(settings, kafka, settings.folder.read().pool))
+    for program in programs:
+        if port := program.settings.get("STEEPEST_METRICS_PORT"):
+            say(f"{program.name}: metrics on {Address(int(port), settings.metrics.host)}")
+    system = Service(name=SYSTEM, effectors=(Configurator(parameters), _printer(settings)))
+    async with composed(settings, (), system) as process:
+        await _follow(process, settings, ProcessSupervisor(programs, say))
+
+
+async def _follow(process: Composition, settings: Settings, supervisor: ProcessSupervisor | None = None) -> None:
+    """Run until SIGTERM or SIGINT, and serve metrics meanwhile where a port is set."""
+    stop = stop_on_signals()
+    with ExitStack() as stack:
+        if settings.metrics.port is not None:
+            address = Address(settings.metrics.port, settings.metrics.host)
+            say(f"metrics on {stack.enter_context(probes(process.runtime, address))}")
+        try:
+            async with asyncio.TaskGroup() as group:
+                if supervisor is not None:
+                    group.create_task(supervisor.run(stop), name="supervisor")
+                group.create_task(process.runtime.run(stop), name="system")
+        except ExceptionGroup as failures:
+            raise _ours(failures) or failures from failures
+
+
+def _printer(settings: Settings) -> EventPrinter:
+    return EventPrinter(partial(printed_last, settings.folder))
 
 
 def _greeting(folder: StateFolder) -> str:
     nodes = ", ".join(f"{node.name} ({in_words(node.capacity)})" for node in folder.read().nodes)
-    return f"up on {folder.root} (process {os.getpid()}), with {nodes}"
+    return f"up on {folder.root} (process {os.getpid()}), its log in files, with {nodes}"
 
 
 def _farewell(folder: StateFolder, view: ClusterView) -> str:

@@ -10,15 +10,18 @@ import asyncio
 import difflib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 
 from steepest.app.installation import open_log, open_snapshots
+from steepest.app.settings.tree import Settings
 from steepest.app.state_folder import Installation, StateFolder
 from steepest.cli.quiet import quiet
 from steepest.clock import SystemClock
+from steepest.cluster.folders.adapter_folder import AdapterFolder
+from steepest.cluster.observation import recorded_end
+from steepest.cluster.port import ReplicaId
 from steepest.errors import InputError, UndecodableError
 from steepest.events.received import Received
 from steepest.log.base import Log, Record, TopicPartition
@@ -57,6 +60,14 @@ class StoredPool(msgspec.Struct, kw_only=True):
         hint = f"did you mean {' or '.join(close)}?" if close else "see `steepest jobs --all`"
         raise InputError(f"there is no job {name!r} in {self.folder.root}", code="no-such-job", hint=hint)
 
+    def has_stopped(self, job: Job) -> bool:
+        """Whether the processes of a job that the log holds to be running have ended since: `down` stops them."""
+        if self.up is not None or not job.alive:
+            return False
+        files = AdapterFolder(self.folder.cluster)
+        replicas = [ReplicaId(job.name, index) for index in range(len(job.nodes))]
+        return all(recorded_end(files.incarnation(one, job.incarnation)) is not None for one in replicas)
+
     @property
     def note(self) -> str:
         """What a reader has to know where nothing runs; empty where a system does."""
@@ -64,27 +75,27 @@ class StoredPool(msgspec.Struct, kw_only=True):
         return "" if self.up is not None else f"no system runs on {root}: this is how things stood when it stopped"
 
 
-def look(state: Path) -> StoredPool:
+def look(settings: Settings) -> StoredPool:
     """The pool of a state folder as it stands now.
 
     Raises:
         InputError: There is no installation in the folder.
         RecordingError: It is damaged, or of another version.
     """
-    return asyncio.run(_look(StateFolder(state)))
+    return asyncio.run(_look(settings))
 
 
-async def _look(folder: StateFolder) -> StoredPool:
-    async with reading(folder) as (installation, log):
-        return await fold(folder, installation, log)
+async def _look(settings: Settings) -> StoredPool:
+    async with reading(settings) as (installation, log):
+        return await fold(settings, installation, log)
 
 
 @asynccontextmanager
-async def reading(folder: StateFolder) -> AsyncIterator[tuple[Installation, Log]]:
+async def reading(settings: Settings) -> AsyncIterator[tuple[Installation, Log]]:
     """A state folder's log, read only."""
     quiet()
-    installation = folder.read()
-    log = open_log(folder, installation, read_only=True)
+    installation = settings.folder.read()
+    log = open_log(settings, installation, read_only=True)
     try:
         yield installation, log
     finally:
@@ -98,14 +109,14 @@ class Tell(Protocol):
         """``view`` holds the record; ``accepted`` says whether it changed anything."""
 
 
-async def fold(folder: StateFolder, installation: Installation, log: Log, tell: Tell | None = None) -> StoredPool:
+async def fold(settings: Settings, installation: Installation, log: Log, tell: Tell | None = None) -> StoredPool:
     """The pool of a log that is open; who wants to be told how it came to be so gets every record from the first on.
 
     Raises:
         InputError: The records that this takes were removed.
     """
     at = installation.layout.of_pool(installation.pool)
-    view = ClusterView() if tell else await _view_to_begin_with(folder, log, at)
+    view = ClusterView() if tell else await _view_to_begin_with(settings, log, at)
     begin = await log.begin(at)
     if view.position < begin:
         what = "no snapshot that can be read reaches so far" if tell is None else "how it came to be so is gone"
@@ -122,6 +133,7 @@ async def fold(folder: StateFolder, installation: Installation, log: Log, tell: 
         folded = fold_one(view, record)
         if folded is not None and tell is not None:
             tell(view, folded[0], accepted=folded[1])
+    folder = settings.folder
     up = folder.running()
     now_ms = at_ms if up is None else SystemClock().now_ms()
     return StoredPool(folder=folder, installation=installation, at=at, view=view, up=up, now_ms=now_ms)
@@ -153,6 +165,6 @@ async def records_to_end(log: Log, at: TopicPartition, start: int = 0) -> AsyncI
         await reader.close()
 
 
-async def _view_to_begin_with(folder: StateFolder, log: Log, at: TopicPartition) -> ClusterView:
-    snapshot = await read_pool_snapshot(open_snapshots(folder, log), log, at)
+async def _view_to_begin_with(settings: Settings, log: Log, at: TopicPartition) -> ClusterView:
+    snapshot = await read_pool_snapshot(open_snapshots(settings, log), log, at)
     return ClusterView() if snapshot is None else ClusterView(snapshot.view)

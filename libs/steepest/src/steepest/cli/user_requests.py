@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from steepest.app.installation import open_log
-from steepest.app.state_folder import StateFolder
+from steepest.app.settings.tree import Settings
 from steepest.cli.follow import first, what_counts
 from steepest.cli.quiet import quiet
 from steepest.cli.stored_pool import StoredPool, fold
@@ -53,21 +53,21 @@ def new_request() -> str:
 
 
 @asynccontextmanager
-async def asking(folder: StateFolder) -> AsyncIterator[tuple[Log, StoredPool]]:
+async def asking(settings: Settings) -> AsyncIterator[tuple[Log, StoredPool]]:
     """A pool's log, to be appended to, and the pool as it stands.
 
     Raises:
         InputError: There is no installation in the folder, or no system ever ran on it.
     """
     quiet()
-    installation = folder.read()
-    log = open_log(folder, installation)
+    installation = settings.folder.read()
+    log = open_log(settings, installation)
     try:
         at = installation.layout.of_pool(installation.pool)
         if not await log.end(at) and await first(log, {at: 0}, _opened, READY_S) is None:
             # The first record of a partition is its identity, and only a system gives it one.
-            raise InputError(f"no system ever ran on {folder.root}", hint="start one with `steepest up`")
-        yield log, await fold(folder, installation, log)
+            raise InputError(f"no system ever ran on {settings.folder.root}", hint="start one with `steepest up`")
+        yield log, await fold(settings, installation, log)
     finally:
         await log.close()
 

@@ -13,8 +13,9 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from steepest.app.embedded import Embedded, embedded
-from steepest.app.state_folder import Installation, StateFolder
+from steepest.app.compose import Composition, embedded
+from steepest.app.settings.tree import Settings
+from steepest.app.state_folder import Installation
 from steepest.clock import SystemClock
 from steepest.cluster.port import Cluster, ReplicaId
 from steepest.demo.run_timeline import RunTimeline
@@ -57,7 +58,8 @@ class Play:
     def __init__(self, folder: Path, workload: Workload, parameters: PoolParameters) -> None:
         self.story = RunTimeline()
         self.interrupted = asyncio.Event()
-        self._folder = StateFolder(folder)
+        self._settings = Settings(state_dir=str(folder))
+        self._folder = self._settings.folder
         self._installation = Installation(
             nodes=workload.nodes,
             heartbeat_ms=HEARTBEAT_MS,
@@ -89,7 +91,7 @@ class Play:
         """
         self._folder.create(self._installation)
         with self._interruptible():
-            async with embedded(self._folder, self._parameters) as system:
+            async with embedded(self._settings, self._parameters) as system:
                 try:
                     await self._play(system, audience)
                 except ExceptionGroup as failures:
@@ -117,7 +119,7 @@ class Play:
             await log.close()
         return events
 
-    async def _play(self, system: Embedded, audience: Audience) -> None:
+    async def _play(self, system: Composition, audience: Audience) -> None:
         stop = asyncio.Event()
         layout, pool = self._installation.layout, self._installation.pool
         send = Outbox(system.log, layout, pool, self._clock)

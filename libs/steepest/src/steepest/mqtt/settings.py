@@ -6,57 +6,81 @@ It owns names, defaults and what is refused. It must never connect to anything, 
 from __future__ import annotations
 
 import ssl
-from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from steepest.errors import InputError
 from steepest.events.common import Name
-
-VARIABLE = "STEEPEST_MQTT"
-"""The broker; the other settings are named after it (``STEEPEST_MQTT_USERNAME`` and so on)."""
-
-SDK_VARIABLES = (f"{VARIABLE}_OUTBOX",)
-"""Variables of that form which only training scripts read."""
 
 KEEPALIVE_S = 30
 RECONNECT_FIRST_S, RECONNECT_MAX_S = 1, 15
 """Between two attempts to connect, doubled after each; the agent's client takes whole seconds."""
 
-Broker = Annotated[str, msgspec.Meta(pattern=r"^([^\s:/]+|\[[0-9a-fA-F:.]+\]):\d{1,5}$(?!\n)")]
-Prefix = Annotated[str, msgspec.Meta(pattern=r"^[a-zA-Z0-9._-]{1,50}(/[a-zA-Z0-9._-]{1,50}){0,5}$(?!\n)")]
-Nodes = Annotated[str, msgspec.Meta(pattern=r"^([a-z0-9][a-z0-9._-]{0,62}(,[a-z0-9][a-z0-9._-]{0,62})*)?$(?!\n)")]
-ClientId = Annotated[str, msgspec.Meta(pattern=r"^[a-zA-Z0-9._/-]{0,200}$(?!\n)")]
+
+def _port(broker: str) -> int:
+    port = int(broker.rpartition(":")[2])
+    if not 1 <= port <= 65_535:  # noqa: PLR2004 - the numbers of ports
+        raise ValueError(f"{port} is no port; write it like broker:1883")
+    return port
+
+
+Broker = Annotated[
+    str,
+    Meta(
+        pattern=r"^(([^\s:/]+|\[[0-9a-fA-F:.]+\]):\d{1,5})?$(?!\n)",
+        examples=["broker:1883", "[::1]:8883"],
+        extra={"check": _port},
+    ),
+]
+Prefix = Annotated[
+    str,
+    Meta(pattern=r"^[a-zA-Z0-9._-]{1,50}(/[a-zA-Z0-9._-]{1,50}){0,5}$(?!\n)", examples=["steepest", "plant/line-1"]),
+]
+Nodes = Annotated[
+    str,
+    Meta(
+        pattern=r"^([a-z0-9][a-z0-9._-]{0,62}(,[a-z0-9][a-z0-9._-]{0,62})*)?$(?!\n)",
+        examples=["edge-1", "edge-1,edge-2"],
+    ),
+]
+ClientId = Annotated[str, Meta(pattern=r"^[a-zA-Z0-9._/-]{0,200}$(?!\n)", examples=["bridge-1"])]
 
 
 class MqttSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How to reach an MQTT broker.
+    """How an MQTT broker is reached, over which devices send heartbeats and losses."""
 
-    Attributes:
-        broker: ``host:port``.
-        prefix: The first part of every topic, so that installations can share a broker.
-        device: The name of this device; empty for the bridge.
-        agents: For the bridge: the nodes whose log-collectors write over MQTT, with commas; ``device`` is one of them.
-        client_id: The bridge's client id at the broker; empty: made of the pool and the prefix.
-        tls: Whether the connection is encrypted. It also is where one of the files is named.
-        ca_file: Authorities that the broker's certificate is checked against; empty for the system's.
-        cert_file: The client's certificate, where the broker asks for one.
-        key_file: The key of that certificate.
-    """
-
-    broker: Broker
-    prefix: Prefix = "steepest"
-    device: Name | None = None
-    agents: Nodes = ""
-    client_id: ClientId = ""
-    username: str = ""
-    password: str = ""
-    tls: bool = False
-    ca_file: str = ""
-    cert_file: str = ""
-    key_file: str = ""
+    broker: Annotated[
+        Broker,
+        Meta(
+            description="The broker; default: no device is heard.",
+            extra={"variable": "STEEPEST_MQTT", "flag": "--mqtt"},
+        ),
+    ] = ""
+    prefix: Annotated[
+        Prefix, Meta(description="The first part of every topic, so that installations can share a broker.")
+    ] = "steepest"
+    device: Annotated[
+        Name | None, Meta(description="The node whose log-collector this is: it writes over MQTT and not to the log.")
+    ] = None
+    agents: Annotated[
+        Nodes, Meta(description="For the bridge: the nodes, with commas, whose log-collectors write over MQTT.")
+    ] = ""
+    client_id: Annotated[
+        ClientId, Meta(description="The bridge's client id; default: made of the pool and the prefix.")
+    ] = ""
+    username: Annotated[str, Meta(description="The client's name.")] = ""
+    password: Annotated[str, Meta(description="The client's password.", extra={"secret": True})] = ""
+    tls: Annotated[
+        bool, Meta(description="Encrypt the connection; it is encrypted too where one of the files is named.")
+    ] = False
+    ca_file: Annotated[
+        str, Meta(description="Authorities that the broker's certificate is checked against; default: the system's.")
+    ] = ""
+    cert_file: Annotated[str, Meta(description="The client's certificate, where the broker asks for one.")] = ""
+    key_file: Annotated[str, Meta(description="The key of that certificate.")] = ""
 
     def __repr__(self) -> str:
         return f"MQTT at {self.broker}"
@@ -74,7 +98,16 @@ class MqttSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     @property
     def port(self) -> int:
         """The broker's port."""
-        return int(self.broker.rpartition(":")[2])
+        return _port(self.broker)
+
+    def require_client(self) -> None:
+        """Refuse to begin where no client can be made.
+
+        Raises:
+            InputError: The extra ``mqtt`` is not installed.
+        """
+        if find_spec("aiomqtt") is None:
+            raise InputError("there is no client of MQTT", hint="install it with: pip install 'steepest[mqtt]'")
 
     def tls_context(self) -> ssl.SSLContext | None:
         """How the broker is authenticated; None where the connection is not encrypted.
@@ -91,34 +124,6 @@ class MqttSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         except OSError as error:
             raise InputError(
                 f"MQTT's certificates cannot be read: {error}",
-                hint=f"look at {VARIABLE}_CA_FILE, {VARIABLE}_CERT_FILE and {VARIABLE}_KEY_FILE",
+                hint="look at mqtt.ca_file, mqtt.cert_file and mqtt.key_file in `steepest config show`",
             ) from error
         return context
-
-
-def mqtt_settings(environ: Mapping[str, str]) -> MqttSettings | None:
-    """Settings from ``STEEPEST_MQTT`` and ``STEEPEST_MQTT_…``; None where no broker is named.
-
-    Raises:
-        InputError: A setting is wrong or unknown, and the message names it; or the extra ``mqtt`` is not installed.
-    """
-    names = {f"{VARIABLE}_{field.upper()}": field for field in MqttSettings.__struct_fields__ if field != "broker"}
-    given = {
-        name: text for name, text in environ.items() if name.startswith(f"{VARIABLE}_") and name not in SDK_VARIABLES
-    }
-    if unknown := sorted(set(given) - set(names)):
-        raise InputError(f"there is no setting {', '.join(unknown)}", hint=f"the settings are {', '.join(names)}")
-    if not environ.get(VARIABLE):
-        return None
-    if find_spec("aiomqtt") is None:
-        raise InputError("there is no client of MQTT", hint="install it with: pip install 'steepest[mqtt]'")
-    fields = {names[name]: text for name, text in given.items()} | {"broker": environ[VARIABLE]}
-    try:
-        settings = msgspec.convert(fields, MqttSettings, strict=False)
-    except msgspec.ValidationError as error:
-        raise InputError(
-            f"wrong MQTT setting: {error}", hint=f"look at {VARIABLE} (host:port) and {', '.join(names)}"
-        ) from error
-    if not 1 <= settings.port <= 65_535:  # noqa: PLR2004 - the numbers of ports
-        raise InputError(f"{VARIABLE}: {settings.port} is no port", hint="write it like broker:1883")
-    return settings

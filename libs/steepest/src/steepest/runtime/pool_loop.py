@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
 
 from steepest.clock import Clock
 from steepest.errors import LogEpochError, LogVersionError, UndecodableError
@@ -36,6 +35,7 @@ from steepest.runtime.recovery.loop_snapshots import (
     restored_or_new,
     state_of,
 )
+from steepest.runtime.service import ClusterDeciderType
 from steepest.view.cluster_view import ClusterView
 
 BATCH = 1_000
@@ -59,7 +59,7 @@ class PoolLoop:
         *,
         log: Log,
         snapshots: SnapshotStore,
-        deciders: Sequence[Any],
+        deciders: Sequence[ClusterDeciderType],
         effectors: Sequence[Effector],
         metrics: Metrics,
         health: Health,

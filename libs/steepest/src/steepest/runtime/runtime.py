@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import structlog
 
@@ -24,7 +23,7 @@ from steepest.runtime.monitoring.metric_defs import Metrics
 from steepest.runtime.outbox import LONGEST_WAIT_S, Outbox, patiently
 from steepest.runtime.pool_loop import PoolLoop
 from steepest.runtime.recovery.log_identity import open_partitions
-from steepest.runtime.service import Service
+from steepest.runtime.service import Service, StreamDeciderType
 from steepest.runtime.stream_loop import StreamLoop
 
 logger = structlog.get_logger(__name__)
@@ -48,13 +47,11 @@ class Runtime:
         snapshots: SnapshotStore,
         clock: Clock,
         metrics: Metrics | None = None,
-        shares: Callable[[Any], Assignment] | None = None,
+        shares: Callable[[StreamDeciderType], Assignment] | None = None,
     ) -> None:
         """``shares`` gives, for a stream decider, the share of its topic; without it, one has all partitions."""
         self.health = Health(clock)
         self.metrics = metrics or Metrics()
-        for collector in (one for service in services for one in service.collectors):
-            self.metrics.registry.register(collector)
         self._log = log
         self._layout = layout
         self._clock = clock

@@ -2,34 +2,46 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
-from prometheus_client.registry import Collector
 
 from steepest.policies.decider import ClusterDecider, StreamDecider
 from steepest.runtime.effector import Effector
 
-
-class ClusterDeciderType(Protocol):
-    """The class of a decider: made with the state of a snapshot, or with none to begin anew."""
-
-    name: str
-    state_type: type
-
-    def __call__(self, state: Any = None) -> ClusterDecider:
-        """A decider with that state."""
+D_co = TypeVar("D_co", covariant=True)
 
 
-class StreamDeciderType(Protocol):
-    """Likewise, of a decider that reads another topic; one is made for each of its partitions."""
+class DeciderType(Protocol[D_co]):
+    """The class of a decider.
 
-    name: str
-    topic: str
-    state_type: type
+    Attributes:
+        name: That of its deciders.
+        logic: Likewise.
+        state_type: What a snapshot of one is decoded as.
+    """
 
-    def __call__(self, state: Any = None) -> StreamDecider:
-        """A decider with that state."""
+    @property
+    def name(self) -> str: ...  # noqa: D102 - see above
+
+    @property
+    def logic(self) -> int: ...  # noqa: D102 - see above
+
+    @property
+    def state_type(self) -> type[msgspec.Struct]: ...  # noqa: D102 - see above
+
+    def __call__(self, state: Any = None) -> D_co:
+        """A decider with the state of a snapshot, which is of ``state_type``; None: with an empty one."""
+
+
+class StreamDeciderType(DeciderType[StreamDecider], Protocol):
+    """The class of a decider that reads another topic; one is made for each of its partitions."""
+
+    @property
+    def topic(self) -> str: ...  # noqa: D102 - the topic
+
+
+ClusterDeciderType = DeciderType[ClusterDecider]
 
 
 class Service(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,28 +52,14 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
         cluster_deciders: Deciders that read ``cluster``; all of a process share one view.
         stream_deciders: Deciders that read another topic.
         effectors: What acts on the world.
-        collectors: Metrics of its own, beside those of the runtime.
     """
 
     name: str
-    cluster_deciders: tuple[Any, ...] = ()
-    stream_deciders: tuple[Any, ...] = ()
+    cluster_deciders: tuple[ClusterDeciderType, ...] = ()
+    stream_deciders: tuple[StreamDeciderType, ...] = ()
     effectors: tuple[Effector, ...] = ()
-    collectors: tuple[Collector, ...] = ()
 
     @property
     def follows_pool(self) -> bool:
         """Whether it reads the pool's log; who only decides about another topic has no use for it."""
         return bool(self.effectors or self.cluster_deciders or not self.stream_deciders)
-
-
-class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Settings that every service has.
-
-    Attributes:
-        pool: The pool it works for.
-        state_dir: Where a service keeps what is its own.
-    """
-
-    pool: str = "default"
-    state_dir: str = ".steepest"

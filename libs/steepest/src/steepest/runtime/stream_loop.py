@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from operator import attrgetter
-from typing import Any
 
 import msgspec
 import structlog
@@ -39,6 +38,7 @@ from steepest.runtime.recovery.loop_snapshots import (
     restored,
     state_of,
 )
+from steepest.runtime.service import StreamDeciderType
 
 logger = structlog.get_logger(__name__)
 
@@ -93,7 +93,7 @@ class StreamLoop:
 
     def __init__(
         self,
-        kind: Any,
+        kind: StreamDeciderType,
         *,
         log: Log,
         layout: Layout,

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from steepest.cli.options import json_option, state_option
+from steepest.cli.options import installation_options, json_option
 from steepest.cli.printing.output import give, tell
 
 if TYPE_CHECKING:
-    from steepest.app.state_folder import StateFolder
+    from steepest.app.settings.tree import Settings
     from steepest.cli.user_requests import RequestOutcome
 
 EPILOG = """\b
@@ -29,17 +28,15 @@ PATIENCE_S = 45.0
 
 @click.command(epilog=EPILOG)
 @click.argument("job")
-@state_option
+@installation_options
 @json_option
-def cancel(job: str, state: Path, *, as_json: bool) -> None:
+def cancel(job: str, settings: Settings, *, as_json: bool) -> None:
     """Stop JOB for good, and wait until it has stopped."""
     import asyncio
 
     import msgspec
 
-    from steepest.app.state_folder import StateFolder
-
-    answer = asyncio.run(_cancel(StateFolder(state), job))
+    answer = asyncio.run(_cancel(settings, job))
     if as_json:
         give({"job": job, **msgspec.to_builtins(answer)})
         return
@@ -48,7 +45,7 @@ def cancel(job: str, state: Path, *, as_json: bool) -> None:
     tell(f"{job} {ENDED[answer.outcome]}" if answer.outcome else f"{job} is to be cancelled {answer.reason}")
 
 
-async def _cancel(folder: StateFolder, job: str) -> RequestOutcome:
+async def _cancel(settings: Settings, job: str) -> RequestOutcome:
     import asyncio
 
     from steepest.cli.user_requests import RequestOutcome, append, asking, end_of, new_request
@@ -56,13 +53,13 @@ async def _cancel(folder: StateFolder, job: str) -> RequestOutcome:
     from steepest.errors import InputError
     from steepest.events.cluster import JobCancelRequested
 
-    async with asking(folder) as (log, pool):
+    async with asking(settings) as (log, pool):
         found = pool.job(job)
         if found.outcome is not None:
             raise InputError(f"{job} is over already: it {ENDED[found.outcome]}", code="job-over")
         place = await append(log, pool, JobCancelRequested(job=job, request=new_request()))
-        if folder.running() is None:
-            return RequestOutcome(state="queued", reason=f"as soon as a system runs on {folder.root}")
+        if pool.folder.running() is None:
+            return RequestOutcome(state="queued", reason=f"as soon as a system runs on {pool.folder.root}")
         try:
             async with asyncio.timeout(PATIENCE_S):
                 async for news in end_of(log, pool, place, job):

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from steepest.cli.options import json_option, state_option
+from steepest.cli.options import installation_options, json_option
 from steepest.cli.printing.output import give, tell
 
 if TYPE_CHECKING:
-    from steepest.app.state_folder import StateFolder
+    from steepest.app.settings.tree import Settings
     from steepest.events.dead_letter import DeadLetter
     from steepest.log.base import Log
 
@@ -37,10 +36,10 @@ def dead_letters() -> None:
 
 
 @dead_letters.command(name="list")
-@state_option
+@installation_options
 @click.option("--topic", help="Only what stood on this topic.")
 @json_option
-def list_(state: Path, *, topic: str | None, as_json: bool) -> None:
+def list_(settings: Settings, *, topic: str | None, as_json: bool) -> None:
     """List the letters, a line each: the record, its key, and why it could not be read."""
     import asyncio
 
@@ -48,7 +47,7 @@ def list_(state: Path, *, topic: str | None, as_json: bool) -> None:
 
     from steepest.describe import one_line
 
-    letters = asyncio.run(_all(state, topic))
+    letters = asyncio.run(_all(settings, topic))
     for letter in letters:
         if as_json:
             give({"record": name(letter), **msgspec.to_builtins(letter)})
@@ -60,15 +59,15 @@ def list_(state: Path, *, topic: str | None, as_json: bool) -> None:
 
 @dead_letters.command()
 @click.argument("record")
-@state_option
+@installation_options
 @json_option
-def show(record: str, state: Path, *, as_json: bool) -> None:
+def show(record: str, settings: Settings, *, as_json: bool) -> None:
     """Show one letter with all that is known of it; its bytes as they are where they are text."""
     import asyncio
 
     import msgspec
 
-    letter = asyncio.run(_one(state, record))
+    letter = asyncio.run(_one(settings, record))
     if as_json:
         give({"record": record, **msgspec.to_builtins(letter)})
         return
@@ -80,13 +79,13 @@ def show(record: str, state: Path, *, as_json: bool) -> None:
 
 @dead_letters.command()
 @click.argument("records", nargs=-1, required=True)
-@state_option
+@installation_options
 @json_option
-def resend(records: tuple[str, ...], state: Path, *, as_json: bool) -> None:
+def resend(records: tuple[str, ...], settings: Settings, *, as_json: bool) -> None:
     """Append the records of these letters to their topic again, byte for byte."""
     import asyncio
 
-    sent = asyncio.run(_resend(state, records))
+    sent = asyncio.run(_resend(settings, records))
     if as_json:
         give(sent)
         return
@@ -100,11 +99,10 @@ def name(letter: DeadLetter) -> str:
     return f"{letter.topic}/{letter.partition}@{letter.offset}"
 
 
-async def _all(state: Path, topic: str | None) -> list[DeadLetter]:
-    from steepest.app.state_folder import StateFolder
+async def _all(settings: Settings, topic: str | None) -> list[DeadLetter]:
     from steepest.cli.stored_pool import reading
 
-    async with reading(StateFolder(state)) as (_, log):
+    async with reading(settings) as (_, log):
         return [letter async for letter in letters_of(log) if topic in {None, letter.topic}]
 
 
@@ -127,8 +125,8 @@ async def letters_of(log: Log) -> AsyncIterator[DeadLetter]:
                 yield letter
 
 
-async def _one(state: Path, record: str) -> DeadLetter:
-    return _found(await _all(state, None), record)
+async def _one(settings: Settings, record: str) -> DeadLetter:
+    return _found(await _all(settings, None), record)
 
 
 def _found(letters: list[DeadLetter], record: str) -> DeadLetter:
@@ -140,21 +138,19 @@ def _found(letters: list[DeadLetter], record: str) -> DeadLetter:
     raise InputError(f"there is no dead letter about {record}", hint="see `steepest dead-letters list`")
 
 
-async def _resend(state: Path, records: tuple[str, ...]) -> dict[str, str]:
+async def _resend(settings: Settings, records: tuple[str, ...]) -> dict[str, str]:
     """Find all of them before any is sent."""
     from steepest.app.installation import open_log
-    from steepest.app.state_folder import StateFolder
     from steepest.clock import SystemClock
     from steepest.errors import InputError
     from steepest.log.base import NewRecord, TopicPartition
     from steepest.runtime.dead_letters import LETTER_BYTES
 
-    everything = await _all(state, None)
+    everything = await _all(settings, None)
     letters = [_found(everything, record) for record in records]
     if cut := [name(letter) for letter in letters if len(letter.value) >= LETTER_BYTES]:
         raise InputError(f"the letter about {cut[0]} has only the first {LETTER_BYTES} bytes of it", code="letter-cut")
-    folder: StateFolder = StateFolder(state)
-    log = open_log(folder, folder.read())
+    log = open_log(settings, settings.folder.read())
     try:
         now_ms = SystemClock().now_ms()
         again = [

@@ -89,15 +89,12 @@ def demo(
     All that happened is kept in a recording, which `steepest replay` and `steepest check` take.
     """
     import logging
-    import os
 
     from steepest.cli.quiet import quiet
     from steepest.demo import stage
     from steepest.demo.workload import workload
 
     quiet(logging.ERROR)
-    for name in [name for name in os.environ if name.startswith("STEEPEST_MQTT")]:
-        del os.environ[name]  # what devices say is for the system that runs in earnest
     stage.refuse_without_libraries()
     if svg is not None:
         _refuse_unwritable(svg)

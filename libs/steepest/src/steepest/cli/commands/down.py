@@ -5,12 +5,15 @@ It owns the order: first the system, so that nothing is started again, then the 
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from steepest.cli.options import SPAN, json_option, state_option
+from steepest.cli.options import SPAN, installation_options, json_option
 from steepest.cli.printing.output import give, tell
+
+if TYPE_CHECKING:
+    from steepest.app.settings.tree import Settings
 
 EPILOG = """\b
 Examples:
@@ -24,18 +27,17 @@ from its last checkpoint (from its beginning, where it has none), and it costs t
 
 
 @click.command(epilog=EPILOG)
-@state_option
+@installation_options
 @click.option("--stop-jobs/--keep-jobs", default=True, show_default=True, help="Stop the jobs' processes as well.")
 @click.option("--grace", type=SPAN, default="30s", show_default=True, help="From a job's SIGTERM to its SIGKILL.")
 @json_option
-def down(state: Path, *, stop_jobs: bool, grace: int, as_json: bool) -> None:
+def down(settings: Settings, *, stop_jobs: bool, grace: int, as_json: bool) -> None:
     """Stop the running system and its jobs. The jobs save their state and resume at the next start."""
     import asyncio
 
-    from steepest.app.state_folder import StateFolder
     from steepest.cli.stopping import stop_all, stop_system
 
-    folder = StateFolder(state)
+    folder = settings.folder
     installation = folder.read()
     process = stop_system(folder)
     stopped = asyncio.run(stop_all(folder, installation, grace / 1000)) if stop_jobs else []

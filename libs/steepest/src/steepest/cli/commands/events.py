@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from steepest.cli.options import json_option, state_option
+from steepest.cli.options import installation_options, json_option
 from steepest.cli.printing.output import tell
 
 if TYPE_CHECKING:
-    from steepest.app.state_folder import StateFolder
+    from steepest.app.settings.tree import Settings
     from steepest.log.base import Record
 
 EPILOG = """\b
@@ -39,7 +38,7 @@ TOPICS = ("cluster", "loss", "heartbeats", "dead-letters")
 
 
 @click.command(epilog=EPILOG)
-@state_option
+@installation_options
 @click.option("--topic", type=click.Choice(TOPICS), default="cluster", show_default=True, help="Which topic.")
 @click.option("--job", help="Only what is about this job.")
 @click.option("--type", "types", multiple=True, help="Only events of this type. Repeat it for several.")
@@ -47,14 +46,13 @@ TOPICS = ("cluster", "loss", "heartbeats", "dead-letters")
 @click.option("--all/--no-all", "show_all", default=False, help="Show ticks, usage and growth as well.")
 @click.option("--follow/--no-follow", default=False, help="Go on with what comes, until interrupted.")
 @json_option
-def events(state: Path, *, topic: str, since: int, follow: bool, as_json: bool, **wanted: Any) -> None:
+def events(settings: Settings, *, topic: str, since: int, follow: bool, as_json: bool, **wanted: Any) -> None:
     """Show what happened in the pool, oldest first."""
-    from steepest.app.state_folder import StateFolder
     from steepest.cli.follow import run_until_stopped
 
     shows = chooser(topic, **wanted)
     line = as_json_line if as_json else as_words
-    run_until_stopped(_print(StateFolder(state), topic, since, follow=follow, line=lambda record: line(record, shows)))
+    run_until_stopped(_print(settings, topic, since, follow=follow, line=lambda record: line(record, shows)))
 
 
 Shows = Callable[[Any], bool]
@@ -93,12 +91,12 @@ def _is_about(event: Any, job: str) -> bool:
 
 
 async def _print(
-    folder: StateFolder, topic: str, since: int, *, follow: bool, line: Callable[[Record], str | None]
+    settings: Settings, topic: str, since: int, *, follow: bool, line: Callable[[Record], str | None]
 ) -> None:
     from steepest.cli.follow import batches
     from steepest.cli.stored_pool import reading
 
-    async with reading(folder) as (_, log):
+    async with reading(settings) as (_, log):
         partitions = await log.partitions(topic)
         ends = {at: await log.end(at) for at in partitions}
         # An offset beyond a partition's end waits for nothing there: only a reader that follows may ask for it.

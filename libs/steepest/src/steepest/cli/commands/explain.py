@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from steepest.cli.options import json_option, state_option
+from steepest.cli.options import installation_options, json_option
 from steepest.cli.printing.output import give, tell
 
 if TYPE_CHECKING:
-    from steepest.app.state_folder import StateFolder
+    from steepest.app.settings.tree import Settings
     from steepest.cli.printing.job_timeline import JobTimeline
     from steepest.log.base import Log, TopicPartition
 
@@ -29,21 +28,20 @@ lines that it printed; `steepest logs` shows more.
 
 @click.command(epilog=EPILOG)
 @click.argument("job")
-@state_option
+@installation_options
 @json_option
-def explain(job: str, state: Path, *, as_json: bool) -> None:
+def explain(job: str, settings: Settings, *, as_json: bool) -> None:
     """Tell why JOB is where it is: every decision about it, with its reasons."""
     import asyncio
 
     import msgspec
 
-    from steepest.app.state_folder import StateFolder
     from steepest.cli.job_output import printed_last
     from steepest.describe import one_line
     from steepest.events.cluster import Outcome
 
-    story, note = asyncio.run(_read(StateFolder(state), job))
-    printed = printed_last(StateFolder(state), job) if story.outcome is Outcome.FAILED else []
+    story, note = asyncio.run(_read(settings, job))
+    printed = printed_last(settings.folder, job) if story.outcome is Outcome.FAILED else []
     if as_json:
         give(msgspec.to_builtins(story) | ({"printed": printed} if printed else {}))
         return
@@ -64,14 +62,14 @@ def _clock(at_ms: int) -> str:
     return time.strftime("%H:%M:%S", time.localtime(at_ms / 1000))
 
 
-async def _read(folder: StateFolder, job: str) -> tuple[JobTimeline, str]:
+async def _read(settings: Settings, job: str) -> tuple[JobTimeline, str]:
     """The story, from the log's first record: a snapshot knows how things stand, and not how they came to be so."""
     from steepest.cli.printing.job_timeline import TimelineCollector
     from steepest.cli.stored_pool import fold, reading
 
     teller = TimelineCollector(job)
-    async with reading(folder) as (installation, log):
-        pool = await fold(folder, installation, log, tell=teller.hear)
+    async with reading(settings) as (installation, log):
+        pool = await fold(settings, installation, log, tell=teller.hear)
         pool.job(job)
         left_out = await _left_out(log, installation.layout.of_key("loss", job), job)
     return teller.story(pool.view, left_out), pool.note

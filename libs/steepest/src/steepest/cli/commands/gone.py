@@ -6,16 +6,15 @@ the log is told.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from steepest.cli.options import json_option, state_option
+from steepest.cli.options import installation_options, json_option
 from steepest.cli.printing.output import give, tell
 
 if TYPE_CHECKING:
-    from steepest.app.state_folder import Installation, StateFolder
+    from steepest.app.settings.tree import Settings
     from steepest.cli.stored_pool import StoredPool
     from steepest.cluster.port import Cluster
 
@@ -34,30 +33,27 @@ KILL_WITHIN_S = 20.0
 
 @click.command(epilog=EPILOG)
 @click.argument("node")
-@state_option
+@installation_options
 @json_option
-def gone(node: str, state: Path, *, as_json: bool) -> None:
+def gone(node: str, settings: Settings, *, as_json: bool) -> None:
     """Say that the lost NODE never returns: its jobs go on elsewhere."""
     import asyncio
 
-    from steepest.app.state_folder import StateFolder
-
-    jobs = asyncio.run(_gone(StateFolder(state), node))
+    jobs = asyncio.run(_gone(settings, node))
     if as_json:
         give({"node": node, "jobs": jobs})
         return
     tell(f"{node} is gone for good; {', '.join(jobs)} may go on elsewhere" if jobs else f"{node} is gone for good")
 
 
-async def _gone(folder: StateFolder, name: str) -> list[str]:
+async def _gone(settings: Settings, name: str) -> list[str]:
     """The jobs that were there."""
     from steepest.cli.user_requests import append, asking
     from steepest.events.cluster import NodeGone
 
-    installation = folder.read()
-    async with asking(folder) as (log, pool):
+    async with asking(settings) as (log, pool):
         jobs = _held_by(pool, name)
-        await _end_what_ran(folder, installation, name)
+        await _end_what_ran(pool, name)
         await append(log, pool, NodeGone(node=name))
         return jobs
 
@@ -90,7 +86,7 @@ def _held_by(pool: StoredPool, name: str) -> list[str]:
     return list(node.jobs)
 
 
-async def _end_what_ran(folder: StateFolder, installation: Installation, name: str) -> None:
+async def _end_what_ran(pool: StoredPool, name: str) -> None:
     """Kill what answers, and take the rest for ended: it is the operator's word that it is."""
     import asyncio
 
@@ -98,8 +94,8 @@ async def _end_what_ran(folder: StateFolder, installation: Installation, name: s
     from steepest.cluster.folders.adapter_folder import AdapterFolder
     from steepest.cluster.observation import declare_gone, recorded_end
 
-    files = AdapterFolder(folder.cluster)
-    cluster = open_cluster(folder, installation)
+    files = AdapterFolder(pool.folder.cluster)
+    cluster = open_cluster(pool.folder, pool.installation)
     try:
         for one in await asyncio.to_thread(cluster.files, name):
             there = files.incarnation(one.replica, one.incarnation)

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from steepest.cli.options import json_option, state_option
+from steepest.cli.options import installation_options, json_option
 from steepest.cli.printing.output import give, tell
 
 if TYPE_CHECKING:
+    from steepest.app.settings.tree import Settings
     from steepest.cli.printing.tables import Cell
     from steepest.cli.stored_pool import StoredPool
-    from steepest.view.state import Job
+    from steepest.view.state import Job, Phase
 
 EPILOG = """\b
 Examples:
@@ -45,14 +46,14 @@ WHAT_LETTERS = 40
 
 
 @click.command(epilog=EPILOG)
-@state_option
+@installation_options
 @click.option("--all/--no-all", "show_all", default=False, help="Show jobs that have ended, too.")
 @json_option
-def jobs(state: Path, *, show_all: bool, as_json: bool) -> None:
+def jobs(settings: Settings, *, show_all: bool, as_json: bool) -> None:
     """Show where every job stands: its node, phase, category and growth."""
     from steepest.cli.stored_pool import look
 
-    pool = look(state)
+    pool = look(settings)
     shown = [job for job in pool.view.jobs if show_all or job.outcome is None]
     if as_json:
         give([as_dict(pool, job) for job in shown])
@@ -67,11 +68,11 @@ def as_dict(pool: StoredPool, job: Job) -> dict[str, object]:
         "model": job.spec.model,
         "command": job.spec.command,
         "admitted": job.admitted,
-        "phase": job.phase,
+        "phase": _phase(pool, job),
         "outcome": job.outcome,
         "node": job.node,
         "incarnation": job.incarnation,
-        "alive": job.alive,
+        "alive": job.alive and not pool.has_stopped(job),
         "category": job.category,
         "growth": job.growth,
         "unknown": job.unknown,
@@ -115,7 +116,7 @@ def _show(pool: StoredPool, shown: list[Job], *, left_out: int) -> None:
     from steepest.describe import count, unknown_growth
 
     if shown:
-        show(COLUMNS, [_row(job, pool.now_ms) for job in shown])
+        show(COLUMNS, [_row(pool, job) for job in shown])
     else:
         tell("no jobs" if not left_out else "no job waits or runs")
     for job in shown:
@@ -130,11 +131,17 @@ def _show(pool: StoredPool, shown: list[Job], *, left_out: int) -> None:
 _STYLES = {"running": "green", "waiting": "yellow", "failed": "red", "finished": "dim", "cancelled": "dim"}
 
 
-def _row(job: Job, now_ms: int) -> list[Cell]:
+def _phase(pool: StoredPool, job: Job) -> Phase:
+    from steepest.view.state import Phase
+
+    return Phase.STOPPED if pool.has_stopped(job) else job.phase
+
+
+def _row(pool: StoredPool, job: Job) -> list[Cell]:
     from steepest.describe import span
 
-    phase = str(job.outcome or job.phase)
-    running = running_ms(job, now_ms)
+    phase = str(job.outcome or _phase(pool, job))
+    running = running_ms(job, pool.now_ms)
     return [
         job.name,
         _what(job),
@@ -145,7 +152,7 @@ def _row(job: Job, now_ms: int) -> list[Cell]:
         _limit(job),
         str(job.moves),
         f"{job.retries_used}/{job.spec.retries}",
-        span(waited_ms(job, now_ms)),
+        span(waited_ms(job, pool.now_ms)),
         "" if running is None else span(running),
         job.stop_reason,
     ]

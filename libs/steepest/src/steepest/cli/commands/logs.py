@@ -5,17 +5,17 @@ It owns which of a job's incarnations is shown, and when following ends. It must
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from steepest.cli.options import json_option, state_option
+from steepest.cli.options import installation_options, json_option
 from steepest.cli.printing.output import give, tell
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from steepest.app.settings.tree import Settings
     from steepest.app.state_folder import StateFolder
     from steepest.cli.stored_pool import StoredPool
     from steepest.cluster.folders.adapter_folder import IncarnationFolder
@@ -38,25 +38,24 @@ LOOK_EVERY_S = 0.2
 
 @click.command(epilog=EPILOG)
 @click.argument("job")
-@state_option
+@installation_options
 @click.option("--follow/--no-follow", "-f", default=False, help="Continue with what it prints, until it is over.")
 @click.option(
     "--lines", "-n", type=click.IntRange(0, LINES_MOST), default=LINES, show_default=True, help="How many of the last."
 )
 @click.option("--incarnation", type=click.IntRange(1), help="Of this incarnation; default: the newest.")
 @json_option
-def logs(job: str, state: Path, *, follow: bool, lines: int, incarnation: int | None, as_json: bool) -> None:
+def logs(job: str, settings: Settings, *, follow: bool, lines: int, incarnation: int | None, as_json: bool) -> None:
     """Show what JOB printed, whether it runs or is over."""
-    from steepest.app.state_folder import StateFolder
     from steepest.cli.follow import run_until_stopped
 
-    folder = StateFolder(state)
+    folder = settings.folder
     folder.read()
     chosen = _chosen(folder, job, incarnation)
     if chosen is None and (incarnation is not None or not follow):
-        _say_why_nothing(state, job, incarnation)
+        _say_why_nothing(settings, job, incarnation)
     elif follow:
-        run_until_stopped(_follow(folder, job, incarnation, chosen, lines, as_json=as_json))
+        run_until_stopped(_follow(settings, job, incarnation, chosen, lines, as_json=as_json))
     elif chosen is not None:
         _show(chosen, lines, as_json=as_json)
 
@@ -68,12 +67,12 @@ def _chosen(folder: StateFolder, job: str, incarnation: int | None) -> Incarnati
     return next((each for each in reversed(kept) if incarnation in (None, each.incarnation)), None)
 
 
-def _say_why_nothing(state: Path, job: str, incarnation: int | None) -> None:
+def _say_why_nothing(settings: Settings, job: str, incarnation: int | None) -> None:
     """A job that is unknown, or whose incarnation is, is an error; one that has not started has printed nothing yet."""
     from steepest.cli.stored_pool import look
     from steepest.errors import InputError
 
-    found = look(state).job(job)
+    found = look(settings).job(job)
     if incarnation is not None:
         raise InputError(
             f"nothing is kept of incarnation {incarnation} of {job}", hint=f"its newest is {found.incarnation}"
@@ -103,7 +102,7 @@ def _print(incarnation: int, texts: Sequence[str], *, as_json: bool) -> None:
 
 
 async def _follow(
-    folder: StateFolder,
+    settings: Settings,
     job: str,
     incarnation: int | None,
     chosen: IncarnationFolder | None,
@@ -116,8 +115,9 @@ async def _follow(
 
     from steepest.cli.stored_pool import fold, reading
 
-    async with reading(folder) as (installation, log):
-        pool = await fold(folder, installation, log)
+    folder = settings.folder
+    async with reading(settings) as (installation, log):
+        pool = await fold(settings, installation, log)
         pool.job(job)
         if pool.note:
             tell(pool.note, err=True)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from steepest.cli.commands.gone import gone
-from steepest.cli.options import json_option, state_option
+from steepest.cli.options import installation_options, json_option
 from steepest.cli.printing.output import give, tell
 
 if TYPE_CHECKING:
+    from steepest.app.settings.tree import Settings
     from steepest.cli.printing.tables import Cell
     from steepest.cli.stored_pool import StoredPool
     from steepest.view.state import Node
@@ -30,17 +30,17 @@ COLUMNS = ("node", "state", "#capacity", "#reserved", "#used", "#limited", "#sco
 
 
 @click.group(epilog=EPILOG, invoke_without_command=True)
-@state_option
+@installation_options
 @json_option
 @click.pass_context
-def nodes(ctx: click.Context, state: Path, *, as_json: bool) -> None:
+def nodes(ctx: click.Context, settings: Settings, *, as_json: bool) -> None:
     """Show what every node has, what is reserved and used of it, its score, and its jobs by category."""
     if ctx.invoked_subcommand is not None:
         return
     from steepest.cli.printing.tables import show
     from steepest.cli.stored_pool import look
 
-    pool = look(state)
+    pool = look(settings)
     if as_json:
         give([as_dict(pool, node) for node in pool.view.nodes])
         return

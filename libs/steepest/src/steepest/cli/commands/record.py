@@ -6,11 +6,15 @@ It owns the options and what is told. It must never know how a recording is writ
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from steepest.cli.options import state_option
+from steepest.cli.options import installation_options
 from steepest.cli.printing.output import tell
+
+if TYPE_CHECKING:
+    from steepest.app.settings.tree import Settings
 
 EPILOG = """\b
 Examples:
@@ -27,13 +31,12 @@ With --from-beginning the earlier recording stays until the new one is complete,
 
 
 @click.command(epilog=EPILOG)
-@state_option
+@installation_options
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="The recording's folder.")
 @click.option("--from-beginning", is_flag=True, help="Begin with the first record, also where DIR holds a recording.")
 @click.option("--follow/--no-follow", default=False, help="Go on with what comes, until interrupted.")
-def record(state: Path, *, out: Path, from_beginning: bool, follow: bool) -> None:
+def record(settings: Settings, *, out: Path, from_beginning: bool, follow: bool) -> None:
     """Copy the topics to a recording, or go on with one."""
-    from steepest.app.state_folder import StateFolder
     from steepest.cli.follow import run_until_stopped
     from steepest.describe import count
 
@@ -47,7 +50,7 @@ def record(state: Path, *, out: Path, from_beginning: bool, follow: bool) -> Non
         from steepest.replay.record import begins_in, record_anew
         from steepest.replay.record import record as copy
 
-        async with reading(StateFolder(state)) as (installation, log):
+        async with reading(settings) as (installation, log):
             partitions = installation.layout.partitions()
             if from_beginning:
                 _refuse_a_log(out)

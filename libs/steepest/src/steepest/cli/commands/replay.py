@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from pathlib import Path
 
@@ -58,21 +57,18 @@ async def _replay(recording: Path) -> Report:
 
 async def _feed(recording: Path, into: str, speed: float) -> int:
     """Feed a recording to the cluster that is named; its topics must be there, and the pools have the same names."""
+    from steepest.app.settings.reading import read_settings
     from steepest.cli.quiet import quiet
     from steepest.clock import SystemClock
-    from steepest.errors import InputError
     from steepest.log.kafka.kafka_log import KafkaLog
-    from steepest.log.kafka.kafka_settings import kafka_settings
     from steepest.replay.feed import feed
     from steepest.runtime.layout import Layout
 
     quiet()
-    settings = kafka_settings(os.environ, into)
-    if settings is None:
-        raise InputError("there is no cluster to feed", hint="say which: --into HOST:PORT")
+    kafka = read_settings({"kafka.bootstrap": into}).kafka
     source = FileLog.open(log_folder(recording), read_only=True)
     layout = Layout(loss_partitions=source.topics["loss"])
-    target = KafkaLog(settings, layout.partitions())
+    target = KafkaLog(kafka, layout.partitions())
     fed = 0
     try:
         async for number in feed(source, target, layout, SystemClock(), speed):

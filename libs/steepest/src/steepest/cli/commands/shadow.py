@@ -8,18 +8,17 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from steepest.cli.options import PLACEMENT_NAMES, SPAN, json_option, state_option
+from steepest.cli.options import PLACEMENT_NAMES, SPAN, installation_options, json_option
 from steepest.cli.printing.output import give, tell
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from steepest.app.state_folder import StateFolder
+    from steepest.app.settings.tree import Settings
     from steepest.events.parameters import PoolParameters
     from steepest.replay.shadow import Comparison
     from steepest.replay.shadow_growth import Course
@@ -44,7 +43,7 @@ and a fitted threshold change is told by the categories that each job would have
 
 
 @click.command(epilog=EPILOG)
-@state_option
+@installation_options
 @click.option("--policy", metavar="NAME", help="The candidate: a live one of `steepest simulate --policies`.")
 @click.option("--placement", type=click.Choice(PLACEMENT_NAMES), help="The candidate's placement of arrivals.")
 @click.option("--alpha", type=click.FloatRange(0, min_open=True), help="The candidate's growth threshold α.")
@@ -52,7 +51,7 @@ and a fitted threshold change is told by the categories that each job would have
 @click.option("--follow/--no-follow", default=False, help="Go on with what comes, until interrupted.")
 @json_option
 def shadow(
-    state: Path,
+    settings: Settings,
     *,
     policy: str | None,
     placement: str | None,
@@ -65,12 +64,11 @@ def shadow(
 
     What no option names is as it is live. Exits with 1 if they differ.
     """
-    from steepest.app.state_folder import StateFolder
     from steepest.cli.follow import run_until_stopped
     from steepest.replay.shadow import Shadow
 
     candidate = Shadow(_change(policy, placement, alpha, interval))
-    run_until_stopped(_feed(StateFolder(state), candidate, follow=follow))
+    run_until_stopped(_feed(settings, candidate, follow=follow))
     found = candidate.comparisons()
     if as_json:
         give(found)
@@ -105,11 +103,11 @@ def _change(
     return changed
 
 
-async def _feed(folder: StateFolder, candidate: Any, *, follow: bool) -> None:
+async def _feed(settings: Settings, candidate: Any, *, follow: bool) -> None:
     from steepest.cli.follow import batches
     from steepest.cli.stored_pool import reading
 
-    async with reading(folder) as (installation, log):
+    async with reading(settings) as (installation, log):
         partitions = [installation.layout.of_pool(installation.pool), *installation.layout.of_topic("loss")]
         left = {at: end for at in partitions if (end := await log.end(at))}
         if not left and not follow:

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from steepest.cli.options import CPU, MEMORY, NAME_RULE, json_option, state_option
+from steepest.app.settings.amounts import NAME_RULE
+from steepest.cli.options import CPU, MEMORY, installation_options, json_option
 from steepest.cli.printing.output import give, tell
 
 if TYPE_CHECKING:
+    from steepest.app.settings.tree import Settings
     from steepest.app.state_folder import StateFolder
     from steepest.cli.stored_pool import StoredPool
     from steepest.cli.user_requests import RequestCursor, RequestOutcome
@@ -43,7 +45,7 @@ MODES = ("on-request", "on-stop", "none")
 
 
 @click.command(epilog=EPILOG, context_settings={"allow_interspersed_args": False})
-@state_option
+@installation_options
 @click.option("--name", help="The job's name; without it, the script's and four letters.")
 @click.option("--cpu", type=CPU, default="0.05", show_default=True, help="CPU to reserve: cores, or 50m.")
 @click.option("--memory", type=MEMORY, default="0", help="Memory to reserve: MiB, or 2Gi.")
@@ -70,7 +72,7 @@ MODES = ("on-request", "on-stop", "none")
 @json_option
 @click.argument("command", nargs=-1, required=True)
 def submit(
-    state: Path,
+    settings: Settings,
     *,
     name: str | None,
     python: Path | None,
@@ -82,20 +84,18 @@ def submit(
     """Ask for COMMAND to run as a job, and report whether it is admitted."""
     import asyncio
 
-    from steepest.app.state_folder import StateFolder
     from steepest.cli.job_names import name_for, why_not_found, with_python
 
-    folder = StateFolder(state)
     spec = spec_of(**asked)
     jobs = _jobs(name or name_for(spec.command), spec, array)
-    if python is not None or not _in_containers(folder, spec):
+    if python is not None or not _in_containers(settings.folder, spec):
         command = with_python(spec.command, python)
         if command != spec.command:
             tell(f"{spec.command[0]} is {command[0]}", err=True)
         jobs = [(each, _running(spec, command)) for each, spec in jobs]
     if why := why_not_found(spec.command, Path(str(spec.working_dir))):
         tell(f"Warning: {why}; submitted all the same", err=True)
-    answers = asyncio.run(_ask(folder, jobs, wait=wait, talk=not as_json))
+    answers = asyncio.run(_ask(settings, jobs, wait=wait, talk=not as_json))
     if as_json:
         give(answers if array else answers[0])
     sys.exit(max(_status(answer) for answer in answers))
@@ -196,7 +196,7 @@ Answer = dict[str, object]
 """What became of one job's request, for programs: the job, the request, and the fields of its outcome."""
 
 
-async def _ask(folder: StateFolder, jobs: Sequence[tuple[str, JobSpec]], *, wait: bool, talk: bool) -> list[Answer]:
+async def _ask(settings: Settings, jobs: Sequence[tuple[str, JobSpec]], *, wait: bool, talk: bool) -> list[Answer]:
     """Submit all jobs, then report of each in turn."""
     import msgspec
 
@@ -204,7 +204,7 @@ async def _ask(folder: StateFolder, jobs: Sequence[tuple[str, JobSpec]], *, wait
     from steepest.events.cluster import JobSubmitted
 
     answers: list[Answer] = []
-    async with asking(folder) as (log, pool):
+    async with asking(settings) as (log, pool):
         _refuse_what_never_fits(pool, jobs[0][1])
         events = [JobSubmitted(job=_free(pool, name), request=new_request(), spec=spec) for name, spec in jobs]
         places = [await append(log, pool, event) for event in events]

@@ -6,17 +6,16 @@ It owns the options and how differences are told. It must never know what a topi
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from steepest.cli.commands.trim import trim
-from steepest.cli.options import json_option, state_option
+from steepest.cli.options import installation_options, json_option
 from steepest.cli.printing.output import give, tell
 
 if TYPE_CHECKING:
+    from steepest.app.settings.tree import Settings
     from steepest.log.kafka.kafka_settings import KafkaSettings
     from steepest.log.kafka.kafka_topics import Change
     from steepest.runtime.layout import Layout
@@ -41,13 +40,13 @@ topics.add_command(trim)
 
 
 @topics.command(epilog=EPILOG)
-@state_option
+@installation_options
 @click.option("--loss-partitions", type=click.IntRange(1, 10_000), help="Partitions of `loss` (of a new folder: 4).")
 @click.option("--replication", type=click.IntRange(1, 100), help="Copies of each record (3, or one a broker).")
 @click.option("--dry-run/--no-dry-run", default=False, help="Show what differs, and change nothing.")
 @json_option
 def apply(
-    state: Path,
+    settings: Settings,
     *,
     loss_partitions: int | None,
     replication: int | None,
@@ -62,15 +61,14 @@ def apply(
     import asyncio
 
     from steepest.app.installation import kafka_of
-    from steepest.app.state_folder import StateFolder
     from steepest.cli.quiet import quiet
 
     quiet()
-    settings = kafka_of(StateFolder(state))
-    if settings is None:
+    kafka = kafka_of(settings)
+    if kafka is None:
         raise click.UsageError("say which cluster: --kafka HOST:PORT")
-    layout = _layout(state, loss_partitions)
-    changes = asyncio.run(_apply(settings, layout, replication, dry_run=dry_run))
+    layout = _layout(settings, loss_partitions)
+    changes = asyncio.run(_apply(kafka, layout, replication, dry_run=dry_run))
     if as_json:
         give({"changes": changes, "applied": not dry_run})
     else:
@@ -81,45 +79,20 @@ def apply(
     sys.exit(1 if dry_run and changes else 0)
 
 
-def _layout(state: Path, loss_partitions: int | None) -> Layout:
+def _layout(settings: Settings, loss_partitions: int | None) -> Layout:
     import msgspec
 
-    from steepest.app.state_folder import StateFolder
     from steepest.runtime.layout import Layout
 
-    folder = StateFolder(state)
+    folder = settings.folder
     layout = folder.read().layout if folder.exists else Layout()
     return layout if loss_partitions is None else msgspec.structs.replace(layout, loss_partitions=loss_partitions)
 
 
 async def _apply(kafka: KafkaSettings, layout: Layout, replication: int | None, *, dry_run: bool) -> list[Change]:
+    from steepest.app.installation import apply_topics
     from steepest.log.kafka.kafka_topics import KafkaTopics
 
     if dry_run:
-        return await KafkaTopics(kafka, _counts(layout), replication).differences()
+        return await KafkaTopics(kafka, layout.partitions(), replication).differences()
     return await apply_topics(kafka, layout, replication)
-
-
-async def apply_topics(kafka: KafkaSettings, layout: Layout, replication: int | None = None) -> list[Change]:
-    """Make the topics of a layout, and give every partition that is new its identity.
-
-    Raises:
-        InputError: A topic that holds records would have to get another number of partitions.
-        LogUnavailableError: The cluster does not do it.
-    """
-    from steepest.clock import SystemClock
-    from steepest.log.kafka.kafka_log import KafkaLog
-    from steepest.log.kafka.kafka_topics import KafkaTopics
-    from steepest.runtime.recovery.log_identity import open_partitions
-
-    changes = await KafkaTopics(kafka, _counts(layout), replication).apply()
-    log = KafkaLog(kafka, _counts(layout))
-    try:
-        await open_partitions(log, layout, SystemClock())
-    finally:
-        await log.close()
-    return changes
-
-
-def _counts(layout: Layout) -> Mapping[str, int]:
-    return layout.partitions()

@@ -5,16 +5,15 @@ It owns the options and which services there are. It must never know what a serv
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from steepest.cli.options import SPAN, json_option, state_option
+from steepest.cli.options import SPAN, installation_options, json_option
 from steepest.cli.printing.output import give, tell
 
 if TYPE_CHECKING:
-    from steepest.app.state_folder import StateFolder
+    from steepest.app.settings.tree import Settings
 
 EPILOG = """\b
 Examples:
@@ -27,23 +26,22 @@ release that cannot read them cannot take it over (docs/kafka.md).
 
 
 @click.command(epilog=EPILOG)
-@state_option
+@installation_options
 @click.option("--keep", type=SPAN, required=True, help="Remove nothing that is younger (30d).")
 @click.option("--dry-run/--no-dry-run", default=False, help="Show what would be removed, and remove nothing.")
 @json_option
-def trim(state: Path, *, keep: int, dry_run: bool, as_json: bool) -> None:
+def trim(settings: Settings, *, keep: int, dry_run: bool, as_json: bool) -> None:
     """Remove the oldest records of the pool's log, as far as no service needs them to start.
 
     Refuses where one of the services has kept no snapshot that this version could start from.
     """
     import asyncio
 
-    from steepest.app.state_folder import StateFolder
     from steepest.cli.quiet import quiet
     from steepest.describe import count
 
     quiet()
-    begin, before = asyncio.run(_trim(StateFolder(state), keep, dry_run=dry_run))
+    begin, before = asyncio.run(_trim(settings, keep, dry_run=dry_run))
     if as_json:
         give({"begin": begin, "before": before, "applied": not dry_run})
     else:
@@ -51,34 +49,37 @@ def trim(state: Path, *, keep: int, dry_run: bool, as_json: bool) -> None:
         tell(f"{count(before - begin, 'record')} {what}; the pool's log begins at {before}")
 
 
-async def _trim(folder: StateFolder, keep_ms: int, *, dry_run: bool) -> tuple[int, int]:
+async def _trim(settings: Settings, keep_ms: int, *, dry_run: bool) -> tuple[int, int]:
     """Where the pool's log began, and where it begins now or would."""
-    from steepest.app.embedded import installed_services
+    from steepest.app.context import Context
     from steepest.app.installation import SYSTEM, kafka_of, open_cluster, open_log, open_snapshots
-    from steepest.cli.running_on_kafka import is_wanted
+    from steepest.app.installed_services import wanted_services
     from steepest.clock import SystemClock
     from steepest.log.kafka.kafka_log import KafkaLog
     from steepest.log.kafka.kafka_topics import KafkaTopics
+    from steepest.runtime.monitoring.metric_defs import Metrics
     from steepest.runtime.recovery.trimming import needed_from
-    from steepest.runtime.service import Service, Settings
+    from steepest.runtime.service import Service
 
-    installation, settings, clock = folder.read(), kafka_of(folder), SystemClock()
-    if settings is None:
+    installation, kafka, clock = settings.folder.read(), kafka_of(settings), SystemClock()
+    if kafka is None:
         raise click.UsageError("a log in files is kept whole; say which cluster: --kafka HOST:PORT")
-    log, cluster = open_log(folder, installation), open_cluster(folder, installation)
-    assert isinstance(log, KafkaLog)  # noqa: S101 - there are settings
-    wanted = Settings(pool=installation.pool, state_dir=str(folder.root))
-    services = [build(wanted, log, cluster, clock) for name, build in installed_services().items() if is_wanted(name)]
+    log, cluster = open_log(settings, installation), open_cluster(settings.folder, installation)
+    assert isinstance(log, KafkaLog)  # noqa: S101 - it is on Kafka
+    context = Context(
+        settings=settings, installation=installation, log=log, cluster=cluster, clock=clock, metrics=Metrics()
+    )
+    services = [build(context) for build in wanted_services(settings).values()]
     at = installation.layout.of_pool(installation.pool)
     try:
         services.append(Service(name=SYSTEM))
         needed = await needed_from(
-            log, at, installation.layout, services, lambda name: open_snapshots(folder, log, name)
+            log, at, installation.layout, services, lambda name: open_snapshots(settings, log, name)
         )
         begin = await log.begin(at)
         before = max(begin, min(needed, await log.since(at, max(0, clock.now_ms() - keep_ms))))
         if before > begin and not dry_run:
-            await KafkaTopics(settings, installation.layout.partitions()).trim({at: before})
+            await KafkaTopics(kafka, installation.layout.partitions()).trim({at: before})
     finally:
         await cluster.close()
         await log.close()

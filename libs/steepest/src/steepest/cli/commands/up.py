@@ -11,19 +11,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steepest.cli.nodes_of import IMAGE, cluster_option, engines, engines_as, refuse_others
-from steepest.cli.options import PLACEMENT_NAMES, SPAN, NodeType, folder_option, policy_option
+from steepest.cli.options import PLACEMENT_NAMES, SPAN, NodeType, config_option, policy_option, state_option
 from steepest.cli.printing.output import tell
 
 if TYPE_CHECKING:
+    from steepest.app.settings.tree import Settings
     from steepest.app.state_folder import Installation, NodeSpec, StateFolder
     from steepest.events.parameters import PoolParameters
-    from steepest.runtime.monitoring.probe import Address
 
 EPILOG = """\b
 Examples:
   steepest up
   steepest up --state /tmp/try --node big=1.2:4Gi --node small=0.4
   steepest up --alpha 0.02 --interval 10s --metrics 9400
+  steepest up --config steepest.toml           every setting from a file (docs/settings.md)
   steepest up --policy specon+flowcon --placement flowcon2
   steepest up --cluster docker                 jobs are containers, on this machine's Docker engine
   steepest up --kafka auto                     every service a process, over a broker of its own (`make kafka`)
@@ -38,36 +39,38 @@ the same folder takes them over. `steepest down` stops them as well.
 """
 
 
-class ScaleType(click.ParamType[tuple[str, int]]):
+class ScaleType(click.ParamType[str]):
     """``NAME=NUMBER``: how many processes of a service."""
 
     name = "name=number"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int]:
-        """The service's name and the number."""
-        name, _, number = str(value).partition("=")
-        if not (name and number.isdecimal() and 1 <= int(number) <= MOST_PROCESSES):
-            self.fail(f"{value!r}: write it like categorizer=2", param, ctx)
-        return name, int(number)
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The text, which says so."""
+        from steepest.app.settings.tree import scale
+
+        try:
+            scale(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        return str(value)
 
 
-class AddressType(click.ParamType["Address"]):
+class AddressType(click.ParamType[tuple[str | None, int]]):
     """``[HOST:]PORT``: where probes are answered."""
 
     name = "[host:]port"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Address:
-        """The address."""
-        from steepest.runtime.monitoring.probe import Address
-
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str | None, int]:
+        """The host, if one is named, and the port."""
+        if isinstance(value, tuple):
+            return value
         host, _, port = str(value).rpartition(":")
         if not (port.isdecimal() and int(port) <= MOST_PORT):
             self.fail(f"{value!r}: write it like 9400 or 0.0.0.0:9400", param, ctx)
-        return Address(int(port), host) if host else Address(int(port))
+        return host or None, int(port)
 
 
 MOST_PORT = 65535
-MOST_PROCESSES = 64
 
 SHARES = (35, 28, 22, 15)
 """Sizes of the nodes of a new folder, in percent of what they have together: uneven, as real ones are."""
@@ -77,9 +80,10 @@ CORES_SHARE = 0.8
 
 
 @click.command(epilog=EPILOG)
-@folder_option
+@state_option
+@config_option
 @cluster_option
-@click.option("--image", default=IMAGE, show_default=True, help="For jobs that name none, on Docker engines.")
+@click.option("--image", show_default=IMAGE, help="For jobs that name none, on Docker engines.")
 @click.option("--kafka", metavar="HOST:PORT|auto", help="Run every service as a process, over Kafka.")
 @click.option("--mqtt", metavar="HOST:PORT", help="Take in heartbeats and losses from this MQTT broker.")
 @click.option("--scale", "scales", type=ScaleType(), multiple=True, help="Processes of a service. Repeat it.")
@@ -99,106 +103,122 @@ CORES_SHARE = 0.8
 @policy_option(None)
 @click.option("--placement", type=click.Choice(PLACEMENT_NAMES), help="Which node an arrival gets (spread).")
 @click.option("--metrics", type=AddressType(), help="Serve /metrics, /healthz and /readyz there (on 127.0.0.1).")
-def up(
-    state: Path,
-    *,
-    cluster: str | None,
-    image: str,
-    kafka: str | None,
-    mqtt: str | None,
-    scales: tuple[tuple[str, int], ...],
-    services: tuple[str, ...],
-    nodes: tuple[NodeSpec, ...],
-    soft_limits: bool,
-    folders: tuple[Path, ...],
-    heartbeat: int | None,
-    alpha: float | None,
-    interval: int | None,
-    policy: str | None,
-    placement: str | None,
-    metrics: Address | None,
-) -> None:
-    """Run the system until SIGTERM or SIGINT, telling what happens: in this process, or on Kafka.
+def up(config: Path | None, **options: Any) -> None:
+    """Run the system until SIGTERM or SIGINT, and print what happens: in this process, or on Kafka.
 
     A state folder that is not there is made, with four nodes that have 80 % of this machine's cores together. --alpha,
     --interval, --policy and --placement are put in force where they differ from what the log holds; without them it
-    keeps what it holds.
+    keeps what it holds. `steepest config show` prints all settings.
     """
-    import asyncio
-    import os
+    from steepest.app.settings.reading import read_settings
+    from steepest.cli.running import run_embedded, run_on_kafka
 
-    from steepest.app.installation import kafka_place
-    from steepest.app.state_folder import StateFolder
-    from steepest.cli.running import run
-    from steepest.cli.running_on_kafka import run_on_kafka
-    from steepest.mqtt.settings import VARIABLE, mqtt_settings
-
-    if mqtt is not None:
-        os.environ[VARIABLE] = mqtt  # where the service finds it, also in a process of its own
-    mqtt_settings(os.environ)
-    folder = StateFolder(state)
-    prepare(folder, nodes, heartbeat, cluster=cluster, image=image, soft_limits=soft_limits)
-    let_jobs_have(folder, folders)
-
-    def asked() -> PoolParameters | None:
-        return wanted(folder, alpha, interval, policy=policy, placement=placement)
-
-    if kafka is not None or kafka_place(folder) is not None or os.environ.get("STEEPEST_KAFKA"):
-        run_on_kafka(folder, kafka, dict(scales), asked, metrics=metrics, only=services)
+    settings = read_settings(flags_of(**options), config)
+    prepare(settings)
+    let_jobs_have(settings.folder, settings.cluster.folders)
+    if settings.kafka.bootstrap:
+        refuse_jobs_in_files(settings)
+        run_on_kafka(settings, wanted)
         return
-    if scales or services:
+    if settings.services.scale or settings.services.only:
         raise click.UsageError("--scale and --service are for services that are processes: see --kafka")
-    asyncio.run(run(folder, asked(), metrics))
+    run_embedded(settings, wanted)
 
 
-def prepare(
-    folder: StateFolder,
-    nodes: tuple[NodeSpec, ...],
-    heartbeat_ms: int | None,
-    *,
-    cluster: str | None = None,
-    image: str = IMAGE,
-    soft_limits: bool = False,
-) -> None:
+def flags_of(*, metrics: tuple[str | None, int] | None, soft_limits: bool, **options: Any) -> dict[str, object]:
+    """What the command line says, by the settings' paths; None and () say nothing."""
+    host, port = metrics or (None, None)
+    return {
+        "state_dir": options["state"],
+        "metrics.port": port,
+        "metrics.host": host,
+        "kafka.bootstrap": options["kafka"],
+        "mqtt.broker": options["mqtt"],
+        "cluster.adapter": options["cluster"],
+        "cluster.nodes": options["nodes"],
+        "cluster.image": options["image"],
+        "cluster.soft_limits": soft_limits or None,
+        "cluster.folders": options["folders"],
+        "cluster.heartbeat_ms": options["heartbeat"],
+        "parameters.alpha": options["alpha"],
+        "parameters.interval_ms": options["interval"],
+        "parameters.policy": options["policy"],
+        "parameters.placement": options["placement"],
+        "services.only": options["services"],
+        "services.scale": options["scales"],
+    }
+
+
+def refuse_jobs_in_files(settings: Settings) -> None:
+    """A folder keeps its log: over another one its jobs would vanish, and new ones of their names would never run.
+
+    Raises:
+        InputError: The folder's log is in files, and holds jobs.
+    """
+    import msgspec
+
+    from steepest.cli.stored_pool import look
+    from steepest.describe import count
+    from steepest.errors import InputError
+    from steepest.log.kafka.kafka_settings import KafkaSettings
+
+    folder = settings.folder
+    if folder.kafka_place() is not None or not folder.has_log_in_files:
+        return
+    jobs = look(msgspec.structs.replace(settings, kafka=KafkaSettings())).view.jobs
+    unfinished = sum(job.outcome is None for job in jobs)
+    if len(jobs):
+        raise InputError(
+            f"the log of {folder.root} is in files and holds {count(len(jobs), 'job')} ({unfinished} unfinished), "
+            "which would not be there on Kafka",
+            code="other-log",
+            hint="go on with it by `steepest up` without Kafka, or name another folder with --state",
+        )
+
+
+def prepare(settings: Settings) -> None:
     """Make the state folder, or make sure that it is what is asked for.
 
     Raises:
         InputError: It is there, with other nodes, limits or another heartbeat; or two nodes have one name.
     """
+    from steepest.app.settings.amounts import node
     from steepest.app.state_folder import Installation
     from steepest.errors import InputError
 
-    if len({node.name for node in nodes}) < len(nodes):
-        raise InputError("two nodes have the same name", hint="give each --node a name of its own")
+    folder, asked = settings.folder, settings.cluster
+    nodes = tuple(map(node, asked.nodes))
+    if len({one.name for one in nodes}) < len(nodes):
+        raise InputError("two nodes have the same name", hint="give each node a name of its own")
     if not folder.exists:
-        found = engines(cluster, nodes)
-        if soft_limits and not found:
+        found = engines(asked.adapter, nodes)
+        if asked.soft_limits and not found:
             raise InputError("soft limits are for Docker engines", hint="leave --soft-limits out, or name --cluster")
-        asked = Installation(
-            nodes=found or nodes or default_nodes(), image=image if found else "", soft_limits=soft_limits
+        new = Installation(
+            nodes=found or nodes or default_nodes(), image=asked.image if found else "", soft_limits=asked.soft_limits
         )
-        folder.create(_with_heartbeat(asked, heartbeat_ms))
+        folder.create(_with_heartbeat(new, asked.heartbeat_ms))
         return
     there = folder.read()
     keep_others_out(folder)
-    refuse_others(cluster, there)
-    if soft_limits and not there.soft_limits:
+    refuse_others(asked.adapter, there)
+    if asked.soft_limits and not there.soft_limits:
         raise InputError(
             f"{folder.root} is there already, with hard limits",
             hint="leave --soft-limits out, or begin with a new folder",
         )
-    if nodes and any(node.engine for node in there.nodes):
+    if nodes and any(one.engine for one in there.nodes):
         nodes = engines_as(nodes, there.nodes)
-    asked = _with_heartbeat(Installation(nodes=nodes or there.nodes, heartbeat_ms=there.heartbeat_ms), heartbeat_ms)
-    if (asked.nodes, asked.heartbeat_ms) != (there.nodes, there.heartbeat_ms):
-        has = ", ".join(f"{node.name}={node.capacity.cpu_m}m" for node in there.nodes)
+    new = _with_heartbeat(Installation(nodes=nodes or there.nodes, heartbeat_ms=there.heartbeat_ms), asked.heartbeat_ms)
+    if (new.nodes, new.heartbeat_ms) != (there.nodes, there.heartbeat_ms):
+        has = ", ".join(f"{one.name}={one.capacity.cpu_m}m" for one in there.nodes)
         raise InputError(
             f"{folder.root} is there already, with the nodes {has} and a heartbeat of {there.heartbeat_ms} ms",
             hint="leave --node and --heartbeat out, or begin with a new folder",
         )
 
 
-def let_jobs_have(folder: StateFolder, folders: tuple[Path, ...]) -> None:
+def let_jobs_have(folder: StateFolder, folders: tuple[str, ...]) -> None:
     """Put on record which folders containers may have: those named now, else those named before, else this one.
 
     Raises:
@@ -214,7 +234,7 @@ def let_jobs_have(folder: StateFolder, folders: tuple[Path, ...]) -> None:
             raise InputError("--folder is for Docker engines", hint="leave it out, or name --cluster")
         return
     if folders or not there.folders:
-        named = tuple(str(one.absolute()) for one in folders or (Path(),))
+        named = tuple(str(Path(one).absolute()) for one in folders or (".",))
         folder.create(msgspec.structs.replace(there, folders=named))
 
 
@@ -249,35 +269,28 @@ def default_nodes() -> tuple[NodeSpec, ...]:
     )
 
 
-def wanted(
-    folder: StateFolder,
-    alpha: float | None,
-    interval_ms: int | None,
-    *,
-    policy: str | None = None,
-    placement: str | None = None,
-) -> PoolParameters | None:
+def wanted(settings: Settings) -> PoolParameters | None:
     """The parameters to put in force; None: those that the log holds. FlowCon looks at as long an interval as SpeCon."""
     import msgspec
 
-    from steepest.app.installation import kafka_of
     from steepest.cli.stored_pool import look
     from steepest.policies.named import under
     from steepest.view.cluster_view import ClusterView
 
-    is_there = kafka_of(folder) is not None or (folder.log / "recording.json").exists()
-    view = look(folder.root).view if is_there else ClusterView()
+    asked = settings.parameters
+    is_there = settings.kafka.bootstrap or settings.folder.has_log_in_files
+    view = look(settings).view if is_there else ClusterView()
     before = view.parameters
-    changes = {"alpha": alpha, "interval_ms": interval_ms}
+    changes = {"alpha": asked.alpha, "interval_ms": asked.interval_ms}
     specon = msgspec.structs.replace(before.specon, **{name: new for name, new in changes.items() if new is not None})
-    flowcon = msgspec.structs.replace(before.flowcon, interval_ms=interval_ms or before.flowcon.interval_ms)
+    flowcon = msgspec.structs.replace(before.flowcon, interval_ms=asked.interval_ms or before.flowcon.interval_ms)
     # The pool's clock must not be coarser than what it measures.
     after = msgspec.structs.replace(
         before,
         specon=specon,
         flowcon=flowcon,
         tick_ms=min(before.tick_ms, specon.interval_ms),
-        placement=placement or before.placement,
+        placement=asked.placement or before.placement,
     )
-    after = after if policy is None else under(policy, after)
+    after = after if asked.policy is None else under(asked.policy, after)
     return None if after == before else after

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from steepest.cli.options import json_option, state_option
+from steepest.cli.options import installation_options, json_option
 from steepest.cli.printing.output import give, tell
 
 if TYPE_CHECKING:
-    from steepest.app.state_folder import StateFolder
+    from steepest.app.settings.tree import Settings
     from steepest.events.cluster import PoolConfigured
     from steepest.view.cluster_view import ClusterView
 
@@ -26,17 +25,16 @@ In one process `steepest up` does the same at its start.
 
 
 @click.command(epilog=EPILOG)
-@state_option
+@installation_options
 @click.option("--dry-run/--no-dry-run", default=False, help="Show what would be put in force, and change nothing.")
 @json_option
-def upgrade(state: Path, *, dry_run: bool, as_json: bool) -> None:
+def upgrade(settings: Settings, *, dry_run: bool, as_json: bool) -> None:
     """Put in force every flag that this version knows; parameters stay."""
     import asyncio
 
-    from steepest.app.state_folder import StateFolder
     from steepest.events.registry import FLAGS
 
-    view, wanted = asyncio.run(_upgrade(StateFolder(state), dry_run=dry_run))
+    view, wanted = asyncio.run(_upgrade(settings, dry_run=dry_run))
     new = [flag for flag in wanted.flags if not view.has(flag)]
     if as_json:
         give({"flags": new, "reads": wanted.reads, "applied": bool(new) and not dry_run})
@@ -47,12 +45,12 @@ def upgrade(state: Path, *, dry_run: bool, as_json: bool) -> None:
         tell("the pool uses all that this version knows")
 
 
-async def _upgrade(folder: StateFolder, *, dry_run: bool) -> tuple[ClusterView, PoolConfigured]:
+async def _upgrade(settings: Settings, *, dry_run: bool) -> tuple[ClusterView, PoolConfigured]:
     """The pool as it was, and its new configuration."""
-    from steepest.app.embedded import configuration
+    from steepest.app.configurator import configuration
     from steepest.cli.user_requests import append, asking
 
-    async with asking(folder) as (log, pool):
+    async with asking(settings) as (log, pool):
         wanted = configuration(pool.view, upgrades=True)
         if wanted.flags != pool.view.state.flags and not dry_run:
             await append(log, pool, wanted)

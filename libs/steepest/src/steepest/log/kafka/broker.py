@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import os
 import re
 import secrets
 import shutil
@@ -28,6 +27,9 @@ import psutil
 from steepest.errors import InputError, LogUnavailableError
 from steepest.log.files.atomic_write import write_atomically
 from steepest.log.kafka.kafka_settings import KafkaSettings
+
+HOME = Path(KafkaSettings().home)
+"""Where the jars are unless another folder is named."""
 
 PASSWORD = "password"  # noqa: S105 - a name
 """The password file in the broker's folder."""
@@ -79,16 +81,14 @@ USER = "steepest"
 class Broker:
     """One broker process with a data folder, which persists between starts."""
 
-    def __init__(
-        self, folder: Path, *, home: Path | None = None, port: int | None = None, guarded: bool = False
-    ) -> None:
-        """Use the jars in ``home`` (default: ``$STEEPEST_KAFKA_HOME`` or ``.kafka``)."""
+    def __init__(self, folder: Path, *, home: Path = HOME, port: int | None = None, guarded: bool = False) -> None:
+        """Use the jars in ``home``."""
         self.folder = folder
         before = _ports_before(folder)
         self.port = port or (before[0] if before else _free_port())
         self._controller = before[1] if before else _free_port()
         self._guarded = guarded
-        self._home = home or Path(os.environ.get("STEEPEST_KAFKA_HOME", ".kafka"))
+        self._home = home
         self._process: psutil.Process | None = None
 
     @property
@@ -96,17 +96,17 @@ class Broker:
         """The bootstrap server, as ``host:port``."""
         return f"127.0.0.1:{self.port}"
 
-    @property
-    def settings(self) -> KafkaSettings:
-        """The settings of clients. The broker must have been started before.
+    def settings(self, prefix: str = "") -> KafkaSettings:
+        """The settings of clients, for topics with this prefix. The broker must have been started before.
 
         Raises:
             LogUnavailableError: It never was, or it belongs to another user.
         """
         if not self._guarded:
-            return KafkaSettings(bootstrap=self.bootstrap)
+            return KafkaSettings(bootstrap=self.bootstrap, prefix=prefix)
         return KafkaSettings(
             bootstrap=self.bootstrap,
+            prefix=prefix,
             security="SASL_PLAINTEXT",
             sasl_mechanism="PLAIN",
             username=USER,
@@ -123,6 +123,12 @@ class Broker:
         if self._process is None:
             raise LogUnavailableError("the broker does not run")
         return self._process.pid
+
+    def answers(self) -> bool:
+        """Whether something listens where clients connect."""
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
+            return True
+        return False
 
     def start(self) -> None:
         """Format the folder if it is new, start, and wait until the broker accepts connections.
@@ -204,7 +210,7 @@ class Broker:
         while time.monotonic() < deadline:
             if not self._process.is_running() or self._process.status() == psutil.STATUS_ZOMBIE:
                 break
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
+            if self.answers():
                 return
             time.sleep(0.05)
         tail = (self.folder / "broker.log").read_text(errors="replace")[-2000:]
@@ -212,7 +218,7 @@ class Broker:
 
 
 @contextlib.contextmanager
-def running_broker(folder: Path, *, home: Path | None = None) -> Iterator[Broker]:
+def running_broker(folder: Path, *, home: Path = HOME) -> Iterator[Broker]:
     """A broker that runs within the context."""
     broker = Broker(folder, home=home)
     broker.start()
@@ -229,15 +235,6 @@ def missing(home: Path) -> str:
     if not any(home.glob("libs/kafka_*.jar")):
         return f"no Kafka in {home}"
     return ""
-
-
-def own_broker(folder: Path) -> KafkaSettings:
-    """The client settings of a folder's guarded broker.
-
-    Raises:
-        LogUnavailableError: There never was one, or it belongs to another user.
-    """
-    return Broker(folder, guarded=True).settings
 
 
 def _password(folder: Path) -> str:

@@ -6,46 +6,54 @@ installed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
 
 from steepest.errors import InputError
 
 REQUEST_TIMEOUT_MS = 15_000
 """A broker that is suspended briefly answers within this time; after a longer pause, the caller restarts anyway."""
 
-VARIABLE = "STEEPEST_KAFKA"
-"""The bootstrap servers; the other settings are named after it (``STEEPEST_KAFKA_SECURITY`` and so on)."""
+AUTO = "auto"
+"""Instead of an address: a broker of the installation's own."""
 
-UNRELATED = (f"{VARIABLE}_HOME",)
-"""Variables of that form with another meaning: the folder of a private broker's jars."""
-
-Bootstrap = Annotated[str, msgspec.Meta(pattern=r"^[^\s:,]+:\d{1,5}(,[^\s:,]+:\d{1,5})*$")]
-Prefix = Annotated[str, msgspec.Meta(pattern=r"^[a-zA-Z0-9._-]{0,100}$")]
+Bootstrap = Annotated[
+    str,
+    Meta(pattern=r"^(auto|[^\s:,]+:\d{1,5}(,[^\s:,]+:\d{1,5})*)?$", examples=["kafka:9092", "a:9092,b:9092", AUTO]),
+]
+Prefix = Annotated[str, Meta(pattern=r"^[a-zA-Z0-9._-]{0,100}$", examples=["team-a."])]
 
 
 class KafkaSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How to reach a Kafka cluster.
+    """How the log is reached on Kafka."""
 
-    Attributes:
-        bootstrap: ``host:port``; several are separated by commas.
-        prefix: Prefix of every topic's and group's name, so that installations can share a cluster.
-        ca_file: Certificates that verify the broker's; empty for the system's.
-        cert_file: The client's own certificate, if the broker asks for one.
-        key_file: Its key.
-    """
-
-    bootstrap: Bootstrap
-    prefix: Prefix = ""
-    security: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
-    ca_file: str = ""
-    cert_file: str = ""
-    key_file: str = ""
-    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "PLAIN"
-    username: str = ""
-    password: str = ""
+    bootstrap: Annotated[
+        Bootstrap,
+        Meta(
+            description="The cluster, or `auto` for a broker of the folder's own; default: the log is in files.",
+            extra={"variable": "STEEPEST_KAFKA", "flag": "--kafka"},
+        ),
+    ] = ""
+    prefix: Annotated[
+        Prefix,
+        Meta(description="Put before the names of topics and groups, so that installations can share a cluster."),
+    ] = ""
+    security: Annotated[
+        Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"], Meta(description="Kafka's security protocol.")
+    ] = "PLAINTEXT"
+    ca_file: Annotated[
+        str, Meta(description="Authorities that the broker's certificate is checked against; default: the system's.")
+    ] = ""
+    cert_file: Annotated[str, Meta(description="The client's certificate, where the broker asks for one.")] = ""
+    key_file: Annotated[str, Meta(description="The key of that certificate.")] = ""
+    sasl_mechanism: Annotated[
+        Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"], Meta(description="How the client proves who it is.")
+    ] = "PLAIN"
+    username: Annotated[str, Meta(description="The client's name.")] = ""
+    password: Annotated[str, Meta(description="The client's password.", extra={"secret": True})] = ""
+    home: Annotated[str, Meta(description="Where a broker of one's own has its jars (`make kafka`).")] = ".kafka"
 
     def __repr__(self) -> str:
         return f"Kafka at {self.bootstrap} ({self.security})"
@@ -82,38 +90,5 @@ class KafkaSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         except OSError as error:
             raise InputError(
                 f"Kafka's certificates cannot be read: {error}",
-                hint=f"check {VARIABLE}_CA_FILE, {VARIABLE}_CERT_FILE and {VARIABLE}_KEY_FILE",
+                hint="look at kafka.ca_file, kafka.cert_file and kafka.key_file in `steepest config show`",
             ) from error
-
-
-def kafka_settings(environ: Mapping[str, str], bootstrap: str | None = None) -> KafkaSettings | None:
-    """Settings from ``STEEPEST_KAFKA`` and its variants; None if no cluster is named: then the log is in files.
-
-    Args:
-        environ: The environment variables.
-        bootstrap: Overrides the variable.
-
-    Raises:
-        InputError: A variable is invalid or unknown; the message names it.
-    """
-    names = {f"{VARIABLE}_{field.upper()}": field for field in KafkaSettings.__struct_fields__ if field != "bootstrap"}
-    given = {name: text for name, text in environ.items() if name.startswith(f"{VARIABLE}_") and name not in UNRELATED}
-    if unknown := sorted(set(given) - set(names)):
-        raise InputError(f"there is no setting {', '.join(unknown)}", hint=f"the settings are {', '.join(names)}")
-    bootstrap = bootstrap or environ.get(VARIABLE, "")
-    if not bootstrap:
-        return None
-    fields = {names[name]: text for name, text in given.items()} | {"bootstrap": bootstrap}
-    try:
-        return msgspec.convert(fields, KafkaSettings)
-    except msgspec.ValidationError as error:
-        raise InputError(
-            f"invalid Kafka setting: {error}", hint=f"check {VARIABLE} (host:port) and {', '.join(names)}"
-        ) from error
-
-
-def as_environment(settings: KafkaSettings) -> dict[str, str]:
-    """The environment variables that pass these settings to another process."""
-    fields = msgspec.to_builtins(settings)
-    bootstrap = fields.pop("bootstrap")
-    return {VARIABLE: bootstrap} | {f"{VARIABLE}_{name.upper()}": text for name, text in fields.items()}

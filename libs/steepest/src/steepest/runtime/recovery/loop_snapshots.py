@@ -8,7 +8,7 @@ its beginning, which costs time and nothing else. For the same reason one that c
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 import structlog
@@ -16,8 +16,10 @@ import structlog
 from steepest.errors import LogUnavailableError
 from steepest.log.base import Log, TopicPartition
 from steepest.log.snapshot_store import SnapshotStore
+from steepest.policies.decider import ClusterDecider, StreamDecider
 from steepest.runtime.recovery.checksum_marks import Mark, Positions, marks, why_not
 from steepest.runtime.recovery.log_identity import check_epoch
+from steepest.runtime.service import DeciderType
 from steepest.view.state import STATE_VERSION, ViewState
 
 logger = structlog.get_logger(__name__)
@@ -78,6 +80,7 @@ class StreamSnapshot(msgspec.Struct, kw_only=True):
 
 
 S = TypeVar("S", PoolSnapshot, StreamSnapshot)
+D = TypeVar("D")
 
 
 async def keep_pool_snapshot(
@@ -156,21 +159,22 @@ def _decoded(data: bytes, kind: type[S]) -> tuple[S | None, str]:
     return None, "it is of another version"
 
 
-def state_of(decider: Any) -> DeciderState:
+def state_of(decider: ClusterDecider | StreamDecider) -> DeciderState:
     """A decider's state, for a snapshot."""
     return DeciderState(decider.logic, msgspec.msgpack.encode(decider.state))
 
 
-def restored(kinds: Sequence[Any], states: dict[str, DeciderState]) -> list[Any] | None:
+def restored(kinds: Sequence[DeciderType[D]], states: dict[str, DeciderState]) -> list[D] | None:
     """Deciders with the states that a snapshot holds; None where it does not hold all of them in this form and logic."""
-    made = [_restored(kind, states.get(kind.name)) for kind in kinds]
-    if None in made:
+    found = [_restored(kind, states.get(kind.name)) for kind in kinds]
+    made = [one for one in found if one is not None]
+    if len(made) < len(found):
         logger.warning("snapshot not used: it does not hold the states of all deciders")
         return None
     return made
 
 
-def restored_or_new(kinds: Sequence[Any], states: dict[str, DeciderState]) -> list[Any]:
+def restored_or_new(kinds: Sequence[DeciderType[D]], states: dict[str, DeciderState]) -> list[D]:
     """Likewise, but a decider whose state the snapshot does not hold begins with an empty one.
 
     This is for a log whose beginning is gone. What such a decider would decide about the removed records stays undecided
@@ -179,7 +183,7 @@ def restored_or_new(kinds: Sequence[Any], states: dict[str, DeciderState]) -> li
     return [_restored(kind, states.get(kind.name)) or kind() for kind in kinds]
 
 
-def _restored(kind: Any, kept: DeciderState | None) -> Any | None:
+def _restored(kind: DeciderType[D], kept: DeciderState | None) -> D | None:
     if kept is None or kept.logic != kind.logic:
         logger.warning("snapshot has no state of this decider and logic", decider=kind.name)
         return None

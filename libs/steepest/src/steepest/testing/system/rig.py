@@ -11,8 +11,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from steepest.app.embedded import installed_services
+from steepest.app.context import Context
+from steepest.app.installed_services import installed_services
+from steepest.app.settings.tree import Settings
+from steepest.app.state_folder import Installation
 from steepest.clock import Clock
+from steepest.cluster.port import Cluster
 from steepest.collector.heartbeats import HeartbeatSender
 from steepest.errors import UndecodableError
 from steepest.events import cluster as c
@@ -24,10 +28,12 @@ from steepest.invariants import Status, check
 from steepest.log.base import Log, Record, TopicPartition
 from steepest.log.memory import MemoryLog
 from steepest.log.snapshot_store import MemorySnapshots, SnapshotStore
+from steepest.mqtt.settings import MqttSettings
 from steepest.runtime.decode import new_record, received
 from steepest.runtime.layout import Layout
+from steepest.runtime.monitoring.metric_defs import Metrics
 from steepest.runtime.runtime import Runtime
-from steepest.runtime.service import Service, Settings
+from steepest.runtime.service import Service
 from steepest.testing.system.fake_cluster import EveryDeed, FakeCluster
 from steepest.testing.system.fake_nodes import FakeNodes
 from steepest.testing.system.fake_training import PROGRAM
@@ -114,6 +120,20 @@ class RigProcess:
         await asyncio.gather(self.task, return_exceptions=True)
 
 
+def context_on(
+    state: Path, log: Log, cluster: Cluster, clock: Clock, metrics: Metrics | None = None, *, mqtt: str = ""
+) -> Context:
+    """What a service is built from, over these parts; ``mqtt`` is a broker."""
+    return Context(
+        settings=Settings(state_dir=str(state), mqtt=MqttSettings(broker=mqtt)),
+        installation=Installation(pool=POOL, nodes=()),
+        log=log,
+        cluster=cluster,
+        clock=clock,
+        metrics=metrics or Metrics(),
+    )
+
+
 class Rig:
     """A log, nodes, and processes. Make it within a virtual loop.
 
@@ -149,13 +169,15 @@ class Rig:
         life = Life()
         log = FaultyLog(self.log.reopen(), life)
         cluster = FakeCluster(self.nodes, POOL, self.clock, every=every, life=life)
+        metrics = Metrics()
         runtime = Runtime(
-            [self._built(service, log, cluster) for service in services],
+            [self._built(service, log, cluster, metrics) for service in services],
             log=log,
             layout=self.layout,
             pool=POOL,
             snapshots=MortalSnapshots(snapshots or MemorySnapshots(), life),
             clock=self.clock,
+            metrics=metrics,
         )
         process = RigProcess(runtime, log, cluster, life)
         self._processes.append(process)
@@ -166,12 +188,10 @@ class Rig:
         cluster = FakeCluster(self.nodes, POOL, self.clock)
         return Service(name="heartbeat-sender", effectors=(HeartbeatSender(cluster),))
 
-    def _built(self, service: str | Service, log: Log, cluster: FakeCluster) -> Service:
+    def _built(self, service: str | Service, log: Log, cluster: FakeCluster, metrics: Metrics) -> Service:
         if isinstance(service, Service):
             return service
-        settings = Settings(pool=POOL, state_dir=str(self.folder / "state"))
-        built: Service = installed_services()[service](settings, log, cluster, self.clock)
-        return built
+        return installed_services()[service](context_on(self.folder / "state", log, cluster, self.clock, metrics))
 
     # --- telling -----------------------------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from click.testing import CliRunner
 
+from steepest.app.settings.reading import read_settings
 from steepest.app.state_folder import StateFolder
 from steepest.cli.follow import first
 from steepest.cli.main import main
@@ -188,7 +189,7 @@ class RunningSystem:
         return asyncio.run(self._events())
 
     async def _events(self) -> list[Received[c.ClusterEvent]]:
-        async with reading(StateFolder(self.state)) as (_, log):
+        async with reading(read_settings({"state_dir": self.state}, environ=self._env)) as (_, log):
             records = [record async for record in records_to_end(log, CLUSTER)]
         return [event for record in records if (event := _decoded(record)) is not None]
 
@@ -218,7 +219,7 @@ class RunningSystem:
     async def _look_for(
         self, wanted: Callable[[Received[c.ClusterEvent]], T | None], since: int, patience_s: float
     ) -> T | None:
-        async with reading(StateFolder(self.state)) as (_, log):
+        async with reading(read_settings({"state_dir": self.state}, environ=self._env)) as (_, log):
             return await first(log, {CLUSTER: since}, wanted, patience_s)
 
     def await_end(self, job: str) -> c.JobEnded:

@@ -1,0 +1,83 @@
+"""Amounts as people write them: ``0.5`` cores, ``2Gi``, ``30s``, ``n1=2:4Gi``.
+
+It owns the units and what is refused. It must never know where a text comes from.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from steepest.app.state_folder import NodeSpec
+
+_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]*)", re.ASCII)
+_MOST = 10**12
+"""No machine has as much of anything, and every amount below it is exact."""
+
+NAME_RULE = "use 1 to 63 lower-case letters, digits, dots, dashes and underscores, with a letter or digit at both ends"
+"""What a name must be like, in words."""
+
+
+class Quantity:
+    """A kind of amount: a number with a unit, as a whole number of the smallest unit."""
+
+    def __init__(self, name: str, units: Mapping[str, float], example: str, *, least: int = 1) -> None:
+        """Units by their names, each with its worth; the empty name is the unit of a bare number."""
+        self.name = name
+        self._units = units
+        self._example = example
+        self._least = least
+
+    def parse(self, text: str) -> int:
+        """The number of smallest units.
+
+        Raises:
+            ValueError: The text is not an amount of this kind; the message says how one is written.
+        """
+        found = _AMOUNT.fullmatch(text.strip())
+        if found is None or found[2] not in self._units:
+            raise ValueError(f"{text!r} is no amount of {self.name}; write it like {self._example}")
+        amount = round(float(found[1]) * self._units[found[2]])
+        if not self._least <= amount <= _MOST:
+            raise ValueError(f"{text!r} is no possible amount of {self.name}")
+        return amount
+
+
+CPU = Quantity("cpu", {"": 1000, "m": 1}, "0.5 (cores) or 500m")
+"""CPU in millicores."""
+
+_MIB: Mapping[str, float] = {
+    **dict.fromkeys(("", "M", "Mi", "MiB"), 1),
+    **dict.fromkeys(("G", "Gi", "GiB"), 1024),
+    **dict.fromkeys(("T", "Ti", "TiB"), 1024**2),
+}
+MEMORY = Quantity("memory", _MIB, "512 (MiB), 512Mi or 2Gi", least=0)
+"""Memory in MiB."""
+
+_TIMES: Mapping[str, float] = {"": 1000, "s": 1000, "ms": 1, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+SPAN = Quantity("time", _TIMES, "30 (seconds), 30s, 2min or 7d")
+"""A span of time in milliseconds."""
+
+
+def node(text: str) -> NodeSpec:
+    """The node that ``NAME=CPU[:MEMORY]`` describes.
+
+    Raises:
+        ValueError: It is none; the message says what is wrong.
+    """
+    import msgspec  # noqa: PLC0415 - help does without
+
+    from steepest.app.state_folder import NodeSpec  # noqa: PLC0415 - as above
+    from steepest.events.common import Name, Resources  # noqa: PLC0415 - as above
+
+    name, equals, amounts = text.partition("=")
+    if not equals:
+        raise ValueError(f"{text!r} is no node; write it like n1=0.5 or n1=2:4Gi")
+    cpu, colon, memory = amounts.partition(":")
+    try:
+        msgspec.convert(name, Name)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"{name!r} is no name of a node: {NAME_RULE}") from error
+    return NodeSpec(name, Resources(CPU.parse(cpu), MEMORY.parse(memory) if colon else 0))

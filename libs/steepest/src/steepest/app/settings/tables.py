@@ -1,0 +1,72 @@
+"""The settings as text: help of a service, tables of the documentation, an example file, what is in force.
+
+It owns how rows are shown. It must never read a source.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from steepest.app.settings.rows import Row, rows, sections, text, type_in_words
+
+EXAMPLE_HEAD = """\
+# Every setting, with its default or an example: `steepest up --config FILE`.
+# A variable of the environment overrides this file, and a flag overrides both; `steepest config show` prints the result.
+"""
+
+
+def help_table(shown: Sequence[Row]) -> str:
+    """A line a setting: variable, meaning, default."""
+    width = max(len(row.variable) for row in shown)
+    return "\n".join(f"  {row.variable:{width}}  {row.meaning}{_default_note(row)}" for row in shown)
+
+
+def _default_note(row: Row) -> str:
+    return f" ({text(row.default)})" if row.default not in {None, "", (), False} else ""
+
+
+def markdown_table(shown: Iterable[Row]) -> str:
+    """A table of Markdown: name, variable, type, default, meaning."""
+    lines = ["| setting | variable | type | default | what it means |", "|---|---|---|---|---|"]
+    for row in shown:
+        default = f"`{text(row.default)}`" if row.default not in {None, "", ()} else ""
+        kind = type_in_words(row.type).replace("|", "\\|")
+        lines.append(f"| `{row.path}` | `{row.variable}` | {kind} | {default} | {row.meaning} |")
+    return "\n".join(lines)
+
+
+def example() -> str:
+    """A TOML file of every setting, all of them commented out, so that the defaults are in force."""
+    lines = [EXAMPLE_HEAD]
+    section = ""
+    for row in rows():
+        if row.section != section:
+            section = row.section
+            lines.append(f"\n# {sections()[section]}\n[{section}]")
+        lines += [f"# {row.meaning} ({type_in_words(row.type)})", f"#{row.path.rpartition('.')[2]} = {_toml(row)}"]
+    return "\n".join(lines) + "\n"
+
+
+def _toml(row: Row) -> str:
+    """A value as TOML: the default, or an example where there is none."""
+    value: Any = row.default
+    if value in {None, "", ()} and row.examples:
+        value = [row.examples[0]] if row.is_list else row.examples[0]
+    if value is None:
+        value = EXAMPLES[row.path]
+    return json.dumps(value, ensure_ascii=False)
+
+
+EXAMPLES: dict[str, object] = {
+    "pool": "default",
+    "metrics.port": 9400,
+    "mqtt.device": "edge-1",
+    "cluster.heartbeat_ms": 500,
+    "parameters.alpha": 0.01,
+    "parameters.interval_ms": 30_000,
+    "parameters.policy": "specon",
+    "parameters.placement": "spread",
+}
+"""Of settings whose default is no value."""

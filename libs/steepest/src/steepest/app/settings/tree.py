@@ -1,0 +1,140 @@
+"""Every setting of every process, with its type, its default and what it means.
+
+It owns names and bounds. It must never read anything: :mod:`steepest.app.settings.reading` does. Help texts, the
+documentation and the example file are made from this tree (:mod:`steepest.app.settings.rows`).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from steepest.app.settings.amounts import node
+from steepest.app.state_folder import StateFolder
+from steepest.events.common import Name
+from steepest.log.kafka.kafka_settings import KafkaSettings
+from steepest.mqtt.settings import MqttSettings
+
+MOST_PROCESSES = 64
+"""Of one service."""
+
+Port = Annotated[int, Meta(ge=0, le=65535)]
+Positive = Annotated[int, Meta(ge=1, le=10**12)]
+Alpha = Annotated[float, Meta(gt=0)]
+Adapter = Annotated[
+    str, Meta(pattern=r"^(local|docker(=\S+)?)$", examples=["local", "docker", "docker=gpu1,tcp://gpu2:2376"])
+]
+Node = Annotated[str, Meta(examples=["n1=0.5", "n1=2:4Gi"], extra={"check": node})]
+Policy = Literal["specon", "specon-adaptive", "flowcon", "specon+flowcon", "none"]
+Placement = Literal["spread", "flowcon2"]
+
+
+def scale(text: str) -> tuple[str, int]:
+    """The service and its number of processes that ``NAME=NUMBER`` says.
+
+    Raises:
+        ValueError: It says neither.
+    """
+    name, _, number = text.partition("=")
+    if not (name and number.isdecimal() and 1 <= int(number) <= MOST_PROCESSES):
+        raise ValueError(f"{text!r}: write it like categorizer=2")
+    return name, int(number)
+
+
+Scale = Annotated[str, Meta(examples=["categorizer=2"], extra={"check": scale})]
+
+
+def means(description: str, **extra: Any) -> Meta:
+    """What a setting means. ``extra``: ``flag``, the option of the command line; ``variable``, where it has another name."""
+    return Meta(description=description, extra=extra)
+
+
+class MetricsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where a process answers probes and serves its metrics."""
+
+    port: Annotated[
+        Port | None, means("Serve /metrics, /healthz and /readyz there; 0 takes any free port.", flag="--metrics")
+    ] = None
+    host: Annotated[str, means("On which of the machine's addresses.", flag="--metrics")] = "127.0.0.1"
+
+
+class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The nodes of a new state folder, which keeps them."""
+
+    adapter: Annotated[
+        Adapter | None,
+        means(
+            "Emulated nodes (local), or Docker engines. A host is unix://…, tcp://… or reached by SSH.",
+            flag="--cluster",
+        ),
+    ] = None
+    nodes: Annotated[
+        tuple[Node, ...],
+        means("Names and sizes; default: four nodes that have 80 % of this machine's cores together.", flag="--node"),
+    ] = ()
+    image: Annotated[str, means("For jobs that name none, on Docker engines.", flag="--image")] = "steepest-base"
+    soft_limits: Annotated[
+        bool, means("On Docker engines: CPU limits are weights, which leave nothing idle.", flag="--soft-limits")
+    ] = False
+    folders: Annotated[
+        tuple[str, ...],
+        means(
+            "On Docker engines: the folders that jobs may have; default: where `up` made the state folder.",
+            flag="--folder",
+        ),
+    ] = ()
+    heartbeat_ms: Annotated[
+        Positive | None, means("Period of the nodes' heartbeats; default: 500.", flag="--heartbeat")
+    ] = None
+
+
+class ParameterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Parameters to put in force in the pool. Without a value, what the log holds stays in force."""
+
+    alpha: Annotated[Alpha | None, means("SpeCon's growth threshold α; of a new pool: 0.01.", flag="--alpha")] = None
+    interval_ms: Annotated[
+        Positive | None,
+        means("Length of the interval in which growth is measured; of a new pool: 30000.", flag="--interval"),
+    ] = None
+    policy: Annotated[
+        Policy | None, means("Who moves jobs, and who limits their CPU; of a new pool: specon.", flag="--policy")
+    ] = None
+    placement: Annotated[
+        Placement | None, means("Which node an arrival gets; of a new pool: spread.", flag="--placement")
+    ] = None
+
+
+class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which services `steepest up` runs over Kafka, each as a process of its own."""
+
+    only: Annotated[tuple[str, ...], means("Run only these services here; default: all.", flag="--service")] = ()
+    scale: Annotated[tuple[Scale, ...], means("Processes of a service, where it is not one.", flag="--scale")] = ()
+
+    @property
+    def scales(self) -> dict[str, int]:
+        """Processes by service."""
+        return dict(scale(one) for one in self.scale)
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The tree. A section is a field whose type is a struct; its docstring says what it is about."""
+
+    state_dir: Annotated[str, means("The state folder of the installation.", flag="--state")] = ".steepest"
+    pool: Annotated[Name | None, means("The pool that a service works for; default: the installation's.")] = None
+    stop_at_eof: Annotated[
+        bool, means("Stop when standard input ends, because the process that started this one is gone.")
+    ] = False
+    metrics: MetricsSettings = MetricsSettings()
+    kafka: KafkaSettings = KafkaSettings()
+    mqtt: MqttSettings = MqttSettings()
+    cluster: ClusterSettings = ClusterSettings()
+    parameters: ParameterSettings = ParameterSettings()
+    services: ServiceSettings = ServiceSettings()
+
+    @property
+    def folder(self) -> StateFolder:
+        """The state folder."""
+        return StateFolder(Path(self.state_dir))
