@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from steepest.events.common import Resources
 from steepest.policies.baselines.by_name import BASELINES
-from steepest.policies.baselines.policy import Order
+from steepest.policies.baselines.policy import ServiceOrder
 from steepest.sim.allocation import simulate as engine
 from steepest.sim.allocation.job import RunningJob
 from steepest.sim.allocation.shares import Kept, Pieces
@@ -74,7 +74,9 @@ class Watched:
         self.ever_fits = inner.ever_fits
         self.release = inner.release
 
-    def serve(self, order: Order, running: list[RunningJob], turn: int) -> tuple[list[RunningJob], list[RunningJob]]:
+    def serve(
+        self, order: ServiceOrder, running: list[RunningJob], turn: int
+    ) -> tuple[list[RunningJob], list[RunningJob]]:
         """Serve, and look."""
         runs, fresh = self.inner.serve(order, running, turn)
         nodes = self.inner.nodes

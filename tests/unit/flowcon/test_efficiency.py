@@ -6,15 +6,15 @@ import pytest
 from tests.unit.flowcon.scene import ITVAL_MS, bucket
 
 from steepest.events.parameters import ProgressUnit
-from steepest.policies.flowcon.efficiency import SAMPLES_KEPT, Course, efficiency
+from steepest.policies.flowcon.efficiency import SAMPLES_KEPT, GrowthHistory, efficiency
 from steepest.testing.scenarios.folded_pool import START_MS
 
 SECOND, INTERVAL = ProgressUnit
 
 
-def course(*means: float, kept: int = 8, largest: float = 1.0) -> Course:
+def course(*means: float, kept: int = 8, largest: float = 1.0) -> GrowthHistory:
     """A job whose loss had these means in its first intervals."""
-    found = Course(since_ms=START_MS)
+    found = GrowthHistory(since_ms=START_MS)
     for number, mean in enumerate(means, 1):
         found.measure(bucket("a", number, mean, largest=largest), kept)
     return found
@@ -46,7 +46,7 @@ def test_a_longer_interval_takes_as_many_buckets() -> None:
 
 def test_slow_epochs_are_measured_between_neighbours_with_reports() -> None:
     """Thirty seconds between two reports: what was gained is spread over them, and no interval is zero."""
-    found = Course(since_ms=START_MS)
+    found = GrowthHistory(since_ms=START_MS)
     found.measure(bucket("a", 1, 0.8), 8)
     found.measure(bucket("a", 4, 0.2), 8)
 
@@ -55,7 +55,7 @@ def test_slow_epochs_are_measured_between_neighbours_with_reports() -> None:
 
 def test_the_mean_of_many_measurements_weighs_as_many() -> None:
     """A fact that stands for ten measurements counts ten times, so means are those of the measurements themselves."""
-    found = Course(since_ms=START_MS)
+    found = GrowthHistory(since_ms=START_MS)
     found.use(START_MS + 1_000, 100, 10)
     found.use(START_MS + 2_000, 1_000)
     found.measure(bucket("a", 1, 0.8), 8)
@@ -65,7 +65,7 @@ def test_the_mean_of_many_measurements_weighs_as_many() -> None:
 
 def test_what_was_reported_before_the_process_began_is_not_its_own() -> None:
     """The last bucket of the process before may be complete only now."""
-    found = Course(since_ms=START_MS + ITVAL_MS)
+    found = GrowthHistory(since_ms=START_MS + ITVAL_MS)
     found.measure(bucket("a", 1, 0.8), 8)
     found.measure(bucket("a", 2, 0.6), 8)
 
@@ -87,7 +87,7 @@ def test_only_what_is_needed_is_kept() -> None:
 
 def test_use_is_averaged_over_the_same_span() -> None:
     """What is measured between the ends of two buckets belongs to the second, however late that is complete."""
-    found = Course(since_ms=START_MS)
+    found = GrowthHistory(since_ms=START_MS)
     for at_s, cpu_m in ((2, 100), (8, 300), (12, 500), (21, 900)):
         found.use(START_MS + at_s * 1_000, cpu_m)
     found.measure(bucket("a", 1, 0.8), 8)
@@ -100,7 +100,7 @@ def test_use_is_averaged_over_the_same_span() -> None:
 
 def test_use_that_nobody_measured_in_the_span_is_that_of_the_spans_before() -> None:
     """Heartbeats may be slower than buckets; where nobody ever measured, it is unknown, which is not zero."""
-    found = Course(since_ms=START_MS)
+    found = GrowthHistory(since_ms=START_MS)
     assert found.mean_use_m(1) is None
     found.use(START_MS + 2_000, 100)
     found.measure(bucket("a", 1, 0.8), 8)
@@ -112,7 +112,7 @@ def test_use_that_nobody_measured_in_the_span_is_that_of_the_spans_before() -> N
 @pytest.mark.parametrize("count", [SAMPLES_KEPT, SAMPLES_KEPT + 1, 10 * SAMPLES_KEPT + 3])
 def test_an_endless_epoch_fills_no_memory(count: int) -> None:
     """Measurements that wait are added up, and their mean is what it was."""
-    found = Course(since_ms=START_MS)
+    found = GrowthHistory(since_ms=START_MS)
     for number in range(count):
         found.use(START_MS + number, number)
 

@@ -76,7 +76,7 @@ def test_a_job_ends_in_one_way() -> None:
     """Finished is finished."""
     story = LogBuilder().opened(n1=1000).running("a", "n1").exited("a", "n1")
     story.add(c.JobEnded(job="a", outcome=c.Outcome.FAILED))
-    assert broken(Accounting, story) == ((story.end - 2, story.end - 1), "job a was finished, and then failed")
+    assert broken(Accounting, story) == ((story.end - 2, story.end - 1), "job a was finished and then failed")
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_steps_lost_are_those_between_checkpoint_and_stop(stopped_at: int, resto
     story = moved(stopped_at, restored, lost + 1)
     evidence, message = broken(StepsLost, story)
     assert evidence == (story.end - 7, story.end - 1)
-    assert f"stopped at step {stopped_at} and goes on from {restored or 0}" in message
+    assert f"stopped at step {stopped_at} and continues from {restored or 0}" in message
 
 
 def test_what_is_lost_at_the_target_is_not_lost_by_the_stop() -> None:

@@ -40,12 +40,12 @@ def test_a_limit_that_is_next_to_nothing_or_none_is_a_breach(cpu_m: int) -> None
     evidence, message = broken(Limits, story)
 
     assert evidence == (story.end - 1,)
-    assert f"gives a {cpu_m}m of 1000m" in message
+    assert f"limits a to {cpu_m}m of 1000m" in message
 
 
 def test_limits_that_come_to_two_nodes_are_a_breach() -> None:
     """Shares come to one node, floors to less than another; limits that watched jobs keep are of other runs."""
-    assert "2997m in all" in broken(Limits, limited(999, 999, 999))[1]
+    assert "2997m in total" in broken(Limits, limited(999, 999, 999))[1]
     assert told(Limits, limited(999, 999, 999, of=WL))
 
 
@@ -62,15 +62,15 @@ def test_a_node_that_never_joined_has_no_jobs() -> None:
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
-        (applied(200), "wants 300 for a, and 200 was set"),
-        (applied(None), "wants 300 for a, and None was set"),
-        (applied(300, plan="other"), "plans nothing for it there"),
-        (applied(300, job="b"), "plans nothing for it there"),
-        (applied(300, node="n2"), "plans nothing for it there"),
+        (applied(200), "plans 300 for a, but 200 was set"),
+        (applied(None), "plans 300 for a, but None was set"),
+        (applied(300, plan="other"), "has no limit for it there"),
+        (applied(300, job="b"), "has no limit for it there"),
+        (applied(300, node="n2"), "has no limit for it there"),
         (applied(300, incarnation=2), "is for incarnation 1 of a, not 2"),
         (
             c.LimitsRefused(plan="x", node="n1", job="a", incarnation=1, code="no", definite=True, message=""),
-            "plans nothing for it there",
+            "has no limit for it there",
         ),
     ],
 )

@@ -49,7 +49,7 @@ def test_an_outcome_needs_a_beginning() -> None:
     story = two_nodes().add(c.JobStopped(plan="ghost", attempt=1, job="a", incarnation=1))
     assert broken(PlanOnce, story) == (
         (story.end - 1,),
-        "JobStopped tells of attempt 1 of plan ghost, which never counted",
+        "JobStopped has attempt 1 of plan ghost, which never counted",
     )
 
 
@@ -99,10 +99,10 @@ def test_a_plan_is_made_once() -> None:
 @pytest.mark.parametrize(
     ("incarnation", "target", "why"),
     [
-        (2, "n2", "names incarnation 2, and the job's is 1"),
-        (0, "n2", "names incarnation 0, and the job's is 1"),
+        (2, "n2", "names incarnation 2, but the job's is 1"),
+        (0, "n2", "names incarnation 0, but the job's is 1"),
         (1, "n9", "no node n9"),
-        (1, "n1", "on n1 already"),
+        (1, "n1", "already on n1"),
     ],
 )
 def test_nothing_begins_of_a_void_move(incarnation: int, target: str, why: str) -> None:
@@ -151,7 +151,7 @@ def test_nothing_begins_of_a_move_of_a_job_that_never_ran() -> None:
 def test_nothing_begins_of_a_placement_of_an_unknown_job_or_node() -> None:
     """Nobody submitted the job; nobody announced the node."""
     ghost = LogBuilder().opened(n1=1000).placement_planned("place", "ghost", "n1")
-    assert "nobody submitted" in broken(ValidPlans, ghost.begun("place", c.Step.START, "ghost", 1, "n1"))[1]
+    assert "never submitted" in broken(ValidPlans, ghost.begun("place", c.Step.START, "ghost", 1, "n1"))[1]
     nowhere = LogBuilder().opened(n1=1000).running("a", "n9")
     assert "no node n9" in broken(ValidPlans, nowhere)[1]
 
@@ -176,8 +176,8 @@ def test_a_plan_that_was_made_during_another_one_stays_void_afterwards() -> None
 def test_a_step_of_no_plan_is_a_breach_unless_it_is_a_cancel() -> None:
     """Only the STOP of a job whose cancel was asked for needs no planning event."""
     asked = two_nodes().add(c.JobCancelRequested(job="a", request="cancel"))
-    assert "does not hold" in broken(ValidPlans, two_nodes().stopped("ghost", "a", "n1"))[1]
-    assert "does not hold" in broken(ValidPlans, asked.begun("ghost", c.Step.START, "a", 2, "n2"))[1]
+    assert "is not in the log" in broken(ValidPlans, two_nodes().stopped("ghost", "a", "n1"))[1]
+    assert "is not in the log" in broken(ValidPlans, asked.begun("ghost", c.Step.START, "a", 2, "n2"))[1]
 
 
 # --- reserved-first -------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The one door through which time comes in. Deciders never use it: their time is the record's."""
+"""The only source of time. Deciders never use it: their time is the record's."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ class Clock(Protocol):
         """The wall clock, in milliseconds since 1970."""
 
     def monotonic(self) -> float:
-        """Seconds that never go back; their zero means nothing."""
+        """Monotonic seconds with an arbitrary zero."""
 
     async def sleep(self, seconds: float) -> None:
-        """Let others run for that long."""
+        """Sleep; other tasks run in the meantime."""
 
 
 class SystemClock:
-    """The machine's own."""
+    """The machine's clocks."""
 
     def now_ms(self) -> int:
         """The wall clock, in milliseconds since 1970."""
         return time.time_ns() // 1_000_000
 
     def monotonic(self) -> float:
-        """Seconds since some moment in the past."""
+        """Monotonic seconds with an arbitrary zero."""
         return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
-        """Let others run for that long."""
+        """Sleep; other tasks run in the meantime."""
         await asyncio.sleep(seconds)

@@ -2,64 +2,64 @@
 
 ::
 
-    SteepestError               code, message, first step to mend it
-    ├── InputError              the caller's or the outside's: a wrong argument, file, record or setting
-    │   ├── UndecodableError    bytes that are no event of their topic
-    │   ├── RecordingError      a recording or state folder that cannot be read as one
-    │   └── UntrustedError      a file of a job or device that is not what it should be
-    ├── ClusterError            a cluster call failed; ``definite`` says whether it surely had no effect
-    │   ├── RefusedError        the cluster said no: stale incarnation, unknown node, no room (always definite)
-    │   └── UncertainError      no answer in time: look the thing up before doing anything else (never definite)
+    SteepestError               code, message, first step to fix it
+    ├── InputError              the caller's or the environment's fault: a wrong argument, file, record or setting
+    │   ├── UndecodableError    bytes that are not an event of their topic
+    │   ├── RecordingError      a recording or state folder that cannot be read
+    │   └── UntrustedError      an invalid file or message of a job or device
+    ├── ClusterError            a cluster call failed; ``definite`` says whether it certainly had no effect
+    │   ├── RefusedError        the cluster refused: stale incarnation, unknown node, no room (always definite)
+    │   └── UncertainError      no answer in time: look up the state before doing anything else (never definite)
     ├── LogError                the ordered log failed
-    │   ├── LogUnavailableError appends or reads do not go through now (a full disk, a broker that is away)
+    │   ├── LogUnavailableError appends or reads fail at the moment (a full disk, a broker that is down)
     │   ├── LogEpochError       the log is not the one that was read before
-    │   └── LogVersionError     the log asks for a newer reader than this one
-    └── BugError                one of ours: an invariant of Steepest's own does not hold
+    │   └── LogVersionError     the log requires a newer reader
+    └── BugError                Steepest's own fault: one of its invariants does not hold
 
-Catch :class:`SteepestError` to report any of them; catch :class:`ClusterError` and look at ``definite`` before a retry.
+Catch :class:`SteepestError` to report any of them; catch :class:`ClusterError` and check ``definite`` before a retry.
 """
 
 from __future__ import annotations
 
 
 class SteepestError(Exception):
-    """The base of all: a message for people and the first step to mend what is wrong.
+    """The base of all errors: a message for people and the first step to fix the problem.
 
     Attributes:
-        code: Stable, kebab-case; made of the class unless given.
-        hint: The first thing to do about it, as an imperative sentence; may be empty.
+        code: Stable, kebab-case; the class's own unless given.
+        hint: The first step to take, as an imperative sentence; may be empty.
     """
 
     code = "error"
 
     def __init__(self, message: str, *, code: str | None = None, hint: str = "") -> None:
         if type(self) is SteepestError:
-            raise TypeError("raise one of its subclasses: they say whose fault it is")
+            raise TypeError("raise one of its subclasses: they state whose fault it is")
         super().__init__(message)
         self.code = code or type(self).code
         self.hint = hint
 
 
 class InputError(SteepestError):
-    """Something that came from outside is wrong; the message names its source."""
+    """An input is invalid; the message names its source."""
 
     code = "bad-input"
 
 
 class UndecodableError(InputError):
-    """Bytes that are no event of their topic. They become a dead letter, and the reader goes on."""
+    """Bytes that are not an event of their topic. They become a dead letter, and the reader continues."""
 
     code = "undecodable"
 
 
 class RecordingError(InputError):
-    """A folder or file that is no recording or state folder of this version, or a damaged one."""
+    """A folder or file that is not a recording or state folder of this version, or is damaged."""
 
     code = "bad-recording"
 
 
 class UntrustedError(InputError):
-    """A file or message of a job or device is not what it should be: it counts as absent, and what is around it goes on."""
+    """A file or message of a job or device is invalid: it counts as absent, and processing continues."""
 
     code = "untrusted"
 
@@ -68,7 +68,7 @@ class ClusterError(SteepestError):
     """A call of the cluster port failed.
 
     Attributes:
-        definite: True where the thing asked for surely did not happen.
+        definite: Whether the requested action certainly did not happen.
     """
 
     code = "cluster-failed"
@@ -76,13 +76,13 @@ class ClusterError(SteepestError):
 
 
 class RefusedError(ClusterError):
-    """The cluster refused: nothing happened, and asking again the same way gets the same answer."""
+    """The cluster refused: nothing happened, and repeating the same call fails again."""
 
     code = "refused"
 
 
 class UncertainError(ClusterError):
-    """The call may or may not have taken effect. Look it up on the cluster; never assume."""
+    """The call may or may not have taken effect. Look up the state on the cluster; never assume it."""
 
     code = "uncertain"
     definite = False
@@ -95,24 +95,24 @@ class LogError(SteepestError):
 
 
 class LogUnavailableError(LogError):
-    """The log takes or gives nothing now. Whether an append took effect is unknown."""
+    """The log cannot be appended to or read at the moment. Whether an append took effect is unknown."""
 
     code = "log-unavailable"
 
 
 class LogEpochError(LogError):
-    """The log was made anew under the reader: positions and ids from before mean nothing in it."""
+    """The log was replaced while it was read: earlier positions and ids are meaningless in it."""
 
     code = "log-epoch"
 
 
 class LogVersionError(LogError):
-    """``PoolConfigured.reads`` asks for a reader newer than this one, so it stops before that record."""
+    """``PoolConfigured.reads`` requires a newer reader, so this one stops before that record."""
 
     code = "log-version"
 
 
 class BugError(SteepestError):
-    """Steepest broke a rule of its own. Please report it with the recording."""
+    """Steepest violated one of its own invariants. Please report it with the recording."""
 
     code = "bug"

@@ -1,7 +1,7 @@
-"""What must hold of every pool's log, whatever happens: checkers that fold it and say holds, broken or unknown.
+"""The invariants of a pool's log: checkers that fold it and report whether each invariant holds, is broken or unknown.
 
-They are used on recordings (``steepest check``), by property tests, in simulation and after every chaos run. A checker
-knows the events and nothing else of Steepest, so that an error in the view, a decider or the migrator cannot hide itself.
+They run on recordings (``steepest check``), in property tests, in simulation and after every chaos run. A checker knows
+only the events, so that an error in the view, a decider or the migrator cannot hide itself.
 """
 
 from __future__ import annotations
@@ -38,23 +38,23 @@ ALL: tuple[type[Checker], ...] = (
     StepsLost,
     Limits,
 )
-"""Every checker of ``cluster`` alone, in the order in which verdicts are told."""
+"""The checkers that need only ``cluster``, in the order of their verdicts."""
 
 
 def all_with(losses: AnnouncedParameters) -> Sequence[Callable[[], Checker]]:
-    """Every checker, for a pool whose partitions of ``loss`` were folded."""
+    """All checkers, for a pool whose partitions of ``loss`` were folded."""
     return (*ALL, partial(ParametersInForce, losses))
 
 
 def check(records: Iterable[Received[ClusterEvent]], losses: Iterable[Received[Any]] = ()) -> list[Verdict]:
-    """What every checker says of one partition of ``cluster``, whose records are given in order from the first on.
+    """Run all checkers on one partition of ``cluster`` and return their verdicts.
 
     Args:
-        records: The partition.
-        losses: Those of ``loss``, each partition's in order from the first on.
+        records: The partition's records, in order from the first on.
+        losses: The records of ``loss``, each partition's in order from the first on.
 
     Raises:
-        InputError: The records are of more than one partition.
+        InputError: The records belong to more than one partition.
     """
     watched = AnnouncedParameters()
     for received in losses:

@@ -1,10 +1,10 @@
-"""All checkers over one partition: what counts as delivered, where a log is cut, and errors that prove nothing.
+"""Runs all checkers over one partition; handles repeated deliveries, incomplete logs and failing checkers.
 
 It owns the feeding of checkers. It must never know what any of them checks.
 
-A log that does not begin with its first record, or lacks some in between, proves nothing from there on: what was shown to
-be broken before the cut is broken, and everything else is unknown. So it is where a log asks for a newer reader: what its
-events mean from there on, this one does not know.
+A log that does not start with its first record, or lacks records, proves nothing from that cut on: an invariant that was
+broken before the cut is broken, and all others are unknown. The same applies from the point where a log requires a newer
+reader, because this one does not know the meaning of its events.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from steepest.invariants.verdict import Checker, Status, Verdict
 
 
 class Audit:
-    """Checkers at work on the log of one pool."""
+    """Feeds the log of one pool to checkers."""
 
     def __init__(self, checkers: Sequence[Callable[[], Checker]]) -> None:
-        """Begin before the first record, with a new checker of each kind."""
+        """Start before the first record, with a new checker of each kind."""
         self._checkers = [make() for make in checkers]
         self._failed: dict[str, str] = {}
         self._streams: dict[str, tuple[int, int]] = {}
@@ -31,10 +31,10 @@ class Audit:
         self._partition: tuple[str, int] | None = None
 
     def feed(self, received: Received[ClusterEvent]) -> None:
-        """Take in the next record.
+        """Process the next record.
 
         Raises:
-            InputError: It is of another partition than those before.
+            InputError: It belongs to another partition than those before.
         """
         self._check_partition(received)
         self._move_to(received.offset)
@@ -46,11 +46,11 @@ class Audit:
                 self._feed_one(checker, received)
 
     def skip(self, offset: int) -> None:
-        """Pass over a record that is there and that nobody can read: every reader of the log passes over it."""
+        """Skip a record that exists and cannot be decoded: every reader of the log skips it."""
         self._move_to(offset)
 
     def verdicts(self) -> list[Verdict]:
-        """What each checker says, in their order."""
+        """The verdict of each checker, in their order."""
         return [self._verdict(checker) for checker in self._checkers]
 
     def _check_partition(self, received: Received[ClusterEvent]) -> None:
@@ -58,7 +58,7 @@ class Audit:
         self._partition = self._partition or partition
         if partition != self._partition:
             ours, theirs = ("/".join(map(str, one)) for one in (self._partition, partition))
-            raise InputError(f"a record of {theirs} among those of {ours}", hint="check each partition for itself")
+            raise InputError(f"a record of {theirs} among those of {ours}", hint="check each partition separately")
 
     def _move_to(self, offset: int) -> None:
         if offset != self._next and not self._cut:
@@ -74,10 +74,10 @@ class Audit:
         if self._cut or not isinstance(event, PoolConfigured):
             return
         if event.reads > READS or any(flag not in FLAGS for flag in event.flags):
-            self._cut = f"record {received.offset} asks for a newer reader than this one"
+            self._cut = f"record {received.offset} requires a newer reader"
 
     def _is_first(self, received: Received[ClusterEvent]) -> bool:
-        """Whether a decision is delivered for the first time; what is no decision always is."""
+        """Whether a decision is delivered for the first time; always true for other events."""
         decision = DecisionId.parse(received.headers.get(ID, ""))
         if decision is None:
             return True
@@ -89,7 +89,7 @@ class Audit:
     def _feed_one(self, checker: Checker, received: Received[ClusterEvent]) -> None:
         try:
             checker.feed(received)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it proves nothing about the log
+        except Exception as error:  # noqa: BLE001 - no error of a checker proves anything about the log
             self._failed[checker.name] = f"the checker failed at record {received.offset}: {error!r}"
 
     def _verdict(self, checker: Checker) -> Verdict:
@@ -101,10 +101,10 @@ class Audit:
 
 
 def check_with(checkers: Sequence[Callable[[], Checker]], records: Iterable[Received[ClusterEvent]]) -> list[Verdict]:
-    """What these checkers say of one partition's records, which are in order and begin with the first.
+    """Run these checkers on one partition's records, which are in order from the first on, and return their verdicts.
 
     Raises:
-        InputError: The records are of more than one partition.
+        InputError: The records belong to more than one partition.
     """
     audit = Audit(checkers)
     for received in records:

@@ -1,11 +1,11 @@
-"""What is held on each node, and whether it fits: the tiny fold of capacities, places and reservations.
+"""Folds the reservations on each node, and whether they fit its capacity.
 
-It must never know whether a plan is right to want a place.
+It must never judge whether a plan should have its target.
 
-Theory. A job holds its requests on a node while a process of it may run there, and while a plan that aims there has begun
-and is not over: whoever began it held it for valid, so its place is reserved. A plan that nobody has begun may be void and
-holds nothing here. A node that says it is smaller now is judged by the largest it ever was, because what stood on it
-before is no decision's fault.
+Theory. A job holds its requests on a node while one of its processes may run there, and while a plan that targets the node
+has begun and is not over: the migrator that began it considered it valid, so its target is reserved. A plan that has not
+begun may be void and reserves nothing here. For a node that shrinks, the largest capacity that it ever had counts, because
+no decision is to blame for what was on it before.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import msgspec
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.received import Received
-from steepest.invariants.checkers.step_rules import Steps, Walk
+from steepest.invariants.checkers.step_rules import PlanProgress, Steps
 from steepest.invariants.processes import RunningProcess, RunningProcesses
 
 
 class HeldCapacity(msgspec.Struct, kw_only=True):
-    """A node: the largest capacity that it ever had, whether it is lost, and why each job holds it."""
+    """A node: the largest capacity that it ever had, whether it is lost, and the reasons of each job's reservation."""
 
     capacity: Resources
     lost: bool = False
@@ -28,8 +28,8 @@ class HeldCapacity(msgspec.Struct, kw_only=True):
     reasons: dict[str, dict[str, None]] = {}
 
 
-class Load:
-    """Folds nodes, processes and begun plans. It feeds the folds that it builds upon."""
+class Reservations:
+    """Folds nodes, processes and begun plans. It feeds the folds that it depends on."""
 
     def __init__(self) -> None:
         self.steps = Steps()
@@ -38,7 +38,7 @@ class Load:
         self._places: dict[str, HeldCapacity] = {}
 
     def feed(self, received: Received[c.ClusterEvent]) -> list[str]:
-        """Take in a record and give the nodes that hold more since it."""
+        """Process a record; return the nodes whose reservations it increased."""
         event = received.event
         match event:
             case c.NodeJoined():
@@ -59,9 +59,9 @@ class Load:
             fuller.append(started.node)
         for process in self.processes.left:
             self._release(process.node, process.job, _reason(process))
-        for walk in open_before:
-            if walk.over is not None:
-                self._release_plan(walk)
+        for progress in open_before:
+            if progress.over is not None:
+                self._release_plan(progress)
         if isinstance(event, c.NodeGone):
             self._places.pop(event.node, None)
         if isinstance(event, c.JobEnded):
@@ -69,7 +69,7 @@ class Load:
         return fuller
 
     def why_no_place(self, node: str, job: str) -> str:
-        """Why a node is no target: unknown, lost, or too full to take the job beside what it holds; empty if it is one."""
+        """Why a node cannot be a job's target: unknown, lost, or too full; empty if it can."""
         place = self._places.get(node)
         if place is None:
             return f"there is no node {node}"
@@ -80,12 +80,12 @@ class Load:
         return ""
 
     def fits(self, node: str, more: Resources = Resources()) -> bool:  # noqa: B008 - frozen
-        """Whether what a node holds, and ``more``, is within its capacity."""
+        """Whether a node's reservations plus ``more`` are within its capacity."""
         place = self._places.get(node)
         return place is not None and (place.held + more).fits(place.capacity)
 
     def words(self, node: str) -> str:
-        """What a node holds of what it has."""
+        """A node's reservations and capacity, in words."""
         place = self._places.get(node)
         if place is None:
             return "no such node"
@@ -100,18 +100,18 @@ class Load:
         )
 
     def _reserved(self, event: c.ClusterEvent, *, accepted: bool) -> list[str]:
-        """The targets of a plan that has just proven to be held for valid."""
+        """The targets that a plan reserves with the beginning of its first step."""
         if not isinstance(event, c.StepBegun) or not accepted:
             return []
-        walk = self.steps.plans[event.plan]
-        return [node for node in targets(walk) if self._hold(node, walk.job, walk.plan)]
+        progress = self.steps.plans[event.plan]
+        return [node for node in targets(progress) if self._hold(node, progress.job, progress.plan)]
 
-    def _release_plan(self, walk: Walk) -> None:
-        for node in targets(walk):
-            self._release(node, walk.job, walk.plan)
+    def _release_plan(self, progress: PlanProgress) -> None:
+        for node in targets(progress):
+            self._release(node, progress.job, progress.plan)
 
     def _hold(self, node: str, job: str, reason: str) -> bool:
-        """Hold the job's requests there once, however many reasons there are; whether it is new."""
+        """Reserve a job's requests, once for all reasons; return whether the reservation is new."""
         place = self._places.get(node)
         if place is None:
             return True
@@ -133,9 +133,9 @@ class Load:
             place.held -= self.requests.get(job, Resources())
 
 
-def targets(walk: Walk) -> tuple[str, ...]:
-    """The nodes where a plan's job is to be afterwards; none for a cancel."""
-    match walk.planned:
+def targets(progress: PlanProgress) -> tuple[str, ...]:
+    """The nodes on which a plan's job will be; empty for a cancel."""
+    match progress.planned:
         case c.PlacementPlanned(nodes=nodes):
             return nodes
         case c.MigrationPlanned(target=target):

@@ -1,14 +1,14 @@
-"""Which incarnations may run where: the tiny fold of what a log proves about processes.
+"""Folds which incarnations may run on which nodes, as far as a log proves it.
 
 It must never know capacities or categories.
 
-Theory. From the ``StepBegun`` of a START that counts an incarnation *may* run on its node: whoever began it acts on what
-it read back. It *surely* ran from ``JobPlaced`` or ``ReplicaStarted`` on. It surely runs no more from the
-``ReplicaStopped`` of a node where it may run, from a ``JobStopped`` that counts, from a step that failed because it had
-ended, and from the end of its job. A START that definitely failed started nothing; neither did one whose plan is given up
-before anything was heard of it. The loss of a node proves nothing, and neither does what another node says; an operator's
-word that it is gone for good does. Facts come late: that an incarnation started may be told after it was stopped, which is
-no news.
+Theory. From the ``StepBegun`` of a START that counts, an incarnation *may* run on its node, because the migrator acts
+once it has read that record back. From ``JobPlaced`` or ``ReplicaStarted`` on it is *proven* to have run. It is proven
+not to run any more by ``ReplicaStopped`` from a node where it may run, a ``JobStopped`` that counts, a step that failed
+because the incarnation had ended, and the end of its job. A START that definitely failed started nothing; neither did
+one whose plan is abandoned before any report of the incarnation. The loss of a node proves nothing, and neither does a
+report of another node; an operator's declaration that the node is gone for good does. Facts may come late: a report
+that an incarnation started may follow its stop, and then changes nothing.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ ENDED_CODES = frozenset({"ended", "unknown-incarnation"})
 
 
 class RunningProcess(msgspec.Struct, kw_only=True):
-    """An incarnation that may run.
+    """An incarnation that may be running.
 
     Attributes:
-        plan: The plan that started it; empty where only its facts are known.
-        since: Offset of the record from which on it may run.
-        proven: Whether it surely ran.
+        plan: The plan that started it; empty if only reports of it are known.
+        since: Offset of the record since which it may run.
+        proven: Whether it is proven to have run.
     """
 
     job: str
@@ -41,7 +41,7 @@ class RunningProcess(msgspec.Struct, kw_only=True):
 
 
 class RunningProcesses:
-    """Folds starts and stops. ``steps`` is fed by the owner, before this."""
+    """Folds starts and stops. The owner feeds ``steps`` first."""
 
     def __init__(self, steps: Steps) -> None:
         self._steps = steps
@@ -50,11 +50,11 @@ class RunningProcesses:
         self.left: list[RunningProcess] = []
 
     def of(self, job: str) -> list[RunningProcess]:
-        """What may run of a job, in the order of its beginning."""
+        """The processes of a job that may run, in the order of their starts."""
         return list(self._of.get(job, {}).values())
 
     def feed(self, received: Received[c.ClusterEvent], *, accepted: bool) -> RunningProcess | None:
-        """Take in a record and give the process that may run because of it; ``left`` is what runs no more since it."""
+        """Process a record; return the process that may run because of it. ``left`` has those that it ended."""
         self.left = []
         event = received.event
         match event:
@@ -109,7 +109,7 @@ class RunningProcesses:
             )
 
     def _may_know(self, event: c.ReplicaStopped) -> bool:
-        """A node knows nothing of what runs elsewhere."""
+        """Whether a report counts: a node knows nothing about processes on other nodes."""
         nodes = [process.node for process in self.of(event.job) if process.incarnation == event.incarnation]
         return not nodes or event.node in nodes
 

@@ -1,4 +1,4 @@
-"""What a checker is, and what it says: holds, broken, or unknown. It must never know any event."""
+"""The interface of a checker and its verdict: holds, broken, or unknown. It must never know a specific event."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from steepest.events.cluster import ClusterEvent
 from steepest.events.received import Received
 
 SHOWN = 5
-"""Breaches that a message tells in words; the evidence names the positions of all."""
+"""Breaches that a message describes; the evidence has the offsets of all."""
 
 
 class Status(enum.StrEnum):
@@ -23,12 +23,12 @@ class Status(enum.StrEnum):
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What a checker says of a log.
+    """A checker's verdict on a log.
 
     Attributes:
-        checker: Its name.
-        evidence: Offsets of the records that show a breach, rising; empty unless broken.
-        message: What was found, in sentences for people.
+        checker: The checker's name.
+        evidence: Offsets of the records that show a breach, ascending; empty unless broken.
+        message: The findings, for people.
     """
 
     checker: str
@@ -40,10 +40,9 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 class Checker:
     """An invariant of a pool's log, checked by folding it. Its docstring is the model: what the log proves, and how.
 
-    Checkers take each record once, in order, and only those that count as delivered (see
-    :class:`~steepest.invariants.audit.Audit`). They fold the raw events and never ask ``ClusterView``, which they are
-    there to catch in errors; where they know less than it they are lenient, so that a breach is one whatever the view
-    says.
+    Checkers get each record once, in order, and no repeated deliveries (see :class:`~steepest.invariants.audit.Audit`). They
+    fold the raw events and never use ``ClusterView``, whose errors they are meant to find; where they know less than the
+    view, they are lenient, so that a reported breach is always a real one.
     """
 
     name: ClassVar[str]
@@ -53,16 +52,16 @@ class Checker:
         self._evidence: dict[int, None] = {}
 
     def feed(self, received: Received[ClusterEvent]) -> None:
-        """Take in the next record."""
+        """Process the next record."""
         raise NotImplementedError
 
     def breach(self, message: str, *offsets: int) -> None:
-        """Note a breach, with the records that show it."""
+        """Record a breach, with the offsets of the records that show it."""
         self._breaches.append(message)
         self._evidence.update(dict.fromkeys(offsets))
 
     def verdict(self) -> Verdict:
-        """What holds for the records so far."""
+        """The verdict on the records so far."""
         if not self._breaches:
             return Verdict(checker=self.name, status=Status.HOLDS, message=self.summary())
         more = len(self._breaches) - SHOWN
@@ -71,5 +70,5 @@ class Checker:
         return Verdict(checker=self.name, status=Status.BROKEN, evidence=evidence, message="; ".join(shown))
 
     def summary(self) -> str:
-        """What the checker has to tell where its invariant holds."""
+        """Figures for the verdict if the invariant holds."""
         return ""

@@ -1,4 +1,4 @@
-"""Whole policies by name: what a pool's parameters are under each of them."""
+"""Policies by name: the pool parameters that each of them sets."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from steepest.events.parameters import PoolParameters, Threshold
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """What a policy switches on.
+    """The switches of a policy.
 
     Attributes:
         title: Its name for people.
-        moves: SpeCon moves jobs.
-        limits: FlowCon limits them.
-        threshold: Where SpeCon's threshold comes from.
+        moves: Whether SpeCon moves jobs.
+        limits: Whether FlowCon limits them.
+        threshold: The source of SpeCon's threshold.
     """
 
     title: str
@@ -32,11 +32,11 @@ POLICIES: Mapping[str, Policy] = {
     "flowcon": Policy(title="FlowCon", limits=True),
     "specon+flowcon": Policy(title="SpeCon and FlowCon", moves=True, limits=True),
 }
-"""By the names that people choose them by."""
+"""Name to policy."""
 
 
 def under(name: str, parameters: PoolParameters) -> PoolParameters:
-    """Some parameters under the policy of that name; all that the policy does not switch stays as it is."""
+    """Parameters with a policy's switches; everything else stays unchanged."""
     policy = POLICIES[name]
     return msgspec.structs.replace(
         parameters,
@@ -47,7 +47,7 @@ def under(name: str, parameters: PoolParameters) -> PoolParameters:
 
 
 def named(parameters: PoolParameters) -> str:
-    """The name of the policy that some parameters are of."""
+    """The name of the policy that the parameters correspond to."""
     switched = (parameters.moves, parameters.flowcon.on, parameters.specon.threshold)
     return next(
         (name for name, one in POLICIES.items() if (one.moves, one.limits, one.threshold) == switched),

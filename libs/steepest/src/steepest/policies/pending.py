@@ -1,8 +1,8 @@
-"""Plans that a decider has made and not read back yet, laid over the view.
+"""Plans that a decider has made and not read back yet, as an overlay on the view.
 
-A decider makes a plan at one position of the log and meets it again some records later, valid or void. In between its
-view does not hold the plan, so two requests at neighbouring positions would both take the same hole. This overlay closes
-the gap; being a function of the log alone, it is the same in every replay.
+A decider makes a plan at one position of the log and reads it back some records later, valid or void. In between, its view
+does not contain the plan, so two requests at neighbouring positions would both use the same free resources. This overlay
+closes the gap; it is a function of the log alone, and so the same in every replay.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from steepest.view.validity import NoRoom, no_room
 
 
 class PendingPlan(msgspec.Struct, frozen=True):
-    """One plan under way: its job goes from ``source`` (None: from the queue) to ``target``."""
+    """A pending plan: its job moves from ``source`` (None: from the queue) to ``target``."""
 
     job: str
     source: str | None
@@ -26,12 +26,12 @@ class PendingPlan(msgspec.Struct, frozen=True):
 
 
 class PendingNode(msgspec.Struct):
-    """What all plans under way change of a node.
+    """The changes of all pending plans to a node.
 
     Attributes:
-        plans: How many take from it or give to it.
-        taken: What they reserve on it.
-        replicas: By how much they change its count of each category, in the order PC, WC, CC.
+        plans: Number of plans with this node as source or target.
+        taken: The resources that they reserve on it.
+        replicas: Their changes to its number of replicas of each category, in the order PC, WC, CC.
     """
 
     plans: int = 0
@@ -40,12 +40,12 @@ class PendingNode(msgspec.Struct):
 
 
 class Pending(AwaitsDecisions):
-    """The plans that a decider waits to read back.
+    """The plans that a decider has not read back yet.
 
     Attributes:
-        plans: By their ids.
-        jobs: The plan under way of each job.
-        nodes: The nodes that a plan under way takes from or gives to.
+        plans: Plan id to plan.
+        jobs: Job to its pending plan.
+        nodes: The nodes that are source or target of a pending plan.
     """
 
     plans: dict[str, PendingPlan] = msgspec.field(default_factory=dict)
@@ -53,13 +53,13 @@ class Pending(AwaitsDecisions):
     nodes: dict[str, PendingNode] = msgspec.field(default_factory=dict)
 
     def add(self, plan: str, job: Job, source: str | None, target: str) -> None:
-        """A plan was just made."""
+        """Add a plan that was just made."""
         made = self.plans[plan] = PendingPlan(job.name, source, target, job.spec.requests, job.category_index)
         self.jobs[job.name] = plan
         self._apply(made, 1)
 
     def read_back(self, plan: str) -> None:
-        """The plan stands in the log; from here on the view knows what became of it."""
+        """Remove a plan that is in the log: from here on the view contains its effect."""
         made = self.plans.pop(plan, None)
         if made is None:
             return
@@ -67,11 +67,11 @@ class Pending(AwaitsDecisions):
         self._apply(made, -1)
 
     def concerns(self, job: Job) -> bool:
-        """Whether a plan for the job is under way."""
+        """Whether the job has a pending plan."""
         return job.name in self.jobs
 
     def free(self, node: Node) -> Resources:
-        """What is free on a node once all plans under way hold their places."""
+        """The free resources of a node if all pending plans are valid."""
         change = self.nodes.get(node.name)
         return node.free if change is None else node.free - change.taken
 
@@ -83,9 +83,9 @@ class Pending(AwaitsDecisions):
         return None if wanted.fits(self.free(node)) else NoRoom.PLAN_UNDER_WAY
 
     def replicas(self, node: Node) -> tuple[int, int, int]:
-        """Replicas of each category on a node once all plans under way are valid, in the order PC, WC, CC.
+        """Replicas of each category on a node if all pending plans are valid, in the order PC, WC, CC.
 
-        A job whose growth is unknown is in none of them, and no plan is made for it while it runs.
+        A job whose growth is unknown counts in none of them; no plan is made for it while it runs.
         """
         progressing, watched, converged = node.replicas
         change = self.nodes.get(node.name)
@@ -95,11 +95,11 @@ class Pending(AwaitsDecisions):
         return progressing + more[0], watched + more[1], converged + more[2]
 
     def count(self, node: Node) -> int:
-        """|w| of a node once all plans under way are valid."""
+        """|w| of a node if all pending plans are valid."""
         return sum(self.replicas(node)) + node.unknown
 
     def _apply(self, plan: PendingPlan, sign: int) -> None:
-        """Lay a plan over its nodes (``sign`` 1), or take it off again (−1)."""
+        """Apply a plan to its nodes (``sign`` 1), or revert it (−1)."""
         target = self.nodes.setdefault(plan.target, PendingNode())
         target.taken = target.taken + plan.requests if sign > 0 else target.taken - plan.requests
         for name, change in ((plan.target, sign), (plan.source, -sign)):

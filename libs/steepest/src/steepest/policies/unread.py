@@ -1,12 +1,12 @@
-"""What a decider has decided and not read back yet, and what must be reconsidered because the log has something else.
+"""Tracks a decider's decisions that it has not read back yet, and finds those that it must reconsider.
 
-Two processes may decide for one stream of decisions at the same time, and of different logic while a decider is upgraded.
-The log's order settles whose decisions count: whatever stands in the log first takes its id, and an id that is not beyond
-the stream's newest never counts. So a decider reads its own stream: once a decision stands there, each of its own that is
-not beyond it either stands there as well, or never will. What never will, and what stands there without the decider having
-decided it, is to be reconsidered, or the decider would wait for it, or rely on it, for ever.
+Two processes may decide for the same stream of decisions at the same time, with different logic while a decider is upgraded.
+The log's order settles which decisions count: the first decision in the log takes its id, and an id that is not beyond the
+stream's newest never counts. So a decider reads its own stream: when a decision is there, each of its own decisions up
+to that position either is there as well, or never will be. Those that never will be, and those in the log that the
+decider did not make, must be reconsidered; otherwise the decider would wait for them, or rely on them, without end.
 
-All of it is a function of the log alone, and the same in every replay. Where one logic decides, nothing is reconsidered.
+All of this is a function of the log alone, and the same in every replay. If only one logic decides, nothing is reconsidered.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ import msgspec
 from steepest.events.cluster import ClusterEvent
 
 Position = tuple[int, int]
-"""Where in its stream a decision stands: the offset of its cause, and its index among what that cause made."""
+"""A decision's position in its stream: the offset of its cause, and its index among the decisions from that cause."""
 
 
 class Unread(msgspec.Struct, frozen=True):
-    """A decision on its way to the log."""
+    """A decision that was not read back yet."""
 
     position: Position
     event: ClusterEvent
 
 
 class AwaitsDecisions(msgspec.Struct):
-    """The part that the states of all deciders of a pool have in common.
+    """The base of the states of all deciders of a pool.
 
     Attributes:
-        unread: What the decider has decided and not read back, in the order of the positions.
+        unread: The decider's decisions that it has not read back, in the order of their positions.
     """
 
     unread: list[Unread] = []
 
     def read_own(self, position: Position, event: ClusterEvent) -> list[ClusterEvent]:
-        """A decision of the decider's stream stands in the log. Gives the decisions to reconsider, oldest first."""
+        """Process a decision of the decider's stream in the log; return the decisions to reconsider, oldest first."""
         unread = self.unread
         overtaken: list[ClusterEvent] = []
         while unread and unread[0].position <= position:

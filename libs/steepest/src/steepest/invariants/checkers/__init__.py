@@ -1,1 +1,1 @@
-"""One invariant a file: a checker folds raw events and reports each breach."""
+"""One invariant per file: a checker folds raw events and reports every breach."""

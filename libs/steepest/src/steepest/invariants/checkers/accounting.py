@@ -13,11 +13,11 @@ from steepest.invariants.processes import RunningProcesses
 from steepest.invariants.verdict import Checker
 
 NAMED = 5
-"""Jobs of a group that are named; of ended ones only the number is told."""
+"""Maximum number of jobs listed by name for each state; ended jobs are only counted."""
 
 
-class Stand(enum.StrEnum):
-    """Where a job stands at the end of the log."""
+class JobStatus(enum.StrEnum):
+    """The status of a job at the end of the log."""
 
     FINISHED = "finished"
     FAILED = "failed"
@@ -28,10 +28,10 @@ class Stand(enum.StrEnum):
     STARTING = "starting"
     RUNNING = "running"
     MOVING = "moving"
-    STOPPED = "stopped"  # what follows is not decided yet
+    STOPPED = "stopped"  # and the next decision about it is not in the log yet
 
 
-OVER = (Stand.FINISHED, Stand.FAILED, Stand.CANCELLED, Stand.REJECTED)
+OVER = (JobStatus.FINISHED, JobStatus.FAILED, JobStatus.CANCELLED, JobStatus.REJECTED)
 
 
 class Account(msgspec.Struct):
@@ -39,7 +39,7 @@ class Account(msgspec.Struct):
 
     job: str
     submitted: int
-    stand: Stand = Stand.SUBMITTED
+    stand: JobStatus = JobStatus.SUBMITTED
     decided: int = -1
 
 
@@ -62,7 +62,7 @@ class Accounting(Checker):
         self._newest: dict[str, Account] = {}
 
     def feed(self, received: Received[c.ClusterEvent]) -> None:
-        """Take in the next record."""
+        """See ``Checker.feed``."""
         event, offset = received.event, received.offset
         match event:
             case c.JobSubmitted():
@@ -86,20 +86,20 @@ class Accounting(Checker):
     def _reject(self, event: c.JobRejected, offset: int) -> None:
         account = self._accounts.get((event.job, event.request))
         if account is None:
-            self.breach(f"job {event.job} is rejected, and nobody submitted it", offset)
+            self.breach(f"job {event.job} is rejected but was never submitted", offset)
             return
         if account is self._newest.get(event.job):
             self._check_gone(event.job, "rejected", offset)
-        account.stand, account.decided = Stand.REJECTED, offset
+        account.stand, account.decided = JobStatus.REJECTED, offset
 
     def _end(self, event: c.JobEnded, offset: int) -> None:
-        account, stand = self._newest.get(event.job), Stand(event.outcome.value)
+        account, stand = self._newest.get(event.job), JobStatus(event.outcome.value)
         if account is None:
-            self.breach(f"job {event.job} ended, and nobody submitted it", offset)
+            self.breach(f"job {event.job} ended but was never submitted", offset)
             return
         if account.stand in OVER:
             if account.stand is not stand:
-                message = f"job {event.job} was {account.stand.value}, and then {stand.value}"
+                message = f"job {event.job} was {account.stand.value} and then {stand.value}"
                 self.breach(message, account.decided, offset)
             return
         self._check_gone(event.job, stand.value, offset)
@@ -111,29 +111,29 @@ class Accounting(Checker):
                 message = f"job {job} is {stand} while incarnation {process.incarnation} may run on {process.node}"
                 self.breach(message, process.since, offset)
 
-    def _stand(self, event: c.ClusterEvent, account: Account) -> Stand:
-        """Where a job that is not over stands after a record about it."""
+    def _stand(self, event: c.ClusterEvent, account: Account) -> JobStatus:
+        """The status of a job that has not ended, after a record about it."""
         processes = self._processes.of(account.job)
-        if any(walk.attempt and walk.has_stopped for walk in self._steps.in_flight(account.job)):
-            return Stand.MOVING
+        if any(progress.attempt and progress.has_stopped for progress in self._steps.in_flight(account.job)):
+            return JobStatus.MOVING
         if processes:
-            return Stand.RUNNING if any(process.proven for process in processes) else Stand.STARTING
+            return JobStatus.RUNNING if any(process.proven for process in processes) else JobStatus.STARTING
         match event:
             case c.JobAdmitted() | c.RetryPlanned():
-                return Stand.WAITING
+                return JobStatus.WAITING
             case c.ReplicaStopped() | c.JobStopped() | c.StepFailed() | c.PlanAbandoned() | c.MigrationFailed():
-                return Stand.STOPPED
+                return JobStatus.STOPPED
         return account.stand
 
     def summary(self) -> str:
-        """How many jobs stand where, and the names of those that are not over."""
-        groups: dict[Stand, list[str]] = {stand: [] for stand in Stand}
+        """The number of jobs by status, and the names of those that have not ended."""
+        groups: dict[JobStatus, list[str]] = {stand: [] for stand in JobStatus}
         for account in self._accounts.values():
             groups[account.stand].append(account.job)
         return ", ".join(_told(stand, jobs) for stand, jobs in groups.items() if jobs) or "no job was submitted"
 
 
-def _told(stand: Stand, jobs: list[str]) -> str:
+def _told(stand: JobStatus, jobs: list[str]) -> str:
     if stand in OVER:
         return f"{len(jobs)} {stand.value}"
     more = f" and {len(jobs) - NAMED} more" if len(jobs) > NAMED else ""

@@ -1,10 +1,10 @@
-"""Checker: no node holds more than it has."""
+"""Checker: reservations on a node never exceed its capacity."""
 
 from __future__ import annotations
 
 from steepest.events import cluster as c
 from steepest.events.received import Received
-from steepest.invariants.load import Load
+from steepest.invariants.load import Reservations
 from steepest.invariants.verdict import Checker
 
 
@@ -20,10 +20,10 @@ class Capacity(Checker):
 
     def __init__(self) -> None:
         super().__init__()
-        self._load = Load()
+        self._reservations = Reservations()
 
     def feed(self, received: Received[c.ClusterEvent]) -> None:
-        """Take in the next record."""
-        for node in self._load.feed(received):
-            if not self._load.fits(node):
-                self.breach(f"node {node} is to hold {self._load.words(node)}", received.offset)
+        """See ``Checker.feed``."""
+        for node in self._reservations.feed(received):
+            if not self._reservations.fits(node):
+                self.breach(f"node {node} would have to hold {self._reservations.words(node)}", received.offset)

@@ -24,7 +24,7 @@ class DecisionIds(Checker):
         self._decisions = 0
 
     def feed(self, received: Received[ClusterEvent]) -> None:
-        """Take in the next record."""
+        """See ``Checker.feed``."""
         text = received.headers.get(ID, "")
         decision = DecisionId.parse(text)
         if decision is None:
@@ -34,10 +34,12 @@ class DecisionIds(Checker):
         last, at, before = self._last.get(decision.stream, ("", received.offset, logic))
         previous = received.headers.get(PREVIOUS, "")
         if previous != last and logic == before:
-            message = f"{text} follows {previous or 'nothing'}, and the one before it in the log is {last or 'none'}"
+            message = (
+                f"{text} names {previous or 'none'} as its predecessor, but the log has {last or 'none'} before it"
+            )
             self.breach(message, at, received.offset)
         self._last[decision.stream] = (text, received.offset, logic)
 
     def summary(self) -> str:
-        """How many decisions of how many streams were seen."""
+        """The number of decisions and of streams."""
         return f"decisions: {self._decisions}, streams: {len(self._last)}"

@@ -1,4 +1,4 @@
-"""Checker: incarnations only rise."""
+"""Checker: incarnation numbers only increase."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Incarnations(Checker):
         self._submitted: dict[str, None] = {}
 
     def feed(self, received: Received[c.ClusterEvent]) -> None:
-        """Take in the next record."""
+        """See ``Checker.feed``."""
         event, offset = received.event, received.offset
         counts = self._steps.feed(received)
         match event:
@@ -37,7 +37,7 @@ class Incarnations(Checker):
                 number, _, at = self._newest.get(event.job, (0, "", offset))
                 if event.incarnation > number:
                     message = (
-                        f"job {event.job} runs as incarnation {event.incarnation}, and the newest begun is {number}"
+                        f"job {event.job} runs as incarnation {event.incarnation}, but the newest started is {number}"
                     )
                     self.breach(message, at, offset)
             case c.JobEnded():

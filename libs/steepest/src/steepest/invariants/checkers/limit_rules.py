@@ -1,4 +1,4 @@
-"""Checker: CPU limits are sane, and what is in force was planned."""
+"""Checker: CPU limits are within bounds, and the limits in force were planned."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Limits(Checker):
         self._applied = 0
 
     def feed(self, received: Received[c.ClusterEvent]) -> None:
-        """Take in the next record."""
+        """See ``Checker.feed``."""
         event, offset = received.event, received.offset
         match event:
             case c.PoolConfigured():
@@ -48,7 +48,7 @@ class Limits(Checker):
 
     def _plan(self, event: c.LimitsPlanned, offset: int) -> None:
         if self._reads < SINCE[c.LimitsPlanned]:
-            self.breach(f"{event.plan} stands in a log that asks for readers of version {self._reads}", offset)
+            self.breach(f"{event.plan} is in a log for readers of version {self._reads}", offset)
         self._plans.setdefault(event.plan, (offset, event))
         capacity_m = self._capacity_m.get(event.node)
         if capacity_m is None:
@@ -56,11 +56,11 @@ class Limits(Checker):
             return
         for limit in event.limits:
             if limit.cpu_m is not None and not LEAST_M <= limit.cpu_m < capacity_m:
-                self.breach(f"{event.plan} gives {limit.job} {limit.cpu_m}m of {capacity_m}m", offset)
+                self.breach(f"{event.plan} limits {limit.job} to {limit.cpu_m}m of {capacity_m}m", offset)
         self._sum_up(event, capacity_m, offset)
 
     def _sum_up(self, event: c.LimitsPlanned, capacity_m: int, offset: int) -> None:
-        """Of the limits that are of this run: a watched job's is older, and so is one where nothing was measured."""
+        """Check the sum of the limits set by this run: those of watched or unmeasured jobs are from earlier runs."""
         ruled = {
             seen.job
             for seen in event.because.jobs
@@ -71,19 +71,19 @@ class Limits(Checker):
             return
         limits_m = [limit.cpu_m for limit in event.limits if limit.job in ruled and limit.cpu_m is not None]
         if sum(limits_m) >= 2 * capacity_m + LEAST_M * len(limits_m):
-            self.breach(f"{event.plan} gives {sum(limits_m)}m in all on {event.node}, which has {capacity_m}m", offset)
+            self.breach(f"{event.plan} sets {sum(limits_m)}m in total on {event.node}, which has {capacity_m}m", offset)
 
     def _answer(self, event: c.LimitsApplied | c.LimitsRefused, offset: int, cpu_m: int | None) -> None:
         made, plan = self._plans.get(event.plan, (offset, None))
         wanted = [limit for limit in plan.limits if limit.job == event.job] if plan is not None else []
         if plan is None or not wanted or plan.node != event.node:
-            self.breach(f"{event.job} has an answer of {event.plan}, which plans nothing for it there", offset)
+            self.breach(f"{event.job} answers {event.plan}, which has no limit for it there", offset)
         elif wanted[0].incarnation != event.incarnation:
             message = f"{event.plan} is for incarnation {wanted[0].incarnation} of {event.job}, not {event.incarnation}"
             self.breach(message, made, offset)
         elif isinstance(event, c.LimitsApplied) and wanted[0].cpu_m != cpu_m:
-            self.breach(f"{event.plan} wants {wanted[0].cpu_m} for {event.job}, and {cpu_m} was set", made, offset)
+            self.breach(f"{event.plan} plans {wanted[0].cpu_m} for {event.job}, but {cpu_m} was set", made, offset)
 
     def summary(self) -> str:
-        """How many were planned and set."""
+        """The number of plans and of limits set."""
         return f"plans: {len(self._plans)}, limits set: {self._applied}"

@@ -1,4 +1,4 @@
-"""How each job can be checkpointed: the tiny fold of what users and processes say, and of what was proven.
+"""Folds how each job can be checkpointed, from users' and processes' declarations and from proven checkpoints.
 
 It must never know plans.
 """
@@ -18,7 +18,7 @@ class Modes:
         self.newest: dict[str, CheckpointRef] = {}
 
     def feed(self, event: c.ClusterEvent) -> None:
-        """Take in an event."""
+        """Process an event."""
         match event:
             case c.JobSubmitted(spec=c.JobSpec(checkpoint_mode=CheckpointMode() as mode)):
                 self._asked.setdefault(event.job, mode)
@@ -32,11 +32,11 @@ class Modes:
                     fold.pop(event.job, None)
 
     def of(self, job: str) -> CheckpointMode:
-        """What the user says counts, else what the process declares, else it cannot be checkpointed."""
+        """The user's declaration, otherwise the process's; without either, the job cannot be checkpointed."""
         return self._asked.get(job) or self._declared.get(job) or CheckpointMode.NONE
 
     def why_immovable(self, job: str) -> str:
-        """Why a job must not be moved at all; empty if it may be."""
+        """Why a job must not be moved; empty if it may be."""
         mode = self.of(job)
         if mode is CheckpointMode.NONE:
             return f"job {job} cannot be checkpointed"

@@ -1,4 +1,4 @@
-"""Checker: no job is in two places at once."""
+"""Checker: no job runs in two places at the same time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class OnePlace(Checker):
         self._gangs: dict[str, None] = {}
 
     def feed(self, received: Received[c.ClusterEvent]) -> None:
-        """Take in the next record."""
+        """See ``Checker.feed``."""
         event = received.event
         if isinstance(event, c.JobSubmitted) and event.spec.replicas > 1:
             self._gangs[event.job] = None

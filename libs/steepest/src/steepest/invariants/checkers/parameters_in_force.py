@@ -1,4 +1,4 @@
-"""Checker: the categorizer judges by the parameters in force. It is the only one that looks at ``loss`` as well."""
+"""Checker: the categorizer uses the parameters in force. It is the only checker that also reads ``loss``."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from steepest.events.received import ID, SEQUENCE, SOURCE, DecisionId, Received,
 from steepest.invariants.verdict import Checker
 
 LAG_MS = 60_000
-"""For how long, in counted time and by the reports' own, intervals may still be judged by the parameters of before."""
+"""How long after a change, in counted time and in reports' time, the previous parameters may still be used."""
 
 
-class Course(msgspec.Struct):
-    """What a job's reports are judged by, and from which offset on."""
+class ParameterHistory(msgspec.Struct):
+    """The parameters of a job's reports, each with the offset from which it applies."""
 
     since: list[tuple[int, SpeConParameters]] = []
     incarnation: int = 0
@@ -27,17 +27,17 @@ class Course(msgspec.Struct):
 
 
 class AnnouncedParameters:
-    """Folds ``JobWatched`` as the categorizer does: the newest of the newest incarnation is what counts."""
+    """Folds ``JobWatched`` as the categorizer does: the newest one of the newest incarnation applies."""
 
     def __init__(self) -> None:
-        self._courses: dict[tuple[int, str], Course] = {}
+        self._histories: dict[tuple[int, str], ParameterHistory] = {}
 
     def feed(self, received: Received[Any]) -> None:
-        """Take in the next record of a partition of ``loss``."""
+        """Process the next record of a partition of ``loss``."""
         event = received.event
         if not isinstance(event, JobWatched | JobUnwatched):
             return
-        course = self._courses.setdefault((received.partition, event.job), Course())
+        course = self._histories.setdefault((received.partition, event.job), ParameterHistory())
         if _is_repeated(course, received):
             return
         if isinstance(event, JobUnwatched):
@@ -48,8 +48,8 @@ class AnnouncedParameters:
                 course.since.append((received.offset, event.parameters))
 
     def before(self, partition: int, offset: int, job: str) -> SpeConParameters | None:
-        """The parameters by which a job's report is judged; None where nothing says which."""
-        course = self._courses.get((partition, job))
+        """The parameters that apply to a job's report; None if they are unknown."""
+        course = self._histories.get((partition, job))
         at = bisect_left(course.since, offset, key=itemgetter(0)) if course else 0
         return course.since[at - 1][1] if course and at else None
 
@@ -67,7 +67,7 @@ class ParametersInForce(Checker):
     name = "parameters-in-force"
 
     def __init__(self, watched: AnnouncedParameters) -> None:
-        """``watched`` has folded every partition of ``loss``."""
+        """``watched`` must have folded all partitions of ``loss``."""
         super().__init__()
         self._watched = watched
         self._in_force = SpeConParameters()
@@ -75,10 +75,10 @@ class ParametersInForce(Checker):
         self._late_counted_ms = self._late_ms = 0
         self._counted_ms = 0
         self._judged = 0
-        self._told: dict[tuple[int, str], None] = {}
+        self._reported: dict[tuple[int, str], None] = {}
 
     def feed(self, received: Received[c.ClusterEvent]) -> None:
-        """Take in the next record."""
+        """See ``Checker.feed``."""
         event = received.event
         match event:
             case c.Tick():
@@ -91,7 +91,7 @@ class ParametersInForce(Checker):
                 self._check(event.job, received)
 
     def summary(self) -> str:
-        """How many intervals were looked at."""
+        """The number of intervals checked."""
         return f"intervals: {self._judged}"
 
     def _check(self, job: str, received: Received[c.ClusterEvent]) -> None:
@@ -101,13 +101,13 @@ class ParametersInForce(Checker):
             return
         self._judged += 1
         is_late = self._counted_ms >= self._late_counted_ms and received.at_ms >= self._late_ms
-        if used != self._in_force and is_late and (self._configured, job) not in self._told:
-            self._told[self._configured, job] = None
-            message = f"job {job} is judged by other parameters than those in force since record {self._configured}"
+        if used != self._in_force and is_late and (self._configured, job) not in self._reported:
+            self._reported[self._configured, job] = None
+            message = f"job {job} is measured with other parameters than those in force since record {self._configured}"
             self.breach(message, self._configured, received.offset)
 
 
-def _is_repeated(course: Course, received: Received[Any]) -> bool:
+def _is_repeated(course: ParameterHistory, received: Received[Any]) -> bool:
     source, number = received.headers.get(SOURCE), received.headers.get(SEQUENCE, "")
     if source is None or not is_number(number):
         return False

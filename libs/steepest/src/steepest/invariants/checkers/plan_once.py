@@ -1,10 +1,10 @@
-"""Checker: no plan is carried out twice."""
+"""Checker: no plan is executed twice."""
 
 from __future__ import annotations
 
 from steepest.events import cluster as c
 from steepest.events.received import Received
-from steepest.invariants.checkers.step_rules import Steps, Walk
+from steepest.invariants.checkers.step_rules import PlanProgress, Steps
 from steepest.invariants.verdict import Checker
 
 Acted = c.StepFailed | c.CheckpointSaved | c.JobStopped | c.JobPlaced | c.JobResumed
@@ -27,12 +27,12 @@ class PlanOnce(Checker):
         self._steps = Steps()
 
     def feed(self, received: Received[c.ClusterEvent]) -> None:
-        """Take in the next record."""
+        """See ``Checker.feed``."""
         event, offset = received.event, received.offset
         match event:
             case c.PlacementPlanned() | c.MigrationPlanned():
-                if (walk := self._steps.plans.get(event.plan)) is not None:
-                    self.breach(f"plan {event.plan} is made twice", walk.made, offset)
+                if (progress := self._steps.plans.get(event.plan)) is not None:
+                    self.breach(f"plan {event.plan} is made twice", progress.made, offset)
             case c.StepFailed() | c.CheckpointSaved() | c.JobStopped() | c.JobPlaced() | c.JobResumed():
                 self._check_outcome(event, offset)
             case c.MigrationFinished() | c.MigrationFailed() | c.PlanAbandoned():
@@ -40,23 +40,26 @@ class PlanOnce(Checker):
         self._steps.feed(received)
 
     def _check_outcome(self, event: Acted, offset: int) -> None:
-        walk = self._steps.plans.get(event.plan)
-        if walk is None or event.attempt > walk.attempt:
-            message = (
-                f"{type(event).__name__} tells of attempt {event.attempt} of plan {event.plan}, which never counted"
-            )
-            self.breach(message, *([] if walk is None else [walk.made]), offset)
+        progress = self._steps.plans.get(event.plan)
+        if progress is None or event.attempt > progress.attempt:
+            message = f"{type(event).__name__} has attempt {event.attempt} of plan {event.plan}, which never counted"
+            self.breach(message, *([] if progress is None else [progress.made]), offset)
 
-    def _check_conclusion(self, walk: Walk | None, event: c.ClusterEvent, offset: int) -> None:
-        """A conclusion after another one. After the end of the job it is too late, which harms nobody."""
-        if walk is None or walk.over is None or not isinstance(walk.end, c.MigrationFinished | c.MigrationFailed):
+    def _check_conclusion(self, progress: PlanProgress | None, event: c.ClusterEvent, offset: int) -> None:
+        """Check a conclusion that follows another one. One after the end of the job is late, which is harmless."""
+        if (
+            progress is None
+            or progress.over is None
+            or not isinstance(progress.end, c.MigrationFinished | c.MigrationFailed)
+        ):
             return
-        if _told(event) != _told(walk.end):
-            self.breach(f"plan {walk.plan} ended as {_told(walk.end)} and as {_told(event)}", walk.over, offset)
+        if _conclusion(event) != _conclusion(progress.end):
+            message = f"plan {progress.plan} ended as {_conclusion(progress.end)} and as {_conclusion(event)}"
+            self.breach(message, progress.over, offset)
 
 
-def _told(event: c.ClusterEvent) -> str:
-    """What a conclusion says, without the times, which depend on who says it."""
+def _conclusion(event: c.ClusterEvent) -> str:
+    """A conclusion in words, without its times, which depend on its writer."""
     match event:
         case c.MigrationFinished():
             return f"finished on {event.target}"

@@ -1,4 +1,4 @@
-"""Checker: nothing is stopped before its next place is reserved."""
+"""Checker: no job is stopped for a move before its target is reserved."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode
 from steepest.events.received import Received
 from steepest.invariants.checkers.modes import Modes
-from steepest.invariants.load import Load
+from steepest.invariants.load import Reservations
 from steepest.invariants.verdict import Checker
 
 
@@ -24,35 +24,35 @@ class ReservedFirst(Checker):
 
     def __init__(self) -> None:
         super().__init__()
-        self._load = Load()
+        self._reservations = Reservations()
         self._modes = Modes()
 
     def feed(self, received: Received[c.ClusterEvent]) -> None:
-        """Take in the next record."""
+        """See ``Checker.feed``."""
         event = received.event
         before = self._stopping(event)
-        self._load.feed(received)
+        self._reservations.feed(received)
         self._modes.feed(event)
         if isinstance(event, c.StepBegun) and self._stopping(event) and not before:
             self._check(event, received.offset)
 
     def _stopping(self, event: c.ClusterEvent) -> int:
         """The attempt of the STOP under way in the event's plan; 0 without one."""
-        walk = self._load.steps.plans.get(event.plan) if isinstance(event, c.StepBegun) else None
-        return walk.attempt if walk is not None and walk.stopping else 0
+        progress = self._reservations.steps.plans.get(event.plan) if isinstance(event, c.StepBegun) else None
+        return progress.attempt if progress is not None and progress.stopping else 0
 
     def _check(self, stop: c.StepBegun, offset: int) -> None:
-        walk = self._load.steps.plans[stop.plan]
-        planned = walk.planned
+        progress = self._reservations.steps.plans[stop.plan]
+        planned = progress.planned
         if not isinstance(planned, c.MigrationPlanned) or stop.incarnation != planned.incarnation:
             return
-        for why in self._why_not(planned, stop, has_saved=(c.Step.CHECKPOINT, stop.incarnation) in walk.done):
-            self.breach(f"plan {walk.plan} stops job {walk.job}: {why}", walk.made, offset)
+        for why in self._why_not(planned, stop, has_saved=(c.Step.CHECKPOINT, stop.incarnation) in progress.done):
+            self.breach(f"plan {progress.plan} stops job {progress.job}: {why}", progress.made, offset)
 
     def _why_not(self, plan: c.MigrationPlanned, stop: c.StepBegun, *, has_saved: bool) -> list[str]:
         mode = self._modes.of(plan.job)
         reasons = [
-            "its target has no room" if not self._load.fits(plan.target) else "",
+            "its target has no room" if not self._reservations.fits(plan.target) else "",
             f"on {stop.node}, and not on {plan.source}" if stop.node != plan.source else "",
             self._modes.why_immovable(plan.job),
             "it has not saved" if mode is CheckpointMode.ON_REQUEST and not has_saved else "",

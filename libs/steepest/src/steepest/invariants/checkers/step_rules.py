@@ -1,14 +1,14 @@
-"""Which beginnings, outcomes and conclusions of plans count: the tiny fold that several checkers share.
+"""Decides which beginnings, outcomes and conclusions of plans count: a fold that several checkers share.
 
-It owns the numbering of attempts. It must never know nodes, capacities or who is right.
+It owns the numbering of attempts. It must never know nodes or capacities, nor judge whether a plan is right.
 
-Theory. ``attempt`` numbers the beginnings of a plan over all its steps. A beginning counts if it is the next number,
-the plan is not over, and its step was not done for that incarnation; two migrators that overlap may append others,
-which nobody acts on. Of each counting beginning the first outcome counts, until the next one begins. A plan is
-*doomed* where its job was cancelled, or has ended by itself before the plan's STOP was under way: then no further step
-begins, though one that is under way may be taken over, and a START that may have taken effect is begun again, to know.
-A plan is over with its first conclusion, with its job, and a placement with its job's place; one cannot be abandoned
-while a step is under way. Where a node is gone for good, the plans end that have nowhere else to go.
+Theory. ``attempt`` numbers the beginnings of a plan across all its steps. A beginning counts if it has the next number,
+the plan is not over, and its step was not done for that incarnation; overlapping migrators may append others, which no
+migrator acts on. The first outcome of a counting beginning counts, until the next one begins. A plan is *doomed* if its
+job was cancelled, or ended by itself before the plan's STOP was under way: then no further step begins, except that a
+step under way may be taken over, and a START that may have taken effect is begun again to find out. A plan is over with
+its first conclusion, with the end of its job, and a placement with ``JobPlaced``; it cannot be abandoned while a step is
+under way. When a node is gone for good, the plans that depend on it end.
 """
 
 from __future__ import annotations
@@ -43,25 +43,25 @@ FOR_GOOD = (
 
 
 class EventKind(enum.StrEnum):
-    """What a plan does. The log has no event that plans a cancel: such a plan is known by its first beginning."""
+    """The kind of a plan. No event plans a cancel: such a plan is known from its first beginning."""
 
     PLACE = "place"
     MIGRATE = "migrate"
     CANCEL = "cancel"
 
 
-class Walk(msgspec.Struct, kw_only=True):
-    """A plan and how far it has come.
+class PlanProgress(msgspec.Struct, kw_only=True):
+    """A plan and its progress.
 
     Attributes:
-        made: Offset of the record that planned it; of a cancel, of its first beginning.
+        made: Offset of the record that planned it; for a cancel, of its first beginning.
         planned: The event that planned it; None for a cancel.
         begun: The newest beginning that counts.
         attempt: Its number; 0 before the first.
         under_way: Whether its outcome is awaited.
         unclear: Whether its outcome was a failure that may have taken effect.
-        failures: How often that step surely failed in a row, on that node.
-        given_up: Whether it is not tried again there.
+        failures: Number of consecutive definite failures of that step on that node.
+        given_up: Whether it is not retried there.
         gone: The nodes of a migration that were gone for good while it was in flight.
         done: The steps done, each with its incarnation.
         over: Offset of the record that ended it.
@@ -107,17 +107,17 @@ class Walk(msgspec.Struct, kw_only=True):
 
 
 class Steps:
-    """Folds plans and their steps, and says of each event of theirs whether it counts."""
+    """Folds plans and their steps, and decides whether each of their events counts."""
 
     def __init__(self) -> None:
-        self.plans: dict[str, Walk] = {}
-        self._open: dict[str, dict[str, Walk]] = {}
+        self.plans: dict[str, PlanProgress] = {}
+        self._open: dict[str, dict[str, PlanProgress]] = {}
         self._submitted: dict[str, None] = {}
         self._cancelled: dict[str, None] = {}
         self._tries = PoolParameters().limits.tries
 
     def feed(self, received: Received[c.ClusterEvent]) -> bool:
-        """Take in a record; False for a beginning, outcome or conclusion that does not count."""
+        """Process a record; return False for a beginning, outcome or conclusion that does not count."""
         event = received.event
         match event:
             case c.PlacementPlanned() | c.MigrationPlanned():
@@ -144,117 +144,117 @@ class Steps:
                 self._tries = event.parameters.limits.tries
         return True
 
-    def all_in_flight(self) -> list[Walk]:
+    def all_in_flight(self) -> list[PlanProgress]:
         """The plans of all jobs that are not over."""
-        return [walk for job in self._open.values() for walk in job.values()]
+        return [progress for job in self._open.values() for progress in job.values()]
 
-    def in_flight(self, job: str) -> list[Walk]:
-        """The plans of a job that are not over, void ones among them."""
+    def in_flight(self, job: str) -> list[PlanProgress]:
+        """The plans of a job that are not over, including void ones."""
         return list(self._open.get(job, {}).values())
 
     def _plan(self, event: c.PlacementPlanned | c.MigrationPlanned, offset: int) -> None:
         if event.plan not in self.plans:
             kind = EventKind.PLACE if isinstance(event, c.PlacementPlanned) else EventKind.MIGRATE
-            self._add(Walk(plan=event.plan, job=event.job, kind=kind, made=offset, planned=event))
+            self._add(PlanProgress(plan=event.plan, job=event.job, kind=kind, made=offset, planned=event))
 
-    def _add(self, walk: Walk) -> Walk:
-        self.plans[walk.plan] = walk
-        self._open.setdefault(walk.job, {})[walk.plan] = walk
-        return walk
+    def _add(self, progress: PlanProgress) -> PlanProgress:
+        self.plans[progress.plan] = progress
+        self._open.setdefault(progress.job, {})[progress.plan] = progress
+        return progress
 
     def _begin(self, event: c.StepBegun, offset: int) -> bool:
-        walk = self.plans.get(event.plan)
-        if walk is None:
-            walk = self._add(Walk(plan=event.plan, job=event.job, kind=EventKind.CANCEL, made=offset))
-        barred = walk.kind is not EventKind.CANCEL and (walk.doomed or walk.job in self._cancelled)
+        progress = self.plans.get(event.plan)
+        if progress is None:
+            progress = self._add(PlanProgress(plan=event.plan, job=event.job, kind=EventKind.CANCEL, made=offset))
+        barred = progress.kind is not EventKind.CANCEL and (progress.doomed or progress.job in self._cancelled)
         if (
-            walk.over is not None
-            or event.attempt != walk.attempt + 1
-            or (event.step, event.incarnation) in walk.done
-            or (barred and not walk.under_way and not (walk.unclear and event.step is c.Step.START))
+            progress.over is not None
+            or event.attempt != progress.attempt + 1
+            or (event.step, event.incarnation) in progress.done
+            or (barred and not progress.under_way and not (progress.unclear and event.step is c.Step.START))
         ):
             return False
-        if walk.begun is None or (walk.begun.step, walk.begun.node) != (event.step, event.node):
-            walk.failures = 0
-        walk.given_up = False
-        walk.begun, walk.attempt, walk.under_way, walk.unclear = event, event.attempt, True, False
+        if progress.begun is None or (progress.begun.step, progress.begun.node) != (event.step, event.node):
+            progress.failures = 0
+        progress.given_up = False
+        progress.begun, progress.attempt, progress.under_way, progress.unclear = event, event.attempt, True, False
         return True
 
-    def _take_outcome(self, plan: str, step: c.Step, attempt: int) -> Walk | None:
-        """The plan whose step under way this is the outcome of, and it is under way no more."""
-        walk = self.plans.get(plan)
-        if walk is None or walk.over is not None or walk.begun is None or not walk.under_way:
+    def _take_outcome(self, plan: str, step: c.Step, attempt: int) -> PlanProgress | None:
+        """The plan whose step under way has this outcome, if it counts; the step is then no longer under way."""
+        progress = self.plans.get(plan)
+        if progress is None or progress.over is not None or progress.begun is None or not progress.under_way:
             return None
-        if walk.begun.step is not step or walk.attempt != attempt:
+        if progress.begun.step is not step or progress.attempt != attempt:
             return None
-        walk.under_way = False
-        return walk
+        progress.under_way = False
+        return progress
 
     def _fail(self, event: c.StepFailed) -> bool:
-        walk = self._take_outcome(event.plan, event.step, event.attempt)
-        if walk is not None:
-            walk.unclear = not event.definite
-            walk.failures += event.definite
-            walk.given_up = event.definite and (event.code in FOR_GOOD or walk.failures >= self._tries)
-        return walk is not None
+        progress = self._take_outcome(event.plan, event.step, event.attempt)
+        if progress is not None:
+            progress.unclear = not event.definite
+            progress.failures += event.definite
+            progress.given_up = event.definite and (event.code in FOR_GOOD or progress.failures >= self._tries)
+        return progress is not None
 
     def _succeed(self, event: Outcome, offset: int) -> bool:
-        walk = self._take_outcome(event.plan, _DONE_BY[type(event)], event.attempt)
-        if walk is None:
+        progress = self._take_outcome(event.plan, _DONE_BY[type(event)], event.attempt)
+        if progress is None:
             return False
-        walk.done[_DONE_BY[type(event)], event.incarnation] = None
+        progress.done[_DONE_BY[type(event)], event.incarnation] = None
         if isinstance(event, c.JobStopped) and event.exit_status == 0:
-            walk.doomed = True
-        if walk.kind is EventKind.CANCEL or (walk.kind is EventKind.PLACE and isinstance(event, c.JobPlaced)):
-            self._end(walk, event, offset)
+            progress.doomed = True
+        if progress.kind is EventKind.CANCEL or (progress.kind is EventKind.PLACE and isinstance(event, c.JobPlaced)):
+            self._end(progress, event, offset)
         return True
 
     def _conclude(self, event: Conclusion, offset: int) -> bool:
-        walk = self.plans.get(event.plan)
-        if walk is None or walk.over is not None or (isinstance(event, c.PlanAbandoned) and walk.under_way):
+        progress = self.plans.get(event.plan)
+        if progress is None or progress.over is not None or (isinstance(event, c.PlanAbandoned) and progress.under_way):
             return False
-        self._end(walk, event, offset)
+        self._end(progress, event, offset)
         return True
 
     def _leave(self, event: c.NodeGone, offset: int) -> None:
-        for walk in self.all_in_flight():
-            if _has_nowhere_else(walk, event.node):
-                self._end(walk, event, offset)
-            elif isinstance(walk.planned, c.MigrationPlanned) and event.node in (
-                walk.planned.source,
-                walk.planned.target,
+        for progress in self.all_in_flight():
+            if _has_nowhere_else(progress, event.node):
+                self._end(progress, event, offset)
+            elif isinstance(progress.planned, c.MigrationPlanned) and event.node in (
+                progress.planned.source,
+                progress.planned.target,
             ):
-                walk.gone = (*walk.gone, event.node)
+                progress.gone = (*progress.gone, event.node)
 
     def _doom(self, event: c.ReplicaStopped) -> None:
-        """A process that ends by itself while it is about to be moved has nothing left to be moved."""
-        for walk in self.in_flight(event.job):
-            planned = walk.planned
+        """Mark the plans of a process that ended by itself before its move: there is nothing left to move."""
+        for progress in self.in_flight(event.job):
+            planned = progress.planned
             if not isinstance(planned, c.MigrationPlanned):
                 continue
             if (planned.incarnation, planned.source) != (event.incarnation, event.node):
-                continue  # another process, or the word of a node that does not have it
-            if not walk.has_stopped and (not walk.stopping or event.exit_status == 0):
-                walk.doomed = True
+                continue  # another process, or the report of a node that does not have it
+            if not progress.has_stopped and (not progress.stopping or event.exit_status == 0):
+                progress.doomed = True
 
     def _close(self, job: str, event: c.ClusterEvent, offset: int) -> None:
-        for walk in self.in_flight(job):
-            self._end(walk, event, offset)
+        for progress in self.in_flight(job):
+            self._end(progress, event, offset)
         self._submitted.pop(job, None)
         self._cancelled.pop(job, None)
 
-    def _end(self, walk: Walk, event: c.ClusterEvent, offset: int) -> None:
-        walk.over, walk.end, walk.under_way = offset, event, False
-        self._open[walk.job].pop(walk.plan, None)
+    def _end(self, progress: PlanProgress, event: c.ClusterEvent, offset: int) -> None:
+        progress.over, progress.end, progress.under_way = offset, event, False
+        self._open[progress.job].pop(progress.plan, None)
 
 
-def _has_nowhere_else(walk: Walk, node: str) -> bool:
-    """Whether a plan ends with a node: its job is there alone, or was to go there and the other node is gone or useless."""
-    match walk.planned:
+def _has_nowhere_else(progress: PlanProgress, node: str) -> bool:
+    """Whether a plan depends on a node: its job is only there, or was to go there and the other node is gone or unusable."""
+    match progress.planned:
         case c.PlacementPlanned(nodes=nodes):
             return node in nodes
         case c.MigrationPlanned(source=source, target=target):
             if node == source:
-                return walk.goes_back or not walk.has_stopped
-            return node == target and source in walk.gone
-    return walk.begun is not None and walk.begun.node == node
+                return progress.goes_back or not progress.has_stopped
+            return node == target and source in progress.gone
+    return progress.begun is not None and progress.begun.node == node

@@ -1,4 +1,4 @@
-"""Checker: moves lose the steps that they say they lose."""
+"""Checker: moves report the number of steps that they lost."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from steepest.invariants.verdict import Checker
 
 
 class Stop(msgspec.Struct):
-    """The stop of a move: the last step reported before it, the step that the job goes on from, and the record of it."""
+    """The stop of a move: the last step reported before it, the step that the job continues from, and its offset."""
 
     step: int
     saved: int
@@ -39,7 +39,7 @@ class StepsLost(Checker):
         self._lost = 0
 
     def feed(self, received: Received[c.ClusterEvent]) -> None:
-        """Take in the next record."""
+        """See ``Checker.feed``."""
         event, offset = received.event, received.offset
         counts = self._steps.feed(received)
         self._modes.feed(event)
@@ -58,10 +58,10 @@ class StepsLost(Checker):
         self._moves += 1
         self._lost += lost
         if event.steps_lost != lost:
-            said = f"plan {event.plan} says that {event.steps_lost} steps were lost"
-            reason = f"it stopped at step {stop.step} and goes on from {stop.saved}" if stop else "it stopped nothing"
-            self.breach(f"{said}, and {reason}", *([stop.offset] if stop else []), offset)
+            claim = f"plan {event.plan} reports {event.steps_lost} lost steps"
+            reason = f"it stopped at step {stop.step} and continues from {stop.saved}" if stop else "it stopped nothing"
+            self.breach(f"{claim}, but {reason}", *([stop.offset] if stop else []), offset)
 
     def summary(self) -> str:
-        """How many moves were looked at, and what they lost in all."""
+        """The number of moves checked, and of the steps that they lost in total."""
         return f"moves: {self._moves}, steps lost: {self._lost}"

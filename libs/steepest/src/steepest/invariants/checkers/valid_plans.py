@@ -1,12 +1,12 @@
-"""Checker: a void plan rests."""
+"""Checker: no step of a void plan begins."""
 
 from __future__ import annotations
 
 from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.invariants.checkers.modes import Modes
-from steepest.invariants.checkers.step_rules import Walk
-from steepest.invariants.load import Load
+from steepest.invariants.checkers.step_rules import PlanProgress
+from steepest.invariants.load import Reservations
 from steepest.invariants.verdict import Checker
 
 
@@ -24,26 +24,26 @@ class ValidPlans(Checker):
 
     def __init__(self) -> None:
         super().__init__()
-        self._load = Load()
+        self._reservations = Reservations()
         self._modes = Modes()
         self._newest: dict[str, int] = {}
         self._placed: dict[str, int] = {}
         self._cancels: dict[str, None] = {}
         self._void: dict[str, str] = {}
-        self._begun: dict[str, list[Walk]] = {}
+        self._begun: dict[str, list[PlanProgress]] = {}
 
     def feed(self, received: Received[c.ClusterEvent]) -> None:
-        """Take in the next record."""
+        """See ``Checker.feed``."""
         event = received.event
         match event:
-            case c.PlacementPlanned() | c.MigrationPlanned() if event.plan not in self._load.steps.plans:
+            case c.PlacementPlanned() | c.MigrationPlanned() if event.plan not in self._reservations.steps.plans:
                 self._void[event.plan] = self._why_void(event)
             case c.JobCancelRequested():
                 self._cancels[event.job] = None
             case c.StepBegun():
                 self._check(event, received.offset)
         attempt = self._attempt(event)
-        self._load.feed(received)
+        self._reservations.feed(received)
         self._modes.feed(event)
         match event:
             case c.StepBegun() if self._attempt(event) > attempt:
@@ -55,42 +55,44 @@ class ValidPlans(Checker):
                     fold.pop(event.job, None)
 
     def _attempt(self, event: c.ClusterEvent) -> int:
-        walk = self._load.steps.plans.get(event.plan) if isinstance(event, c.StepBegun) else None
-        return walk.attempt if walk else 0
+        progress = self._reservations.steps.plans.get(event.plan) if isinstance(event, c.StepBegun) else None
+        return progress.attempt if progress else 0
 
     def _why_void(self, plan: c.PlacementPlanned | c.MigrationPlanned) -> str:
-        """Why a plan is surely void where it stands; empty where it may be valid."""
+        """Why a plan is certainly void at its position; empty if it may be valid."""
         job = plan.job
-        if job not in self._load.requests:
-            return f"nobody submitted job {job}"
+        if job not in self._reservations.requests:
+            return f"job {job} was never submitted"
         current = {self._newest.get(job, 0), self._placed.get(job, 0)}
         if plan.incarnation not in current:
-            return f"it names incarnation {plan.incarnation}, and the job's is {max(current)}"
+            return f"it names incarnation {plan.incarnation}, but the job's is {max(current)}"
         if isinstance(plan, c.PlacementPlanned):
-            return next((why for node in plan.nodes if (why := self._load.why_no_place(node, job))), "")
+            return next((why for node in plan.nodes if (why := self._reservations.why_no_place(node, job))), "")
         if plan.incarnation == 0 or plan.source == plan.target:
-            return "the job never ran" if plan.incarnation == 0 else f"the job is on {plan.target} already"
-        return self._modes.why_immovable(job) or self._load.why_no_place(plan.target, job)
+            return "the job never ran" if plan.incarnation == 0 else f"the job is already on {plan.target}"
+        return self._modes.why_immovable(job) or self._reservations.why_no_place(plan.target, job)
 
     def _check(self, event: c.StepBegun, offset: int) -> None:
-        walk = self._load.steps.plans.get(event.plan)
-        if walk is None:
+        progress = self._reservations.steps.plans.get(event.plan)
+        if progress is None:
             if event.step is not c.Step.STOP or event.job not in self._cancels:
-                self.breach(f"a step begins of plan {event.plan}, which the log does not hold", offset)
+                self.breach(f"a step of plan {event.plan} begins, which is not in the log", offset)
         elif why := self._void.get(event.plan):
-            self.breach(f"plan {event.plan} is void ({why}), and its step {event.step.value} begins", walk.made, offset)
+            self.breach(
+                f"plan {event.plan} is void ({why}), but its step {event.step.value} begins", progress.made, offset
+            )
 
     def _follow(self, event: c.StepBegun, offset: int) -> None:
-        """A beginning that counts."""
+        """Process a beginning that counts."""
         if event.step is c.Step.START:
             self._newest[event.job] = event.incarnation
         if event.attempt > 1:
             return
-        walk = self._load.steps.plans[event.plan]
+        progress = self._reservations.steps.plans[event.plan]
         begun = self._begun.setdefault(event.job, [])
         for other in begun:
-            earlier, later = sorted((other, walk), key=lambda one: one.made)
+            earlier, later = sorted((other, progress), key=lambda one: one.made)
             if earlier.over is None or earlier.over > later.made:
-                message = f"plan {walk.plan} begins while plan {other.plan} of job {event.job} was in flight"
-                self.breach(message, other.made, walk.made, offset)
-        begun.append(walk)
+                message = f"plan {progress.plan} begins while plan {other.plan} of job {event.job} was in flight"
+                self.breach(message, other.made, progress.made, offset)
+        begun.append(progress)

@@ -1,1 +1,1 @@
-"""Allocation policies that the field compares itself with: who runs with how much, when there is less than is asked for."""
+"""Allocation policies from the literature, as baselines: which jobs run, with which shares, when resources are short."""

@@ -16,4 +16,4 @@ from steepest.policies.baselines.tiresias import Tiresias
 BASELINES: Mapping[str, Any] = {
     kind.name: kind for kind in (Fifo, Sjf, Srtf, Srsf, Las, Tiresias, Gandiva, Optimus, Slaq)
 }
-"""Each is made with nothing, or with its parameters where it has any."""
+"""Each is constructed without arguments, or with its parameters if it has any."""

@@ -1,7 +1,7 @@
-"""``fifo``: first in, first out. Nobody is preempted, and who does not fit holds up all behind it.
+"""``fifo``: first in, first out. No job is preempted, and a job that does not fit blocks all jobs behind it.
 
-The queue of a cluster without a policy, the baseline that every paper begins with. (Blox's ``fifo`` sorts by submission as
-well, but passes over jobs that do not fit.)
+This is the queue of a cluster without a policy, and the first baseline of every paper. (Blox's ``fifo`` also sorts by
+submission, but skips jobs that do not fit.)
 """
 
 from __future__ import annotations
@@ -9,18 +9,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from steepest.policies.baselines.policy import Active, ActiveJob, EventDriven, Order
+from steepest.policies.baselines.policy import Active, ActiveJob, EventDriven, ServiceOrder
 
 
 class Fifo(EventDriven):
-    """First come, first served; who does not fit holds up all behind it."""
+    """First come, first served; a job that does not fit blocks all jobs behind it."""
 
     name: ClassVar[str] = "fifo"
 
     def __init__(self, state: Active | None = None) -> None:
         self.state = state or Active()
 
-    def order(self, now_s: float, arrived: Sequence[ActiveJob], ended: Sequence[ActiveJob], capacity: int) -> Order:
-        """Jobs as they came. Whoever runs stands before whoever waits, so nobody loses anything."""
+    def order(
+        self, now_s: float, arrived: Sequence[ActiveJob], ended: Sequence[ActiveJob], capacity: int
+    ) -> ServiceOrder:
+        """Jobs in the order of their arrival. Running jobs come before waiting ones, so none is preempted."""
         del now_s, capacity
-        return Order(jobs=self.state.update(arrived, ended), stops=True)
+        return ServiceOrder(jobs=self.state.update(arrived, ended), stops=True)

@@ -1,6 +1,7 @@
-"""What ``optimus`` and ``slaq`` have in common: everybody a first unit, then each further one where it gains most.
+"""The greedy allocation of ``optimus`` and ``slaq``: a first unit for every job, then each further one where it gains most.
 
-They decide in rounds: whoever comes in between waits for the next, and what becomes free lies idle until then.
+They decide in rounds: a job that arrives in between waits for the next round, and resources that become free stay idle
+until then.
 """
 
 from __future__ import annotations
@@ -17,25 +18,25 @@ SLACK_S = 1e-6
 
 
 class RoundsParameters(msgspec.Struct, frozen=True, kw_only=True):
-    """Attributes: ``round_s``, seconds from decision to decision; 0: at every event."""
+    """Attributes: ``round_s``, seconds between decisions; 0: decide at every event."""
 
     round_s: float
 
 
 class RoundsState(Active):
-    """Attributes: ``decided``, the number of the last round in which there was a decision."""
+    """Attributes: ``decided``, the number of the last round with a decision."""
 
     decided: int = -1
 
 
 class Rounds:
-    """When to decide: at whole multiples of a round."""
+    """Schedules decisions at whole multiples of a round."""
 
     parameters: RoundsParameters
     state: RoundsState
 
     def is_due(self, now_s: float) -> bool:
-        """Whether this is a round's beginning that has not been decided yet."""
+        """Whether this is the start of a round without a decision yet."""
         length = self.parameters.round_s
         if not length:
             return True
@@ -46,7 +47,7 @@ class Rounds:
         return True
 
     def again_s(self, now_s: float, running: Sequence[ActiveJob]) -> float:
-        """At the next round, if there is a job for it."""
+        """At the next round, if there is any job."""
         del running
         length = self.parameters.round_s
         if not length or not self.state.jobs:
@@ -57,11 +58,10 @@ class Rounds:
 def share_out(
     jobs: Sequence[ActiveJob], capacity: int, gain: Callable[[ActiveJob, int, int], float]
 ) -> list[tuple[ActiveJob, int]]:
-    """Units for each job that gets any, in the order of ``jobs``.
+    """The units of each job that gets any, in the order of ``jobs``.
 
-    Every job gets its first quantum while units last. While some are left, the next quantum goes to the job for which
-    ``gain(job, before, after)``, in whatever the policy counts, is greatest; of equal ones, to the first. It ends when no
-    gain is above 0.
+    Every job gets its first quantum while units last. Then each further quantum goes to the job with the greatest
+    ``gain(job, before, after)``, in the policy's own unit; ties go to the first job. It ends when no gain is above 0.
     """
     units: list[int] = []
     for job in jobs:

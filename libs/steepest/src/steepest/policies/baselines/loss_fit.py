@@ -1,8 +1,8 @@
-"""Predicts a loss from the reports so far, as SLAQ does: one of two families of curves, later reports weighing more.
+"""Predicts a loss from the reports so far, as SLAQ does: fits two families of curves, with more weight on later reports.
 
 Families (SLAQ §4): 1/(a·k² + b·k + c) + d for methods that converge sublinearly, μ^(k−b) + c for those that converge
 linearly or faster. How the paper fits them is not known here. This reconstruction takes the asymptote (d or c) from a few
-candidates below the least loss seen, which makes what is left linear, solves that by weighted least squares, and keeps the
+candidates below the least loss seen, which makes the rest linear, solves that by weighted least squares, and keeps the
 curve with the least weighted error in the loss itself.
 """
 
@@ -14,23 +14,23 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 FEWEST = 5
-"""Reports that a fit needs: one more than the larger family has parameters."""
+"""Minimum number of reports for a fit: one more than the larger family has parameters."""
 
 DECAY = 0.9
-"""Weight of a report over that of the next."""
+"""Ratio of a report's weight to that of the next."""
 
 BELOW = (0.02, 0.1, 0.3, 1.0)
-"""Candidates for the asymptote: below the least loss by these shares of the range seen."""
+"""Candidates for the asymptote: this share of the observed range below the least loss."""
 
 FLAT = 1e-12
 
 
-class Curve(msgspec.Struct, frozen=True):
+class FittedCurve(msgspec.Struct, frozen=True):
     """A fitted curve; it never falls below its asymptote.
 
     Attributes:
         floor: The asymptote.
-        scale: Iterations that count as 1.
+        scale: Number of iterations that k = 1 stands for.
         powers: Coefficients of 1, k and k² in 1/(loss − floor), or of 1 and k in ln(loss − floor).
     """
 
@@ -39,7 +39,7 @@ class Curve(msgspec.Struct, frozen=True):
     powers: tuple[float, ...]
 
     def at(self, iteration: float) -> float:
-        """The loss after so many iterations; infinite where the fit makes no sense."""
+        """The loss after ``iteration`` iterations; infinite if the fit is not meaningful there."""
         k = iteration / self.scale
         if len(self.powers) == len(("1", "k")):
             constant, slope = self.powers
@@ -49,8 +49,8 @@ class Curve(msgspec.Struct, frozen=True):
         return self.floor + 1 / bottom if bottom > FLAT else math.inf
 
 
-def fit(reports: Sequence[tuple[float, float]]) -> Curve | None:
-    """The better of both families; None where the reports show no range or no finite curve goes through them.
+def fit(reports: Sequence[tuple[float, float]]) -> FittedCurve | None:
+    """Fit both families and return the better curve; None if the losses are constant or no finite curve fits.
 
     Args:
         reports: Iteration and loss, in the order of iterations; at least :data:`FEWEST`.
@@ -63,7 +63,7 @@ def fit(reports: Sequence[tuple[float, float]]) -> Curve | None:
     if span <= FLAT * max(1.0, abs(least)):
         return None
     weights = [DECAY ** (len(reports) - 1 - place) for place in range(len(reports))]
-    best: tuple[float, Curve] | None = None
+    best: tuple[float, FittedCurve] | None = None
     for share in BELOW:
         for curve in _curves(reports, weights, least - share * span, scale):
             error = sum(
@@ -76,9 +76,9 @@ def fit(reports: Sequence[tuple[float, float]]) -> Curve | None:
 
 def _curves(
     reports: Sequence[tuple[float, float]], weights: Sequence[float], floor: float, scale: float
-) -> Iterator[Curve]:
-    """A curve of each family above ``floor``, where there is one."""
-    # A small error of the loss y is one of y⁻² in 1/y and of y⁻¹ in ln y: hence the powers in the weights.
+) -> Iterator[FittedCurve]:
+    """Fit a curve of each family above ``floor``, if there is one."""
+    # A small error of the loss y becomes an error of y⁻² in 1/y and of y⁻¹ in ln y: hence the powers in the weights.
     above = [(k / scale, loss - floor) for k, loss in reports]
     found = (
         _least_squares(
@@ -94,13 +94,13 @@ def _curves(
     )
     for powers in found:
         if powers is not None:
-            yield Curve(floor, scale, tuple(powers))
+            yield FittedCurve(floor, scale, tuple(powers))
 
 
 def _least_squares(
     rows: Sequence[tuple[float, ...]], values: Sequence[float], weights: Sequence[float]
 ) -> list[float] | None:
-    """Coefficients by the normal equations; None where they have no single solution."""
+    """Coefficients by the normal equations; None if they have no unique solution."""
     width = len(rows[0])
     matrix = [
         [sum([w * row[i] * row[j] for w, row in zip(weights, rows, strict=True)]) for j in range(width)]

@@ -1,11 +1,11 @@
-"""What an allocation policy is: the jobs as it sees them, what it is asked, and what it answers.
+"""The interface of an allocation policy: the jobs as it sees them, its decisions.
 
-It owns the interface between the policies of this package and whoever runs them. It must never know a cluster's nodes:
-where a job's share lies is a placement rule's business.
+It owns the interface between the policies of this package and their runner (the simulation). It must never know a cluster's
+nodes: placement rules decide on which nodes a job's share is.
 
-At an event (an arrival, an end, or a time that the policy named itself) it is asked for an *order*: the jobs that may run,
-first come first, and how much each is to get. Its asker gives every job in that order its share as long as it fits, and
-takes it from whoever is not in the order or fits no more. Then it asks when to come again, at the latest.
+At an event (an arrival, an end, or a time that the policy requested) the runner asks for an *order*: the jobs that may run,
+by priority, and the share of each. It gives every job in that order its share as long as it fits, and preempts the jobs that
+are not in the order or no longer fit. Then it asks for the latest time of the next decision.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ import msgspec
 
 
 class ActiveJob(msgspec.Struct, kw_only=True, eq=False):
-    """A job between its submission and its end. Whoever runs the policies keeps it; policies only read it.
+    """A job between its submission and its end. The runner updates it; policies only read it.
 
     A *unit* is one GPU, or one millicore of CPU where the jobs ask for no GPU.
 
     Attributes:
-        number: Its place in the workload: of two jobs, the one submitted first has the smaller one.
-        asked: Units it asks for; at least 1.
-        quantum: Units by which a share may grow; ``asked`` is the last step, whatever it is.
-        most: Units beyond which it cannot use more.
-        work_s: Seconds that the whole run takes with all it asks for.
-        iterations: Of the whole run.
-        step_s_with: Seconds that one iteration is predicted to take with so many units.
-        left: Iterations still to do.
-        remaining_s: Seconds still to run with all it asks for.
-        predicted_left: Iterations still to do as far as anybody could know beforehand.
-        attained_s: Seconds it has been running, whatever it did in them.
-        units: What it has now; 0: it waits.
-        losses: What it has reported: iteration and loss, in the order of time. Empty where its asker knows none.
+        number: Its index in the workload, in the order of submission.
+        asked: Requested units; at least 1.
+        quantum: Units by which a share may grow; the last increment ends at ``asked``, even if it is smaller.
+        most: Maximum units that it can use.
+        work_s: Duration of the whole run with the requested units, in seconds.
+        iterations: Iterations of the whole run.
+        step_s_with: Returns the predicted seconds per iteration with a number of units.
+        left: Remaining iterations.
+        remaining_s: Remaining duration with the requested units, in seconds.
+        predicted_left: Remaining iterations as they could be predicted, without knowledge of the future.
+        attained_s: Total seconds in which it held units, including overheads.
+        units: Its current units; 0: it waits.
+        losses: Its reports: iteration and loss, in the order of time. Empty if the runner does not provide them.
     """
 
     number: int
@@ -55,13 +55,13 @@ class ActiveJob(msgspec.Struct, kw_only=True, eq=False):
     losses: list[tuple[float, float]] = []
 
 
-class Order(msgspec.Struct, frozen=True, gc=False):
-    """What a policy answers.
+class ServiceOrder(msgspec.Struct, frozen=True, gc=False):
+    """A policy's decision.
 
     Attributes:
-        jobs: Those that may run, in the order in which they are served.
-        units: What each is to get; None: what it asks for.
-        stops: Whether a job that does not fit holds up all behind it, or is passed over.
+        jobs: The jobs that may run, in the order in which they are served.
+        units: The units of each; None: the requested ones.
+        stops: Whether a job that does not fit blocks all jobs behind it; otherwise it is skipped.
     """
 
     jobs: Sequence[ActiveJob]
@@ -70,19 +70,21 @@ class Order(msgspec.Struct, frozen=True, gc=False):
 
 
 class AllocationPolicy(Protocol):
-    """Decides who runs. Its state holds its queues, and nothing else does.
+    """Decides which jobs run. ``state`` has its complete state, such as queues.
 
     Attributes:
-        reads_losses: Whether jobs have to report theirs to it.
-        state: All that it remembers.
+        reads_losses: Whether it needs the jobs' losses.
+        state: Its complete state.
     """
 
     name: ClassVar[str]
     reads_losses: ClassVar[bool]
     state: Any
 
-    def order(self, now_s: float, arrived: Sequence[ActiveJob], ended: Sequence[ActiveJob], capacity: int) -> Order:
-        """Who may run from now on.
+    def order(
+        self, now_s: float, arrived: Sequence[ActiveJob], ended: Sequence[ActiveJob], capacity: int
+    ) -> ServiceOrder:
+        """Decide which jobs may run from now on.
 
         Args:
             now_s: Virtual time.
@@ -93,9 +95,9 @@ class AllocationPolicy(Protocol):
         ...
 
     def again_s(self, now_s: float, running: Sequence[ActiveJob]) -> float:
-        """When to ask again if nothing else happens before, now that ``running`` run, in the order's order.
+        """The time of the next decision if no event comes before, given the jobs that run now, in the order's order.
 
-        Infinity: only when something happens. It is later than ``now_s``.
+        Infinity: only at the next event. It is later than ``now_s``.
         """
         ...
 
@@ -104,13 +106,13 @@ class Active(msgspec.Struct):
     """State of a policy that keeps the active jobs in one list.
 
     Attributes:
-        jobs: Waiting and running, in the order of the last decision.
+        jobs: Waiting and running jobs, in the order of the last decision.
     """
 
     jobs: list[ActiveJob] = []
 
     def update(self, arrived: Sequence[ActiveJob], ended: Sequence[ActiveJob]) -> list[ActiveJob]:
-        """Take in who came and who went."""
+        """Add the arrived jobs and remove the ended ones."""
         for job in ended:
             self.jobs.remove(job)
         self.jobs.extend(arrived)
@@ -118,11 +120,11 @@ class Active(msgspec.Struct):
 
 
 class EventDriven:
-    """A policy that decides at arrivals and ends alone."""
+    """A policy that decides only at arrivals and ends."""
 
     reads_losses: ClassVar[bool] = False
 
     def again_s(self, now_s: float, running: Sequence[ActiveJob]) -> float:
-        """Never by itself."""
+        """Infinity: it requests no decisions of its own."""
         del now_s, running
         return math.inf

@@ -1,12 +1,12 @@
-"""``sjf``, ``srtf``, ``srsf``: the shortest job first, by three meanings of short.
+"""``sjf``, ``srtf``, ``srsf``: the shortest job first, with three definitions of short.
 
-They know each job's length, as no real cluster does: bounds on what a policy could reach that had to guess it.
+They know each job's length, which no real cluster does: they bound what a policy that must predict it could achieve.
 
-* ``sjf``, shortest job first: the whole run's length; nobody is preempted.
-* ``srtf``, shortest remaining time first: what is left of it; preemptive (Blox ``schedulers/srtf.py``).
-* ``srsf``, shortest remaining service first: what is left times the GPUs (Tiresias §3; "shortest-gpu" in its simulator).
+* ``sjf``, shortest job first: the length of the whole run; not preemptive.
+* ``srtf``, shortest remaining time first: the remaining length; preemptive (Blox ``schedulers/srtf.py``).
+* ``srsf``, shortest remaining service first: remaining length times GPUs (Tiresias §3; "shortest-gpu" in its simulator).
 
-Who does not fit is passed over. Equal keys keep the order that they had before, and so the order of submission at first.
+A job that does not fit is skipped. Ties keep their previous order, which is initially the order of submission.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any, ClassVar
 
-from steepest.policies.baselines.policy import Active, ActiveJob, EventDriven, Order
+from steepest.policies.baselines.policy import Active, ActiveJob, EventDriven, ServiceOrder
 
 
 class Shortest(EventDriven):
-    """Least key first, preempting whoever has a greater one."""
+    """Least key first; preempts jobs with greater keys."""
 
     name: ClassVar[str]
     key: Callable[[ActiveJob], Any]
@@ -27,12 +27,14 @@ class Shortest(EventDriven):
     def __init__(self, state: Active | None = None) -> None:
         self.state = state or Active()
 
-    def order(self, now_s: float, arrived: Sequence[ActiveJob], ended: Sequence[ActiveJob], capacity: int) -> Order:
+    def order(
+        self, now_s: float, arrived: Sequence[ActiveJob], ended: Sequence[ActiveJob], capacity: int
+    ) -> ServiceOrder:
         """All active jobs by their key."""
         del now_s, capacity
         jobs = self.state.update(arrived, ended)
         jobs.sort(key=type(self).key)
-        return Order(jobs=jobs)
+        return ServiceOrder(jobs=jobs)
 
 
 class Srtf(Shortest):
@@ -49,7 +51,7 @@ class Srsf(Shortest):
 
     @staticmethod
     def key(job: ActiveJob) -> float:
-        """Seconds left times units asked."""
+        """Remaining seconds times requested units."""
         return job.remaining_s * job.asked
 
 
@@ -60,5 +62,5 @@ class Sjf(Shortest):
 
     @staticmethod
     def key(job: ActiveJob) -> tuple[bool, float]:
-        """Whoever runs first; then by the length of the whole run."""
+        """Running jobs first; then by the length of the whole run."""
         return (not job.units, job.work_s)

@@ -1,13 +1,12 @@
-"""``slaq``: each further core to the job whose loss it lowers most (SLAQ, SoCC 2017).
+"""``slaq``: each further core goes to the job whose loss it reduces most (SLAQ, SoCC 2017).
 
-Quality-driven: what counts is the fall of the loss until the next decision, over the largest fall that the job has shown
-so far, so that losses of different scales compare. The fall is predicted from the reported losses
+Quality-driven: the gain is the reduction of the loss until the next decision, divided by the largest reduction that the job
+has shown so far, so that losses of different scales are comparable. The reduction is predicted from the reported losses
 (:mod:`steepest.policies.baselines.loss_fit`).
 
-Reconstructed, as the paper's formulas are known here from summaries only: each job gets one core first, in the order of
-submission; a job that has reported fewer losses than a fit needs gets that one and no more; the fit itself. The paper
-decides every few hundred milliseconds to seconds in a system where a share changes at no cost; here a change may be a
-restart, so a round is a minute.
+Reconstructed, because the paper's formulas are known here only from summaries: each job first gets one core, in the order of
+submission; a job with too few reports for a fit gets only that one; and the fit itself. The paper decides every few hundred
+milliseconds to seconds, in a system where changing a share is free; here a change may be a restart, so a round is a minute.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from typing import ClassVar
 import msgspec
 
 from steepest.policies.baselines.greedy import Rounds, RoundsParameters, RoundsState, share_out
-from steepest.policies.baselines.loss_fit import FEWEST, Curve, fit
-from steepest.policies.baselines.policy import ActiveJob, Order
+from steepest.policies.baselines.loss_fit import FEWEST, FittedCurve, fit
+from steepest.policies.baselines.policy import ActiveJob, ServiceOrder
 
 DEFAULT_ROUND_S = 60.0
 
@@ -29,8 +28,8 @@ class SlaqParameters(RoundsParameters, frozen=True, kw_only=True):
     """Parameters of this reconstruction.
 
     Attributes:
-        points: How many reports a fit looks at, evenly spread over all.
-        again_at: A curve is fitted anew when the reports have become more by this factor.
+        points: Number of reports used for a fit, evenly spread over all.
+        again_at: A curve is fitted again when the number of reports has grown by this factor.
     """
 
     round_s: float = DEFAULT_ROUND_S
@@ -38,29 +37,29 @@ class SlaqParameters(RoundsParameters, frozen=True, kw_only=True):
     again_at: float = 1.25
 
 
-class Known(msgspec.Struct):
-    """What is known of one job's loss.
+class LossHistory(msgspec.Struct):
+    """The state of one job's loss.
 
     Attributes:
-        reports: How many have been looked at.
-        largest: The largest fall from one report to the next.
-        fit_at: Reports at which it is fitted next.
+        reports: Number of reports processed.
+        largest: The largest reduction from one report to the next.
+        fit_at: Number of reports at which it is fitted next.
     """
 
     reports: int = 0
     largest: float = 0.0
-    curve: Curve | None = None
+    curve: FittedCurve | None = None
     fit_at: int = FEWEST
 
 
 class SlaqState(RoundsState):
     """Attributes: ``known``, by a job's number."""
 
-    known: dict[int, Known] = msgspec.field(default_factory=dict)
+    known: dict[int, LossHistory] = msgspec.field(default_factory=dict)
 
 
 class Slaq(Rounds):
-    """Each further core to the job whose loss it lowers most (SLAQ, SoCC 2017, a reconstruction)."""
+    """Each further core goes to the job whose loss it reduces most (SLAQ, SoCC 2017, a reconstruction)."""
 
     name: ClassVar[str] = "slaq"
     reads_losses: ClassVar[bool] = True
@@ -69,22 +68,24 @@ class Slaq(Rounds):
         self.parameters: SlaqParameters = parameters or SlaqParameters()
         self.state: SlaqState = state or SlaqState()
 
-    def order(self, now_s: float, arrived: Sequence[ActiveJob], ended: Sequence[ActiveJob], capacity: int) -> Order:
-        """At a round, all shares anew; between rounds, what is."""
+    def order(
+        self, now_s: float, arrived: Sequence[ActiveJob], ended: Sequence[ActiveJob], capacity: int
+    ) -> ServiceOrder:
+        """At a round, new shares for all jobs; between rounds, the current shares."""
         jobs = self.state.update(arrived, ended)
         for job in ended:
             self.state.known.pop(job.number, None)
         if not self.is_due(now_s):
             running = [job for job in jobs if job.units]
-            return Order(jobs=running, units=[job.units for job in running])
+            return ServiceOrder(jobs=running, units=[job.units for job in running])
         for job in jobs:
             self._look(job)
         shares = share_out(jobs, capacity, self._gain)
-        return Order(jobs=[job for job, _ in shares], units=[units for _, units in shares])
+        return ServiceOrder(jobs=[job for job, _ in shares], units=[units for _, units in shares])
 
     def _look(self, job: ActiveJob) -> None:
-        """Take in what a job has reported since the last round."""
-        known, reports = self.state.known.setdefault(job.number, Known()), job.losses
+        """Process a job's reports since the last round."""
+        known, reports = self.state.known.setdefault(job.number, LossHistory()), job.losses
         for place in range(max(known.reports, 1), len(reports)):
             known.largest = max(known.largest, reports[place - 1][1] - reports[place][1])
         known.reports = len(reports)
@@ -94,7 +95,7 @@ class Slaq(Rounds):
             known.fit_at = math.ceil(known.reports * self.parameters.again_at)
 
     def _gain(self, job: ActiveJob, before: int, after: int) -> float:
-        """Fall of the loss in a round by the units added, for each of them, over the largest fall so far."""
+        """Reduction of the loss in a round for each unit added, divided by the largest reduction so far."""
         known = self.state.known[job.number]
         if known.curve is None or known.largest <= 0:
             return 0.0

@@ -2,13 +2,13 @@
 
 A job's attained service is its running seconds times its GPUs. Jobs enter the first of some queues and drop one queue down
 when their service reaches that queue's limit; queues are served first to last, and within one in the order of arrival. So
-jobs that differ little in what they have had do not preempt each other. The simulator published with the paper has three
-queues with limits of 3,250 and 7,200 GPU-seconds, which are the defaults. In it, jobs that run stand before those that wait
-in the same queue. A job that has waited for ``promote`` times as long as it has run goes back to the first queue, and its
-service counts anew (or it would drop again at once); that is off by default, as it is there.
+jobs with similar service do not preempt each other. The simulator published with the paper has three queues with limits of
+3,250 and 7,200 GPU-seconds, which are the defaults. In it, running jobs come before waiting ones of the same queue. A job
+that has waited ``promote`` times as long as it has run returns to the first queue, and its service is counted from zero
+(otherwise it would be demoted again immediately); as in that simulator, this is off by default.
 
-A sum of floating-point times can end one rounding short of a limit at the very instant that was computed for reaching it,
-and would be looked at again and again without time going on; the comparison therefore forgives a microsecond.
+Because of rounding, a sum of times can be slightly below a limit at the very time that was computed for reaching it; the
+simulation would then repeat that time without end. The comparison therefore has a tolerance of a microsecond.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import ClassVar
 
 import msgspec
 
-from steepest.policies.baselines.policy import ActiveJob, Order
+from steepest.policies.baselines.policy import ActiveJob, ServiceOrder
 
 SLACK_S = 1e-6
 
@@ -28,10 +28,10 @@ class TiresiasParameters(msgspec.Struct, frozen=True, kw_only=True):
     """Parameters of Tiresias.
 
     Attributes:
-        limits: Units times seconds at which a job leaves each queue but the last.
-        running_first: Whether a queue's running jobs stand before its waiting ones.
-        whole_seconds: Whether the running time at which a limit is looked at is rounded up to whole seconds.
-        promote: A waiting job goes back to the first queue after this many times its running time; None: never.
+        limits: Service (units times seconds) at which a job leaves each queue except the last.
+        running_first: Whether a queue's running jobs come before its waiting ones.
+        whole_seconds: Whether the running time at which a limit is checked is rounded up to whole seconds.
+        promote: A waiting job returns to the first queue after this many times its running time; None: never.
     """
 
     limits: tuple[float, ...] = (3250.0, 7200.0)
@@ -41,13 +41,13 @@ class TiresiasParameters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TiresiasState(msgspec.Struct):
-    """Queues and what they are ordered by.
+    """The queues and the data for their order.
 
     Attributes:
-        queues: Jobs, first queue first.
-        level: By a job's number, the queue it is in.
-        waits_since: By a waiting job's number, when its waiting began; kept only where there is promotion.
-        counts_from: By a promoted job's number, the running seconds that no longer count.
+        queues: The jobs of each queue, first queue first.
+        level: A job's number to the index of its queue.
+        waits_since: A waiting job's number to the start of its wait; only with promotion.
+        counts_from: A promoted job's number to the running seconds that no longer count.
     """
 
     queues: list[list[ActiveJob]]
@@ -66,8 +66,10 @@ class Tiresias:
         self.parameters = parameters or TiresiasParameters()
         self.state = state or TiresiasState(queues=[[] for _ in range(len(self.parameters.limits) + 1)])
 
-    def order(self, now_s: float, arrived: Sequence[ActiveJob], ended: Sequence[ActiveJob], capacity: int) -> Order:
-        """Queue after queue, once every job is in its own."""
+    def order(
+        self, now_s: float, arrived: Sequence[ActiveJob], ended: Sequence[ActiveJob], capacity: int
+    ) -> ServiceOrder:
+        """Update the queues; return their jobs, queue after queue."""
         del capacity
         state = self.state
         if self.parameters.running_first:
@@ -86,7 +88,7 @@ class Tiresias:
         self._demote()
         if self.parameters.promote is not None:
             self._promote(now_s, self.parameters.promote)
-        return Order(jobs=[job for queue in state.queues for job in queue])
+        return ServiceOrder(jobs=[job for queue in state.queues for job in queue])
 
     def again_s(self, now_s: float, running: Sequence[ActiveJob]) -> float:
         """The next time at which a running job reaches its queue's limit, or a waiting one has waited long enough."""
@@ -104,14 +106,14 @@ class Tiresias:
         return max(earliest, now_s + SLACK_S)
 
     def _had(self, job: ActiveJob) -> float:
-        """Running seconds that count."""
+        """The running seconds that count."""
         before = self.state.counts_from
         return job.attained_s - before.get(job.number, 0.0) if before else job.attained_s
 
     def _demote(self) -> None:
-        """Move every running job that has reached its queue's limit to the next queue's end, one queue at most.
+        """Move every running job that has reached its queue's limit to the end of the next queue, at most one queue down.
 
-        Jobs that drop into a queue together do so in the order of their submission.
+        Jobs that are demoted together are appended in the order of their submission.
         """
         state = self.state
         dropped: list[tuple[int, list[ActiveJob]]] = []

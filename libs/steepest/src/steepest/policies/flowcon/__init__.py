@@ -1,1 +1,1 @@
-"""FlowCon (the thesis's Algorithms 1–2): CPU limits of running jobs by the efficiency with which they still grow."""
+"""FlowCon (Algorithms 1–2 of the thesis): sets CPU limits of running jobs by their growth efficiency."""

@@ -1,13 +1,13 @@
-"""What a run of FlowCon knows of one job: its progress, its use over the same span, and G, the one by the other.
+"""Growth efficiency G of one job: its progress P divided by its resource use R over the same window.
 
 It owns the windows and the arithmetic, and must never know lists, limits, or when a run is due.
 
-The reading. The authors take the mean E of the values of the last itval seconds and of the itval before, each divided
-by the largest value so far. Here values come as the categorizer's buckets (``GrowthMeasured``), so a window is the last
-k complete buckets, with k·(SpeCon's interval) ≥ itval, and the one before it the last k that end before the window
-begins: growth is taken between neighbours that have reports, as in SpeCon's categorizer. A run between two buckets
-looks at the last complete one. Use is the mean of the node's measurements from the end of the reports of the bucket
-before to the end of the bucket's own.
+Interpretation. The authors take the mean E of the values of the last itval seconds and of the itval before, each divided by
+the largest value so far. Here values come as the categorizer's buckets (``GrowthMeasured``), so a window consists of
+the last k complete buckets, with k·(SpeCon's interval) ≥ itval, and the window before it of the last k that end before
+it starts: growth is measured between neighbours that have reports, as in SpeCon's categorizer. A run between two
+buckets uses the last complete one. Use is the mean of the node's measurements between the last report of the previous
+bucket and the last report of the bucket.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from steepest.events.parameters import ProgressUnit
 from steepest.policies.specon.growth import DIGITS, LARGEST_VALUE
 
 SAMPLES_KEPT = 128
-"""Measurements of use that wait for their bucket; beyond, neighbours are added up, so that a slow epoch fills no memory."""
+"""Bound on measurements of use that wait for their bucket; more are merged in pairs, so that a slow epoch uses no memory."""
 
 
-class Sample(msgspec.Struct, gc=False):
-    """Some measurements of use, in millicores, the last of them at ``at_ms``."""
+class UseSample(msgspec.Struct, gc=False):
+    """The sum of ``count`` measurements of use, in millicores, the last of them at ``at_ms``."""
 
     at_ms: int
     total: int
@@ -34,7 +34,7 @@ class Sample(msgspec.Struct, gc=False):
 
 
 class Bucket(msgspec.Struct, gc=False):
-    """An interval of the categorizer, and the use within it: sum and number of measurements."""
+    """An interval of the categorizer, with the sum and number of measurements of use in it."""
 
     interval: int
     total: float
@@ -45,19 +45,19 @@ class Bucket(msgspec.Struct, gc=False):
     used_count: int = 0
 
 
-class Course(msgspec.Struct):
-    """How an incarnation has grown and what it has used.
+class GrowthHistory(msgspec.Struct):
+    """The growth and resource use of an incarnation.
 
     Attributes:
-        since_ms: When it began, on the wall clock; what was reported before is not its own.
+        since_ms: Its start, on the wall clock; earlier reports belong to another incarnation.
         buckets: The newest complete ones, oldest first.
-        samples: Use that belongs to no complete bucket yet.
+        samples: Measurements that do not belong to a complete bucket yet.
         largest: Largest magnitude of the evaluation function so far.
     """
 
     since_ms: int
     buckets: list[Bucket] = []
-    samples: list[Sample] = []
+    samples: list[UseSample] = []
     largest: float = 0.0
 
     @property
@@ -66,19 +66,19 @@ class Course(msgspec.Struct):
         return self.buckets[-1].interval if self.buckets else 0
 
     def use(self, at_ms: int, cpu_m: int, measured: int = 1) -> None:
-        """The node measured the job's use, so many times with this mean, the last time at ``at_ms``."""
-        self.samples.append(Sample(at_ms, min(cpu_m * measured, LARGEST), measured))
+        """Add ``measured`` measurements of the job's use with mean ``cpu_m``, the last one at ``at_ms``."""
+        self.samples.append(UseSample(at_ms, min(cpu_m * measured, LARGEST), measured))
         if len(self.samples) > SAMPLES_KEPT:
             pairs = zip(self.samples[::2], self.samples[1::2], strict=False)
             odd = self.samples[len(self.samples) // 2 * 2 :]
-            self.samples = [Sample(b.at_ms, a.total + b.total, a.count + b.count) for a, b in pairs] + odd
+            self.samples = [UseSample(b.at_ms, a.total + b.total, a.count + b.count) for a, b in pairs] + odd
 
     def measure(self, event: GrowthMeasured, kept: int) -> None:
-        """A bucket is complete; remember the newest ``kept``."""
+        """Add a complete bucket; keep the newest ``kept``."""
         if event.first_ms < self.since_ms or event.count == 0:
             return
         if event.interval <= self.newest:
-            self.buckets = []  # the job's reports are counted anew
+            self.buckets = []  # the categorizer has started to count the job's intervals again
         before = [one for one in self.samples if one.at_ms <= event.last_ms]
         self.samples = [one for one in self.samples if one.at_ms > event.last_ms]
         self.buckets.append(
@@ -111,7 +111,7 @@ class Course(msgspec.Struct):
         return finite(grown / between_ms * (interval_ms if unit is ProgressUnit.INTERVAL else 1000))
 
     def mean_use_m(self, span: int) -> float | None:
-        """Mean use over the last ``span`` buckets in millicores, or, where nobody measured in them, over all kept."""
+        """Mean use over the last ``span`` buckets in millicores; without measurements in them, over all buckets kept."""
         for buckets in (self._window(span, self.newest), self.buckets):
             count = sum(bucket.used_count for bucket in buckets)
             if count:
@@ -123,12 +123,12 @@ class Course(msgspec.Struct):
 
 
 def efficiency(progress: float | None, use: float | None, least_use: float) -> float | None:
-    """G = P / R: progress for each whole node's worth of use, rounded; None where one of them is not known.
+    """G = P / R: progress for each node's worth of use, rounded; None if P or R is unknown.
 
     Args:
         progress: P.
-        use: R, a share of the node.
-        least_use: The least share that could be measured; below it, use is taken for that.
+        use: R, as a share of the node.
+        least_use: The smallest measurable share; a smaller ``use`` is replaced by it.
     """
     if progress is None or use is None:
         return None
@@ -136,7 +136,7 @@ def efficiency(progress: float | None, use: float | None, least_use: float) -> f
 
 
 def finite(value: float) -> float | None:
-    """A number, rounded; None for one that is none, or so large that a sum of such could be none."""
+    """A rounded number; None for NaN, infinity, or a number so large that a sum could become infinite."""
     return round(value, DIGITS) if value <= LARGEST_VALUE else None
 
 

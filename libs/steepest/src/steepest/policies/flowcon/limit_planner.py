@@ -1,20 +1,20 @@
-"""The limit-planner: FlowCon's Algorithms 1 and 2, for each node by itself.
+"""The limit-planner: FlowCon's Algorithms 1 and 2, applied to each node separately.
 
-It owns when a node is looked at, and what a run makes of it. The reading, where the thesis is in doubt:
+It owns when a node is evaluated (a *run*), and the plans of a run. Interpretation, where the thesis is ambiguous:
 
-* *Algorithm 2.* A node is looked at the moment the set of processes on it is another one, by comparing sets and not
-  their sizes: one that starts while another one stops is a change. That also sets the interval back to its first
-  length. The authors' listener looks every ten seconds, and only while it is backed off.
-* *Intervals* are multiples of the categorizer's, because progress is made of its buckets, and end with the first tick
-  beyond. While all jobs of a node complete after a run, the interval to the next one doubles, up to a cap that is ours;
-  the window that a run looks at does not. A newborn, which is listed as completing before anything was measured of it,
-  does not let it double.
-* *What a run looks at* is the last complete bucket of each job (:mod:`steepest.policies.flowcon.efficiency`); a job of
-  which nothing new was measured keeps its list and its efficiency, and a job whose use nobody knows is no slow one.
-* A process that was started anew is a new container: nothing of the one before counts. Only where SpeCon moves jobs
-  too, one that it moves takes its place in CL along (:mod:`steepest.policies.flowcon.with_specon`).
-* *Limits* are those of :mod:`steepest.policies.flowcon.limits`. CPU is the only resource that can be limited, and the
-  only one whose use is measured for each job; others are left out of the efficiency, since unknown is not zero.
+* *Algorithm 2.* A node is evaluated as soon as the set of processes on it changes. Sets are compared, not their sizes: a
+  process that starts while another one stops is a change. It also resets the interval to its initial length. The authors'
+  listener checks every ten seconds, and only while it is backed off.
+* *Intervals* are multiples of the categorizer's, because progress is measured in its buckets, and end with the first tick
+  after them. If all jobs of a node are completing after a run, the interval to the next run doubles, up to a cap that we
+  added; the window that a run evaluates does not. A newborn, which may be listed as completing before it was measured,
+  prevents doubling.
+* *A run evaluates* the last complete bucket of each job (:mod:`steepest.policies.flowcon.efficiency`); a job without a new
+  measurement keeps its list and its efficiency, and a job whose use is unknown does not count as slow.
+* A process that is started again is a new container: it inherits nothing. The exception: with SpeCon, a job that is moved
+  keeps its place in CL (:mod:`steepest.policies.flowcon.with_specon`).
+* *Limits* come from :mod:`steepest.policies.flowcon.limits`. CPU is the only resource that can be limited, and the only one
+  that is measured for each job; others are omitted from the efficiency, because unknown is not zero.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from steepest.events.parameters import FlowConParameters, PoolParameters, Resour
 from steepest.events.received import Received
 from steepest.events.registry import SINCE
 from steepest.policies.flowcon import limits
-from steepest.policies.flowcon.efficiency import Course, efficiency
+from steepest.policies.flowcon.efficiency import GrowthHistory, efficiency
 from steepest.policies.flowcon.list_machine import Judgement, judge, move
 from steepest.policies.flowcon.with_specon import goes_on_as
 from steepest.policies.unread import AwaitsDecisions
@@ -37,22 +37,22 @@ from steepest.view.cluster_view import ClusterView
 from steepest.view.state import Job, Node, Phase
 
 REGULAR, CHANGED = "an interval is over", "a job started or stopped"
-"""Why a run comes."""
+"""The reasons for a run."""
 
 
-class Watched(msgspec.Struct):
+class ManagedProcess(msgspec.Struct):
     """A process that runs on a node.
 
     Attributes:
         judged: The newest bucket that a run has judged; −1 before the first run.
-        efficiency: G as the newest run saw it.
-        limit_m: The CPU limit planned last, in millicores; None: none.
-        told: Whether any plan has named it, so that everybody knows its list.
+        efficiency: G in the newest run.
+        limit_m: The CPU limit planned last, in millicores; None: no limit.
+        told: Whether any plan has named it, so that its list is in the log.
     """
 
     node: str
     incarnation: int
-    course: Course
+    course: GrowthHistory
     growth_list: c.GrowthList = c.GrowthList.NEW
     judged: int = -1
     efficiency: float | None = None
@@ -60,13 +60,13 @@ class Watched(msgspec.Struct):
     told: bool = False
 
 
-class Round(msgspec.Struct):
-    """When a node is looked at.
+class RunSchedule(msgspec.Struct):
+    """The schedule of a node's runs.
 
     Attributes:
-        ids: The processes on it at the newest run: names and incarnations, sorted.
-        doublings: How often the interval was doubled since they changed.
-        due_counted_ms: When the next run is due.
+        ids: The processes on the node at the newest run: names and incarnations, sorted.
+        doublings: Number of times the interval was doubled since they changed.
+        due_counted_ms: When the next run is due, in counted time.
     """
 
     ids: tuple[tuple[str, int], ...] = ()
@@ -75,27 +75,27 @@ class Round(msgspec.Struct):
 
 
 class LimitPlannerState(AwaitsDecisions):
-    """All that the limit-planner remembers; nothing while FlowCon is off.
+    """The state of the limit-planner; empty while FlowCon is off.
 
     Attributes:
         limiting: Whether FlowCon is on.
-        jobs: The processes that run, by job.
-        rounds: The nodes that have any.
-        due: A heap of runs by the time they are due; one whose node has another time by now is void.
-        moving: The list of jobs that were stopped to be moved.
-        unlifted: The jobs that may still be limited although FlowCon is off, because the log has other than was decided.
+        jobs: The running processes, by job.
+        rounds: The schedules of the nodes that have any.
+        due: A heap of runs by due time; an entry is void if its node's schedule has another time.
+        moving: The lists of jobs that were stopped to be moved.
+        unlifted: Jobs that may still be limited although FlowCon is off, because the log differs from what was decided.
     """
 
     limiting: bool = False
-    jobs: dict[str, Watched] = msgspec.field(default_factory=dict)
-    rounds: dict[str, Round] = msgspec.field(default_factory=dict)
+    jobs: dict[str, ManagedProcess] = msgspec.field(default_factory=dict)
+    rounds: dict[str, RunSchedule] = msgspec.field(default_factory=dict)
     due: list[tuple[int, str]] = msgspec.field(default_factory=list)
     moving: dict[str, c.GrowthList] = msgspec.field(default_factory=dict)
     unlifted: dict[str, None] = msgspec.field(default_factory=dict)
 
 
 class LimitPlanner:
-    """Plans CPU limits. Work: O(jobs on a node) at each of its runs and measurements, O(1) at everything else."""
+    """Plans CPU limits. Work: O(jobs on a node) for each of its runs and measurements, O(1) for all other events."""
 
     name = "limit-planner"
     logic = 2
@@ -105,7 +105,7 @@ class LimitPlanner:
         self.state = state or LimitPlannerState()
 
     def reconsider(self, event: c.ClusterEvent) -> None:
-        """See ``ClusterDecider.reconsider``: the next run on the node plans, whether anything changes or not."""
+        """See ``ClusterDecider.reconsider``: the node's next run makes a plan even if nothing changes."""
         if not isinstance(event, c.LimitsPlanned):
             return
         for limit in event.limits:
@@ -115,7 +115,7 @@ class LimitPlanner:
                 watched.told = False
 
     def step(self, view: ClusterView, received: Received[c.ClusterEvent]) -> Sequence[c.ClusterEvent]:
-        """What follows from a record: the limits of each node that it makes us look at, where any changes."""
+        """Plan the limits of each node that a record triggers a run of, if any limit changes."""
         if not _is_on(view):
             return self._lift_all(view, received.offset)
         event = received.event
@@ -146,7 +146,7 @@ class LimitPlanner:
     def _look_at(
         self, nodes: Sequence[str], view: ClusterView, received: Received[c.ClusterEvent]
     ) -> list[c.LimitsPlanned]:
-        """Look at those of the nodes on which other processes run than before."""
+        """Run on those of the nodes whose set of processes has changed."""
         changed = [name for name in nodes if self._has_changed(view, name, received.at_ms)]
         return [plan for name in changed for plan in self._run(view, name, received.offset, regular=False)]
 
@@ -154,7 +154,7 @@ class LimitPlanner:
         node = view.nodes.get(name)
         there = {} if node is None else {job.name: job for job in _running_on(view, node)}
         ids = tuple(sorted((job.name, job.incarnation) for job in there.values()))
-        before = self.state.rounds.get(name, Round())
+        before = self.state.rounds.get(name, RunSchedule())
         if ids == before.ids:
             return False
         for job, _ in before.ids:
@@ -162,7 +162,7 @@ class LimitPlanner:
         for job, _ in ids:
             self._arrive(view, there[job], name, at_ms)
         if ids:
-            self.state.rounds[name] = Round(ids)
+            self.state.rounds[name] = RunSchedule(ids)
         else:
             self.state.rounds.pop(name, None)
         return bool(ids)
@@ -179,13 +179,13 @@ class LimitPlanner:
         watched = self.state.jobs.get(job.name)
         if watched is not None and (watched.node, watched.incarnation) == (node, job.incarnation):
             return
-        arrived = self.state.jobs[job.name] = Watched(node, job.incarnation, Course(since_ms=at_ms))
+        arrived = self.state.jobs[job.name] = ManagedProcess(node, job.incarnation, GrowthHistory(since_ms=at_ms))
         kept = self.state.moving.pop(job.name, None)
         if kept is not None and view.parameters.moves:
             arrived.growth_list, arrived.judged = kept, 0
 
     def _due(self, view: ClusterView, offset: int) -> list[c.LimitsPlanned]:
-        """The runs whose time has come."""
+        """Run on the nodes whose run is due."""
         plans: list[c.LimitsPlanned] = []
         due = self.state.due
         while due and due[0][0] <= view.counted_ms:
@@ -197,7 +197,7 @@ class LimitPlanner:
     # --- Algorithm 1: a run --------------------------------------------------------------------------------------------
 
     def _run(self, view: ClusterView, name: str, offset: int, *, regular: bool) -> Iterator[c.LimitsPlanned]:
-        """Measure, limit by the lists as they were, then move the jobs between the lists."""
+        """Measure, limit by the lists before the run, then move the jobs between the lists."""
         flowcon, node, round_ = view.parameters.flowcon, view.nodes[name], self.state.rounds[name]
         jobs = {job: self.state.jobs[job] for job, _ in round_.ids}
         seen = [self._look(view.parameters, node, job, watched) for job, watched in jobs.items()]
@@ -209,7 +209,7 @@ class LimitPlanner:
             before = (watched.growth_list, watched.limit_m)
             if share is not None:
                 watched.limit_m = limits.millicores(share, node.capacity.cpu_m, flowcon.granularity_m)
-            _pass_on(watched, one, flowcon, regular=regular)
+            _move_between_lists(watched, one, flowcon, regular=regular)
             changed = changed or not watched.told or (watched.growth_list, watched.limit_m) != before
         self._wait(view, name, round_, jobs.values())
         if changed and not node.lost:
@@ -232,7 +232,7 @@ class LimitPlanner:
                 ),
             )
 
-    def _look(self, parameters: PoolParameters, node: Node, name: str, watched: Watched) -> c.GrowthSeen:
+    def _look(self, parameters: PoolParameters, node: Node, name: str, watched: ManagedProcess) -> c.GrowthSeen:
         """G of one job over the last window."""
         course, flowcon, span = watched.course, parameters.flowcon, _span(parameters)
         capacity_m = max(node.capacity.cpu_m, 1)
@@ -244,8 +244,8 @@ class LimitPlanner:
             job=name, before=watched.growth_list, efficiency=watched.efficiency, progress=progress, use=use
         )
 
-    def _wait(self, view: ClusterView, name: str, round_: Round, jobs: Iterable[Watched]) -> None:
-        """The next run comes an interval later, or two, four, … while all complete, which must have been measured."""
+    def _wait(self, view: ClusterView, name: str, round_: RunSchedule, jobs: Iterable[ManagedProcess]) -> None:
+        """Schedule the next run: an interval later, or two, four, … while all jobs are measured and completing."""
         complete = c.GrowthList.COMPLETING
         if all(watched.growth_list is complete and watched.efficiency is not None for watched in jobs):
             round_.doublings = min(round_.doublings + 1, view.parameters.flowcon.most_doublings)
@@ -261,14 +261,14 @@ class LimitPlanner:
                 watched.course.use(at_ms, cpu_m, event.measured)
 
     def _refused(self, view: ClusterView, event: c.LimitsRefused) -> None:
-        """What is in force is what was: the next run plans from there, and asks again."""
+        """A refused limit leaves the previous one in force: the next run plans from that, and requests it again."""
         watched, job = self.state.jobs.get(event.job), view.touched
         limit = job.limit if job is not None else None
         if watched is not None and limit is not None and watched.limit_m == limit.cpu_m:
             watched.limit_m = limit.in_force_m
 
     def _lift_all(self, view: ClusterView, offset: int) -> Sequence[c.LimitsPlanned]:
-        """FlowCon is off: no job is limited any more, and nothing is remembered."""
+        """FlowCon is off: remove all limits and clear the state."""
         if not self.state.limiting and not self.state.unlifted:
             return ()
         places = {name: (one.node, one.incarnation) for name, one in self.state.jobs.items() if one.limit_m is not None}
@@ -288,7 +288,7 @@ class LimitPlanner:
 
 
 def _is_on(view: ClusterView) -> bool:
-    """Whether FlowCon is on, and every reader of the log knows its events."""
+    """Whether FlowCon is on and all readers of the log know its events."""
     return view.parameters.flowcon.on and view.state.reads >= SINCE[c.LimitsPlanned]
 
 
@@ -300,7 +300,7 @@ def _running_on(view: ClusterView, node: Node) -> Iterator[Job]:
 
 
 def _span(parameters: PoolParameters) -> int:
-    """Buckets of the categorizer in an interval of ours, at least one."""
+    """Number of the categorizer's buckets in an interval of FlowCon, at least one."""
     return -(-parameters.flowcon.interval_ms // parameters.specon.interval_ms)
 
 
@@ -308,11 +308,13 @@ def _interval_ms(parameters: PoolParameters) -> int:
     return _span(parameters) * parameters.specon.interval_ms
 
 
-def _pass_on(watched: Watched, seen: c.GrowthSeen, flowcon: FlowConParameters, *, regular: bool) -> None:
-    """The transition of one run. What was judged before is not judged again.
+def _move_between_lists(
+    watched: ManagedProcess, seen: c.GrowthSeen, flowcon: FlowConParameters, *, regular: bool
+) -> None:
+    """Move a job between the lists after a run. A bucket is judged only once.
 
-    A newborn whose reports do not span two windows is judged when it starts, and at the end of each interval in which
-    it reported.
+    A newborn, whose reports do not span two windows, is judged when it starts, and at the end of each interval in which it
+    reported.
     """
     newest = watched.course.newest
     if watched.efficiency is None:

@@ -1,17 +1,16 @@
-"""From growth efficiencies to CPU limits (FlowCon thesis, Algorithm 1, lines 18–27): shares of a node, and millicores.
+"""Computes CPU limits from growth efficiencies (FlowCon thesis, Algorithm 1, lines 18–27): shares of a node, millicores.
 
-The reading. The thesis prints one formula for two lists; the authors' code has: a new job gets min(G/ΣG, 1), a
-completing one max(G/ΣG, 1/(β·n)), a watched one keeps what it has, with β = 1 + 1/n taken anew at each run. Where all
-complete, all are free. Where ΣG = 0 nothing changes. Lists are those held before the run's transitions. Three things
-are ours:
+Interpretation. The thesis prints one formula for two lists; the authors' code has: a new job gets min(G/ΣG, 1), a completing
+one max(G/ΣG, 1/(β·n)), a watched one keeps its limit, with β = 1 + 1/n computed in each run. If all jobs are
+completing, none is limited. If ΣG = 0, nothing changes. The lists are those before the run's transitions. Three rules
+are our own:
 
-* No limit is below the floor 1/(β·n) of a completing job, also that of a new one, nor below 1 % of a core. The authors
-  cut limits down to whole cores and give ``--cpus 0`` for what is below one, which Docker takes for no limit at all.
-* A newborn, of which nothing was measured yet, keeps what it has: no limit. The authors compute 0 for it, with that
-  effect.
-* In ΣG a newborn counts with α, the least efficiency of a job that learns. Were it nothing, those that complete would
-  divide the node between themselves by their own small efficiencies, and it would get less than an equal share: the
-  thesis's third job (§6.1) ends a third sooner only where both others have the floor from its start on.
+* No limit is below the floor 1/(β·n) of a completing job, not even that of a new one, nor below 1 % of a core. The authors
+  round limits down to whole cores and use ``--cpus 0`` below one, which Docker treats as no limit.
+* A newborn, which was not measured yet, keeps its limit, which is none. The authors compute 0 for it, with the same effect.
+* In ΣG a newborn counts as α, the least efficiency of a job that learns. If it counted as 0, the completing jobs would share
+  the whole node in proportion to their small efficiencies, and it would get less than an equal share: the thesis's third job
+  (§6.1) ends a third sooner only if both others are at the floor from its start on.
 """
 
 from __future__ import annotations
@@ -28,20 +27,20 @@ FREE = 1.0
 
 
 def beta(count: int) -> float:
-    """β of a node with so many jobs."""
+    """β of a node with ``count`` jobs."""
     return 1 + 1 / count
 
 
 def floor(count: int) -> float:
-    """The least share that a limit leaves on a node with so many jobs: 1/(β·n) = 1/(n+1)."""
+    """The smallest share of a limit on a node with ``count`` jobs: 1/(β·n) = 1/(n+1)."""
     return 1 / (count + 1)
 
 
 def shares(jobs: Sequence[tuple[GrowthList, float | None]], alpha: float) -> list[float | None]:
-    """The share of the node that each job is limited to; None where its limit stays what it is.
+    """The share of the node that each job is limited to; None: its limit does not change.
 
     Args:
-        jobs: Of every job on the node the list that it is in and its efficiency G; None: not known yet.
+        jobs: For every job on the node, its list and its efficiency G; None: not known yet.
         alpha: Threshold α, in the unit of G.
     """
     if all(growth_list is GrowthList.COMPLETING for growth_list, _ in jobs):
@@ -54,12 +53,12 @@ def shares(jobs: Sequence[tuple[GrowthList, float | None]], alpha: float) -> lis
 
 
 def sum_of(jobs: Sequence[tuple[GrowthList, float | None]], alpha: float) -> float:
-    """ΣG over what is known, and over newborns."""
+    """ΣG over the known efficiencies, and α for each newborn."""
     return sum(alpha if _is_newborn(*job) else job[1] or 0.0 for job in jobs)
 
 
 def _is_newborn(growth_list: GrowthList, efficiency: float | None) -> bool:
-    """Whether nothing was measured of a job yet, which is not known to complete either."""
+    """Whether a job was not measured yet and is not known to be completing."""
     return efficiency is None and growth_list is not GrowthList.COMPLETING
 
 
@@ -70,10 +69,10 @@ def _share(growth_list: GrowthList, efficiency: float | None, total: float, leas
 
 
 def millicores(share: float, capacity_m: int, granularity_m: int) -> int | None:
-    """A share as a CPU limit of a node with this capacity; None: no limit.
+    """Convert a share to a CPU limit on a node of this capacity; None: no limit.
 
-    It is rounded down, so that no share below the whole becomes no limit; what rounding would make nothing of is left as
-    it is, and what is below ``LEAST_M`` is that.
+    It is rounded down to the granularity, so that a share below 1 always stays a limit; a limit that would be rounded
+    to 0 is not rounded, and one below ``LEAST_M`` is raised to it.
     """
     if share >= FREE:
         return None

@@ -1,13 +1,13 @@
 """How a job passes between FlowCon's lists (thesis §5.1.2, Algorithm 1).
 
-Two rules. All that moves a job between lists is in this table. And the machine does not know what growth efficiency is,
-nor when a run is due: it is told how the efficiency that a run looks at compares with α.
+Two rules. All moves between lists are in this table. And the machine does not know what growth efficiency is, nor when a run
+is due: its input is how the efficiency in a run compares with α.
 
-Theory. A job begins new (NL). A run in which its growth efficiency is below α moves it one list on, NL → WL → CL; one
-in which it reaches α returns it to NL, wherever it was. The algorithm's branches are else-ifs, so a run makes one
-transition. A newborn, whose reports do not span two windows yet, is judged as having no efficiency at all, because the
-authors' code gives it G = 0. A run that finds nothing new of a job leaves it where it is: looking twice at the same
-growth is no second proof.
+Theory. A job starts as new (NL). A run in which its growth efficiency is below α moves it to the next list, NL → WL →
+CL; one in which it reaches α returns it to NL from any list. The algorithm's branches are else-ifs, so a run makes one
+transition. A newborn, whose reports do not span two windows yet, is judged as having no efficiency, because the
+authors' code uses G = 0 for it. A run without a new measurement of a job leaves it in its list: the same growth is no
+second proof.
 
 ::
 
@@ -31,11 +31,11 @@ from steepest.events.cluster import GrowthList
 
 
 class Judgement(enum.StrEnum):
-    """How the growth efficiency that a run looks at compares with α."""
+    """How the growth efficiency in a run compares with α."""
 
     BELOW = "below"
     REACHED = "reached"
-    SILENT = "silent"  # nothing was measured since the run before
+    SILENT = "silent"  # no new measurement since the previous run
 
 
 MOVES: Mapping[GrowthList, Mapping[Judgement, GrowthList]] = {
@@ -55,7 +55,7 @@ MOVES: Mapping[GrowthList, Mapping[Judgement, GrowthList]] = {
         Judgement.SILENT: GrowthList.COMPLETING,
     },
 }
-"""List held when the run began → judgement → list from then on. Every pair is there."""
+"""List before the run → judgement → list after it. The table is complete."""
 
 
 def judge(efficiency: float, alpha: float) -> Judgement:

@@ -1,10 +1,9 @@
-"""FlowCon and SpeCon in one pool: the rule that keeps them from working against each other. See docs/decisions.
+"""FlowCon and SpeCon in one pool: the rules that keep them from working against each other. See docs/decisions.
 
 A cap makes a job grow less in an interval, which SpeCon would take for convergence; and a move makes a job new, which
-FlowCon would favour. So: *cap first* — a job asks for another place in vain until FlowCon has it in CL by its
-efficiency, which a cap does not lower, and its limit has been in force for a whole interval; *move only what still
-pays* — a capped job goes only where an equal share of the node is more than its cap; and *what was moved stays capped*
-— it goes on in CL where it comes to.
+FlowCon would favour. So: *cap first* — a job is not moved before FlowCon has put it in CL by its efficiency, which a
+cap does not lower, and its limit has been in force for a whole interval; *move only if it pays* — a capped job is moved
+only to a node where an equal share is more than its cap; and *a moved job stays capped* — it continues in CL on its target.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from steepest.view.state import Job, Limit, Node, PlanKind
 
 
 class NotYet(Refusal):
-    """Why SpeCon must leave a job to FlowCon for now."""
+    """Why SpeCon must not move a job yet."""
 
     NOT_COMPLETING = (
         "not-completing",
@@ -41,21 +40,21 @@ NOT_YET: Mapping[NotYet, Callable[[ClusterView, Limit], bool]] = {
 
 
 def not_yet(view: ClusterView, job: Job) -> NotYet | None:
-    """Why SpeCon must leave a job to FlowCon for now; None where it need not."""
+    """Why SpeCon must not move a job yet; None if it may move it."""
     if not view.parameters.flowcon.on:
         return None
     return NotYet.NOT_COMPLETING if job.limit is None else first(NOT_YET, view, job.limit)
 
 
 def pays(view: ClusterView, job: Job, target: Node, replicas: int) -> bool:
-    """Whether a job would get more at ``target``, on which so many others are, than its cap leaves it where it is."""
+    """Whether an equal share on ``target``, with ``replicas`` others there, is more than a job's present cap."""
     if not view.parameters.flowcon.on or job.limit is None or job.limit.in_force_m is None:
         return True
     return target.capacity.cpu_m // (replicas + 1) > job.limit.in_force_m
 
 
 def goes_on_as(view: ClusterView, name: str, growth_list: GrowthList) -> GrowthList | None:
-    """The list in which a process that has just ended goes on where it is started next; None: as a new one."""
+    """The list in which a process that has just ended continues at its next start; None: as a new job."""
     job = view.jobs.get(name)
     plan = view.plan_of(job) if job is not None else None
     moved = plan is not None and plan.kind is PlanKind.MIGRATE

@@ -1,1 +1,1 @@
-"""From heartbeats to facts."""
+"""Turns heartbeats into facts (events of a pool's log)."""

@@ -1,15 +1,14 @@
-"""From heartbeats to facts: what is new in a node's heartbeat since the one before.
+"""Turns heartbeats into facts: the changes in a node's heartbeat since the previous one.
 
-Heartbeats repeat the whole state of a node; the pool's log gets only the changes, and the node's use as often as the
-heartbeat says (:mod:`steepest.policies.monitor.use`). Losing a heartbeat therefore loses nothing. A heartbeat that comes
-twice must not take the node back to what it was: where its source numbers it, what is not beyond the source's last is
-dropped.
+A heartbeat repeats the whole state of a node; the pool's log gets only the changes, and the node's usage as often as the
+heartbeat requests (:mod:`steepest.policies.monitor.use`). So losing a heartbeat loses nothing. A repeated heartbeat must not
+revert the node to an earlier state: if its source numbers heartbeats, one that is not beyond the source's last is dropped.
 
-The pool forgets a node that is silent for a day. Where a heartbeat says how often use is told, its writer knows that pools
-do: such a node joins again every ``JOIN_EVERY_MS``, and after a silence, so that one that returns is a node again, and what
-is known is bounded.
+The pool forgets a node that is silent for a day. A heartbeat that states a usage period comes from a writer that knows this:
+its node joins again every ``JOIN_EVERY_MS``, and after a silence, so that a node that returns is known again and the
+state is bounded.
 
-Of a node that takes no jobs nothing is said but that it is there and what it uses: no process of ours is on it.
+For a node that takes no jobs, only its existence and usage are reported: Steepest runs no process there.
 """
 
 from __future__ import annotations
@@ -24,20 +23,20 @@ from steepest.events.common import CheckpointMode, Resources
 from steepest.events.heartbeat import NodeHeartbeat, ReplicaReport, ReplicaState
 from steepest.events.received import SEQUENCE, SOURCE, Received, is_number
 from steepest.policies.decider import Decision
-from steepest.policies.monitor.use import FACTS_PER_SILENCE, USAGE_EVERY_MS, Use
+from steepest.policies.monitor.use import FACTS_PER_SILENCE, USAGE_EVERY_MS, UsageTotal
 
 JOIN_EVERY_MS = 3_600_000
-"""Time, by the node's clock, after which a node says again that it is there."""
+"""Time by the node's clock after which a node joins again."""
 
 BEATS_KEPT = 1_000_000
-"""Heartbeats of others after which a silent node is forgotten; it then begins as a new one, which harms nothing."""
+"""Heartbeats of other nodes after which a silent node is forgotten; it returns as a new one, which is harmless."""
 
 SOURCES_KEPT = 4
-"""Sources of a node that are remembered: an agent has one at a time, and a new one with each start."""
+"""Sources remembered for each node: an agent has one at a time, and a new one with each start."""
 
 
 class KnownReplica(msgspec.Struct):
-    """What was said of a replica already."""
+    """What the log already says about a replica."""
 
     incarnation: int
     state: ReplicaState
@@ -46,14 +45,14 @@ class KnownReplica(msgspec.Struct):
 
 
 class KnownNode(msgspec.Struct):
-    """What was said of a node already.
+    """What the log already says about a node.
 
     Attributes:
         sequences: The highest number of each source, the newest source at the end.
-        takes_jobs: As its newest heartbeat says.
-        untold: Whether all of it is to be said again at its next heartbeat.
-        joined_ms: When it joined last, by its clock.
-        use: What it used since its newest ``NodeUsage``.
+        takes_jobs: From its newest heartbeat.
+        untold: Whether its next heartbeat must be reported completely.
+        joined_ms: When it joined last, by its own clock.
+        use: Its usage since its newest ``NodeUsage``.
         beat: The number of its newest heartbeat among those of all nodes.
     """
 
@@ -64,15 +63,15 @@ class KnownNode(msgspec.Struct):
     takes_jobs: bool | None = None
     untold: bool = False
     joined_ms: int = -JOIN_EVERY_MS
-    use: Use = msgspec.field(default_factory=Use)
+    use: UsageTotal = msgspec.field(default_factory=UsageTotal)
     beat: int = 0
 
 
 class FactsState(msgspec.Struct):
-    """Everything said so far, by node; the one silent for longest comes first.
+    """The facts reported so far, by node; the node that is silent for longest comes first.
 
     Attributes:
-        beats: How many heartbeats came that say how often use is told.
+        beats: Number of heartbeats that state a usage period.
     """
 
     nodes: dict[str, KnownNode] = {}
@@ -80,7 +79,7 @@ class FactsState(msgspec.Struct):
 
 
 class Facts:
-    """Turns ``NodeHeartbeat`` into ``NodeJoined``, ``NodeUsage`` and what became of each replica."""
+    """Turns ``NodeHeartbeat`` into ``NodeJoined``, ``NodeUsage`` and the facts of each replica."""
 
     name = "worker-monitor"
     logic = 1
@@ -91,12 +90,12 @@ class Facts:
         self.state = state or FactsState()
 
     def restate(self) -> None:
-        """See ``StreamDecider.restate``: a heartbeat has the whole state of its node, so what was said is forgotten."""
+        """See ``StreamDecider.restate``: a heartbeat has the whole state of its node, so forget what was reported."""
         for node in self.state.nodes.values():
             node.untold, node.replicas, node.usage_ms = True, {}, -USAGE_EVERY_MS
 
     def step(self, received: Received[Any]) -> Sequence[Decision]:
-        """What is new in a heartbeat. Work: O(1) in the number of nodes."""
+        """Report the changes in a heartbeat. Work: O(1) in the number of nodes."""
         event = received.event
         if not isinstance(event, NodeHeartbeat) or self._is_repeated(event.node, received.headers):
             return ()
@@ -137,7 +136,7 @@ class Facts:
             node.joined_ms = beat.at_ms
             yield c.NodeJoined(node=beat.node, capacity=beat.capacity, takes_jobs=takes_jobs)
         if node.takes_jobs is not beat.takes_jobs:
-            # What an older agent said of its processes is said again, now with the node that says it.
+            # Repeat an older agent's facts about its processes, now with the node that reports them.
             node.takes_jobs = beat.takes_jobs
             node.replicas = {key: KnownReplica(one.incarnation, one.state) for key, one in node.replicas.items()}
         yield from _usage(node, beat, _cpu(beat) if takes_jobs else {})
@@ -157,29 +156,29 @@ class Facts:
 
 
 def _may_be_forgotten(node: KnownNode, beat: NodeHeartbeat) -> bool:
-    """Whether a node is due to join again: it was not said for long, or it was silent for as long as a lost one."""
+    """Whether a node must join again: its last join is long ago, or it was silent for as long as a lost node."""
     was_silent = beat.at_ms - node.usage_ms >= FACTS_PER_SILENCE * (beat.usage_every_ms or 0)
     return was_silent or not 0 <= beat.at_ms - node.joined_ms < JOIN_EVERY_MS
 
 
 def _usage(node: KnownNode, beat: NodeHeartbeat, jobs: dict[str, int]) -> Iterator[c.NodeUsage]:
-    """Its use, where it is due; where other jobs run than before, first what it was with those."""
+    """Report a node's usage if it is due; if its set of jobs changed, first report the usage with the previous jobs."""
     is_due = not 0 <= beat.at_ms - node.usage_ms < (beat.usage_every_ms or USAGE_EVERY_MS)  # its clock may be set back
     if not beat.usage_every_ms:
-        node.use = Use()
+        node.use = UsageTotal()
     elif node.use.measured and node.use.jobs.keys() != jobs.keys():
         yield node.use.mean(beat.node)
-        node.use, is_due = Use(), True
+        node.use, is_due = UsageTotal(), True
     if is_due or beat.usage_every_ms:
         node.use.add(beat.used, jobs)
     if is_due:
         node.usage_ms = beat.at_ms
         yield node.use.mean(beat.node)
-        node.use = Use()
+        node.use = UsageTotal()
 
 
 def _number(headers: Mapping[str, str]) -> int | None:
-    """A heartbeat's number within its source; None where it has none that can be believed."""
+    """A heartbeat's number within its source; None if it has no valid one."""
     text = headers.get(SEQUENCE, "")
     return int(text) if SOURCE in headers and is_number(text) else None
 
@@ -195,7 +194,7 @@ def _remember(node: KnownNode, headers: Mapping[str, str]) -> None:
 
 
 def _changes(beat: NodeHeartbeat, report: ReplicaReport, known: KnownReplica) -> Iterator[c.ClusterEvent]:
-    node = beat.node if beat.takes_jobs else None  # facts made of an older agent's heartbeats are what they were
+    node = beat.node if beat.takes_jobs else None  # facts from an older agent's heartbeats must stay unchanged
     if report.checkpoint_mode is not None and report.checkpoint_mode is not known.mode:
         known.mode = report.checkpoint_mode
         yield c.CheckpointModeDeclared(
@@ -221,7 +220,7 @@ def _changes(beat: NodeHeartbeat, report: ReplicaReport, known: KnownReplica) ->
 
 
 def _cpu(beat: NodeHeartbeat) -> dict[str, int]:
-    """Measured CPU of each job on the node, in millicores, in the order of their names."""
+    """Measured CPU of each job on the node in millicores, sorted by name."""
     used: dict[str, int] = {}
     for report in beat.replicas:
         if report.cpu_m is not None and report.state is ReplicaState.RUNNING:

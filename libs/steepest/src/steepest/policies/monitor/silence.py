@@ -1,4 +1,4 @@
-"""Nodes that are silent for too long, in counted time, so that an outage of the bus makes no node look lost."""
+"""Detects nodes that are silent for too long, in counted time, so that nodes do not look lost after an outage of the bus."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from steepest.view.cluster_view import ClusterView
 
 
 class SilenceState(AwaitsDecisions):
-    """The nodes said to be lost and not read back yet."""
+    """The nodes that were reported as lost and not read back yet."""
 
     told: dict[str, None] = msgspec.field(default_factory=dict)
 
@@ -29,12 +29,12 @@ class Silence:
         self.state = state or SilenceState()
 
     def reconsider(self, event: c.ClusterEvent) -> None:
-        """See ``ClusterDecider.reconsider``: the next tick tells whether the node is still silent."""
+        """See ``ClusterDecider.reconsider``: the next tick checks whether the node is still silent."""
         if isinstance(event, c.NodeLost):
             self.state.told.pop(event.node, None)
 
     def step(self, view: ClusterView, received: Received[c.ClusterEvent]) -> Sequence[c.ClusterEvent]:
-        """What follows from a record: at most one lost node a tick, the one silent for longest."""
+        """Report at most one lost node per tick: the one that is silent for longest."""
         match received.event:
             case c.NodeLost(node=name):
                 self.state.told.pop(name, None)

@@ -1,7 +1,7 @@
-"""What a node used since that was told last, and how often it is told.
+"""Aggregates a node's usage between two facts, and decides how often it is reported.
 
-Every ``NodeUsage`` is kept for ever, so a node's measurements are put together: one fact holds their mean and their number,
-from which FlowCon's means over a bucket come out as from the measurements themselves.
+Every ``NodeUsage`` is kept permanently, so a node's measurements are aggregated: a fact has their mean and their number,
+from which FlowCon computes the same means over a bucket as from the measurements themselves.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ USAGE_EVERY_MS = 500
 """Shortest time between two ``NodeUsage`` of one node."""
 
 FACTS_PER_SILENCE = 3
-"""Facts of a node's use in the time after which it is lost: two may be late."""
+"""Usage facts of a node in the time after which it counts as lost: two may be late."""
 
 FACTS_PER_BUCKET = 6
-"""Facts of a node's use in an interval of the categorizer: so much of FlowCon's mean may be its neighbour's."""
+"""Usage facts of a node in an interval of the categorizer: at most this fraction of FlowCon's mean is its neighbour's."""
 
 
 def usage_every_ms(view: ClusterView) -> int:
-    """How often a node's use is to become a fact of this pool; 0 in a pool whose readers expect all of it."""
+    """The period of a node's usage facts in milliseconds; 0 in a pool whose readers expect every measurement."""
     if not view.has(STATE_IS_BOUNDED):
         return 0
     parameters = view.parameters
@@ -34,22 +34,22 @@ def usage_every_ms(view: ClusterView) -> int:
     return max(wanted, USAGE_EVERY_MS)
 
 
-class Use(msgspec.Struct):
-    """Measurements of a node, added up."""
+class UsageTotal(msgspec.Struct):
+    """The sum of a node's measurements."""
 
     measured: int = 0
     total: Resources = Resources()
     jobs: dict[str, int] = {}
 
     def add(self, used: Resources, jobs: Mapping[str, int]) -> None:
-        """One more measurement, of the same jobs."""
+        """Add a measurement with the same jobs."""
         sum_ = self.total + used
         self.measured += 1
         self.total = Resources(*(min(one, LARGEST) for one in (sum_.cpu_m, sum_.memory_mib, sum_.gpus)))
         self.jobs = {job: min(self.jobs.get(job, 0) + cpu_m, LARGEST) for job, cpu_m in jobs.items()}
 
     def mean(self, node: str) -> c.NodeUsage:
-        """What is told of them."""
+        """The fact with their mean."""
         count, total = self.measured, self.total
         used = Resources(total.cpu_m // count, total.memory_mib // count, total.gpus // count)
         jobs = {job: cpu_m // count for job, cpu_m in self.jobs.items()}

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, cast
 
-from steepest.policies.baselines.policy import Order
+from steepest.policies.baselines.policy import ServiceOrder
 from steepest.sim.allocation.job import Place, RunningJob
 from steepest.sim.allocation.nodes import Nodes
 
@@ -20,7 +20,7 @@ Runs = list[RunningJob]
 class Shares(Protocol):
     """A way to serve an order."""
 
-    def serve(self, order: Order, running: Runs, turn: int) -> tuple[Runs, Runs]:
+    def serve(self, order: ServiceOrder, running: Runs, turn: int) -> tuple[Runs, Runs]:
         """Who runs now, and who of them on a new share; whoever of ``running`` does not is preempted."""
         ...
 
@@ -46,7 +46,7 @@ class Counted:
     def release(self, job: RunningJob) -> None:
         """Nothing to do: who runs is counted anew each time."""
 
-    def serve(self, order: Order, running: Runs, turn: int) -> tuple[Runs, Runs]:
+    def serve(self, order: ServiceOrder, running: Runs, turn: int) -> tuple[Runs, Runs]:
         """Give units while there are any."""
         free, runs, fresh = self.total, [], []
         for job, units in wanted(order):
@@ -79,7 +79,7 @@ class Anew:
     def release(self, job: RunningJob) -> None:
         """Nothing to do: who runs is counted anew each time."""
 
-    def serve(self, order: Order, running: Runs, turn: int) -> tuple[Runs, Runs]:
+    def serve(self, order: ServiceOrder, running: Runs, turn: int) -> tuple[Runs, Runs]:
         """Place one after the other; a job may change its node unnoticed."""
         self.nodes.empty()
         runs, fresh = [], []
@@ -113,7 +113,7 @@ class Kept:
         """Free its place."""
         self.nodes.give_back(job.place)
 
-    def serve(self, order: Order, running: Runs, turn: int) -> tuple[Runs, Runs]:
+    def serve(self, order: ServiceOrder, running: Runs, turn: int) -> tuple[Runs, Runs]:
         """Count who runs, free what others had, place who is new."""
         runs = granted(order, self.nodes.total, turn)
         fresh = [(job, units) for job, units in runs if job.units != units]
@@ -152,7 +152,7 @@ class Pieces:
         """Free its place."""
         self.nodes.give_back(job.place)
 
-    def serve(self, order: Order, running: Runs, turn: int) -> tuple[Runs, Runs]:
+    def serve(self, order: ServiceOrder, running: Runs, turn: int) -> tuple[Runs, Runs]:
         """Place one after the other, with those that run on in their places from the beginning."""
         wishes = list(wanted(order))
         keeps = {job.number: job.place for job, units in wishes if job.units == units}
@@ -199,7 +199,7 @@ class Pieces:
             self.nodes.give_back(loser.place)
 
 
-def wanted(order: Order) -> Iterable[tuple[RunningJob, int]]:
+def wanted(order: ServiceOrder) -> Iterable[tuple[RunningJob, int]]:
     """Jobs and the units that each is to get."""
     jobs = cast("Sequence[RunningJob]", order.jobs)
     if order.units is None:
@@ -207,7 +207,7 @@ def wanted(order: Order) -> Iterable[tuple[RunningJob, int]]:
     return zip(jobs, order.units, strict=True)
 
 
-def granted(order: Order, free: int, turn: int) -> list[tuple[RunningJob, int]]:
+def granted(order: ServiceOrder, free: int, turn: int) -> list[tuple[RunningJob, int]]:
     """Those of an order for whom there are units, marked with the decision's number."""
     runs = []
     for job, units in wanted(order):

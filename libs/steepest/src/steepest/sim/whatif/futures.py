@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from steepest.cluster.simulated.model import Delay, Model
-from steepest.policies.baselines.loss_fit import FEWEST, Curve, fit
+from steepest.policies.baselines.loss_fit import FEWEST, FittedCurve, fit
 from steepest.sim.whatif.history import FULL, History, Seen
 
 LEFT_OVER = 0.01
@@ -80,7 +80,7 @@ def future(name: str, history: History, seed: int) -> Future:
     )
 
 
-def fit_of(points: Sequence[tuple[int, float]], lots: random.Random | None) -> Curve | None:
+def fit_of(points: Sequence[tuple[int, float]], lots: random.Random | None) -> FittedCurve | None:
     """The curve through some reports, or through as many drawn from them."""
     chosen = points[:: max(1, len(points) // POINTS)]
     if lots is not None:
@@ -145,7 +145,7 @@ def _newest(points: Sequence[tuple[int, float]]) -> int:
     return points[-1][0] if points else 0
 
 
-def _last_step(points: Sequence[tuple[int, float]], curve: Curve | None) -> int:
+def _last_step(points: Sequence[tuple[int, float]], curve: FittedCurve | None) -> int:
     """Where it ends: where the curve has flattened; without one, after as much again as was seen."""
     done = max(1, _newest(points))
     if curve is None:
@@ -157,7 +157,7 @@ def _last_step(points: Sequence[tuple[int, float]], curve: Curve | None) -> int:
     return max(step, done + 1)
 
 
-def _losses(points: Sequence[tuple[int, float]], curve: Curve | None) -> Callable[[int], float | None] | None:
+def _losses(points: Sequence[tuple[int, float]], curve: FittedCurve | None) -> Callable[[int], float | None] | None:
     """What it reports: as it did where the recording shows it, else by its curve."""
     if not points:
         return None
