@@ -2,24 +2,87 @@
 
 A round is a run with as many examples as the test itself asks for, within the limit of a test. How many examples each test
 has come to is printed at the end; a failure ends the test's rounds and is kept (``tests.harness.examples``).
+
+``.hypothesis/fresh.json`` keeps the count of each test while neither the code under test nor the test's file changes. So
+many examples can be had in several runs: a run goes on where the last one ended, and leaves out what has had enough.
 """
 
 from __future__ import annotations
 
+import hashlib
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from functools import cache
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis.statistics import collector
 
+ROOT = Path(__file__).parents[2]
+KEPT = Path(".hypothesis", "fresh.json")
 LIMIT = pytest.StashKey[Any]()
+HAD = pytest.StashKey["dict[str, Had]"]()
+
+
+class Had(msgspec.Struct, kw_only=True):
+    """What a test has had.
+
+    Attributes:
+        code: Digest of the code under test and of the test's file.
+        seconds: How long its rounds took in all.
+        is_failed: Whether the newest round failed: it is run again, whatever it has had.
+    """
+
+    code: str
+    examples: int = 0
+    seconds: float = 0.0
+    is_failed: bool = False
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """How much is enough."""
     parser.addoption("--examples", type=int, default=50_000, help="examples of each property test")
     parser.addoption("--seconds", type=float, default=600, help="no round of a test begins later than this")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Begin with what was had so far."""
+    kept = config.rootpath / KEPT
+    config.stash[HAD] = msgspec.json.decode(kept.read_bytes(), type=dict[str, Had]) if kept.exists() else {}
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what has had enough."""
+    done = [item for item in items if _has_had_enough(item)]
+    config.hook.pytest_deselected(items=done)
+    items[:] = [item for item in items if item not in done]
+
+
+def _has_had_enough(item: pytest.Item) -> bool:
+    had = _had(item.config, item.nodeid)
+    return not had.is_failed and had.examples >= item.config.getoption("examples")
+
+
+def _had(config: pytest.Config, nodeid: str) -> Had:
+    """What a test has had of the code as it is now."""
+    code = _digest(config.rootpath / nodeid.partition("::")[0])
+    had = config.stash[HAD].get(nodeid)
+    return had if had is not None and had.code == code else Had(code=code)
+
+
+@cache
+def _digest(test: Path) -> str:
+    digest = hashlib.sha256(test.read_bytes())
+    for file in _sources():
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+def _sources() -> Iterator[Path]:
+    for folder in ("libs", "services"):
+        yield from sorted((ROOT / folder).glob("*/src/**/*.py"))
 
 
 def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> None:
@@ -31,6 +94,7 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> None:
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """After its first round, run the test again and again, within what Hypothesis has set up around it."""
     begun, ran = time.monotonic(), 0
+    wanted = _option(item, "examples") - _had(item.config, item.nodeid).examples
 
     def count(statistics: Any) -> None:
         nonlocal ran
@@ -40,7 +104,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     with collector.with_value(count):  # type: ignore[arg-type]
         try:
             result = yield
-            while not _failed(item) and 0 < ran < _option(item, "examples"):
+            while not _failed(item) and 0 < ran < wanted:
                 if time.monotonic() - begun > _option(item, "seconds"):
                     break
                 item.config.hook.pytest_timeout_cancel_timer(item=item)
@@ -48,7 +112,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
                 item.runtest()
             return result
         finally:
-            item.user_properties += [("examples", ran), ("seconds", round(time.monotonic() - begun))]
+            item.user_properties += [("examples", ran), ("seconds", round(time.monotonic() - begun, 3))]
 
 
 def _failed(item: pytest.Item) -> bool:
@@ -61,13 +125,47 @@ def _option(item: pytest.Item, name: str) -> float:
     return value
 
 
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """A line a test, fewest examples first."""
-    reports = [report for reports in terminalreporter.stats.values() for report in reports if _is_call(report)]
+class Keeper:
+    """Keeps what tests have had, in the one process that hears of all of them."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Add a test's rounds; a run that is interrupted has them too."""
+        if not _is_call(report):
+            return
+        found, had = dict(report.user_properties), _had(self._config, report.nodeid)
+        had.examples += int(str(found["examples"]))
+        had.seconds += float(str(found["seconds"]))
+        had.is_failed = report.failed
+        self._config.stash[HAD][report.nodeid] = had
+        kept = self._config.rootpath / KEPT
+        kept.parent.mkdir(exist_ok=True)
+        aside = kept.with_suffix(".new")
+        aside.write_bytes(msgspec.json.encode(self._config.stash[HAD]))
+        aside.replace(kept)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Workers of pytest-xdist send their reports to the process that keeps."""
+    if not hasattr(session.config, "workerinput"):
+        session.config.pluginmanager.register(Keeper(session.config))
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """A line for each test that the code as it is has passed or failed, in all runs; fewest examples first."""
+    current = {test: had for test, had in config.stash[HAD].items() if _is_current(config, test)}
     terminalreporter.section("fresh examples")
-    for report in sorted(reports, key=lambda report: dict(report.user_properties)["examples"]):
-        found = dict(report.user_properties)
-        terminalreporter.line(f"{found['examples']:8,} in {found['seconds']:5,} s  {report.outcome:6}  {report.nodeid}")
+    for test, had in sorted(current.items(), key=lambda one: one[1].examples):
+        rate = had.examples / had.seconds if had.seconds else 0.0
+        outcome = "failed" if had.is_failed else "passed"
+        terminalreporter.line(f"{had.examples:8,} in {had.seconds:7,.0f} s ({rate:6,.0f}/s)  {outcome}  {test}")
+
+
+def _is_current(config: pytest.Config, test: str) -> bool:
+    file = config.rootpath / test.partition("::")[0]
+    return file.exists() and _had(config, test) is config.stash[HAD][test]
 
 
 def _is_call(report: object) -> bool:
