@@ -25,7 +25,7 @@ from tests.chaos.system import KafkaSystem
 from steepest.app.installation import open_snapshots
 from steepest.app.logging import configure_logging
 from steepest.app.settings.reading import read_settings
-from steepest.cli.user_requests import append, asking, new_request
+from steepest.cli.pool.user_requests import append, asking, new_request
 from steepest.events.cluster import JobSpec, JobSubmitted
 from steepest.events.common import Resources
 from steepest.invariants import ALL, Audit, Status

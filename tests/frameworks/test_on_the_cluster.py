@@ -11,7 +11,7 @@ import pytest
 from tests.frameworks.conftest import EXAMPLES, ONE_THREAD, PATIENCE_S, Supervisor, needs_frameworks
 
 from steepest.app.settings.reading import read_settings
-from steepest.cli.user_requests import append, asking
+from steepest.cli.pool.user_requests import append, asking
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.received import Received

@@ -14,8 +14,8 @@ from tests.hostile.cases import TRIES, innocent
 
 from steepest.app.settings.reading import read_settings
 from steepest.app.state_folder import StateFolder
-from steepest.cli.stored_pool import records_to_end
-from steepest.cli.user_requests import append, asking, new_request
+from steepest.cli.pool.stored_pool import records_to_end
+from steepest.cli.pool.user_requests import append, asking, new_request
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.loss import LossReported

@@ -13,7 +13,7 @@ from typing import TypeVar
 import pytest
 
 from steepest.app.settings.reading import read_settings
-from steepest.cli.stored_pool import StoredPool, fold, look, reading
+from steepest.cli.pool.stored_pool import StoredPool, fold, look, reading
 from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.testing.contracts import contract_job

@@ -12,7 +12,7 @@ import pytest
 from steepest.app.settings.tree import Settings
 from steepest.app.state_folder import Installation, KafkaPlace, NodeSpec, StateFolder, began
 from steepest.cli.commands.up import let_jobs_have, prepare
-from steepest.cli.stopping import stop_system
+from steepest.cli.system.shutdown import stop_system
 from steepest.errors import InputError, RecordingError, UncertainError
 from steepest.events.common import Resources
 from steepest.log.files.file_log import FileLog

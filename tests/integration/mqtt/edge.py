@@ -21,7 +21,7 @@ from tests.unit.mqtt.messages import envelope
 from steepest.app.installation import open_log
 from steepest.app.settings.reading import read_settings
 from steepest.app.state_folder import Installation, NodeSpec, StateFolder
-from steepest.cli.stored_pool import records_to_end
+from steepest.cli.pool.stored_pool import records_to_end
 from steepest.clock import SystemClock
 from steepest.errors import UndecodableError
 from steepest.events.common import Resources

@@ -15,7 +15,7 @@ from tests.unit.mqtt.messages import beat
 from steepest.app.installation import open_log
 from steepest.app.settings.reading import read_settings
 from steepest.app.state_folder import StateFolder
-from steepest.cli.stored_pool import records_to_end
+from steepest.cli.pool.stored_pool import records_to_end
 from steepest.events import cluster as c
 from steepest.events.loss import JobUnwatched, LossReported
 from steepest.log.base import Record

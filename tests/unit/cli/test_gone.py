@@ -14,7 +14,7 @@ from steepest.app.installation import open_cluster
 from steepest.app.settings.reading import read_settings
 from steepest.app.state_folder import Installation, NodeSpec, StateFolder
 from steepest.cli.commands.nodes import nodes
-from steepest.cli.stored_pool import look
+from steepest.cli.pool.stored_pool import look
 from steepest.clock import SystemClock
 from steepest.cluster.folders.adapter_folder import AdapterFolder, spec_record
 from steepest.cluster.local.cluster import LocalCluster

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steepest.cli.job_names import name_for, script_of, why_not_found
+from steepest.cli.jobs.job_names import name_for, script_of, why_not_found
 from steepest.events.common import Name
 
 

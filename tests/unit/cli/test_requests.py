@@ -14,8 +14,8 @@ from steepest.app.configurator import Configurator
 from steepest.app.settings.reading import read_settings
 from steepest.app.state_folder import StateFolder
 from steepest.cli.main import main
-from steepest.cli.stored_pool import StoredPool, look
-from steepest.cli.user_requests import RequestCursor, RequestOutcome, admission, append, asking, end_of
+from steepest.cli.pool.stored_pool import StoredPool, look
+from steepest.cli.pool.user_requests import RequestCursor, RequestOutcome, admission, append, asking, end_of
 from steepest.errors import InputError
 from steepest.events import cluster as c
 from steepest.events.dead_letter import DeadLetter

@@ -14,9 +14,9 @@ from tests.unit.cli.conftest import Holding
 from steepest.app.settings.reading import read_settings
 from steepest.app.state_folder import StateFolder
 from steepest.cli.commands.submit import EPILOG
-from steepest.cli.job_names import free_name
+from steepest.cli.jobs.job_names import free_name
 from steepest.cli.main import main
-from steepest.cli.stored_pool import look
+from steepest.cli.pool.stored_pool import look
 from steepest.events import cluster as c
 
 SPEC = c.JobSpec(command=("true",))

@@ -11,7 +11,7 @@ from tests.unit.cli.conftest import Holding
 
 from steepest.app.settings.reading import read_settings
 from steepest.cli.commands.upgrade import upgrade
-from steepest.cli.stored_pool import look
+from steepest.cli.pool.stored_pool import look
 from steepest.events import cluster as c
 from steepest.events.parameters import PoolParameters
 from steepest.events.registry import FLAGS, READS

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from steepest.app.settings.reading import OTHERS, load, read_settings
-from steepest.app.settings.rows import HIDDEN, Row, as_environment, rows
+from steepest.app.settings.rows import HIDDEN, Setting, as_environment, rows
 from steepest.app.settings.tables import example
 from steepest.app.settings.tree import Placement, Policy, Settings
 from steepest.app.state_folder import KafkaPlace, StateFolder
@@ -195,7 +195,7 @@ def test_variables_of_training_scripts_are_no_settings() -> None:
 
 
 @pytest.mark.parametrize("row", rows(), ids=lambda row: row.path)
-def test_every_setting_has_a_name_a_meaning_and_a_place(row: Row) -> None:
+def test_every_setting_has_a_name_a_meaning_and_a_place(row: Setting) -> None:
     """A variable of its own, a sentence, and, where it has a flag, an option of `up` that sets it."""
     options = {name for parameter in up.params for name in parameter.opts}
 

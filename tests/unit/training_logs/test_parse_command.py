@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from steepest.cli.commands.parse import parse
-from steepest.cli.printing.parse_summary import SPARKLINE_CHARS, Curve
+from steepest.cli.printing.parse_summary import SPARKLINE_CHARS, LossCurve
 
 LOG = "  loss_scale ........ 12.0\nstep=1 loss=0.5\nstep=2 loss=nan\nstep=2 loss=nan\nstep=3 loss=0.25 val_loss=0.5\n"
 
@@ -80,7 +80,7 @@ def test_a_log_without_a_loss_is_no_error() -> None:
 
 def test_a_curve_holds_few_values_of_many() -> None:
     """However many values come, a sparkline stays as long as its bound, and keeps the shape."""
-    curve = Curve()
+    curve = LossCurve()
     for value in range(100_000):
         curve.add(float(value))
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from steepest.app.context import Context
+from steepest.app.context import ServiceContext
 from steepest.app.service_main import run_service
 from steepest.collector.heartbeats import HeartbeatSender
 from steepest.collector.losses import LossCollector
 from steepest.runtime.service import Service
 
 
-def build(context: Context) -> Service:
+def build(context: ServiceContext) -> Service:
     """The service's parts."""
     folder, pool = context.settings.folder.collector, context.installation.pool
     effectors = (HeartbeatSender(context.cluster), LossCollector(context.cluster, context.clock, pool, folder))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from steepest.app.context import Context
+from steepest.app.context import ServiceContext
 from steepest.app.service_main import run_service
 from steepest.runtime.service import Service
 from steepest.sagas.migrator import Migrator
 
 
-def build(context: Context) -> Service:
+def build(context: ServiceContext) -> Service:
     """The service's parts."""
     return Service(name="migrator", effectors=(Migrator(context.cluster, context.clock),))
 

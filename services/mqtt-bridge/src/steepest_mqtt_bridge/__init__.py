@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from steepest.app.context import Context
+from steepest.app.context import ServiceContext
 from steepest.app.service_main import run_service
 from steepest.errors import InputError
 from steepest.mqtt.metric_defs import MqttMetrics
 from steepest.runtime.service import Service
 
 
-def build(context: Context) -> Service:
+def build(context: ServiceContext) -> Service:
     """The service's parts.
 
     Raises:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from steepest.app.context import Context
+from steepest.app.context import ServiceContext
 from steepest.app.service_main import run_service
 from steepest.policies.specon.rebalancer import Rebalancer
 from steepest.runtime.service import Service
 
 
-def build(_: Context) -> Service:
+def build(_: ServiceContext) -> Service:
     """The service's parts."""
     return Service(name="rebalancer", cluster_deciders=(Rebalancer,))
 

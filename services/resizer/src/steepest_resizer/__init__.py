@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from steepest.app.context import Context
+from steepest.app.context import ServiceContext
 from steepest.app.service_main import run_service
 from steepest.runtime.service import Service
 from steepest.sagas.resizer import Resizer
 
 
-def build(context: Context) -> Service:
+def build(context: ServiceContext) -> Service:
     """The service's parts."""
     return Service(name="resizer", effectors=(Resizer(context.cluster),))
 

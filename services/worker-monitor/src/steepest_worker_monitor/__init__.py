@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from steepest.app.context import Context
+from steepest.app.context import ServiceContext
 from steepest.app.service_main import run_service
 from steepest.policies.monitor.facts import Facts
 from steepest.policies.monitor.silence import Silence
@@ -10,7 +10,7 @@ from steepest.runtime.service import Service
 from steepest.runtime.ticker import Ticker
 
 
-def build(context: Context) -> Service:
+def build(context: ServiceContext) -> Service:
     """The service's parts."""
     return Service(
         name="worker-monitor",

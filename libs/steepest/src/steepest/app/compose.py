@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from steepest.app.configurator import Configurator
-from steepest.app.context import Build, Context
+from steepest.app.context import Build, ServiceContext
 from steepest.app.installation import SYSTEM, open_cluster, open_log, open_snapshots, shares_of
 from steepest.app.installed_services import wanted_services
 from steepest.app.settings.tree import Settings
@@ -61,7 +61,7 @@ async def composed(
     log = open_log(settings, installation)
     cluster = open_cluster(folder, installation)
     try:
-        context = Context(
+        context = ServiceContext(
             settings=settings, installation=installation, log=log, cluster=cluster, clock=clock, metrics=metrics
         )
         services = [build(context) for build in builds]

@@ -15,7 +15,7 @@ from steepest.runtime.monitoring.metric_defs import Metrics
 from steepest.runtime.service import Service
 
 
-class Context(msgspec.Struct, frozen=True, kw_only=True):
+class ServiceContext(msgspec.Struct, frozen=True, kw_only=True):
     """The parts of a process that its services share.
 
     Attributes:
@@ -33,7 +33,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
 class Build(Protocol):
     """A service's ``build``, which the entry points of the group ``steepest.services`` name."""
 
-    def __call__(self, context: Context, /) -> Service:
+    def __call__(self, context: ServiceContext, /) -> Service:
         """The service's parts.
 
         Raises:

@@ -35,8 +35,10 @@ LOOK_EVERY_S = 2.0
 EPILOG = """\b
 Its settings come from the environment, or from a TOML file; the environment overrides the file.
 
+\b
 {table}
 
+\b
 Exit status: 0 stopped, 2 a setting or the log is wrong, 70 it was stuck and must be started again.
 """
 

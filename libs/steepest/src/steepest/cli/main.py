@@ -52,7 +52,7 @@ wrong.
 """
 
 
-class Refusal(click.ClickException):
+class UsageRefusal(click.ClickException):
     """One line on standard error, and exit status 2."""
 
     exit_code = 2
@@ -88,9 +88,9 @@ class Commands(click.Group):
             raise
         except click.UsageError as error:
             where = error.ctx.command_path if error.ctx else ctx.command_path
-            raise Refusal(_one_line(f"{error.format_message().rstrip('.')} (see `{where} --help`)")) from error
+            raise UsageRefusal(_one_line(f"{error.format_message().rstrip('.')} (see `{where} --help`)")) from error
         except SteepestError as error:
-            raise Refusal(told(str(error), error.hint)) from error
+            raise UsageRefusal(told(str(error), error.hint)) from error
         except BrokenPipeError:
             # Who reads us has seen enough. Python would complain when it flushes at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -20,8 +20,7 @@ def state_option(command: F) -> F:
     return click.option(
         "--state",
         type=click.Path(file_okay=False, path_type=Path),
-        show_default=".steepest",
-        help="The state folder (STEEPEST_STATE_DIR).",
+        help="The state folder (.steepest), also STEEPEST_STATE_DIR.",
     )(command)
 
 

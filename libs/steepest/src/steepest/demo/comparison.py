@@ -18,7 +18,7 @@ class JobComparison(msgspec.Struct, frozen=True, kw_only=True):
     without_moves_s: float | None
 
 
-class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+class DemoComparison(msgspec.Struct, frozen=True, kw_only=True):
     """Two runs from the same first placement.
 
     Attributes:
@@ -40,7 +40,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     per_job: list[JobComparison]
 
 
-def compare(with_moves: RunTimeline, without_moves: RunTimeline, recording: str) -> Comparison:
+def compare(with_moves: RunTimeline, without_moves: RunTimeline, recording: str) -> DemoComparison:
     """Put two runs of one workload side by side. The means are over the jobs that ended in both."""
     jobs = [
         JobComparison(
@@ -53,7 +53,7 @@ def compare(with_moves: RunTimeline, without_moves: RunTimeline, recording: str)
         for job in jobs
         if job.with_moves_s is not None and job.without_moves_s is not None
     ]
-    return Comparison(
+    return DemoComparison(
         policy=POLICIES[named(with_moves.view.parameters)].title,
         with_moves_s=_length(with_moves),
         without_moves_s=_length(without_moves),
@@ -66,7 +66,7 @@ def compare(with_moves: RunTimeline, without_moves: RunTimeline, recording: str)
     )
 
 
-def comparison_table(compared: Comparison) -> Table:
+def comparison_table(compared: DemoComparison) -> Table:
     """A row a job, and the mean and the whole run below."""
     rows = [_row(job.job, job.with_moves_s, job.without_moves_s) for job in compared.per_job]
     rows.append(_row("mean of the jobs", compared.mean_with_moves_s, compared.mean_without_moves_s))
@@ -74,7 +74,7 @@ def comparison_table(compared: Comparison) -> Table:
     return ("completion time", f"#with {compared.policy}", "#without", "#difference"), rows
 
 
-def verdict(compared: Comparison) -> str:
+def verdict(compared: DemoComparison) -> str:
     """What came out, in a sentence, whichever way it is."""
     mean = compared.mean_with_moves_s - compared.mean_without_moves_s
     return (

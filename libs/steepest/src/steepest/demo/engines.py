@@ -14,13 +14,13 @@ from pathlib import Path
 import msgspec
 
 from steepest.app.state_folder import NodeSpec
-from steepest.demo.workload import Workload
+from steepest.demo.workload import DemoWorkload
 
 PYTHON = "python3"
 
 
 @contextlib.contextmanager
-def own_engines(given: Workload) -> Iterator[Workload]:
+def own_engines(given: DemoWorkload) -> Iterator[DemoWorkload]:
     """The workload on engines of one's own, each as large as the node it stands for.
 
     Raises:
@@ -41,7 +41,7 @@ def own_engines(given: Workload) -> Iterator[Workload]:
         yield on(given, tuple(nodes))
 
 
-def on(given: Workload, nodes: tuple[NodeSpec, ...]) -> Workload:
+def on(given: DemoWorkload, nodes: tuple[NodeSpec, ...]) -> DemoWorkload:
     """The workload on engines that are there: in the demo's image, whose Python is not the one that runs here."""
     from steepest.docker_lab.images import DEMO  # noqa: PLC0415 - as above
 

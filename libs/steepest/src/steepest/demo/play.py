@@ -19,7 +19,7 @@ from steepest.app.state_folder import Installation
 from steepest.clock import SystemClock
 from steepest.cluster.port import Cluster, ReplicaId
 from steepest.demo.run_timeline import RunTimeline
-from steepest.demo.workload import Workload
+from steepest.demo.workload import DemoWorkload
 from steepest.errors import ClusterError, UndecodableError
 from steepest.events.cluster import ClusterEvent, JobCancelRequested, JobSubmitted, Outcome
 from steepest.events.parameters import PoolParameters
@@ -55,7 +55,7 @@ class Play:
         interrupted: Set by SIGINT and SIGTERM: every job is cancelled, and the run is over when all have ended.
     """
 
-    def __init__(self, folder: Path, workload: Workload, parameters: PoolParameters) -> None:
+    def __init__(self, folder: Path, workload: DemoWorkload, parameters: PoolParameters) -> None:
         self.story = RunTimeline()
         self.interrupted = asyncio.Event()
         self._settings = Settings(state_dir=str(folder))

@@ -48,7 +48,7 @@ class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
     completion_s: float | None
 
 
-class Summary(msgspec.Struct, frozen=True, kw_only=True):
+class DemoSummary(msgspec.Struct, frozen=True, kw_only=True):
     """A run in figures.
 
     Attributes:
@@ -80,10 +80,10 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     moves: list[MoveSummary]
 
 
-def summary(story: RunTimeline, recording: str, state: str) -> Summary:
+def summary(story: RunTimeline, recording: str, state: str) -> DemoSummary:
     """The run in figures."""
     done = [move for move in story.moves if move.done]
-    return Summary(
+    return DemoSummary(
         jobs=len(story.jobs),
         finished=story.ended(c.Outcome.FINISHED),
         failed=story.ended(c.Outcome.FAILED),

@@ -94,7 +94,7 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
     core_s: float
 
 
-class Workload(msgspec.Struct, frozen=True, kw_only=True):
+class DemoWorkload(msgspec.Struct, frozen=True, kw_only=True):
     """Nodes, and jobs in the order of their arrival.
 
     Attributes:
@@ -132,7 +132,7 @@ def nodes(cores: int) -> tuple[NodeSpec, ...]:
     )
 
 
-def workload(seed: int, cores: int, jobs: int = JOBS, length: float = 1.0) -> Workload:
+def workload(seed: int, cores: int, jobs: int = JOBS, length: float = 1.0) -> DemoWorkload:
     """The demo's workload.
 
     Args:
@@ -149,10 +149,10 @@ def workload(seed: int, cores: int, jobs: int = JOBS, length: float = 1.0) -> Wo
         number = 1 + sum(arrival.kind == kind for arrival in arrivals)
         arrivals.append(_arrival(kind, number, at_s, lots, length))
         at_s = round(at_s + lots.uniform(*GAP_S), 1)
-    return Workload(nodes=nodes(cores), arrivals=tuple(arrivals))
+    return DemoWorkload(nodes=nodes(cores), arrivals=tuple(arrivals))
 
 
-def pinned(given: Workload, places: Mapping[str, str]) -> Workload:
+def pinned(given: DemoWorkload, places: Mapping[str, str]) -> DemoWorkload:
     """The same workload, in which each job starts on the node that ``places`` names for it."""
     arrivals = tuple(
         msgspec.structs.replace(arrival, spec=msgspec.structs.replace(arrival.spec, first_node=places.get(arrival.job)))

@@ -5,15 +5,17 @@ It owns names, defaults and what is refused. It must never connect to anything, 
 
 from __future__ import annotations
 
-import ssl
 from importlib.util import find_spec
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from msgspec import Meta
 
 from steepest.errors import InputError
 from steepest.events.common import Name
+
+if TYPE_CHECKING:
+    import ssl
 
 KEEPALIVE_S = 30
 RECONNECT_FIRST_S, RECONNECT_MAX_S = 1, 15
@@ -117,6 +119,8 @@ class MqttSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         """
         if not (self.tls or self.ca_file or self.cert_file or self.key_file):
             return None
+        import ssl  # noqa: PLC0415 - every command reads settings, and few connect
+
         try:
             context = ssl.create_default_context(cafile=self.ca_file or None)
             if self.cert_file:

@@ -13,14 +13,13 @@ import docker
 import msgspec
 
 from steepest.app.state_folder import NodeSpec
-from steepest.demo.workload import REQUEST, Arrival, Workload
+from steepest.demo.workload import REQUEST, Arrival, DemoWorkload
 from steepest.docker_lab.engine_daemon import DockerEngine
 from steepest.docker_lab.images import DEMO
 from steepest.errors import ClusterError
 from steepest.events.cluster import JobSpec
 from steepest.events.common import Resources
-from steepest.sim.workload import SimJob
-from steepest.sim.workload import Workload as SimWorkload
+from steepest.sim.workload import SimJob, Workload
 
 SCALE = 10
 """A second here is so many of the experiment's."""
@@ -74,11 +73,11 @@ def costs(engine: DockerEngine, models: Sequence[str]) -> dict[str, Cost]:
     return found
 
 
-def scaled(jobs: SimWorkload, costs: Mapping[str, Cost], engine: DockerEngine, cpu_m: int, seed: int) -> Workload:
+def scaled(jobs: Workload, costs: Mapping[str, Cost], engine: DockerEngine, cpu_m: int, seed: int) -> DemoWorkload:
     """The experiment's jobs, to be run on a node."""
     arrivals = tuple(_arrival(job, costs[job.model], cpu_m, seed) for job in jobs.jobs)
     one = NodeSpec("n1", Resources(cpu_m=cpu_m, memory_mib=4096), engine=engine.url)
-    return Workload(nodes=(one,), arrivals=arrivals, image=DEMO, soft_limits=True)
+    return DemoWorkload(nodes=(one,), arrivals=arrivals, image=DEMO, soft_limits=True)
 
 
 def whole_node_s(job: SimJob) -> float:

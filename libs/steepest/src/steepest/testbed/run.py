@@ -15,7 +15,7 @@ import msgspec
 from steepest.demo.audience import Nobody
 from steepest.demo.play import Play
 from steepest.demo.run_timeline import RunTimeline
-from steepest.demo.workload import Workload
+from steepest.demo.workload import DemoWorkload
 from steepest.docker_lab.engine_daemon import DockerEngine
 from steepest.errors import ClusterError
 from steepest.events.cluster import ClusterEvent
@@ -74,7 +74,7 @@ def repetition(
     return Repetition(experiment, seed, before, arms)
 
 
-async def _run(given: Workload, parameters: PoolParameters, folder: Path) -> Ran:
+async def _run(given: DemoWorkload, parameters: PoolParameters, folder: Path) -> Ran:
     play = Play(folder, given, parameters)
     story = await play.run(Nobody())
     if play.interrupted.is_set():

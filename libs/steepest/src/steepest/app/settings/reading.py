@@ -7,7 +7,6 @@ It is the only reader of ``STEEPEST_…`` variables in the library.
 
 from __future__ import annotations
 
-import difflib
 import os
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from steepest.app.settings.rows import PREFIX, Row, rows, sections, type_in_words
+from steepest.app.settings.rows import PREFIX, Setting, rows, sections, type_in_words
 from steepest.app.settings.tree import Settings
 from steepest.app.state_folder import StateFolder
 from steepest.errors import InputError
@@ -162,7 +161,7 @@ def _remembered(folder: StateFolder, given: Mapping[str, Given]) -> dict[str, Gi
     return {"kafka.prefix": Given(place.prefix, origin), **given, "kafka.bootstrap": Given(bootstrap, origin)}
 
 
-def _checked(row: Row, value: object, where: str, *, strict: bool) -> Any:
+def _checked(row: Setting, value: object, where: str, *, strict: bool) -> Any:
     if row.is_list and isinstance(value, str) and not strict:
         value = [part for part in value.split(",") if part]
     try:
@@ -185,6 +184,8 @@ def text_of(value: object) -> object:
 
 
 def _closest(name: str, known: Iterable[str]) -> str:
+    import difflib  # noqa: PLC0415 - for errors alone
+
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
     return f"did you mean {close[0]}?" if close else "see docs/settings.md for those that there are"
 

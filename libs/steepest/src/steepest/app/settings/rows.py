@@ -25,7 +25,7 @@ ONLY_READ_BY = {"mqtt": ("log-collector", "mqtt-bridge")}
 """Sections that have a meaning for some services only."""
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
     """A setting.
 
     Attributes:
@@ -65,7 +65,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @cache
-def rows() -> tuple[Row, ...]:
+def rows() -> tuple[Setting, ...]:
     """Every setting, in the order of the tree."""
     return tuple(_rows(Settings, ""))
 
@@ -76,7 +76,7 @@ def sections() -> dict[str, str]:
     return {name: (kind.__doc__ or "").partition("\n")[0] for name, kind in found.items() if _is_section(kind)}
 
 
-def rows_of(service: str) -> Sequence[Row]:
+def rows_of(service: str) -> Sequence[Setting]:
     """The settings that one service reads."""
     return [
         row for row in rows() if row.section not in UP_ONLY and service in ONLY_READ_BY.get(row.section, (service,))
@@ -117,7 +117,7 @@ def _bounds(meta: msgspec.Meta) -> str:
     return "".join(f" {word} {bound}" for at, word in words.items() if (bound := getattr(meta, at)) is not None)
 
 
-def _rows(struct: Any, prefix: str) -> Iterator[Row]:
+def _rows(struct: Any, prefix: str) -> Iterator[Setting]:
     for field in msgspec.structs.fields(struct):
         kind, path = _bare(field.type), f"{prefix}{field.name}"
         if _is_section(kind):
@@ -127,7 +127,7 @@ def _rows(struct: Any, prefix: str) -> Iterator[Row]:
         extra: dict[str, Any] = {}
         for meta in metas:
             extra |= meta.extra or {}
-        yield Row(
+        yield Setting(
             path=path,
             variable=extra.get("variable", PREFIX + path.replace(".", "_").upper()),
             flag=extra.get("flag", ""),

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from steepest.app.settings.rows import Row, rows, sections, text, type_in_words
+from steepest.app.settings.rows import Setting, rows, sections, text, type_in_words
 
 EXAMPLE_HEAD = """\
 # Every setting, with its default or an example: `steepest up --config FILE`.
@@ -17,17 +17,17 @@ EXAMPLE_HEAD = """\
 """
 
 
-def help_table(shown: Sequence[Row]) -> str:
+def help_table(shown: Sequence[Setting]) -> str:
     """A line a setting: variable, meaning, default."""
     width = max(len(row.variable) for row in shown)
     return "\n".join(f"  {row.variable:{width}}  {row.meaning}{_default_note(row)}" for row in shown)
 
 
-def _default_note(row: Row) -> str:
+def _default_note(row: Setting) -> str:
     return f" ({text(row.default)})" if row.default not in {None, "", (), False} else ""
 
 
-def markdown_table(shown: Iterable[Row]) -> str:
+def markdown_table(shown: Iterable[Setting]) -> str:
     """A table of Markdown: name, variable, type, default, meaning."""
     lines = ["| setting | variable | type | default | what it means |", "|---|---|---|---|---|"]
     for row in shown:
@@ -49,7 +49,7 @@ def example() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _toml(row: Row) -> str:
+def _toml(row: Setting) -> str:
     """A value as TOML: the default, or an example where there is none."""
     value: Any = row.default
     if value in {None, "", ()} and row.examples:

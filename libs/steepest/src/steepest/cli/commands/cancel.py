@@ -11,7 +11,7 @@ from steepest.cli.printing.output import give, tell
 
 if TYPE_CHECKING:
     from steepest.app.settings.tree import Settings
-    from steepest.cli.user_requests import RequestOutcome
+    from steepest.cli.pool.user_requests import RequestOutcome
 
 EPILOG = """\b
 Examples:
@@ -48,7 +48,7 @@ def cancel(job: str, settings: Settings, *, as_json: bool) -> None:
 async def _cancel(settings: Settings, job: str) -> RequestOutcome:
     import asyncio
 
-    from steepest.cli.user_requests import RequestOutcome, append, asking, end_of, new_request
+    from steepest.cli.pool.user_requests import RequestOutcome, append, asking, end_of, new_request
     from steepest.describe import ENDED
     from steepest.errors import InputError
     from steepest.events.cluster import JobCancelRequested

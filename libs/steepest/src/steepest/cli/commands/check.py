@@ -83,7 +83,7 @@ async def _check(recording: Path) -> list[CheckedPool]:
 
 async def _watched(log: FileLog) -> AnnouncedParameters:
     """What jobs were judged by; nothing is known of it where a recording has no losses."""
-    from steepest.cli.stored_pool import records_to_end
+    from steepest.cli.pool.stored_pool import records_to_end
     from steepest.invariants import AnnouncedParameters
     from steepest.runtime.decode import received
 
@@ -101,7 +101,7 @@ async def _audit(log: FileLog, at: TopicPartition, watched: AnnouncedParameters)
     Raises:
         InputError: Its first record is not there.
     """
-    from steepest.cli.stored_pool import records_to_end
+    from steepest.cli.pool.stored_pool import records_to_end
     from steepest.invariants import Audit, all_with
     from steepest.runtime.decode import received
 

@@ -100,7 +100,7 @@ def name(letter: DeadLetter) -> str:
 
 
 async def _all(settings: Settings, topic: str | None) -> list[DeadLetter]:
-    from steepest.cli.stored_pool import reading
+    from steepest.cli.pool.stored_pool import reading
 
     async with reading(settings) as (_, log):
         return [letter async for letter in letters_of(log) if topic in {None, letter.topic}]
@@ -108,7 +108,7 @@ async def _all(settings: Settings, topic: str | None) -> list[DeadLetter]:
 
 async def letters_of(log: Log) -> AsyncIterator[DeadLetter]:
     """Every letter once, in the order in which they were written; several readers tell the same."""
-    from steepest.cli.stored_pool import records_to_end
+    from steepest.cli.pool.stored_pool import records_to_end
     from steepest.errors import UndecodableError
     from steepest.events.dead_letter import DeadLetter
     from steepest.runtime.decode import received

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from steepest.cli.nodes_of import DOCKER, cluster_option
-from steepest.cli.nodes_of import engines as engines_asked
 from steepest.cli.options import json_option, policy_option
 from steepest.cli.printing.output import console, give, tell
+from steepest.cli.system.node_selection import DOCKER, cluster_option
+from steepest.cli.system.node_selection import engines as engines_asked
 
 if TYPE_CHECKING:
-    from steepest.demo.comparison import Comparison
+    from steepest.demo.comparison import DemoComparison
     from steepest.demo.play import Audience, Play
-    from steepest.demo.report import Summary, Table
+    from steepest.demo.report import DemoSummary, Table
     from steepest.demo.run_timeline import RunTimeline
-    from steepest.demo.workload import Workload
+    from steepest.demo.workload import DemoWorkload
     from steepest.events.cluster import ClusterEvent
     from steepest.events.received import Received
 
@@ -109,7 +109,7 @@ def demo(
 
 
 @contextlib.contextmanager
-def _staged(cluster: str | None, given: Workload) -> Iterator[Workload]:
+def _staged(cluster: str | None, given: DemoWorkload) -> Iterator[DemoWorkload]:
     """The workload on the nodes that were asked for."""
     from steepest.demo import engines
 
@@ -121,7 +121,9 @@ def _staged(cluster: str | None, given: Workload) -> Iterator[Workload]:
         yield engines.on(given, nodes) if nodes else given
 
 
-async def _demo(folder: Path, given: Workload, policy: str, svg: Path | None, *, compare: bool, as_json: bool) -> int:
+async def _demo(
+    folder: Path, given: DemoWorkload, policy: str, svg: Path | None, *, compare: bool, as_json: bool
+) -> int:
     from steepest.demo.comparison import compare as compared
     from steepest.demo.play import Play
     from steepest.demo.report import summary
@@ -135,7 +137,7 @@ async def _demo(folder: Path, given: Workload, policy: str, svg: Path | None, *,
     if not as_json:
         _report(story, figures, svg)
     second: Play | None = None
-    comparison: Comparison | None = None
+    comparison: DemoComparison | None = None
     if compare and not first.interrupted.is_set():
         places = {job.name: job.first_node for job in story.jobs.values() if job.first_node}
         second = Play(folder / WITHOUT_MOVES, pinned(given, places), parameters("none"))
@@ -180,7 +182,7 @@ def _draw(events: Sequence[Received[ClusterEvent]], svg: Path) -> None:
         raise InputError(f"cannot write {svg}: {error.strerror}", hint="name another file with --svg") from error
 
 
-def _report(story: RunTimeline, figures: Summary, svg: Path | None) -> None:
+def _report(story: RunTimeline, figures: DemoSummary, svg: Path | None) -> None:
     from steepest.demo import report
 
     tell(f"\n{report.result(story)}\n")
@@ -205,7 +207,7 @@ def _show(table: Table) -> None:
         show(columns, rows)
 
 
-def _finish(figures: Summary, comparison: Comparison | None, *, interrupted: bool, as_json: bool) -> None:
+def _finish(figures: DemoSummary, comparison: DemoComparison | None, *, interrupted: bool, as_json: bool) -> None:
     import msgspec
 
     if as_json:

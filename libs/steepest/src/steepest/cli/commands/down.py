@@ -35,7 +35,7 @@ def down(settings: Settings, *, stop_jobs: bool, grace: int, as_json: bool) -> N
     """Stop the running system and its jobs. The jobs save their state and resume at the next start."""
     import asyncio
 
-    from steepest.cli.stopping import stop_all, stop_system
+    from steepest.cli.system.shutdown import stop_all, stop_system
 
     folder = settings.folder
     installation = folder.read()

@@ -48,7 +48,7 @@ TOPICS = ("cluster", "loss", "heartbeats", "dead-letters")
 @json_option
 def events(settings: Settings, *, topic: str, since: int, follow: bool, as_json: bool, **wanted: Any) -> None:
     """Show what happened in the pool, oldest first."""
-    from steepest.cli.follow import run_until_stopped
+    from steepest.cli.pool.follow import run_until_stopped
 
     shows = chooser(topic, **wanted)
     line = as_json_line if as_json else as_words
@@ -93,8 +93,8 @@ def _is_about(event: Any, job: str) -> bool:
 async def _print(
     settings: Settings, topic: str, since: int, *, follow: bool, line: Callable[[Record], str | None]
 ) -> None:
-    from steepest.cli.follow import batches
-    from steepest.cli.stored_pool import reading
+    from steepest.cli.pool.follow import batches
+    from steepest.cli.pool.stored_pool import reading
 
     async with reading(settings) as (_, log):
         partitions = await log.partitions(topic)

@@ -36,7 +36,7 @@ def explain(job: str, settings: Settings, *, as_json: bool) -> None:
 
     import msgspec
 
-    from steepest.cli.job_output import printed_last
+    from steepest.cli.jobs.job_output import printed_last
     from steepest.describe import one_line
     from steepest.events.cluster import Outcome
 
@@ -64,8 +64,8 @@ def _clock(at_ms: int) -> str:
 
 async def _read(settings: Settings, job: str) -> tuple[JobTimeline, str]:
     """The story, from the log's first record: a snapshot knows how things stand, and not how they came to be so."""
+    from steepest.cli.pool.stored_pool import fold, reading
     from steepest.cli.printing.job_timeline import TimelineCollector
-    from steepest.cli.stored_pool import fold, reading
 
     teller = TimelineCollector(job)
     async with reading(settings) as (installation, log):
@@ -77,7 +77,7 @@ async def _read(settings: Settings, job: str) -> tuple[JobTimeline, str]:
 
 async def _left_out(log: Log, at: TopicPartition, job: str) -> int:
     """How many of a job's loss records were left out: of each incarnation, what the log-collector said last."""
-    from steepest.cli.stored_pool import records_to_end
+    from steepest.cli.pool.stored_pool import records_to_end
     from steepest.errors import UndecodableError
     from steepest.events.loss import JobWatched
     from steepest.runtime.decode import received

@@ -15,7 +15,7 @@ from steepest.cli.printing.output import give, tell
 
 if TYPE_CHECKING:
     from steepest.app.settings.tree import Settings
-    from steepest.cli.stored_pool import StoredPool
+    from steepest.cli.pool.stored_pool import StoredPool
     from steepest.cluster.port import Cluster
 
 EPILOG = """\b
@@ -48,7 +48,7 @@ def gone(node: str, settings: Settings, *, as_json: bool) -> None:
 
 async def _gone(settings: Settings, name: str) -> list[str]:
     """The jobs that were there."""
-    from steepest.cli.user_requests import append, asking
+    from steepest.cli.pool.user_requests import append, asking
     from steepest.events.cluster import NodeGone
 
     async with asking(settings) as (log, pool):

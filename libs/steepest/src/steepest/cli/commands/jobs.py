@@ -13,8 +13,8 @@ from steepest.cli.printing.output import give, tell
 
 if TYPE_CHECKING:
     from steepest.app.settings.tree import Settings
+    from steepest.cli.pool.stored_pool import StoredPool
     from steepest.cli.printing.tables import Cell
-    from steepest.cli.stored_pool import StoredPool
     from steepest.view.state import Job, Phase
 
 EPILOG = """\b
@@ -51,7 +51,7 @@ WHAT_LETTERS = 40
 @json_option
 def jobs(settings: Settings, *, show_all: bool, as_json: bool) -> None:
     """Show where every job stands: its node, phase, category and growth."""
-    from steepest.cli.stored_pool import look
+    from steepest.cli.pool.stored_pool import look
 
     pool = look(settings)
     shown = [job for job in pool.view.jobs if show_all or job.outcome is None]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from steepest.app.settings.tree import Settings
     from steepest.app.state_folder import StateFolder
-    from steepest.cli.stored_pool import StoredPool
+    from steepest.cli.pool.stored_pool import StoredPool
     from steepest.cluster.folders.adapter_folder import IncarnationFolder
     from steepest.log.base import Log
 
@@ -47,7 +47,7 @@ LOOK_EVERY_S = 0.2
 @json_option
 def logs(job: str, settings: Settings, *, follow: bool, lines: int, incarnation: int | None, as_json: bool) -> None:
     """Show what JOB printed, whether it runs or is over."""
-    from steepest.cli.follow import run_until_stopped
+    from steepest.cli.pool.follow import run_until_stopped
 
     folder = settings.folder
     folder.read()
@@ -61,7 +61,7 @@ def logs(job: str, settings: Settings, *, follow: bool, lines: int, incarnation:
 
 
 def _chosen(folder: StateFolder, job: str, incarnation: int | None) -> IncarnationFolder | None:
-    from steepest.cli.job_output import incarnations
+    from steepest.cli.jobs.job_output import incarnations
 
     kept = incarnations(folder, job)
     return next((each for each in reversed(kept) if incarnation in (None, each.incarnation)), None)
@@ -69,7 +69,7 @@ def _chosen(folder: StateFolder, job: str, incarnation: int | None) -> Incarnati
 
 def _say_why_nothing(settings: Settings, job: str, incarnation: int | None) -> None:
     """A job that is unknown, or whose incarnation is, is an error; one that has not started has printed nothing yet."""
-    from steepest.cli.stored_pool import look
+    from steepest.cli.pool.stored_pool import look
     from steepest.errors import InputError
 
     found = look(settings).job(job)
@@ -113,7 +113,7 @@ async def _follow(
     """Print what is there and what is added until the job is over: of later incarnations too, unless one is asked for."""
     import asyncio
 
-    from steepest.cli.stored_pool import fold, reading
+    from steepest.cli.pool.stored_pool import fold, reading
 
     folder = settings.folder
     async with reading(settings) as (installation, log):
@@ -163,7 +163,7 @@ async def _print_to_end(
 
 
 async def _keep_up(log: Log, pool: StoredPool) -> None:
-    from steepest.cli.follow import what_counts
+    from steepest.cli.pool.follow import what_counts
 
     async for _ in what_counts(log, pool, {}):
         pass
@@ -180,6 +180,6 @@ def _is_over(pool: StoredPool, job: str, incarnation: int | None) -> bool:
 
 def _next(folder: StateFolder, job: str, number: int) -> IncarnationFolder | None:
     """The oldest incarnation after one; nothing is printed by the one before once it is there."""
-    from steepest.cli.job_output import incarnations
+    from steepest.cli.jobs.job_output import incarnations
 
     return next((each for each in incarnations(folder, job) if each.incarnation > number), None)

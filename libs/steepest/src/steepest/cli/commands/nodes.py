@@ -12,8 +12,8 @@ from steepest.cli.printing.output import give, tell
 
 if TYPE_CHECKING:
     from steepest.app.settings.tree import Settings
+    from steepest.cli.pool.stored_pool import StoredPool
     from steepest.cli.printing.tables import Cell
-    from steepest.cli.stored_pool import StoredPool
     from steepest.view.state import Node
 
 EPILOG = """\b
@@ -37,8 +37,8 @@ def nodes(ctx: click.Context, settings: Settings, *, as_json: bool) -> None:
     """Show what every node has, what is reserved and used of it, its score, and its jobs by category."""
     if ctx.invoked_subcommand is not None:
         return
+    from steepest.cli.pool.stored_pool import look
     from steepest.cli.printing.tables import show
-    from steepest.cli.stored_pool import look
 
     pool = look(settings)
     if as_json:

@@ -37,7 +37,7 @@ With --from-beginning the earlier recording stays until the new one is complete,
 @click.option("--follow/--no-follow", default=False, help="Go on with what comes, until interrupted.")
 def record(settings: Settings, *, out: Path, from_beginning: bool, follow: bool) -> None:
     """Copy the topics to a recording, or go on with one."""
-    from steepest.cli.follow import run_until_stopped
+    from steepest.cli.pool.follow import run_until_stopped
     from steepest.describe import count
 
     copied = 0
@@ -45,7 +45,7 @@ def record(settings: Settings, *, out: Path, from_beginning: bool, follow: bool)
 
     async def run() -> None:
         nonlocal copied, begins
-        from steepest.cli.stored_pool import reading
+        from steepest.cli.pool.stored_pool import reading
         from steepest.log.files.file_log import FileLog
         from steepest.replay.record import begins_in, record_anew
         from steepest.replay.record import record as copy

@@ -64,7 +64,7 @@ def shadow(
 
     What no option names is as it is live. Exits with 1 if they differ.
     """
-    from steepest.cli.follow import run_until_stopped
+    from steepest.cli.pool.follow import run_until_stopped
     from steepest.replay.shadow import Shadow
 
     candidate = Shadow(_change(policy, placement, alpha, interval))
@@ -104,8 +104,8 @@ def _change(
 
 
 async def _feed(settings: Settings, candidate: Any, *, follow: bool) -> None:
-    from steepest.cli.follow import batches
-    from steepest.cli.stored_pool import reading
+    from steepest.cli.pool.follow import batches
+    from steepest.cli.pool.stored_pool import reading
 
     async with reading(settings) as (installation, log):
         partitions = [installation.layout.of_pool(installation.pool), *installation.layout.of_topic("loss")]

@@ -19,8 +19,8 @@ from steepest.cli.printing.output import give, tell
 if TYPE_CHECKING:
     from steepest.app.settings.tree import Settings
     from steepest.app.state_folder import StateFolder
-    from steepest.cli.stored_pool import StoredPool
-    from steepest.cli.user_requests import RequestCursor, RequestOutcome
+    from steepest.cli.pool.stored_pool import StoredPool
+    from steepest.cli.pool.user_requests import RequestCursor, RequestOutcome
     from steepest.events.cluster import JobSpec
     from steepest.log.base import Log
 
@@ -84,7 +84,7 @@ def submit(
     """Ask for COMMAND to run as a job, and report whether it is admitted."""
     import asyncio
 
-    from steepest.cli.job_names import name_for, why_not_found, with_python
+    from steepest.cli.jobs.job_names import name_for, why_not_found, with_python
 
     spec = spec_of(**asked)
     jobs = _jobs(name or name_for(spec.command), spec, array)
@@ -200,7 +200,7 @@ async def _ask(settings: Settings, jobs: Sequence[tuple[str, JobSpec]], *, wait:
     """Submit all jobs, then report of each in turn."""
     import msgspec
 
-    from steepest.cli.user_requests import append, asking, new_request
+    from steepest.cli.pool.user_requests import append, asking, new_request
     from steepest.events.cluster import JobSubmitted
 
     answers: list[Answer] = []
@@ -217,7 +217,7 @@ async def _ask(settings: Settings, jobs: Sequence[tuple[str, JobSpec]], *, wait:
 async def _answer(
     log: Log, pool: StoredPool, job: str, place: RequestCursor, *, wait: bool, talk: bool
 ) -> RequestOutcome:
-    from steepest.cli.user_requests import RequestOutcome, admission
+    from steepest.cli.pool.user_requests import RequestOutcome, admission
 
     running = pool.folder.running() is not None
     answer = await admission(log, pool, place) if running or wait else RequestOutcome(state="queued")
@@ -232,7 +232,7 @@ async def _answer(
 
 def _free(pool: StoredPool, name: str) -> str:
     """The name that a job gets; that of a job which still runs or waits is left for the system to refuse."""
-    from steepest.cli.job_names import free_name
+    from steepest.cli.jobs.job_names import free_name
 
     def is_over(each: str) -> bool | None:
         job = pool.view.jobs.get(each)
@@ -273,8 +273,8 @@ def _tell(job: str, answer: RequestOutcome, pool: StoredPool, *, running: bool) 
 
 async def _wait(log: Log, pool: StoredPool, place: RequestCursor, job: str, *, talk: bool) -> RequestOutcome:
     """Tell what happens to a job until it is over; say once if nobody runs it any more."""
-    from steepest.cli.job_output import printed_last
-    from steepest.cli.user_requests import RequestOutcome, end_of
+    from steepest.cli.jobs.job_output import printed_last
+    from steepest.cli.pool.user_requests import RequestOutcome, end_of
     from steepest.describe import is_routine, sentence
     from steepest.events.cluster import Outcome
 

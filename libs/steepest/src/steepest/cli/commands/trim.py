@@ -51,7 +51,7 @@ def trim(settings: Settings, *, keep: int, dry_run: bool, as_json: bool) -> None
 
 async def _trim(settings: Settings, keep_ms: int, *, dry_run: bool) -> tuple[int, int]:
     """Where the pool's log began, and where it begins now or would."""
-    from steepest.app.context import Context
+    from steepest.app.context import ServiceContext
     from steepest.app.installation import SYSTEM, kafka_of, open_cluster, open_log, open_snapshots
     from steepest.app.installed_services import wanted_services
     from steepest.clock import SystemClock
@@ -66,7 +66,7 @@ async def _trim(settings: Settings, keep_ms: int, *, dry_run: bool) -> tuple[int
         raise click.UsageError("a log in files is kept whole; say which cluster: --kafka HOST:PORT")
     log, cluster = open_log(settings, installation), open_cluster(settings.folder, installation)
     assert isinstance(log, KafkaLog)  # noqa: S101 - it is on Kafka
-    context = Context(
+    context = ServiceContext(
         settings=settings, installation=installation, log=log, cluster=cluster, clock=clock, metrics=Metrics()
     )
     services = [build(context) for build in wanted_services(settings).values()]

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from steepest.cli.nodes_of import IMAGE, cluster_option, engines, engines_as, refuse_others
 from steepest.cli.options import PLACEMENT_NAMES, SPAN, NodeType, config_option, policy_option, state_option
 from steepest.cli.printing.output import tell
+from steepest.cli.system.node_selection import IMAGE, cluster_option, engines, engines_as, refuse_others
 
 if TYPE_CHECKING:
     from steepest.app.settings.tree import Settings
@@ -83,7 +83,7 @@ CORES_SHARE = 0.8
 @state_option
 @config_option
 @cluster_option
-@click.option("--image", show_default=IMAGE, help="For jobs that name none, on Docker engines.")
+@click.option("--image", help=f"For jobs that name none, on Docker engines ({IMAGE}).")
 @click.option("--kafka", metavar="HOST:PORT|auto", help="Run every service as a process, over Kafka.")
 @click.option("--mqtt", metavar="HOST:PORT", help="Take in heartbeats and losses from this MQTT broker.")
 @click.option("--scale", "scales", type=ScaleType(), multiple=True, help="Processes of a service. Repeat it.")
@@ -111,7 +111,7 @@ def up(config: Path | None, **options: Any) -> None:
     keeps what it holds. `steepest config show` prints all settings.
     """
     from steepest.app.settings.reading import read_settings
-    from steepest.cli.running import run_embedded, run_on_kafka
+    from steepest.cli.system.foreground import run_embedded, run_on_kafka
 
     settings = read_settings(flags_of(**options), config)
     prepare(settings)
@@ -157,7 +157,7 @@ def refuse_jobs_in_files(settings: Settings) -> None:
     """
     import msgspec
 
-    from steepest.cli.stored_pool import look
+    from steepest.cli.pool.stored_pool import look
     from steepest.describe import count
     from steepest.errors import InputError
     from steepest.log.kafka.kafka_settings import KafkaSettings
@@ -273,7 +273,7 @@ def wanted(settings: Settings) -> PoolParameters | None:
     """The parameters to put in force; None: those that the log holds. FlowCon looks at as long an interval as SpeCon."""
     import msgspec
 
-    from steepest.cli.stored_pool import look
+    from steepest.cli.pool.stored_pool import look
     from steepest.policies.named import under
     from steepest.view.cluster_view import ClusterView
 

@@ -48,7 +48,7 @@ def upgrade(settings: Settings, *, dry_run: bool, as_json: bool) -> None:
 async def _upgrade(settings: Settings, *, dry_run: bool) -> tuple[ClusterView, PoolConfigured]:
     """The pool as it was, and its new configuration."""
     from steepest.app.configurator import configuration
-    from steepest.cli.user_requests import append, asking
+    from steepest.cli.pool.user_requests import append, asking
 
     async with asking(settings) as (log, pool):
         wanted = configuration(pool.view, upgrades=True)

@@ -30,7 +30,7 @@ _EXAMPLE_CHARS = 100
 
 
 @dataclass
-class Curve:
+class LossCurve:
     """A metric's values, of which at most 48 are held, thinned out evenly as more come."""
 
     values: list[float] = field(default_factory=list)
@@ -61,7 +61,7 @@ class Metric:
 
     first: LossRecord
     last: LossRecord
-    curve: Curve = field(default_factory=Curve)
+    curve: LossCurve = field(default_factory=LossCurve)
 
 
 def show(records: Iterable[LossRecord], reader: LogReader | None = None) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from steepest.app.context import Context
+from steepest.app.context import ServiceContext
 from steepest.app.installed_services import installed_services
 from steepest.app.settings.tree import Settings
 from steepest.app.state_folder import Installation
@@ -122,9 +122,9 @@ class RigProcess:
 
 def context_on(
     state: Path, log: Log, cluster: Cluster, clock: Clock, metrics: Metrics | None = None, *, mqtt: str = ""
-) -> Context:
+) -> ServiceContext:
     """What a service is built from, over these parts; ``mqtt`` is a broker."""
-    return Context(
+    return ServiceContext(
         settings=Settings(state_dir=str(state), mqtt=MqttSettings(broker=mqtt)),
         installation=Installation(pool=POOL, nodes=()),
         log=log,

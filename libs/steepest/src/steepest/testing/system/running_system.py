@@ -21,10 +21,10 @@ from click.testing import CliRunner
 
 from steepest.app.settings.reading import read_settings
 from steepest.app.state_folder import StateFolder
-from steepest.cli.follow import first
 from steepest.cli.main import main
-from steepest.cli.stopping import stop_all, stop_system
-from steepest.cli.stored_pool import reading, records_to_end
+from steepest.cli.pool.follow import first
+from steepest.cli.pool.stored_pool import reading, records_to_end
+from steepest.cli.system.shutdown import stop_all, stop_system
 from steepest.errors import SteepestError, UndecodableError
 from steepest.events import cluster as c
 from steepest.events.received import Received

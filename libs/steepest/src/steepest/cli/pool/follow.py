@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
-from steepest.cli.stored_pool import StoredPool, fold_one
+from steepest.cli.pool.stored_pool import StoredPool, fold_one
 from steepest.errors import UndecodableError
 from steepest.events.cluster import JobRejected
 from steepest.events.received import Received

@@ -23,7 +23,7 @@ from steepest.app.process_supervisor import ProcessSupervisor
 from steepest.app.settings.tree import Settings
 from steepest.app.signals import stop_on_signals
 from steepest.app.state_folder import KafkaPlace, StateFolder
-from steepest.cli.job_output import printed_last
+from steepest.cli.jobs.job_output import printed_last
 from steepest.cli.printing.event_printer import EventPrinter, say
 from steepest.cli.quiet import quiet
 from steepest.describe import count

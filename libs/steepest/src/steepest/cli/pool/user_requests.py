@@ -14,9 +14,9 @@ import msgspec
 
 from steepest.app.installation import open_log
 from steepest.app.settings.tree import Settings
-from steepest.cli.follow import first, what_counts
+from steepest.cli.pool.follow import first, what_counts
+from steepest.cli.pool.stored_pool import StoredPool, fold
 from steepest.cli.quiet import quiet
-from steepest.cli.stored_pool import StoredPool, fold
 from steepest.clock import SystemClock
 from steepest.errors import InputError
 from steepest.events import cluster as c
