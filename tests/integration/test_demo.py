@@ -154,7 +154,7 @@ def test_interrupted_demo_stops_its_jobs(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     rest, complaints = process.communicate(timeout=PATIENCE_S)
 
-    assert "is to start on" in first
+    assert "start planned on" in first
     assert (process.returncode, complaints) == (130, "")
     assert "interrupted: all jobs were stopped" in rest
     assert "\x1b" not in first + rest

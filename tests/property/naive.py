@@ -45,7 +45,7 @@ class NaivePlacer(Placer):
                 continue
             no_room[wish_of(job)] = None
             if why := why_never_placed(view, job):
-                yield from self._tell(job, c.JobRejected(job=job.name, request=job.request, reason=why))
+                yield from self._announce(job, c.JobRejected(job=job.name, request=job.request, reason=why))
 
 
 class NaiveRebalancer(Rebalancer):

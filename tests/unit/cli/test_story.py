@@ -41,11 +41,11 @@ def placed() -> LogBuilder:
 
 
 def test_a_decision_is_told_with_what_it_was_made_from() -> None:
-    """The nodes that were looked at, with score, use and jobs, stand below the decision."""
+    """The nodes that were considered, with score, use and jobs, stand below the decision."""
     plan = next(chapter for chapter in tell(placed()).chapters if chapter.type == "PlacementPlanned")
 
-    assert plan.sentence == "a is to start on n1 (spread)"
-    assert plan.details == ["looked at n1 (score 2, 1 job, 100m CPU used)"]
+    assert plan.sentence == "a: start planned on n1 (spread)"
+    assert plan.details == ["considered n1 (score 2, 1 job, 100m CPU used)"]
     assert plan.because == SPREAD
 
 
@@ -80,7 +80,7 @@ def test_requests_that_come_again_are_counted() -> None:
 
     last = tell(placed().add(*asking)).chapters[-1]
 
-    assert (last.type, last.again, last.details) == ("ReallocationRequested", 2, ["it asked again 2 times"])
+    assert (last.type, last.again, last.details) == ("ReallocationRequested", 2, ["requested again 2 times"])
 
 
 def test_a_job_that_waits_says_for_what() -> None:
@@ -92,10 +92,8 @@ def test_a_job_that_waits_says_for_what() -> None:
         c.JobAdmitted(job="b", request="rb"),
     )
 
-    assert tell(unread).now.startswith("a waits for a place: nobody has admitted it yet")
-    assert tell(crowded, "b").now == (
-        "b waits for a place: node n1 has not enough free: 300m CPU, and 400m CPU is asked for"
-    )
+    assert tell(unread).now.startswith("a is queued: it is not admitted yet")
+    assert tell(crowded, "b").now == ("b is queued: node n1 has not enough free: 300m CPU, and 400m CPU is asked for")
 
 
 def test_a_failed_job_that_is_held_back_says_until_when() -> None:
@@ -105,7 +103,7 @@ def test_a_failed_job_that_is_held_back_says_until_when() -> None:
         c.RetryPlanned(job="a", incarnation=1, charged=True, not_before_ms=4_000, reason="it exited with status 1"),
     )
 
-    assert tell(story).now.startswith("a waits for a place: it is tried again in 4.0 s")
+    assert tell(story).now.startswith("a is queued: its next try is in 4.0 s")
 
 
 def test_a_step_under_way_is_told() -> None:
@@ -115,7 +113,7 @@ def test_a_step_under_way_is_told() -> None:
         c.StepBegun(plan="p", step=c.Step.START, attempt=1, job="a", incarnation=1, node="n1"),
     )
 
-    assert tell(story).now == "a is being placed on n1: the step “start” is under way"
+    assert tell(story).now == "a is being placed on n1: step “start” is under way"
 
 
 def test_a_job_that_stays_says_why_it_is_not_moved() -> None:
@@ -135,7 +133,7 @@ def test_the_end_is_the_end() -> None:
         c.JobEnded(job="a", outcome=c.Outcome.FAILED, exit_status=3, reason="it exited with status 3"),
     )
 
-    assert tell(story).now == "a is over: it failed: it exited with status 3"
+    assert tell(story).now == "a has ended: failed: it exited with status 3"
 
 
 def limited() -> LogBuilder:
@@ -157,14 +155,14 @@ def test_limits_are_told_with_what_they_were_planned_from() -> None:
     chapters = {chapter.type: chapter for chapter in tell(limited()).chapters}
     plan = chapters["LimitsPlanned"]
 
-    assert plan.sentence == "a is to have 166m CPU on n1, and is in CL from here on (Algorithm 1)"
+    assert plan.sentence == "a: 166m CPU planned on n1; now in CL (Algorithm 1)"
     assert plan.details == [
-        "looked at a (CL, growth efficiency 0.004, 25.0% of the node used)",
-        "looked at b (NL, nothing measured yet)",
+        "considered a (CL, growth efficiency 0.004, 25.0% of the node used)",
+        "considered b (NL, nothing measured yet)",
         "ΣG = 0.004, β = 1.5: no limit below 33.3% of the node",
     ]
-    assert chapters["LimitsRefused"].sentence.endswith("(busy), so it has what it had: later")
-    assert chapters["LimitsApplied"].sentence == "a has 166m CPU on n1 from here on"
+    assert chapters["LimitsRefused"].sentence.endswith("(busy); the old one stays: later")
+    assert chapters["LimitsApplied"].sentence == "a now has 166m CPU on n1"
 
 
 def test_a_plan_that_changes_nothing_for_a_job_is_not_in_its_story() -> None:
@@ -181,7 +179,7 @@ def test_now_says_what_limit_is_in_force() -> None:
     del refused.records[-3:]
     assert "with no limit (166m CPU was refused: busy: later)" in tell(refused).now
     del refused.records[-1:]
-    assert "with no limit (166m CPU is asked for)" in tell(refused).now
+    assert "with no limit (166m CPU is requested)" in tell(refused).now
 
 
 def test_a_converged_job_that_flowcon_keeps_says_so() -> None:

@@ -35,18 +35,18 @@ SPOKEN: list[tuple[c.ClusterEvent, str]] = [
         ),
     ),
     (c.Tick(counted_ms=65_000), "the pool's clock is at 1 min 05 s"),
-    (c.NodeJoined(node="n1", capacity=Resources(600, 2048)), "node n1 is here with 600m CPU, 2048 MiB"),
-    (c.NodeLost(node="n1", silent_ms=15_000), "node n1 is lost: it has been silent for 15 s"),
-    (c.NodeGone(node="n1"), "node n1 is gone for good, an operator says: nothing runs there any more"),
+    (c.NodeJoined(node="n1", capacity=Resources(600, 2048)), "node n1 joined with 600m CPU, 2048 MiB"),
+    (c.NodeLost(node="n1", silent_ms=15_000), "node n1 is lost: no heartbeat for 15 s"),
+    (c.NodeGone(node="n1"), "node n1 is gone for good, as an operator declared: nothing runs there"),
     (c.NodeUsage(node="n1", used=Resources(300), jobs={"a": 300}), "node n1 uses 300m CPU: a 300m"),
     (c.ReplicaStarted(job="a", incarnation=1, node="n1"), "a runs on n1 (incarnation 1)"),
     (
         c.CheckpointModeDeclared(job="a", incarnation=1, mode=CheckpointMode.ON_REQUEST),
-        "a says that it saves its state when asked",
+        "a supports checkpoints on request",
     ),
     (
         c.CheckpointVerified(job="a", incarnation=1, checkpoint=SAVED),
-        "a has proven that it can save: its checkpoint of step 120",
+        "a saved a verified checkpoint at step 120",
     ),
     (
         c.ReplicaStopped(job="a", incarnation=1, node="n1", exit_status=-9, step=44),
@@ -57,56 +57,56 @@ SPOKEN: list[tuple[c.ClusterEvent, str]] = [
     (c.JobEnded(job="a", outcome=c.Outcome.CANCELLED, exit_status=85), "a was cancelled"),
     (
         c.JobSubmitted(job="a", request="r", spec=c.JobSpec(command=("python", "my train.py"))),
-        "a is submitted, asking for 50m CPU: python 'my train.py'",
+        "a is submitted, requesting 50m CPU: python 'my train.py'",
     ),
-    (c.JobCancelRequested(job="a", request="r"), "a is to be cancelled"),
+    (c.JobCancelRequested(job="a", request="r"), "a: cancellation requested"),
     (
         c.GrowthMeasured(
             job="a", interval=1, total=1.0, count=2, largest=1.0, first_ms=0, last_ms=1, category=c.Category.PROGRESSING
         ),
-        "a was measured for the first time in interval 1, and is progressing (PC)",
+        "a: first loss in interval 1; progressing (PC)",
     ),
     (
         c.CategoryChanged(job="a", before=c.Category.WATCHED, after=c.Category.CONVERGED, growth=0.00123456),
-        "a is converged now (WC → CC): it grew by 0.001235 in the interval",
+        "a is now converged (WC → CC): loss changed 0.12 % this interval",
     ),
     (
         c.ReallocationRequested(job="a", growth=0.002, interval=5),
-        "a asks for another place: it has converged and grew by 0.002 only",
+        "a requests another node: converged, loss changed only 0.20 % this interval",
     ),
     (
         c.PlacementPlanned(plan="p", job="a", incarnation=0, nodes=("n1",), because=c.Because(rule="spread")),
-        "a is to start on n1 (spread)",
+        "a: start planned on n1 (spread)",
     ),
     (
         c.MigrationPlanned(
             plan="p", job="a", incarnation=1, source="n1", target="n2", kind=c.MoveKind.REALLOCATION, because=MOVE
         ),
         (
-            "a is to move from n1 to n2 (Algorithm 4: the lowest score): "
+            "a: move planned from n1 to n2 (Algorithm 4: the lowest score): "
             "n1 (score 7, 4 jobs, 310m CPU used) → n2 (score 3, 2 jobs, 90m CPU used)"
         ),
     ),
     (c.StayDecided(job="a", incarnation=1, node="n1", because=MOVE), "a stays on n1 (Algorithm 4: the lowest score)"),
     (
         c.RetryPlanned(job="a", incarnation=1, charged=True, not_before_ms=5, reason="it exited with status 1"),
-        "a waits for a place again, which counts against its retries: it exited with status 1",
+        "a is queued again (this uses one of its retries): it exited with status 1",
     ),
-    (c.JobAdmitted(job="a", request="r"), "a is admitted and waits for a place"),
+    (c.JobAdmitted(job="a", request="r"), "a is admitted and queued"),
     (c.JobRejected(job="a", request="r", reason="it is too large"), "a is rejected: it is too large"),
     (
         c.StepBegun(plan="p", step=c.Step.STOP, attempt=2, job="a", incarnation=1, node="n1"),
-        "a is being stopped on n1 (attempt 2)",
+        "a: stopping on n1 (step 2 of its plan)",
     ),
     (
         c.StepFailed(
             plan="p", step=c.Step.START, attempt=1, job="a", code="node-lost", definite=True, message="n1 is away"
         ),
-        "a: the step “start” failed without any effect (node-lost): n1 is away",
+        "a: step “start” failed without effect (node-lost): n1 is away",
     ),
     (
         c.CheckpointSaved(plan="p", attempt=1, job="a", incarnation=1, checkpoint=SAVED),
-        "a has saved its state (its checkpoint of step 120) and waits for its stop",
+        "a saved a checkpoint at step 120 and waits to be stopped",
     ),
     (
         c.JobStopped(plan="p", attempt=1, job="a", incarnation=1, exit_status=85, step=120),
@@ -116,10 +116,10 @@ SPOKEN: list[tuple[c.ClusterEvent, str]] = [
         c.JobPlaced(plan="p", attempt=1, job="a", incarnation=2, node="n2", restore=SAVED),
         "a is placed on n2, from its checkpoint of step 120 (incarnation 2)",
     ),
-    (c.JobResumed(plan="p", attempt=1, job="a", incarnation=2, step=121), "a trains again, at step 121"),
+    (c.JobResumed(plan="p", attempt=1, job="a", incarnation=2, step=121), "a resumed training at step 121"),
     (
         c.MigrationFinished(plan="p", job="a", target="n2", steps_lost=0, took_ms=2_000, paused_ms=700),
-        "a has moved to n2: paused for 0.7 s, no step lost, 2.0 s in all",
+        "a moved to n2: paused for 0.7 s, no step lost, 2.0 s in all",
     ),
     (
         c.MigrationFailed(plan="p", job="a", code="step-timeout", message="too slow", node="n1", steps_lost=1),
@@ -127,7 +127,7 @@ SPOKEN: list[tuple[c.ClusterEvent, str]] = [
     ),
     (
         c.PlanAbandoned(plan="p", job="a", code="given-up", message="cancelled"),
-        "a: the plan p is given up (given-up): cancelled",
+        "a: plan p abandoned (given-up): cancelled",
     ),
     (
         c.LimitsPlanned(
@@ -136,17 +136,17 @@ SPOKEN: list[tuple[c.ClusterEvent, str]] = [
             limits=(c.JobLimit("a", 1, c.GrowthList.COMPLETING, 200), c.JobLimit("b", 2, c.GrowthList.NEW)),
             because=c.LimitsBecause(rule="Algorithm 1"),
         ),
-        "limits on n1 (Algorithm 1): a 200m CPU (CL), b no limit (NL)",
+        "limits planned on n1 (Algorithm 1): a 200m CPU (CL), b no limit (NL)",
     ),
-    (c.LimitsApplied(plan="p", node="n1", job="a", incarnation=1, cpu_m=200), "a has 200m CPU on n1 from here on"),
-    (c.LimitsApplied(plan="p", node="n1", job="a", incarnation=1), "a has no limit on n1 from here on"),
+    (c.LimitsApplied(plan="p", node="n1", job="a", incarnation=1, cpu_m=200), "a now has 200m CPU on n1"),
+    (c.LimitsApplied(plan="p", node="n1", job="a", incarnation=1), "a now has no limit on n1"),
     (
         c.LimitsRefused(plan="p", node="n1", job="a", incarnation=1, code="not-running", definite=True, message="gone"),
-        "a did not get its limit on n1 (not-running), so it has what it had: gone",
+        "a: limit refused on n1 (not-running); the old one stays: gone",
     ),
     (
         c.LimitsRefused(plan="p", node="n1", job="a", incarnation=1, code="timeout", definite=False, message="slow"),
-        "a did not get its limit on n1 (timeout), so nobody knows yet what it has: slow",
+        "a: limit refused on n1 (timeout); it is unclear which one is in force: slow",
     ),
 ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from steepest.events import cluster as c
-from steepest.policies.specon.node_scorer import NODES_TOLD, NodeScorer
+from steepest.policies.specon.node_scorer import NODES_NAMED, NodeScorer
 from steepest.testing.scenarios.folded_pool import cancelled, category, requested, used
 from steepest.testing.scenarios.scenario import check
 from steepest.testing.system.driver import DeciderDriver
@@ -345,7 +345,7 @@ def test_a_decision_tells_of_a_bounded_number_of_nodes_and_always_of_its_own() -
     driver.run("job", "n050", CC)
     (plan,) = driver.ask(requested("job"))
     assert isinstance(plan, c.MigrationPlanned)
-    assert len(plan.because.nodes) == NODES_TOLD
+    assert len(plan.because.nodes) == NODES_NAMED
     assert plan.because.nodes[0].node == plan.target == "n000"
     assert plan.because.nodes[-1].node == "n050"
 

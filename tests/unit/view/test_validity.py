@@ -142,7 +142,7 @@ MIGRATIONS: dict[str, tuple[Scene, c.MigrationPlanned, str]] = {
     "from a lost node": (
         lambda pool: pool.fold(c.NodeLost(node="w1", silent_ms=1)),
         migration("job", "w1", "w2"),
-        "node w1 is lost, and nobody there would save and stop the job",
+        "node w1 is lost, so the job cannot be saved and stopped there",
     ),
     "to an unknown node": (nothing, migration("job", "w1", "w9"), "there is no node w9"),
     "to a lost node": (

@@ -1,4 +1,4 @@
-"""Events in words: one sentence for each event of the cluster log, for people who watch a pool.
+"""One sentence for each event of the cluster log, for people who watch a pool.
 
 Sentences name jobs and nodes as they are, begin in lower case and end without a full stop, so that a line can go on.
 Pure: it must never know a view, a log or a terminal.
@@ -14,7 +14,7 @@ from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode, CheckpointRef
 from steepest.events.parameters import FlowConParameters, Threshold
 from steepest.view.jobs import GRACE_INTERVALS
-from steepest.view.nodes import in_words
+from steepest.view.nodes import format_resources
 
 ROUTINE = (c.Tick, c.NodeUsage, c.GrowthMeasured)
 """Events that come at a steady rate and change nothing that people wait for."""
@@ -28,7 +28,7 @@ CATEGORIES: Mapping[c.Category, str] = {
 
 
 def sentence(event: c.ClusterEvent) -> str:
-    """An event in words, on one line whatever its fields hold."""
+    """An event as one sentence, on one line also where its fields hold line ends."""
     return one_line(_SENTENCES[type(event)](event))
 
 
@@ -68,23 +68,28 @@ ENDED: Mapping[c.Outcome, str] = {
 
 
 def ending(status: int | None) -> str:
-    """How a process ended, by its exit status (minus the signal's number; None: nobody saw it)."""
+    """How a process ended, by its exit status (minus the signal's number; None: it was not seen)."""
     if status is None:
         return "its exit was not seen"
     return f"killed by signal {-status}" if status < 0 else f"exit status {status}"
 
 
 def unknown_growth(job: str) -> str:
-    """What to say of a job whose growth is unknown."""
+    """The warning about a job whose growth is unknown."""
     return (
         f"{job}: no loss was read in {GRACE_INTERVALS} intervals, so its growth is unknown and it is not moved; "
         "`steepest parse` on its output shows what is read"
     )
 
 
+def percent(growth: float) -> str:
+    """A growth, which is a share of the largest loss: ``0.17 %``, ``12 %``."""
+    return f"{growth:.2%}".replace("%", " %") if growth < 0.1 else f"{growth:.0%}".replace("%", " %")  # noqa: PLR2004
+
+
 def node_seen(node: c.NodeScore) -> str:
     """A node as a decision saw it."""
-    out = f", out of the question: {node.rejected}" if node.rejected else ""
+    out = f", excluded: {node.rejected}" if node.rejected else ""
     return f"{node.node} (score {node.score:g}, {count(node.replicas, 'job')}, {node.used_cpu_m}m CPU used{out})"
 
 
@@ -116,31 +121,31 @@ def _tick(event: c.Tick) -> str:
 
 
 def _node_joined(event: c.NodeJoined) -> str:
-    return f"node {event.node} is here with {in_words(event.capacity)}"
+    return f"node {event.node} joined with {format_resources(event.capacity)}"
 
 
 def _node_lost(event: c.NodeLost) -> str:
-    return f"node {event.node} is lost: it has been silent for {span(event.silent_ms)}"
+    return f"node {event.node} is lost: no heartbeat for {span(event.silent_ms)}"
 
 
 def _node_gone(event: c.NodeGone) -> str:
-    return f"node {event.node} is gone for good, an operator says: nothing runs there any more"
+    return f"node {event.node} is gone for good, as an operator declared: nothing runs there"
 
 
 def _node_usage(event: c.NodeUsage) -> str:
     jobs = ", ".join(f"{job} {cpu_m}m" for job, cpu_m in event.jobs.items())
-    return f"node {event.node} uses {in_words(event.used)}{': ' + jobs if jobs else ''}"
+    return f"node {event.node} uses {format_resources(event.used)}{': ' + jobs if jobs else ''}"
 
 
 # --- jobs and their processes -------------------------------------------------------------------------------------------
 
 
 def _submitted(event: c.JobSubmitted) -> str:
-    return f"{event.job} is submitted, asking for {in_words(event.spec.requests)}: {shlex.join(event.spec.command)}"
+    return f"{event.job} is submitted, requesting {format_resources(event.spec.requests)}: {shlex.join(event.spec.command)}"
 
 
 def _admitted(event: c.JobAdmitted) -> str:
-    return f"{event.job} is admitted and waits for a place"
+    return f"{event.job} is admitted and queued"
 
 
 def _rejected(event: c.JobRejected) -> str:
@@ -148,13 +153,13 @@ def _rejected(event: c.JobRejected) -> str:
 
 
 def _cancel_requested(event: c.JobCancelRequested) -> str:
-    return f"{event.job} is to be cancelled"
+    return f"{event.job}: cancellation requested"
 
 
 def _ended(event: c.JobEnded) -> str:
     why = event.reason or (ending(event.exit_status) if event.exit_status else "")
-    told = f": {why}" if why and event.outcome is c.Outcome.FAILED else ""
-    return f"{event.job} {ENDED[event.outcome]}{told}"
+    reason = f": {why}" if why and event.outcome is c.Outcome.FAILED else ""
+    return f"{event.job} {ENDED[event.outcome]}{reason}"
 
 
 def _replica_started(event: c.ReplicaStarted) -> str:
@@ -162,18 +167,18 @@ def _replica_started(event: c.ReplicaStarted) -> str:
 
 
 _SAVES = {
-    CheckpointMode.ON_REQUEST: "saves its state when asked",
-    CheckpointMode.ON_STOP: "saves its state when it is stopped",
-    CheckpointMode.NONE: "cannot save its state, so it will not be moved",
+    CheckpointMode.ON_REQUEST: "supports checkpoints on request",
+    CheckpointMode.ON_STOP: "saves a checkpoint when it is stopped",
+    CheckpointMode.NONE: "cannot save checkpoints, so it will not be moved",
 }
 
 
 def _mode_declared(event: c.CheckpointModeDeclared) -> str:
-    return f"{event.job} says that it {_SAVES[event.mode]}"
+    return f"{event.job} {_SAVES[event.mode]}"
 
 
 def _verified(event: c.CheckpointVerified) -> str:
-    return f"{event.job} has proven that it can save: {_checkpoint(event.checkpoint)}"
+    return f"{event.job} saved a verified checkpoint at step {event.checkpoint.step}"
 
 
 def _replica_stopped(event: c.ReplicaStopped) -> str:
@@ -182,55 +187,55 @@ def _replica_stopped(event: c.ReplicaStopped) -> str:
 
 
 def _retry(event: c.RetryPlanned) -> str:
-    charged = "which counts against its retries" if event.charged else "which costs it no retry"
-    return f"{event.job} waits for a place again, {charged}: {event.reason}"
+    charged = "this uses one of its retries" if event.charged else "this uses no retry"
+    return f"{event.job} is queued again ({charged}): {event.reason}"
 
 
 # --- growth -------------------------------------------------------------------------------------------------------------
 
 
 def _growth(event: c.GrowthMeasured) -> str:
-    grew = "was measured for the first time" if event.growth is None else f"grew by {event.growth:.4g}"
-    return f"{event.job} {grew} in interval {event.interval}, and is {CATEGORIES[event.category]} ({event.category})"
+    changed = "first loss" if event.growth is None else f"loss changed {percent(event.growth)}"
+    return f"{event.job}: {changed} in interval {event.interval}; {CATEGORIES[event.category]} ({event.category})"
 
 
 def _category(event: c.CategoryChanged) -> str:
     return (
-        f"{event.job} is {CATEGORIES[event.after]} now ({event.before} → {event.after}): "
-        f"it grew by {event.growth:.4g} in the interval"
+        f"{event.job} is now {CATEGORIES[event.after]} ({event.before} → {event.after}): "
+        f"loss changed {percent(event.growth)} this interval"
     )
 
 
 def _requested(event: c.ReallocationRequested) -> str:
-    return f"{event.job} asks for another place: it has converged and grew by {event.growth:.4g} only"
+    return f"{event.job} requests another node: converged, loss changed only {percent(event.growth)} this interval"
 
 
 # --- plans --------------------------------------------------------------------------------------------------------------
 
 
 def _placement(event: c.PlacementPlanned) -> str:
-    return f"{event.job} is to start on {', '.join(event.nodes)} ({event.because.rule})"
+    return f"{event.job}: start planned on {', '.join(event.nodes)} ({event.because.rule})"
 
 
 def _migration(event: c.MigrationPlanned) -> str:
     seen = {node.node: node for node in event.because.nodes}
     ends = [node_seen(seen[name]) for name in (event.source, event.target) if name in seen]
-    told = f": {' → '.join(ends)}" if ends else ""
-    return f"{event.job} is to move from {event.source} to {event.target} ({event.because.rule}){told}"
+    scores = f": {' → '.join(ends)}" if ends else ""
+    return f"{event.job}: move planned from {event.source} to {event.target} ({event.because.rule}){scores}"
 
 
 def _stay(event: c.StayDecided) -> str:
     return f"{event.job} stays on {event.node} ({event.because.rule})"
 
 
-def limit_in_words(cpu_m: int | None) -> str:
+def cpu_limit(cpu_m: int | None) -> str:
     """A CPU limit."""
     return "no limit" if cpu_m is None else f"{cpu_m}m CPU"
 
 
 def _limits(event: c.LimitsPlanned) -> str:
-    told = ", ".join(f"{one.job} {limit_in_words(one.cpu_m)} ({one.growth_list})" for one in event.limits)
-    return f"limits on {event.node} ({event.because.rule}): {told}"
+    limits = ", ".join(f"{one.job} {cpu_limit(one.cpu_m)} ({one.growth_list})" for one in event.limits)
+    return f"limits planned on {event.node} ({event.because.rule}): {limits}"
 
 
 def growth_seen(job: c.GrowthSeen) -> str:
@@ -244,25 +249,25 @@ def growth_seen(job: c.GrowthSeen) -> str:
 # --- what became of them ------------------------------------------------------------------------------------------------
 
 _BEGUN = {
-    c.Step.CHECKPOINT: "{job} is asked to save its state on {node}",
-    c.Step.STOP: "{job} is being stopped on {node}",
-    c.Step.START: "{job} is being started on {node}",
-    c.Step.VERIFY: "{job} must show on {node} that it trains",
+    c.Step.CHECKPOINT: "{job}: requesting a checkpoint on {node}",
+    c.Step.STOP: "{job}: stopping on {node}",
+    c.Step.START: "{job}: starting on {node}",
+    c.Step.VERIFY: "{job}: waiting for its first step on {node}",
 }
 
 
 def _begun(event: c.StepBegun) -> str:
-    again = f" (attempt {event.attempt})" if event.attempt > 1 else ""
-    return _BEGUN[event.step].format(job=event.job, node=event.node) + again
+    number = f" (step {event.attempt} of its plan)" if event.attempt > 1 else ""
+    return _BEGUN[event.step].format(job=event.job, node=event.node) + number
 
 
 def _step_failed(event: c.StepFailed) -> str:
-    effect = "without any effect" if event.definite else "and it may have taken effect all the same"
-    return f"{event.job}: the step “{event.step}” failed {effect} ({event.code}): {event.message}"
+    effect = "without effect" if event.definite else "and may have taken effect"
+    return f"{event.job}: step “{event.step}” failed {effect} ({event.code}): {event.message}"
 
 
 def _saved(event: c.CheckpointSaved) -> str:
-    return f"{event.job} has saved its state ({_checkpoint(event.checkpoint)}) and waits for its stop"
+    return f"{event.job} saved a checkpoint at step {event.checkpoint.step} and waits to be stopped"
 
 
 def _stopped(event: c.JobStopped) -> str:
@@ -275,35 +280,33 @@ def _placed(event: c.JobPlaced) -> str:
 
 
 def _resumed(event: c.JobResumed) -> str:
-    return f"{event.job} trains again{'' if event.step is None else f', at step {event.step}'}"
+    return f"{event.job} resumed training{'' if event.step is None else f' at step {event.step}'}"
 
 
 def _moved(event: c.MigrationFinished) -> str:
     return (
-        f"{event.job} has moved to {event.target}: paused for {span(event.paused_ms)}, "
+        f"{event.job} moved to {event.target}: paused for {span(event.paused_ms)}, "
         f"{count(event.steps_lost, 'step')} lost, {span(event.took_ms)} in all"
     )
 
 
 def _not_moved(event: c.MigrationFailed) -> str:
-    now = f"it runs on {event.node}" if event.node else "it waits for a place"
+    now = f"it runs on {event.node}" if event.node else "it is queued"
     lost = f", {count(event.steps_lost, 'step')} lost" if event.steps_lost else ""
     return f"{event.job} could not be moved ({event.code}): {event.message}; {now}{lost}"
 
 
 def _abandoned(event: c.PlanAbandoned) -> str:
-    return (
-        f"{event.job}: the plan {event.plan} is given up ({event.code}){': ' + event.message if event.message else ''}"
-    )
+    return f"{event.job}: plan {event.plan} abandoned ({event.code}){': ' + event.message if event.message else ''}"
 
 
 def _limit_applied(event: c.LimitsApplied) -> str:
-    return f"{event.job} has {limit_in_words(event.cpu_m)} on {event.node} from here on"
+    return f"{event.job} now has {cpu_limit(event.cpu_m)} on {event.node}"
 
 
 def _limit_refused(event: c.LimitsRefused) -> str:
-    effect = "it has what it had" if event.definite else "nobody knows yet what it has"
-    return f"{event.job} did not get its limit on {event.node} ({event.code}), so {effect}: {event.message}"
+    effect = "the old one stays" if event.definite else "it is unclear which one is in force"
+    return f"{event.job}: limit refused on {event.node} ({event.code}); {effect}: {event.message}"
 
 
 def _after(step: int | None) -> str:

@@ -38,7 +38,7 @@ class Changes(Generic[T]):
             _, self._dropped = self._newest.popitem(last=False)
 
     def since(self, before: int) -> Sequence[T] | None:
-        """What has changed since there were that many changes; None where that is not remembered any more."""
+        """What has changed since there were that many changes; None where that is no longer remembered."""
         if before < self._dropped:
             return None
         found = []

@@ -1,4 +1,4 @@
-"""ClusterView: the fold of a pool's log. One record in, one change of state; everybody comes to the same answer.
+"""ClusterView: the fold of a pool's log. One record in, one change of state; every reader gets the same answer.
 
 It owns the dispatch, and which records do not count because they were delivered before. What each event changes is in the
 ``fold_…`` modules, whether a plan is valid in :mod:`steepest.view.validity`, how it moves on in :mod:`steepest.view.plans`;
@@ -72,7 +72,7 @@ class ClusterView(Projection):
         return _HANDLERS[type(event)](self, event, received) is not False
 
     def skip(self, offset: int) -> None:
-        """Pass over a record that nobody can read."""
+        """Pass over a record that cannot be read."""
         self.state.position = offset + 1
         self.touched = self.refused = self.decision = None
         self.newly_unknown = ()

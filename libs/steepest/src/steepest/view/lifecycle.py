@@ -22,7 +22,7 @@ PLANS_KEPT = 1_000
 
 
 def fly(view: Projection, plan: Plan, job: Job) -> None:
-    """A valid plan takes off."""
+    """A valid plan is in flight from here on."""
     rules.begin_walk(plan, job.mode)
     view.state.plans[plan.id] = plan
     view.in_flight[plan.id] = plan
@@ -39,7 +39,7 @@ def conclude(view: Projection, plan: Plan, status: PlanStatus, reason: str = "")
 
 
 def forget_old(view: Projection, plan: Plan) -> None:
-    """Remember a plan that is over, and no more than PLANS_KEPT of them."""
+    """Remember a plan that is over, and at most PLANS_KEPT of them."""
     view.over[plan.id] = None
     view.state.plans[plan.id] = view.state.plans.pop(plan.id, plan)  # a snapshot keeps this order
     if len(view.over) > PLANS_KEPT:
@@ -48,7 +48,7 @@ def forget_old(view: Projection, plan: Plan) -> None:
 
 
 def end(view: Projection, job: Job, outcome: c.Outcome, reason: str, received: Received[Any]) -> None:
-    """A job is over and holds nothing any more."""
+    """A job has ended, and holds nothing from here on."""
     view.nodes.release(job)
     job.spec = _remembered(job.spec)
     job.phase = Phase.ENDED
@@ -83,7 +83,7 @@ def forget_stop(job: Job) -> None:
 
 
 def stopped(job: Job, event: c.ReplicaStopped | c.JobStopped) -> None:
-    """A job's process does not run any more. Two may tell of it; what one of them does not know the other may."""
+    """A job's process has ended. Two events may report it, each with facts that the other lacks."""
     job.alive = False
     job.limit = None
     job.stopped_incarnation = job.incarnation
@@ -95,7 +95,7 @@ def stopped(job: Job, event: c.ReplicaStopped | c.JobStopped) -> None:
 
 
 def lost(job: Job, why: str) -> None:
-    """A job's process does not run any more, because the node that it was on is gone."""
+    """A job's process has ended, because its node is gone."""
     job.alive = False
     job.limit = None
     job.stopped_incarnation = job.incarnation
@@ -116,12 +116,12 @@ def remember(job: Job, checkpoint: CheckpointRef | None) -> None:
 
 
 def lose_steps(job: Job, steps: int) -> None:
-    """A job has to do steps again; so many that nobody can have meant it are counted as the most there are."""
+    """A job has to do steps again; beyond the largest number that a snapshot holds, they count as that."""
     job.steps_lost = min(job.steps_lost + steps, LARGEST)
 
 
 def settle(view: Projection, job: Job) -> None:
-    """A job without a process and without a plan holds nothing any more."""
+    """A job without a process and without a plan gives back all that it holds."""
     if job.phase is Phase.RUNNING and not job.alive and job.plan is None:
         view.nodes.release(job)
         job.phase = Phase.STOPPED

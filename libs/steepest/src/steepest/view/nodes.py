@@ -127,7 +127,7 @@ class Nodes:
         self._index(node)
 
     def hear(self, node: Node, used: Resources, counted_ms: int, offset: int) -> None:
-        """A node said what it uses; one that was lost is back."""
+        """A node reported what it uses; one that was lost is back."""
         node.used = used
         node.seen_counted_ms, node.seen_offset = counted_ms, offset
         if node.lost:
@@ -140,7 +140,7 @@ class Nodes:
             self._silence.move_to_end(node.name)
 
     def lose(self, node: Node) -> None:
-        """A node is out of the question for new replicas."""
+        """A node takes no new replicas, because it is lost."""
         if node.lost:
             return
         was_open = node.is_open
@@ -158,7 +158,7 @@ class Nodes:
         self.replicas -= node.count
 
     def forget_gone(self, before_counted_ms: int) -> None:
-        """Lost nodes that hold nothing, and were heard of last at that time or before, are here no more."""
+        """Lost nodes that hold nothing, and were last heard of at that time or before, leave the pool."""
         while (name := next(iter(self._gone), None)) is not None:
             if self._nodes[name].seen_counted_ms > before_counted_ms:
                 return
@@ -167,7 +167,7 @@ class Nodes:
             self.changes.note(name)
 
     def remove(self, node: Node) -> None:
-        """A lost node that holds nothing is here no more."""
+        """A lost node that holds nothing leaves the pool."""
         self._gone.drop(node.name)
         del self._nodes[node.name]
         self.changes.note(node.name)
@@ -203,7 +203,7 @@ class Nodes:
         self._count(job, self._nodes[name], 1)
 
     def unassign(self, job: Job, name: str) -> None:
-        """Count one replica of ``job`` there no more."""
+        """Stop counting one replica of ``job`` there."""
         left = job.assigned.pop(name) - 1
         if left:
             job.assigned[name] = left
@@ -291,8 +291,8 @@ def use_per_mille(node: Node) -> int:
     return node.used.cpu_m * 1000 // node.capacity.cpu_m if node.capacity.cpu_m else 0
 
 
-def in_words(amount: Resources) -> str:
-    """An amount for people."""
+def format_resources(amount: Resources) -> str:
+    """Resources for people: ``600m CPU, 2048 MiB``."""
     parts = [f"{amount.cpu_m}m CPU"]
     parts += [f"{amount.memory_mib} MiB"] if amount.memory_mib else []
     parts += [f"{amount.gpus} GPUs"] if amount.gpus else []

@@ -45,5 +45,5 @@ class Order:
         self._sorted.add(key)
 
     def drop(self, name: str) -> None:
-        """The name is in no order any more."""
+        """Remove a name from the order."""
         self._sorted.remove(self._keys.pop(name))

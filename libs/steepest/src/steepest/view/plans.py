@@ -53,7 +53,7 @@ class Result(enum.StrEnum):
     """What became of a step, and the condition that decides what follows."""
 
     DONE = "done"
-    DONE_TARGET_GONE = "done, target gone"  # there is no target any more
+    DONE_TARGET_GONE = "done, target gone"  # an operator declared its node gone
     UNCLEAR = "unclear"
     RETRY = "failed, tries left"
     FAILED = "failed"  # for good

@@ -69,6 +69,6 @@ class Projection:
         return self.state.plans.get(plan)
 
     def find(self, name: str) -> Job | None:
-        """The job that a record is about, which becomes ``touched``; None where nobody submitted it."""
+        """The job that a record is about, which becomes ``touched``; None where it was never submitted."""
         self.touched = self.jobs.get(name)
         return self.touched

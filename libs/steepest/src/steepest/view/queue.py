@@ -77,7 +77,7 @@ class Queue:
 
     def _make_ready(self, job: Job) -> None:
         if job.spec.replicas != 1 or not job.spec.command:
-            return  # nobody places such a job
+            return  # such a job is never placed
         wish = self._wishes[job.name] = wish_of(job)
         self._ready.setdefault(wish, SortedDict())[job.submitted_offset, job.name] = job
         self.news.note(wish)

@@ -84,9 +84,9 @@ class Limit(msgspec.Struct, kw_only=True, omit_defaults=True):
         cpu_m: The CPU limit that it is to have, in millicores; None: none.
         in_force_m: The one that the engine took last.
         in_force_counted_ms: When its outcome stood in the log.
-        answered: Whether the engine has said yes or surely no.
-        refused: What it answered when it said no, or nothing clear.
-        unclear: Answers in a row after which nobody knows whether the limit was taken.
+        answered: Whether the engine took the limit or definitely refused it.
+        refused: What it answered where it refused, or was unclear.
+        unclear: Answers in a row that leave open whether the limit is in force.
     """
 
     plan: str
@@ -106,12 +106,12 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
     Attributes:
         submitted_offset: Its place in the queue.
         incarnation: The newest one that was begun; 0 before the first.
-        started_on: The node that it was begun on, be it that nothing started there.
+        started_on: The node of its newest beginning, also if nothing started there.
         nodes: Where each replica of that incarnation is; empty while it has none.
         alive: Whether its processes run, as far as anyone knows.
         holds: Replica places that it has reserved, by node; two nodes while it moves.
         assigned: Replicas that count in a node's score, by node.
-        declared_mode: What the process says of its checkpoints.
+        declared_mode: The checkpoint mode that the process declares.
         growth: The newest growth measured.
         measured: Whether any growth was measured.
         unknown: Whether that took so long that nothing is known of its growth; until it is measured, it is in no category.

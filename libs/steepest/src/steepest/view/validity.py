@@ -17,7 +17,7 @@ from typing import NamedTuple
 from steepest.events.cluster import MigrationPlanned, MoveKind, PlacementPlanned
 from steepest.events.common import Resources
 from steepest.view.movable import immovable
-from steepest.view.nodes import Nodes, in_words
+from steepest.view.nodes import Nodes, format_resources
 from steepest.view.refusal import Refusal, first
 from steepest.view.state import Job, Node, Phase
 
@@ -42,7 +42,7 @@ class Void(Refusal):
         "other-source",
         "the job is on {job.node}, and the plan moves it from {event.source} to {event.target}",
     )
-    SOURCE_LOST = "source-lost", "node {event.source} is lost, and nobody there would save and stop the job"
+    SOURCE_LOST = "source-lost", "node {event.source} is lost, so the job cannot be saved and stopped there"
 
 
 class NoRoom(Refusal):
@@ -128,7 +128,8 @@ def no_room(wanted: Resources, node: Node | None) -> NoRoom | None:
 
 def room_sentence(refusal: NoRoom, wanted: Resources, node: Node | None, name: str) -> str:
     """The sentence of a refusal for want of room on the node of that name."""
-    return refusal.about(node=name, free="" if node is None else in_words(node.free), wanted=in_words(wanted))
+    free = "" if node is None else format_resources(node.free)
+    return refusal.about(node=name, free=free, wanted=format_resources(wanted))
 
 
 def _times(requests: Resources, replicas: int) -> Resources:

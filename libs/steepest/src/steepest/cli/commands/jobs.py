@@ -138,7 +138,7 @@ def _phase(pool: StoredPool, job: Job) -> Phase:
 
 
 def _row(pool: StoredPool, job: Job) -> list[Cell]:
-    from steepest.describe import span
+    from steepest.describe import percent, span
 
     phase = str(job.outcome or _phase(pool, job))
     running = running_ms(job, pool.now_ms)
@@ -148,7 +148,7 @@ def _row(pool: StoredPool, job: Job) -> list[Cell]:
         job.node or "",
         (phase, _STYLES.get(phase, "")),
         _category(job),
-        "" if job.growth is None else f"{job.growth:.4f}",
+        "" if job.growth is None else percent(job.growth),
         _limit(job),
         str(job.moves),
         f"{job.retries_used}/{job.spec.retries}",

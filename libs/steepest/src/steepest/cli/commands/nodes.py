@@ -93,13 +93,13 @@ def _state(node: Node) -> Cell:
 
 
 def _row(pool: StoredPool, node: Node) -> list[Cell]:
-    from steepest.view.nodes import in_words
+    from steepest.view.nodes import format_resources
 
     return [
         node.name,
         _state(node),
-        in_words(node.capacity),
-        in_words(node.allocated),
+        format_resources(node.capacity),
+        format_resources(node.allocated),
         f"{node.used.cpu_m}m CPU",
         f"{len(limits(pool, node))} of {len(node.jobs)}",
         f"{pool.view.nodes.score(node):g}",

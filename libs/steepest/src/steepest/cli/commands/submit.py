@@ -247,15 +247,15 @@ def _free(pool: StoredPool, name: str) -> str:
 def _refuse_what_never_fits(pool: StoredPool, spec: JobSpec) -> None:
     """Emulated nodes never change, so what fits none of them is wrong already here."""
     from steepest.errors import InputError
-    from steepest.view.nodes import in_words
+    from steepest.view.nodes import format_resources
 
     nodes = pool.installation.nodes
     if any(spec.requests.fits(node.capacity) for node in nodes):
         return
     largest = max(nodes, key=lambda node: node.capacity.cpu_m)
     raise InputError(
-        f"the job asks for {in_words(spec.requests)}, more than any node has",
-        hint=f"ask for less: the largest, {largest.name}, has {in_words(largest.capacity)}",
+        f"the job asks for {format_resources(spec.requests)}, more than any node has",
+        hint=f"ask for less: the largest, {largest.name}, has {format_resources(largest.capacity)}",
     )
 
 

@@ -1,6 +1,6 @@
 """The story of a job: what was decided about it, from which inputs, and what it waits for now.
 
-It owns what belongs to the story. Pure: a function of the log and the view, whoever prints it.
+It owns what belongs to the timeline. Pure: a function of the log and the view; printing is the caller's.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from steepest.describe import (
     CATEGORIES,
     ENDED,
     count,
+    cpu_limit,
     growth_seen,
     is_routine,
-    limit_in_words,
     node_seen,
+    percent,
     sentence,
     span,
 )
@@ -94,7 +95,7 @@ class TimelineCollector:
         last = self._chapters[-1] if self._chapters else None
         if last is not None and isinstance(event, c.ReallocationRequested) and last.type == type(event).__name__:
             last.again += 1
-            last.details = [f"it asked again {count(last.again, 'time')}"]
+            last.details = [f"requested again {count(last.again, 'time')}"]
             return
         self._chapters.append(_chapter(received, void, view.refused))
 
@@ -154,8 +155,8 @@ def _chapter(received: Received[c.ClusterEvent], void: str, refusal: Refusal | N
 
 def _limits_chapter(event: c.LimitsPlanned, mine: c.JobLimit, received: Received[c.ClusterEvent]) -> TimelineEntry:
     because = event.because
-    listed = f", and is in {mine.growth_list} from here on"
-    details = [f"looked at {growth_seen(job)}" for job in because.jobs]
+    listed = f"; now in {mine.growth_list}"
+    details = [f"considered {growth_seen(job)}" for job in because.jobs]
     if because.jobs:
         details.append(
             f"ΣG = {because.total:.4g}, β = {because.beta:.3g}: no limit below {because.floor:.1%} of the node"
@@ -164,7 +165,7 @@ def _limits_chapter(event: c.LimitsPlanned, mine: c.JobLimit, received: Received
         offset=received.offset,
         at_ms=received.at_ms,
         type=type(event).__name__,
-        sentence=f"{mine.job} is to have {limit_in_words(mine.cpu_m)} on {event.node}{listed} ({because.rule})",
+        sentence=f"{mine.job}: {cpu_limit(mine.cpu_m)} planned on {event.node}{listed} ({because.rule})",
         details=details,
         because=because,
     )
@@ -172,7 +173,7 @@ def _limits_chapter(event: c.LimitsPlanned, mine: c.JobLimit, received: Received
 
 def _inputs(because: c.Because) -> Iterator[str]:
     for node in because.nodes:
-        yield f"looked at {node_seen(node)}"
+        yield f"considered {node_seen(node)}"
     if because.growing is not None:
         yield f"{count(because.growing, 'growing job')} on its node (|PC| + |WC|)"
     if because.balance_factor is not None:
@@ -185,46 +186,46 @@ def now(view: ClusterView, job: Job) -> str:
     """What a job does or waits for, and why."""
     plan = view.plan_of(job)
     if job.phase is Phase.ENDED:
-        return f"{job.name} is over: {_how_over(job)}"
+        return f"{job.name} has ended: {_how_over(job)}"
     if plan is not None:
         return _planned(view, plan)
     if job.cancel:
-        return f"{job.name} is to be cancelled"
+        return f"{job.name} waits to be cancelled"
     match job.phase:
         case Phase.WAITING:
-            return f"{job.name} waits for a place: {'; '.join(_why_waiting(view, job))}"
+            return f"{job.name} is queued: {'; '.join(_why_waiting(view, job))}"
         case Phase.RUNNING:
             return f"{job.name} runs on {job.node}{_limited(job)}{_growth(job)}; {_why_there(view, job)}"
         case _:
-            return f"{job.name} has stopped, and it is not decided yet whether it starts again"
+            return f"{job.name} has stopped; whether it starts again is not decided yet"
 
 
 def _how_over(job: Job) -> str:
-    told = f"it {ENDED[job.outcome]}" if job.outcome else "nobody knows how"
-    return f"{told}: {job.stop_reason}" if job.stop_reason and job.outcome is c.Outcome.FAILED else told
+    outcome = ENDED[job.outcome] if job.outcome else "outcome unknown"
+    return f"{outcome}: {job.stop_reason}" if job.stop_reason and job.outcome is c.Outcome.FAILED else outcome
 
 
 def _planned(view: ClusterView, plan: Plan) -> str:
     what = {PlanKind.PLACE: "placed on", PlanKind.MIGRATE: "moved to", PlanKind.CANCEL: "cancelled on"}[plan.kind]
-    told = f"{plan.job} is being {what} {', '.join(plan.targets)}"
+    doing = f"{plan.job} is being {what} {', '.join(plan.targets)}"
     if plan.step is None:
-        return f"{told}: all steps are done"
+        return f"{doing}: all steps are done"
     hold = plan.not_before_counted_ms - view.counted_ms
-    state = "under way" if plan.begun else (f"tried again in {span(hold)}" if hold > 0 else "due")
-    return f"{told}: the step “{plan.step}” is {state}{f' (attempt {plan.attempt})' if plan.attempt > 1 else ''}"
+    state = "under way" if plan.begun else (f"due again in {span(hold)}" if hold > 0 else "due")
+    return f"{doing}: step “{plan.step}” is {state}"
 
 
 def _why_waiting(view: ClusterView, job: Job) -> list[str]:
     if not job.admitted:
-        return ["nobody has admitted it yet; a system must run to do so"]
+        return ["it is not admitted yet, which a running system does"]
     hold = job.not_before_counted_ms - view.counted_ms
     if hold > 0:
-        return [f"it is tried again in {span(hold)}, after: {job.stop_reason or 'a failure'}"]
+        return [f"its next try is in {span(hold)}, after: {job.stop_reason or 'a failure'}"]
     if not list(view.nodes):
         return ["no node has joined"]
     refusals = [(node, no_room(job.spec.requests, node)) for node in view.nodes]
     if any(refusal is None for _, refusal in refusals):
-        return ["the placer looks at it at the next record that may have made room"]
+        return ["the placer considers it at the next record that may have made room"]
     return [room_sentence(refusal, job.spec.requests, node, node.name) for node, refusal in refusals if refusal]
 
 
@@ -232,12 +233,10 @@ def _limited(job: Job) -> str:
     limit = job.limit
     if limit is None:
         return ""
-    told = f" with {limit_in_words(limit.in_force_m)}"
+    in_force = f" with {cpu_limit(limit.in_force_m)}"
     if not limit.answered:
-        told += f" ({limit_in_words(limit.cpu_m)} is asked for)"
-    elif limit.refused:
-        told += f" ({limit_in_words(limit.cpu_m)} was refused: {limit.refused})"
-    return told
+        return f"{in_force} ({cpu_limit(limit.cpu_m)} is requested)"
+    return f"{in_force} ({cpu_limit(limit.cpu_m)} was refused: {limit.refused})" if limit.refused else in_force
 
 
 def _growth(job: Job) -> str:
@@ -245,7 +244,7 @@ def _growth(job: Job) -> str:
         return f" (growth unknown: no loss was read in {GRACE_INTERVALS} intervals)"
     if job.growth is None:
         return " (no growth measured yet)"
-    return f" and is {CATEGORIES[job.category]} (it grew by {job.growth:.4g} in the last interval)"
+    return f" and is {CATEGORIES[job.category]} (loss changed {percent(job.growth)} in the last interval)"
 
 
 def _why_there(view: ClusterView, job: Job) -> str:
@@ -258,6 +257,6 @@ def _why_there(view: ClusterView, job: Job) -> str:
     if job.category is not c.Category.CONVERGED:
         return "jobs are moved once they have converged"
     if refusal is None:
-        return "it asks for another place at its next interval below α"
+        return "it requests another node after its next interval below α"
     waits = "its request for another place waits: " if isinstance(refusal, NotYet) else ""
     return f"{waits}{refusal.sentence}"

@@ -33,7 +33,7 @@ from steepest.log.kafka.kafka_settings import AUTO, KafkaSettings
 from steepest.runtime.monitoring.probe import Address, probes
 from steepest.runtime.service import Service
 from steepest.view.cluster_view import ClusterView
-from steepest.view.nodes import in_words
+from steepest.view.nodes import format_resources
 
 Wanted = Callable[[Settings], PoolParameters | None]
 """The parameters to put in force, asked for once the log is there; None: those that it holds."""
@@ -131,7 +131,7 @@ def _printer(settings: Settings) -> EventPrinter:
 
 
 def _greeting(folder: StateFolder) -> str:
-    nodes = ", ".join(f"{node.name} ({in_words(node.capacity)})" for node in folder.read().nodes)
+    nodes = ", ".join(f"{node.name} ({format_resources(node.capacity)})" for node in folder.read().nodes)
     return f"up on {folder.root} (process {os.getpid()}), its log in files, with {nodes}"
 
 

@@ -46,11 +46,11 @@ class PlacerState(Pending):
     """What the placer waits to read back.
 
     Attributes:
-        told: The jobs of which it said that they are over or wait again.
+        announced: The jobs of which it decided that they have ended or wait again.
         again: The jobs about which it is to decide at the next record, because the log has other than it said.
     """
 
-    told: dict[str, None] = msgspec.field(default_factory=dict)
+    announced: dict[str, None] = msgspec.field(default_factory=dict)
     again: dict[str, None] = msgspec.field(default_factory=dict)
 
 
@@ -79,7 +79,7 @@ class Placer:
             case c.PlacementPlanned(plan=plan):
                 self._read_back(plan)
             case c.JobAdmitted(job=job) | c.JobRejected(job=job) | c.RetryPlanned(job=job) | c.JobEnded(job=job):
-                self.state.told.pop(job, None)
+                self.state.announced.pop(job, None)
                 self.state.again[job] = None
 
     def step(self, view: ClusterView, received: Received[c.ClusterEvent]) -> Sequence[c.ClusterEvent]:
@@ -89,19 +89,19 @@ class Placer:
             case c.PlacementPlanned(plan=plan):
                 self._read_back(plan)
             case c.RetryPlanned() | c.JobRejected() | c.JobEnded():
-                self.state.told.pop(event.job, None)
+                self.state.announced.pop(event.job, None)
         decided: list[c.ClusterEvent] = []
         if self.state.again:
             decided.extend(self._decide_again(view))
         if isinstance(event, c.NodeGone):
             for stopped in [each for each in view.jobs if each.phase is Phase.STOPPED]:
-                if stopped.name not in self.state.told:
-                    decided.extend(self._tell(stopped, _verdict(view, stopped)))
+                if stopped.name not in self.state.announced:
+                    decided.extend(self._announce(stopped, _verdict(view, stopped)))
         elif isinstance(event, c.JobSubmitted) and job is not None:
             decided.extend(_admission(job, event.request))
             decided.extend(self._place_at_once(job, view, received.offset))
-        elif job is not None and job.name not in self.state.told:
-            decided.extend(self._tell(job, _verdict(view, job)))
+        elif job is not None and job.name not in self.state.announced:
+            decided.extend(self._announce(job, _verdict(view, job)))
         if isinstance(event, MAKE_ROOM):
             decided.extend(self._place_waiting(view, received.offset))
         return decided
@@ -111,12 +111,12 @@ class Placer:
         for job in [view.jobs[name] for name in names if name in view.jobs]:
             if job.phase is Phase.WAITING:
                 yield from _admission(job, job.request)
-            if job.name not in self.state.told:
-                yield from self._tell(job, _verdict(view, job))
+            if job.name not in self.state.announced:
+                yield from self._announce(job, _verdict(view, job))
 
-    def _tell(self, job: Job, verdict: c.ClusterEvent | None) -> Iterator[c.ClusterEvent]:
+    def _announce(self, job: Job, verdict: c.ClusterEvent | None) -> Iterator[c.ClusterEvent]:
         if verdict is not None:
-            self.state.told[job.name] = None
+            self.state.announced[job.name] = None
             yield verdict
 
     def _read_back(self, plan: str) -> None:
@@ -126,7 +126,7 @@ class Placer:
         self.state.read_back(plan)
 
     def _place_at_once(self, job: Job, view: ClusterView, offset: int) -> Iterator[c.ClusterEvent]:
-        """Place a job that was just submitted, whatever waits."""
+        """Place a job that was just submitted, regardless of the queue."""
         if _may_place(view, job) and not self._awaits(job):
             yield from self._try(job, view, offset)
 
@@ -164,7 +164,7 @@ class Placer:
             return
         room.found_none(job)
         if why := why_never_placed(view, job):
-            yield from self._tell(job, c.JobRejected(job=job.name, request=job.request, reason=why))
+            yield from self._announce(job, c.JobRejected(job=job.name, request=job.request, reason=why))
 
     def _room_in(self, view: ClusterView) -> Room:
         if self._room is None or not self._room.is_of(view, self.state):
@@ -172,7 +172,7 @@ class Placer:
         return self._room
 
     def _awaits(self, job: Job) -> bool:
-        return self.state.concerns(job) or job.name in self.state.told
+        return self.state.concerns(job) or job.name in self.state.announced
 
     def _node(self, view: ClusterView, job: Job) -> Node | None:
         pinned = _first_node(job)

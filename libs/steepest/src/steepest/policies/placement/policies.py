@@ -4,7 +4,7 @@ It owns the names, which ``PoolParameters.placement`` holds. Each policy gives t
 nowhere now.
 
 ``procon`` is not among them: it needs how many steps a running job has done (``NodeHeartbeat`` holds that, and the facts
-made of it leave it out) and how many it will do (nobody says). A pool's log holds neither; a simulation tells its placer.
+made of it leave it out) and how many it will do (no event says). A pool's log holds neither; a simulation knows both.
 """
 
 from __future__ import annotations

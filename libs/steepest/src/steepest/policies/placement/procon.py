@@ -13,7 +13,7 @@ node's; a job that uses no CPU is left out of the sum; an iteration's time is me
 contention counts twice. α is 1 in their manifests, and then no node is ever out of its limit.
 
 Reconstructed: equal nodes go by their names, where the code leaves it to a dictionary; a node without room for the arrival
-is left out, where the code binds it whatever the node has.
+is left out, where the code binds it regardless of room.
 
 It owns the rule. Where the progress comes from is its asker's business: a pool's log does not hold it, so that only a
 simulation can ask (:mod:`steepest.sim.system.progress`).
@@ -87,7 +87,7 @@ def _left_s(job: Progress, jobs: int, used_m: float, *, equal: bool) -> float:
 
 
 def _used_m(crowd: Crowd) -> float:
-    """CPU that all jobs use, as far as those tell it that have reported."""
+    """CPU that all jobs use, estimated from those that have reported."""
     reported = [job for job in crowd.known if job.iteration_s is not None]
     if not reported:
         return 0.0

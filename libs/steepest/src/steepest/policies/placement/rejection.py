@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 from steepest.policies.placement.room import could_ever
 from steepest.view.cluster_view import ClusterView
-from steepest.view.nodes import in_words
+from steepest.view.nodes import format_resources
 from steepest.view.queue import wish_of
 from steepest.view.refusal import Refusal, first
 from steepest.view.state import Job
@@ -37,7 +37,7 @@ REQUEST: Mapping[Rejection, Callable[[Job, str], bool]] = {
     Rejection.SEVERAL_REPLICAS: lambda job, _: job.spec.replicas > 1,
     Rejection.NO_REPLICA: lambda job, _: job.spec.replicas < 1,
 }
-"""What is wrong with a request, whatever the nodes."""
+"""What is wrong with a request, regardless of the nodes."""
 
 
 def why_not_taken(job: Job, request: str) -> str | None:
@@ -52,11 +52,11 @@ def why_never_placed(view: ClusterView, job: Job) -> str | None:
         return None
     if could_ever(view, job):
         return None
-    wanted, (_, first_node) = in_words(job.spec.requests), wish_of(job)
+    wanted, (_, first_node) = format_resources(job.spec.requests), wish_of(job)
     if first_node is not None:
         return _never_on(view, first_node, wanted)
     largest = view.nodes.largest()
-    has = f"{largest.name}, has {in_words(largest.capacity)}" if largest else "has nothing"
+    has = f"{largest.name}, has {format_resources(largest.capacity)}" if largest else "has nothing"
     return Rejection.TOO_LARGE.about(wanted=wanted, largest=has)
 
 
@@ -66,4 +66,4 @@ def _never_on(view: ClusterView, name: str, wanted: str) -> str:
         return Rejection.FIRST_NODE_UNKNOWN.about(node=name)
     if not node.takes_jobs:
         return Rejection.FIRST_NODE_TAKES_NO_JOBS.about(node=name)
-    return Rejection.FIRST_NODE_TOO_SMALL.about(node=name, wanted=wanted, capacity=in_words(node.capacity))
+    return Rejection.FIRST_NODE_TOO_SMALL.about(node=name, wanted=wanted, capacity=format_resources(node.capacity))

@@ -6,7 +6,7 @@ Theory. A wish that found no node *has no room*. That stays so until something b
 back, or on which a place was given back; then the wishes that fit what is free on that node are *open* again. A wish that
 no node could fulfil, were it empty, stays open, because sooner or later its jobs are rejected; where a node becomes smaller
 or goes, all are open, because that may have become so. All of this follows from the view and from the plans under way, so
-nothing of it is kept in a snapshot: a memory that begins empty searches more, and comes to the same.
+nothing of it is kept in a snapshot: a memory that begins empty searches more, with the same result.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Room:
         self._seen[node.name] = self._look_at(node)
 
     def may_be_back(self, node: str) -> None:
-        """A plan that took of a node is not under way any more."""
+        """A plan that took of a node is no longer under way."""
         self._returned[node] = None
 
     def _look(self) -> None:

@@ -2,7 +2,7 @@
 
 Kubernetes' NodeResourcesFit plugin with its LeastAllocated strategy scores a node by the mean, over its resources, of
 the share that would be free with the pod on it; ties go here to the node with fewer replicas, then to the first name,
-where Kubernetes draws lots.
+where Kubernetes chooses at random.
 """
 
 from __future__ import annotations

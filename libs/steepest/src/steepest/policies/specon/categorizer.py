@@ -11,7 +11,7 @@ The reading, where the printed algorithm is in doubt:
   incarnation that runs already: the open interval keeps its beginning and its reports, gets the new length, and is
   judged by the new α. One that repeats what is known changes nothing.
 * A source's records carry its sequence. What is not beyond the highest seen of that source for the job is a repetition.
-* A job of which nothing is heard for a week is watched no more; ``JobWatched`` is repeated daily while there are reports.
+* A job without a record for a week is no longer watched; ``JobWatched`` is repeated daily while there are reports.
   The time is the median of the newest of those that were heard of, and a job's own says only whether it was, so neither a
   clock that is ahead nor one that is behind ends the watch of any job.
 * G₁ is a baseline; from G₂ on an interval moves the job (:mod:`steepest.policies.specon.category_machine`).
@@ -47,7 +47,7 @@ NOTHING: Out = ()
 
 
 SILENT_MS = 7 * 86_400_000
-"""Time without a record after which a job is watched no more, by the times of other jobs' records."""
+"""Time without a record after which a job is no longer watched, by the times of other jobs' records."""
 
 JOBS_KEPT = 20_000
 """Jobs of a partition that are watched; beyond, those go of which nothing was heard for longest."""
@@ -68,7 +68,7 @@ class JobState(msgspec.Struct, kw_only=True, gc=False):
         sequences: The highest sequence number seen of each source.
         intervals: None before the first report that counts.
         trend: Of its growth so far, where the threshold is fitted to it.
-        untold: Whether its category is to be said at its next interval although it does not change.
+        untold: Whether its category is to be restated at its next interval although it does not change.
         flags: Of the pool, as the newest ``JobWatched`` says.
         watched_ms: When that was.
         looked_ms: ``heard_ms`` when silent jobs were looked for last.

@@ -5,8 +5,8 @@ the score of the job's own worker includes the job itself, as the thesis's worke
 it); among workers with the minimum the one that uses least is the target; if the job's own worker is among them it
 stays. Either way the job is decided, which the view remembers as ``migrated``, and freezes its category.
 
-A worker without room for the job is out of the question, which the paper does not consider. The guard |PC| + |WC| > 1
-is Algorithm 3 line 15: at least two growing jobs must remain on the worker, or nobody would gain. Where FlowCon limits
+A worker without room for the job is excluded, which the paper does not consider. The guard |PC| + |WC| > 1
+is Algorithm 3 line 15: at least two growing jobs must remain on the worker, or no job would gain. Where FlowCon limits
 jobs as well, a request is left unanswered while a cap may be all that is wrong, or a move would not pay
 (:mod:`steepest.policies.flowcon.with_specon`).
 """
@@ -31,7 +31,7 @@ from steepest.view.movable import immovable
 from steepest.view.state import Job, Node
 from steepest.view.validity import room_sentence
 
-NODES_TOLD = 16
+NODES_NAMED = 16
 """Nodes that a decision names among its inputs."""
 
 
@@ -122,15 +122,15 @@ class NodeScorer:
 
     def _because(self, view: ClusterView, job: Job, source: Node, rule: str) -> c.Because:
         others = (node for node in by_score(view, self.state) if node is not source)
-        told = [
+        considered = [
             seen(view, node, self.state, _why_out(job, node, self.state))
-            for node in itertools.islice(others, NODES_TOLD - 1)
+            for node in itertools.islice(others, NODES_NAMED - 1)
         ]
-        bisect.insort_left(told, seen(view, source, self.state), key=lambda node: node.score)
-        return c.Because(rule=rule, nodes=tuple(told), growing=source.growing)
+        bisect.insort_left(considered, seen(view, source, self.state), key=lambda node: node.score)
+        return c.Because(rule=rule, nodes=tuple(considered), growing=source.growing)
 
 
 def _why_out(job: Job, node: Node, pending: Pending) -> str:
-    """Why a node is out of the question, as a decision names it; empty where it is not."""
+    """Why a node is excluded, as a decision names it; empty where it is not."""
     refusal = pending.no_room(job, node)
     return "" if refusal is None else room_sentence(refusal, job.spec.requests, node, node.name)

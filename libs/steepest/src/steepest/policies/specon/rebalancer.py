@@ -34,7 +34,7 @@ from steepest.view.jobs import GRACE_INTERVALS
 from steepest.view.state import Job, Node
 
 TRIGGERS = (c.Tick, c.JobEnded, c.NodeJoined, c.StayDecided, c.MigrationFinished)
-"""Events after which the balance is looked at."""
+"""Events after which the balance is computed."""
 
 
 class Rebalancer:
@@ -48,7 +48,7 @@ class Rebalancer:
         self.state = state or Pending()
 
     def reconsider(self, event: c.ClusterEvent) -> None:
-        """See ``ClusterDecider.reconsider``: the next trigger makes the balance anew."""
+        """See ``ClusterDecider.reconsider``: the next trigger computes the balance again."""
         if isinstance(event, c.MigrationPlanned):
             self.state.read_back(event.plan)
 
@@ -65,7 +65,7 @@ class Rebalancer:
         factor = balance_factor(view)
         busiest = view.nodes.busiest()
         if busiest is None or busiest.count <= factor:
-            return  # nobody can spare a job
+            return  # no worker can spare a job
         donors = [job for job in view.jobs.most_recently_converged() if self._can_spare(view, job, factor)]
         if not donors:
             return

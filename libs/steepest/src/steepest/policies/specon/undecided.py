@@ -26,7 +26,7 @@ class Undecided(Refusal):
     )
     GUARD = (
         "guard",
-        "it stays until two jobs on its node still grow: before that, nobody would gain by its leaving (the guard)",
+        "it stays until two jobs on its node still grow: until then no job would gain from its leaving (the guard)",
     )
 
 

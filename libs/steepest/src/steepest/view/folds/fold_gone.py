@@ -1,7 +1,7 @@
-"""What an operator's word that a node is gone for good changes in a view: its processes have ended, its places are free.
+"""What the declaration that a node is gone for good changes in a view: its processes have ended, its places are free.
 
-Whoever was there alone is stopped as by a lost process, and the placer decides what becomes of it. A move goes on where it
-can: to its target, once its source was stopped; back to its source, where the target is gone; else it has failed.
+A job that was only there counts as stopped, as if its process had been lost, and the placer decides about it. A move goes on
+where it can: to its target, once its source was stopped; back to its source, where the target is gone; else it has failed.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ def _checkpoint_verified(view: Projection, event: c.CheckpointVerified, _: Recei
     if not _has_it(view, job, event.node):
         return False
     if job.checkpoint is not None and event.checkpoint.step < job.checkpoint.step:
-        return False  # it was seen before a newer one, and is told after it
+        return False  # a newer one was reported before it
     lifecycle.remember(job, event.checkpoint)
     view.jobs.update(job)
     return True
@@ -130,7 +130,7 @@ def _replica_stopped(view: Projection, event: c.ReplicaStopped, _: Received[Any]
         return False
     lifecycle.stopped(job, event)
     if starting:
-        return True  # its end was seen before its start was reported, or while nobody knew whether it had started
+        return True  # its end was reported before its start, or while its start was unclear
     if plan is None:
         lifecycle.settle(view, job)
         return True

@@ -1,6 +1,6 @@
 """What FlowCon's limits and their outcomes change in a view: what each job is to have, and what is in force.
 
-A limit belongs to an incarnation and ends with its process: whatever starts next has none. For each job the newest plan
+A limit belongs to an incarnation and ends with its process: the next one starts without. For each job the newest plan
 holds, and its outcome counts once. Limits exclude nothing: a job may be limited while it moves.
 """
 
@@ -15,7 +15,7 @@ from steepest.view.projection import Projection
 from steepest.view.state import Limit
 
 HOLD_MS = 1_000
-"""Counted time before a limit of which nobody knows whether it was taken is asked for again; doubles up to 32 times this."""
+"""Counted time before a limit whose effect is unclear is set again; doubles up to 32 times this."""
 
 
 def _planned(view: Projection, event: c.LimitsPlanned, _: Received[Any]) -> bool:

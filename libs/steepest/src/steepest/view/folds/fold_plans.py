@@ -167,7 +167,7 @@ def _job_placed(view: Projection, event: c.JobPlaced, received: Received[Any]) -
     job.alive = job.stopped_incarnation != event.incarnation
     job.first_placed_ms = received.at_ms if job.first_placed_ms is None else job.first_placed_ms
     if plan.kind is PlanKind.MIGRATE:
-        plan.steps_lost = _steps_lost(plan, event.restore)  # a newer checkpoint may have been told since the stop
+        plan.steps_lost = _steps_lost(plan, event.restore)  # a newer checkpoint may have been reported since the stop
     rules.step_done(plan)
     if plan.kind is PlanKind.PLACE:
         lifecycle.conclude(view, plan, PlanStatus.FINISHED)

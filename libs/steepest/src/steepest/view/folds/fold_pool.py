@@ -18,7 +18,7 @@ PERIODS_COUNTED = 2
 """Periods by which counted time grows at most in one tick: enough for a late tick, nothing for an outage."""
 
 GONE_MS = 86_400_000
-"""Counted time after which a node that is lost and holds nothing is no node of the pool any more: a day."""
+"""Counted time after which a node that is lost and holds nothing leaves the pool: a day."""
 
 
 def _opened(view: Projection, event: c.LogOpened, _: Received[Any]) -> bool:
