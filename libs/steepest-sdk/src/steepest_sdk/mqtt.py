@@ -99,6 +99,7 @@ class MqttReports:
 
     def __init__(self, edge: Edge, outbox: Outbox, sender: Sender) -> None:
         """``sender`` runs, and sends what is in the outbox."""
+        self.total: int | None = None
         self._edge = edge
         self._outbox = outbox
         self._sender = sender
@@ -151,6 +152,8 @@ class MqttReports:
             return {**event, "type": "LossDiverged", "value": str(value)}
         if epoch is not None:
             event["epoch"] = epoch
+        if self.total is not None:
+            event["total"] = self.total
         held_out = HELD_OUT.intersection(re.split(r"[^a-z]", name.lower()))
         return {**event, "type": "LossReported", "value": value, "split": "eval" if held_out else "train"}
 

@@ -20,6 +20,7 @@ class ReportFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = threading.Lock()
+        self.total: int | None = None
         self._file: int | None = None
         self._torn = False
         self._teller = Teller()
@@ -29,6 +30,8 @@ class ReportFile:
         line: dict[str, object] = {"step": step}
         if epoch is not None:
             line["epoch"] = epoch
+        if self.total is not None:
+            line["total"] = self.total
         line["at_ms"] = time.time_ns() // 1_000_000
         line["metrics"] = self._values(metrics)
         content = json.dumps(line, allow_nan=False).encode() + b"\n"

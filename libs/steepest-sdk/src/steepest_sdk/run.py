@@ -24,7 +24,13 @@ Load = Callable[[Path], object]
 
 
 class Reports(Protocol):
-    """What takes reports, and never raises into a training."""
+    """What takes reports, and never raises into a training.
+
+    Attributes:
+        total: How many steps the training has in all; None: it is not known.
+    """
+
+    total: int | None
 
     def append(self, step: int, epoch: int | None, metrics: Mapping[str, SupportsFloat]) -> None:
         """Takes the metrics of a step."""
@@ -61,6 +67,8 @@ class Run:
         Each report is a safe point: a checkpoint taken there holds the step reported, and a resumed loop goes on
         with the one after it. So report last in the step.
         """
+        if self._reports is not None and self._serving():
+            self._reports.total = total
         try:
             for step in range(self.step + 1, total + 1):
                 self._current_step = step

@@ -179,7 +179,7 @@ class Feed:
     def _event(self, record: LossRecord) -> LossReported | LossDiverged:
         job, incarnation = self._follow.job, self._follow.incarnation
         metric = record.metric[:LONGEST_NAME]
-        step = record.step if record.step is not None and 0 <= record.step <= LARGEST else None
+        step, total = _countable(record.step), _countable(record.total)
         if not math.isfinite(record.value):
             word = "nan" if math.isnan(record.value) else ("inf" if record.value > 0 else "-inf")
             return LossDiverged(job=job, incarnation=incarnation, step=step, metric=metric, value=word)
@@ -187,8 +187,14 @@ class Feed:
             job=job,
             incarnation=incarnation,
             step=step,
+            total=total,
             epoch=record.epoch,
             metric=metric,
             value=record.value,
             split=record.split,
         )
+
+
+def _countable(number: int | None) -> int | None:
+    """A number of steps, as far as an event can hold it."""
+    return number if number is not None and 0 <= number <= LARGEST else None

@@ -36,6 +36,7 @@ class LossReported(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     Attributes:
         step: None where the output names none.
+        total: The steps of the whole training; None where the job does not state them.
         value: A finite number; what is not finite is a :class:`LossDiverged`.
         split: ``train`` or ``eval``.
     """
@@ -43,6 +44,7 @@ class LossReported(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     job: Name
     incarnation: Count
     step: Count | None = None
+    total: Count | None = None
     epoch: float | None = None
     metric: Text = "loss"
     value: float

@@ -36,7 +36,7 @@ class Progress(NamedTuple):
 
     ``order`` increases within one run and distinguishes a repeated line from a new one; None: unknown. If it is ``coarse``,
     several readings may have the same order, and one is a repetition only if its value is too. ``at_ms`` is the time that
-    the writer states, if it does.
+    the writer states, if it does; ``total`` is the number of steps of the whole run, likewise.
     """
 
     step: int | None = None
@@ -44,6 +44,7 @@ class Progress(NamedTuple):
     order: Order | None = None
     coarse: bool = False
     at_ms: int | None = None
+    total: int | None = None
 
 
 class Reading(NamedTuple):

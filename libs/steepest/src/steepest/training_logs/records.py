@@ -39,6 +39,7 @@ class LossRecord(msgspec.Struct, frozen=True, gc=False):
         split: whether training or held-out data was measured.
         format: name of the log format.
         at_ms: the time that the job states, in milliseconds of its wall clock; None: it states none.
+        total: the steps of the whole run, as the job states; None: it states none.
     """
 
     line: int
@@ -52,6 +53,7 @@ class LossRecord(msgspec.Struct, frozen=True, gc=False):
     split: Split
     format: str
     at_ms: int | None = None
+    total: int | None = None
 
 
 def is_training_loss(record: LossRecord) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +15,7 @@ from steepest.cli.printing.output import give, tell
 
 if TYPE_CHECKING:
     from steepest.app.settings.tree import Settings
+    from steepest.cli.jobs.progress import Progress
     from steepest.cli.pool.stored_pool import StoredPool
     from steepest.cli.printing.tables import Cell
     from steepest.view.state import Job, Phase
@@ -21,49 +24,73 @@ EPILOG = """\b
 Examples:
   steepest jobs
   steepest jobs --all
+  steepest jobs --watch
   steepest jobs --json | jq '.[] | select(.category == "CC") | .job'
 
-Growth is the one measured last (SpeCon: PC progressing, WC watched, CC converged; ?: unknown, because no loss was read); the
-limit is the CPU limit in force, with FlowCon's list (NL new, WL watched, CL completing); times are those that the job has
-waited for its first place, and run since.
+Growth is how much of its largest value the loss changed by in the last interval (PC progressing, WC watched, CC
+converged; ?: unknown, because no loss was read). Step and loss are those reported last; the time left is an estimate, for
+jobs that state how many steps they have. The limit is the CPU limit in force, with FlowCon's list (NL new, WL watched, CL
+completing). A terminal shows what has room: --json has everything.
 """
 
 COLUMNS = (
     "job",
-    "what",
     "node",
     "phase",
     "cat",
     "#growth",
+    "#step",
+    "#left",
+    "#loss",
     "#limit",
     "#moves",
     "#retries",
     "#waited",
     "#running",
+    "what",
     "reason",
 )
+GIVING_WAY = ("what", "#waited", "#retries", "#moves", "#limit", "reason", "#left")
+"""What a narrow terminal shows less of, the least important first."""
+
 WHAT_LETTERS = 40
+WATCH_EVERY_S = 1.0
 
 
 @click.command(epilog=EPILOG)
 @installation_options
 @click.option("--all/--no-all", "show_all", default=False, help="Show jobs that have ended, too.")
+@click.option("--watch", is_flag=True, help="Show it again every second, until interrupted.")
 @json_option
-def jobs(settings: Settings, *, show_all: bool, as_json: bool) -> None:
-    """Show where every job stands: its node, phase, category and growth."""
-    from steepest.cli.pool.stored_pool import look
+def jobs(settings: Settings, *, show_all: bool, watch: bool, as_json: bool) -> None:
+    """Show where every job stands: its node, phase, category, growth and progress."""
+    import asyncio
 
-    pool = look(settings)
+    from steepest.cli.jobs.progress import look_at_progress
+
+    if watch:
+        _refuse_without_terminal(as_json=as_json)
+        _watch(settings, show_all=show_all)
+        return
+    pool, progress = asyncio.run(look_at_progress(settings))
     shown = [job for job in pool.view.jobs if show_all or job.outcome is None]
     if as_json:
-        give([as_dict(pool, job) for job in shown])
+        give([as_dict(pool, job, progress.get(job.name)) for job in shown])
         return
-    _show(pool, shown, left_out=len(pool.view.jobs) - len(shown))
+    if shown:
+        from steepest.cli.printing.tables import show
+
+        show(COLUMNS, [_row(pool, job, progress.get(job.name)) for job in shown], GIVING_WAY)
+    _show_notes(pool, shown)
 
 
-def as_dict(pool: StoredPool, job: Job) -> dict[str, object]:
+def as_dict(pool: StoredPool, job: Job, progress: Progress | None) -> dict[str, object]:
     """A job for programs. Times are milliseconds, ``growth`` is a share of the largest value."""
     return {
+        "step": progress.step if progress else None,
+        "steps_total": progress.total if progress else None,
+        "loss": progress.loss if progress else None,
+        "left_ms": _left_ms(job, progress),
         "job": job.name,
         "model": job.spec.model,
         "command": job.spec.command,
@@ -111,13 +138,17 @@ def running_ms(job: Job, now_ms: int) -> int | None:
     return max(0, (now_ms if job.ended_ms is None else job.ended_ms) - job.first_placed_ms)
 
 
-def _show(pool: StoredPool, shown: list[Job], *, left_out: int) -> None:
-    from steepest.cli.printing.tables import show
+def _left_ms(job: Job, progress: Progress | None) -> int | None:
+    """The time that is left of a running job; the rate of an earlier incarnation says nothing of this one."""
+    is_current = progress is not None and job.alive and progress.incarnation == job.incarnation
+    return progress.left_ms if progress is not None and is_current else None
+
+
+def _show_notes(pool: StoredPool, shown: Sequence[Job]) -> None:
     from steepest.describe import count, unknown_growth
 
-    if shown:
-        show(COLUMNS, [_row(pool, job) for job in shown])
-    else:
+    left_out = len(pool.view.jobs) - len(shown)
+    if not shown:
         tell("no jobs" if not left_out else "no job waits or runs")
     for job in shown:
         if job.outcome is None and job.unknown:
@@ -128,7 +159,34 @@ def _show(pool: StoredPool, shown: list[Job], *, left_out: int) -> None:
         tell(pool.note, err=True)
 
 
-_STYLES = {"running": "green", "waiting": "yellow", "failed": "red", "finished": "dim", "cancelled": "dim"}
+def _refuse_without_terminal(*, as_json: bool) -> None:
+    if as_json or not sys.stdout.isatty():
+        raise click.UsageError("--watch needs a terminal; programs follow with `steepest events --follow --json`")
+
+
+def _watch(settings: Settings, *, show_all: bool) -> None:
+    from steepest.cli.pool.follow import run_until_stopped
+
+    run_until_stopped(_draw_again(settings, show_all=show_all))
+
+
+async def _draw_again(settings: Settings, *, show_all: bool) -> None:
+    import asyncio
+
+    from rich.live import Live
+
+    from steepest.cli.jobs.progress import look_at_progress
+    from steepest.cli.printing.output import console
+    from steepest.cli.printing.tables import drawn
+
+    terminal = console()
+    with Live(console=terminal, screen=True, auto_refresh=False) as live:
+        while True:
+            pool, progress = await look_at_progress(settings)
+            shown = [job for job in pool.view.jobs if show_all or job.outcome is None]
+            rows = [_row(pool, job, progress.get(job.name)) for job in shown]
+            live.update(drawn(COLUMNS, rows, GIVING_WAY, terminal.width), refresh=True)
+            await asyncio.sleep(WATCH_EVERY_S)
 
 
 def _phase(pool: StoredPool, job: Job) -> Phase:
@@ -137,25 +195,47 @@ def _phase(pool: StoredPool, job: Job) -> Phase:
     return Phase.STOPPED if pool.has_stopped(job) else job.phase
 
 
-def _row(pool: StoredPool, job: Job) -> list[Cell]:
-    from steepest.describe import percent, span
+def _row(pool: StoredPool, job: Job, progress: Progress | None) -> list[Cell]:
+    from steepest.demo.colours import CATEGORIES, OUTCOMES
+    from steepest.describe import span
 
     phase = str(job.outcome or _phase(pool, job))
+    style = OUTCOMES[job.outcome] if job.outcome else {"running": "green", "waiting": "yellow"}.get(phase, "")
     running = running_ms(job, pool.now_ms)
+    left_ms = _left_ms(job, progress)
+    loss = None if progress is None else progress.loss
     return [
         job.name,
-        _what(job),
         job.node or "",
-        (phase, _STYLES.get(phase, "")),
-        _category(job),
-        "" if job.growth is None else percent(job.growth),
+        (phase, style),
+        (_category(job), CATEGORIES[job.category] if job.measured else ""),
+        growth_of(job),
+        _step(progress),
+        "" if left_ms is None else span(left_ms),
+        "" if loss is None else f"{loss:.4g}",
         _limit(job),
-        str(job.moves),
-        f"{job.retries_used}/{job.spec.retries}",
+        str(job.moves or ""),
+        f"{job.retries_used}/{job.spec.retries}" if job.spec.retries else "",
         span(waited_ms(job, pool.now_ms)),
         "" if running is None else span(running),
-        job.stop_reason,
+        _what(job),
+        (job.stop_reason, "red" if job.outcome == "failed" else ""),
     ]
+
+
+def growth_of(job: Job) -> str:
+    """A job's growth as a percentage; ``unknown`` where it runs and was never measured."""
+    from steepest.describe import percent
+
+    if job.growth is not None:
+        return percent(job.growth)
+    return "unknown" if job.alive else ""
+
+
+def _step(progress: Progress | None) -> str:
+    if progress is None or progress.step is None:
+        return ""
+    return str(progress.step) if progress.total is None else f"{progress.step}/{progress.total}"
 
 
 def _category(job: Job) -> str:

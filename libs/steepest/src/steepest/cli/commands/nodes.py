@@ -27,6 +27,7 @@ parameters say otherwise. A converged job moves to the node with the lowest. Lim
 """
 
 COLUMNS = ("node", "state", "#capacity", "#reserved", "#used", "#limited", "#score", "#jobs", "#PC", "#WC", "#CC", "#?")
+GIVING_WAY = ("#limited", "#jobs", "state", "#reserved")
 
 
 @click.group(epilog=EPILOG, invoke_without_command=True)
@@ -45,7 +46,7 @@ def nodes(ctx: click.Context, settings: Settings, *, as_json: bool) -> None:
         give([as_dict(pool, node) for node in pool.view.nodes])
         return
     if len(pool.view.nodes) or list(pool.view.nodes):
-        show(COLUMNS, [_row(pool, node) for node in pool.view.nodes])
+        show(COLUMNS, [_row(pool, node) for node in pool.view.nodes], GIVING_WAY)
     else:
         tell("no node has joined yet")
     if pool.note:
@@ -93,16 +94,19 @@ def _state(node: Node) -> Cell:
 
 
 def _row(pool: StoredPool, node: Node) -> list[Cell]:
+    from steepest.demo.colours import CATEGORIES
     from steepest.view.nodes import format_resources
 
+    limited = len(limits(pool, node))
+    styles = [*CATEGORIES.values(), ""]
     return [
         node.name,
         _state(node),
         format_resources(node.capacity),
         format_resources(node.allocated),
         f"{node.used.cpu_m}m CPU",
-        f"{len(limits(pool, node))} of {len(node.jobs)}",
+        f"{limited} of {len(node.jobs)}" if limited else "",
         f"{pool.view.nodes.score(node):g}",
         str(node.count),
-        *(str(replicas) for replicas in (*node.replicas, node.unknown)),
+        *((str(number), style) for number, style in zip((*node.replicas, node.unknown), styles, strict=True)),
     ]

@@ -1,31 +1,46 @@
 """Tables: with Rich on a terminal, in plain aligned columns for a pipe.
 
-It owns how rows look. It must never know what is in them.
+It owns how rows look, and what gives way where a terminal is narrow. It must never know what is in them.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from steepest.cli.printing.output import console, tell
 from steepest.describe import one_line
 
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
 Cell = str | tuple[str, str]
 """A text, or a text and its style on a terminal."""
 
+GAP = 2
+"""Blanks between two columns."""
 
-def show(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
-    """Print rows under the columns' names; a name that begins with ``#`` stands over numbers, flush right."""
+LEAST = 12
+"""A column of texts is cut to no fewer letters."""
+
+
+def show(columns: Sequence[str], rows: Sequence[Sequence[Cell]], giving_way: Sequence[str] = ()) -> None:
+    """Print rows under the columns' names; a name that begins with ``#`` stands over numbers, flush right.
+
+    On a terminal, columns that hold nothing are left out. Where it is too narrow, those in ``giving_way`` are cut and then
+    left out, in that order, and after them the first column is cut; without any to give way, long texts take several lines.
+    """
     if sys.stdout.isatty():
-        _show_rich(columns, rows)
+        terminal = console()
+        terminal.print(drawn(columns, rows, giving_way, terminal.width))
     else:
         tell(plain(columns, rows))
 
 
 def plain(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
     """Rows as aligned lines without any decoration; an empty cell is a dash, so that every line has all its fields."""
-    table = [[name.lstrip("#").upper() for name in columns], *([_text(cell) for cell in row] for row in rows)]
+    table = [[name.lstrip("#").upper() for name in columns], *([_text(cell) or "-" for cell in row] for row in rows)]
     widths = [max(len(row[place]) for row in table) for place in range(len(columns))]
     return "\n".join(
         "  ".join(_pad(*cell) for cell in zip(row, widths, columns, strict=True)).rstrip() for row in table
@@ -37,17 +52,45 @@ def _pad(text: str, width: int, column: str) -> str:
 
 
 def _text(cell: Cell) -> str:
-    return one_line(cell if isinstance(cell, str) else cell[0]) or "-"
+    return one_line(cell if isinstance(cell, str) else cell[0])
 
 
-def _show_rich(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
-    from rich.box import SIMPLE_HEAD
+def fitted(
+    columns: Sequence[str], rows: Sequence[Sequence[Cell]], width: int, giving_way: Sequence[str]
+) -> dict[str, int]:
+    """The columns that are shown on a terminal ``width`` letters wide, each with its own width."""
+    texts = {name: [_text(row[place]) for row in rows] for place, name in enumerate(columns)}
+    shown = {
+        name: max(len(name.lstrip("#")), *map(len, cells)) for name, cells in texts.items() if any(cells)
+    }  # fmt: skip
+    for name in (*giving_way, columns[0]) if giving_way else ():
+        excess = sum(shown.values()) + GAP * (len(shown) - 1) - width
+        if name not in shown or excess <= 0:
+            continue
+        if shown[name] - excess >= LEAST or name == columns[0]:
+            shown[name] = max(LEAST, shown[name] - excess)
+        else:
+            del shown[name]
+    return shown
+
+
+def drawn(
+    columns: Sequence[str], rows: Sequence[Sequence[Cell]], giving_way: Sequence[str], width: int
+) -> RenderableType:
+    """The table for a terminal ``width`` letters wide."""
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for name in columns:
-        table.add_column(name.lstrip("#"), justify="right" if name.startswith("#") else "left", overflow="fold")
+    shown = fitted(columns, rows, width, giving_way)
+    table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
+    for name, letters in shown.items():
+        table.add_column(
+            Text(name.lstrip("#")),
+            justify="right" if name.startswith("#") else "left",
+            no_wrap=bool(giving_way),
+            width=letters if giving_way else None,
+        )
     for row in rows:
-        table.add_row(*(Text(_text(cell), "" if isinstance(cell, str) else cell[1]) for cell in row))
-    console().print(table)
+        cells = [cell for name, cell in zip(columns, row, strict=True) if name in shown]
+        table.add_row(*(Text(_text(cell), "" if isinstance(cell, str) else cell[1]) for cell in cells))
+    return table

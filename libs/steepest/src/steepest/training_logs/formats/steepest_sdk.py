@@ -15,7 +15,9 @@ def _read(line: LogLine, context: Context) -> list[Reading] | None:
         return None
     epoch = report.get("epoch")
     at = at_step(context, step, epoch if isinstance(epoch, int | float) else None)
-    return readings(numbers(metrics), at._replace(at_ms=integer(report.get("at_ms"))), context)
+    return readings(
+        numbers(metrics), at._replace(at_ms=integer(report.get("at_ms")), total=integer(report.get("total"))), context
+    )
 
 
 FORMAT = Format(

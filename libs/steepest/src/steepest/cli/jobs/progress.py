@@ -1,0 +1,102 @@
+"""How far running jobs are, as their newest reports say: step, loss, and the time that is left.
+
+It owns how much of the ``loss`` topic is read for it, and when an estimate is honest: only for a job that states how many
+steps it has in all, and from the rate of its present incarnation.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from steepest.app.settings.tree import Settings
+from steepest.cli.pool.stored_pool import StoredPool, fold, reading
+from steepest.errors import UndecodableError
+from steepest.events.loss import LossDiverged, LossReported
+from steepest.log.base import Log
+from steepest.runtime.decode import received
+
+RECORDS_MOST = 2_000
+"""Of the newest records of each partition. A job whose newest report is older is shown without one."""
+
+TOPIC = "loss"
+
+
+class Progress(msgspec.Struct, kw_only=True):
+    """A job's newest report of its training loss.
+
+    Attributes:
+        step: None where its output names none.
+        total: The steps of the whole training; None where the job does not state them.
+        loss: None: it is not a number, or infinite.
+        at_ms: When it was reported.
+        first: Step and time of the first report of this incarnation among those that were read.
+    """
+
+    incarnation: int
+    step: int | None
+    total: int | None
+    loss: float | None
+    at_ms: int
+    first: tuple[int, int] | None = None
+
+    @property
+    def left_ms(self) -> int | None:
+        """The time from the newest report to the last step at the rate so far; None where it cannot be estimated."""
+        if self.step is None or self.total is None or self.first is None:
+            return None
+        steps, ms = self.step - self.first[0], self.at_ms - self.first[1]
+        return None if steps <= 0 or ms <= 0 else max(0, self.total - self.step) * ms // steps
+
+
+async def look_at_progress(settings: Settings) -> tuple[StoredPool, dict[str, Progress]]:
+    """The pool of a state folder as it stands now, and its jobs' newest reports.
+
+    Raises:
+        InputError: There is no installation in the folder.
+        RecordingError: It is damaged, or of another version.
+    """
+    async with reading(settings) as (installation, log):
+        return await fold(settings, installation, log), await progress_of(log)
+
+
+async def progress_of(log: Log) -> dict[str, Progress]:
+    """The newest training loss of each job that reported lately."""
+    found: dict[str, Progress] = {}
+    partitions = await log.partitions(TOPIC)
+    ends = {at: await log.end(at) for at in partitions}
+    start = {at: max(await log.begin(at), ends[at] - RECORDS_MOST) for at in partitions}
+    left = {str(at): end for at, end in ends.items() if start[at] < end}
+    if not left:
+        return found
+    reader = log.reader({at: offset for at, offset in start.items() if str(at) in left})
+    try:
+        while left:
+            for record in await reader.poll():
+                if record.offset + 1 >= ends[record.at]:
+                    left.pop(str(record.at), None)
+                try:
+                    event = received(record).event
+                except UndecodableError:
+                    continue
+                if isinstance(event, LossReported | LossDiverged):
+                    _take(found, event, record.at_ms)
+    finally:
+        await reader.close()
+    return found
+
+
+def _take(found: dict[str, Progress], event: LossReported | LossDiverged, at_ms: int) -> None:
+    before = found.get(event.job)
+    if before is not None and event.incarnation < before.incarnation:
+        return
+    if before is None or event.incarnation > before.incarnation:
+        first = None if event.step is None else (event.step, at_ms)
+        before = Progress(
+            incarnation=event.incarnation, step=event.step, total=None, loss=None, at_ms=at_ms, first=first
+        )
+        found[event.job] = before
+    if isinstance(event, LossReported) and event.split == "train":
+        before.step, before.total, before.loss = event.step, event.total or before.total, event.value
+    elif isinstance(event, LossDiverged):
+        before.step, before.loss = event.step, None
+    before.at_ms = at_ms

@@ -1,0 +1,96 @@
+"""How far jobs are, read off their newest reports."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from steepest.cli.commands.jobs import growth_of
+from steepest.cli.jobs.progress import RECORDS_MOST, Progress, progress_of
+from steepest.events import cluster as c
+from steepest.events.loss import LossDiverged, LossReported
+from steepest.log.base import TopicPartition
+from steepest.log.memory import MemoryLog
+from steepest.runtime.decode import new_record
+from steepest.view.state import Job
+
+Report = LossReported | LossDiverged
+LOSS = TopicPartition("loss", 0)
+
+
+def report(step: int | None, value: float = 0.5, *, incarnation: int = 1, total: int | None = None) -> LossReported:
+    """A report of job ``a``."""
+    return LossReported(job="a", incarnation=incarnation, step=step, value=value, total=total)
+
+
+def read(*reports: Report) -> dict[str, Progress]:
+    """What is known after these reports, one a second."""
+
+    async def reading() -> dict[str, Progress]:
+        log = MemoryLog({"loss": 2})
+        await log.append([new_record(LOSS, "a", event, 1_000 * (number + 1)) for number, event in enumerate(reports)])
+        return await progress_of(log)
+
+    return asyncio.run(reading())
+
+
+def test_the_newest_report_counts() -> None:
+    """Step, total and loss are the newest; a held-out loss is none of the training."""
+    held_out = LossReported(job="a", incarnation=1, step=9, value=9.0, split="eval")
+    found = read(report(1, 0.9, total=100), report(3, 0.7, total=100), held_out)["a"]
+
+    assert (found.step, found.total, found.loss) == (3, 100, 0.7)
+
+
+@pytest.mark.parametrize(
+    ("reports", "left_ms"),
+    [
+        ([report(10, total=100), report(20, total=100)], 8_000),
+        ([report(10), report(20)], None),
+        ([report(10, total=100)], None),
+        ([report(None, total=100), report(None, total=100)], None),
+        ([report(10, total=100), report(90, total=100), report(20, incarnation=2, total=100)], None),
+        ([report(99, total=100), report(120, total=100)], 0),
+    ],
+)
+def test_the_time_left_is_estimated_where_that_is_honest(reports: list[Report], left_ms: int | None) -> None:
+    """At the rate of the present incarnation, for a job that states its total; else it is not known."""
+    assert read(*reports)["a"].left_ms == left_ms
+
+
+def test_a_loss_that_is_no_number_is_none() -> None:
+    """It is not the one before either."""
+    assert read(report(1), LossDiverged(job="a", incarnation=1, step=2, value="nan"))["a"].loss is None
+
+
+def test_an_older_incarnation_says_nothing() -> None:
+    """A late report of the one before the newest is passed over."""
+    assert read(report(5, incarnation=2), report(9, 0.1))["a"].step == 5
+
+
+def test_a_bounded_tail_is_read() -> None:
+    """However long the topic is."""
+    old = LossReported(job="old", incarnation=1, step=1, value=1.0)
+
+    assert set(read(old, *(report(step) for step in range(RECORDS_MOST)))) == {"a"}
+
+
+@pytest.mark.parametrize(
+    ("growth", "alive", "shown"),
+    [(0.0123, True, "1.23 %"), (None, True, "unknown"), (None, False, ""), (0.0, True, "0.00 %")],
+)
+def test_growth_is_a_percentage(growth: float | None, alive: object, shown: str) -> None:
+    """It is unknown, and not 0, of a job that runs and was never measured; one that waits has none."""
+    job = Job(
+        name="a",
+        request="r",
+        spec=c.JobSpec(command=("true",)),
+        submitted_ms=0,
+        submitted_offset=0,
+        submitted_counted_ms=0,
+        growth=growth,
+        alive=bool(alive),
+    )
+
+    assert growth_of(job) == shown
