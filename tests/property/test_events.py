@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from functools import singledispatch
+from functools import cache, singledispatch
 from typing import Any
 
 import msgspec
@@ -83,6 +83,7 @@ def _(info: msgspec.inspect.DictType) -> st.SearchStrategy[dict[Any, Any]]:
     return st.dictionaries(values(info.key_type), values(info.value_type), max_size=3)
 
 
+@cache
 def structs(kind: type) -> st.SearchStrategy[Any]:
     """Every struct of a type, with any of its optional fields left at their default."""
     info = msgspec.inspect.type_info(kind)
