@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import json
+
+import pytest
 from click.testing import CliRunner
 from tests.unit.cli.conftest import Holding
 
 from steepest.cli.commands.jobs import jobs
+from steepest.cli.printing.event_printer import EventPrinter
+from steepest.cli.printing.job_timeline import TimelineCollector
 from steepest.events import cluster as c
+from steepest.events.common import CheckpointMode, Resources
+from steepest.events.received import Received
+from steepest.events.registry import GROWTH_IS_PROVEN, READS
+from steepest.view.cluster_view import ClusterView
 
 
 def test_a_job_without_a_command_is_listed(holding: Holding) -> None:
@@ -16,3 +25,51 @@ def test_a_job_without_a_command_is_listed(holding: Holding) -> None:
         done = CliRunner().invoke(jobs, ["--state", str(folder.root), *form], catch_exceptions=False)
         assert done.exit_code == 0
         assert "odd" in done.stdout
+
+
+BECAUSE = c.Because(rule="a test says so")
+MUTE: tuple[c.ClusterEvent, ...] = (
+    c.PoolConfigured(reads=READS, flags=(GROWTH_IS_PROVEN,)),
+    c.NodeJoined(node="n1", capacity=Resources(1_000)),
+    c.JobSubmitted(job="mute", request="r", spec=c.JobSpec(command=("train",))),
+    c.PlacementPlanned(plan="p", job="mute", incarnation=0, nodes=("n1",), because=BECAUSE),
+    c.StepBegun(plan="p", step=c.Step.START, attempt=1, job="mute", incarnation=1, node="n1"),
+    c.JobPlaced(plan="p", attempt=1, job="mute", incarnation=1, node="n1"),
+    c.CheckpointModeDeclared(job="mute", incarnation=1, node="n1", mode=CheckpointMode.ON_REQUEST),
+)
+
+
+def test_a_job_whose_losses_cannot_be_read_says_so(holding: Holding) -> None:
+    """Its category is a question mark, a line below tells what to do, and programs get the fact."""
+    folder = holding(*MUTE, c.Tick(counted_ms=120_000))
+    shown = CliRunner().invoke(jobs, ["--state", str(folder.root)], catch_exceptions=False)
+    (told,) = json.loads(CliRunner().invoke(jobs, ["--state", str(folder.root), "--json"]).stdout)
+
+    assert "?" in shown.stdout
+    assert "mute: no loss was read in 4 intervals" in shown.stderr
+    assert told["unknown"] is True
+
+
+def test_a_job_that_has_just_begun_is_not_unknown_yet(holding: Holding) -> None:
+    """For four intervals it may still report."""
+    folder = holding(*MUTE, c.Tick(counted_ms=119_999))
+    shown = CliRunner().invoke(jobs, ["--state", str(folder.root)], catch_exceptions=False)
+
+    assert "?" not in shown.stdout
+    assert "no loss" not in shown.stderr
+
+
+def test_the_warning_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """By ``steepest up``, at the record at which the growth becomes unknown; ``explain`` says it for as long as it is so."""
+    view, printer, timeline = ClusterView(), EventPrinter(lambda _: []), TimelineCollector("mute")
+    events = (*MUTE, c.Tick(counted_ms=120_000), c.Tick(counted_ms=121_000))
+    for offset, event in enumerate(events):
+        record: Received[c.ClusterEvent] = Received(
+            event=event, topic="cluster", partition=0, offset=offset, at_ms=offset, headers={}
+        )
+        accepted = view.fold(record)
+        printer.observe(view, record, accepted=accepted)
+        timeline.hear(view, record, accepted=accepted)
+
+    assert capsys.readouterr().out.count("mute: no loss was read in 4 intervals") == 1
+    assert "(growth unknown: no loss was read in 4 intervals)" in timeline.story(view).now

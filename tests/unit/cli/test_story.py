@@ -57,7 +57,7 @@ def test_a_void_plan_is_told_with_its_reason() -> None:
 
     assert chapter.refusal == "not-waiting"
     assert chapter.void == "the job does not wait for a place"
-    assert chapter.details[0] == f"void, because {chapter.void}"
+    assert chapter.details[0] == f"void (not-waiting): {chapter.void}"
 
 
 def test_what_changes_nothing_is_no_part_of_the_story() -> None:

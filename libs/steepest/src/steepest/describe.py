@@ -24,7 +24,7 @@ CATEGORIES: Mapping[c.Category, str] = {
     c.Category.WATCHED: "watched",
     c.Category.CONVERGED: "converged",
 }
-"""SpeCon's categories by their names (thesis §4.2)."""
+"""SpeCon's categories by their names (thesis §5.2.1)."""
 
 
 def sentence(event: c.ClusterEvent) -> str:

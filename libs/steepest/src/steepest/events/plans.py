@@ -93,7 +93,7 @@ class RetryPlanned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class GrowthList(enum.StrEnum):
-    """FlowCon's three lists of a node's jobs, by growth efficiency (thesis §4.2, Algorithm 1)."""
+    """FlowCon's three lists of a node's jobs, by growth efficiency (thesis §5.1.2, Algorithm 1)."""
 
     NEW = "NL"
     WATCHED = "WL"

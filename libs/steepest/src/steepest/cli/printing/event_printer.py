@@ -71,7 +71,7 @@ class EventPrinter(Effector):
             say(sentence(event), _colour(event), received.at_ms)
             self._show_failure(event)
         elif not accepted and (void := why_void(view, received)):
-            say(f"{sentence(event)}: void, because {void}", "yellow", received.at_ms)
+            say(f"{sentence(event)}: void ({view.refused}): {void}", "yellow", received.at_ms)
         for job in view.newly_unknown:
             say(unknown_growth(job.name), "yellow", received.at_ms)
 

@@ -140,7 +140,7 @@ def why_void(view: ClusterView, received: Received[c.ClusterEvent]) -> str:
 def _chapter(received: Received[c.ClusterEvent], void: str, refusal: Refusal | None) -> TimelineEntry:
     event = received.event
     because: c.Because | None = getattr(event, "because", None)
-    details = [f"void, because {void}"] if void else []
+    details = [f"void ({refusal}): {void}"] if void else []
     return TimelineEntry(
         offset=received.offset,
         at_ms=received.at_ms,

@@ -1,6 +1,6 @@
 """SpeCon Algorithm 4: where a converged job goes, or that it stays.
 
-The reading of the printed pseudo-code (thesis §5.2): the minimum score is found over all workers before any is chosen;
+The reading of the printed pseudo-code (thesis §5.2.2): the minimum score is found over all workers before any is chosen;
 the score of the job's own worker includes the job itself, as the thesis's worked example shows (score 11 with Job-1 on
 it); among workers with the minimum the one that uses least is the target; if the job's own worker is among them it
 stays. Either way the job is decided, which the view remembers as ``migrated``, and freezes its category.
