@@ -192,7 +192,6 @@ OPEN_THEMSELVES = {
     "cluster/local/phases.py": "reads the kernel's files",
     "cluster/local/supervisor.py": "imports nothing outside the standard library; it opens its files before its job runs",
     "cluster/folders/incarnation_locks.py": "makes lock files, without waiting and by no link",
-    "cluster/simulated/cluster.py": "has no jobs of anybody's",
     "collector/losses.py": "lists the places that it keeps itself",
     "collector/source.py": "reads the place that it keeps itself",
 }

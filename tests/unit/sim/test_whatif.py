@@ -17,7 +17,7 @@ from steepest.events.received import Received
 from steepest.invariants import Status, check
 from steepest.log.files.file_log import FileLog
 from steepest.sim.policies import LIVE
-from steepest.sim.whatif.history import History, read_history
+from steepest.sim.whatif.history import RecordedPool, read_history
 from steepest.sim.whatif.play import AS_RECORDED, play_on
 from steepest.testing.system.rig import events_of
 
@@ -26,7 +26,7 @@ MANY = (1, 40, 333, 700, 1100, 1500, 1900, 2300)
 """Positions all over the recording; at the first, there is no parameter yet and no node."""
 
 
-async def history(position: int | None, folder: Path = GOLDEN) -> History:
+async def history(position: int | None, folder: Path = GOLDEN) -> RecordedPool:
     """The recording up to a position."""
     log = FileLog.open(folder, read_only=True)
     try:

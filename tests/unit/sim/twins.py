@@ -10,7 +10,8 @@ from steepest.cluster.simulated.nodes import SimulatedNodes
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.parameters import PoolParameters, SpeConParameters
-from steepest.sim.system.pool import Memory, SimulatedPool
+from steepest.log.base import TopicPartition
+from steepest.sim.system.pool import SimulatedPool, StartingPoint, engine_of_a_pool
 from steepest.testing.system.fake_training import PROGRAM, model_of
 from steepest.testing.system.rig import Rig
 from steepest.testing.waiting import until
@@ -55,12 +56,12 @@ def decided_in_simulation() -> list[Any]:
             ended.append(received.event.job)
 
     pool = SimulatedPool(
-        Memory(),
-        lambda timeline, senses: SimulatedNodes(
+        StartingPoint(engine_of_a_pool(TopicPartition("cluster"))),
+        lambda timeline, collector: SimulatedNodes(
             [SimulatedNode(name, Resources(cpu_m=cpu_m), timeline) for name, cpu_m in NODES.items()],
             model_of,
             timeline,
-            witness=senses,
+            witness=collector,
         ),
         heartbeat_s=1.0,
         act_s=0.0,
@@ -69,7 +70,7 @@ def decided_in_simulation() -> list[Any]:
     pool.open(PARAMETERS)
     for job, flags in FLAGS.items():
         spec = c.JobSpec(command=(PROGRAM, *flags), requests=Resources(cpu_m=100), first_node="n1")
-        pool.tell(c.JobSubmitted(job=job, request=f"submit-{job}", spec=spec))
+        pool.append(c.JobSubmitted(job=job, request=f"submit-{job}", spec=spec))
     while len(ended) < len(FLAGS) and pool.timeline.step():
         pass
     return decided

@@ -25,6 +25,7 @@ class PoolEngine:
         deciders: Those that decide about it, in the order in which they are asked.
         streams: What each of them made, in the same order.
         accepted: Whether the newest record counts.
+        at: The pool's partition.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class PoolEngine:
         self.deciders = deciders
         self.streams = [DecisionStream(one.name, one.logic, at, last_ids.get(one.name)) for one in deciders]
         self.accepted = False
-        self._at = at
+        self.at = at
         self._pool = pool
         self._effectors: Sequence[Observer] = ()
 
@@ -80,7 +81,7 @@ class PoolEngine:
         minted: list[MintedDecision] = []
         for stream, events in zip(self.streams, made, strict=False):  # nothing is made of what does not count
             if events:
-                outputs = [(self._at, self._pool, event) for event in events]
+                outputs = [(self.at, self._pool, event) for event in events]
                 minted += stream.mint(self.view.state.epoch, received, outputs)
         for effector in self._effectors:
             effector.observe(self.view, received, accepted=self.accepted)

@@ -1,128 +1,87 @@
-"""One step done on the cluster, and the event that tells its outcome: there always is one, within a time limit.
+"""The async shell of a step's calls: they are made on the cluster port, within a time limit, so that there is an outcome.
 
-It owns which calls of the cluster port a step makes, and what is done when a call's effect is uncertain: it is looked up.
-A call that hangs, or fails in a way that no adapter should, is uncertain too. It must never know which step comes next.
+A call that hangs, or fails in a way that no adapter should, is uncertain, and is looked up like any other. It must never
+know which call comes next: that is :mod:`steepest.sagas.step_calls`.
 """
 
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import structlog
 
-from steepest.cluster.port import Cluster
-from steepest.errors import ClusterError, RefusedError, UncertainError
+from steepest.cluster.port import Cluster, ReplicaId
+from steepest.errors import ClusterError, UncertainError
 from steepest.events import cluster as c
-from steepest.events.parameters import MoveLimits
-from steepest.sagas.task import (
-    Task,
-    failed,
-    looked_up,
-    may_have_been_done,
-    placed,
-    replica_spec,
-    resumed,
-    saved,
-    step_wanted,
-    stopped,
-    was_forgotten,
+from steepest.sagas.step_calls import (
+    LOOK_UP_S,
+    Call,
+    Calls,
+    CheckpointCall,
+    LookupCall,
+    ReleaseCall,
+    StartCall,
+    StopCall,
+    WaitCall,
+    call_limit_s,
+    release_calls,
+    step_calls,
 )
+from steepest.sagas.step_task import StepTask
 
 logger = structlog.get_logger(__name__)
 
-START_S = 60.0
-"""How long a node may take to accept a process."""
 
-SLACK_S = 15.0
-"""What a call may take beyond its own limit: SIGKILL, say, and a slow disk."""
-
-LOOK_UP_S = 10.0
-"""How long looking up may take, which changes nothing and reads little."""
-
-
-def time_limit_s(step: c.Step, limits: MoveLimits) -> float:
-    """How long a step takes at most, from its reading back to its outcome, in seconds."""
-    return _call_limit_s(step, limits) + LOOK_UP_S
-
-
-def _call_limit_s(step: c.Step, limits: MoveLimits) -> float:
-    own_s = {
-        c.Step.CHECKPOINT: limits.checkpoint_timeout_ms / 1000,
-        c.Step.STOP: limits.stop_grace_ms / 1000,
-        c.Step.START: START_S,
-        c.Step.VERIFY: limits.verify_timeout_ms / 1000,
-    }
-    return own_s[step] + SLACK_S
-
-
-async def act(cluster: Cluster, task: Task) -> c.ClusterEvent:
+async def act(cluster: Cluster, task: StepTask) -> c.ClusterEvent:
     """Do the step and give its outcome; a failure is an outcome too."""
-    try:
-        async with asyncio.timeout(_call_limit_s(task.begun.step, task.limits)):
-            return await _STEPS[task.begun.step](cluster, task)
-    except ClusterError as error:
-        return await _after_failure(cluster, task, error)
-    except TimeoutError:
-        return await _look_up(cluster, task, UncertainError("the cluster did not answer in time", code="timeout"))
-    except Exception as error:
-        logger.exception("a step failed in a way that no adapter should", step=task.begun)
-        return await _look_up(cluster, task, UncertainError(f"{type(error).__name__}: {error}", code="bug"))
+    calls, error = step_calls(task), None
+    for limit_s in (call_limit_s(task.begun.step, task.limits), LOOK_UP_S):
+        try:
+            async with asyncio.timeout(limit_s):
+                return await _make(cluster, calls, error)
+        except ClusterError as failure:
+            error = failure
+        except TimeoutError:
+            error = UncertainError("the cluster did not answer in time", code="timeout")
+        except Exception as bug:
+            logger.exception("a step failed in a way that no adapter should", step=task.begun)
+            error = UncertainError(f"{type(bug).__name__}: {bug}", code="bug")
+    logger.warning("could not look up what became of a step", step=task.begun, why=repr(error))
+    return await _make(cluster, calls, error)  # after a second failure there is no call left to make
 
 
-async def _checkpoint(cluster: Cluster, task: Task) -> c.ClusterEvent:
-    begun, limits = task.begun, task.limits
-    checkpoint = await cluster.checkpoint(
-        task.replica,
-        begun.incarnation,
-        request=task.request,
-        hold_s=limits.hold_ms / 1000,
-        timeout_s=limits.checkpoint_timeout_ms / 1000,
-    )
-    return saved(task, checkpoint)
-
-
-async def _stop(cluster: Cluster, task: Task) -> c.ClusterEvent:
-    begun = task.begun
-    return stopped(task, await cluster.stop(task.replica, begun.incarnation, grace_s=task.limits.stop_grace_ms / 1000))
-
-
-async def _start(cluster: Cluster, task: Task) -> c.ClusterEvent:
-    begun = task.begun
-    if begun.attempt == 1 and (why := was_forgotten(task, await cluster.lookup(task.replica))):
-        return failed(task, RefusedError(why, code="stale-incarnation"))
-    await cluster.start(task.replica, begun.incarnation, begun.node, replica_spec(task.spec), task.restore)
-    return placed(task)
-
-
-async def _verify(cluster: Cluster, task: Task) -> c.ClusterEvent:
-    begun = task.begun
-    step = await cluster.wait_for_step(
-        task.replica,
-        begun.incarnation,
-        at_least=step_wanted(task),
-        timeout_s=task.limits.verify_timeout_ms / 1000,
-    )
-    return resumed(task, step)
-
-
-_STEPS = {c.Step.CHECKPOINT: _checkpoint, c.Step.STOP: _stop, c.Step.START: _start, c.Step.VERIFY: _verify}
-
-
-async def _after_failure(cluster: Cluster, task: Task, error: ClusterError) -> c.ClusterEvent:
-    """The outcome of a call that failed."""
-    if error.definite and not may_have_been_done(task):
-        return failed(task, error)
-    return await _look_up(cluster, task, error)
-
-
-async def _look_up(cluster: Cluster, task: Task, error: ClusterError) -> c.ClusterEvent:
-    """What became of a step whose effect is not known: asked of the cluster, never assumed."""
+async def release(cluster: Cluster, conclusion: c.ClusterEvent, replica: ReplicaId, request: str) -> None:
+    """Let a process that waits after its checkpoint train on."""
     try:
         async with asyncio.timeout(LOOK_UP_S):
-            if task.begun.step is c.Step.CHECKPOINT:
-                await cluster.release(task.replica, task.begun.incarnation, request=task.request)
-                return failed(task, RefusedError(str(error), code=error.code))
-            return looked_up(task, await cluster.lookup(task.replica), error)
-    except Exception as second:  # noqa: BLE001 - whatever it is, it is not known what became of the step
-        logger.warning("could not look up what became of a step", step=task.begun, why=repr(second))
-        return failed(task, UncertainError(str(error), code=error.code))
+            await _make(cluster, release_calls(conclusion, replica, request))
+    except Exception as error:  # noqa: BLE001 - a hold ends by itself, so no failure here is worth more than a warning
+        logger.warning("could not release; the process waits until its hold is over", job=replica.job, why=repr(error))
+
+
+async def _make(cluster: Cluster, calls: Calls, error: ClusterError | None = None) -> c.ClusterEvent:
+    """Make the calls until there is an event; ``error`` is what the call before has ended with."""
+    try:
+        call = next(calls) if error is None else calls.throw(error)
+        while True:
+            call = calls.send(await _answer(cluster, call))
+    except StopIteration as end:
+        event: c.ClusterEvent = end.value
+        return event
+
+
+async def _answer(cluster: Cluster, call: Call) -> Any:
+    match call:
+        case CheckpointCall(replica, incarnation, request, hold_s, timeout_s):
+            return await cluster.checkpoint(replica, incarnation, request=request, hold_s=hold_s, timeout_s=timeout_s)
+        case ReleaseCall(replica, incarnation, request):
+            return await cluster.release(replica, incarnation, request=request)
+        case StopCall(replica, incarnation, grace_s):
+            return await cluster.stop(replica, incarnation, grace_s=grace_s)
+        case StartCall(replica, incarnation, node, spec, restore):
+            return await cluster.start(replica, incarnation, node, spec, restore)
+        case WaitCall(replica, incarnation, at_least, timeout_s):
+            return await cluster.wait_for_step(replica, incarnation, at_least=at_least, timeout_s=timeout_s)
+        case LookupCall(replica):
+            return await cluster.lookup(replica)

@@ -1,8 +1,8 @@
 """The state of the simulated nodes and of everything that runs on them, shared by all adapters of a simulated cluster.
 
 It owns which incarnation may start, and every call of the cluster port, whose result a callback gets later. It must never
-know tasks or coroutines: :mod:`steepest.cluster.simulated.cluster` turns the callbacks into awaitables, and a simulation
-uses them directly.
+know tasks or coroutines: a simulation uses the callbacks directly, and for tests of the live services
+:mod:`steepest.testing.system.simulated_cluster` turns them into awaitables.
 """
 
 from __future__ import annotations

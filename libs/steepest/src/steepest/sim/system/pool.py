@@ -1,13 +1,13 @@
-"""A pool's log in virtual time: what is appended is folded by the view, decided about, and acted on, in the log's order.
+"""The virtual-time shell of a pool's engine: a log in memory, and the clock that ticks into it.
 
-It owns the log and the clock that ticks into it. Nothing is encoded and nothing is lost, so that a record costs what its
-fold and its decisions cost. Deciders, view and saga are those of the live system.
+What is appended is folded, decided about and acted on in the log's order. Nothing is encoded and nothing is lost, so that a
+record costs what its fold and its decisions cost. Engine, deciders and sagas are those of the live system.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -16,18 +16,21 @@ from steepest.cluster.simulated.nodes import SimulatedNodes
 from steepest.cluster.simulated.timeline import VirtualTimeline
 from steepest.events import cluster as c
 from steepest.events.parameters import PoolParameters
-from steepest.events.received import ID, LOGIC, PREVIOUS, DecisionId, Received
+from steepest.events.received import Received
 from steepest.events.registry import FLAGS, READS
-from steepest.policies.decider import ClusterDecider, fold_and_decide
+from steepest.log.base import TopicPartition
+from steepest.policies.decider import ClusterDecider
 from steepest.policies.deciders import CLUSTER_DECIDERS
 from steepest.policies.monitor.facts import Facts
 from steepest.policies.monitor.silence import Silence
 from steepest.policies.placement.placer import Placer
 from steepest.policies.placement.policies import PlacementPolicy
 from steepest.policies.specon.categorizer import Categorizer
-from steepest.sim.system.hands import Hands
-from steepest.sim.system.senses import Senses
-from steepest.view.cluster_view import ClusterView
+from steepest.runtime.decision_stream import MintedDecision
+from steepest.runtime.engine import PoolEngine
+from steepest.sim.system.collector import SimulatedCollector
+from steepest.sim.system.migrator import SimulatedMigrator
+from steepest.sim.system.resizer import SimulatedResizer
 
 POOL = "default"
 EPOCH = "simulated"
@@ -36,32 +39,33 @@ Watch = Callable[[Received[Any]], None]
 """Is called with every record of the log once it is folded."""
 
 
-def deciders_of_a_pool(placement: PlacementPolicy | None = None) -> list[ClusterDecider]:
-    """Those that read a pool's log, as they begin; but for the one that judges silence: simulated nodes are never silent.
+def engine_of_a_pool(at: TopicPartition, placement: PlacementPolicy | None = None) -> PoolEngine:
+    """A pool before its first record, with all deciders but the one that judges silence: simulated nodes never are silent.
 
     Args:
+        at: The pool's partition.
         placement: The placer's policy, if it is not for the pool's parameters to name it.
     """
     kinds = [kind for kind in CLUSTER_DECIDERS.values() if kind is not Silence]
-    return [Placer(policy=placement) if kind is Placer else kind() for kind in kinds]
+    deciders: list[ClusterDecider] = [Placer(policy=placement) if kind is Placer else kind() for kind in kinds]
+    return PoolEngine(deciders, at, POOL)
 
 
-class Memory(msgspec.Struct):
-    """What everybody who decides remembers.
+class StartingPoint(msgspec.Struct):
+    """All state from which a simulation starts.
 
     Attributes:
-        partition: The pool's, in ``cluster``.
-        at_ms: The time to which it belongs, and at which a simulation begins.
-        pending: What was decided and does not stand in the log yet, with its headers and time.
+        categorizer: Judges the jobs' losses.
+        facts: Makes facts of heartbeats.
+        at_ms: The time at which the simulation starts.
+        pending: What was decided and is not in the log yet.
     """
 
-    view: ClusterView = msgspec.field(default_factory=ClusterView)
-    deciders: list[ClusterDecider] = msgspec.field(default_factory=deciders_of_a_pool)
+    engine: PoolEngine
     categorizer: Categorizer = msgspec.field(default_factory=Categorizer)
     facts: Facts = msgspec.field(default_factory=Facts)
-    partition: int = 0
     at_ms: int = 0
-    pending: list[tuple[c.ClusterEvent, Mapping[str, str], int]] = []
+    pending: list[MintedDecision] = []
 
 
 class SimulatedPool:
@@ -70,6 +74,7 @@ class SimulatedPool:
     Attributes:
         timeline: Its time, which begins at 0.
         nodes: What runs.
+        collector: Reports of what runs.
         view: The fold of its log.
         records: How many records its log has.
         watch: Is called with every record.
@@ -77,8 +82,8 @@ class SimulatedPool:
 
     def __init__(
         self,
-        memory: Memory,
-        make_nodes: Callable[[VirtualTimeline, Senses], SimulatedNodes],
+        start: StartingPoint,
+        make_nodes: Callable[[VirtualTimeline, SimulatedCollector], SimulatedNodes],
         *,
         heartbeat_s: float,
         act_s: float,
@@ -87,50 +92,52 @@ class SimulatedPool:
         """A pool in which nothing happens yet.
 
         Args:
-            memory: Of those who decide.
+            start: Its state, which is used up.
             make_nodes: The nodes, on this timeline, with this witness.
             heartbeat_s: The heartbeats' period.
             act_s: Seconds that a stop or a start of a move takes beside what the process does.
             watch: Is called with every record.
         """
         self.timeline = VirtualTimeline()
-        self.view = memory.view
-        self.records = self.view.position
         self.watch = watch
-        self._deciders = memory.deciders
-        self._partition = memory.partition
-        self._begin_ms = memory.at_ms
-        self._last_ids = dict(self.view.state.last_ids)
-        self._arriving: deque[tuple[c.ClusterEvent, Mapping[str, str], int]] = deque(memory.pending)
+        self._engine = start.engine
+        self.view = start.engine.view
+        self.records = self.view.position
+        self._begin_ms = start.at_ms
+        self._arriving: deque[tuple[c.ClusterEvent, Mapping[str, str], int]] = deque(
+            (one.event, one.headers, one.at_ms) for one in start.pending
+        )
         self._folding = False
         self._counted_ms = self.view.counted_ms
         self._over = False
-        self.senses = Senses(
+        self.collector = SimulatedCollector(
             POOL,
-            self.tell,
+            self.append,
             lambda: (self.view.parameters.specon, self.view.state.flags),
             self.now_ms,
             heartbeat_s,
-            categorizer=memory.categorizer,
-            facts=memory.facts,
+            categorizer=start.categorizer,
+            facts=start.facts,
         )
-        self.nodes = self.senses.nodes = make_nodes(self.timeline, self.senses)
-        self._hands = Hands(self.nodes, self.tell, act_s)
+        self.nodes = self.collector.nodes = make_nodes(self.timeline, self.collector)
+        self._migrator = SimulatedMigrator(self.nodes, self.append, self.now_ms, act_s)
+        self._resizer = SimulatedResizer(self.nodes, self.append)
 
     def open(self, parameters: PoolParameters) -> None:
         """Begin a log, put the parameters in force, and let the nodes join."""
-        self.tell(c.LogOpened(epoch=EPOCH))
-        self.tell(c.PoolConfigured(reads=READS, flags=tuple(FLAGS), parameters=parameters))
+        self._go_live()
+        self.append(c.LogOpened(epoch=EPOCH))
+        self.append(c.PoolConfigured(reads=READS, flags=tuple(FLAGS), parameters=parameters))
         for node in self.nodes.nodes:
-            self.senses.beat(node)
+            self.collector.beat(node)
         self._tick_later()
 
     def resume(self) -> None:
         """Go on where the log ends: take over what is under way, and append what was decided last."""
         for node in self.nodes.nodes:
             for training in self.nodes.on(node):
-                self.senses.adopt(training)
-        self._hands.take_over(self.view, self.now_ms())
+                self.collector.adopt(training)
+        self._go_live()
         self._drain()
         self._tick_later()
 
@@ -138,10 +145,41 @@ class SimulatedPool:
         """The time of records, in milliseconds of the log's clock."""
         return self._begin_ms + round(self.timeline.now_s() * 1000)
 
-    def tell(self, event: c.ClusterEvent) -> None:
+    def append(self, event: c.ClusterEvent) -> None:
         """Append a record; whatever follows from it at this moment is appended too."""
         self._arriving.append((event, {}, self.now_ms()))
         self._drain()
+
+    def end(self) -> None:
+        """Tick no more: nothing that happens any more is of interest."""
+        self._over = True
+
+    def lose(self, node: str, for_s: float) -> None:
+        """A node fails, with all that runs on it, and is back after so many seconds."""
+        self.append(c.NodeLost(node=node, silent_ms=0))
+        self.nodes.lose(node)
+        self.timeline.call_at(self.timeline.now_s() + for_s, lambda: self._repair(node))
+
+    def _repair(self, node: str) -> None:
+        self.nodes.mend(node)
+        self.collector.joins(node)
+
+    def _tick_later(self) -> None:
+        period_ms = self.view.parameters.tick_ms
+
+        def tick() -> None:
+            if not self._over:
+                self._counted_ms += period_ms
+                self.append(c.Tick(counted_ms=self._counted_ms))
+                self._tick_later()
+
+        self.timeline.call_at(self.timeline.now_s() + period_ms / 1000, tick)
+
+    # --- the log's order -----------------------------------------------------------------------------------------------
+
+    def _go_live(self) -> None:
+        self._engine.go_live([self._resizer.machine, self._migrator])
+        self._act()
 
     def _drain(self) -> None:
         if self._folding:
@@ -153,58 +191,30 @@ class SimulatedPool:
         finally:
             self._folding = False
 
-    def end(self) -> None:
-        """Tick no more: nothing that happens any more is of interest."""
-        self._over = True
-
-    def lose(self, node: str, for_s: float) -> None:
-        """A node fails, with all that runs on it, and is back after so many seconds."""
-        self.tell(c.NodeLost(node=node, silent_ms=0))
-        self.nodes.lose(node)
-        self.timeline.call_at(self.timeline.now_s() + for_s, lambda: self._mend(node))
-
-    def _mend(self, node: str) -> None:
-        self.nodes.mend(node)
-        self.senses.joins(node)
-
-    def _tick_later(self) -> None:
-        period_ms = self.view.parameters.tick_ms
-
-        def tick() -> None:
-            if not self._over:
-                self._counted_ms += period_ms
-                self.tell(c.Tick(counted_ms=self._counted_ms))
-                self._tick_later()
-
-        self.timeline.call_at(self.timeline.now_s() + period_ms / 1000, tick)
-
     def _fold(self, event: c.ClusterEvent, headers: Mapping[str, str], at_ms: int) -> None:
+        engine = self._engine
         received = Received(
             event=event,
-            topic="cluster",
-            partition=self._partition,
+            topic=engine.at.topic,
+            partition=engine.at.partition,
             offset=self.records,
             at_ms=at_ms,
             key=POOL,
             headers=headers,
         )
         self.records += 1
-        accepted, made = fold_and_decide(self.view, self._deciders, received)
-        for number, events in enumerate(made):
-            if events:
-                self._decided(number, received, events)
-        self._hands.observe(self.view, received, accepted=accepted)
-        if type(event) is c.JobEnded and accepted:
-            self.senses.forget(event.job)
+        for one in engine.step(received):
+            self._arriving.append((one.event, one.headers, one.at_ms))
+        if self._resizer.machine.due or self._migrator.machine.due:
+            self._act()
+        if type(event) is c.JobEnded and engine.accepted:
+            self.nodes.forget(event.job)
+            self.collector.forget(event.job)
+            self._resizer.forget(event.job)
         if self.watch is not None:
             self.watch(received)
 
-    def _decided(self, number: int, cause: Received[Any], events: Sequence[c.ClusterEvent]) -> None:
-        decider = self._deciders[number]
-        for index, event in enumerate(events):
-            made = DecisionId(decider.name, self.view.state.epoch, cause.topic, cause.partition, cause.offset, index)
-            headers = {ID: str(made), LOGIC: str(decider.logic)}
-            if previous := self._last_ids.get(made.stream):
-                headers[PREVIOUS] = previous
-            self._last_ids[made.stream] = headers[ID]
-            self._arriving.append((event, headers, cause.at_ms))
+    def _act(self) -> None:
+        """Do what the records so far have made due."""
+        self._resizer.act()
+        self._migrator.act()

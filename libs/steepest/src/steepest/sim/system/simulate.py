@@ -21,12 +21,13 @@ from steepest.errors import InputError
 from steepest.events import cluster as c
 from steepest.events.parameters import PoolParameters
 from steepest.events.received import Received
+from steepest.log.base import TopicPartition
 from steepest.sim.cluster_spec import ClusterSpec, SimNode
 from steepest.sim.result import JobResult, SimulationResult
+from steepest.sim.system.collector import SimulatedCollector
 from steepest.sim.system.models import model_of
-from steepest.sim.system.pool import Memory, SimulatedPool, Watch, deciders_of_a_pool
+from steepest.sim.system.pool import SimulatedPool, StartingPoint, Watch, engine_of_a_pool
 from steepest.sim.system.progress import PROCON, placement_by_progress
-from steepest.sim.system.senses import Senses
 from steepest.sim.workload import SimJob, Workload
 
 HEARTBEAT_S = 5.0
@@ -46,8 +47,12 @@ ASSUMPTIONS = (
 )
 
 
-class Course(msgspec.Struct):
-    """What is noticed of a run as it goes on."""
+class Schedule(msgspec.Struct):
+    """The schedule that a run comes to, job by job.
+
+    Attributes:
+        newest_ms: When a job last came, started, learned, moved or ended.
+    """
 
     starts_ms: dict[str, int] = {}
     ends_ms: dict[str, int] = {}
@@ -55,7 +60,7 @@ class Course(msgspec.Struct):
     migrations: dict[str, int] = {}
     newest_ms: int = 0
 
-    def notice(self, received: Received[Any]) -> None:
+    def add(self, received: Received[Any]) -> None:
         """Take in a record."""
         event = received.event
         match event:
@@ -109,32 +114,32 @@ def simulate_system(
             models[replica.job] = model_of(jobs[replica.job], seed, parameters.specon.interval_ms / 1000)
         return models[replica.job]
 
-    def make_nodes(timeline: VirtualTimeline, senses: Senses) -> SimulatedNodes:
+    def make_nodes(timeline: VirtualTimeline, collector: SimulatedCollector) -> SimulatedNodes:
         nodes = [_node(node, timeline) for node in cluster.nodes]
-        return SimulatedNodes(nodes, model, timeline, witness=senses)
+        return SimulatedNodes(nodes, model, timeline, witness=collector)
 
-    course = Course()
+    schedule = Schedule()
 
     def see(received: Received[Any]) -> None:
-        course.notice(received)
+        schedule.add(received)
         if watch is not None:
             watch(received)
 
     heartbeat_s = max(HEARTBEAT_S, 5 * parameters.tick_ms / 1000)
     placement = placement_by_progress(lambda: pool.nodes) if parameters.placement == PROCON else None
-    memory = Memory(deciders=deciders_of_a_pool(placement))
-    pool = SimulatedPool(memory, make_nodes, heartbeat_s=heartbeat_s, act_s=ACT_S, watch=see)
+    start = StartingPoint(engine_of_a_pool(TopicPartition("cluster"), placement))
+    pool = SimulatedPool(start, make_nodes, heartbeat_s=heartbeat_s, act_s=ACT_S, watch=see)
     pool.open(parameters)
     for job in workload.jobs:
         _submit_later(pool, job, (first_nodes or {}).get(job.name))
     _fail_later(pool, cluster, seed)
-    run_to_the_end(pool, course, len(jobs))
+    run_to_the_end(pool, schedule, len(jobs))
     gpus = any(job.gpus for job in workload.jobs)
     return SimulationResult(
         policy=policy,
         seed=seed,
-        jobs=[_result(job, course) for job in workload.jobs],
-        used=_used(workload, course) if gpus else pool.nodes.cpu_m_s(),
+        jobs=[_result(job, schedule) for job in workload.jobs],
+        used=_used(workload, schedule) if gpus else pool.nodes.cpu_m_s(),
         capacity=float(cluster.gpus if gpus else sum(node.capacity.cpu_m for node in cluster.nodes)),
         events=pool.timeline.done + pool.records,
         wall_seconds=time.perf_counter() - began,
@@ -178,7 +183,7 @@ def _submit_later(pool: SimulatedPool, job: SimJob, first_node: str | None) -> N
         submitted = c.JobSubmitted(job=job.name, request=f"submit-{job.name}", spec=spec)
     except (TypeError, ValueError, OverflowError) as error:
         raise InputError(f"job {job.name}: {error}") from error
-    pool.timeline.call_at(job.submit_s, lambda: pool.tell(submitted))
+    pool.timeline.call_at(job.submit_s, lambda: pool.append(submitted))
 
 
 def _fail_later(pool: SimulatedPool, cluster: ClusterSpec, seed: int) -> None:
@@ -187,42 +192,42 @@ def _fail_later(pool: SimulatedPool, cluster: ClusterSpec, seed: int) -> None:
             _fail_again(pool, node, random.Random(f"{seed}/{node.name}"), 0.0)  # noqa: S311 - no secret
 
 
-def _fail_again(pool: SimulatedPool, node: SimNode, lots: random.Random, from_s: float) -> None:
-    at_s = from_s + lots.expovariate(1 / node.mtbf_s)
+def _fail_again(pool: SimulatedPool, node: SimNode, rng: random.Random, from_s: float) -> None:
+    at_s = from_s + rng.expovariate(1 / node.mtbf_s)
 
     def fail() -> None:
         pool.lose(node.name, node.repair_s)
-        _fail_again(pool, node, lots, at_s + node.repair_s)
+        _fail_again(pool, node, rng, at_s + node.repair_s)
 
     pool.timeline.call_at(at_s, fail)
 
 
-def run_to_the_end(pool: SimulatedPool, course: Course, jobs: int) -> None:
+def run_to_the_end(pool: SimulatedPool, schedule: Schedule, jobs: int) -> None:
     """Let time pass until all jobs are over, or nothing comes of it any more."""
-    while len(course.outcomes) < jobs and pool.timeline.step():
-        if pool.now_ms() - course.newest_ms > 1000 * PATIENCE_S:
+    while len(schedule.outcomes) < jobs and pool.timeline.step():
+        if pool.now_ms() - schedule.newest_ms > 1000 * PATIENCE_S:
             break
     pool.end()
 
 
-def _result(job: SimJob, course: Course) -> JobResult:
-    outcome = course.outcomes.get(job.name) or ("running" if job.name in course.starts_ms else "waiting")
+def _result(job: SimJob, schedule: Schedule) -> JobResult:
+    outcome = schedule.outcomes.get(job.name) or ("running" if job.name in schedule.starts_ms else "waiting")
     return JobResult(
         name=job.name,
         submit_s=job.submit_s,
-        start_s=_seconds(course.starts_ms.get(job.name)),
-        end_s=_seconds(course.ends_ms.get(job.name)) if outcome == "finished" else None,
+        start_s=_seconds(schedule.starts_ms.get(job.name)),
+        end_s=_seconds(schedule.ends_ms.get(job.name)) if outcome == "finished" else None,
         outcome=outcome,
-        migrations=course.migrations.get(job.name, 0),
+        migrations=schedule.migrations.get(job.name, 0),
     )
 
 
-def _used(workload: Workload, course: Course) -> float:
+def _used(workload: Workload, schedule: Schedule) -> float:
     """GPU-seconds held, from each job's start to its end."""
     return sum(
-        (course.ends_ms[job.name] - course.starts_ms[job.name]) / 1000 * job.gpus
+        (schedule.ends_ms[job.name] - schedule.starts_ms[job.name]) / 1000 * job.gpus
         for job in workload.jobs
-        if job.name in course.ends_ms and job.name in course.starts_ms
+        if job.name in schedule.ends_ms and job.name in schedule.starts_ms
     )
 
 

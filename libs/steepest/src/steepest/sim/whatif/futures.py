@@ -1,8 +1,8 @@
 """How jobs of a recording go on: what a step costs them, how many are left, and what they will report.
 
-Where the recording shows a job finish, its steps and losses are known, whoever asks. Where it does not, they are a guess:
-the loss follows the curve fitted to the reports so far, and the job ends once that curve has no more than ``LEFT_OVER`` of
-its whole fall before it. How wrong the guess may be is shown by making it again from other reports: each seed but the
+Where the recording shows a job finish, its steps and losses are known, under every policy. Where it does not, they are
+a guess: the loss follows the curve fitted to the reports so far, and the job ends once that curve has no more than
+``LEFT_OVER`` of its whole fall before it. How wrong the guess may be is shown by making it again from other reports: each seed but the
 first draws as many of them as there are, with repetition (a bootstrap of the fit), and gives one course.
 """
 
@@ -18,7 +18,7 @@ import msgspec
 
 from steepest.cluster.simulated.model import Delay, Model
 from steepest.policies.baselines.loss_fit import FEWEST, FittedCurve, fit
-from steepest.sim.whatif.history import FULL, History, Seen
+from steepest.sim.whatif.history import FULL, JobObservations, RecordedPool
 
 LEFT_OVER = 0.01
 """A job ends when this share of its loss's fall is left."""
@@ -27,7 +27,7 @@ MOST_TIMES = 20
 """A fitted curve that has not flattened after so many times the steps seen is believed no further."""
 
 POINTS = 60
-"""Reports that a fit is made of: evenly chosen ones tell as much as all."""
+"""Reports that a fit is made of: evenly chosen ones show as much as all."""
 
 CORE_M = 1000
 """What a process can use that was held back whenever it was looked at: most trainings keep one core busy."""
@@ -48,19 +48,19 @@ class Future(msgspec.Struct, frozen=True):
     known: bool
 
 
-def future(name: str, history: History, seed: int) -> Future:
+def future(name: str, recorded: RecordedPool, seed: int) -> Future:
     """The course of one job under one seed.
 
     Args:
         name: The job.
-        history: What the recording shows, beyond the position as well; but of a job that is not seen to finish, only
+        recorded: What the recording shows, beyond the position as well; but of a job that is not seen to finish, only
             reports before it count.
         seed: 0: from all reports; others draw from them.
     """
-    seen, at_ms = history.seen[name], history.past.memory.at_ms
+    seen, at_ms = recorded.seen[name], recorded.start.at_ms
     known = seen.finished
     reports = [report for report in seen.reports if known or report[0] <= at_ms]
-    demand_m, step_s = _cost(seen, history.gives_m)
+    demand_m, step_s = _cost(seen, recorded.gives_m)
     points = _by_step(reports)
     curve = None if known else fit_of(points, random.Random(f"{seed}/{name}") if seed else None)  # noqa: S311 - no secret
     steps = (seen.last_step or _newest(points)) if known else _last_step(points, curve)
@@ -80,11 +80,11 @@ def future(name: str, history: History, seed: int) -> Future:
     )
 
 
-def fit_of(points: Sequence[tuple[int, float]], lots: random.Random | None) -> FittedCurve | None:
+def fit_of(points: Sequence[tuple[int, float]], rng: random.Random | None) -> FittedCurve | None:
     """The curve through some reports, or through as many drawn from them."""
     chosen = points[:: max(1, len(points) // POINTS)]
-    if lots is not None:
-        chosen = sorted(lots.choices(chosen, k=len(chosen)))
+    if rng is not None:
+        chosen = sorted(rng.choices(chosen, k=len(chosen)))
     return fit([(float(step), value) for step, value in chosen]) if len(chosen) >= FEWEST else None
 
 
@@ -93,7 +93,7 @@ def _by_step(reports: Sequence[tuple[int, int, int, float]]) -> list[tuple[int, 
     return sorted({step: value for _, _, step, value in reports}.items())
 
 
-def _cost(seen: Seen, gives_m: Mapping[str, int]) -> tuple[int, float]:
+def _cost(seen: JobObservations, gives_m: Mapping[str, int]) -> tuple[int, float]:
     """CPU that it can use, in millicores, and the seconds of a step with all of it."""
     use = seen.use
     steps = _steps_done(seen)
@@ -106,12 +106,12 @@ def _cost(seen: Seen, gives_m: Mapping[str, int]) -> tuple[int, float]:
     return demand_m, use.millicore_ms / 1000 / steps / demand_m
 
 
-def _neighbours(seen: Seen) -> list[tuple[tuple[int, int, int, float], tuple[int, int, int, float]]]:
+def _neighbours(seen: JobObservations) -> list[tuple[tuple[int, int, int, float], tuple[int, int, int, float]]]:
     pairs = zip(seen.reports, seen.reports[1:], strict=False)
     return [(one, later) for one, later in pairs if one[1] == later[1]]
 
 
-def _steps_done(seen: Seen) -> int:
+def _steps_done(seen: JobObservations) -> int:
     """Steps trained, those twice that were trained twice."""
     done: dict[int, tuple[int, int]] = {}
     for _, incarnation, step, _ in seen.reports:
@@ -126,7 +126,7 @@ def _steps_done(seen: Seen) -> int:
     return total
 
 
-def _launch_s(seen: Seen, step_s: float) -> float:
+def _launch_s(seen: JobObservations, step_s: float) -> float:
     """From the placement to the first step, as the fastest of its incarnations shows it."""
     firsts: dict[int, int] = {}
     for at_ms, incarnation, _, _ in seen.reports:

@@ -1,12 +1,12 @@
-"""What a recording tells up to a position, and what it tells of the jobs beyond it.
+"""What a recording shows up to a position, and what it shows of the jobs beyond it.
 
-It owns the reading: the state of everybody who decides, as it was at the position, and what was seen of each job. It must
-never guess: how a job goes on is in :mod:`steepest.sim.whatif.futures`.
+It owns the reading: the pool's engine as it was at the position, and what was observed of each job. It must never guess:
+how a job goes on is in :mod:`steepest.sim.whatif.futures`.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Collection
 from typing import Any
 
 import msgspec
@@ -15,11 +15,11 @@ from steepest.errors import InputError, UndecodableError
 from steepest.events import cluster as c
 from steepest.events import loss
 from steepest.events.common import CheckpointMode
-from steepest.events.received import ID, DecisionId, Received
+from steepest.events.received import ID, Received
 from steepest.log.base import Log, TopicPartition
-from steepest.policies.decider import fold_and_decide
+from steepest.runtime.decision_stream import MintedDecision
 from steepest.runtime.decode import received
-from steepest.sim.system.pool import Memory, deciders_of_a_pool
+from steepest.sim.system.pool import StartingPoint, engine_of_a_pool
 from steepest.view.cluster_view import ClusterView
 
 FULL = 0.9
@@ -35,7 +35,7 @@ FEW = 5
 """Usage records with one number of jobs that a mean needs."""
 
 
-class Use(msgspec.Struct):
+class CpuUse(msgspec.Struct):
     """What was measured of a job's CPU.
 
     Attributes:
@@ -49,7 +49,7 @@ class Use(msgspec.Struct):
     most_on: str = ""
 
 
-class Seen(msgspec.Struct):
+class JobObservations(msgspec.Struct):
     """What the whole recording shows of one job.
 
     Attributes:
@@ -63,12 +63,12 @@ class Seen(msgspec.Struct):
     reports: list[tuple[int, int, int, float]] = []
     placed_ms: dict[int, int] = {}
     mode: CheckpointMode = CheckpointMode.NONE
-    use: Use = msgspec.field(default_factory=Use)
+    use: CpuUse = msgspec.field(default_factory=CpuUse)
     finished: bool = False
     last_step: int | None = None
 
 
-class Load(msgspec.Struct):
+class NodeLoad(msgspec.Struct):
     """What a node gave.
 
     Attributes:
@@ -80,7 +80,7 @@ class Load(msgspec.Struct):
     at_ms: int = 0
 
     def gives_m(self, capacity_m: int) -> int:
-        """CPU that it gives to whoever wants as much as they can get, in millicores.
+        """CPU that it gives to jobs that want as much as they can get, in millicores.
 
         A node of a shared machine may give less than its capacity. Where its use does not grow with the number of jobs,
         that use is what it gives.
@@ -97,34 +97,30 @@ class Load(msgspec.Struct):
         return sum(total for total, _ in used) / number if number >= FEW else 0.0
 
 
-class Past(msgspec.Struct):
-    """A pool at a position of its log.
+class RecordedPool(msgspec.Struct):
+    """What a recording shows, as read.
 
     Attributes:
-        memory: What everybody who decides remembers there.
-        log_ms: The time of the log's first record.
-    """
-
-    memory: Memory
-    log_ms: int
-
-
-class History(msgspec.Struct):
-    """A recording, read.
-
-    Attributes:
-        later: What came from outside beyond the position, with its time: what people asked for, and nodes that were new.
+        start: The pool at the position.
+        log_ms: Time of the log's first record.
+        later: What came from outside beyond the position, with its time: requests of people, and nodes that were new.
         seen: By job.
         gives_m: What each node gives, in millicores.
     """
 
-    past: Past
+    start: StartingPoint
+    log_ms: int
     later: list[tuple[int, c.ClusterEvent]]
-    seen: dict[str, Seen]
+    seen: dict[str, JobObservations]
     gives_m: dict[str, int]
 
+    @property
+    def view(self) -> ClusterView:
+        """The view at the position."""
+        return self.start.engine.view
 
-async def read_history(log: Log, position: int | None) -> History:
+
+async def read_history(log: Log, position: int | None) -> RecordedPool:
     """Read a recording of one pool.
 
     Args:
@@ -142,45 +138,41 @@ async def read_history(log: Log, position: int | None) -> History:
     position = end if position is None else position
     if not 1 <= position <= end:
         raise InputError(f"--at {position}: the recording's positions are 1 to {end}")
-    seen: dict[str, Seen] = {}
-    loads: dict[str, Load] = {}
-    past, later = await _pool(log, pools[0], position, seen, loads)
+    seen: dict[str, JobObservations] = {}
+    loads: dict[str, NodeLoad] = {}
+    start, log_ms, later = await _pool(log, pools[0], position, seen, loads)
     async for one in _all(log, "loss"):
         _note_report(one, seen)
-        if one.at_ms <= past.memory.at_ms:
-            past.memory.categorizer.step(one)
+        if one.at_ms <= start.at_ms:
+            start.categorizer.step(one)
     async for one in _all(log, "heartbeats"):
-        if one.at_ms <= past.memory.at_ms:
-            past.memory.facts.step(one)
-    capacity_m = {node.name: node.capacity.cpu_m for node in past.memory.view.nodes}
+        if one.at_ms <= start.at_ms:
+            start.facts.step(one)
+    capacity_m = {node.name: node.capacity.cpu_m for node in start.engine.view.nodes}
     capacity_m |= {event.node: event.capacity.cpu_m for _, event in later if isinstance(event, c.NodeJoined)}
-    gives_m = {name: loads.get(name, Load()).gives_m(has_m) for name, has_m in capacity_m.items()}
-    return History(past=past, later=later, seen=seen, gives_m=gives_m)
+    gives_m = {name: loads.get(name, NodeLoad()).gives_m(has_m) for name, has_m in capacity_m.items()}
+    return RecordedPool(start=start, log_ms=log_ms, later=later, seen=seen, gives_m=gives_m)
 
 
 async def _pool(
-    log: Log, at: TopicPartition, position: int, seen: dict[str, Seen], loads: dict[str, Load]
-) -> tuple[Past, list[tuple[int, c.ClusterEvent]]]:
-    view, deciders = ClusterView(), deciders_of_a_pool()
-    made: dict[str, tuple[c.ClusterEvent, Mapping[str, str], int]] = {}
+    log: Log, at: TopicPartition, position: int, seen: dict[str, JobObservations], loads: dict[str, NodeLoad]
+) -> tuple[StartingPoint, int, list[tuple[int, c.ClusterEvent]]]:
+    start = StartingPoint(engine_of_a_pool(at))
+    engine = start.engine
+    pending: dict[str, MintedDecision] = {}
     later: list[tuple[int, c.ClusterEvent]] = []
-    at_ms = log_ms = 0
+    log_ms = 0
     async for one in _partition(log, at):
         _note(one, seen, loads)
         if one.offset >= position:
-            if _is_from_outside(one.event, view, later):
+            if _is_from_outside(one.event, engine.view, later):
                 later.append((one.at_ms, one.event))
             continue
-        log_ms, at_ms = log_ms or one.at_ms, max(at_ms, one.at_ms)
-        _, decided = fold_and_decide(view, deciders, one)
-        for decider, events in zip(deciders, decided, strict=False):
-            for index, event in enumerate(events):
-                made_id = str(DecisionId(decider.name, view.state.epoch, one.topic, one.partition, one.offset, index))
-                made[made_id] = (event, {ID: made_id}, one.at_ms)
-        made.pop(one.headers.get(ID, ""), None)
-    memory = Memory(view=view, deciders=deciders, partition=at.partition, at_ms=at_ms, pending=list(made.values()))
-    past = Past(memory, log_ms)
-    return past, later
+        log_ms, start.at_ms = log_ms or one.at_ms, max(start.at_ms, one.at_ms)
+        pending |= {minted.headers[ID]: minted for minted in engine.step(one)}
+        pending.pop(one.headers.get(ID, ""), None)
+    start.pending = list(pending.values())
+    return start, log_ms, later
 
 
 def _is_from_outside(event: Any, view: ClusterView, later: list[tuple[int, c.ClusterEvent]]) -> bool:
@@ -191,33 +183,35 @@ def _is_from_outside(event: Any, view: ClusterView, later: list[tuple[int, c.Clu
     return isinstance(event, c.JobSubmitted | c.JobCancelRequested | c.PoolConfigured)
 
 
-def _note(one: Received[Any], seen: dict[str, Seen], loads: dict[str, Load]) -> None:
+def _note(one: Received[Any], seen: dict[str, JobObservations], loads: dict[str, NodeLoad]) -> None:
     """What a record of the pool shows of jobs and nodes, before or beyond the position."""
     match one.event:
         case c.JobPlaced() as event:
-            seen.setdefault(event.job, Seen()).placed_ms.setdefault(event.incarnation, one.at_ms)
+            seen.setdefault(event.job, JobObservations()).placed_ms.setdefault(event.incarnation, one.at_ms)
         case c.CheckpointModeDeclared() as event:
-            seen.setdefault(event.job, Seen()).mode = event.mode
+            seen.setdefault(event.job, JobObservations()).mode = event.mode
         case c.NodeUsage() as event:
-            load = loads.setdefault(event.node, Load())
+            load = loads.setdefault(event.node, NodeLoad())
             passed_ms = min(one.at_ms - (load.at_ms or one.at_ms), LONGEST_MS)
             load.at_ms = one.at_ms
             total, number = load.used_m.get(len(event.jobs), (0, 0))
             load.used_m[len(event.jobs)] = (total + event.used.cpu_m, number + 1)
             for job, cpu_m in event.jobs.items():
-                use = seen.setdefault(job, Seen()).use
+                use = seen.setdefault(job, JobObservations()).use
                 use.millicore_ms += passed_ms * cpu_m
                 if cpu_m > use.most_m:
                     use.most_m, use.most_on = cpu_m, event.node
         case c.ReplicaStopped() as event if event.exit_status == 0:
-            one_job = seen.setdefault(event.job, Seen())
+            one_job = seen.setdefault(event.job, JobObservations())
             one_job.finished, one_job.last_step = True, event.step
 
 
-def _note_report(one: Received[Any], seen: dict[str, Seen]) -> None:
+def _note_report(one: Received[Any], seen: dict[str, JobObservations]) -> None:
     event = one.event
     if isinstance(event, loss.LossReported) and event.step is not None and event.split == "train":
-        seen.setdefault(event.job, Seen()).reports.append((one.at_ms, event.incarnation, event.step, event.value))
+        seen.setdefault(event.job, JobObservations()).reports.append(
+            (one.at_ms, event.incarnation, event.step, event.value)
+        )
 
 
 async def _all(log: Log, topic: str) -> AsyncIterator[Received[Any]]:

@@ -17,21 +17,21 @@ from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.sim.policies import LIVE
 from steepest.sim.result import JobResult, SimulationResult
+from steepest.sim.system.collector import SimulatedCollector
 from steepest.sim.system.pool import SimulatedPool, Watch
-from steepest.sim.system.senses import Senses
-from steepest.sim.system.simulate import ACT_S, HEARTBEAT_S, Course, run_to_the_end
+from steepest.sim.system.simulate import ACT_S, HEARTBEAT_S, Schedule, run_to_the_end
 from steepest.sim.whatif.futures import Future, future
-from steepest.sim.whatif.history import History
+from steepest.sim.whatif.history import RecordedPool
 from steepest.view.state import Job, Phase
 
 AS_RECORDED = "as recorded"
 
 
-def play_on(history: History, policy: str, seed: int, *, watch: Watch | None = None) -> SimulationResult:
+def play_on(recorded: RecordedPool, policy: str, seed: int, *, watch: Watch | None = None) -> SimulationResult:
     """Play on from where the past ends; the jobs that had not ended there are what counts.
 
     Args:
-        history: Is used up: read it again for another run.
+        recorded: Is used up: read it again for another run.
         policy: Of :data:`steepest.sim.policies.LIVE`, or ``as recorded`` for the parameters in force.
         seed: 0: the futures that fit best; others draw them.
         watch: Is called with every record beyond the position.
@@ -40,65 +40,65 @@ def play_on(history: History, policy: str, seed: int, *, watch: Watch | None = N
         InputError: No job is left, or no node is there.
     """
     began = time.perf_counter()
-    past = history.past
-    later = [event for _, event in history.later if isinstance(event, c.JobSubmitted)]
-    left = [job for job in past.memory.view.jobs if job.phase is not Phase.ENDED]
+    start = recorded.start
+    later = [event for _, event in recorded.later if isinstance(event, c.JobSubmitted)]
+    left = [job for job in recorded.view.jobs if job.phase is not Phase.ENDED]
     names = [*(job.name for job in left), *(event.job for event in later)]
     if not names:
         raise InputError("no job is left at that position", hint="Name an earlier position: --at POSITION.")
-    if not history.gives_m:
+    if not recorded.gives_m:
         raise InputError("no node is there at that position or beyond it", hint="Name another recording.")
-    unknown = [name for name in names if name not in history.seen or not history.seen[name].reports]
-    futures = {name: future(name, history, seed) for name in names if name not in unknown}
-    pool = _pool(history, futures)
-    course = Course(newest_ms=past.memory.at_ms)
+    unknown = [name for name in names if name not in recorded.seen or not recorded.seen[name].reports]
+    futures = {name: future(name, recorded, seed) for name in names if name not in unknown}
+    pool = _pool(recorded, futures)
+    schedule = Schedule(newest_ms=start.at_ms)
 
     def see(received: Received[Any]) -> None:
-        course.notice(received)
+        schedule.add(received)
         if watch is not None:
             watch(received)
 
     pool.watch = see
     for job in left:
         if job.alive and job.nodes:
-            _adopt(pool.nodes, job, _done(history, job.name))
+            _adopt(pool.nodes, job, _done(recorded, job.name))
     pool.resume()
     if policy != AS_RECORDED:
         _switch(pool, policy)
-    for at_ms, event in history.later:
-        _tell_later(pool, at_ms - past.memory.at_ms, event, policy)
-    run_to_the_end(pool, course, len(names))
+    for at_ms, event in recorded.later:
+        _append_later(pool, at_ms - start.at_ms, event, policy)
+    run_to_the_end(pool, schedule, len(names))
     submitted_ms = {job.name: job.submitted_ms for job in left}
-    submitted_ms |= {event.job: at_ms for at_ms, event in history.later if isinstance(event, c.JobSubmitted)}
+    submitted_ms |= {event.job: at_ms for at_ms, event in recorded.later if isinstance(event, c.JobSubmitted)}
     started_ms = {job.name: job.first_placed_ms for job in left}
     return SimulationResult(
         policy=policy,
         seed=seed,
-        jobs=[_result(name, submitted_ms[name], started_ms.get(name), course, past.log_ms) for name in names],
+        jobs=[_result(name, submitted_ms[name], started_ms.get(name), schedule, recorded.log_ms) for name in names],
         used=pool.nodes.cpu_m_s(),
-        capacity=float(sum(node.capacity.cpu_m for node in past.memory.view.nodes)),
-        events=pool.timeline.done + pool.records - past.memory.view.position,
+        capacity=float(sum(node.capacity.cpu_m for node in recorded.view.nodes)),
+        events=pool.timeline.done + pool.records - recorded.view.position,
         wall_seconds=time.perf_counter() - began,
         assumptions=_assumptions(futures, unknown),
     )
 
 
-def _pool(history: History, futures: dict[str, Future]) -> SimulatedPool:
-    view = history.past.memory.view
+def _pool(recorded: RecordedPool, futures: dict[str, Future]) -> SimulatedPool:
+    view = recorded.view
 
     def model(replica: ReplicaId, _: ReplicaSpec) -> Model:
         known = futures.get(replica.job)
         return known.model if known else Model(steps=60, step_s=1.0, demand_m=1000)
 
-    def make_nodes(timeline: VirtualTimeline, senses: Senses) -> SimulatedNodes:
+    def make_nodes(timeline: VirtualTimeline, collector: SimulatedCollector) -> SimulatedNodes:
         capacity = {node.name: node.capacity for node in view.nodes}
-        capacity |= {event.node: event.capacity for _, event in history.later if isinstance(event, c.NodeJoined)}
-        nodes = [SimulatedNode(name, has, timeline, gives_m=history.gives_m[name]) for name, has in capacity.items()]
+        capacity |= {event.node: event.capacity for _, event in recorded.later if isinstance(event, c.NodeJoined)}
+        nodes = [SimulatedNode(name, has, timeline, gives_m=recorded.gives_m[name]) for name, has in capacity.items()]
         for node in nodes:
             node.lost = node.name in view.nodes and view.nodes[node.name].lost
-        return SimulatedNodes(nodes, model, timeline, witness=senses)
+        return SimulatedNodes(nodes, model, timeline, witness=collector)
 
-    return SimulatedPool(history.past.memory, make_nodes, heartbeat_s=HEARTBEAT_S, act_s=ACT_S)
+    return SimulatedPool(recorded.start, make_nodes, heartbeat_s=HEARTBEAT_S, act_s=ACT_S)
 
 
 def _adopt(nodes: SimulatedNodes, job: Job, done: int) -> None:
@@ -118,16 +118,16 @@ def _adopt(nodes: SimulatedNodes, job: Job, done: int) -> None:
     )
 
 
-def _done(history: History, job: str) -> int:
+def _done(recorded: RecordedPool, job: str) -> int:
     """The newest step reported before the position."""
-    seen, at_ms = history.seen.get(job), history.past.memory.at_ms
+    seen, at_ms = recorded.seen.get(job), recorded.start.at_ms
     return max((step for then_ms, _, step, _ in seen.reports if then_ms <= at_ms), default=0) if seen else 0
 
 
 def _switch(pool: SimulatedPool, policy: str) -> None:
     state = pool.view.state
     configured = c.PoolConfigured(reads=max(state.reads, 1), flags=state.flags, parameters=state.parameters)
-    pool.tell(_under(policy, configured))
+    pool.append(_under(policy, configured))
 
 
 def _under(policy: str, configured: c.PoolConfigured) -> c.PoolConfigured:
@@ -138,30 +138,30 @@ def _under(policy: str, configured: c.PoolConfigured) -> c.PoolConfigured:
     return msgspec.structs.replace(configured, reads=max(configured.reads, 2), parameters=parameters)
 
 
-def _tell_later(pool: SimulatedPool, in_ms: int, event: c.ClusterEvent, policy: str) -> None:
+def _append_later(pool: SimulatedPool, in_ms: int, event: c.ClusterEvent, policy: str) -> None:
     def act() -> None:
         match event:
             case c.NodeJoined():
-                pool.senses.beat(event.node)
+                pool.collector.beat(event.node)
             case c.PoolConfigured():
-                pool.tell(_under(policy, event))
+                pool.append(_under(policy, event))
             case _:
-                pool.tell(event)
+                pool.append(event)
 
     pool.timeline.call_at(max(0, in_ms) / 1000, act)
 
 
-def _result(name: str, submitted_ms: int, started_ms: int | None, course: Course, log_ms: int) -> JobResult:
+def _result(name: str, submitted_ms: int, started_ms: int | None, schedule: Schedule, log_ms: int) -> JobResult:
     """Times count from the log's first record."""
-    outcome = course.outcomes.get(name, "running")
-    start_ms = started_ms if started_ms is not None else course.starts_ms.get(name)
+    outcome = schedule.outcomes.get(name, "running")
+    start_ms = started_ms if started_ms is not None else schedule.starts_ms.get(name)
     return JobResult(
         name=name,
         submit_s=(submitted_ms - log_ms) / 1000,
         start_s=None if start_ms is None else (start_ms - log_ms) / 1000,
-        end_s=(course.ends_ms[name] - log_ms) / 1000 if outcome == "finished" else None,
+        end_s=(schedule.ends_ms[name] - log_ms) / 1000 if outcome == "finished" else None,
         outcome=outcome,
-        migrations=course.migrations.get(name, 0),
+        migrations=schedule.migrations.get(name, 0),
     )
 
 

@@ -9,7 +9,7 @@ import msgspec
 
 from steepest.log.files.file_log import FileLog
 from steepest.sim.result import SimulationResult
-from steepest.sim.whatif.history import History, read_history
+from steepest.sim.whatif.history import RecordedPool, read_history
 from steepest.sim.whatif.play import play_on
 
 
@@ -37,7 +37,7 @@ def what_if(run: WhatIf) -> SimulationResult:
     return play_on(asyncio.run(_read(run)), run.policy, run.seed)
 
 
-async def _read(run: WhatIf) -> History:
+async def _read(run: WhatIf) -> RecordedPool:
     log = FileLog.open(run.recording, read_only=True)
     try:
         return await read_history(log, run.position)

@@ -23,11 +23,11 @@ from msgspec import UNSET, UnsetType
 
 from steepest.clock import Clock
 from steepest.cluster.port import ReplicaId, ReplicaSpec, ReplicaStatus, Stopped
-from steepest.cluster.simulated.cluster import SimulatedCluster
 from steepest.errors import RefusedError, UncertainError
 from steepest.events.common import CheckpointRef
 from steepest.testing.system.fake_nodes import FakeNodes
 from steepest.testing.system.life import Life
+from steepest.testing.system.simulated_cluster import SimulatedCluster
 
 T = TypeVar("T")
 

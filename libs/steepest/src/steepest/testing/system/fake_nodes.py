@@ -13,13 +13,13 @@ import msgspec
 
 from steepest.clock import Clock
 from steepest.cluster.port import ReplicaId
-from steepest.cluster.simulated.cluster import FileWitness
 from steepest.cluster.simulated.node import SimulatedNode
 from steepest.cluster.simulated.nodes import SimulatedNodes
 from steepest.cluster.simulated.timeline import LoopTimeline
 from steepest.cluster.simulated.training import LEFT, Training
 from steepest.events.common import Resources
 from steepest.testing.system.fake_training import model_of
+from steepest.testing.system.simulated_cluster import FileWitness
 
 
 class Moment(msgspec.Struct, frozen=True):

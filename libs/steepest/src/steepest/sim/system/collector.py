@@ -1,6 +1,6 @@
-"""What is told in a simulated pool: the nodes' heartbeats and the jobs' losses, as the live services tell them.
+"""What is reported in a simulated pool: the nodes' heartbeats and the jobs' losses, as the live services report them.
 
-It owns when something is told, not what follows: the facts and the categories are made by the same deciders as live.
+It owns when something is reported, not what follows: facts and categories are made by the same deciders as live.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from steepest.policies.monitor.facts import Facts
 from steepest.policies.specon.categorizer import Categorizer
 
 
-class Senses(Witness):
-    """Heartbeats at once where something changes, else at a period while anything trains; losses as they are reported.
+class SimulatedCollector(Witness):
+    """Heartbeats immediately where something changes, else at a period while anything trains; losses as they are reported.
 
     Attributes:
         nodes: Set before the first training begins.
@@ -30,7 +30,7 @@ class Senses(Witness):
     def __init__(
         self,
         pool: str,
-        tell: Callable[[c.ClusterEvent], None],
+        append: Callable[[c.ClusterEvent], None],
         judged_by: Callable[[], tuple[SpeConParameters, tuple[int, ...]]],
         now_ms: Callable[[], int],
         heartbeat_s: float,
@@ -38,11 +38,11 @@ class Senses(Witness):
         categorizer: Categorizer,
         facts: Facts,
     ) -> None:
-        """Senses of a pool.
+        """A collector of a pool.
 
         Args:
             pool: Its name.
-            tell: Appends an event.
+            append: Appends an event.
             judged_by: The parameters and the flags that a job's reports are judged by from now on.
             now_ms: The time of records.
             heartbeat_s: The period.
@@ -52,11 +52,11 @@ class Senses(Witness):
         self._categorizer = categorizer
         self._facts = facts
         self._pool = pool
-        self._tell = tell
+        self._append = append
         self._judged_by = judged_by
         self._now_ms = now_ms
         self._heartbeat_s = heartbeat_s
-        self._told: dict[Training, tuple[object, ...]] = {}
+        self._reported: dict[Training, tuple[object, ...]] = {}
         self._watched: dict[str, tuple[int, SpeConParameters, tuple[int, ...]]] = {}
         self._dirty: dict[str, None] = {}
         self._beating: dict[str, None] = {}
@@ -70,19 +70,19 @@ class Senses(Witness):
         self._keep_beating(training.node)
 
     def adopt(self, training: Training) -> None:
-        """It runs already, and everything that it was has been told."""
-        self._told[training] = _news(training)
+        """It runs already, and all that it was has been reported."""
+        self._reported[training] = _news(training)
         self._keep_beating(training.node)
 
     def changes(self, training: Training) -> None:
         """See ``Witness``."""
         news = _news(training)
-        if self._told.get(training) == news:
+        if self._reported.get(training) == news:
             return
         if training.running:
-            self._told[training] = news
+            self._reported[training] = news
         else:
-            self._told.pop(training, None)
+            self._reported.pop(training, None)
         if training.node not in self._dirty:
             self._dirty[training.node] = None
             timeline = self.nodes.timeline
@@ -114,10 +114,10 @@ class Senses(Witness):
         self.beat(node)
 
     def beat(self, node: str) -> None:
-        """A node says how it is."""
+        """A node sends a heartbeat."""
         beat = self.nodes.beat(node, self._pool, self._now_ms())
         for decision in self._facts.step(self._received(beat, "heartbeats")):
-            self._tell(decision.event)
+            self._append(decision.event)
 
     # --- losses ------------------------------------------------------------------------------------------------------
 
@@ -128,7 +128,7 @@ class Senses(Witness):
             self._report(training, step, loss)
 
     def _watch(self, training: Training) -> None:
-        """Say what a training is judged by, where that was not said."""
+        """Put on the log what a training is judged by, where it does not hold that yet."""
         (parameters, flags), known = self._judged_by(), self._watched.get(training.replica.job)
         if known is not None and known[0] == training.incarnation and known[1] is parameters and known[2] == flags:
             return
@@ -156,12 +156,12 @@ class Senses(Witness):
 
     def _judge(self, event: loss.LossEvent) -> None:
         for decision in self._categorizer.step(self._received(event, "loss")):
-            self._tell(decision.event)
+            self._append(decision.event)
 
     def _received(self, event: Any, topic: str) -> Received[Any]:
         return Received(event=event, topic=topic, partition=0, offset=0, at_ms=self._now_ms())
 
 
 def _news(training: Training) -> tuple[object, ...]:
-    """What a heartbeat tells at once when it changes."""
+    """What makes a node send a heartbeat immediately when it changes."""
     return (training.phase, training.mode, bool(training.volume))

@@ -1,6 +1,6 @@
-"""A step that was begun and read back, and the events that tell what became of it.
+"""A step that was begun and read back, and the event that reports its outcome.
 
-It owns the translation of what a cluster says into outcomes, whoever asked the cluster and however long it took. Pure.
+It owns the translation of a cluster's answers into outcomes. Pure.
 """
 
 from __future__ import annotations
@@ -12,18 +12,20 @@ from steepest.errors import ClusterError, RefusedError, UncertainError
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointRef
 from steepest.events.parameters import MoveLimits
-from steepest.view.state import Job, Plan
+from steepest.view.state import Job, Plan, PlanKind
 
 
-class Task(msgspec.Struct, frozen=True, kw_only=True):
+class StepTask(msgspec.Struct, frozen=True, kw_only=True):
     """A step that was begun and read back, with all that is needed to act on it.
 
     Attributes:
-        request: The name by which a checkpoint is asked for, and released. Whoever takes the step over asks under the
-            same name, and gets the answer that was given already; after a failure the name is another one.
+        kind: What the plan does.
+        request: The name by which a checkpoint is requested, and released. A migrator that takes the step over requests it
+            under the same name, and gets the answer that was given already; after a failure the name is another one.
     """
 
     begun: c.StepBegun
+    kind: PlanKind
     spec: c.JobSpec
     restore: CheckpointRef | None
     limits: MoveLimits
@@ -35,10 +37,10 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
         return ReplicaId(self.begun.job)
 
 
-def task(begun: c.StepBegun, job: Job, plan: Plan, limits: MoveLimits) -> Task:
+def step_task(begun: c.StepBegun, job: Job, plan: Plan, limits: MoveLimits) -> StepTask:
     """The step as it stands where it was read back."""
     request = request_of(plan.id, plan.failures, plan.unclear)
-    return Task(begun=begun, spec=job.spec, restore=job.checkpoint, limits=limits, request=request)
+    return StepTask(begun=begun, kind=plan.kind, spec=job.spec, restore=job.checkpoint, limits=limits, request=request)
 
 
 def request_of(plan: str, failures: int = 0, unclear: int = 0) -> str:
@@ -57,22 +59,21 @@ def replica_spec(spec: c.JobSpec) -> ReplicaSpec:
     )
 
 
-def step_wanted(task: Task) -> int:
+def step_wanted(task: StepTask) -> int:
     """The step that proves that the job goes on from where it was saved."""
     return task.restore.step if task.restore else 0
 
 
-def may_have_been_done(task: Task) -> bool:
-    """Whether a refused step may have been done before, by a migrator that did not live to tell."""
+def may_have_been_done(task: StepTask) -> bool:
+    """Whether a refused step may have been done before, by a migrator that died before it reported."""
     return task.begun.step in {c.Step.START, c.Step.STOP}
 
 
-def was_forgotten(task: Task, status: ReplicaStatus | None) -> str:
-    """What a START meets that the log does not know: its incarnation has ended already, or a newer one was started.
+def was_forgotten(task: StepTask, status: ReplicaStatus | None) -> str:
+    """Why a START cannot be done that the log does not explain; empty where there is no such reason.
 
-    Before a plan's first beginning nobody starts what it names, unless the log has lost its newest records since. That
-    incarnation's end was told before its start and does not count, so the job would be waited for, for ever. Empty where
-    nothing was forgotten.
+    Before a plan's first beginning no migrator starts what it names, unless the log has lost its newest records since. The
+    end of that incarnation was reported before its start and does not count, so the job would be waited for, for ever.
     """
     begun = task.begun
     if begun.attempt > 1 or status is None or status.incarnation < begun.incarnation:
@@ -82,7 +83,7 @@ def was_forgotten(task: Task, status: ReplicaStatus | None) -> str:
     return f"incarnation {status.incarnation} was started on {status.node}, and the log does not know of it"
 
 
-def saved(task: Task, checkpoint: CheckpointRef) -> c.CheckpointSaved:
+def saved(task: StepTask, checkpoint: CheckpointRef) -> c.CheckpointSaved:
     """CHECKPOINT is done."""
     begun = task.begun
     return c.CheckpointSaved(
@@ -90,7 +91,7 @@ def saved(task: Task, checkpoint: CheckpointRef) -> c.CheckpointSaved:
     )
 
 
-def stopped(task: Task, how: Stopped) -> c.JobStopped:
+def stopped(task: StepTask, how: Stopped) -> c.JobStopped:
     """STOP is done."""
     begun = task.begun
     return c.JobStopped(
@@ -104,7 +105,7 @@ def stopped(task: Task, how: Stopped) -> c.JobStopped:
     )
 
 
-def placed(task: Task) -> c.JobPlaced:
+def placed(task: StepTask) -> c.JobPlaced:
     """START is done."""
     begun = task.begun
     return c.JobPlaced(
@@ -117,13 +118,13 @@ def placed(task: Task) -> c.JobPlaced:
     )
 
 
-def resumed(task: Task, step: int | None) -> c.JobResumed:
+def resumed(task: StepTask, step: int | None) -> c.JobResumed:
     """VERIFY is done."""
     begun = task.begun
     return c.JobResumed(plan=begun.plan, attempt=begun.attempt, job=begun.job, incarnation=begun.incarnation, step=step)
 
 
-def failed(task: Task, error: ClusterError) -> c.StepFailed:
+def failed(task: StepTask, error: ClusterError) -> c.StepFailed:
     """The step failed."""
     begun = task.begun
     return c.StepFailed(
@@ -137,7 +138,7 @@ def failed(task: Task, error: ClusterError) -> c.StepFailed:
     )
 
 
-def looked_up(task: Task, status: ReplicaStatus | None, error: ClusterError) -> c.ClusterEvent:
+def looked_up(task: StepTask, status: ReplicaStatus | None, error: ClusterError) -> c.ClusterEvent:
     """What became of a step whose call ended with ``error``, by what is so."""
     begun = task.begun
     if status is not None and status.incarnation == begun.incarnation:

@@ -1,0 +1,144 @@
+"""What the migrator does next about the plans in flight: begin a step, act on one that was read back, or conclude.
+
+It owns the rules of the saga. A step is begun once, and acted on only where its ``StepBegun`` is read back and the view
+still holds the plan. A step whose migrator is gone is taken over under a new attempt, which makes any later report of the
+older attempt outdated. Pure: it leaves what is due to a shell, which works in real or in virtual time.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from steepest.events import cluster as c
+from steepest.events.received import SOURCE, Received
+from steepest.sagas.next_action import begin, next_action
+from steepest.sagas.step_calls import SLACK_S, time_limit_s
+from steepest.sagas.step_task import StepTask, request_of, step_task
+from steepest.view.cluster_view import ClusterView
+from steepest.view.state import Plan, PlanKind
+
+
+class SendEvent(msgspec.Struct, frozen=True):
+    """An event to append.
+
+    Attributes:
+        release: The checkpoint request after which the job's process may be waiting: the shell releases it first. Empty
+            where no process waits.
+    """
+
+    event: c.ClusterEvent
+    release: str = ""
+
+
+class PlanProgress(msgspec.Struct):
+    """What this migrator has done about a plan in flight, and seen of it.
+
+    Attributes:
+        sent: The attempts that it has begun; a conclusion after attempt n stands under −1 − n.
+        acting: The attempt of its own that is acted on, until its outcome is in the log.
+        attempt: The newest beginning seen that counts, of any migrator.
+        since_counted_ms: When it was seen.
+        request: The checkpoint that was requested.
+    """
+
+    sent: dict[int, None] = {}
+    acting: int | None = None
+    attempt: int = 0
+    since_counted_ms: int = 0
+    request: str = ""
+
+
+class MigrationMachine:
+    """Carries out placements, migrations and cancels.
+
+    Attributes:
+        due: What the shell is to do, in order; it empties the list.
+    """
+
+    def __init__(self, source: str = "") -> None:
+        """``source``: the name under which this migrator's events are numbered, by which it knows its own."""
+        self.due: list[SendEvent | StepTask] = []
+        self._source = source
+        self._plans: dict[str, PlanProgress] = {}
+
+    def caught_up(self, view: ClusterView, now_ms: int) -> None:
+        """Take over what is under way and not in this migrator's hands. ``now_ms`` is the time of the wall clock."""
+        self._plans = {plan: progress for plan, progress in self._plans.items() if plan in view.in_flight}
+        for plan in list(view.in_flight.values()):
+            if not plan.begun:
+                self._move_on(view, plan, now_ms)
+            elif self._of(plan).acting != plan.attempt:
+                self._begin(view, plan)
+
+    def observe(self, view: ClusterView, received: Received[c.ClusterEvent], *, accepted: bool) -> None:
+        """Move on the plan that a record is about."""
+        match received.event:
+            case c.StepBegun() as event if accepted:
+                self._read_back(view, event, ours=received.headers.get(SOURCE, "") == self._source)
+            case c.Tick():
+                for plan in list(view.in_flight.values()):
+                    self._look_after(view, plan, received.at_ms)
+        if view.touched is not None and (touched := view.plan_of(view.touched)) is not None:
+            self._move_on(view, touched, received.at_ms)
+        over = getattr(received.event, "plan", None) if self._plans else None
+        if over is not None and over not in view.in_flight:
+            self._plans.pop(over, None)
+
+    def begin_again(self, view: ClusterView, begun: c.StepBegun) -> None:
+        """Begin a step that was read back under a new attempt, because the shell may not act on this one."""
+        self.finish(begun)
+        self._begin(view, view.in_flight[begun.plan])
+
+    def finish(self, begun: c.StepBegun) -> None:
+        """A step is not acted on any more: its outcome is in the log, or the shell has given it up."""
+        progress = self._plans.get(begun.plan)
+        if progress is not None and progress.acting == begun.attempt:
+            progress.acting = None
+
+    def _of(self, plan: Plan) -> PlanProgress:
+        return self._plans.setdefault(plan.id, PlanProgress())
+
+    def _move_on(self, view: ClusterView, plan: Plan, now_ms: int) -> None:
+        action = next_action(view, plan, now_ms)
+        if isinstance(action, c.StepBegun):
+            self._send_once(plan, action.attempt, action)
+        elif action is not None:
+            # A process waits only after the checkpoint of a move, and trains on only when that is given up.
+            given_up = isinstance(action, c.MigrationFailed | c.PlanAbandoned)
+            may_wait = given_up and plan.kind is PlanKind.MIGRATE and view.jobs[plan.job].alive
+            # What a migrator before this one requested had this name, if it was requested once.
+            request = (self._of(plan).request or request_of(plan.id)) if may_wait else ""
+            self._send_once(plan, -1 - plan.attempt, action, request)
+
+    def _begin(self, view: ClusterView, plan: Plan) -> None:
+        """Begin the step that is due, or take over the one under way."""
+        event = begin(plan, view.jobs[plan.job])
+        self._send_once(plan, event.attempt, event)
+
+    def _send_once(self, plan: Plan, number: int, event: c.ClusterEvent, release: str = "") -> None:
+        sent = self._of(plan).sent
+        if number not in sent:
+            sent[number] = None
+            self.due.append(SendEvent(event, release))
+
+    def _read_back(self, view: ClusterView, begun: c.StepBegun, *, ours: bool) -> None:
+        job, plan = view.jobs[begun.job], view.in_flight[begun.plan]
+        progress = self._of(plan)
+        progress.attempt, progress.since_counted_ms = begun.attempt, view.counted_ms
+        if not ours:
+            return
+        step = step_task(begun, job, plan, view.parameters.limits)
+        progress.acting = begun.attempt
+        progress.request = step.request if begun.step is c.Step.CHECKPOINT else progress.request
+        self.due.append(step)
+
+    def _look_after(self, view: ClusterView, plan: Plan, now_ms: int) -> None:
+        """Move on what had to wait for counted time, and take over what no migrator reports about."""
+        if not plan.begun:
+            self._move_on(view, plan, now_ms)
+            return
+        progress = self._of(plan)
+        if progress.acting != plan.attempt:
+            limit_ms = 1000 * (time_limit_s(plan.steps[0], view.parameters.limits) + SLACK_S)
+            if view.counted_ms - progress.since_counted_ms >= limit_ms:
+                self._begin(view, plan)

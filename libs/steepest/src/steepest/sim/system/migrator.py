@@ -1,0 +1,128 @@
+"""The virtual-time shell of the migration machine: its events go to a simulated log, its steps to simulated nodes.
+
+It owns when an act happens. What is due is :mod:`steepest.sagas.migration_machine`, which calls a step makes and what
+they come to is :mod:`steepest.sagas.step_calls`: the same as live.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from steepest.cluster.port import ReplicaId
+from steepest.cluster.simulated.nodes import SimulatedNodes
+from steepest.errors import ClusterError
+from steepest.events import cluster as c
+from steepest.events.received import Received
+from steepest.sagas.migration_machine import MigrationMachine, SendEvent
+from steepest.sagas.step_calls import (
+    Call,
+    Calls,
+    CheckpointCall,
+    LookupCall,
+    ReleaseCall,
+    StartCall,
+    StopCall,
+    WaitCall,
+    release_calls,
+    step_calls,
+)
+from steepest.sagas.step_task import StepTask
+from steepest.view.cluster_view import ClusterView
+from steepest.view.state import PlanKind
+
+Answered = Callable[[Any], None]
+"""Is called once, with the answer to a call or with its error."""
+
+
+class SimulatedMigrator:
+    """Carries out plans.
+
+    Attributes:
+        machine: Says what is due; :meth:`act` does it.
+    """
+
+    def __init__(
+        self, nodes: SimulatedNodes, append: Callable[[c.ClusterEvent], None], now_ms: Callable[[], int], act_s: float
+    ) -> None:
+        """A migrator on some nodes.
+
+        Args:
+            nodes: On which to act.
+            append: Appends an event.
+            now_ms: The time of records.
+            act_s: Seconds that a stop or a start of a move takes beside what the process does.
+        """
+        self.machine = MigrationMachine()
+        self._nodes = nodes
+        self._append = append
+        self._now_ms = now_ms
+        self._act_s = act_s
+
+    def caught_up(self, view: ClusterView) -> None:
+        """Take over what is under way in a log that was read."""
+        self.machine.caught_up(view, self._now_ms())
+
+    def observe(self, view: ClusterView, received: Received[c.ClusterEvent], *, accepted: bool) -> None:
+        """Notice what is due."""
+        self.machine.observe(view, received, accepted=accepted)
+
+    def act(self) -> None:
+        """Do what is due. What becomes due by that is done by a call of its own, once it stands in the log."""
+        due, self.machine.due = self.machine.due, []
+        for action in due:
+            match action:
+                case StepTask():
+                    self._act(action)
+                case SendEvent(event, release) if release and isinstance(event, c.MigrationFailed | c.PlanAbandoned):
+                    self._go_on(release_calls(event, ReplicaId(event.job), release), self._append)
+                case SendEvent(event):
+                    self._append(event)
+
+    def _act(self, step: StepTask) -> None:
+        def end(outcome: c.ClusterEvent) -> None:
+            self._append(outcome)
+            self.machine.finish(step.begun)
+
+        slow = step.kind is PlanKind.MIGRATE and step.begun.step in {c.Step.STOP, c.Step.START}
+        if slow and self._act_s:
+            timeline = self._nodes.timeline
+            timeline.call_at(timeline.now_s() + self._act_s, lambda: self._go_on(step_calls(step), end))
+        else:
+            self._go_on(step_calls(step), end)
+
+    def _go_on(self, calls: Calls, end: Callable[[c.ClusterEvent], None], answer: Any = None) -> None:
+        """Make the next call, and those after it as the answers come; ``end`` takes the event."""
+        try:
+            call = calls.throw(answer) if isinstance(answer, ClusterError) else calls.send(answer)
+        except StopIteration as stop:
+            end(stop.value)
+            return
+        self._call(call, lambda answer: self._go_on(calls, end, answer))
+
+    def _call(self, call: Call, answered: Answered) -> None:
+        answer: Any = None
+        try:
+            match call:
+                case CheckpointCall(replica, incarnation, request, hold_s, timeout_s):
+                    self._nodes.checkpoint(
+                        replica, incarnation, request=request, hold_s=hold_s, timeout_s=timeout_s, then=answered
+                    )
+                    return
+                case StopCall(replica, incarnation, grace_s):
+                    self._nodes.stop(replica, incarnation, grace_s=grace_s, then=answered)
+                    return
+                case WaitCall(replica, incarnation, at_least, timeout_s):
+                    self._nodes.wait_for_step(
+                        replica, incarnation, at_least=at_least, timeout_s=timeout_s, then=answered
+                    )
+                    return
+                case StartCall(replica, incarnation, node, spec, restore):
+                    self._nodes.start(replica, incarnation, node, spec, restore)
+                case ReleaseCall(replica, incarnation, request):
+                    self._nodes.release(replica, incarnation, request=request)
+                case LookupCall(replica):
+                    answer = self._nodes.lookup(replica)
+        except ClusterError as error:
+            answer = error
+        answered(answer)
