@@ -11,7 +11,20 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LIBRARY = ROOT / "libs" / "steepest" / "src" / "steepest"
-PURE = ("events", "view", "policies", "invariants", "sagas/next_action.py", "describe.py")
+PURE = (
+    "events",
+    "view",
+    "policies",
+    "invariants",
+    "describe.py",
+    "runtime/engine.py",
+    "runtime/decision_stream.py",
+    "sagas/limit_machine.py",
+    "sagas/migration_machine.py",
+    "sagas/next_action.py",
+    "sagas/step_calls.py",
+    "sagas/step_task.py",
+)
 LONGEST_FILE = 450
 
 Finder = Callable[[ast.AST], Iterator[tuple[int, str]]]
@@ -178,6 +191,55 @@ def test_settings_are_read_in_one_place() -> None:
     assert sorted(found) == sorted(READ_ENVIRONMENT), found
 
 
+ONE_PLACE = {
+    "fold_and_decide": "runtime/engine.py",
+    "DecisionId": "runtime/decision_stream.py",
+    "spell_id": "runtime/decision_stream.py",
+    "PREVIOUS": "runtime/decision_stream.py",
+    "next_action": "sagas/migration_machine.py",
+    "StepBegun": "sagas/next_action.py",
+    "MigrationFinished": "sagas/next_action.py",
+    "MigrationFailed": "sagas/next_action.py",
+    "CheckpointSaved": "sagas/step_task.py",
+    "JobStopped": "sagas/step_task.py",
+    "JobPlaced": "sagas/step_task.py",
+    "JobResumed": "sagas/step_task.py",
+    "StepFailed": "sagas/step_task.py",
+    "LimitsApplied": "sagas/limit_machine.py",
+    "LimitsRefused": "sagas/limit_machine.py",
+}
+"""Functions and events that live system, replay and simulation share, with the only module that calls or makes them. A
+second one would be a second engine or a second saga."""
+
+ELSEWHERE = ("events/received.py", "testing/contracts", "testing/scenarios", "testing/system/replica_processes.py")
+"""Ids are spelled for reading as well, and tests make logs and outcomes by hand."""
+
+
+def made_by(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """What a module calls or makes of ONE_PLACE; a header is made where it is set."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            name = _name(node.func)
+        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+            name = _name(node.slice)
+        else:
+            continue
+        if name in ONE_PLACE:
+            yield node.lineno, name
+
+
+def test_there_is_one_engine_and_one_saga() -> None:
+    """Decisions are folded, minted and carried out by the same code live, in replay, in simulation and in tests."""
+    found = {
+        (name, str(file.relative_to(LIBRARY)))
+        for file in sources(".")
+        if not str(file.relative_to(LIBRARY)).startswith(ELSEWHERE)
+        for _, name in made_by(ast.parse(file.read_text()))
+    }
+
+    assert sorted(found) == sorted(ONE_PLACE.items())
+
+
 NEAR_JOBS = ("cluster", "collector", "training_logs")
 """Packages that read what jobs write."""
 
@@ -230,6 +292,9 @@ def test_what_jobs_write_is_opened_in_one_place() -> None:
         (hidden_inputs, "datetime.now()"),
         (hidden_inputs, "hash(x)"),
         (hidden_inputs, "uuid.uuid4()"),
+        (made_by, "fold_and_decide(view, deciders, received)"),
+        (made_by, "c.StepBegun(plan='p')"),
+        (made_by, "headers[PREVIOUS] = 'x'"),
     ],
 )
 def test_the_rules_find_what_they_ban(rule: Finder, code: str) -> None:

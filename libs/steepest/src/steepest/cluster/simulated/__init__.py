@@ -1,1 +1,1 @@
-"""A cluster in virtual time: nodes, shares and trainings as arithmetic, behind the same port as real ones."""
+"""A cluster in virtual time: nodes, shares and trainings as arithmetic, with the calls of the cluster port as callbacks."""

@@ -2,8 +2,8 @@
 
 Where the recording shows a job finish, its steps and losses are known, under every policy. Where it does not, they are
 a guess: the loss follows the curve fitted to the reports so far, and the job ends once that curve has no more than
-``LEFT_OVER`` of its whole fall before it. How wrong the guess may be is shown by making it again from other reports: each seed but the
-first draws as many of them as there are, with repetition (a bootstrap of the fit), and gives one course.
+``LEFT_OVER`` of its whole fall before it. How wrong the guess may be is shown by making it again from other reports: each
+seed but the first draws as many of them as there are, with repetition (a bootstrap of the fit), and gives one course.
 """
 
 from __future__ import annotations

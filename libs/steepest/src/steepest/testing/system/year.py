@@ -83,7 +83,7 @@ class PoolLife(DeciderDriver):
         self.logs = {"cluster": Counted(self.log), "loss": Counted(()), "heartbeats": Counted(())}
         self.log = self.logs["cluster"]  # type: ignore[assignment]  # all that is asked of it is its length
         self.streams: list[StreamDecider] = [Facts(), *(Categorizer() for _ in range(PARTITIONS))]
-        self._lots = random.Random(0)  # noqa: S311 - no secret
+        self._rng = random.Random(0)  # noqa: S311 - no secret
         self._jobs_a_step = jobs_a_day / STEPS_A_DAY
         self._spots_a_step = spots_a_day / STEPS_A_DAY
         self._jobs = self._spots = 0.0
@@ -161,7 +161,7 @@ class PoolLife(DeciderDriver):
                 del self._processes[job.name]
             return
         if process is None or process.incarnation != job.incarnation:
-            left = process.left if process is not None and process.exit_status is None else self._lots.randint(2, 4)
+            left = process.left if process is not None and process.exit_status is None else self._rng.randint(2, 4)
             self._processes[job.name] = SimulatedJob(job.nodes[0], job.incarnation, left)
             watched = JobWatched(
                 job=job.name,
@@ -180,14 +180,14 @@ class PoolLife(DeciderDriver):
         for process in here.values():
             process.left -= 1
             if process.exit_status is None and (leaves or process.left <= 0):
-                process.exit_status = -9 if leaves else self._lots.choice((*(0,) * 19, 1))
+                process.exit_status = -9 if leaves else self._rng.choice((*(0,) * 19, 1))
         reports = tuple(
             h.ReplicaReport(
                 job=job,
                 incarnation=one.incarnation,
                 state=h.ReplicaState.RUNNING if one.exit_status is None else h.ReplicaState.EXITED,
                 exit_status=one.exit_status,
-                cpu_m=self._lots.randint(200, 500),
+                cpu_m=self._rng.randint(200, 500),
                 checkpoint_mode=CheckpointMode.ON_REQUEST,
             )
             for job, one in here.items()
@@ -217,12 +217,12 @@ class PoolLife(DeciderDriver):
         found = self.view.jobs.get(job)
         if found is None or found.phase is not Phase.RUNNING:
             del self._processes[job]
-        if (found is None or found.phase is Phase.ENDED) and self._lots.random() >= 0.05:
+        if (found is None or found.phase is Phase.ENDED) and self._rng.random() >= 0.05:
             self._say(JobUnwatched(job=job))
 
     def _report(self, job: str, process: SimulatedJob) -> None:
         for _ in range(REPORTS):
-            process.loss *= self._lots.uniform(0.9, 1.0)
+            process.loss *= self._rng.uniform(0.9, 1.0)
             self._say(LossReported(job=job, incarnation=process.incarnation, value=process.loss))
 
     # --- the other topics ------------------------------------------------------------------------------------------------
