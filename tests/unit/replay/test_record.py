@@ -11,7 +11,7 @@ from steepest.errors import InputError, LogEpochError, LogUnavailableError, Stee
 from steepest.log.base import Log, NewRecord, Reader, Record, TopicPartition
 from steepest.log.files.file_log import FileLog
 from steepest.log.memory import MemoryLog
-from steepest.replay.record import as_new, record, record_anew
+from steepest.replay.record import as_new, record, replace_recording
 
 PARTITIONS = {"cluster": 1, "loss": 2}
 ALL = [TopicPartition(topic, number) for topic, count in PARTITIONS.items() for number in range(count)]
@@ -50,7 +50,7 @@ async def recorded(source: Log, folder: Path) -> int:
 async def recorded_anew(source: Log, folder: Path) -> int:
     """Likewise, from the beginning."""
     copied = 0
-    async for number in record_anew(source, folder, PARTITIONS):
+    async for number in replace_recording(source, folder, PARTITIONS):
         copied = number
     return copied
 

@@ -1,4 +1,4 @@
-"""What a decider is: a fold over one ordered partition that says what follows from each record.
+"""What a decider is: a fold over one ordered partition that gives what follows from each record.
 
 ``step`` is called in order, once for every record that counts (:func:`fold_and_decide`), and gives the events that follow
 from it. Time is the record's. A decider keeps its state in one ``msgspec.Struct``, so that a snapshot and the tail of the
@@ -65,7 +65,7 @@ class StreamDecider(Protocol):
     state: Any
 
     def restate(self) -> None:
-        """Say again, at the records to come, all that is still so: another logic may have said otherwise, or nothing."""
+        """State again, at later records, all that still holds: another logic may have decided otherwise, or nothing."""
 
     def step(self, received: Received[Any]) -> Sequence[Decision]:
         """What follows from ``received``."""
@@ -86,11 +86,11 @@ READ_BACK = (
 def fold_and_decide(
     view: ClusterView, deciders: Sequence[ClusterDecider], received: Received[ClusterEvent]
 ) -> tuple[bool, list[Sequence[ClusterEvent]]]:
-    """Fold a record once, and let every decider say what follows from it.
+    """Fold a record once, and ask every decider what follows from it.
 
-    Deciders are asked about what counts, and about what they wait for also where it does not, so that nobody waits for
-    ever. What was delivered before is asked about no more. Before, the decider in whose name the record was decided
-    reconsiders what the record overtakes (:mod:`steepest.policies.unread`).
+    Deciders are asked about what counts, and about what they wait for also where it does not, so that no decider
+    waits without end. They are not asked about what was delivered before. First, the decider in whose name the record was
+    decided reconsiders what the record overtakes (:mod:`steepest.policies.unread`).
 
     Returns:
         Whether the record counts, and what each decider made of it, in the deciders' order.

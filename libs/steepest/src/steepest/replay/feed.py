@@ -83,7 +83,7 @@ async def _from_outside(recording: Log, topic: str) -> Sequence[Record]:
 
 
 def _is_from_outside(record: Record) -> bool:
-    """What nobody could read came from outside as well, and is fed as it was."""
+    """An undecodable record came from outside as well, and is fed as it was."""
     try:
         event: msgspec.Struct = received(record).event
     except UndecodableError:

@@ -21,7 +21,7 @@ async def record(source: Log, into: FileLog, *, follow: bool = False) -> AsyncIt
     Args:
         source: Any log that has the recording's topics.
         into: The recording; it may be new, or one of the same log that ends earlier.
-        follow: Go on with what comes, for ever.
+        follow: Go on with what comes, without end.
 
     Raises:
         InputError: The recording is of another log, or the source does not have the records any more that come next.
@@ -111,11 +111,11 @@ async def _record_at(log: Log, at: TopicPartition, offset: int) -> Record:
 # --- a new recording in the place of another -----------------------------------------------------------------------------
 
 
-async def record_anew(source: Log, folder: Path, partitions: Mapping[str, int]) -> AsyncIterator[int]:
+async def replace_recording(source: Log, folder: Path, partitions: Mapping[str, int]) -> AsyncIterator[int]:
     """Copy all that is in the source's topics, and put it in the place of the recording that is in a folder.
 
     That one stays as it is until the copy is complete; where copying fails it stays for good. A death between the two
-    renames that change them leaves the earlier one aside, and the next call puts it back first.
+    renames that change them leaves the earlier one beside it, and the next call puts it back first.
 
     Args:
         source: Any log that has these topics.
@@ -126,36 +126,36 @@ async def record_anew(source: Log, folder: Path, partitions: Mapping[str, int]) 
         InputError: In the folder there is more than a recording, or the source does not have all records any more.
         LogUnavailableError: The source gives nothing, or nothing can be written.
     """
-    folder, aside, before = _places(folder)
+    folder, copy, before = _places(folder)
     try:
-        into = FileLog(aside, partitions)
+        into = FileLog(copy, partitions)
         try:
             async for copied in record(source, into):
                 yield copied
         finally:
             await into.close()
-        _change_places(folder, aside, before)
+        _change_places(folder, copy, before)
     finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(copy, ignore_errors=True)
 
 
 def _places(folder: Path) -> tuple[Path, Path, Path]:
     """The folder, where the copy is made, and where the earlier recording is while they change; no leftovers in either."""
     folder = folder.resolve()
-    aside, before = (folder.with_name(f".{folder.name}.{what}") for what in ("aside", "before"))
+    copy, before = (folder.with_name(f".{folder.name}.{what}") for what in ("aside", "before"))
     if before.exists() and not folder.exists():
         before.rename(folder)
     _check_only_a_recording(folder)
-    for left in (aside, before):
+    for left in (copy, before):
         shutil.rmtree(left, ignore_errors=True)
-    return folder, aside, before
+    return folder, copy, before
 
 
-def _change_places(folder: Path, aside: Path, before: Path) -> None:
+def _change_places(folder: Path, copy: Path, before: Path) -> None:
     try:
         if folder.exists():
             folder.rename(before)
-        aside.rename(folder)
+        copy.rename(folder)
     except OSError as error:
         if before.exists() and not folder.exists():
             before.rename(folder)

@@ -15,7 +15,7 @@ from steepest.events.parameters import PoolParameters, SpeConParameters
 from steepest.events.received import Received
 from steepest.log.base import Record
 from steepest.policies.specon.categorizer import Categorizer
-from steepest.replay.shadow_growth import Course, ShadowGrowth, earlier_ms
+from steepest.replay.shadow_growth import CategoryHistory, ShadowGrowth, earlier_ms
 from steepest.replay.shadow_plans import Change, PlanDifference, ShadowPlans
 from steepest.runtime.decode import received
 
@@ -31,8 +31,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     job: str
-    live: Course
-    candidate: Course
+    live: CategoryHistory
+    candidate: CategoryHistory
     plans: tuple[PlanDifference, ...] = ()
     differs: bool
     earlier_ms: int | None = None
@@ -77,7 +77,9 @@ class Shadow:
         return [self._comparison(job, found.get(job, ())) for job in sorted(named)]
 
     def _comparison(self, job: str, plans: Sequence[PlanDifference]) -> Comparison:
-        live, candidate = (courses.get(job, Course()) for courses in (self._growth.live, self._growth.candidate))
+        live, candidate = (
+            histories.get(job, CategoryHistory()) for histories in (self._growth.live, self._growth.candidate)
+        )
         return Comparison(
             job=job,
             live=live,

@@ -27,7 +27,7 @@ class GrowthStep(msgspec.Struct, frozen=True):
     category: str
 
 
-class Course(msgspec.Struct, kw_only=True):
+class CategoryHistory(msgspec.Struct, kw_only=True):
     """What one categorizer made of one job.
 
     Attributes:
@@ -52,7 +52,7 @@ MOVE = "move"
 
 
 class ShadowGrowth:
-    """The live categorizers' courses and the candidates', as records come.
+    """The live categorizers' histories and the candidates', as records come.
 
     Attributes:
         live: By job.
@@ -61,8 +61,8 @@ class ShadowGrowth:
 
     def __init__(self, change: Callable[[SpeConParameters], SpeConParameters]) -> None:
         """``change``: a job's parameters under the candidate."""
-        self.live: dict[str, Course] = {}
-        self.candidate: dict[str, Course] = {}
+        self.live: dict[str, CategoryHistory] = {}
+        self.candidate: dict[str, CategoryHistory] = {}
         self._change = change
         self._candidates: dict[int, Categorizer] = {}
         self._ahead: dict[int, deque[tuple[tuple[int, int], ClusterEvent, int]]] = {}
@@ -100,23 +100,23 @@ class ShadowGrowth:
             _take(self.candidate, event, at_ms)
 
 
-def earlier_ms(live: Course, candidate: Course) -> int | None:
+def earlier_ms(live: CategoryHistory, candidate: CategoryHistory) -> int | None:
     """By how much earlier the candidate would have asked for another place first; None where one never did."""
     if live.asked_ms is None or candidate.asked_ms is None:
         return None
     return live.asked_ms - candidate.asked_ms
 
 
-def _take(courses: dict[str, Course], event: ClusterEvent, at_ms: int) -> None:
+def _take(histories: dict[str, CategoryHistory], event: ClusterEvent, at_ms: int) -> None:
     match event:
         case GrowthMeasured(job=job, growth=growth):
-            course = courses.setdefault(job, Course())
-            course.intervals += 1
-            course.growth = growth if growth is not None else course.growth
+            history = histories.setdefault(job, CategoryHistory())
+            history.intervals += 1
+            history.growth = growth if growth is not None else history.growth
         case CategoryChanged(job=job, after=after):
-            courses.setdefault(job, Course()).steps.append(GrowthStep(at_ms, str(after)))
+            histories.setdefault(job, CategoryHistory()).steps.append(GrowthStep(at_ms, str(after)))
         case ReallocationRequested(job=job):
-            course = courses.setdefault(job, Course())
-            course.requests += 1
-            if not course.steps or course.steps[-1].category != MOVE:
-                course.steps.append(GrowthStep(at_ms, MOVE))
+            history = histories.setdefault(job, CategoryHistory())
+            history.requests += 1
+            if not history.steps or history.steps[-1].category != MOVE:
+                history.steps.append(GrowthStep(at_ms, MOVE))

@@ -2,12 +2,12 @@
 
 It owns what the candidate sees, and what counts as a difference. Two sets of deciders read one log. The live ones, with
 the live parameters, decide again what they decided (``steepest replay`` proves that). The candidates see the same history
-under other parameters: the live plans and what became of them, those under way included. They are not told their own
-plans, which nobody carries out; only the limit-planner goes on from the limits it would have set, because its rule is a
+under other parameters: the live plans and what became of them, those under way included. They never read their own
+plans, which no effector carries out; only the limit-planner goes on from the limits it would have set, because its rule is a
 fold over them. So the first difference of a job is what the candidate would really have done; what comes later shows what
 it would do in a history that is the live policy's.
 
-A job's growth was measured by the live categorizer, in intervals of the live length, whatever the candidate's are.
+A job's growth was measured by the live categorizer, in intervals of the live length, not of the candidate's.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class ShadowPlans:
             self._compare(job, kind, received, live_chose, chose)
 
     def skip(self, offset: int) -> None:
-        """Pass over a record that nobody can read."""
+        """Pass over a record that cannot be decoded."""
         for engine in (self._live, self._candidate):
             engine.skip(offset)
 

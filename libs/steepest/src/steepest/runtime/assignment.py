@@ -1,6 +1,6 @@
 """Partitions that come and go: what a loop works on while several processes share a topic.
 
-It owns the hand-over: work on a share ends before the share is given back. It must never know who deals the shares.
+It owns the hand-over: work on a share ends before the share is given back. It must never know who assigns the shares.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from steepest.log.base import TopicPartition
 T = TypeVar("T")
 
 IDLE_S = 1.0
-"""How often a loop without partitions says that it lives."""
+"""How often a loop without partitions reports that it is alive."""
 
 
 class Assignment(Protocol):
@@ -34,10 +34,10 @@ class Assignment(Protocol):
         """
 
     def give_back(self) -> None:
-        """Nobody works on the share any more."""
+        """The loop has ended its work on the share."""
 
     async def close(self) -> None:
-        """Leave everything to others."""
+        """Leave all partitions to other processes."""
 
 
 async def follow_assignments(
@@ -50,11 +50,11 @@ async def follow_assignments(
     """Follow one share after the other until ``stop`` is set.
 
     Args:
-        share: What is dealt to us.
+        share: The partitions that are assigned to this process.
         stop: Ends everything.
         follow: Works on some partitions until the event is set, and leaves them so that another process can go on.
-        wait: Says that we live and wait for a share, for ever where the group cannot be joined.
-        idle: Says that we live, where there is nothing to work on.
+        wait: Reports that the loop is alive and waits for a share, without end where the group cannot be joined.
+        idle: Reports that the loop is alive, where there is nothing to work on.
     """
     while not stop.is_set():
         partitions = await _or_stop(share.take(), stop, wait)

@@ -1,7 +1,7 @@
-"""Dead letters: what could not be read, told once, with its place and the reason. The reader goes on.
+"""Dead letters: each record that could not be read, reported once, with its place and the reason. The reader goes on.
 
 It owns the letter's size and id. Every process that meets the same record writes the same letter under the same id, so a
-reader of letters counts it once; and a process that starts anew does not write what stands there already.
+reader of letters counts it once; and a process that starts again does not write a letter that is there.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class DeadLetters:
         self._found: Found = {}
 
     def fence(self, found: Found) -> None:
-        """Do not write what stands in the topic already."""
+        """Do not write a letter that is in the topic."""
         self._found = {key: one for key, one in found.items() if one.newest.decider == WRITER}
 
     def about(self, record: Record, error: UndecodableError, epoch: str) -> list[NewRecord]:

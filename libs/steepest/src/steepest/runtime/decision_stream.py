@@ -57,7 +57,7 @@ class DecisionStream:
     Attributes:
         last_ids: The newest id made for each output partition; part of a snapshot.
         counts: How many decisions of each event type were made; the reader of the counts clears them.
-        repeated: How many were left out because they are in the log; likewise.
+        repeated: How many were left out because they are in the log; cleared likewise.
     """
 
     def __init__(

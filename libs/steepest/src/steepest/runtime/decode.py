@@ -1,7 +1,7 @@
 """Records to events and back.
 
-It owns what tells a record of a later version from one that nobody can read: the first stops the reader, because to pass
-over what others fold would give it another view; the second is passed over by everybody.
+It owns the difference between a record of a later version and one that no version can read. The first stops the reader,
+because a reader that skips what others fold gets another view; every reader skips the second.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def asked_record(to: TopicPartition, key: str, event: msgspec.Struct, at_ms: int
 
 
 class _Head(msgspec.Struct):
-    """What every version of an event says of itself, and every version of ``PoolConfigured`` of its readers."""
+    """The fields that every version of an event has, and every version of ``PoolConfigured``."""
 
     type: str
     reads: int = 1

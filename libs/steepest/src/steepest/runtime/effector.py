@@ -1,7 +1,7 @@
 """What an effector is: it follows a pool's log, acts on the world, and reports facts.
 
 ``caught_up`` and ``observe`` are called in the log's order and must not wait; ``run`` does the waiting. An effector acts on
-nothing that it has not read from the log, and its reports are accepted once, whatever happens to it in between.
+nothing that it has not read from the log, and its reports are accepted once, also where it is restarted in between.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Effector(Observer):
         """The view holds all that was in the log when the process started; called again after the log was re-read."""
 
     def observe(self, view: ClusterView, received: Received[ClusterEvent], *, accepted: bool) -> None:
-        """A record was folded; ``accepted`` says whether it changed anything. Only called after ``caught_up``."""
+        """A record was folded; ``accepted``: it counts. Only called after ``caught_up``."""
 
     def silence_s(self) -> float:
         """For how long, in seconds, what it has to do again and again was not done; 0 where there is no such thing."""

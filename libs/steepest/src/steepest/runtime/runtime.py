@@ -1,7 +1,7 @@
 """Runs services over a log in one process: all of them embedded, or one alone.
 
-A loop whose log fails is begun anew from its snapshot; a log that is not for this reader stops the process, which says so;
-any other error is a bug and ends it, because whoever starts it again starts it from what the log holds.
+A loop whose log fails starts again from its snapshot. A log that is not for this reader stops the process, which reports
+why. Any other error is a bug and ends the process: a supervisor starts it again from what the log holds.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class Runtime:
         except LogUnavailableError as error:
             self.metrics.restarts.labels(loop.name).inc()
             self.health.wait(loop.name)
-            logger.warning("the log failed; beginning anew", loop=loop.name, why=str(error), hint=error.hint)
+            logger.warning("the log failed; starting again", loop=loop.name, why=str(error), hint=error.hint)
             has_worked = self._clock.monotonic() - began > LONGEST_WAIT_S
             if not (has_worked or stop.is_set()):
                 raise

@@ -1,6 +1,6 @@
 """The loop over the partitions of another topic: one decider a partition, whose decisions go to the pools' logs.
 
-It owns the batch; :mod:`steepest.runtime.pool_loop` says why a failed append begins everything anew.
+It owns the batch; :mod:`steepest.runtime.pool_loop` explains why the loop starts again after a failed append.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ BATCH = 20_000
 more records are there already, the next batch is decided about meanwhile."""
 
 CHUNK = 250
-"""Records read at once: few enough that they are still in the processor's cache when they are decided about, which
+"""Records read in one call: few enough that they are still in the processor's cache when they are decided about, which
 halves what a record costs where the loop is far behind."""
 
 SNAPSHOT_EVERY = 100_000
@@ -61,7 +61,7 @@ class PartitionLoop(msgspec.Struct):
         saved: The position of the newest snapshot; 0 where there is none.
         saved_at: When it was kept, or the lane begun, by the monotonic clock.
         scan_from: Where to look, in each output partition, for what the decider has made beyond the last snapshot.
-        restate_at: The position from which on the decider says again what another logic may have said otherwise.
+        restate_at: The position from which on the decider states again what another logic may have decided otherwise.
     """
 
     at: TopicPartition
@@ -125,7 +125,7 @@ class StreamLoop:
 
         Raises:
             LogUnavailableError: The log gave nothing, or an append failed: run again.
-            LogEpochError: A partition was made anew.
+            LogEpochError: A partition was deleted and created again.
         """
         if self._share is None:
             await self._follow(self._layout.of_topic(self._kind.topic), stop)
@@ -194,7 +194,7 @@ class StreamLoop:
         return lane
 
     def _pass_over_removed(self, lane: PartitionLoop, begin: int) -> None:
-        """Begin behind what was removed: nobody can decide about that any more, and the rest is worth deciding about."""
+        """Begin behind what was removed: it can no longer be decided about, and the rest can."""
         missed = begin - lane.position
         if missed > 0:
             self._metrics.missed.labels(self.name).inc(missed)
@@ -254,7 +254,7 @@ class StreamLoop:
             self._keeping = None
 
     async def _give_up(self) -> None:
-        """Append nothing more of a batch that is under way; whoever runs again makes the rest anew."""
+        """Append nothing more of a batch that is under way; the next run decides the rest again."""
         keeping, self._keeping = self._keeping, None
         if keeping is not None:
             keeping.cancel()
@@ -294,7 +294,7 @@ class StreamLoop:
         for lane in self._lanes.values():
             if lane.position - lane.saved < after and now - lane.saved_at < SNAPSHOT_AFTER_S:
                 continue
-            # Before it has passed both, some of what is made again stands in the log already: the next start must find it.
+            # Before it has passed both, some of what is decided again is in the log already: the next start must find it.
             is_settled = lane.stream.passed(lane.position) and self._letters.passed(lane.at, lane.position)
             snapshot = StreamSnapshot(
                 epoch=lane.epoch,

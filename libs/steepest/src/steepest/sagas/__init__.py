@@ -1,1 +1,1 @@
-"""Plans carried out: the pure part that says what comes next, and the effector that does it."""
+"""Plans carried out: pure machines that decide what comes next, and the effectors that do it."""

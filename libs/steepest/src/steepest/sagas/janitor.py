@@ -1,10 +1,10 @@
-"""What nobody needs any more on the cluster: jobs that are over, and processes that should not run.
+"""Removes from the cluster what is not needed any more: jobs that are over, and processes that should not run.
 
 It owns the tidying. It must never know plans: those are the migrator's.
 
-A job that is over is kept for a while, so that whoever reads its output comes to its end. A process is *astray* if its job
-is over or has a newer incarnation: somebody who had been asleep started it, and the cluster had forgotten why it must not.
-It is astray as well if the log knows neither its job nor its incarnation: the log has lost the records of its start.
+A job that is over is kept for a while, so that a log-collector can read its output to the end. A process is *astray* if
+its job is over or has a newer incarnation: a migrator that had been paused started it after the cluster had forgotten the
+job. It is astray as well if the log knows neither its job nor its incarnation: the log has lost the records of its start.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from steepest.view.state import Phase
 logger = structlog.get_logger(__name__)
 
 FORGET_AFTER_MS = 60_000
-"""Counted time for which a job that is over is kept: a log-collector that starts anew reads it to its end meanwhile."""
+"""Counted time for which a job that is over is kept: a log-collector that restarts reads it to its end meanwhile."""
 
 TIDY_WITHIN_S = 60.0
 """A call that takes longer hangs; it is given up, and made again after the next start."""
@@ -52,7 +52,7 @@ class Janitor:
         self._over: dict[str, int] = {}
 
     def caught_up(self, view: ClusterView) -> None:
-        """What ended while nobody tidied up may be there still."""
+        """What ended while no janitor ran may be there still."""
         over = [job.name for job in view.jobs if job.phase is Phase.ENDED and job.incarnation]
         self._over = {name: self._over.get(name, view.counted_ms) for name in over}
 
@@ -95,7 +95,7 @@ class Janitor:
         logger.warning("a process that should not run is ended", stray=stray)
 
     async def _try(self, tidying: Awaitable[None], of: object) -> None:
-        """Tidying up must not end anything: what fails is told, and done after the next start."""
+        """Tidying up must not end the effector: what fails is logged, and done after the next start."""
         try:
             async with asyncio.timeout(TIDY_WITHIN_S):
                 await tidying

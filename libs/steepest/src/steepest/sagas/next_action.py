@@ -1,6 +1,6 @@
 """What the migrator must do next about a plan: the pure part of its saga.
 
-It reads the view and decides nothing that the view does not hold, so a migrator that starts anew goes on where the log
+It reads the view and decides nothing that the view does not hold, so a migrator that restarts goes on where the log
 ends. How a plan moves on when an outcome is folded is in :mod:`steepest.view.plans`.
 """
 
@@ -30,7 +30,7 @@ def next_action(view: ClusterView, plan: Plan, now_ms: int) -> c.ClusterEvent | 
 
 
 def begin(plan: Plan, job: Job) -> c.StepBegun:
-    """The beginning of the step that is due; of a step under way, its taking over by somebody else."""
+    """The beginning of the step that is due; of a step under way, its taking over by another migrator."""
     step = plan.steps[0]
     at_source = step in {c.Step.CHECKPOINT, c.Step.STOP}
     return c.StepBegun(

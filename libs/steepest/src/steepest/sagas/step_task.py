@@ -73,7 +73,7 @@ def was_forgotten(task: StepTask, status: ReplicaStatus | None) -> str:
     """Why a START cannot be done that the log does not explain; empty where there is no such reason.
 
     Before a plan's first beginning no migrator starts what it names, unless the log has lost its newest records since. The
-    end of that incarnation was reported before its start and does not count, so the job would be waited for, for ever.
+    end of that incarnation was reported before its start and does not count, so the job would be waited for without end.
     """
     begun = task.begun
     if begun.attempt > 1 or status is None or status.incarnation < begun.incarnation:
@@ -139,7 +139,7 @@ def failed(task: StepTask, error: ClusterError) -> c.StepFailed:
 
 
 def looked_up(task: StepTask, status: ReplicaStatus | None, error: ClusterError) -> c.ClusterEvent:
-    """What became of a step whose call ended with ``error``, by what is so."""
+    """The outcome of a step whose call ended with ``error``, by the state of the replica."""
     begun = task.begun
     if status is not None and status.incarnation == begun.incarnation:
         match begun.step:

@@ -47,14 +47,14 @@ def record(settings: Settings, *, out: Path, from_beginning: bool, follow: bool)
         nonlocal copied, begins
         from steepest.cli.pool.stored_pool import reading
         from steepest.log.files.file_log import FileLog
-        from steepest.replay.record import begins_in, record_anew
+        from steepest.replay.record import begins_in, replace_recording
         from steepest.replay.record import record as copy
 
         async with reading(settings) as (installation, log):
             partitions = installation.layout.partitions()
             if from_beginning:
                 _refuse_a_log(out)
-                async for number in record_anew(log, out, partitions):
+                async for number in replace_recording(log, out, partitions):
                     copied = number
             if follow or not from_beginning:
                 before, into = copied, FileLog(out, partitions, begins=await begins_in(log, partitions))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from steepest.app.settings.tree import Settings
     from steepest.events.parameters import PoolParameters
     from steepest.replay.shadow import Comparison
-    from steepest.replay.shadow_growth import Course
+    from steepest.replay.shadow_growth import CategoryHistory
     from steepest.replay.shadow_plans import Choice, PlanDifference
 
 EPILOG = """\b
@@ -146,7 +146,7 @@ def _show(found: Sequence[Comparison]) -> None:
     tell(f"{count(differing, 'job')} of {len(found)} would have gone otherwise{f' ({told})' if told else ''}")
 
 
-def _course(course: Course) -> str:
+def _course(course: CategoryHistory) -> str:
     return " ".join(["PC", *(step.category for step in course.steps)])
 
 

@@ -1,8 +1,9 @@
 """Whether a log still holds what a snapshot stands for: the checksums of the last records before a position.
 
 A log that is not synced record by record may lose its newest records with the machine's power, and others may append in
-their place before whoever kept a snapshot starts again. The position alone does not tell; what stands before it does. Some
-records are looked at, and not only the last, because a decision that is made again is the same, whatever stands before it.
+their place before the process that kept a snapshot starts again. The position alone does not show it; what stands before
+it does. Some records are looked at, and not only the last, because a decision that is made again is the same after any
+records.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ async def marks(log: Log, positions: Positions) -> tuple[Mark, ...]:
 
 
 async def why_not(log: Log, before: Iterable[Mark]) -> str:
-    """Why the log does not hold what these marks say; empty if it does. What retention has removed is not asked for.
+    """Why the log does not hold what these marks describe; empty if it does. What retention has removed is not asked for.
 
     Raises:
         LogUnavailableError: The log gives nothing now.

@@ -1,7 +1,7 @@
 """Which log this is: the random epoch in the first record of every partition.
 
 It owns giving it and asking for it. Ids, positions and snapshots contain the epoch, so that those of one log are never
-taken for another's. Once retention has removed the first record, the log says no more which one it is: then a snapshot's
+taken for another's. Once retention has removed the first record, the log no longer names its epoch: then a snapshot's
 word is taken for it, and without a snapshot that of the newest decision about the partition.
 """
 
@@ -18,7 +18,7 @@ from steepest.runtime.layout import Layout
 
 
 async def open_partitions(log: Log, layout: Layout, clock: Clock) -> None:
-    """Give every partition that is still empty its identity. Where several processes begin at once, the first one's counts.
+    """Give every partition that is still empty its identity. Where several processes begin together, the first one's counts.
 
     Raises:
         LogUnavailableError: The log takes or gives nothing now.
@@ -65,7 +65,7 @@ def check_opening(opened: LogOpened, epoch: str) -> None:
     """Pass over an opening that another process has appended behind the one that counts.
 
     Raises:
-        UndecodableError: The log is ``epoch`` already; empty: it has said nothing yet.
+        UndecodableError: The log is ``epoch`` already; empty: it is not known yet.
     """
     if epoch and opened.epoch != epoch:
         raise UndecodableError(f"it opens a log again that is {epoch} already, as {opened.epoch}", code="opened-again")

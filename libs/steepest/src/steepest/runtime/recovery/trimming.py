@@ -49,7 +49,7 @@ async def _by_pool(service: Service, store: SnapshotStore, log: Log, at: TopicPa
     snapshot = await read_pool_snapshot(store, log, at)
     if snapshot is None or restored(service.cluster_deciders, snapshot.deciders) is None:
         raise _missing(service, at)
-    return max(0, snapshot.view.position - 1)  # the last record that it stands for says whether it is of this log
+    return max(0, snapshot.view.position - 1)  # the last record that it stands for shows whether it is of this log
 
 
 def _missing(service: Service, at: TopicPartition) -> InputError:

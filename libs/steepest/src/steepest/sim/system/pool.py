@@ -146,7 +146,7 @@ class SimulatedPool:
         return self._begin_ms + round(self.timeline.now_s() * 1000)
 
     def append(self, event: c.ClusterEvent) -> None:
-        """Append a record; whatever follows from it at this moment is appended too."""
+        """Append a record, and all that follows from it at this moment."""
         self._arriving.append((event, {}, self.now_ms()))
         self._drain()
 

@@ -1,6 +1,6 @@
 """Placement by what is left of the jobs that run: known in a simulation, and to no pool's log.
 
-It owns what a placement policy is told of simulated trainings beyond the view. What follows is the policy's rule.
+It owns what a placement policy learns of simulated trainings beyond the view. What follows is the policy's rule.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _crowd(view: ClusterView, node: Node, pending: Pending, nodes: SimulatedNode
 
 
 def _progress(view: ClusterView, job: Job, nodes: SimulatedNodes) -> Progress:
-    """What can be told of a job: an iteration is from one report to the next, as the epochs are in ProCon."""
+    """What is known of a job: an iteration is from one report to the next, as the epochs are in ProCon."""
     training = nodes.newest(ReplicaId(job.name))
     if training is None or not training.running:
         return Progress()  # on its way, or its end is not known yet

@@ -23,7 +23,7 @@ from steepest.sim.system.pool import StartingPoint, engine_of_a_pool
 from steepest.view.cluster_view import ClusterView
 
 FULL = 0.9
-"""A node of which this share is in use is full: what a job gets there says nothing of what it could use."""
+"""A node of which this share is in use is full: what a job gets there does not show what it could use."""
 
 FLAT = 1.2
 """A node whose use grows by no more than this factor when it has several jobs instead of one gives no more than that."""
@@ -55,9 +55,9 @@ class JobObservations(msgspec.Struct):
     Attributes:
         reports: Time, incarnation, step and value of each report of the judged metric, in the order of the log.
         placed_ms: When each incarnation was placed.
-        mode: How it said that it can be checkpointed; none where it said nothing.
+        mode: How it declared that it can be checkpointed; none where it declared nothing.
         finished: The recording shows it finish.
-        last_step: At which step, where its process said so.
+        last_step: At which step, where its process reported it.
     """
 
     reports: list[tuple[int, int, int, float]] = []

@@ -131,7 +131,7 @@ def _switch(pool: SimulatedPool, policy: str) -> None:
 
 
 def _under(policy: str, configured: c.PoolConfigured) -> c.PoolConfigured:
-    """Parameters that somebody put in force, under a policy."""
+    """Parameters that the recording puts in force, under a policy."""
     if policy == AS_RECORDED:
         return configured
     parameters = LIVE[policy].parameters(configured.parameters)
@@ -167,11 +167,11 @@ def _result(name: str, submitted_ms: int, started_ms: int | None, schedule: Sche
 
 def _assumptions(futures: dict[str, Future], unknown: list[str]) -> list[str]:
     guessed = sorted(name for name, one in futures.items() if not one.known)
-    said = ["Progress is proportional to the CPU that a job gets; what a step costs is measured over the recording."]
+    assumed = ["Progress is proportional to the CPU that a job gets; what a step costs is measured over the recording."]
     if guessed:
-        said.append(f"Ends are guessed from fitted curves: {', '.join(guessed)}.")
+        assumed.append(f"Ends are guessed from fitted curves: {', '.join(guessed)}.")
     if unknown:
-        said.append(
+        assumed.append(
             f"Nothing was reported by {', '.join(sorted(unknown))}: taken for a minute's work of one core each."
         )
-    return said
+    return assumed
