@@ -124,7 +124,7 @@ def test_a_snapshot_saves_time_and_changes_nothing(system: RunningSystem) -> Non
 async def _whole(state: Path) -> StoredPool:
     settings = read_settings({"state_dir": state})
     async with reading(settings) as (installation, log):
-        return await fold(settings, installation, log, tell=lambda *_, **__: None)
+        return await fold(settings, installation, log, on_record=lambda *_, **__: None)
 
 
 def test_parameters_change_when_asked_and_stay_otherwise(system: RunningSystem) -> None:

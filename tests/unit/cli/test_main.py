@@ -12,7 +12,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from steepest.cli.main import COMMANDS, main, told
+from steepest.cli.main import COMMANDS, error_line, main
 from steepest.testing.child import child
 from steepest.testing.system.running_system import STEEPEST
 
@@ -73,8 +73,8 @@ def test_a_wrong_call_is_told_in_one_line(
 
 def test_an_error_and_its_mend_make_one_line() -> None:
     """Line ends within them are taken out, and the first step follows the message."""
-    assert told("it broke.\nBadly.", "Mend it.") == "it broke. Badly; mend it."
-    assert told("it broke", "") == "it broke"
+    assert error_line("it broke.\nBadly.", "Mend it.") == "it broke. Badly; mend it."
+    assert error_line("it broke", "") == "it broke"
 
 
 def test_a_reader_that_leaves_at_once_is_no_error() -> None:

@@ -12,7 +12,7 @@ import structlog
 def configure_logging(level: int = logging.INFO, stream: TextIO | None = None) -> None:
     """Set up structlog for this process."""
     out = stream or sys.stderr
-    # Kafka's client says every failed attempt, several times a second; what comes of it is told by whoever asked it.
+    # Kafka's client logs every failed attempt, several times a second; its caller reports the outcome.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     renderer = structlog.dev.ConsoleRenderer() if out.isatty() else structlog.processors.JSONRenderer(sort_keys=True)
     structlog.configure(

@@ -1,6 +1,6 @@
 """Processes that run for as long as this one does: started, started again when they die, stopped cleanly.
 
-It owns patience and order. It must never know what a process does. (No kept library supervises inside one asyncio
+It owns waits and order. It must never know what a process does. (No kept library supervises inside one asyncio
 program; this is the known exception to leaving it to one.)
 """
 
@@ -22,7 +22,7 @@ STOP_S = 10.0
 FIRST_WAIT_S = 0.2
 LONGEST_WAIT_S = 5.0
 STEADY_S = 10.0
-"""A process that has run for this long has earned a quick start the next time."""
+"""A process that ran for this long is restarted after the first wait again."""
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,14 +48,14 @@ class ProcessSupervisor:
     """
 
     def __init__(self, programs: Sequence[Program], tell: Callable[[str], None]) -> None:
-        """``tell`` hears what people should know, in sentences."""
+        """``tell`` gets sentences for people."""
         self.pids: dict[str, int] = {}
         self.starts: dict[str, int] = {}
         self._programs = programs
         self._tell = tell
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Keep all of them running until ``stop`` is set; then stop them all at once."""
+        """Keep all of them running until ``stop`` is set; then stop all of them together."""
         async with asyncio.TaskGroup() as group:
             for program in self._programs:
                 group.create_task(self._keep(program, stop), name=program.name)
@@ -68,7 +68,7 @@ class ProcessSupervisor:
             if stop.is_set():
                 return
             wait_s = FIRST_WAIT_S if time.monotonic() - began > STEADY_S else min(wait_s * 2, LONGEST_WAIT_S)
-            self._tell(f"{program.name} {_how(status)} and is started again (its words are in {program.output})")
+            self._tell(f"{program.name} {_how(status)} and is started again (its output is in {program.output})")
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), wait_s)
 

@@ -16,7 +16,7 @@ def stop_on_signals() -> asyncio.Event:
 
 
 async def stop_at_eof(stop: asyncio.Event) -> None:
-    """Whoever started us holds the other end, and never writes: its end is the end."""
+    """Set ``stop`` when standard input ends: the process that started this one holds the other end, and never writes."""
 
     class Held(asyncio.Protocol):
         def connection_lost(self, _: Exception | None) -> None:

@@ -1,7 +1,8 @@
 """The state folder of an embedded system: where its log, snapshots and jobs are, which nodes it emulates, and its version.
 
-It owns names and versions; nobody else builds a path in the folder by hand. And it keeps others out: who may write into the
-log may run commands as its user, who may lock the folder may stop the system, and jobs' variables may be secrets.
+It owns names and versions; nothing else builds a path in the folder. It closes the folder to other users: one who can write
+into the log can run commands as the folder's user, one who can lock it can stop the system, and jobs' variables may be
+secrets.
 """
 
 from __future__ import annotations
@@ -127,7 +128,7 @@ class StateFolder:
             raise _unwritable(self.root, error) from error
 
     def keep_others_out(self) -> bool:
-        """Take every right on the folder from other users, whatever the umask; whether they had any.
+        """Remove all rights of other users on the folder, whatever the umask is; return whether they had any.
 
         Raises:
             OSError: It is another user's folder.
@@ -189,7 +190,7 @@ class StateFolder:
 
     @contextmanager
     def sole(self) -> Iterator[None]:
-        """Be the one system on this folder for as long as the context lasts; the kernel frees it when a process dies.
+        """Hold the folder's lock within the context; the kernel releases it when the process dies.
 
         Raises:
             InputError: Another one runs.
@@ -218,7 +219,7 @@ class StateFolder:
         return self._holder()[0] if self._is_locked() else None
 
     def system(self) -> int | None:
-        """Likewise, to be signalled: surely the process that took the lock, and no other that has its number now.
+        """The same process, to be signalled: proven to have taken the lock, and not another with its number.
 
         Raises:
             UncertainError: The lock is held, and not by the process that it names.

@@ -15,7 +15,7 @@ import click
 
 COMMANDS: Mapping[str, str] = {
     "demo": "Real training jobs on an emulated cluster, to the end, with a report.",
-    "up": "Run the embedded system on this machine until it is told to stop.",
+    "up": "Run the system on this machine until SIGTERM or SIGINT.",
     "down": "Stop the running system and its jobs; they resume at the next start.",
     "submit": "Ask for a job to run.",
     "cancel": "Stop a job for good.",
@@ -23,17 +23,17 @@ COMMANDS: Mapping[str, str] = {
     "logs": "What a job printed.",
     "nodes": "What every node has, holds and uses.",
     "events": "What happened, one line an event.",
-    "explain": "Why a job is where it is: its story, read off the log.",
+    "explain": "Why a job is where it is: its events, with their reasons.",
     "parse": "What the log-collector reads out of a training log.",
     "record": "Copy the topics to a recording.",
-    "replay": "Decide a recording again and compare, byte for byte.",
+    "replay": "Replay a recording through the same decision code, and compare byte for byte.",
     "shadow": "A candidate policy beside the live one, and where they differ.",
-    "simulate": "What a workload would come to under some policies, in virtual time.",
+    "simulate": "Compare policies on a workload, in virtual time.",
     "reproduce": "The published experiments again, in virtual time, beside what was published.",
-    "check": "Hold a recording to its invariants.",
-    "topics": "The topics on Kafka: make them what they should be.",
+    "check": "Check a recording against the invariants.",
+    "topics": "Create, change and trim the topics on Kafka.",
     "upgrade": "Put in force what this version knows and a pool does not use yet.",
-    "dead-letters": "What nobody could read: list it, show it, send it again.",
+    "dead-letters": "Records that could not be read: list, show, resend.",
     "config": "The settings in force, and where each comes from.",
     "schema": "The topics and events as an AsyncAPI 3 document.",
 }
@@ -78,7 +78,7 @@ class Commands(click.Group):
         return name, None if command is None else _load(str(command.name)), rest
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command; whatever is wrong is told in one line."""
+        """Run a command; an error is one line."""
         from steepest.errors import BugError, SteepestError
 
         try:
@@ -90,7 +90,7 @@ class Commands(click.Group):
             where = error.ctx.command_path if error.ctx else ctx.command_path
             raise UsageRefusal(_one_line(f"{error.format_message().rstrip('.')} (see `{where} --help`)")) from error
         except SteepestError as error:
-            raise UsageRefusal(told(str(error), error.hint)) from error
+            raise UsageRefusal(error_line(str(error), error.hint)) from error
         except BrokenPipeError:
             # Who reads us has seen enough. Python would complain when it flushes at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -98,7 +98,7 @@ class Commands(click.Group):
         return result
 
 
-def told(message: str, hint: str) -> str:
+def error_line(message: str, hint: str) -> str:
     """An error and its first step on one line."""
     first_step = f"; {hint[:1].lower()}{hint[1:]}" if hint else ""
     return _one_line(f"{message.rstrip('.')}{first_step}")

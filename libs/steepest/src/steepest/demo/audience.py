@@ -17,7 +17,7 @@ from steepest.events.received import Received
 REFRESH_S = 0.25
 
 
-class Nobody:
+class NoAudience:
     """Sees nothing of the run itself."""
 
     def tell(self, story: RunTimeline, received: Received[ClusterEvent]) -> None:
@@ -51,7 +51,7 @@ class Screen:
         """It is in the next picture."""
 
     async def watch(self, story: RunTimeline) -> None:
-        """Draw the story anew at a steady rate, until cancelled."""
+        """Draw the run at a steady rate, until cancelled."""
         with Live(console=self._console, screen=True, auto_refresh=False) as live:
             while True:
                 size = self._console.size

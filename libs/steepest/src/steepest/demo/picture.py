@@ -23,7 +23,7 @@ STYLES = {c.Category.PROGRESSING: "green", c.Category.WATCHED: "yellow", c.Categ
 
 OUTCOMES = {c.Outcome.FINISHED: "dim", c.Outcome.FAILED: "red", c.Outcome.CANCELLED: "dim"}
 
-TOLD = {
+EVENT_STYLES = {
     c.MigrationPlanned: "magenta",
     c.StayDecided: "magenta",
     c.LimitsPlanned: "magenta",
@@ -202,7 +202,7 @@ def in_words(story: RunTimeline, width: int, lines: int) -> Table:
     table.add_column(justify="right", style="dim", no_wrap=True, min_width=4)
     table.add_column(ratio=1)
     for at_ms, event, room in _fitting(story, max(20, width - 7), lines):
-        text = Text(sentence(event), TOLD[type(event)])
+        text = Text(sentence(event), EVENT_STYLES[type(event)])
         text.truncate(room, overflow="ellipsis")
         table.add_row(clock(at_ms - story.began_ms), text)
     return table
@@ -210,10 +210,10 @@ def in_words(story: RunTimeline, width: int, lines: int) -> Table:
 
 def _fitting(story: RunTimeline, width: int, lines: int) -> Iterator[tuple[int, c.ClusterEvent, int]]:
     """The newest events in words that fit on so many lines, each with how many letters it may have."""
-    for at_ms, event in reversed(story.told):
+    for at_ms, event in reversed(story.shown):
         if lines <= 0:
             return
-        if type(event) in TOLD:
+        if type(event) in EVENT_STYLES:
             needed = -(-len(sentence(event)) // (width - 8))  # words do not break at the last letter
             yield at_ms, event, min(lines, needed) * (width - 8)
             lines -= needed

@@ -41,7 +41,7 @@ class Audience(Protocol):
     """Who watches a run."""
 
     def tell(self, story: RunTimeline, received: Received[ClusterEvent]) -> None:
-        """One of the events that a run is told in has just been folded."""
+        """One of the events that are shown has just been folded."""
 
     async def watch(self, story: RunTimeline) -> None:
         """Show the story as it grows, until cancelled."""
@@ -159,7 +159,7 @@ class Play:
 
     @contextlib.contextmanager
     def _interruptible(self) -> Iterator[None]:
-        """Signals end the run: the first one through the log, a second one at once, should the log not take anything."""
+        """Signals end the run: the first one through the log, a second one immediately, in case the log takes nothing."""
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
 
         def interrupt() -> None:
@@ -195,7 +195,7 @@ async def _stop(cluster: Cluster, job: str) -> None:
 
 
 async def follow(log: Log, at: TopicPartition) -> AsyncIterator[Received[ClusterEvent]]:
-    """The events of a partition from its first one on, and those to come; what nobody can read is passed over."""
+    """The events of a partition from its first one on, and those to come; what cannot be read is skipped."""
     reader = log.reader({at: 0})
     try:
         while True:

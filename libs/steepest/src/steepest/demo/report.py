@@ -17,7 +17,7 @@ Table = tuple[Sequence[str], list[list[str]]]
 ALGORITHMS = {c.MoveKind.REALLOCATION: "Algorithm 4", c.MoveKind.REBALANCE: "Algorithm 5"}
 
 CATEGORIES_TOLD = 4
-"""Spells of a category that a timeline tells; of more, the first two and the last."""
+"""Spells of a category that a row shows; of more, the first two and the last."""
 
 
 class MoveSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,7 +35,7 @@ class MoveSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """One job; each of its categories with the seconds from its start to when that began, and each CPU limit likewise."""
+    """One job; each category and each CPU limit with the seconds from the job's start to when it began."""
 
     job: str
     model: str

@@ -1,4 +1,4 @@
-"""The story of a run: what the cluster log tells of each job, folded record by record. Pure.
+"""The timeline of a run: what the cluster log says of each job, folded record by record. Pure.
 
 It owns what people want to know and the view does not remember: the course of the categories and losses, the moves and
 their cost. The live view, the report and the picture are made of it, so that all of them say what the recording says.
@@ -15,7 +15,7 @@ from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.view.cluster_view import ClusterView
 
-TOLD = (
+SHOWN = (
     c.PlacementPlanned,
     c.CategoryChanged,
     c.StayDecided,
@@ -30,9 +30,9 @@ TOLD = (
     c.JobEnded,
     c.NodeLost,
 )
-"""Events that a run is told in: what was decided, and what became of it. Steps, checkpoints and measurements are not."""
+"""Events of a run that are shown: decisions and their outcomes, without steps, checkpoints and measurements."""
 
-TOLD_KEPT = 50
+SHOWN_KEPT = 50
 
 
 class TimelineMove(msgspec.Struct, kw_only=True):
@@ -41,7 +41,7 @@ class TimelineMove(msgspec.Struct, kw_only=True):
     Attributes:
         planned_ms: Wall clock of its plan.
         took_ms: From the plan to the first step at the new place; None while it is under way or where it failed.
-        paused_ms: From the stop of the process to the first step at the new place; likewise.
+        paused_ms: From the stop of the process to the first step at the new place; None as with ``took_ms``.
         failed: Why it did not work out; empty where it did, or may still.
     """
 
@@ -105,7 +105,7 @@ class RunTimeline:
     Attributes:
         view: The pool.
         jobs: The jobs' stories, in the order of their submission.
-        told: The newest events of the kinds in ``TOLD``, oldest first, with their times.
+        shown: The newest events of the kinds in ``SHOWN``, oldest first, with their times.
         began_ms: Time of the first record.
         now_ms: Time of the newest one.
     """
@@ -113,29 +113,29 @@ class RunTimeline:
     def __init__(self) -> None:
         self.view = ClusterView()
         self.jobs: dict[str, JobStory] = {}
-        self.told: deque[tuple[int, c.ClusterEvent]] = deque(maxlen=TOLD_KEPT)
+        self.shown: deque[tuple[int, c.ClusterEvent]] = deque(maxlen=SHOWN_KEPT)
         self.began_ms = 0
         self.now_ms = 0
         self._moves: dict[str, TimelineMove] = {}
 
     @classmethod
     def of(cls, records: Iterable[Received[c.ClusterEvent]]) -> RunTimeline:
-        """The story that some records tell."""
+        """The timeline of some records."""
         story = cls()
         for received in records:
             story.fold(received)
         return story
 
     def fold(self, received: Received[c.ClusterEvent]) -> bool:
-        """Take in the next record; say whether it is one to tell."""
+        """Fold the next record; return whether it is one to show."""
         self.began_ms = self.began_ms or received.at_ms
         self.now_ms = max(self.now_ms, received.at_ms)
         if not self.view.fold(received):
             return False
         self._note(received.event, received.at_ms)
-        if not isinstance(received.event, TOLD):
+        if not isinstance(received.event, SHOWN):
             return False
-        self.told.append((received.at_ms, received.event))
+        self.shown.append((received.at_ms, received.event))
         return True
 
     # --- looking ---------------------------------------------------------------------------------------------------

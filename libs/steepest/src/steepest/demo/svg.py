@@ -72,7 +72,7 @@ FORMAT = """\
 """
 
 MOVES_TELLING = 4
-"""Moves that a telling moment has behind it; more of them tell no more."""
+"""Moves before the moment that is drawn; more of them show nothing more."""
 
 
 LETTER_PX = 12.2

@@ -138,17 +138,17 @@ def workload(seed: int, cores: int, jobs: int = JOBS, length: float = 1.0) -> De
     Args:
         seed: Draws the times, the lengths, and each training's own seed.
         cores: What the machine has.
-        jobs: How many; with more than are lined up, it begins anew.
+        jobs: How many; beyond the end of the list, it starts from its beginning.
         length: Of every training, relative to its recipe's.
     """
-    lots = random.Random(seed)  # noqa: S311 - a workload is no secret
+    rng = random.Random(seed)  # noqa: S311 - a workload is no secret
     at_s = 0.0
     arrivals: list[Arrival] = []
     for place in range(jobs):
         kind = LINE_UP[place % len(LINE_UP)]
         number = 1 + sum(arrival.kind == kind for arrival in arrivals)
-        arrivals.append(_arrival(kind, number, at_s, lots, length))
-        at_s = round(at_s + lots.uniform(*GAP_S), 1)
+        arrivals.append(_arrival(kind, number, at_s, rng, length))
+        at_s = round(at_s + rng.uniform(*GAP_S), 1)
     return DemoWorkload(nodes=nodes(cores), arrivals=tuple(arrivals))
 
 
@@ -161,10 +161,10 @@ def pinned(given: DemoWorkload, places: Mapping[str, str]) -> DemoWorkload:
     return msgspec.structs.replace(given, arrivals=arrivals)
 
 
-def _arrival(kind: str, number: int, at_s: float, lots: random.Random, length: float) -> Arrival:
+def _arrival(kind: str, number: int, at_s: float, rng: random.Random, length: float) -> Arrival:
     recipe = RECIPES[kind]
-    steps = max(1, round(recipe.steps * length * lots.uniform(1 - LENGTH_VARIES, 1 + LENGTH_VARIES)))
-    training_seed = lots.randrange(1000)
+    steps = max(1, round(recipe.steps * length * rng.uniform(1 - LENGTH_VARIES, 1 + LENGTH_VARIES)))
+    training_seed = rng.randrange(1000)
     command = (sys.executable, "-m", f"steepest.demo_jobs.{kind}", "--steps", str(steps), "--seed", str(training_seed))
     return Arrival(
         at_s=at_s,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from steepest.demo.audience import Nobody
+from steepest.demo.audience import NoAudience
 from steepest.demo.play import Play
 from steepest.demo.run_timeline import RunTimeline
 from steepest.demo.workload import DemoWorkload
@@ -76,7 +76,7 @@ def repetition(
 
 async def _run(given: DemoWorkload, parameters: PoolParameters, folder: Path) -> Ran:
     play = Play(folder, given, parameters)
-    story = await play.run(Nobody())
+    story = await play.run(NoAudience())
     if play.interrupted.is_set():
         raise KeyboardInterrupt
     if play.failed:

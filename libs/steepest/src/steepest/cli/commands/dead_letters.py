@@ -1,4 +1,4 @@
-"""``steepest dead-letters``: what nobody could read, and a second chance for it.
+"""``steepest dead-letters``: lists, shows and resends records that could not be read.
 
 It owns listing, showing and sending again. It must never mend anything: what is sent again is what was sent.
 """
@@ -32,7 +32,7 @@ A letter is named by the record that it is about: TOPIC/PARTITION@OFFSET.
 
 @click.group(epilog=EPILOG)
 def dead_letters() -> None:
-    """Look after what nobody could read."""
+    """List, show and resend records that could not be read."""
 
 
 @dead_letters.command(name="list")
@@ -107,21 +107,21 @@ async def _all(settings: Settings, topic: str | None) -> list[DeadLetter]:
 
 
 async def letters_of(log: Log) -> AsyncIterator[DeadLetter]:
-    """Every letter once, in the order in which they were written; several readers tell the same."""
+    """Every letter once, in the order in which they were written; several readers report the same."""
     from steepest.cli.pool.stored_pool import records_to_end
     from steepest.errors import UndecodableError
     from steepest.events.dead_letter import DeadLetter
     from steepest.runtime.decode import received
 
-    told: dict[str, None] = {}
+    seen: dict[str, None] = {}
     for at in await log.partitions("dead-letters"):
         async for record in records_to_end(log, at):
             try:
                 letter = received(record).event
             except UndecodableError:
                 continue
-            if isinstance(letter, DeadLetter) and name(letter) not in told:
-                told[name(letter)] = None
+            if isinstance(letter, DeadLetter) and name(letter) not in seen:
+                seen[name(letter)] = None
                 yield letter
 
 

@@ -84,7 +84,7 @@ def demo(
     compare: bool,
     as_json: bool,
 ) -> None:
-    """Run real training jobs on four emulated nodes, watch them being scheduled, and tell what happened.
+    """Run real training jobs on four emulated nodes, watch them being scheduled, and report what happened.
 
     All that happened is kept in a recording, which `steepest replay` and `steepest check` take.
     """
@@ -154,10 +154,10 @@ async def _demo(
 
 def _audience(*, as_json: bool) -> Audience:
 
-    from steepest.demo.audience import Lines, Nobody, Screen
+    from steepest.demo.audience import Lines, NoAudience, Screen
 
     if as_json:
-        return Nobody()
+        return NoAudience()
     return Screen(console()) if sys.stdout.isatty() else Lines(tell)
 
 

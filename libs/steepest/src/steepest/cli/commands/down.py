@@ -1,4 +1,4 @@
-"""``steepest down``: stops the system on a state folder and, unless told otherwise, what it runs.
+"""``steepest down``: stops the system on a state folder and, unless jobs are to be kept, what it runs.
 
 It owns the order: first the system, so that nothing is started again, then the jobs' processes, which save and leave.
 """

@@ -59,7 +59,7 @@ Shows = Callable[[Any], bool]
 
 
 def chooser(topic: str, *, job: str | None, types: tuple[str, ...], show_all: bool) -> Shows:
-    """Which events of a topic are wanted; None stands for a record that nobody can read, which is about nobody.
+    """Which events of a topic are wanted; None stands for a record that cannot be read.
 
     Raises:
         UsageError: The topic has no event of such a type.

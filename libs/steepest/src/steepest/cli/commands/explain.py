@@ -1,4 +1,4 @@
-"""``steepest explain``: the story of a job, read off the log."""
+"""``steepest explain``: why a job is where it is, from the log."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def _read(settings: Settings, job: str) -> tuple[JobTimeline, str]:
 
     teller = TimelineCollector(job)
     async with reading(settings) as (installation, log):
-        pool = await fold(settings, installation, log, tell=teller.hear)
+        pool = await fold(settings, installation, log, on_record=teller.hear)
         pool.job(job)
         left_out = await _left_out(log, installation.layout.of_key("loss", job), job)
     return teller.story(pool.view, left_out), pool.note

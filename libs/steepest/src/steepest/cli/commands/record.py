@@ -1,6 +1,6 @@
 """``steepest record``: topics, copied to a recording.
 
-It owns the options and what is told. It must never know how a recording is written.
+It owns the options and what is printed. It must never know how a recording is written.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""``steepest topics``: the topics on Kafka, made what they should be.
+"""``steepest topics``: creates, changes and trims the topics on Kafka.
 
-It owns the options and how differences are told. It must never know what a topic should be.
+It owns the options and how differences are shown. It must never know what a topic should be.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ Examples:
   steepest topics apply --kafka kafka:9092 --dry-run
   steepest topics apply --kafka kafka:9092 --loss-partitions 16 --replication 3
 
-Doing it again changes nothing. A topic that is made gets its identity at once; one that was deleted and made again has
-another, and whoever kept state of the old one stops and says so.
+A second call changes nothing. A new topic gets its identity immediately; one that was deleted and created again has another,
+and a process that kept state of the old one stops and says so.
 """
 
 
 @click.group()
 def topics() -> None:
-    """Look after the topics on Kafka."""
+    """Create, change and trim the topics on Kafka."""
 
 
 topics.add_command(trim)
@@ -53,7 +53,7 @@ def apply(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Make every topic what it should be, and show what differed.
+    """Create what is missing, change what differs, and show it.
 
     The number of partitions of a keyed topic that holds records is never changed. With --dry-run, exits with 1 if
     something differs.
@@ -75,7 +75,7 @@ def apply(
         for change in changes:
             tell(str(change))
         if not changes:
-            tell("all topics are as they should be")
+            tell("all topics are as configured")
     sys.exit(1 if dry_run and changes else 0)
 
 

@@ -32,7 +32,7 @@ Examples:
   steepest up --kafka kafka:9092 --service migrator --service log-collector    the others run elsewhere
   steepest up --mqtt broker:1883               and take in what devices say over MQTT
   steepest submit -- python train.py           from another terminal
-  steepest down                                likewise
+  steepest down                                from another terminal
 
 Jobs run in the environment of this process (PATH, VIRTUAL_ENV, ...), and go on when it stops or dies: the next `up` on
 the same folder takes them over. `steepest down` stops them as well.
@@ -76,7 +76,7 @@ SHARES = (35, 28, 22, 15)
 """Sizes of the nodes of a new folder, in percent of what they have together: uneven, as real ones are."""
 
 CORES_SHARE = 0.8
-"""How much of the machine's cores the nodes have together: the rest is for the system itself and for whoever works here."""
+"""How much of the machine's cores the nodes have together: the rest is for the system and the machine's users."""
 
 
 @click.command(epilog=EPILOG)
@@ -260,7 +260,7 @@ def default_nodes() -> tuple[NodeSpec, ...]:
     from steepest.app.state_folder import NodeSpec
     from steepest.events.common import Resources
 
-    # The cores that this process may use, where the system tells: a container may have fewer than the machine.
+    # The cores that this process may use, where the system says so: a container may have fewer than the machine.
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     total_m = cores * 1000 * CORES_SHARE
     return tuple(

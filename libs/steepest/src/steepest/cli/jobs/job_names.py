@@ -79,7 +79,7 @@ def free_name(name: str, is_over: Callable[[str], bool | None]) -> str:
 
 
 def why_not_found(command: Sequence[str], folder: Path) -> str:
-    """Why a command will hardly run in a folder, as far as one can see from here; empty if it may."""
+    """Why a command is unlikely to run in a folder, as seen from this process; empty if it may."""
     program = command[0]
     if "/" in program:
         if not (folder / program).is_file():

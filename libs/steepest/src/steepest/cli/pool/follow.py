@@ -26,7 +26,7 @@ LOOK_UP_S = 1.0
 
 
 def run_until_stopped(work: Coroutine[Any, Any, None]) -> None:
-    """Run to its end, or until SIGINT or SIGTERM, which are heeded also where the caller's shell had them ignored."""
+    """Run to its end, or until SIGINT or SIGTERM, also where the caller's shell ignores them."""
 
     async def run() -> None:
         task = asyncio.ensure_future(work)
@@ -41,7 +41,7 @@ def run_until_stopped(work: Coroutine[Any, Any, None]) -> None:
 async def batches(
     log: Log, start: Mapping[TopicPartition, int], timeout_s: float = LOOK_UP_S
 ) -> AsyncIterator[Sequence[Record]]:
-    """Records from these offsets on, for ever; an empty batch where none came for a while."""
+    """Records from these offsets on, without end; an empty batch after each timeout."""
     reader = log.reader(start)
     try:
         while True:
@@ -73,7 +73,7 @@ async def what_counts(
 ) -> AsyncIterator[Received[Any] | None]:
     """The events behind a pool's position that count, folding them into its view; None now and then while none comes.
 
-    Likewise the events of other partitions, ``beside``, from these offsets on.
+    Events of other partitions, ``beside``, are given too, from these offsets on.
     """
     async for records in batches(log, {pool.at: pool.view.position, **beside}):
         for record in records:

@@ -72,7 +72,7 @@ class StoredPool(msgspec.Struct, kw_only=True):
     def note(self) -> str:
         """What a reader has to know where nothing runs; empty where a system does."""
         root = self.folder.root
-        return "" if self.up is not None else f"no system runs on {root}: this is how things stood when it stopped"
+        return "" if self.up is not None else f"Steepest does not run on {root}; this is the last known state"
 
 
 def look(settings: Settings) -> StoredPool:
@@ -102,24 +102,26 @@ async def reading(settings: Settings) -> AsyncIterator[tuple[Installation, Log]]
         await log.close()
 
 
-class Tell(Protocol):
-    """Hears each record, in order, after it was folded."""
+class RecordListener(Protocol):
+    """Is called with each record, in order, after it was folded."""
 
     def __call__(self, view: ClusterView, received: Received[Any], *, accepted: bool) -> None:
         """``view`` holds the record; ``accepted`` says whether it changed anything."""
 
 
-async def fold(settings: Settings, installation: Installation, log: Log, tell: Tell | None = None) -> StoredPool:
-    """The pool of a log that is open; who wants to be told how it came to be so gets every record from the first on.
+async def fold(
+    settings: Settings, installation: Installation, log: Log, on_record: RecordListener | None = None
+) -> StoredPool:
+    """The pool of a log that is open. With a listener, every record is folded, from the first one on.
 
     Raises:
         InputError: The records that this takes were removed.
     """
     at = installation.layout.of_pool(installation.pool)
-    view = ClusterView() if tell else await _view_to_begin_with(settings, log, at)
+    view = ClusterView() if on_record else await _view_to_begin_with(settings, log, at)
     begin = await log.begin(at)
     if view.position < begin:
-        what = "no snapshot that can be read reaches so far" if tell is None else "how it came to be so is gone"
+        what = "no snapshot that can be read reaches so far" if on_record is None else "how it came to be so is gone"
         raise InputError(
             f"{at} is kept from {begin} on: {what}",
             code="offset-missing",
@@ -131,8 +133,8 @@ async def fold(settings: Settings, installation: Installation, log: Log, tell: T
         if record.offset < view.position:
             continue  # only its time is wanted: the snapshot holds the rest
         folded = fold_one(view, record)
-        if folded is not None and tell is not None:
-            tell(view, folded[0], accepted=folded[1])
+        if folded is not None and on_record is not None:
+            on_record(view, folded[0], accepted=folded[1])
     folder = settings.folder
     up = folder.running()
     now_ms = at_ms if up is None else SystemClock().now_ms()
@@ -140,7 +142,7 @@ async def fold(settings: Settings, installation: Installation, log: Log, tell: T
 
 
 def fold_one(view: ClusterView, record: Record) -> tuple[Received[Any], bool] | None:
-    """Fold a record; the event and whether it counts, or None where nobody can read it."""
+    """Fold a record; the event and whether it counts, or None where it cannot be read."""
     try:
         event = received(record)
     except UndecodableError:

@@ -38,7 +38,7 @@ class RequestOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a request.
 
     Attributes:
-        state: ``admitted``, ``rejected``, ``ended``; or ``queued``: nobody has answered yet.
+        state: ``admitted``, ``rejected``, ``ended``; or ``queued``: no system has answered yet.
     """
 
     state: str
@@ -141,7 +141,7 @@ async def end_of(
 ) -> AsyncIterator[Received[c.ClusterEvent] | RequestOutcome | None]:
     """What happens to a job until it is over, and how it ended; None now and then while nothing happens.
 
-    That the request is rejected, or that nobody can read it, is an end as well.
+    That the request is rejected, or that it cannot be read, is an end as well.
     """
     async for event in what_counts(log, pool, {DEAD_LETTERS: place.letters}):
         if event is None:

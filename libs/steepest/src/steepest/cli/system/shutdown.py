@@ -1,7 +1,7 @@
 """How a system and its jobs' processes are stopped from outside.
 
-It owns the waiting and its bounds, and that a job stopped by an operator is not charged with it. It must never decide
-anything about a job: the log tells the next system what became of it.
+It owns the waits and their bounds, and that a job that an operator stops is charged no retry. It must never decide anything
+about a job: the next system reads from the adapter's files what became of it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class StoppedJob(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         step: The last step it reported.
         saved_step: The step of its newest checkpoint.
-        error: Why its process may still run; empty where it surely does not.
+        error: Why its process may still run; empty where it is proven to have ended.
     """
 
     job: str
@@ -117,7 +117,7 @@ async def _stop(
         return StoppedJob(job=replica.job, error=str(error))
     if stopped.exit_status != 0:
         await asyncio.to_thread(_uncharged, folder, replica, incarnation)
-    return _told(replica.job, stopped)
+    return _stopped_job(replica.job, stopped)
 
 
 def _uncharged(folder: StateFolder, replica: ReplicaId, incarnation: int) -> None:
@@ -127,6 +127,6 @@ def _uncharged(folder: StateFolder, replica: ReplicaId, incarnation: int) -> Non
     files.exit.unlink(missing_ok=True)
 
 
-def _told(job: str, stopped: Stopped) -> StoppedJob:
+def _stopped_job(job: str, stopped: Stopped) -> StoppedJob:
     saved = stopped.checkpoint.step if stopped.checkpoint else None
     return StoppedJob(job=job, exit_status=stopped.exit_status, step=stopped.step, saved_step=saved)
