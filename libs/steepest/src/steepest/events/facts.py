@@ -123,7 +123,7 @@ class ReplicaStopped(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """A replica's process definitely no longer runs.
 
     Attributes:
-        exit_status: 0–255 or minus the signal's number; None where nobody saw it.
+        exit_status: 0–255 or minus the signal's number; None where it was not seen.
         step: The last step it reported.
         checkpoint: The newest verified checkpoint on the job's volume.
     """
@@ -147,7 +147,7 @@ class Outcome(enum.StrEnum):
 
 
 class JobEnded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
-    """The job is over and holds nothing any more."""
+    """The job has ended and holds nothing."""
 
     job: Name
     outcome: Outcome

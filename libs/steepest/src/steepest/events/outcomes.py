@@ -37,7 +37,7 @@ class StepBegun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
     """A step is about to be acted on, but only after this is read back, and only if the plan still holds there.
 
     Attributes:
-        attempt: Rises with each beginning within the plan; an outcome of an earlier one counts no more.
+        attempt: Rises with each beginning within the plan; an outcome of an earlier one no longer counts.
         incarnation: The incarnation that is acted on, or started.
         node: The node that is acted on.
     """

@@ -95,7 +95,7 @@ class Nodes:
             yield map(self._nodes.__getitem__, order)
 
     def longest_silent(self) -> Node | None:
-        """The node not heard of for longest among those that are not lost."""
+        """The node whose last heartbeat is oldest, among those that are not lost."""
         name = next(iter(self._silence), None)
         return None if name is None else self._nodes[name]
 

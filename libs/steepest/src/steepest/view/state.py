@@ -28,7 +28,7 @@ class Node(msgspec.Struct, kw_only=True, omit_defaults=True):
             target from the moment its plan is valid.
         unknown: Replicas assigned here whose growth is unknown; they count in no category.
         jobs: The jobs that hold a place here; one that moves holds two.
-        seen_counted_ms: When the node was last heard of.
+        seen_counted_ms: When the node last sent a heartbeat.
         seen_offset: The record by which.
         takes_jobs: Whether jobs may be placed here; a device that only reports takes none.
     """
@@ -108,7 +108,7 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
         incarnation: The newest one that was begun; 0 before the first.
         started_on: The node of its newest beginning, also if nothing started there.
         nodes: Where each replica of that incarnation is; empty while it has none.
-        alive: Whether its processes run, as far as anyone knows.
+        alive: Whether its processes run, as far as the log shows.
         holds: Replica places that it has reserved, by node; two nodes while it moves.
         assigned: Replicas that count in a node's score, by node.
         declared_mode: The checkpoint mode that the process declares.

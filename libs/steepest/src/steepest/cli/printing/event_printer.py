@@ -40,7 +40,7 @@ NEWS: dict[type, str] = {
     c.RetryPlanned: "yellow",
     c.JobEnded: "bold",
 }
-"""The events that people are told of, and their colours; the steps in between are in ``steepest events``."""
+"""The events that are printed, and their colours; the steps in between are in ``steepest events``."""
 
 OUTCOMES = {c.Outcome.FINISHED: "green", c.Outcome.FAILED: "red", c.Outcome.CANCELLED: "yellow"}
 

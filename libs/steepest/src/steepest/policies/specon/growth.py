@@ -88,7 +88,7 @@ class Intervals(msgspec.Struct, kw_only=True, gc=False):
     def per_second(self, growth: float) -> float | None:
         """FlowCon's P_c: growth over the seconds between the middles of the two intervals' reports, rounded.
 
-        None where no time lies between them, as far as anyone knows.
+        None where no time lies between them, or the time is not known.
         """
         doubled_ms = self.first_ms + self.now_ms - self.before_doubled_ms
         return round(growth / (doubled_ms / 2000), DIGITS) if doubled_ms > 0 else None

@@ -28,7 +28,7 @@ AFTER_STOP = (Stage.START, Stage.VERIFY, Stage.DONE)
 def _node_gone(view: Projection, event: c.NodeGone, received: Received[Any]) -> bool:
     node = view.nodes.get(event.node)
     if node is None or not node.lost:
-        return False  # it is heard of, so it is not gone
+        return False  # it sends heartbeats, so it is not gone
     for job in [view.jobs[name] for name in node.jobs]:
         _leave(view, job, node, received)
     view.nodes.remove(node)
