@@ -103,7 +103,7 @@ def test_without_any_good_checkpoint_training_begins_at_step_0(
 ) -> None:
     """An empty or missing folder restores nothing, and says so."""
     assert CheckpointFolder(tmp_path / "missing", "walk", 2).restore("step-00000001-i0001") is None
-    assert "begins at step 0" in capsys.readouterr().err
+    assert "starting at step 0" in capsys.readouterr().err
 
 
 def test_same_step_saved_again_replaces_the_first(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_leftovers_of_a_later_incarnation_are_not_touched(tmp_path: Path) -> Non
     ("write", "why"),
     [
         (lambda _folder: None, "wrote no file"),
-        (lambda folder: folder.joinpath("manifest.json").touch(), "needs for itself"),
+        (lambda folder: folder.joinpath("manifest.json").touch(), "reserved for the SDK"),
         (lambda folder: folder.joinpath("a").symlink_to("/etc/hosts"), "neither a file nor a folder"),
     ],
 )

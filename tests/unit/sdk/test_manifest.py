@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steepest_sdk.manifest import CheckpointRefused, FileDigest, Manifest, Name, digest_of, survey, verify
+from steepest_sdk.manifest import CheckpointName, CheckpointRefused, FileDigest, Manifest, digest_of, survey, verify
 
 file_names = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), min_size=1, max_size=40)
 file_digests = st.builds(FileDigest, st.integers(0, 2**40), st.text("0123456789abcdef", min_size=64, max_size=64))
@@ -43,8 +43,8 @@ def seal(root: Path, written: Mapping[str, bytes], job: str = "walk", step: int 
 @given(st.integers(0, 10**12), st.integers(1, 10**6))
 def test_name_reads_back(step: int, incarnation: int) -> None:
     """A name's text is read back as that name, however large its numbers are."""
-    name = Name(step=step, incarnation=incarnation)
-    assert Name.parse(str(name)) == name
+    name = CheckpointName(step=step, incarnation=incarnation)
+    assert CheckpointName.parse(str(name)) == name
 
 
 @pytest.mark.parametrize(
@@ -53,12 +53,13 @@ def test_name_reads_back(step: int, incarnation: int) -> None:
 )
 def test_only_the_exact_form_is_a_name(text: str) -> None:
     """Short, padded, decorated or foreign digits are no name, so that one checkpoint has one name."""
-    assert Name.parse(text) is None
+    assert CheckpointName.parse(text) is None
 
 
 def test_later_incarnation_is_newer_whatever_its_step() -> None:
     """What a replaced process saves late does not count as newer than what its successor saved."""
-    assert Name(step=10, incarnation=3) > Name(step=500, incarnation=2) > Name(step=499, incarnation=2)
+    older, newer = CheckpointName(step=499, incarnation=2), CheckpointName(step=500, incarnation=2)
+    assert CheckpointName(step=10, incarnation=3) > newer > older
 
 
 @given(files)

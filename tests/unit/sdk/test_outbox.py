@@ -6,25 +6,25 @@ from pathlib import Path
 
 import pytest
 
-from steepest_sdk.delivery.outbox import Outbox, open_first
+from steepest_sdk.delivery.outbox import MessageOutbox, open_first
 from steepest_sdk.mqtt import read
 
 
-def payloads(outbox: Outbox) -> list[bytes]:
+def payloads(outbox: MessageOutbox) -> list[bytes]:
     """All that is in it, oldest first."""
     return [waiting.payload for waiting in outbox.after(0, 100)]
 
 
 def test_messages_wait_in_order_until_they_are_removed(tmp_path: Path) -> None:
     """What is in it is there for the next one to open it, and places are never used twice."""
-    outbox = Outbox(tmp_path / "o.db")
+    outbox = MessageOutbox(tmp_path / "o.db")
     for number in range(4):
         outbox.append("t", b"%d" % number)
     first, *_, last = outbox.after(0, 10)
     outbox.remove(first.place)
     outbox.remove(last.place)
     outbox.close()
-    again = Outbox(tmp_path / "o.db")
+    again = MessageOutbox(tmp_path / "o.db")
     again.append("t", b"new")
 
     assert payloads(again) == [b"1", b"2", b"new"]
@@ -35,7 +35,7 @@ def test_messages_wait_in_order_until_they_are_removed(tmp_path: Path) -> None:
 
 def test_the_oldest_gives_way(tmp_path: Path) -> None:
     """A full outbox keeps the newest, and counts what it could not keep."""
-    outbox = Outbox(tmp_path / "o.db", capacity=3)
+    outbox = MessageOutbox(tmp_path / "o.db", capacity=3)
     for number in range(10):
         outbox.append("t", b"%d" % number)
 

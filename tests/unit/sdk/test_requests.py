@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from steepest_sdk import EXIT_STOPPED
-from steepest_sdk.control import HOLD_S_MOST, ControlFolder, Request
+from steepest_sdk.control import HOLD_S_MOST, CheckpointRequest, ControlFolder
 
 if TYPE_CHECKING:
     from tests.unit.sdk.conftest import Supervisor
@@ -114,7 +114,7 @@ def test_release_before_the_answer_holds_nothing(supervisor: Supervisor) -> None
     [
         (["--mode", "on-stop"], 0, "the checkpoint mode is on-stop"),
         (["--mode", "none"], 0, "the checkpoint mode is none"),
-        (["--save-fails"], 0, "the save failed; standard error says why"),
+        (["--save-fails"], 0, "saving failed; see standard error"),
         ([], 1, "replica 0 saves for the job"),
     ],
 )
@@ -171,7 +171,7 @@ def test_folder_is_looked_at_twenty_times_a_second_at_most(tmp_path: Path) -> No
     now += 0.049
     assert control.new_request() is None
     now += 0.002
-    assert control.new_request() == Request("a", 1)
+    assert control.new_request() == CheckpointRequest("a", 1)
 
 
 def test_request_is_seen_once(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_request_file_is_read_once(tmp_path: Path) -> None:
     now = 100.0
     control = ControlFolder(tmp_path, clock=lambda: now)
     ask(tmp_path, "a")
-    assert control.new_request() == Request("a", 1)
+    assert control.new_request() == CheckpointRequest("a", 1)
     path = tmp_path / "checkpoint-request.json"
     status = path.stat()
     path.write_text(path.read_text().replace('"a"', '"b"'))
@@ -205,4 +205,4 @@ def test_request_file_is_read_once(tmp_path: Path) -> None:
 def test_hold_has_a_bound_of_its_own(tmp_path: Path, hold_s: float) -> None:
     """However long a supervisor asks a training to wait, it waits ten minutes at most."""
     ask(tmp_path, "a", hold_s)
-    assert ControlFolder(tmp_path).new_request() == Request("a", HOLD_S_MOST)
+    assert ControlFolder(tmp_path).new_request() == CheckpointRequest("a", HOLD_S_MOST)

@@ -115,7 +115,7 @@ def test_damaged_checkpoint_gives_way_to_the_one_before_it(supervisor: Superviso
     resumed = supervisor.start(restore="step-00000020-i0002")
     assert resumed.wait() == 0
     assert resumed.hello()["restored_step"] == 10
-    assert "the file 'weight.json' is not what manifest.json says" in resumed.stderr()
+    assert "the file 'weight.json' does not match manifest.json" in resumed.stderr()
 
 
 def test_duty_cycle_changes_nothing(supervisor: Supervisor) -> None:

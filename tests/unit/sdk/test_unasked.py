@@ -34,7 +34,7 @@ def points(folder: Path, hand: Hand, mode: Mode = "on-request", *, saves: bool =
         save=hand.save if saves else None,
         checkpoints=CheckpointFolder(folder / "checkpoints", "a", 1),
         control=ControlFolder(control),
-        stop=StopSignal(at_once=True),
+        stop=StopSignal(exit_immediately=True),
         proven=True,
         clock=lambda: hand.now,
     )

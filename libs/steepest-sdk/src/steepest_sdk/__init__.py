@@ -1,4 +1,4 @@
-"""What a training script uses: report, save, resume.
+"""The SDK of a training script: report, save, resume.
 
     import steepest_sdk
 
@@ -6,8 +6,8 @@
     for step in run.steps(1000):
         run.report(step, loss=train_one_step())
 
-``save`` and ``load`` get a ``pathlib.Path``: an empty folder to fill, and a filled one to read. Outside Steepest the
-same script trains from the first step to the last, and nothing else happens.
+``save`` and ``load`` get a ``pathlib.Path``: an empty folder to write to, or a saved one to read. Outside Steepest the
+same script trains from the first step to the last, and the SDK does nothing.
 """
 
 from steepest_sdk.run import Run, start

@@ -1,8 +1,8 @@
-"""Owns the job's checkpoint folder: save, restore, keep the two newest good. What a good one is, ``manifest`` says.
+"""Owns the job's checkpoint folder: saves, restores, keeps the two newest valid checkpoints. ``manifest`` defines "valid".
 
-Two rules hold whenever the process is killed: a name that does not begin with a dot is a whole checkpoint, and the
-newest good one is never lost. The names that begin with a dot are ``.<name>.new`` (being written), ``.<name>.old``
-(whole, makes way for a new one of the same name) and ``.<name>.gone`` (being deleted).
+Two rules hold even if the process is killed at any time: a name that does not start with a dot is a complete checkpoint,
+and the newest valid one is never lost. Names that start with a dot are ``.<name>.new`` (being written), ``.<name>.old``
+(complete, being replaced by a new one of the same name) and ``.<name>.gone`` (being deleted).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from steepest_sdk.manifest import MANIFEST, CheckpointRefused, Manifest, Name, digest_of, survey, verify
-from steepest_sdk.notes import tell
+from steepest_sdk.manifest import MANIFEST, CheckpointName, CheckpointRefused, Manifest, digest_of, survey, verify
+from steepest_sdk.notes import warn
 
 KEPT = 2
 _LEFTOVER = re.compile(r"\.(step-[0-9]+-i[0-9]+)\.(new|old|gone)")
@@ -24,7 +24,7 @@ _LEFTOVER = re.compile(r"\.(step-[0-9]+-i[0-9]+)\.(new|old|gone)")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A good checkpoint: where it lies and what it says of itself."""
+    """A valid checkpoint: its folder and its manifest."""
 
     folder: Path
     manifest: Manifest
@@ -34,69 +34,69 @@ class CheckpointFolder:
     """The checkpoints of one job, as one incarnation sees them.
 
     Args:
-        folder: Shared by all incarnations; made when the first checkpoint is saved.
+        folder: Shared by all incarnations; created when the first checkpoint is saved.
         job: Checkpoints of another job are refused, and never deleted.
-        incarnation: Part of the name of what is saved here.
+        incarnation: Part of the names of the checkpoints that it saves.
     """
 
     def __init__(self, folder: Path, job: str, incarnation: int) -> None:
         self._folder = folder
         self._job = job
         self._incarnation = incarnation
-        self._verdicts: dict[Name, bool] = {}
+        self._verdicts: dict[CheckpointName, bool] = {}
 
     def restore(self, wanted: str) -> Checkpoint | None:
-        """The wanted checkpoint, else the newest good one before it; what is refused is told, with the reason.
+        """The wanted checkpoint, otherwise the newest valid one before it; refused ones are reported with the reason.
 
         Args:
-            wanted: A checkpoint's name. If it is no such name, the newest good one of all is meant.
+            wanted: A checkpoint's name. If it is not a valid name, the newest valid checkpoint is used.
         """
-        limit = Name.parse(wanted)
+        limit = CheckpointName.parse(wanted)
         candidates = [name for name in self._newest_first() if limit is None or name <= limit]
         if limit not in candidates:
-            tell(f"there is no checkpoint {wanted!r} in {self._folder}")
+            warn(f"there is no checkpoint {wanted!r} in {self._folder}")
         for name in candidates:
             try:
                 manifest = verify(self._folder / str(name), self._job)
             except CheckpointRefused as refused:
-                tell(f"the checkpoint {self._folder / str(name)} is refused: {refused}")
+                warn(f"the checkpoint {self._folder / str(name)} is refused: {refused}")
             else:
                 self._verdicts[name] = True
                 return Checkpoint(self._folder / str(name), manifest)
-        tell(f"no good checkpoint in {self._folder}: begins at step 0")
+        warn(f"no valid checkpoint in {self._folder}: starting at step 0")
         return None
 
     def save(self, step: int, epochs: int | None, write: Callable[[Path], object]) -> Checkpoint:
-        """Saves a checkpoint, whole or not at all, then deletes what is older than the two newest good ones.
+        """Saves a checkpoint atomically, then deletes those that are older than the two newest valid ones.
 
         Args:
-            step: The last step whose effect the training's state holds.
-            epochs: How many epochs are complete, where the script counts by epochs.
-            write: Called with an empty folder; whatever it leaves there is the checkpoint.
+            step: The last step whose effect is in the training's state.
+            epochs: Number of complete epochs, if the script counts by epochs.
+            write: Called with an empty folder; the files that it writes there are the checkpoint.
 
         Raises:
-            Exception: Whatever ``write`` raises, or OSError; or CheckpointRefused if what it wrote cannot be kept.
+            Exception: Any exception of ``write``, OSError, or CheckpointRefused if its files cannot be a checkpoint.
         """
-        name = Name(step=step, incarnation=self._incarnation)
-        aside = self._aside(name, "new")
-        shutil.rmtree(aside, ignore_errors=True)
-        aside.mkdir(parents=True)
+        name = CheckpointName(step=step, incarnation=self._incarnation)
+        temporary = self._hidden(name, "new")
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir(parents=True)
         try:
-            write(aside)
-            manifest = self._seal(aside, name, epochs)
-            self._commit(aside, name)
+            write(temporary)
+            manifest = self._seal(temporary, name, epochs)
+            self._commit(temporary, name)
         except BaseException:
-            shutil.rmtree(aside, ignore_errors=True)
+            shutil.rmtree(temporary, ignore_errors=True)
             raise
         self._verdicts[name] = True
         self._prune()
         return Checkpoint(self._folder / str(name), manifest)
 
     def clear_leftovers(self) -> None:
-        """Mends what this and earlier incarnations left half written or half deleted when they were killed."""
+        """Cleans up what this and earlier incarnations left half written or half deleted when they were killed."""
         for path in self._entries():
             match = _LEFTOVER.fullmatch(path.name)
-            name = Name.parse(match[1]) if match else None
+            name = CheckpointName.parse(match[1]) if match else None
             if match is None or name is None or name.incarnation > self._incarnation:
                 continue
             if match[2] == "old" and not (self._folder / str(name)).exists():
@@ -105,24 +105,24 @@ class CheckpointFolder:
             else:
                 shutil.rmtree(path, ignore_errors=True)
 
-    def _seal(self, aside: Path, name: Name, epochs: int | None) -> Manifest:
-        if (aside / MANIFEST).exists():
-            raise CheckpointRefused(f"save() wrote {MANIFEST}, a name that the SDK needs for itself")
-        files = survey(aside)
+    def _seal(self, temporary: Path, name: CheckpointName, epochs: int | None) -> Manifest:
+        if (temporary / MANIFEST).exists():
+            raise CheckpointRefused(f"save() wrote {MANIFEST}, a name that is reserved for the SDK")
+        files = survey(temporary)
         if not files:
-            raise CheckpointRefused("save() wrote no file")
+            raise CheckpointRefused("save() wrote no files")
         manifest = Manifest(self._job, name.step, name.incarnation, digest_of(files), files, epochs)
-        (aside / MANIFEST).write_bytes(manifest.encode())
-        _sync_tree(aside)
+        (temporary / MANIFEST).write_bytes(manifest.encode())
+        _sync_tree(temporary)
         return manifest
 
-    def _commit(self, aside: Path, name: Name) -> None:
-        """Renames into place; a checkpoint of the same name, an earlier save of the same step, makes way."""
-        target, old = self._folder / str(name), self._aside(name, "old")
+    def _commit(self, temporary: Path, name: CheckpointName) -> None:
+        """Renames the folder into place; it replaces an earlier save of the same step, which has the same name."""
+        target, old = self._folder / str(name), self._hidden(name, "old")
         if target.exists():
             shutil.rmtree(old, ignore_errors=True)
             target.rename(old)
-        aside.rename(target)
+        temporary.rename(target)
         _sync(self._folder)
         shutil.rmtree(old, ignore_errors=True)
 
@@ -134,8 +134,8 @@ class CheckpointFolder:
             elif self._is_ours(name):
                 self._delete(name)
 
-    def _is_good(self, name: Name) -> bool:
-        """Each checkpoint is read in full at most once by this process; those saved here are known to be good."""
+    def _is_good(self, name: CheckpointName) -> bool:
+        """Whether a checkpoint is valid. This process reads each at most once; its own are known to be valid."""
         if name not in self._verdicts:
             self._verdicts[name] = False
             with contextlib.suppress(CheckpointRefused):
@@ -143,23 +143,23 @@ class CheckpointFolder:
                 self._verdicts[name] = True
         return self._verdicts[name]
 
-    def _is_ours(self, name: Name) -> bool:
+    def _is_ours(self, name: CheckpointName) -> bool:
         try:
             return Manifest.decode((self._folder / str(name) / MANIFEST).read_bytes()).job == self._job
         except (OSError, CheckpointRefused):
             return False
 
-    def _delete(self, name: Name) -> None:
-        # Renamed first: a process killed while it deletes must not leave a torn checkpoint under a good name.
-        gone = self._aside(name, "gone")
+    def _delete(self, name: CheckpointName) -> None:
+        # Rename first: a process that is killed while deleting must not leave an incomplete checkpoint under its name.
+        gone = self._hidden(name, "gone")
         try:
             (self._folder / str(name)).rename(gone)
         except OSError as error:
-            tell(f"the old checkpoint {self._folder / str(name)} stays: {error}")
+            warn(f"cannot delete the old checkpoint {self._folder / str(name)}: {error}")
         shutil.rmtree(gone, ignore_errors=True)
 
-    def _newest_first(self) -> list[Name]:
-        names = (Name.parse(path.name) for path in self._entries())
+    def _newest_first(self) -> list[CheckpointName]:
+        names = (CheckpointName.parse(path.name) for path in self._entries())
         return sorted((name for name in names if name), reverse=True)
 
     def _entries(self) -> list[Path]:
@@ -168,7 +168,7 @@ class CheckpointFolder:
         except OSError:
             return []
 
-    def _aside(self, name: Name, state: str) -> Path:
+    def _hidden(self, name: CheckpointName, state: str) -> Path:
         return self._folder / f".{name}.{state}"
 
 

@@ -1,6 +1,6 @@
 """Owns the small files of the control folder: hello, request, acknowledgement, release (``docs/control-folder.md``).
 
-It never decides anything and never raises: the folder belongs to somebody else, and a training goes on without it.
+It makes no decisions and never raises: the folder belongs to the supervisor, and a training continues without it.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from steepest_sdk.notes import Teller
+from steepest_sdk.notes import OnceWarner
 
-HOLD_S_MOST = 600.0  # a supervisor that asks and dies must not keep a training waiting for ever
+HOLD_S_MOST = 600.0  # a supervisor that dies after a request must not block a training without end
 _FILE_BYTES_MOST = 1 << 16
 _LOOK_EVERY_S = 0.05
 
 
 @dataclass(frozen=True)
-class Request:
-    """A supervisor's wish for a checkpoint, after which the training waits for at most ``hold_s`` seconds."""
+class CheckpointRequest:
+    """A supervisor's request for a checkpoint, after which the training waits for at most ``hold_s`` seconds."""
 
     id: str
     hold_s: float
@@ -33,25 +33,25 @@ class ControlFolder:
 
     Args:
         folder: The control folder of this incarnation.
-        clock: Seconds that never go back.
+        clock: A monotonic clock, in seconds.
     """
 
     def __init__(self, folder: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self._folder = folder
         self._clock = clock
-        self._teller = Teller()
+        self._warner = OnceWarner()
         self._look_again_at = 0.0
         self._seen: tuple[int, int, int] | None = None
         self._answered: str | None = None
 
     def hello(self, mode: str, restored_step: int | None, restored: str | None) -> None:
-        """Says how the job can be checkpointed and what it resumed from."""
+        """Announces how the job can be checkpointed and what it resumed from."""
         self._put("hello.json", {"checkpoint_mode": mode, "restored_step": restored_step, "restored": restored})
 
-    def new_request(self) -> Request | None:
-        """A request that was not returned before, if there is one.
+    def new_request(self) -> CheckpointRequest | None:
+        """A request that was not returned before; None if there is none.
 
-        It may be called at every step: the folder is looked at (one ``stat``) at most once in 50 ms.
+        It may be called at every step: it checks the folder (one ``stat``) at most once in 50 ms.
         """
         now = self._clock()
         if now < self._look_again_at:
@@ -68,21 +68,21 @@ class ControlFolder:
         self._seen = identity
         return self._read_request(path)
 
-    def acknowledge(self, request: Request, name: str, step: int, digest: str) -> bool:
-        """Answers that the checkpoint is there; False where the answer could not be written."""
+    def acknowledge(self, request: CheckpointRequest, name: str, step: int, digest: str) -> bool:
+        """Answers that the checkpoint is saved; returns False if the answer could not be written."""
         answer = {"request": request.id, "name": name, "step": step, "digest": digest}
         return self._put("checkpoint-ack.json", answer)
 
     def refuse(self, request_id: str, why: str) -> None:
-        """Answers that there will be no checkpoint, and why."""
+        """Answers that there will be no checkpoint, with the reason."""
         self._put("checkpoint-ack.json", {"request": request_id, "refused": why})
 
-    def released(self, request: Request) -> bool:
-        """Whether the supervisor has said that no stop will follow this request."""
+    def released(self, request: CheckpointRequest) -> bool:
+        """Whether the supervisor has released the training: no stop will follow this request."""
         release = self._get(self._folder / "release.json")
         return release is not None and release.get("request") == request.id
 
-    def _read_request(self, path: Path) -> Request | None:
+    def _read_request(self, path: Path) -> CheckpointRequest | None:
         fields = self._get(path)
         request_id = None if fields is None else fields.get("request")
         if fields is None or not isinstance(request_id, str) or request_id == self._answered:
@@ -92,7 +92,7 @@ class ControlFolder:
         if not isinstance(hold_s, int | float) or isinstance(hold_s, bool) or not 0 <= hold_s < math.inf:
             self.refuse(request_id, f"{path.name}: hold_s is {hold_s!r}; it must be a number of seconds from 0")
             return None
-        return Request(request_id, float(min(hold_s, HOLD_S_MOST)))
+        return CheckpointRequest(request_id, float(min(hold_s, HOLD_S_MOST)))
 
     def _get(self, path: Path) -> dict[str, object] | None:
         try:
@@ -101,19 +101,19 @@ class ControlFolder:
         except FileNotFoundError:
             return None
         except (OSError, ValueError, RecursionError) as error:
-            self._teller.once(path.name, f"{path} cannot be read: {error}")
+            self._warner.once(path.name, f"{path} cannot be read: {error}")
             return None
         if not isinstance(fields, dict):
-            self._teller.once(path.name, f"{path} holds no JSON object")
+            self._warner.once(path.name, f"{path} is not a JSON object")
             return None
         return fields
 
     def _put(self, name: str, fields: dict[str, object]) -> bool:
-        aside = self._folder / f".{name}.{os.getpid()}"
+        temporary = self._folder / f".{name}.{os.getpid()}"
         try:
-            aside.write_text(json.dumps(fields) + "\n")
-            aside.replace(self._folder / name)
+            temporary.write_text(json.dumps(fields) + "\n")
+            temporary.replace(self._folder / name)
         except OSError as error:
-            self._teller.once(name, f"cannot write {self._folder / name}: {error}")
+            self._warner.once(name, f"cannot write {self._folder / name}: {error}")
             return False
         return True

@@ -1,4 +1,4 @@
-"""Owns the variables that a supervised process is started with; knows nothing of what is done with them."""
+"""Owns the environment variables of a supervised process; it must never know how they are used."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ _NUMBER = re.compile("[0-9]{1,9}")
 
 @dataclass(frozen=True)
 class Environment:
-    """Where this process stands: which job, which incarnation, and the folders it shares with its supervisor.
+    """The identity of this process, and the folders that it shares with its supervisor.
 
     Attributes:
         job: The job's name.
         replica: The replica's index, from 0.
-        incarnation: From 1; it rises at each placement.
+        incarnation: From 1; it increases with each placement.
         control: The control folder of this incarnation.
         checkpoints: The job's checkpoint folder, the same one for all incarnations.
-        restore: The name of the checkpoint to restore; None begins at step 0.
+        restore: The name of the checkpoint to restore; None: start at step 0.
     """
 
     job: str
@@ -32,10 +32,10 @@ class Environment:
 
 
 def read(variables: Mapping[str, str]) -> Environment | None:
-    """Reads the variables of ``docs/control-folder.md``; None where this process is not supervised.
+    """Reads the variables of ``docs/control-folder.md``; None if this process is not supervised.
 
     Raises:
-        ValueError: A variable is missing or is not what it should be; the message names it.
+        ValueError: A variable is missing or invalid; the message names it.
     """
     if not variables.get("STEEPEST_CONTROL"):
         return None

@@ -1,11 +1,11 @@
-"""A callback for Keras 3, on any of its backends: it reports losses and validation metrics, and is left between epochs.
+"""A callback for Keras 3, on any of its backends: it reports losses and validation metrics, and can stop between epochs.
 
     steepest = SteepestCallback()
     model.fit(x, y, epochs=30, initial_epoch=steepest.initial_epoch, callbacks=[steepest])
 
-``fit`` cannot begin in the middle of an epoch, so an epoch's end is the only safe point; make epochs short with
-``steps_per_epoch``. A checkpoint is Keras's own ``.weights.h5``, optimiser included, and what that leaves out: the states
-of the random generators. The states of other callbacks (a plateau's patience) are not in it.
+``fit`` cannot start in the middle of an epoch, so the end of an epoch is the only safe point; make epochs short with
+``steps_per_epoch``. A checkpoint is Keras's own ``.weights.h5``, optimiser included, plus the states of the random
+generators, which that omits. The states of other callbacks (a plateau's patience) are not in it.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ SEEDS = "seeds.npz"
 RANDOM = "random.json"
 
 
-class SteepestCallback(keras.callbacks.Callback):  # type: ignore[misc]  # keras is not there when types are checked
-    """Reports, saves when it is asked to, and leaves on SIGTERM. Make it in the main thread, for one call of ``fit``.
+class SteepestCallback(keras.callbacks.Callback):  # type: ignore[misc]  # keras is not installed when types are checked
+    """Reports, saves on request, and stops on SIGTERM. Create it in the main thread, for one call of ``fit``.
 
     Args:
-        every: Report the loss every so many steps, as their mean; each step in between is reported without.
-        mode: As of ``steepest_sdk.start``.
+        every: Report the mean loss every ``every`` steps; the steps in between are reported without it.
+        mode: As for ``steepest_sdk.start``.
 
     Attributes:
-        initial_epoch: What ``fit`` is to begin with; 0 at the beginning of a training.
+        initial_epoch: The epoch for ``fit`` to start with; 0 for a new training.
     """
 
     def __init__(self, *, every: int = 1, mode: Literal["on-request", "on-stop"] = "on-request") -> None:
@@ -46,51 +46,52 @@ class SteepestCallback(keras.callbacks.Callback):  # type: ignore[misc]  # keras
         self.initial_epoch = self._run.epoch
         self._epochs: Iterator[int] = iter(())
         self._batches = 0
-        self._told_batches = 0
-        self._told_sum = 0.0
+        self._reported_batches = 0
+        self._reported_sum = 0.0
 
     def on_train_begin(self, logs: Mapping[str, Any] | None = None) -> None:
-        """Learns how many epochs there will be."""
+        """Reads the number of epochs."""
         del logs
         self._epochs = self._run.epochs(self.params["epochs"])
 
     def on_epoch_begin(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
-        """The safe point: nothing of the epoch is done, and all of the one before, other callbacks included.
+        """The safe point: the previous epoch is complete, other callbacks included, and this one has not started.
 
-        The first one restores: ``fit`` has built the model and its optimiser by now, and draws the order of the data next.
+        The first call restores: ``fit`` has built the model and its optimiser by now, and determines the order of the
+            data next.
 
         Raises:
-            SystemExit: With status 85: the process was told to leave, and its state is saved.
-            ValueError: ``fit`` was not told where to begin.
+            SystemExit: With status 85: the process was asked to stop, and its state is saved.
+            ValueError: ``fit`` was not called with ``initial_epoch``.
         """
         del logs
         if next(self._epochs, None) != epoch + 1:
             raise ValueError(
-                f"fit() begins with epoch {epoch} and the checkpoint with {self.initial_epoch}: "
+                f"fit() starts with epoch {epoch}, but the checkpoint with {self.initial_epoch}: "
                 "call fit(..., initial_epoch=steepest.initial_epoch)"
             )
         if self._restored is not None:
             self._restore(self._restored)
             self._restored = None
-        self._batches = self._told_batches = 0
-        self._told_sum = 0.0
+        self._batches = self._reported_batches = 0
+        self._reported_sum = 0.0
 
     def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
-        """Reports the step, and the mean loss of the steps since the last one that was reported."""
+        """Reports the step, and the mean loss of the steps since the last report."""
         step = self._run.step + batch + 1 - self._batches
         self._batches = batch + 1
         if logs is None or "loss" not in logs or step % self._every:
             self._run.record(step)
             return
-        # Keras shows the mean over the epoch so far. Times its batches, less what was there at the last report, it is
-        # the sum since; a last batch that is smaller than the others counts as little as it does in Keras's mean.
+        # Keras shows the mean over the epoch so far. Multiplied by the number of batches, minus the sum at the last report,
+        # it is the sum since then; a smaller last batch has the same weight as in Keras's mean.
         total = float(logs["loss"]) * self._batches
-        loss = (total - self._told_sum) / (self._batches - self._told_batches)
-        self._told_batches, self._told_sum = self._batches, total
+        loss = (total - self._reported_sum) / (self._batches - self._reported_batches)
+        self._reported_batches, self._reported_sum = self._batches, total
         self._run.record(step, loss=loss)
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
-        """Reports the epoch's metrics, those of the validation among them; the loss was told step by step."""
+        """Reports the epoch's metrics, including those of the validation; the loss was reported step by step."""
         del epoch
         self._run.record(self._run.step, **{name: value for name, value in (logs or {}).items() if name != "loss"})
 
@@ -114,13 +115,13 @@ class SteepestCallback(keras.callbacks.Callback):  # type: ignore[misc]  # keras
 
 
 def _seeds(model: Any) -> list[Any]:
-    """The states of the layers' random generators, which are variables of the model but none of its weights."""
+    """The states of the layers' random generators, which are variables of the model but not weights."""
     others = {id(variable) for variable in [*model.weights, *model.metrics_variables]}
     return [variable for variable in model.variables if id(variable) not in others]
 
 
 def _random_state() -> dict[str, Any]:
-    """The generators from which ``fit`` draws the order of the data: NumPy's, or PyTorch's with that backend."""
+    """The states of the generators that determine the data order in ``fit``: NumPy's, or with its backend PyTorch's."""
     name, key, *rest = np.random.get_state()
     state = {"python": random.getstate(), "numpy": [name, np.asarray(key).tolist(), *rest]}
     if keras.backend.backend() == "torch":

@@ -4,8 +4,8 @@
     trainer = Trainer(max_epochs=30, callbacks=[steepest])
     trainer.fit(model, loader, ckpt_path=steepest.checkpoint)
 
-With a ``steepest_sdk.pytorch.ResumableLoader`` the training can be left after any step; with other loaders, whose place
-Lightning cannot restore, only between epochs. This file owns that rule; the rest is the trainer's.
+With a ``steepest_sdk.pytorch.ResumableLoader`` the training can be stopped after any step; with other loaders, whose
+position Lightning cannot restore, only between epochs. This file owns that rule; the trainer does the rest.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from steepest_sdk.pytorch import ResumableLoader, random_state, restore_random_s
 FILE = "trainer.ckpt"
 
 
-class SteepestCallback(Callback):  # type: ignore[misc]  # lightning is not there when types are checked
-    """Reports, saves when it is asked to, and leaves on SIGTERM. Make it in the main thread, before the trainer.
+class SteepestCallback(Callback):  # type: ignore[misc]  # lightning is not installed when types are checked
+    """Reports, saves on request, and stops on SIGTERM. Create it in the main thread, before the trainer.
 
     Args:
-        every: Report the loss every so many steps, as their mean; each step in between is reported without.
-        mode: As of ``steepest_sdk.start``.
+        every: Report the mean loss every ``every`` steps; the steps in between are reported without it.
+        mode: As for ``steepest_sdk.start``.
 
     Attributes:
-        checkpoint: What ``Trainer.fit`` is to resume from; None at the beginning of a training.
+        checkpoint: The checkpoint for ``Trainer.fit`` to resume from; None for a new training.
     """
 
     def __init__(self, *, every: int = 1, mode: Literal["on-request", "on-stop"] = "on-request") -> None:
@@ -45,7 +45,7 @@ class SteepestCallback(Callback):  # type: ignore[misc]  # lightning is not ther
         self._run = steepest_sdk.start(save=self._save, load=self._remember, mode=mode)
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        """Makes sure that the training can be left.
+        """Checks that the training can be stopped.
 
         Raises:
             ValueError: It trains in several processes.
@@ -56,40 +56,40 @@ class SteepestCallback(Callback):  # type: ignore[misc]  # lightning is not ther
         self._trainer = trainer
 
     def on_sanity_check_start(self, trainer: Any, pl_module: Any) -> None:
-        """Takes SIGTERM back: the trainer would leave on it with status 0, which says that the training is complete."""
+        """Handles SIGTERM again: the trainer would exit on it with status 0, which means that the training is complete."""
         del trainer, pl_module
         self._run.keep_stop_signal()
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        """Takes SIGTERM back, and goes to the place in the data: Lightning restores it only in the middle of an epoch.
+        """Handles SIGTERM again, and restores the position in the data, which Lightning does only within an epoch.
 
         Raises:
-            ValueError: The trainer was not told to resume.
+            ValueError: ``fit`` was not called with the checkpoint.
         """
         del pl_module
         self._run.keep_stop_signal()
         if trainer.global_step != self._run.step:
             raise ValueError(
-                f"the training begins after step {trainer.global_step} and its checkpoint is of step {self._run.step}: "
+                f"the training starts after step {trainer.global_step}, but its checkpoint is of step {self._run.step}: "
                 "call fit(..., ckpt_path=steepest.checkpoint)"
             )
         if self._loader_state is not None and isinstance(trainer.train_dataloader, ResumableLoader):
             trainer.train_dataloader.load_state_dict(self._loader_state)
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
-        """A safe point with every loader: nothing of the epoch is done, and all of the one before."""
+        """A safe point with every loader: the previous epoch is complete, and this one has not started."""
         del pl_module
         if isinstance(trainer.train_dataloader, ResumableLoader):
-            # The trainer counts batches and does not ask the loader for one more, so the loader cannot know.
+            # The trainer counts batches and does not request one more, so the loader does not notice the epoch's end.
             trainer.train_dataloader.end_epoch()
         self._between_epochs = True
         self._run.safe_point()
         self._between_epochs = False
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        """Reports the step once the optimiser has made it, and is a safe point where the loader's place is known.
+        """Reports the step after the optimiser's update; a safe point if the loader's position is known.
 
-        The last batch of an epoch is none: what belongs to the epoch's end is still to be done.
+        The last batch of an epoch is not a safe point: the work at the epoch's end is still to be done.
         """
         del pl_module, batch, batch_idx
         self._add(outputs)
@@ -100,20 +100,20 @@ class SteepestCallback(Callback):  # type: ignore[misc]  # lightning is not ther
             self._run.safe_point()
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
-        """Has a schedule by plateaus make its step at the end of the resumed epoch as well.
+        """Makes a plateau schedule take its step at the end of the resumed epoch as well.
 
-        Lightning would leave it out, because its checkpoints hold no metrics; but those of a validation are all there.
+        Lightning would skip it, because its checkpoints have no metrics; but those of a validation are available here.
         """
         del pl_module
-        trainer.fit_loop._restarting = False  # noqa: SLF001 - its setter says no more than that a resumed run restarts
+        trainer.fit_loop._restarting = False  # noqa: SLF001 - its setter cannot clear it
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
-        """Remembers the metrics there are, to tell those of the validation from them."""
+        """Remembers the present metrics, to distinguish those of the validation from them."""
         del pl_module
         self._before_validation = dict(trainer.callback_metrics)
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
-        """Reports the validation's metrics, under names that begin with ``val``."""
+        """Reports the validation's metrics, under names that start with ``val``."""
         del pl_module
         if trainer.sanity_checking:
             return
@@ -126,26 +126,26 @@ class SteepestCallback(Callback):  # type: ignore[misc]  # lightning is not ther
         self._run.record(trainer.global_step, epoch=trainer.current_epoch + 1, **metrics)
 
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: Mapping[str, Any]) -> None:
-        """Says at an epoch's start that the epoch has not begun.
+        """Marks the epoch as not started in a checkpoint that is saved at the epoch's start.
 
-        From a checkpoint that says that it has, Lightning resumes with the epoch after it; from one between two epochs,
-        as there is after ``fit``, with this one.
+        From a checkpoint with a started epoch Lightning resumes with the next one; from one between two epochs, like after
+        ``fit``, with this one.
         """
         del trainer, pl_module
         if self._between_epochs:
             _take_back_epoch(checkpoint["loops"]["fit_loop"])
 
     def state_dict(self) -> dict[str, Any]:
-        """What the trainer's checkpoint leaves out.
+        """The state that the trainer's checkpoint omits.
 
-        The random generators, between epochs the place in the data, and losses that are not reported yet.
+        The random generators, the position in the data between epochs, and losses that are not reported yet.
         """
         loader = None if self._trainer is None else self._trainer.train_dataloader
         place = loader.state_dict() if isinstance(loader, ResumableLoader) else None
         return {"random": random_state(), "loader": place, "losses": [float(loss) for loss in self._losses]}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Lets the generators go on where they were."""
+        """Restores the generators, the position in the data and the unreported losses."""
         restore_random_state(state_dict["random"])
         self._loader_state = state_dict["loader"]
         self._losses = list(state_dict["losses"])
@@ -153,7 +153,7 @@ class SteepestCallback(Callback):  # type: ignore[misc]  # lightning is not ther
     def _add(self, outputs: Any) -> None:
         loss = outputs.get("loss") if isinstance(outputs, Mapping) else outputs
         if loss is not None:
-            # Of accumulated batches the trainer gives each one's share of the step's loss.
+            # With gradient accumulation the trainer passes each batch's share of the step's loss.
             self._step_loss = loss if self._step_loss is None else self._step_loss + loss
 
     def _record(self, trainer: Any) -> None:
@@ -174,7 +174,7 @@ class SteepestCallback(Callback):  # type: ignore[misc]  # lightning is not ther
 
 
 def _take_back_epoch(progress: Mapping[str, Any]) -> None:
-    """Changes the state of Lightning's fit loop at an epoch's start to that between the epochs."""
+    """Changes the state of Lightning's fit loop from the start of an epoch to between two epochs."""
     for counts in (progress["epoch_progress"]["total"], progress["epoch_progress"]["current"]):
         counts["ready"] -= 1
     batches = progress["epoch_loop.batch_progress"]

@@ -1,4 +1,4 @@
-"""Owns what makes a folder a checkpoint: its name, its manifest, its digest. It reads; it never writes or deletes.
+"""Defines a valid checkpoint: its name, its manifest, its digest. It reads; it never writes or deletes.
 
 The layout is ``docs/control-folder.md``, "Checkpoints".
 """
@@ -13,21 +13,21 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 MANIFEST = "manifest.json"
-_MANIFEST_BYTES_MOST = 64 << 20  # far beyond a manifest of 100,000 files; a bound on what is read into memory
+_MANIFEST_BYTES_MOST = 64 << 20  # much more than a manifest of 100,000 files; bounds the memory
 _NAME = re.compile(r"step-([0-9]{8,18})-i([0-9]{4,18})")
 _CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f]")
 
 
 class CheckpointRefused(Exception):  # noqa: N818 - named by what happened to it, like the ack's field
-    """A folder is no good checkpoint of this job; the text says why."""
+    """A folder is not a valid checkpoint of this job; the text has the reason."""
 
 
 @dataclass(frozen=True, order=True)
-class Name:
+class CheckpointName:
     """A checkpoint's name; a greater one is newer.
 
-    The incarnation counts first: what a later incarnation saved is what the job is now, even if it had to begin
-    again further back, and a process that was replaced cannot overtake its successor.
+    The incarnation counts first: a later incarnation's checkpoint is the job's current state, even if it had to restart
+    from an earlier step, and a process that was replaced cannot overtake its successor.
     """
 
     incarnation: int
@@ -37,8 +37,8 @@ class Name:
         return f"step-{self.step:08d}-i{self.incarnation:04d}"
 
     @classmethod
-    def parse(cls, text: str) -> Name | None:
-        """Reads ``step-00000120-i0002``; None where the text is not exactly such a name."""
+    def parse(cls, text: str) -> CheckpointName | None:
+        """Parses ``step-00000120-i0002``; None if the text is not exactly such a name."""
         match = _NAME.fullmatch(text)
         if match is None:
             return None
@@ -56,15 +56,15 @@ class FileDigest:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a checkpoint says of itself.
+    """The content of a checkpoint's manifest.
 
     Attributes:
         job: The job that it belongs to.
-        step: The last step whose effect it holds.
+        step: The last step whose effect it contains.
         incarnation: The incarnation that saved it.
         digest: ``digest_of`` its files.
-        files: By path relative to the checkpoint, with ``/`` between folders.
-        epochs: How many epochs are complete, where the script counts by epochs.
+        files: Path relative to the checkpoint, separated by ``/``, to the file's digest.
+        epochs: Number of complete epochs, if the script counts by epochs.
     """
 
     job: str
@@ -75,17 +75,17 @@ class Manifest:
     epochs: int | None = None
 
     def encode(self) -> bytes:
-        """The bytes of ``manifest.json``, the same for the same manifest."""
+        """The bytes of ``manifest.json``; equal manifests have equal bytes."""
         fields = {key: value for key, value in asdict(self).items() if value is not None}
         fields["files"] = {name: asdict(self.files[name]) for name in sorted(self.files)}
         return json.dumps(fields, indent=1).encode() + b"\n"
 
     @classmethod
     def decode(cls, content: bytes) -> Manifest:
-        """Reads ``manifest.json``; fields that it does not know are skipped.
+        """Parses ``manifest.json``; unknown fields are ignored.
 
         Raises:
-            CheckpointRefused: It is no JSON, or a field is missing or of the wrong type.
+            CheckpointRefused: It is not JSON, or a field is missing or has the wrong type.
         """
         try:
             fields = json.loads(content)
@@ -109,18 +109,18 @@ class Manifest:
 def digest_of(files: Mapping[str, FileDigest]) -> str:
     r"""SHA-256 of the lines ``<name>\t<bytes>\t<sha256>\n``, ordered by the names' code points.
 
-    That is the order of their UTF-8 bytes as well, so that a program in another language finds the same one.
+    This is also the order of their UTF-8 bytes, so that a program in another language computes the same digest.
     """
     lines = "".join(f"{name}\t{files[name].bytes}\t{files[name].sha256}\n" for name in sorted(files))
     return "sha256:" + hashlib.sha256(lines.encode()).hexdigest()
 
 
 def survey(folder: Path) -> dict[str, FileDigest]:
-    """The size and SHA-256 of each file in a folder and the folders in it, but the manifest.
+    """The size and SHA-256 of each file in a folder and its subfolders, except the manifest.
 
     Raises:
-        CheckpointRefused: It holds something that is neither file nor folder (a link may lead outside, where the
-            content changes unseen), or a name that the digest's lines cannot hold.
+        CheckpointRefused: It contains something that is neither a file nor a folder (a link may lead outside, where the
+            content can change unnoticed), or a name that cannot be part of the digest's lines.
         OSError: A file cannot be read.
     """
     files = {}
@@ -129,7 +129,7 @@ def survey(folder: Path) -> dict[str, FileDigest]:
         if path.is_symlink() or not (path.is_file() or path.is_dir()):
             raise CheckpointRefused(f"{name!r} is neither a file nor a folder")
         if _CONTROL_CHARACTER.search(name) or not _encodable(name):
-            raise CheckpointRefused(f"the name {name!r} holds a control character or is not UTF-8")
+            raise CheckpointRefused(f"the name {name!r} contains a control character or is not UTF-8")
         if path.is_file() and name != MANIFEST:
             with path.open("rb") as content:
                 sha256 = hashlib.file_digest(content, "sha256").hexdigest()
@@ -138,20 +138,20 @@ def survey(folder: Path) -> dict[str, FileDigest]:
 
 
 def verify(folder: Path, job: str) -> Manifest:
-    """The manifest of a checkpoint, once every file in the folder has been found to be what it says.
+    """Verifies every file of a checkpoint against its manifest, and returns the manifest.
 
     Args:
-        folder: The checkpoint; its name must be what the manifest says.
+        folder: The checkpoint; its name must match the manifest.
         job: The job that it must belong to.
 
     Raises:
-        CheckpointRefused: It is torn, foreign or was changed; the text says what differs.
+        CheckpointRefused: It is incomplete, of another job or modified; the text says what differs.
     """
     try:
         manifest = Manifest.decode(_read_manifest(folder))
         if manifest.job != job:
             raise CheckpointRefused(f"it belongs to the job {manifest.job!r}, not {job!r}")
-        named = str(Name(step=manifest.step, incarnation=manifest.incarnation))
+        named = str(CheckpointName(step=manifest.step, incarnation=manifest.incarnation))
         if named != folder.name:
             raise CheckpointRefused(f"{MANIFEST} says that it is {named}")
         found = survey(folder)
@@ -178,20 +178,20 @@ def _compare(manifest: Manifest, found: Mapping[str, FileDigest]) -> None:
         if name not in manifest.files:
             raise CheckpointRefused(f"the file {name!r} is not in {MANIFEST}")
         if found[name] != manifest.files[name]:
-            raise CheckpointRefused(f"the file {name!r} is not what {MANIFEST} says")
+            raise CheckpointRefused(f"the file {name!r} does not match {MANIFEST}")
     if digest_of(found) != manifest.digest:
-        raise CheckpointRefused(f"the digest in {MANIFEST} is not that of the files")
+        raise CheckpointRefused(f"the digest in {MANIFEST} does not match the files")
 
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{value!r} is no text")
+        raise TypeError(f"{value!r} is not text")
     return value
 
 
 def _count(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise TypeError(f"{value!r} is no whole number from 0")
+        raise TypeError(f"{value!r} is not a whole number from 0")
     return value
 
 

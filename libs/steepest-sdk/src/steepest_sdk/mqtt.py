@@ -1,9 +1,9 @@
-"""Owns reporting over MQTT, for a training on a device that no log-collector reads; ``docs/mqtt.md`` has the messages.
+"""Owns reporting over MQTT, for a training on a device without a log-collector; ``docs/mqtt.md`` specifies the messages.
 
-Reports wait in an outbox on the device's disk until the broker has them for a bridge. Each process numbers its own under a
-new generation, so that no number is used twice, and what an earlier process left is sent under the numbers that it has.
+Reports wait in an outbox on the device's disk until the broker has accepted them for a bridge. Each process numbers its
+reports under a new generation, so that no number is used twice; reports of an earlier process keep their numbers.
 
-``python -m steepest_sdk.mqtt`` sends what trainings that have ended left behind.
+``python -m steepest_sdk.mqtt`` sends the reports that ended trainings left behind.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import SupportsFloat
 
-from steepest_sdk.delivery.outbox import Outbox, open_first
-from steepest_sdk.delivery.sender import Broker, Sender
-from steepest_sdk.notes import Teller
+from steepest_sdk.delivery.outbox import MessageOutbox, open_first
+from steepest_sdk.delivery.sender import BrokerSettings, Sender
+from steepest_sdk.notes import OnceWarner
 
 NAME = re.compile(r"[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?")
 HELD_OUT = frozenset({"val", "valid", "validation", "eval", "test"})
 
 FLUSH_S = 5.0
-"""How long the end of a training waits for its last reports to be sent; what is left is sent by the next process."""
+"""How long the end of a training waits for its last reports to be sent; the next process sends the rest."""
 
 LONGEST_NAME = 2_000
 
 
 @dataclass(frozen=True)
 class Edge:
-    """What a device's training is started with.
+    """The settings of a device's training.
 
     Attributes:
-        device: The device's name, the user's name at the broker as a rule.
+        device: The device's name, usually its user name at the broker.
         outbox: The folder of outboxes.
     """
 
-    broker: Broker
+    broker: BrokerSettings
     prefix: str
     device: str
     job: str
@@ -53,10 +53,10 @@ class Edge:
 
 
 def read(variables: Mapping[str, str]) -> Edge | None:
-    """Reads the variables of ``docs/mqtt.md``; None where no broker is named.
+    """Reads the variables of ``docs/mqtt.md``; None if no broker is named.
 
     Raises:
-        ValueError: A variable is missing or is not what it should be; the message names it.
+        ValueError: A variable is missing or invalid; the message names it.
     """
     if not variables.get("STEEPEST_MQTT"):
         return None
@@ -73,7 +73,7 @@ def read(variables: Mapping[str, str]) -> Edge | None:
     )
 
 
-def _broker(variables: Mapping[str, str]) -> Broker:
+def _broker(variables: Mapping[str, str]) -> BrokerSettings:
     host, _, port = variables["STEEPEST_MQTT"].rpartition(":")
     if not host or not re.fullmatch("[0-9]{1,5}", port):
         raise ValueError(f"STEEPEST_MQTT is {variables['STEEPEST_MQTT'][:50]!r}; write it like broker:1883")
@@ -82,7 +82,7 @@ def _broker(variables: Mapping[str, str]) -> Broker:
         for field in ("username", "password", "ca_file", "cert_file", "key_file")
     }
     tls = variables.get("STEEPEST_MQTT_TLS", "").lower() in {"1", "true"}
-    return Broker(host.strip("[]"), int(port), tls=tls, **texts)
+    return BrokerSettings(host.strip("[]"), int(port), tls=tls, **texts)
 
 
 def _name(variables: Mapping[str, str], variable: str) -> str:
@@ -95,10 +95,10 @@ def _name(variables: Mapping[str, str], variable: str) -> str:
 
 
 class MqttReports:
-    """Reports on their way to a broker; threads may share it, and it never raises into a training."""
+    """Reports to a broker. Threads may share it, and it never raises into a training."""
 
-    def __init__(self, edge: Edge, outbox: Outbox, sender: Sender) -> None:
-        """``sender`` runs, and sends what is in the outbox."""
+    def __init__(self, edge: Edge, outbox: MessageOutbox, sender: Sender) -> None:
+        """``sender`` must be running on the outbox."""
         self.total: int | None = None
         self._edge = edge
         self._outbox = outbox
@@ -107,31 +107,31 @@ class MqttReports:
         self._generation = secrets.token_hex(8)
         self._number = 0
         self._mutex = threading.Lock()
-        self._teller = Teller()
+        self._warner = OnceWarner()
 
     def append(self, step: int, epoch: int | None, metrics: Mapping[str, SupportsFloat]) -> None:
-        """Keeps a message for each metric; what cannot be kept is told once and left out."""
+        """Stores a message for each metric; a failure is logged once, and the metric is skipped."""
         at_ms = time.time_ns() // 1_000_000
         with self._mutex:
             for name, metric in metrics.items():
                 try:
                     value = float(metric)
                 except Exception as error:  # noqa: BLE001 - a tensor's own conversion may raise anything
-                    self._teller.once(name, f"the metric {name!r} is left out, it is no number: {error}")
+                    self._warner.once(name, f"the metric {name!r} is skipped, it is not a number: {error}")
                     continue
                 self._keep(self._event(step, epoch, name[:LONGEST_NAME], value), at_ms)
         self._sender.wake()
         if self._outbox.dropped:
-            self._teller.once("full", "the outbox is full: its oldest reports give way, and the bridge counts them")
+            self._warner.once("full", "the outbox is full: its oldest reports are dropped, and the bridge counts them")
 
     def close(self) -> None:
-        """Waits a while for the last reports to be sent."""
+        """Waits up to ``FLUSH_S`` for the last reports to be sent."""
         self._sender.flush(FLUSH_S)
         self._sender.close()
         self._outbox.close()
 
     def _keep(self, event: Mapping[str, object], at_ms: int) -> None:
-        said = {
+        message = {
             "device": self._edge.device,
             "generation": self._generation,
             "seq": self._number + 1,
@@ -139,9 +139,9 @@ class MqttReports:
             "event": event,
         }
         try:
-            self._outbox.append(self._topic, json.dumps(said, allow_nan=False).encode())
+            self._outbox.append(self._topic, json.dumps(message, allow_nan=False).encode())
         except sqlite3.Error as error:
-            self._teller.once("outbox", f"a report cannot be kept in the outbox: {error}")
+            self._warner.once("outbox", f"a report cannot be stored in the outbox: {error}")
         else:
             self._number += 1
 
@@ -159,7 +159,7 @@ class MqttReports:
 
 
 def begin(edge: Edge) -> MqttReports:
-    """Reports to a broker, which need not be there yet.
+    """Starts to report to a broker, which may be unreachable at first.
 
     Raises:
         ImportError: The client is not installed.
@@ -171,7 +171,7 @@ def begin(edge: Edge) -> MqttReports:
 
 
 def main() -> int:
-    """Sends what is left in the outboxes that no process has, for as long as it takes."""
+    """Sends the messages in all outboxes that no process has open, without a time limit."""
     try:
         broker = _broker(os.environ)
     except (KeyError, ValueError) as error:
@@ -180,7 +180,7 @@ def main() -> int:
     folder = Path(os.environ.get("STEEPEST_MQTT_OUTBOX") or ".steepest/outbox")
     for path in sorted(folder.glob("*.db")):
         try:
-            outbox = Outbox(path)
+            outbox = MessageOutbox(path)
         except BlockingIOError:
             continue
         left = len(outbox)

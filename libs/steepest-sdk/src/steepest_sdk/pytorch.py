@@ -1,10 +1,10 @@
-"""What a plain PyTorch loop hands to ``steepest_sdk.start``: all of its state in one file, and its place in the data.
+"""Saves and restores a plain PyTorch loop for ``steepest_sdk.start``: its whole state, and its position in the data.
 
     loader = ResumableLoader(dataset, batch_size=32)
     state = TrainingState(model=model, optimiser=optimiser, loader=loader)
     run = steepest_sdk.start(save=state.save, load=state.load)
 
-It owns what of a PyTorch training is state. It never knows steps, reports or the supervisor.
+It owns which parts of a PyTorch training are state. It must never know steps, reports or the supervisor.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ class Stateful(Protocol):
     """A model, an optimiser, a schedule, a gradient scaler, a ``ResumableLoader``."""
 
     def state_dict(self) -> Any:
-        """All that training changes in it."""
+        """Everything that training changes in it."""
 
     def load_state_dict(self, state_dict: Any) -> Any:
-        """Takes it over again."""
+        """Restores that state."""
 
 
 class TrainingState:
     """The parts of a training and the states of its random generators, saved as one file.
 
     Args:
-        parts: Everything that training changes, by a name of your choice.
+        parts: Everything that training changes, under names of your choice.
     """
 
     def __init__(self, **parts: Stateful) -> None:
@@ -47,35 +47,35 @@ class TrainingState:
         torch.save({"parts": parts, "random": random_state()}, folder / FILE)
 
     def load(self, folder: Path) -> None:
-        """Reads it again, tensors and plain values only; the random generators go on where they were.
+        """Restores the state, with tensors and plain values only; the random generators continue where they were.
 
         Raises:
-            ValueError: It holds other parts than this training has.
+            ValueError: It has other parts than this training.
         """
-        # On whatever device a tensor was saved, its owner copies it to its own.
+        # Load to the CPU, whatever device a tensor was saved from; its owner copies it to its own device.
         saved = torch.load(folder / FILE, map_location="cpu", weights_only=True)
         if saved["parts"].keys() != self._parts.keys():
-            raise ValueError(f"{folder / FILE} holds {sorted(saved['parts'])}; this training has {sorted(self._parts)}")
+            raise ValueError(f"{folder / FILE} has {sorted(saved['parts'])}; this training has {sorted(self._parts)}")
         for name, part in self._parts.items():
             part.load_state_dict(saved["parts"][name])
         restore_random_state(saved["random"])
 
 
-class ResumableLoader(DataLoader):  # type: ignore[misc]  # torch is not there when types are checked
-    """A ``DataLoader`` that a resumed training finds where it was left, also in the middle of an epoch.
+class ResumableLoader(DataLoader):  # type: ignore[misc]  # torch is not installed when types are checked
+    """A ``DataLoader`` that continues where it was stopped, even in the middle of an epoch.
 
-    Each pass over it is an epoch, with an order of its own that follows from the seed and the epoch alone. It draws
-    nothing from PyTorch's global generator, and what its workers have fetched ahead is fetched again. With workers,
-    augmentation by their random generators begins anew after a resume: let it follow from the index.
+    Each pass is an epoch, whose order depends only on the seed and the epoch. It does not use PyTorch's global
+    generator, and batches that its workers prefetched are fetched again. The random generators of workers start again
+    after a resume, so augmentation must derive from the index.
 
     Args:
         dataset: With a length and items by index.
-        seed: Of the order.
+        seed: Seed of the order.
         shuffle: Whether the order changes from epoch to epoch.
-        options: What else ``DataLoader`` takes, but no sampler and no generator.
+        options: Other arguments of ``DataLoader``, except a sampler and a generator.
 
     Attributes:
-        epoch: How many epochs are complete.
+        epoch: Number of complete epochs.
     """
 
     def __init__(self, dataset: Any, *, seed: int = 0, shuffle: bool = True, **options: Any) -> None:
@@ -86,7 +86,7 @@ class ResumableLoader(DataLoader):  # type: ignore[misc]  # torch is not there w
         super().__init__(dataset, sampler=self._order, generator=torch.Generator(), **options)
 
     def __iter__(self) -> Iterator[Any]:
-        """The batches that are left of this epoch."""
+        """The remaining batches of this epoch."""
         if not self._resumed:
             self.end_epoch()
         self._resumed = False
@@ -98,25 +98,25 @@ class ResumableLoader(DataLoader):  # type: ignore[misc]  # torch is not there w
         self.end_epoch()
 
     def end_epoch(self) -> None:
-        """Counts an epoch of which at least one batch was taken as complete; a pass that runs to its end does so itself."""
+        """Ends the epoch if it has at least one batch; a pass that runs to its end does this itself."""
         if self._batches_done:
             self.epoch += 1
             self._batches_done = 0
 
     def state_dict(self) -> dict[str, int]:
-        """The place in the data: complete epochs, and batches taken since."""
+        """The position in the data: complete epochs, and batches taken since then."""
         return {"epoch": self.epoch, "batches": self._batches_done}
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
-        """Goes to a place; the next pass is what is left of its epoch, which may be nothing."""
+        """Restores a position; the next pass has the remaining batches of its epoch, possibly none."""
         self.epoch, self._batches_done = state["epoch"], state["batches"]
         self._resumed = True
 
 
-class _Order(Sampler):  # type: ignore[misc]  # torch is not there when types are checked
-    """Indices from 0 in the order of an epoch, without those that were taken before.
+class _Order(Sampler):  # type: ignore[misc]  # torch is not installed when types are checked
+    """Indices from 0 in the order of an epoch, without those that were already taken.
 
-    As PyTorch's ``DistributedSampler``, epoch e shuffles with the seed plus e.
+    As in PyTorch's ``DistributedSampler``, epoch e shuffles with the seed plus e.
     """
 
     def __init__(self, length: int, seed: int, *, shuffle: bool) -> None:
@@ -152,7 +152,7 @@ def random_state() -> dict[str, Any]:
 
 
 def restore_random_state(state: Mapping[str, Any]) -> None:
-    """Lets the generators go on where they were; those of GPUs that are not here are left out."""
+    """Restores the generators; those of GPUs are skipped if the number of GPUs differs."""
     random.setstate(state["python"])
     torch.set_rng_state(state["torch"])
     if "numpy" in state and "numpy" in sys.modules:

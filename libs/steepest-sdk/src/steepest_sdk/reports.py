@@ -1,4 +1,4 @@
-"""Owns ``reports.jsonl``: whole lines, appended, whatever else goes wrong; it never raises into a training."""
+"""Owns ``reports.jsonl``: appends complete lines even after errors, and never raises into a training."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import SupportsFloat
 
-from steepest_sdk.notes import Teller
+from steepest_sdk.notes import OnceWarner
 
 
 class ReportFile:
@@ -23,10 +23,10 @@ class ReportFile:
         self.total: int | None = None
         self._file: int | None = None
         self._torn = False
-        self._teller = Teller()
+        self._warner = OnceWarner()
 
     def append(self, step: int, epoch: int | None, metrics: Mapping[str, SupportsFloat]) -> None:
-        """Appends one line; what cannot be written is told once and left out."""
+        """Appends one line; a failure is logged once, and the report is skipped."""
         line: dict[str, object] = {"step": step}
         if epoch is not None:
             line["epoch"] = epoch
@@ -39,7 +39,7 @@ class ReportFile:
             try:
                 self._write(content)
             except OSError as error:
-                self._teller.once("write", f"cannot write {self._path}: {error}")
+                self._warner.once("write", f"cannot write {self._path}: {error}")
 
     def _values(self, metrics: Mapping[str, SupportsFloat]) -> dict[str, float | str]:
         values: dict[str, float | str] = {}
@@ -47,7 +47,7 @@ class ReportFile:
             try:
                 value = float(metric)
             except Exception as error:  # noqa: BLE001 - a tensor's own conversion may raise anything
-                self._teller.once(name, f"the metric {name!r} is left out, it is no number: {error}")
+                self._warner.once(name, f"the metric {name!r} is skipped, it is not a number: {error}")
             else:
                 values[name] = value if math.isfinite(value) else str(value)
         return values
@@ -55,13 +55,13 @@ class ReportFile:
     def _write(self, content: bytes) -> None:
         if self._file is None:
             self._file = self._open()
-        # A disk that filled up may have taken half a line: ending it first costs that line and not this one too.
+        # A full disk may have left half a line: end that line first, so that this one is not lost too.
         if self._torn:
             content = b"\n" + content
         written = os.write(self._file, content)
         self._torn = not content[:written].endswith(b"\n") if written else self._torn
         if written < len(content):
-            raise OSError(f"{written} of {len(content)} bytes fitted")
+            raise OSError(f"only {written} of {len(content)} bytes were written")
 
     def _open(self) -> int:
         file = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)

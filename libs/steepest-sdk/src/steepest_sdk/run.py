@@ -1,4 +1,4 @@
-"""Owns what a training script sees: where to begin, how to count, how to report. Outside Steepest all of it is idle."""
+"""Owns the interface of a training script: where to start, how to count, how to report. Outside Steepest it does nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from steepest_sdk import environment
 from steepest_sdk.checkpoints import Checkpoint, CheckpointFolder
 from steepest_sdk.control import ControlFolder
 from steepest_sdk.environment import Environment
-from steepest_sdk.notes import Teller, tell
+from steepest_sdk.notes import OnceWarner, warn
 from steepest_sdk.reports import ReportFile
 from steepest_sdk.safe_point import Mode, SafePoints
 from steepest_sdk.stop import EXIT_STOPPED, StopSignal
@@ -24,25 +24,25 @@ Load = Callable[[Path], object]
 
 
 class Reports(Protocol):
-    """What takes reports, and never raises into a training.
+    """A destination of reports, which never raises into a training.
 
     Attributes:
-        total: How many steps the training has in all; None: it is not known.
+        total: Number of steps of the whole training; None if it is unknown.
     """
 
     total: int | None
 
     def append(self, step: int, epoch: int | None, metrics: Mapping[str, SupportsFloat]) -> None:
-        """Takes the metrics of a step."""
+        """Adds the metrics of a step."""
 
 
 class Run:
-    """One training, from the step at which it begins or goes on; made by ``start``.
+    """One training, from the step at which it starts or resumes; created by ``start``.
 
     Attributes:
-        step: How many steps are done: 0 at the beginning, else the step of the restored checkpoint or the last
-            one reported. A script that reports nothing, because its losses are read from what it prints, may set
-            it, so that its checkpoints count in the steps that it prints.
+        step: Number of steps done: 0 at the start, otherwise the step of the restored checkpoint or the last one
+            reported. A script that reports nothing, because its losses are read from its output, may set it, so that
+            its checkpoints have the same step numbers as its output.
     """
 
     def __init__(
@@ -58,14 +58,14 @@ class Run:
         self._safe_points = safe_points
         self._current_step: int | None = None
         self._current_epoch: int | None = None
-        self._told = step
-        self._teller = Teller()
+        self._reported = step
+        self._warner = OnceWarner()
 
     def steps(self, total: int) -> Iterator[int]:
-        """The steps that are left, up to ``total``; the first one of all is 1.
+        """The remaining steps, up to ``total``; a new training starts with 1.
 
-        Each report is a safe point: a checkpoint taken there holds the step reported, and a resumed loop goes on
-        with the one after it. So report last in the step.
+        Each report is a safe point: a checkpoint taken there contains the step reported, and a resumed loop continues
+        with the next one. So report at the end of a step.
         """
         if self._reports is not None and self._serving():
             self._reports.total = total
@@ -77,10 +77,10 @@ class Run:
             self._current_step = None
 
     def epochs(self, total: int) -> Iterator[int]:
-        """The epochs that are left, up to ``total``; the first one of all is 1.
+        """The remaining epochs, up to ``total``; a new training starts with 1.
 
-        For a script that can only resume at the start of an epoch: the end of each epoch is the only safe point,
-        however often it reports in between.
+        For a script that can only resume at the start of an epoch: the end of an epoch is the only safe point, however
+        often it reports in between.
         """
         self._epochs = self._epochs or 0
         try:
@@ -89,31 +89,31 @@ class Run:
                 yield epoch
                 self._epochs = epoch
                 if self._serving():
-                    self._tell_epoch(epoch)
+                    self._report_epoch(epoch)
                     self.safe_point()
         finally:
             self._current_epoch = None
 
     @property
     def epoch(self) -> int:
-        """How many epochs are complete; 0 where the script does not count by epochs."""
+        """Number of complete epochs; 0 if the script does not count by epochs."""
         return self._epochs or 0
 
     def report(
         self, step: SupportsIndex | None = None, *, epoch: SupportsIndex | None = None, **metrics: SupportsFloat
     ) -> None:
-        """Reports a step, and serves what the supervisor asks for if the training may be left here.
+        """Reports a step, and serves the supervisor's requests if the training may be stopped here.
 
         Args:
-            step: From 1, rising over the whole training; left out, the step of the ``steps`` loop, else one more
-                than the last.
-            epoch: From 1; left out, the epoch of the ``epochs`` loop, if the script is in one.
-            metrics: The evaluation functions by name, ``loss`` first of all: anything that ``float`` takes. None at
-                all says that the step was done.
+            step: From 1, increasing over the whole training; the default is the step of the ``steps`` loop, otherwise
+                the last step plus one.
+            epoch: From 1; the default is the epoch of the ``epochs`` loop, if the script is in one.
+            metrics: The evaluation functions by name, above all ``loss``: any value that ``float`` accepts. Without
+                metrics, the call reports that the step was done.
 
         Raises:
-            SystemExit: With status 85: the process was told to leave, and its state is saved.
-            TypeError: Step or epoch is no whole number.
+            SystemExit: With status 85: the process was asked to stop, and its state is saved.
+            TypeError: Step or epoch is not a whole number.
             ValueError: Step or epoch is negative.
         """
         self.record(step, epoch=epoch, **metrics)
@@ -123,61 +123,61 @@ class Run:
     def record(
         self, step: SupportsIndex | None = None, *, epoch: SupportsIndex | None = None, **metrics: SupportsFloat
     ) -> None:
-        """As ``report``, where the training cannot be left: the state is not yet that after a whole step.
+        """Like ``report``, but not a safe point: the step is not complete yet.
 
         Raises:
-            TypeError: Step or epoch is no whole number.
+            TypeError: Step or epoch is not a whole number.
             ValueError: Step or epoch is negative.
         """
         serving = self._serving()
         number = self._numbered(step, counting=serving)
         in_epoch = self._current_epoch if epoch is None else _whole("epoch", epoch)
-        self._tell(number, in_epoch, metrics)
+        self._append_report(number, in_epoch, metrics)
         if serving:
             self._advance(number)
 
     @property
     def wanted(self) -> bool:
-        """Whether the supervisor waits for a safe point, for a framework that has to prepare one."""
+        """Whether the supervisor waits for a safe point; for a framework that must prepare one."""
         return self._safe_points is not None and self._serving() and self._safe_points.wanted()
 
     def safe_point(self) -> None:
-        """Serves what the supervisor asks for; the state is that after the last step recorded.
+        """Serves the supervisor's requests; the state must be that after the last recorded step.
 
         Raises:
-            SystemExit: With status 85: the process was told to leave, and its state is saved.
+            SystemExit: With status 85: the process was asked to stop, and its state is saved.
         """
         if self._safe_points is not None and self._serving():
             self._safe_points.reached(*self._position())
 
     def keep_stop_signal(self) -> None:
-        """Handles SIGTERM again; for a framework that puts a handler of its own in the SDK's place.
+        """Handles SIGTERM again; for a framework that replaces the SDK's handler with its own.
 
         Raises:
-            SystemExit: With status 85: SIGTERM came while the other handler was there. Nothing is saved, so call it
+            SystemExit: With status 85: SIGTERM came while the other handler was active. Nothing is saved, so call this
                 before the first step.
         """
         if self._safe_points is not None and self._safe_points.take_stop_signal():
             raise SystemExit(EXIT_STOPPED)
 
     def checkpoint(self) -> bool:
-        """Saves a checkpoint now, as the state after the last step reported; for a script that saves now and then.
+        """Saves a checkpoint now, as the state after the last reported step; for a script that saves periodically.
 
         Returns:
-            Whether one was saved: not outside Steepest, nor where saving failed, which is told on standard error.
+            Whether one was saved: False outside Steepest, and if saving failed, which is logged to standard error.
         """
         if self._safe_points is None or not self._serving():
             return False
         return self._safe_points.save(*self._position(), "asked for by the script") is not None
 
-    def _tell_epoch(self, epoch: int) -> None:
-        """Shows that an epoch was done in which nothing was reported: a job that was moved is seen to train by its steps."""
+    def _report_epoch(self, epoch: int) -> None:
+        """Reports the end of an epoch without reports: a moved job must show by its steps that it trains."""
         step, _ = self._position()
-        if step > self._told:
-            self._tell(step, epoch, {})
+        if step > self._reported:
+            self._append_report(step, epoch, {})
 
-    def _tell(self, step: int, epoch: int | None, metrics: Mapping[str, SupportsFloat]) -> None:
-        self._told = max(self._told, step)
+    def _append_report(self, step: int, epoch: int | None, metrics: Mapping[str, SupportsFloat]) -> None:
+        self._reported = max(self._reported, step)
         if self._reports is not None:
             self._reports.append(step, epoch, metrics)
 
@@ -190,34 +190,34 @@ class Run:
 
     def _advance(self, step: int) -> None:
         if step < self.step:
-            self._teller.once("step", f"step {step} was reported after step {self.step}: count over the whole training")
+            self._warner.once("step", f"step {step} was reported after step {self.step}: count over the whole training")
         self.step = max(step, self.step)
 
     def _serving(self) -> bool:
         return self._safe_points is None or self._safe_points.here()
 
     def _position(self) -> tuple[int, int | None]:
-        """Steps and epochs done, as a checkpoint names them; where no step was ever reported, the epoch is the step."""
+        """Steps and epochs done, for a checkpoint's name; if no step was ever reported, the epoch is the step."""
         return max(self.step, self._epochs or 0), self._epochs
 
 
 def start(
     *, save: Save | None = None, load: Load | None = None, mode: Literal["on-request", "on-stop"] = "on-request"
 ) -> Run:
-    """Begins or resumes a training. Call it once, in the main thread, when the model is built.
+    """Starts or resumes a training. Call it once, in the main thread, after the model is built.
 
     Args:
-        save: Writes the training's whole state (parameters, optimiser, random state, data order) into the empty
-            folder that it gets. Without it the job cannot be moved: its checkpoint mode is *none*.
-        load: Reads that state from the folder that it gets, and leaves the folder as it is; called here, if there
-            is a checkpoint to restore.
-        mode: *on-request*: a checkpoint can be asked for, and the training waits until it is stopped or released;
-            *on-stop*: it is only taken on SIGTERM, and once at the first report to prove that saving works.
+        save: Writes the training's whole state (parameters, optimiser, random state, data order) to the empty folder
+            that it gets. Without it the job cannot be moved: its checkpoint mode is *none*.
+        load: Reads that state from the folder that it gets, without changing the folder; called by this function if
+            there is a checkpoint to restore.
+        mode: *on-request*: a checkpoint can be requested, and the training then waits until it is stopped or released;
+            *on-stop*: it is only saved on SIGTERM, and once at the first report to prove that saving works.
 
     Raises:
         ValueError: ``save`` without ``load``, or the other way round; an unknown mode; or, where it is supervised,
             this is not the main thread, which alone may handle SIGTERM.
-        Exception: Whatever ``load`` raises.
+        Exception: Any exception of ``load``.
     """
     if (save is None) != (load is None):
         raise ValueError("start() needs save and load, or neither: what is saved must be loaded again")
@@ -226,7 +226,7 @@ def start(
     try:
         supervised = environment.read(os.environ)
     except ValueError as error:
-        tell(f"{error}: this training runs unsupervised")
+        warn(f"{error}: this training runs unsupervised")
         return Run()
     return (
         Run(_over_mqtt()) if supervised is None else _attach(supervised, save, load, "none" if save is None else mode)
@@ -234,7 +234,7 @@ def start(
 
 
 def _over_mqtt() -> Reports | None:
-    """Where an unsupervised training's reports go, if a broker is named."""
+    """The MQTT reports of an unsupervised training; None if no broker is named."""
     if not os.environ.get("STEEPEST_MQTT"):
         return None
     from steepest_sdk import mqtt  # noqa: PLC0415 - only on a device
@@ -243,7 +243,7 @@ def _over_mqtt() -> Reports | None:
         edge = mqtt.read(os.environ)
         reports = mqtt.begin(edge) if edge else None
     except (ImportError, OSError, ValueError, sqlite3.Error) as error:
-        tell(f"nothing is reported over MQTT: {error}")
+        warn(f"reporting over MQTT is off: {error}")
         return None
     if reports is not None:
         atexit.register(reports.close)
@@ -252,7 +252,7 @@ def _over_mqtt() -> Reports | None:
 
 def _attach(supervised: Environment, save: Save | None, load: Load | None, mode: Mode) -> Run:
     saves = save is not None and supervised.replica == 0
-    stop = StopSignal(at_once=not saves)
+    stop = StopSignal(exit_immediately=not saves)
     checkpoints = CheckpointFolder(supervised.checkpoints, supervised.job, supervised.incarnation)
     if saves:
         checkpoints.clear_leftovers()
@@ -279,7 +279,7 @@ def _restore(checkpoints: CheckpointFolder, wanted: str | None, load: Load | Non
     if wanted is None:
         return None
     if load is None:
-        tell(f"the checkpoint {wanted} is not restored: start() was given no load")
+        warn(f"the checkpoint {wanted} is not restored: start() was called without load")
         return None
     restored = checkpoints.restore(wanted)
     if restored is not None:

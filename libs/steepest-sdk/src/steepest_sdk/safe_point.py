@@ -1,7 +1,7 @@
-"""Owns what happens between two steps: stop, checkpoint, hold. It never sees metrics, loops or the environment.
+"""Owns the actions between two steps: stop, checkpoint, hold. It must never know metrics, loops or the environment.
 
-A safe point is a moment at which the training's state is that after a whole step. The supervisor's wishes wait for
-it. A stop comes before a checkpoint request, because a stop has a deadline and takes the same checkpoint.
+A safe point is a point at which the training's state is that after a complete step. The supervisor's requests wait for
+it. A stop is served before a checkpoint request, because it has a deadline and saves the same checkpoint.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Literal
 
 from steepest_sdk.checkpoints import Checkpoint, CheckpointFolder
-from steepest_sdk.control import ControlFolder, Request
-from steepest_sdk.notes import tell
+from steepest_sdk.control import CheckpointRequest, ControlFolder
+from steepest_sdk.notes import warn
 from steepest_sdk.stop import EXIT_STOPPED, StopSignal
 
 Mode = Literal["on-request", "on-stop", "none"]
@@ -33,12 +33,12 @@ class SafePoints:
     """Serves stop signals and checkpoint requests at the safe points of one training.
 
     Args:
-        mode: What the job has declared in its hello.
-        save: Writes the training's state into a folder; None where this process saves nothing.
-        checkpoints: Where it is saved.
-        control: Where requests come from.
+        mode: The mode that the job has declared in its hello.
+        save: Writes the training's state to a folder; None if this process saves nothing.
+        checkpoints: The folder for checkpoints.
+        control: The source of requests.
         stop: The stop signal.
-        proven: A good checkpoint of the job is known to exist.
+        proven: Whether a valid checkpoint of the job is known to exist.
         clock: Seconds that only rise.
     """
 
@@ -59,18 +59,18 @@ class SafePoints:
         self._control = control
         self._stop = stop
         self._first_due = mode == "on-stop" and save is not None and not proven
-        self._request: Request | None = None
+        self._request: CheckpointRequest | None = None
         self._clock = clock
         self._saves_unasked = mode == "on-request" and save is not None
         self._unasked_at = clock() + PERIOD_S
         self._owner = (os.getpid(), threading.get_ident())
 
     def here(self) -> bool:
-        """Whether this thread may be at a safe point: the one that started the run, not a forked copy of it."""
+        """Whether this thread may be at a safe point: it is the one that started the run, not a forked copy of it."""
         return (os.getpid(), threading.get_ident()) == self._owner
 
     def wanted(self) -> bool:
-        """Whether ``reached`` would do something if it were called now."""
+        """Whether ``reached`` would do anything now."""
         self._request = self._request or self._control.new_request()
         return self._stop.requested or self._first_due or self._request is not None or self._is_due()
 
@@ -78,25 +78,25 @@ class SafePoints:
         return self._saves_unasked and self._clock() >= self._unasked_at
 
     def take_stop_signal(self) -> bool:
-        """Handles SIGTERM again, where a framework has put a handler of its own.
+        """Handles SIGTERM again, after a framework has installed its own handler.
 
         Returns:
-            Whether the training was told to stop before that.
+            Whether a stop was requested before that.
         """
         self._stop.take()
         return self._stop.requested
 
     def reached(self, step: int, epochs: int | None) -> None:
-        """Serves what the supervisor asks for, at the end of a step.
+        """Serves the supervisor's requests, at the end of a step.
 
         Raises:
-            SystemExit: With status 85; the training was told to leave.
+            SystemExit: With status 85; the training was asked to stop.
         """
         if self._stop.requested:
             self.save(step, epochs, "on SIGTERM")
             raise SystemExit(EXIT_STOPPED)
         if self._first_due:
-            # An on-stop job may be stopped once a checkpoint of it exists: this is the proof that saving works.
+            # An on-stop job is only stopped after it has a checkpoint: this save proves that saving works.
             self._first_due = False
             self.save(step, epochs, "at the first report")
         request, self._request = self._request or self._control.new_request(), None
@@ -106,20 +106,20 @@ class SafePoints:
             self.save(step, epochs, "unasked")
 
     def save(self, step: int, epochs: int | None, when: str) -> Checkpoint | None:
-        """Saves a checkpoint; a failure is told and gives None, because a training outlives a full disk."""
+        """Saves a checkpoint; a failure is logged and returns None, because a full disk must not stop a training."""
         if self._save is None:
             return None
         began = self._clock()
         try:
             return self._checkpoints.save(step, epochs, self._save)
         except Exception as error:  # noqa: BLE001 - the user's save() may raise anything
-            tell(f"the checkpoint of step {step} {when} failed: {''.join(traceback.format_exception(error))}")
+            warn(f"the checkpoint of step {step} {when} failed: {''.join(traceback.format_exception(error))}")
             return None
         finally:
             ended = self._clock()
             self._unasked_at = ended + max(PERIOD_S, (ended - began) / SAVING_SHARE)
 
-    def _serve(self, request: Request, step: int, epochs: int | None) -> None:
+    def _serve(self, request: CheckpointRequest, step: int, epochs: int | None) -> None:
         if self._mode != "on-request":
             self._control.refuse(request.id, f"the checkpoint mode is {self._mode}")
             return
@@ -127,21 +127,21 @@ class SafePoints:
             self._control.refuse(request.id, "replica 0 saves for the job")
             return
         saved = self.save(step, epochs, "on request")
-        following: Request | None = request
+        following: CheckpointRequest | None = request
         while following is not None:
             following = self._answer_and_hold(following, saved)
 
-    def _answer_and_hold(self, request: Request, saved: Checkpoint | None) -> Request | None:
-        """Answers, then waits for stop or release, so that no step is done that would be lost.
+    def _answer_and_hold(self, request: CheckpointRequest, saved: Checkpoint | None) -> CheckpointRequest | None:
+        """Answers, then waits for stop or release, so that no further step is done and lost.
 
         Returns:
-            A request that came meanwhile, from a supervisor that has forgotten this one.
+            A newer request, from a supervisor that has abandoned this one.
 
         Raises:
-            SystemExit: With status 85; the stop came, and the checkpoint is already there.
+            SystemExit: With status 85; the stop came, and the checkpoint is already saved.
         """
         if saved is None:
-            self._control.refuse(request.id, "the save failed; standard error says why")
+            self._control.refuse(request.id, "saving failed; see standard error")
             return None
         manifest = saved.manifest
         if not self._control.acknowledge(request, saved.folder.name, manifest.step, manifest.digest):
@@ -154,6 +154,6 @@ class SafePoints:
             if following is not None or self._control.released(request):
                 return following
             if time.monotonic() >= deadline:
-                tell(f"neither stop nor release came within {request.hold_s:g} s: training goes on")
+                warn(f"neither stop nor release came within {request.hold_s:g} s: training continues")
                 return None
             time.sleep(_HOLD_LOOK_EVERY_S)

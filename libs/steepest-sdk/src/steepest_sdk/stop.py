@@ -1,4 +1,4 @@
-"""Owns SIGTERM: "save and leave" becomes a flag, read where the training can be left. It saves nothing itself."""
+"""Owns SIGTERM: it sets a flag, which is read where the training can be stopped. It saves nothing itself."""
 
 from __future__ import annotations
 
@@ -7,32 +7,32 @@ import signal
 from types import FrameType
 
 EXIT_STOPPED = 85
-"""The exit status of a training that was told to leave; 0 means complete."""
+"""The exit status of a training that was asked to stop; 0 means complete."""
 
 
 class StopSignal:
     """SIGTERM as a flag.
 
     Args:
-        at_once: Leave when the signal comes rather than raise the flag: right where there is nothing to save.
+        exit_immediately: Exit when the signal comes instead of setting the flag; for a process that saves nothing.
     """
 
-    def __init__(self, *, at_once: bool) -> None:
+    def __init__(self, *, exit_immediately: bool) -> None:
         self.requested = False
-        self._at_once = at_once
+        self._exit_immediately = exit_immediately
         self._before = signal.signal(signal.SIGTERM, self._on_signal)
-        # A data loader's forked worker would inherit the handler and outlive the SIGTERM that should end it. The
-        # signal is held back while it forks, for a new process forgets what reached it before it has a handler.
+        # A data loader's forked worker would inherit the handler and ignore the SIGTERM that should end it. The signal is
+        # blocked during the fork, because a signal that reaches the child before it has reset the handler would be lost.
         self._mask: set[int] = set()
         os.register_at_fork(before=self._hold_back, after_in_parent=self._let_through, after_in_child=self._disown)
 
     def take(self) -> None:
-        """Becomes the signal's handler again, if another one was put in its place."""
+        """Installs its handler again, in place of another one."""
         signal.signal(signal.SIGTERM, self._on_signal)
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         self.requested = True
-        if self._at_once:
+        if self._exit_immediately:
             raise SystemExit(EXIT_STOPPED)
 
     def _hold_back(self) -> None:

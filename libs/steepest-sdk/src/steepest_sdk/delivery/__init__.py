@@ -1,1 +1,1 @@
-"""How messages of a device reach the broker: a bounded outbox on disk and its sender."""
+"""Delivers a device's messages to the broker: a bounded outbox on disk and its sender."""

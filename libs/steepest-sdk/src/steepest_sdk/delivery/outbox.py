@@ -1,4 +1,4 @@
-"""Owns messages that wait on the device's disk until the broker has them: oldest first, bounded; knows nothing of MQTT."""
+"""Owns the messages that wait on the device's disk for the broker: oldest first, bounded. It must never know MQTT."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 CAPACITY = 100_000
-"""Messages, of a few hundred bytes each; a report of one loss a second waits for more than a day."""
+"""Maximum number of messages, of a few hundred bytes each: more than a day of one loss per second."""
 
 SLOTS = 64
-"""Processes of one name that may have an outbox in a folder at once."""
+"""Maximum number of processes of one name that have an outbox in a folder at the same time."""
 
 
 class Waiting(NamedTuple):
     """A message in the outbox.
 
     Attributes:
-        place: Rises from message to message, also over restarts.
+        place: Increases with every message, also across restarts.
     """
 
     place: int
@@ -28,18 +28,18 @@ class Waiting(NamedTuple):
     payload: bytes
 
 
-class Outbox:
-    """A file of messages; threads may share it, and no other process does.
+class MessageOutbox:
+    """A file of messages. Threads may share it; it excludes other processes.
 
     Attributes:
-        dropped: Messages that were removed unsent since it was opened, because it was full.
+        dropped: Number of messages removed unsent since it was opened, because it was full.
     """
 
     def __init__(self, path: Path, capacity: int = CAPACITY) -> None:
-        """Opens the file, or makes it.
+        """Opens the file, or creates it.
 
         Raises:
-            BlockingIOError: Another process has it.
+            BlockingIOError: Another process has it open.
             OSError: It cannot be written.
             sqlite3.Error: It is damaged.
         """
@@ -51,7 +51,7 @@ class Outbox:
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._database = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
-            # Each message is there after a crash of the process; a loss of power may cost the last ones.
+            # Messages survive a crash of the process; a power loss may cost the last ones.
             self._database.execute("PRAGMA journal_mode=WAL")
             self._database.execute("PRAGMA synchronous=NORMAL")
             self._database.execute(
@@ -64,10 +64,10 @@ class Outbox:
             raise
 
     def append(self, topic: str, payload: bytes) -> None:
-        """Keeps a message; where it is full, the oldest one gives way.
+        """Stores a message; if the outbox is full, the oldest one is dropped.
 
         Raises:
-            sqlite3.Error: It is not kept.
+            sqlite3.Error: It was not stored.
         """
         with self._mutex:
             self._database.execute("INSERT INTO messages (topic, payload) VALUES (?, ?)", (topic, payload))
@@ -78,7 +78,7 @@ class Outbox:
                 self.dropped += 1
 
     def after(self, place: int, most: int) -> list[Waiting]:
-        """The oldest messages beyond a place."""
+        """The oldest messages after a place."""
         with self._mutex:
             rows = self._database.execute(
                 "SELECT place, topic, payload FROM messages WHERE place > ? ORDER BY place LIMIT ?", (place, most)
@@ -86,7 +86,7 @@ class Outbox:
         return [Waiting(*row) for row in rows]
 
     def remove(self, place: int) -> None:
-        """The broker has it."""
+        """Removes a message that the broker has."""
         with self._mutex:
             self._count -= self._database.execute("DELETE FROM messages WHERE place = ?", (place,)).rowcount
 
@@ -94,22 +94,22 @@ class Outbox:
         return int(self._count)
 
     def close(self) -> None:
-        """Lets go of the file; what is in it stays."""
+        """Closes the file; its messages stay."""
         with self._mutex:
             self._database.close()
             os.close(self._lock)
 
 
-def open_first(folder: Path, name: str, capacity: int = CAPACITY) -> Outbox:
-    """The first outbox of that name that no other process has: what a process left unsent is sent by the next one.
+def open_first(folder: Path, name: str, capacity: int = CAPACITY) -> MessageOutbox:
+    """Opens the first outbox of that name that is free: so a process sends what an earlier one left unsent.
 
     Raises:
-        OSError: There is none to be had.
+        OSError: None is free.
         sqlite3.Error: It is damaged.
     """
     for slot in range(SLOTS):
         try:
-            return Outbox(folder / f"{name}-{slot}.db", capacity)
+            return MessageOutbox(folder / f"{name}-{slot}.db", capacity)
         except BlockingIOError:
             continue
-    raise OSError(f"{SLOTS} processes of {name} have an outbox in {folder} already")
+    raise OSError(f"{SLOTS} processes of {name} already have an outbox in {folder}")

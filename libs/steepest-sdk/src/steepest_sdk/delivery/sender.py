@@ -1,4 +1,4 @@
-"""Owns the way from the outbox to the broker: oldest first, each message until the broker has it for somebody."""
+"""Sends the outbox to the broker: oldest first, each message until the broker has accepted it for a subscriber."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from steepest_sdk.delivery.outbox import Outbox
-from steepest_sdk.notes import Teller
+from steepest_sdk.delivery.outbox import MessageOutbox
+from steepest_sdk.notes import OnceWarner
 
 if TYPE_CHECKING:
     from paho.mqtt.client import Client, ConnectFlags
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from paho.mqtt.reasoncodes import ReasonCode
 
 ON_THE_WAY = 50
-"""Messages sent ahead of their acknowledgement; fewer than a bridge remembers."""
+"""Maximum number of unacknowledged messages; fewer than a bridge remembers."""
 
-NOBODY_LISTENS = 0x10
-"""The broker has the message and nobody to give it to, so it is gone: no bridge has ever been there."""
+NO_SUBSCRIBERS = 0x10
+"""MQTT reason "no matching subscribers": the broker drops the message, because no bridge has ever subscribed."""
 
-AGAIN_S = 2.0
-LOOK_S = 0.5
+RETRY_S = 2.0
+POLL_S = 0.5
 
 
 @dataclass(frozen=True)
-class Broker:
-    """How a broker is reached."""
+class BrokerSettings:
+    """The connection settings of a broker."""
 
     host: str
     port: int
@@ -42,13 +42,13 @@ class Broker:
     key_file: str = ""
 
     def client(self, client_id: str) -> Client:
-        """A client that is not connected yet, and connects again by itself.
+        """A client that is not connected yet, and reconnects by itself.
 
         Raises:
-            ImportError: It is not installed.
+            ImportError: paho-mqtt is not installed.
             OSError: A certificate cannot be read.
         """
-        from paho.mqtt.client import Client  # noqa: PLC0415 - the SDK itself needs nothing
+        from paho.mqtt.client import Client  # noqa: PLC0415 - the SDK itself has no dependencies
         from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion  # noqa: PLC0415
 
         client = Client(CallbackAPIVersion.VERSION2, client_id, protocol=MQTTProtocolVersion.MQTTv5)
@@ -67,20 +67,21 @@ class Broker:
 class Sender:
     """A thread that empties an outbox.
 
-    After a message that the broker does not take, one is sent at a time until one is taken: so the order stays, which is
-    that of the numbers. The client's thread only leaves word here, because it holds locks that publishing wants.
+    After a message that the broker rejects, it sends one message at a time until one is accepted: this keeps the order of
+    the sequence numbers. The client's callbacks only put notifications into a queue, because the client's thread holds locks
+    that publishing needs.
     """
 
-    def __init__(self, broker: Broker, client_id: str, outbox: Outbox) -> None:
-        """Begins to connect, and goes on trying.
+    def __init__(self, broker: BrokerSettings, client_id: str, outbox: MessageOutbox) -> None:
+        """Starts to connect, and retries until it succeeds.
 
         Raises:
             ImportError: The client is not installed.
             OSError: A certificate cannot be read.
         """
         self._outbox = outbox
-        self._teller = Teller()
-        self._words: SimpleQueue[tuple[int, ReasonCode] | None] = SimpleQueue()
+        self._warner = OnceWarner()
+        self._notifications: SimpleQueue[tuple[int, ReasonCode] | None] = SimpleQueue()
         self._on_the_way: dict[int, int] = {}
         self._sent = 0
         self._window = 1
@@ -96,18 +97,18 @@ class Sender:
         self._thread.start()
 
     def wake(self) -> None:
-        """There is something in the outbox."""
-        self._words.put(None)
+        """Notifies the thread of a new message in the outbox."""
+        self._notifications.put(None)
 
     def flush(self, seconds: float | None) -> bool:
-        """Waits until the outbox is empty, for so long at most, and says whether it is."""
+        """Waits until the outbox is empty, for at most ``seconds``; returns whether it is."""
         with self._emptied:
             return self._emptied.wait_for(lambda: not len(self._outbox), seconds)
 
     def close(self) -> None:
         """Stops sending."""
         self._ended = True
-        self._words.put(None)
+        self._notifications.put(None)
         self._thread.join()
         self._client.disconnect()
         self._client.loop_stop()
@@ -122,13 +123,13 @@ class Sender:
                     self._emptied.notify_all()
 
     def _listen(self) -> None:
-        """Waits for word a while, and takes all that there is."""
+        """Waits for a notification, and processes all that are queued."""
         with contextlib.suppress(Empty):
-            word = self._words.get(timeout=LOOK_S)
+            notification = self._notifications.get(timeout=POLL_S)
             while True:
-                if word is not None:
-                    self._acknowledged(*word)
-                word = self._words.get_nowait()
+                if notification is not None:
+                    self._acknowledged(*notification)
+                notification = self._notifications.get_nowait()
 
     def _send(self) -> None:
         for waiting in self._outbox.after(self._sent, max(self._window - len(self._on_the_way), 0)):
@@ -138,9 +139,9 @@ class Sender:
 
     def _acknowledged(self, mid: int, reason: ReasonCode) -> None:
         place = self._on_the_way.pop(mid)
-        if reason.is_failure or reason.value == NOBODY_LISTENS:
-            self._teller.once("taken", f"the broker does not take reports ({reason}); they wait in the outbox")
-            self._window, self._wait_until = 1, time.monotonic() + AGAIN_S
+        if reason.is_failure or reason.value == NO_SUBSCRIBERS:
+            self._warner.once("taken", f"the broker does not accept reports ({reason}); they stay in the outbox")
+            self._window, self._wait_until = 1, time.monotonic() + RETRY_S
             self._sent = min(self._sent, place - 1)
             return
         self._outbox.remove(place)
@@ -153,9 +154,9 @@ class Sender:
         self, _client: Client, _data: Any, _flags: ConnectFlags, reason: ReasonCode, _properties: Properties | None
     ) -> None:
         if reason.is_failure:
-            self._teller.once("connect", f"the broker refuses the connection: {reason}")
+            self._warner.once("connect", f"the broker refuses the connection: {reason}")
 
     def _on_publish(
         self, _client: Client, _data: Any, mid: int, reason: ReasonCode, _properties: Properties | None
     ) -> None:
-        self._words.put((mid, reason))
+        self._notifications.put((mid, reason))

@@ -1,6 +1,6 @@
 """A recurrent language model (Elman 1990; Mikolov et al. 2010) that reads English letter by letter.
 
-It learns letters, then pairs, then words: its loss falls slowly and goes on falling.
+It learns letters, then pairs, then words: its loss falls slowly and keeps falling.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class LanguageModel:
         self.state = self._parameters | self._optimiser.state
 
     def batch(self, rng: np.random.Generator) -> tuple[float, dict[str, Array]]:
-        """Cross-entropy in nats a letter, and its gradient, on passages drawn at random."""
+        """Cross-entropy in nats per letter, and its gradient, on random passages."""
         starts = rng.integers(len(self._text) - LENGTH, size=BATCH)
         passages = self._text[starts + np.arange(LENGTH + 1)[:, None]]
         letters, following = passages[:-1], passages[1:]
@@ -54,9 +54,9 @@ class LanguageModel:
     def _read(self, letters: Labels) -> Array:
         """The hidden state before the first and after each letter: (LENGTH + 1) × BATCH × HIDDEN."""
         hidden: Array = np.zeros((LENGTH + 1, BATCH, HIDDEN), np.float32)
-        for place, letter in enumerate(letters):
-            inputs = self._parameters["embedding"][letter] + hidden[place] @ self._parameters["recurrent"]
-            np.tanh(inputs, out=hidden[place + 1])
+        for position, letter in enumerate(letters):
+            inputs = self._parameters["embedding"][letter] + hidden[position] @ self._parameters["recurrent"]
+            np.tanh(inputs, out=hidden[position + 1])
         return hidden
 
     def _unread(self, letters: Labels, hidden: Array, by_heard: Array) -> dict[str, Array]:

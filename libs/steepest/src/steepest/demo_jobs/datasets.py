@@ -1,4 +1,4 @@
-"""Owns the way to the real data: files inside the scikit-learn package, read without importing it (that is slow)."""
+"""Reads the real data: files in the scikit-learn package, without importing the package, which is slow."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.floating[Any]]
-"""Numbers of a model or a batch; single precision wherever speed counts."""
+"""Numbers of a model or a batch; in single precision where speed matters."""
 
 Labels = NDArray[np.integer[Any]]
-"""A class, or a letter's place in the alphabet, for each example."""
+"""A class, or a letter's index in the alphabet, for each example."""
 
 
 def digits() -> tuple[Array, Labels]:
@@ -37,12 +37,12 @@ def diabetes() -> tuple[Array, Array]:
 
 
 def descriptions() -> tuple[str, Labels]:
-    """Some 40,000 letters of English, the descriptions of the data sets: the alphabet, and each letter's place in it."""
+    """About 40,000 letters of English, the descriptions of the data sets: the alphabet, and each letter's index in it."""
     files = sorted((_home() / "descr").glob("*.rst"))
     text = "\n".join(file.read_text("utf-8") for file in files)
     alphabet = "".join(sorted(set(text)))
-    places = {letter: place for place, letter in enumerate(alphabet)}
-    return alphabet, np.array([places[letter] for letter in text], dtype=np.intp)
+    indices = {letter: index for index, letter in enumerate(alphabet)}
+    return alphabet, np.array([indices[letter] for letter in text], dtype=np.intp)
 
 
 def _table(name: str, *, delimiter: str) -> NDArray[np.float64]:

@@ -1,7 +1,7 @@
-"""Matrix factorisation: digits with three pixels in ten missing, as a product of two thin matrices.
+"""Matrix factorisation: digits with 30 % of their pixels missing, as a product of two thin matrices.
 
-From a small start the factors grow one after the other, the strongest first (Saxe, McClelland, Ganguli 2014): the
-loss goes down in stairs, and looks converged before each of them.
+From small initial values the factors grow one after the other, the strongest first (Saxe, McClelland, Ganguli 2014): the
+loss falls in steps, and looks converged before each of them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ START = 1e-3
 
 
 class Factorisation:
-    """X ≈ U · V by gradient descent on the squared error of the pixels that are there."""
+    """X ≈ U · V by gradient descent on the squared error of the pixels that are not missing."""
 
     def __init__(self, seed: int) -> None:
         images, _ = digits()
@@ -34,7 +34,7 @@ class Factorisation:
         self.state = self._parameters | self._optimiser.state
 
     def batch(self, rng: np.random.Generator) -> tuple[float, dict[str, Array]]:
-        """Mean squared error, and the gradient of a row's summed error, on images drawn at random."""
+        """Mean squared error, and the gradient of a row's summed error, on random images."""
         drawn = rng.choice(len(self._images), ROWS, replace=False)
         rows, columns = self._parameters["rows"][drawn], self._parameters["columns"]
         errors = self._seen[drawn] * (rows @ columns - self._images[drawn])

@@ -1,6 +1,6 @@
 """A gated recurrent network (Cho et al. 2014) that reads a digit row by row, eight rows of eight pixels.
 
-It stays near the loss of guessing until the gates have learned to keep what the first rows said.
+Its loss stays near that of guessing until the gates have learned to keep the information of the first rows.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ BATCH = 128
 ROWS, PIXELS, HIDDEN, CLASSES = 8, 8, 64, 10
 
 
-class Moment(NamedTuple):
-    """What the way back needs of one row; all BATCH × HIDDEN but ``row``, BATCH × PIXELS."""
+class RowState(NamedTuple):
+    """The values of one row that the backward pass needs; all BATCH × HIDDEN, except ``row``, BATCH × PIXELS."""
 
     row: Array
     before: Array
@@ -29,7 +29,7 @@ class Moment(NamedTuple):
 
 
 class Gru:
-    """h ← (1 - z) h + z tanh(W [x, r h]), with update gate z and reset gate r; the last h gives the scores."""
+    """h ← (1 - z) h + z tanh(W [x, r h]), with update gate z and reset gate r; the scores are computed from the last h."""
 
     def __init__(self, seed: int) -> None:
         self._images, self._labels = digits()
@@ -44,36 +44,36 @@ class Gru:
         self.state = self._parameters | self._optimiser.state
 
     def batch(self, rng: np.random.Generator) -> tuple[float, dict[str, Array]]:
-        """Cross-entropy and its gradient, back through all rows, on noisy digits drawn at random."""
+        """Cross-entropy and its gradient, backpropagated through all rows, on random noisy digits."""
         drawn = rng.integers(len(self._images), size=BATCH)
         images = self._images[drawn] + 0.2 * rng.standard_normal((BATCH, ROWS * PIXELS), np.float32)
         hidden: Array = np.zeros((BATCH, HIDDEN), np.float32)
-        moments: list[Moment] = []
+        states: list[RowState] = []
         for row in np.split(images, ROWS, axis=1):
-            moment = self._read(row, hidden)
-            moments.append(moment)
-            hidden = hidden + moment.update * (moment.candidate - hidden)
+            state = self._read(row, hidden)
+            states.append(state)
+            hidden = hidden + state.update * (state.candidate - hidden)
         loss, by_scores = cross_entropy(self._linear("scores", hidden), self._labels[drawn])
 
         gradients: dict[str, Array] = {name: np.zeros_like(array) for name, array in self._parameters.items()}
         by_hidden = self._backward("scores", hidden, by_scores, gradients)
-        for moment in reversed(moments):
-            by_hidden = self._unread(moment, by_hidden, gradients)
+        for state in reversed(states):
+            by_hidden = self._backward_row(state, by_hidden, gradients)
         return loss, gradients
 
     def update(self, contributions: dict[str, Array]) -> None:
         """Gradient descent with momentum."""
         self._optimiser.update(contributions)
 
-    def _read(self, row: Array, hidden: Array) -> Moment:
+    def _read(self, row: Array, hidden: Array) -> RowState:
         seen = np.concatenate([row, hidden], axis=1)
         update, reset = _sigmoid(self._linear("update", seen)), _sigmoid(self._linear("reset", seen))
         candidate = np.tanh(self._linear("candidate", np.concatenate([row, reset * hidden], axis=1)))
-        return Moment(row, hidden, update, reset, candidate)
+        return RowState(row, hidden, update, reset, candidate)
 
-    def _unread(self, moment: Moment, by_after: Array, gradients: dict[str, Array]) -> Array:
-        """The gradient by the hidden state before a row, from the one after it; adds to the parameters' gradients."""
-        row, before, update, reset, candidate = moment
+    def _backward_row(self, state: RowState, by_after: Array, gradients: dict[str, Array]) -> Array:
+        """The gradient with respect to the hidden state before a row, from the one after it; adds to ``gradients``."""
+        row, before, update, reset, candidate = state
         by_candidate = by_after * update * (1 - candidate**2)
         kept = np.concatenate([row, reset * before], axis=1)
         by_kept = self._backward("candidate", kept, by_candidate, gradients)[:, PIXELS:]

@@ -1,7 +1,7 @@
-"""Owns what the demo jobs share: arguments, the training step, checkpoints, reports. It knows no particular model.
+"""The common parts of the demo jobs: arguments, the training step, checkpoints, reports. It must never know a model.
 
-Chance comes from the seed and the step alone, so the data of step 500 are the same whether or not the training was
-stopped at 400: parameters and optimiser state are all that a checkpoint has to hold.
+Randomness depends only on the seed and the step, so the data of step 500 are the same whether or not the training was
+stopped at 400: a checkpoint needs only the parameters and the optimiser's state.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ import steepest_sdk
 from steepest.demo_jobs.datasets import Array
 
 EPOCH_STEPS = 25
-"""Steps of an epoch. Batches are drawn at random, so that what counts as a pass over the data is a convention."""
+"""Steps per epoch. Batches are random, so the length of a pass over the data is a convention."""
 
-_REPORT_EVERY_STEPS = 3  # some 30 reports a second at full speed
+_REPORT_EVERY_STEPS = 3  # about 30 reports per second at full speed
 
 
 class Model(Protocol):
-    """Something that can be trained.
+    """A model that can be trained.
 
     Attributes:
-        state: All arrays that training changes, by name; changed in place.
+        state: All arrays that training changes in place, by name.
     """
 
     state: dict[str, Array]
 
     def batch(self, rng: np.random.Generator) -> tuple[float, dict[str, Array]]:
-        """The loss on a batch drawn with ``rng``, and what it contributes to the update: gradients, or statistics."""
+        """The loss on a batch drawn with ``rng``, and its contribution to the update: gradients, or statistics."""
 
     def update(self, contributions: dict[str, Array]) -> None:
-        """Learns from the mean contribution of a step's batches."""
+        """Updates the model with the mean contribution of a step's batches."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """How much to train, from which seed, and how many batches make a step (gradient accumulation)."""
+    """Number of steps, seed, and number of batches per step (gradient accumulation)."""
 
     steps: int
     seed: int
@@ -50,17 +50,17 @@ class Options:
 
     @property
     def epochs(self) -> int:
-        """Whole epochs to train."""
+        """Number of epochs to train, rounded up."""
         return -(-self.steps // EPOCH_STEPS)
 
 
 def options(name: str, *, steps: int, batches: int) -> Options:
-    """Reads the command line of a job.
+    """Parses the command line of a job.
 
     Args:
         name: The job's name, for its help.
-        steps: How many steps it makes unless it is told otherwise.
-        batches: How many batches a step has at ``--work 1``.
+        steps: The default number of steps.
+        batches: Number of batches per step at ``--work 1``.
     """
     parser = argparse.ArgumentParser(prog=f"python -m steepest.demo_jobs.{name}")
     length = parser.add_mutually_exclusive_group()
@@ -69,14 +69,14 @@ def options(name: str, *, steps: int, batches: int) -> Options:
     parser.add_argument("--seed", type=_count, default=0, help="same seed, same losses (default 0)")
     parser.add_argument("--work", type=float, default=1.0, help="CPU time of a step, relative to the default")
     given = parser.parse_args()
-    if not 0 < given.work <= 1000:  # noqa: PLR2004 - a step of some ten seconds, which no demo needs
+    if not 0 < given.work <= 1000:  # noqa: PLR2004 - a step of about ten seconds, more than any demo needs
         parser.error(f"--work {given.work}: it must be above 0 and at most 1000")
     total = given.steps if given.epochs is None else given.epochs * EPOCH_STEPS
     return Options(total, given.seed, max(1, round(batches * given.work)))
 
 
 def train(model: Model, given: Options, step: int) -> float:
-    """One step: the mean loss of its batches, from whose mean contribution the model has learned."""
+    """Trains one step on the mean contribution of its batches; returns their mean loss."""
     rng = np.random.default_rng([given.seed, step])
     loss, sums = model.batch(rng)
     for _ in range(given.batches - 1):
@@ -89,12 +89,12 @@ def train(model: Model, given: Options, step: int) -> float:
 
 
 def save(model: Model) -> Callable[[Path], None]:
-    """What ``steepest_sdk.start`` calls to save this model."""
+    """The ``save`` argument of ``steepest_sdk.start`` for this model."""
     return lambda folder: np.savez(folder / "state.npz", **model.state)  # type: ignore[arg-type]
 
 
 def load(model: Model) -> Callable[[Path], None]:
-    """What ``steepest_sdk.start`` calls to restore this model."""
+    """The ``load`` argument of ``steepest_sdk.start`` for this model."""
 
     def restore(folder: Path) -> None:
         with np.load(folder / "state.npz", allow_pickle=False) as saved:
@@ -112,7 +112,7 @@ def main(name: str, make: Callable[[int], Model], *, steps: int, batches: int, m
         make: Makes the model from a seed.
         steps: As in ``options``.
         batches: As in ``options``.
-        measure: What the loss is, for the lines that people read.
+        measure: The name of the loss in printed lines.
     """
     given = options(name, steps=steps, batches=batches)
     model = make(given.seed)
@@ -128,7 +128,7 @@ def main(name: str, make: Callable[[int], Model], *, steps: int, batches: int, m
 
 
 def say(text: str) -> None:
-    """Writes to standard output at once, also where that is a file."""
+    """Writes to standard output and flushes it, even if it is a file."""
     sys.stdout.write(text)
     sys.stdout.flush()
 

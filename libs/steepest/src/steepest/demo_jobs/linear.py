@@ -1,7 +1,7 @@
 """Linear regression of the disease's progression on ten measures, their squares and products.
 
-The measures get noise as they are drawn, which is ridge regression in the mean (Bishop 1995, "Training with Noise is
-Equivalent to Tikhonov Regularization"). Almost all of the loss is gone after a few dozen steps.
+Noise is added to the drawn measures, which on average is ridge regression (Bishop 1995, "Training with Noise is Equivalent
+to Tikhonov Regularization"). Almost all of the loss is gone after a few dozen steps.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Linear:
         self.state = self._parameters | self._optimiser.state
 
     def batch(self, rng: np.random.Generator) -> tuple[float, dict[str, Array]]:
-        """Mean squared error and its gradient on noisy measures of patients drawn at random."""
+        """Mean squared error and its gradient on noisy measures of random patients."""
         patients = rng.integers(len(self._measures), size=BATCH)
         noise = 0.1 * rng.standard_normal((BATCH, self._measures.shape[1]), np.float32)
         features = self._features(self._measures[patients] + noise)

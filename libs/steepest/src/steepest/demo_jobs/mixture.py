@@ -1,7 +1,7 @@
 """A mixture of Gaussians over digits by expectation maximisation on batches (Cappé, Moulines 2009, online EM).
 
-Each step averages expected statistics, with a weight that falls as steps^-0.6, and sets the parameters from them:
-the likelihood makes one great drop, and the rest of the training hardly changes it.
+Each step averages expected statistics, with a weight that falls as steps^-0.6, and sets the parameters from them: the
+negative log-likelihood drops once, and hardly changes in the rest of the training.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from steepest.demo_jobs.datasets import Array, digits
 BATCH = 512
 PARTS = 24
 GREY_LEVELS = 16
-VARIANCE_LEAST = 0.3  # of a grey level squared: pixels that are always white have none of their own
+VARIANCE_LEAST = 0.3  # in squared grey levels: pixels that are always white have zero variance
 
 
 class Mixture:
-    """Gaussians with diagonal covariance; ``state`` holds expected counts, sums and sums of squares by part."""
+    """Gaussians with diagonal covariance; ``state`` has expected counts, sums and sums of squares of each part."""
 
     def __init__(self, seed: int) -> None:
         images, _ = digits()
@@ -34,7 +34,7 @@ class Mixture:
         }
 
     def batch(self, rng: np.random.Generator) -> tuple[float, dict[str, Array]]:
-        """The negative log-likelihood in nats an image, and the expected statistics, on digits drawn at random."""
+        """The negative log-likelihood in nats per image, and the expected statistics, on random digits."""
         drawn = self._images[rng.integers(len(self._images), size=BATCH)]
         images = drawn + rng.uniform(-0.5, 0.5, drawn.shape)
         counts = self.state["counts"][:, None]
@@ -53,7 +53,7 @@ class Mixture:
         return -float(likelihood.mean()), statistics
 
     def update(self, contributions: dict[str, Array]) -> None:
-        """Moves the statistics towards the step's (their equation 11)."""
+        """Moves the statistics towards those of the step (their equation 11)."""
         self.state["updates"] += 1
         weight = float(self.state["updates"] + 1) ** -0.6
         for name, statistic in contributions.items():

@@ -1,4 +1,4 @@
-"""Multi-layer perceptron on digits, with the progress lines of Keras 2; the SDK only counts epochs and checkpoints.
+"""Multi-layer perceptron on digits, with the progress lines of Keras 2; it uses the SDK only for epochs and checkpoints.
 
 Its loss is read from its lines, which it rewrites in place with carriage returns until the epoch ends.
 """
@@ -34,7 +34,7 @@ class Perceptron:
         self.state = self._parameters | self._optimiser.state
 
     def batch(self, rng: np.random.Generator) -> tuple[float, dict[str, Array]]:
-        """Cross-entropy and its gradient on noisy digits drawn at random."""
+        """Cross-entropy and its gradient on random noisy digits."""
         drawn = rng.integers(len(self._images), size=BATCH)
         inputs = [self._images[drawn] + 0.2 * rng.standard_normal((BATCH, 64), np.float32)]
         for layer in self._layers:
@@ -54,7 +54,7 @@ class Perceptron:
 
 
 def main() -> None:
-    """Trains; an epoch is what it can be stopped after."""
+    """Trains; it can be stopped after each epoch."""
     given = harness.options("mlp", steps=750, batches=8)
     model = Perceptron(given.seed)
     run = steepest_sdk.start(save=harness.save(model), load=harness.load(model))
@@ -71,7 +71,7 @@ def main() -> None:
 
 
 def progress(step: int) -> str:
-    """How far the epoch is, as Keras 2 draws it."""
+    """The epoch's progress bar, as Keras 2 draws it."""
     steps = harness.EPOCH_STEPS
     bar = "=" * steps if step == steps else "=" * (step - 1) + ">" + "." * (steps - step)
     return f"{step}/{steps} [{bar}]"

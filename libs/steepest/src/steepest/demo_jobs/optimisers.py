@@ -1,4 +1,4 @@
-"""Owns how a gradient moves parameters. All state is arrays changed in place, so that a checkpoint is a list of them."""
+"""Optimisers. All state is in arrays that are changed in place, so that a checkpoint is a list of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Multinomial logistic regression on digits. It knows nothing of Steepest: it prints, the way PyTorch's examples do.
+"""Multinomial logistic regression on digits. It does not use Steepest: it prints like PyTorch's examples.
 
 Its loss is read from its lines, and it cannot be checkpointed.
 """
@@ -16,7 +16,7 @@ _PRINT_EVERY_STEPS = 3
 
 
 def cross_entropy(scores: Array, labels: Labels) -> tuple[float, Array]:
-    """Mean cross-entropy in nats of softmax(scores), n × classes, and its gradient by the scores, n × classes."""
+    """Mean cross-entropy in nats of softmax(scores), n × classes, and its gradient w.r.t. the scores, n × classes."""
     shifted = scores - scores.max(axis=1, keepdims=True)
     probabilities = np.exp(shifted)
     totals = probabilities.sum(axis=1, keepdims=True)
@@ -40,7 +40,7 @@ class Softmax:
         self.state = self._parameters | self._optimiser.state
 
     def batch(self, rng: np.random.Generator) -> tuple[float, dict[str, Array]]:
-        """Cross-entropy and its gradient on noisy digits drawn at random."""
+        """Cross-entropy and its gradient on random noisy digits."""
         drawn = rng.integers(len(self._images), size=BATCH)
         images = self._images[drawn] + 0.2 * rng.standard_normal((BATCH, 64), np.float32)
         scores = images @ self._parameters["weights"] + self._parameters["bias"]

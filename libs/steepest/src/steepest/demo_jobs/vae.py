@@ -1,6 +1,6 @@
 """Variational auto-encoder of digits (Kingma, Welling 2014), one of the models of the SpeCon thesis' experiments.
 
-The evidence bound falls fast while the mean image is learned, and then slowly for very long.
+The negative evidence bound falls fast while the mean image is learned, and then slowly for a long time.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class AutoEncoder:
         self.state = self._parameters | self._optimiser.state
 
     def batch(self, rng: np.random.Generator) -> tuple[float, dict[str, Array]]:
-        """The negative evidence bound in nats an image, and its gradient, on digits drawn at random.
+        """The negative evidence bound in nats per image, and its gradient, on random digits.
 
-        With one sample of the code an image, z = μ + exp(s/2) · ε (their section 2.4), and the divergence from the
+        With one sample of the code per image, z = μ + exp(s/2) · ε (their section 2.4), and the divergence from the
         standard normal distribution in closed form (their appendix B); s is the logarithm of the variance.
         """
         images = self._images[rng.integers(len(self._images), size=BATCH)]

@@ -1,1 +1,1 @@
-"""Docker engines and images of one's own, for demos, experiments and tests."""
+"""Private Docker engines and images, for demos, experiments and tests."""

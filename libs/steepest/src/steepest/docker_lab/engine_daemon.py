@@ -1,7 +1,7 @@
-"""A Docker engine of one's own: a daemon with its own folder, socket and control group, beside any other on the machine.
+"""A private Docker engine: a daemon with its own folder, socket and control group, independent of others on the machine.
 
-It owns starting, killing and stopping; ``make engine`` gets the daemon (Debian's ``docker.io``). It needs root. An engine
-has no network of its own: containers run with ``--network none`` or ``host``. Containers outlive the daemon (live
+It owns starting, killing and stopping; ``make engine`` installs the daemon (Debian's ``docker.io``). It needs root. The
+engine has no bridge network: containers run with ``--network none`` or ``host``. Containers outlive the daemon (live
 restore), and ``stop`` removes them.
 """
 
@@ -25,10 +25,10 @@ from docker.errors import DockerException
 from steepest.errors import ClusterError, InputError
 
 START_S = 60.0
-"""An engine is up in 3 s on two idle cores."""
+"""An engine starts in 3 s on two idle cores."""
 
 STOP_S = 5.0
-"""One that has clients left does not leave by itself; nothing of it is worth waiting for."""
+"""A daemon with connected clients does not exit by itself; it has no state worth waiting for."""
 
 _LONGEST_SOCKET = 107
 _PERIOD_US = 100_000
@@ -36,12 +36,12 @@ _GROUPS = Path("/sys/fs/cgroup")
 
 
 class DockerEngine:
-    """One daemon over a folder, which keeps its images and containers between starts.
+    """One daemon with a data folder, which keeps its images and containers between starts.
 
     Args:
-        folder: Everything of the engine is in it; of at most 80 characters, because sockets have short names.
-        cpu_m: What all its containers together may use, in millicores; None: the machine.
-        options: More arguments of ``dockerd``.
+        folder: Contains all of the engine's files; at most 80 characters, because socket paths are limited.
+        cpu_m: CPU limit of all its containers together, in millicores; None: no limit.
+        options: Further arguments of ``dockerd``.
     """
 
     def __init__(self, folder: Path, *, cpu_m: int | None = None, options: Sequence[str] = ()) -> None:
@@ -53,12 +53,12 @@ class DockerEngine:
 
     @property
     def url(self) -> str:
-        """Where clients connect, as in ``DOCKER_HOST``."""
+        """The address for clients, as in ``DOCKER_HOST``."""
         return f"unix://{self.folder}/docker.sock"
 
     @property
     def pid(self) -> int:
-        """The daemon's process.
+        """The daemon's pid.
 
         Raises:
             ClusterError: It does not run.
@@ -68,26 +68,26 @@ class DockerEngine:
         return self._daemon.pid
 
     def client(self) -> docker.APIClient:
-        """A client, to be closed."""
+        """A new client, which the caller must close."""
         return docker.APIClient(base_url=self.url, version="auto", timeout=60)
 
     def start(self) -> None:
-        """Start the daemon and wait until it answers; one that was left behind on the folder runs on.
+        """Start the daemon and wait until it answers; a daemon that still runs on the folder is adopted.
 
         Raises:
-            InputError: The daemon is missing, or we are not root, or the folder's name is too long.
-            ClusterError: It does not come up; the end of its log is told.
+            InputError: The daemon is missing, this process is not root, or the folder's path is too long.
+            ClusterError: It does not start; the message has the end of its log.
         """
         if why := missing():
             raise InputError(why, code="no-engine", hint="make engine")
         if len(f"{self.folder}/docker.sock") > _LONGEST_SOCKET:
-            raise InputError(f"{self.folder} is too long a name for a socket", hint="set TMPDIR to a shorter folder")
+            raise InputError(f"the path {self.folder} is too long for a socket", hint="set TMPDIR to a shorter folder")
         self.folder.mkdir(parents=True, exist_ok=True)
         self._make_group()
         self._daemon = self._left_behind()
         if self._daemon is None:
-            # Numbers of killed processes, which may be another's by now, or that of a dead one that nobody reaped: the
-            # daemon would wait for either.
+            # Stale pid files of killed processes: the pid may belong to another process or to a zombie, and the daemon
+            # would wait for either.
             for left in (self._pid_file, self.folder / "exec" / "containerd" / "containerd.pid"):
                 left.unlink(missing_ok=True)
             with self._log.open("ab") as log:
@@ -95,11 +95,11 @@ class DockerEngine:
         self._wait()
 
     def kill(self) -> None:
-        """End the daemon as a crash would; its containers go on."""
+        """Kill the daemon as in a crash; its containers keep running."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> None:
-        """Remove all containers, end the daemon, and leave nothing but the folder. To be called of a running engine."""
+        """Remove all containers, stop the daemon, and clean up everything except the folder. The engine must be running."""
         with contextlib.suppress(DockerException), contextlib.closing(self.client()) as client:
             for container in client.containers(all=True):
                 with contextlib.suppress(DockerException):
@@ -123,11 +123,11 @@ class DockerEngine:
                 process.kill()
         _left(processes, STOP_S)
         with contextlib.suppress(psutil.Error):
-            self._daemon.wait(START_S)  # it is dead or was killed: reaped, where it is a child of ours
+            self._daemon.wait(START_S)  # it is dead or was killed: reap it, if it is a child of this process
         self._daemon = None
 
     def _unmount(self) -> None:
-        """A daemon that came after a killed one leaves the mount of its folder behind."""
+        """Unmount what is left: a daemon that was started after a killed one does not unmount its folder."""
         mounts = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
         for mount in reversed(mounts):
             if Path(mount).is_relative_to(self.folder):
@@ -169,7 +169,7 @@ class DockerEngine:
         while time.monotonic() < deadline:
             if not self._daemon.is_running() or self._daemon.status() == psutil.STATUS_ZOMBIE:
                 break
-            # A plain socket first: the client leaves one open where nobody listens.
+            # A plain socket first: the client does not close its socket if nothing listens.
             with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as listening:
                 listening.connect(self.url.removeprefix("unix://"))
                 with contextlib.suppress(DockerException, OSError), contextlib.closing(self.client()) as client:
@@ -177,12 +177,12 @@ class DockerEngine:
                     return
             time.sleep(0.05)
         tail = self._log.read_text(errors="replace")[-1000:]
-        raise ClusterError(f"the engine in {self.folder} does not come up: {tail}", code="no-engine")
+        raise ClusterError(f"the engine in {self.folder} does not start: {tail}", code="no-engine")
 
     # --- its size -----------------------------------------------------------------------------------------------------
 
     def _group_paths(self) -> list[Path]:
-        """Its control group, in each hierarchy of version 1 or in the one of version 2, where it is there."""
+        """Its existing control groups: one in each hierarchy of version 1, or the one of version 2."""
         places = [_GROUPS] if _is_version_2() else sorted(_GROUPS.iterdir())
         return [place / self.group for place in places if (place / self.group).is_dir()]
 
@@ -200,7 +200,7 @@ class DockerEngine:
 
 
 def _left(processes: Sequence[psutil.Process], patience_s: float) -> Sequence[psutil.Process]:
-    """Those that still run after a while. A dead one that nobody reaps does not run."""
+    """The processes that still run after ``patience_s``. A zombie does not run."""
     deadline = time.monotonic() + patience_s
     while (alive := [each for each in processes if _runs(each)]) and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -219,25 +219,25 @@ def _is_version_2() -> bool:
 
 
 def _rmdir(path: Path) -> None:
-    with contextlib.suppress(OSError):  # something is left in it, or somebody else removed it
+    with contextlib.suppress(OSError):  # it is not empty, or another process removed it
         path.rmdir()
 
 
 def missing() -> str:
-    """Why no engine can be started here; empty where one can."""
+    """Why no engine can be started here; empty if one can."""
     if shutil.which("dockerd", path=f"{os.environ.get('PATH', '')}:/usr/sbin") is None:
         return "there is no Docker engine (dockerd) on this machine"
-    return "" if os.geteuid() == 0 else "a Docker engine of one's own needs root"
+    return "" if os.geteuid() == 0 else "a private Docker engine needs root"
 
 
 @contextlib.contextmanager
 def running_engine(folder: Path, *, cpu_m: int | None = None, options: Sequence[str] = ()) -> Iterator[DockerEngine]:
-    """An engine for the time of the block; its folder's content is removed afterwards."""
+    """An engine that runs within the block; its folder's content is removed afterwards."""
     engine = DockerEngine(folder, cpu_m=cpu_m, options=options)
     try:
         engine.start()
         yield engine
     finally:
         engine.stop()
-        # Some 20,000 files, for which nobody waits.
+        # In the background: there are about 20,000 files.
         subprocess.run(["sh", "-c", 'rm -rf --one-file-system "$0" &', str(engine.folder)], check=False)

@@ -1,9 +1,9 @@
-"""Images for jobs, made of Debian packages and this source tree alone: no image registry is ever asked.
+"""Builds images for jobs from Debian packages and this source tree, without any image registry.
 
-``python -m steepest.docker_lab.images FOLDER`` makes what is missing in a folder and imports it into the engine that
-``DOCKER_HOST`` names, where there is one. It owns what is in the images:
+``python -m steepest.docker_lab.images FOLDER`` builds what is missing in a folder and imports it into the engine that
+``DOCKER_HOST`` names, if there is one. It owns the content of the images:
 
-* ``steepest-base``: Debian with Python and NumPy, for any job that needs no more;
+* ``steepest-base``: Debian with Python and NumPy, for jobs that need no more;
 * ``steepest-demo``: the same with the demo's trainings, the SDK, and the data files of scikit-learn.
 """
 
@@ -42,22 +42,22 @@ _USELESS = (
     "usr/share/locale",
     "usr/share/info",
 )
-_CONTENT = "steepest.content"  # a label of the demo's image: the digest of what was put into it
+_CONTENT = "steepest.content"  # a label of the demo's image: the digest of its content
 _SITE = "/usr/lib/python3/dist-packages"
 
 
 def default_folder() -> Path:
-    """Where ``make images`` keeps its tarball: ``$STEEPEST_DOCKER_HOME`` or ``.docker`` in the current folder."""
+    """The folder of the tarball that ``make images`` builds: ``$STEEPEST_DOCKER_HOME`` or ``.docker``."""
     return Path(os.environ.get("STEEPEST_DOCKER_HOME", ".docker"))
 
 
 def missing(folder: Path) -> str:
-    """Why there are no images to be imported; empty where there are."""
+    """Why there are no images to import; empty if there are."""
     return "" if _tarball(folder).exists() else f"there is no {_tarball(folder)}"
 
 
 def make(folder: Path) -> Path:
-    """Make the tarball of the base image unless it is there (80 s, 70 MB of packages); give it.
+    """Build the tarball of the base image unless it exists (80 s, 70 MB of packages); return its path.
 
     Raises:
         InputError: ``debootstrap`` is missing or failed.
@@ -74,22 +74,22 @@ def make(folder: Path) -> Path:
         order = [program, "--variant=minbase", f"--include={','.join(PACKAGES)}", RELEASE, str(root), MIRROR]
         done = subprocess.run(order, stdout=sys.stderr, check=False)
         if done.returncode:
-            raise InputError(f"debootstrap ended with {done.returncode}", hint="read what it says; it needs root")
+            raise InputError(f"debootstrap ended with {done.returncode}", hint="read its output; it needs root")
         for useless in _USELESS:
             shutil.rmtree(root / useless, ignore_errors=True)
-        aside = Path(name) / path.name
-        subprocess.run(["tar", "--numeric-owner", "-C", str(root), "-cf", str(aside), "."], check=True)
-        aside.replace(path)
+        temporary = Path(name) / path.name
+        subprocess.run(["tar", "--numeric-owner", "-C", str(root), "-cf", str(temporary), "."], check=True)
+        temporary.replace(path)
     return path
 
 
 def provide(client: docker.APIClient, folder: Path, *, demo: bool = False) -> None:
-    """Give an engine the images that it does not have yet (3 s).
+    """Import the images that an engine does not have yet (3 s).
 
     Args:
-        client: Of the engine.
-        folder: Where the tarball is.
-        demo: The demo's image too, as it is now.
+        client: The engine's client.
+        folder: The folder of the tarball.
+        demo: Whether to build the demo's image too, from the current sources.
 
     Raises:
         InputError: There is no tarball.
@@ -118,7 +118,7 @@ def _provide_demo(client: docker.APIClient) -> None:
 
 
 def _demo_content() -> bytes:
-    """The trainings, the SDK and the data, as a tar file that is the same for the same content."""
+    """The trainings, the SDK and the data as a tar file, which is identical for identical content."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         for place, file in sorted(_demo_files()):
@@ -131,7 +131,7 @@ def _demo_content() -> bytes:
 
 
 def _demo_files() -> Iterator[tuple[str, Path]]:
-    """Where each file goes below the packages, and where it is here."""
+    """Each file's path below the packages folder, and its path on this machine."""
     library = _package("steepest")
     yield "steepest/__init__.py", library / "__init__.py"
     for folder, place, patterns in (
@@ -152,7 +152,7 @@ def _package(name: str) -> Path:
 
 
 def _labels(client: docker.APIClient, image: str) -> dict[str, str] | None:
-    """The labels of an image; None where the engine does not have it."""
+    """The labels of an image; None if the engine does not have it."""
     try:
         return client.inspect_image(image)["Config"]["Labels"] or {}
     except ImageNotFound:
@@ -164,17 +164,17 @@ def _tarball(folder: Path) -> Path:
 
 
 def main() -> None:
-    """Make the tarball, and import both images where an engine answers."""
+    """Build the tarball, and import both images if an engine answers."""
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else default_folder()
     try:
-        print(f"{BASE}: {make(folder)}")  # noqa: T201 - the answer
+        print(f"{BASE}: {make(folder)}")  # noqa: T201 - the command's output
         with contextlib.closing(docker.APIClient(**kwargs_from_env(), version="auto")) as client:
             provide(client, folder, demo=True)
-            print(f"{BASE} and {DEMO} are in the engine at {client.base_url}")  # noqa: T201 - the answer
+            print(f"{BASE} and {DEMO} are in the engine at {client.base_url}")  # noqa: T201 - the command's output
     except InputError as error:
         sys.exit(f"{error}\n{error.hint}")
     except DockerException as error:
-        print(f"no engine has them yet: {error}")  # noqa: T201 - likewise; engines of the tests' own import the tarball
+        print(f"no engine to import them into: {error}")  # noqa: T201 - the tests' engines import the tarball themselves
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""Published experiments with real trainings on a real Docker engine, on a smaller scale of time."""
+"""Published experiments with real trainings on a real Docker engine, at a smaller time scale."""

@@ -1,6 +1,6 @@
-"""Which of FlowCon's experiments are run on a real engine, under which settings, and what was published about them.
+"""The experiments of FlowCon that run on a real engine, with their settings and published results.
 
-Three jobs are run under two of the published settings that differ in the interval alone; five under the one that is printed.
+Three jobs run under two of the published settings that differ only in the interval; five jobs under the one that is printed.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from steepest.testbed.jobs import KINDS, SCALE
 from steepest.testbed.node import CPU_M
 
 BUCKET_MS = 10_000
-"""As the authors sample containers, in the experiment's time."""
+"""The authors' sampling period of containers, in the experiment's time."""
 
 TICK_MS = 250
-"""Of our time."""
+"""In real time."""
 
 
 def _arm(alpha: float, interval_s: int, *published: Published) -> Arm:
     parameters = PoolParameters(
         tick_ms=TICK_MS,
         specon=SpeConParameters(interval_ms=BUCKET_MS // SCALE),
-        # Progress a second is as many times faster as time is shorter.
+        # Time is shorter by SCALE, so progress per second is greater by the same factor.
         flowcon=FlowConParameters(alpha=alpha * SCALE, interval_ms=interval_s * 1000 // SCALE),
     )
     return Arm(
@@ -86,7 +86,7 @@ PAPER = Paper(
     ),
     real=True,
 )
-"""What ``steepest reproduce flowcon --real`` runs."""
+"""The experiments of ``steepest reproduce flowcon --real``."""
 
 
 def limited(arm: Arm) -> PoolParameters:
@@ -95,5 +95,5 @@ def limited(arm: Arm) -> PoolParameters:
 
 
 def unlimited(arm: Arm) -> PoolParameters:
-    """The same with neither limits nor moves."""
+    """The pool's parameters with neither limits nor moves."""
     return under("none", arm.parameters)

@@ -1,7 +1,7 @@
-"""The jobs of an experiment as small trainings of the same relative length, and what a step of each costs on the node.
+"""Maps the jobs of an experiment to small trainings of the same relative length, and measures the cost of their steps.
 
-It owns the likeness of models to the demo's trainings, and the scale of time. Lengths are in CPU time, measured on the node
-before anything is compared, so that ratios of lengths and arrivals are those of the experiment on any machine.
+It owns the mapping of models to the demo's trainings, and the time scale. Lengths are in CPU time, measured on the node
+before the experiment, so that the ratios of lengths and arrivals are those of the experiment on any machine.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from steepest.events.common import Resources
 from steepest.sim.workload import SimJob, Workload
 
 SCALE = 10
-"""A second here is so many of the experiment's."""
+"""Seconds of the experiment per real second."""
 
 KINDS: Mapping[str, str] = {
     "vae-flowcon": "vae",
@@ -32,19 +32,19 @@ KINDS: Mapping[str, str] = {
     "lstm-cfc": "charlm",
     "lstm-crf": "mixture",
 }
-"""The models of FlowCon's experiments, and which of the demo's trainings stands for each."""
+"""Model of FlowCon's experiments to the demo's training that represents it."""
 
 MACHINE_M = 8_000
-"""The experiment's node."""
+"""The size of the experiment's node, in millicores."""
 
 PYTHON = "python3"
 
 _ONE_BATCH = ("--work", "0.1")
-"""A step's least: with Debian's plain BLAS a run then has about as many steps as by default, so that its curve is whole."""
+"""The smallest step: with Debian's slow BLAS a run then has about the default number of steps, and so a complete curve."""
 
 _FEW_STEPS, _MORE_STEPS = 20, 100
 _PROBED_S = 2.0
-"""CPU time that a step's cost is measured over: the first steps are cheaper than the later ones."""
+"""CPU time over which a step's cost is measured, in seconds: the first steps are cheaper than later ones."""
 
 _PROBE = (
     "import runpy, sys, time; sys.argv[1:1] = ['probe']; sys.argv = sys.argv[1:]; "
@@ -54,14 +54,14 @@ _TIMEOUT_S = 120
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """CPU time of a training, in seconds: of its start and of each step."""
+    """CPU time of a training's start and of each step, in seconds."""
 
     start_s: float
     step_s: float
 
 
 def costs(engine: DockerEngine, models: Sequence[str]) -> dict[str, Cost]:
-    """What the trainings that stand for some models cost on the node.
+    """Measure the costs of the trainings that represent some models, on the node.
 
     Raises:
         ClusterError: A training did not run.
@@ -74,14 +74,14 @@ def costs(engine: DockerEngine, models: Sequence[str]) -> dict[str, Cost]:
 
 
 def scaled(jobs: Workload, costs: Mapping[str, Cost], engine: DockerEngine, cpu_m: int, seed: int) -> DemoWorkload:
-    """The experiment's jobs, to be run on a node."""
+    """The experiment's jobs as a workload for the node."""
     arrivals = tuple(_arrival(job, costs[job.model], cpu_m, seed) for job in jobs.jobs)
     one = NodeSpec("n1", Resources(cpu_m=cpu_m, memory_mib=4096), engine=engine.url)
     return DemoWorkload(nodes=(one,), arrivals=arrivals, image=DEMO, soft_limits=True)
 
 
 def whole_node_s(job: SimJob) -> float:
-    """How long a job would run in the experiment if it used all of the node."""
+    """The duration of a job in the experiment if it used the whole node, in seconds."""
     return job.work_s * job.demand_cpu_m / MACHINE_M
 
 
@@ -106,7 +106,7 @@ def _cost(client: docker.APIClient, kind: str) -> Cost:
 
 
 def _probe(client: docker.APIClient, kind: str, steps: int) -> float:
-    """CPU seconds of a training, alone on the node."""
+    """CPU time of a training that runs alone on the node, in seconds."""
     command = [PYTHON, "-c", _PROBE.format(kind=kind), "--steps", str(steps), *_ONE_BATCH]
     host = client.create_host_config(network_mode="none")
     made = client.create_container(
@@ -115,9 +115,9 @@ def _probe(client: docker.APIClient, kind: str, steps: int) -> float:
     try:
         client.start(made)
         client.wait(made, timeout=_TIMEOUT_S)
-        said = client.logs(made).decode(errors="replace").split()
-        if said[-2:-1] != ["probe"]:
-            raise ClusterError(f"the training {kind} did not run: {' '.join(said)[-500:]}", code="no-training")
-        return float(said[-1])
+        output = client.logs(made).decode(errors="replace").split()
+        if output[-2:-1] != ["probe"]:
+            raise ClusterError(f"the training {kind} did not run: {' '.join(output)[-500:]}", code="no-training")
+        return float(output[-1])
     finally:
         client.remove_container(made, force=True)

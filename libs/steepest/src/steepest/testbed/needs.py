@@ -1,4 +1,4 @@
-"""What an experiment on a real engine needs beside the library: the client, the daemon, root, images."""
+"""Checks the requirements of an experiment on a real engine: the client, the daemon, root, images."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ WHAT = "a reproduction with real trainings"
 
 
 def refuse_without_engine() -> None:
-    """Say before anything is started that no engine can be, or that the trainings could not run on it.
+    """Check the requirements of the engine and of the trainings, before anything is started.
 
     Raises:
-        InputError: Something is missing; with the command that gets it.
+        InputError: A requirement is missing; the hint has the command that installs it.
     """
     if importlib.util.find_spec("docker") is None:
         raise InputError(f"{WHAT} needs the client of Docker engines", hint="install steepest[docker]")
@@ -24,7 +24,7 @@ def refuse_without_engine() -> None:
     if shutil.which("dockerd", path=f"{os.environ.get('PATH', '')}:/usr/sbin") is None:
         raise InputError(f"{WHAT} needs a Docker engine (dockerd)", code="no-engine", hint="get it with `make engine`")
     if os.geteuid() != 0:
-        raise InputError(f"{WHAT} starts a Docker engine of its own", code="not-root", hint="run it as root")
+        raise InputError(f"{WHAT} starts a private Docker engine", code="not-root", hint="run it as root")
     from steepest.docker_lab import images  # noqa: PLC0415 - the client is an extra
 
     if why := images.missing(images.default_folder()):

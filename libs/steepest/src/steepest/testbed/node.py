@@ -1,7 +1,8 @@
-"""The node of an experiment: a Docker engine of its own, held to one core and before everything else on it.
+"""The node of an experiment: a private Docker engine, pinned to one core with priority over everything else on it.
 
-It owns the engine's place on the machine. CPU shares mean what they say on one core only: on several, the kernel balances
-a few single threads too coarsely. What else the machine does still costs cache and memory bandwidth. There is one node at a
+It owns the engine's placement on the machine. CPU shares are accurate only on one core: on several, the kernel balances
+a few single threads too coarsely. Other work on the machine still costs cache and memory bandwidth. There is only one
+node at a
 time: a second one would take half of the core.
 """
 
@@ -19,16 +20,16 @@ from steepest.docker_lab.engine_daemon import DockerEngine, running_engine
 from steepest.errors import ClusterError, InputError
 
 CPU_M = 800
-"""The node's size in millicores. The rest of its core is for the kernel, and for what the engine does."""
+"""The node's size in millicores. The rest of its core is for the kernel and the engine itself."""
 
 WEIGHT = 64
-"""So many times the weight of any other process on its core."""
+"""The node's weight relative to any other process on its core."""
 
 TURN_S = 600.0
-"""How long a node that somebody else has on this machine is waited for."""
+"""How long to wait for another experiment on this machine."""
 
 _NICE = -15
-"""Of this process and of the engine: what they are late with counts ``SCALE`` times in the experiment's time."""
+"""Niceness of this process and of the engine: their delays count ``SCALE`` times in the experiment's time."""
 
 _GROUPS = Path("/sys/fs/cgroup")
 _LOCK = "steepest-testbed.lock"
@@ -36,11 +37,11 @@ _LOCK = "steepest-testbed.lock"
 
 @contextlib.contextmanager
 def node() -> Iterator[DockerEngine]:
-    """The engine with the demo's image, for the time of the block.
+    """The engine with the demo's image, within the block.
 
     Raises:
-        InputError: What it needs is missing, or control groups cannot be made.
-        ClusterError: There is another one on this machine all the time.
+        InputError: A requirement is missing, or control groups cannot be created.
+        ClusterError: Another experiment runs on this machine for longer than ``TURN_S``.
     """
     with contextlib.ExitStack() as stack:
         turn = incarnation_locks.take(Path(tempfile.gettempdir()) / _LOCK, TURN_S)
@@ -50,14 +51,15 @@ def node() -> Iterator[DockerEngine]:
         stack.callback(os.setpriority, os.PRIO_PROCESS, 0, os.getpriority(os.PRIO_PROCESS, 0))
         with contextlib.suppress(PermissionError):  # root without that capability
             os.setpriority(os.PRIO_PROCESS, 0, _NICE)
-        # Sockets have short names, so not below a state folder.
+        # Not in a state folder, because socket paths must be short.
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="steepest-")))
         try:
             engine = stack.enter_context(running_engine(folder / "engine", cpu_m=CPU_M))
             _hold(engine.group, max(os.sched_getaffinity(0)))
         except OSError as error:
             raise InputError(
-                f"an engine cannot be held to one core here: {error}", hint="run it where root may make control groups"
+                f"an engine cannot be pinned to one core here: {error}",
+                hint="run it where root may create control groups",
             ) from error
         with contextlib.closing(engine.client()) as client:
             images.provide(client, images.default_folder(), demo=True)

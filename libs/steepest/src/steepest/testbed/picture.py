@@ -1,4 +1,4 @@
-"""The picture of a repetition, drawn as those of simulated ones are, in seconds of the experiment."""
+"""Draws a repetition like a simulated one, in seconds of the experiment."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Event = Received[c.ClusterEvent]
 
 
 def picture(before: Sequence[Event], after: Sequence[Event], pair: Pair, title: str) -> str:
-    """What happened by default and under the policy, as SVG."""
+    """The runs by default and under the policy, as SVG."""
     jobs = [event.event.job for event in after if isinstance(event.event, c.JobSubmitted)]
     completions = list(zip(jobs, pair.before, pair.after, strict=True))
     return drawn(_course(before), _course(after), completions, title)
@@ -32,7 +32,7 @@ def _course(events: Sequence[Event]) -> Course:
 
 
 def _scaled(events: Sequence[Event]) -> Iterable[Event]:
-    """From the first submission on, at the experiment's pace."""
+    """The events from the first submission on, in the experiment's time."""
     first_ms = next(one.at_ms for one in events if isinstance(one.event, c.JobSubmitted))
     for one in events:
         event = one.event

@@ -1,6 +1,6 @@
-"""All repetitions of a paper's experiments on the node, and the rows and pictures that they come to.
+"""Runs all repetitions of a paper's experiments on the node, and makes rows and pictures of them.
 
-It owns the order of the whole, and nothing of how a figure is read or judged: that is as in virtual time.
+It owns the order of the runs; figures are computed and judged as in virtual time.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from steepest.testbed.run import Repetition, repetition
 
 
 def repetitions(experiments: Sequence[Experiment], count: int, folder: Path) -> Iterator[Repetition]:
-    """Each as soon as it is over, with seeds from 0; the engine is there until the last one.
+    """Yield each repetition as soon as it is over, with seeds from 0; the engine runs until the last one.
 
     Args:
-        experiments: In their order.
-        count: Of each.
-        folder: For the recordings; it is made.
+        experiments: The experiments, in order.
+        count: Repetitions of each.
+        folder: For the recordings; it is created.
 
     Raises:
         SteepestError: The engine does not start, a training fails, or the folder cannot be used.
@@ -38,7 +38,7 @@ def repetitions(experiments: Sequence[Experiment], count: int, folder: Path) -> 
 
 
 def reproduced(paper: Paper, count: int, done: Sequence[Repetition]) -> Reproduction:
-    """What all repetitions come to, with a picture of each experiment's first one."""
+    """The results of all repetitions, with a picture of each experiment's first one."""
     pictures = [_picture(one) for one in done if one.seed == 0]
     return reproduction(paper, count, [*pictures, *(_figures(one) for one in done)])
 

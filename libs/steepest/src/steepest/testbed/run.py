@@ -1,6 +1,6 @@
 """Runs an experiment on the node: each repetition by default and under the policy, one after the other.
 
-The order rotates from one repetition to the next, so that what changes on the machine in the meantime falls on all.
+The order rotates from one repetition to the next, so that changes of the machine over time affect all runs alike.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from steepest.testbed.jobs import SCALE, Cost, scaled
 from steepest.testbed.node import CPU_M
 
 
-class Ran(msgspec.Struct, frozen=True):
+class RunResult(msgspec.Struct, frozen=True):
     """A run's completion times in the order of the submissions, its makespan, and its log; in seconds of the experiment."""
 
     completions: Sequence[float]
@@ -42,12 +42,12 @@ class Repetition(msgspec.Struct, frozen=True):
 
     experiment: Experiment
     seed: int
-    before: Ran
-    arms: Sequence[Ran]
+    before: RunResult
+    arms: Sequence[RunResult]
 
     @property
     def pairs(self) -> Sequence[Pair]:
-        """What is read off it, of each arm."""
+        """The pairs of results, one for each arm."""
         before = self.before
         return [Pair(before.completions, arm.completions, before.makespan, arm.makespan) for arm in self.arms]
 
@@ -55,7 +55,7 @@ class Repetition(msgspec.Struct, frozen=True):
 def repetition(
     experiment: Experiment, costs: Mapping[str, Cost], engine: DockerEngine, seed: int, folder: Path
 ) -> Repetition:
-    """All runs; their recordings are in the folder then, and what was there of the same names is not.
+    """Make all runs; their recordings replace those of the same names in the folder.
 
     Raises:
         ClusterError: A job failed.
@@ -65,16 +65,16 @@ def repetition(
     given = scaled(arrivals(experiment.workload, seed), costs, engine, CPU_M, seed)
     runs: list[tuple[str, PoolParameters]] = [("default", unlimited(experiment.arms[0]))]
     runs += [(f"flowcon-{number}", limited(arm)) for number, arm in enumerate(experiment.arms)]
-    ran: dict[str, Ran] = {}
+    ran: dict[str, RunResult] = {}
     for name, parameters in (*runs[seed % len(runs) :], *runs[: seed % len(runs)]):
-        place = folder / f"{experiment.name}-{seed}-{name}"
-        shutil.rmtree(place, ignore_errors=True)
-        ran[name] = asyncio.run(_run(given, parameters, place))
+        state = folder / f"{experiment.name}-{seed}-{name}"
+        shutil.rmtree(state, ignore_errors=True)
+        ran[name] = asyncio.run(_run(given, parameters, state))
     before, *arms = (ran[name] for name, _ in runs)
     return Repetition(experiment, seed, before, arms)
 
 
-async def _run(given: DemoWorkload, parameters: PoolParameters, folder: Path) -> Ran:
+async def _run(given: DemoWorkload, parameters: PoolParameters, folder: Path) -> RunResult:
     play = Play(folder, given, parameters)
     story = await play.run(NoAudience())
     if play.interrupted.is_set():
@@ -86,9 +86,9 @@ async def _run(given: DemoWorkload, parameters: PoolParameters, folder: Path) ->
     return ran_of(story, await play.recorded())
 
 
-def ran_of(story: RunTimeline, events: Sequence[Received[ClusterEvent]]) -> Ran:
-    """What a story whose jobs have all ended comes to."""
+def ran_of(story: RunTimeline, events: Sequence[Received[ClusterEvent]]) -> RunResult:
+    """The result of a run whose jobs have all ended."""
     jobs = list(story.jobs.values())
     first = min(job.submitted_ms for job in jobs)
     completions = [(job.completion_ms or 0) / 1000 * SCALE for job in jobs]
-    return Ran(completions, (max(job.ended_ms or 0 for job in jobs) - first) / 1000 * SCALE, events)
+    return RunResult(completions, (max(job.ended_ms or 0 for job in jobs) - first) / 1000 * SCALE, events)
