@@ -17,8 +17,8 @@ A job that ends by itself or is cancelled *dooms* its plan: the plan is abandone
 further step may begin. Only a START whose effect is unclear is begun again first, or a process might run unnoticed.
 STOP is the step that cannot be undone; before it, a migration that fails leaves its job as it was.
 
-Where an operator declares that a node is gone for good, a plan that has nowhere else to go is over; a migration loses that node
-from its ``sources`` or ``targets``, and goes on or back with the other one.
+Where an operator declares that a node is gone for good, a plan that has nowhere else to go is over; a migration loses that
+node from its ``sources`` or ``targets``, and goes on or back with the other one.
 """
 
 from __future__ import annotations
