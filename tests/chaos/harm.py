@@ -69,10 +69,10 @@ class Harm:
             await asyncio.sleep(0.1)
 
     async def _restart(self) -> None:
-        """Only a stop in peace lets every service keep a snapshot within the time that this takes."""
-        await asyncio.sleep(ASLEEP_S)  # until then nobody has the partitions of those that were killed last
+        """A clean restart: it leaves every service the time to keep a snapshot."""
+        await asyncio.sleep(ASLEEP_S)  # until then the killed members still hold their partitions
         status = await asyncio.to_thread(self._system.stop)
-        assert status == 0, self._system.told()
+        assert status == 0, self._system.output()
         await self._retention.work()
         await self._system.start()
         self.restarts += 1

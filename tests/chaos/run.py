@@ -77,7 +77,7 @@ async def chaos(
         await all_over(system, jobs)
         stop.set()
         await loading
-        assert await asyncio.to_thread(system.stop) == 0, system.told()
+        assert await asyncio.to_thread(system.stop) == 0, system.output()
         async for _ in record(log, into):
             pass
         found = await proof(into, load, system)
@@ -185,7 +185,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=None, help="of each job; default: enough for the kills")
     chosen = parser.parse_args()
     configure_logging(logging.ERROR)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that whoever stops us leaves nothing running
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that stopping this script leaves nothing running
     faults = max(1, chosen.kills // 20) if chosen.faults is None else chosen.faults
     # Jobs must outlast the harm to be moved meanwhile: a kill takes a second, a restart 20, and a step 0.04.
     steps = chosen.steps or 25 * chosen.kills + 500 * (faults + 1)

@@ -44,36 +44,36 @@ class KafkaSystem:
         self._process: subprocess.Popen[bytes] | None = None
 
     async def start(self) -> None:
-        """Start it, and wait until it has said that it follows its log."""
-        told = self._launch()
-        await self.until(lambda: b"caught up" in told.read_bytes(), f"the system to follow its log; see {told}")
+        """Start it, and wait until it has printed that it follows its log."""
+        output = self._launch()
+        await self.until(lambda: b"caught up" in output.read_bytes(), f"the system to follow its log; see {output}")
         self.folder.remember_kafka(KafkaPlace(self.kafka.bootstrap, self.kafka.prefix))
 
     def _launch(self) -> Path:
         self.folder.root.mkdir(parents=True, exist_ok=True)
-        told = self.folder.root / "up.log"
-        told.unlink(missing_ok=True)
-        with told.open("wb") as output:
+        output = self.folder.root / "up.log"
+        output.unlink(missing_ok=True)
+        with output.open("wb") as file:
             self._process = subprocess.Popen(
                 [*STEEPEST, "up", "--state", str(self.folder.root), "--kafka", self.kafka.bootstrap, *self._options],
-                stdout=output,
-                stderr=output,
+                stdout=file,
+                stderr=file,
                 env=self._env,
                 start_new_session=True,
             )
-        return told
+        return output
 
     async def until(self, condition: Any, what: str) -> None:
         """Wait for something that must come while the system runs."""
         deadline = asyncio.get_running_loop().time() + PATIENCE_S
         while not condition():
             assert self._process is not None
-            assert self._process.poll() is None, f"the system has ended: {self.told()}"
-            assert asyncio.get_running_loop().time() < deadline, f"in vain waited for {what}: {self.told()}"
+            assert self._process.poll() is None, f"the system has ended: {self.output()}"
+            assert asyncio.get_running_loop().time() < deadline, f"timed out waiting for {what}: {self.output()}"
             await asyncio.sleep(0.05)
 
-    def told(self) -> str:
-        """What it has said so far."""
+    def output(self) -> str:
+        """What it has printed so far."""
         return (self.folder.root / "up.log").read_text(errors="replace")
 
     def services(self) -> dict[int, str]:
@@ -107,7 +107,7 @@ class KafkaSystem:
         return self.wait()
 
     def end(self) -> None:
-        """Leave nothing running, whatever a test has come to."""
+        """Leave nothing running, however the test ended."""
         if self._process is not None and self._process.poll() is None:
             self.call("down", "--grace", "0.2s")
             if self._process.poll() is None:

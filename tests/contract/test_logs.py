@@ -73,6 +73,6 @@ class TestFileLog(SharedLogContract):
         return "steepest.log.files.file_log:FileLog.open", [str(log.folder)]
 
     async def test_a_file_is_never_cut_at_its_start(self, log: FileLog) -> None:
-        """A log in files begins with its first record, whatever was appended."""
+        """A log in files always begins with its first record."""
         await log.append(numbered(5))
         assert await log.begin(CLUSTER) == 0

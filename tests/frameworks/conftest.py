@@ -68,10 +68,10 @@ class Training:
         return self._await_file("hello.json")
 
     def request(self) -> dict[str, Any]:
-        """Asks for a checkpoint, to be held until the stop, and waits for the answer."""
-        aside = self.folder / ".request"
-        aside.write_text(json.dumps({"request": "a", "hold_s": 120}))
-        aside.replace(self.folder / "checkpoint-request.json")
+        """Asks for a checkpoint that is held until the stop, and waits for the answer."""
+        temporary = self.folder / ".request"
+        temporary.write_text(json.dumps({"request": "a", "hold_s": 120}))
+        temporary.replace(self.folder / "checkpoint-request.json")
         return self._await_file("checkpoint-ack.json")
 
     def _await_file(self, name: str) -> dict[str, Any]:
@@ -154,7 +154,7 @@ def _launch(folder: Path, script: Path, arguments: Sequence[str], variables: Map
 
 @pytest.fixture
 def supervisor(tmp_path: Path) -> Iterator[Supervisor]:
-    """A supervisor of one job; whatever it started is gone after the test."""
+    """A supervisor of one job; every process that it started is gone after the test."""
     yield from _supervisor(tmp_path)
 
 

@@ -135,7 +135,7 @@ def test_lightning_told_to_leave_before_its_first_step_says_so(supervisor: Super
 def test_script_that_forgets_to_resume_is_told(
     supervisor: Supervisor, tmp_path: Path, example: str, forgotten: str, remedy: str
 ) -> None:
-    """Trained weights with a schedule that begins anew would be wrong unseen: it fails, and says what to write."""
+    """Trained weights with a restarted schedule would be wrong silently: the script fails, and says what to write."""
     source = (EXAMPLES / f"{example}_digits.py").read_text()
     assert forgotten in source
     forgetful = tmp_path / "forgetful.py"

@@ -32,7 +32,7 @@ class Had(msgspec.Struct, kw_only=True):
     Attributes:
         code: Digest of the code under test and of the test's file.
         seconds: How long its rounds took in all.
-        is_failed: Whether the newest round failed: it is run again, whatever it has had.
+        is_failed: Whether the newest round failed: then it is run again, however many rounds it has had.
     """
 
     code: str
@@ -142,9 +142,9 @@ class Keeper:
         self._config.stash[HAD][report.nodeid] = had
         kept = self._config.rootpath / KEPT
         kept.parent.mkdir(exist_ok=True)
-        aside = kept.with_suffix(".new")
-        aside.write_bytes(msgspec.json.encode(self._config.stash[HAD]))
-        aside.replace(kept)
+        temporary = kept.with_suffix(".new")
+        temporary.write_bytes(msgspec.json.encode(self._config.stash[HAD]))
+        temporary.replace(kept)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

@@ -38,7 +38,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> Generator[None, object, object]:
-    """Whatever limit a test has, the process has it too, a little later."""
+    """The process has the same limit as its test, plus a grace period."""
     item.stash[LIMIT_S] = settings.timeout + item.config.getoption("grace")
     _arm(item)
     return (yield)

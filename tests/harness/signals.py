@@ -1,4 +1,4 @@
-"""Tests' children begin with the signals' defaults, whatever pytest was started with.
+"""Tests' children start with the default signal handlers, even if pytest ignores some signals.
 
 A shell starts background jobs with SIGINT and SIGQUIT ignored, nohup with SIGHUP ignored, and a process inherits what is
 ignored: no interrupt would ever reach what a test starts.

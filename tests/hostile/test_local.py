@@ -58,7 +58,7 @@ async def submit_all(state: Path) -> None:
 
 
 async def losses_of(state: Path) -> dict[str, list[int | None]]:
-    """The steps that are on the log, by job; nothing may be there that nobody can read."""
+    """The steps that are on the log, by job; every record must be readable."""
     folder = StateFolder(state)
     found: dict[str, list[int | None]] = {}
     async with asking(read_settings({"state_dir": folder.root})) as (log, pool):

@@ -1,4 +1,4 @@
-"""A training that shows whether it runs twice at once: it holds a lock, and leaves a mark where it finds it held.
+"""A training that detects a second running copy: it holds a lock, and leaves a mark if the lock is already held.
 
 It trains until a file named ``enough`` is in the folder that is its only argument, where lock and marks are as well.
 """

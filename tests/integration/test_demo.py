@@ -97,7 +97,7 @@ def test_demo_prints_one_object_with_its_figures(run: Run) -> None:
 
 
 def test_figures_are_those_of_the_recording(run: Run) -> None:
-    """Whoever counts in the log comes to the same."""
+    """Counting in the log gives the same figures."""
     figures = run.figures
     log = [record.event for record in events(Path(figures["recording"]))]
     plans = {event.plan: event.kind for event in log if isinstance(event, c.MigrationPlanned)}

@@ -39,19 +39,19 @@ def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSystem]:
 
 
 def test_a_job_goes_from_its_submission_to_its_end(system: RunningSystem) -> None:
-    """A real training is submitted, placed, measured and finishes; its story tells so in order."""
+    """A real training is submitted, placed, measured and finishes; its story lists these events in order."""
     system.submit("linear", *LINEAR, "--steps", "60")
 
     assert system.await_end("linear").outcome is c.Outcome.FINISHED
     job = system.job("linear")
     assert (job["phase"], job["outcome"], job["exit_status"]) == ("ended", "finished", 0)
-    told = [chapter["type"] for chapter in system.ask("explain", "linear")["chapters"]]
-    assert told[:4] == ["JobSubmitted", "JobAdmitted", "PlacementPlanned", "StepBegun"]
-    assert told[-1] == "JobEnded"
+    chapters = [chapter["type"] for chapter in system.ask("explain", "linear")["chapters"]]
+    assert chapters[:4] == ["JobSubmitted", "JobAdmitted", "PlacementPlanned", "StepBegun"]
+    assert chapters[-1] == "JobEnded"
 
 
-def test_whoever_waits_learns_how_a_job_ended(system: RunningSystem) -> None:
-    """``submit --wait`` exits with 0 for a job that finishes and with 1 for one that fails, and tells its end."""
+def test_submit_wait_reports_how_a_job_ended(system: RunningSystem) -> None:
+    """``submit --wait`` exits with 0 for a job that finishes and with 1 for one that fails, and prints its outcome."""
     finished = system.call("submit", "--wait", "--name", "good", "--", *JOB, "--steps", "3")
     failed = system.call("submit", "--wait", "--name", "bad", "--", *JOB, "--steps", "3", "--exit", "7")
 
@@ -121,14 +121,14 @@ def test_events_can_be_followed(system: RunningSystem, number: signal.Signals) -
 
 
 def test_a_reader_may_leave(system: RunningSystem) -> None:
-    """Whoever pipes ``events`` into something that has seen enough gets no complaint, and status 0."""
+    """``events`` piped into a program that exits early prints no error and exits with 0."""
     command = [*STEEPEST, "events", "--state", str(system.state), "--follow", "--all"]
     with child(command) as follow:
         assert follow.stdout is not None
         assert follow.stderr is not None
         assert "the log begins" in follow.stdout.readline()
         follow.stdout.close()
-        complaint = follow.stderr.read()  # ends when the next tick finds nobody who reads
+        complaint = follow.stderr.read()  # ends when the next tick finds the pipe closed
 
     assert (follow.returncode, complaint) == (0, "")
 
@@ -178,7 +178,7 @@ def test_a_second_system_is_refused(system: RunningSystem) -> None:
 
 
 def test_a_script_that_is_not_there_is_warned_of_and_fails_by_name(system: RunningSystem, tmp_path: Path) -> None:
-    """The warning comes at once, the job fails with what the interpreter says, and nothing else is touched."""
+    """The warning comes immediately, the job fails with what the interpreter says, and nothing else is touched."""
     done = system.call("submit", "--wait", "--name", "lost", "--", sys.executable, "nowhere.py", cwd=tmp_path)
 
     warning, printed = done.stderr.splitlines()
@@ -202,7 +202,7 @@ BAD_OUTPUT = {
     "nan": "[print(f'step {n} loss: nan', flush=True) for n in range(20)]",
     "long-lines": "[print('x' * 10_000_000) for _ in range(3)]",
     "backwards": "[print(f'step {n} loss: {1 / (1 + n)}', flush=True) for n in [1, 2, 3, 1, 2, 9, 4]]",
-    "no-loss": "print('nothing to tell')",
+    "no-loss": "print('nothing to report')",
 }
 
 
@@ -266,7 +266,7 @@ def test_a_record_that_nobody_can_read_is_passed_over(system: RunningSystem) -> 
 
 
 def test_nothing_is_broken_in_the_log_of_all_this(system: RunningSystem) -> None:
-    """Whatever these tests did to the system so far, each invariant of its log holds."""
+    """After all that these tests did to the system, each invariant of its log holds."""
     assert system.breaches() == []
 
 

@@ -70,10 +70,10 @@ def system(tmp_path: Path) -> Iterator[RunningSystem]:
 def test_a_killed_system_loses_nothing(system: RunningSystem, tmp_path: Path, turn: int) -> None:
     """Killed at every other moment of a job's life, it loses nothing.
 
-    Every job finishes, none runs twice at once, and what had finished stays finished. The moments come in this order in
+    Every job finishes, no job runs twice at a time, and finished jobs stay finished. The moments come in this order in
     the life of a job that is moved; the step that a kill interrupted is taken over by the next system.
     """
-    lots = random.Random(turn)
+    rng = random.Random(turn)
     system.submit("early", sys.executable, "-c", "print('loss: 1.0')")
     system.await_end("early")
     early = system.job("early")
@@ -85,7 +85,7 @@ def test_a_killed_system_loses_nothing(system: RunningSystem, tmp_path: Path, tu
 
     for moment in list(MOMENTS.values())[turn::2]:
         since = system.await_event(partial(_behind, moment), since)
-        time.sleep(lots.choice((0, 0.01, 0.05)))  # drawn by lot, to be anywhere within what has begun
+        time.sleep(rng.choice((0, 0.01, 0.05)))  # a random delay, to hit any point of the step that has begun
         system.kill()
         system.start()
     (tmp_path / "enough").touch()

@@ -44,7 +44,7 @@ PATIENCE_S = 90.0
 KILLS = 10
 
 SCRIPT = Path(__file__).with_name("exclusive_training.py")
-"""A training that leaves a mark where it runs twice at once, and trains until it is told that it is enough."""
+"""A training that leaves a mark if a second copy runs, and trains until a file says that it is enough."""
 
 
 class Installed:
@@ -91,7 +91,7 @@ class Installed:
         """The last of what a service said."""
         return (self._folder.root / f"{service}.err").read_text()[-2_000:]
 
-    async def tell(self, *events: c.ClusterEvent) -> None:
+    async def append(self, *events: c.ClusterEvent) -> None:
         """Append events, as a user does."""
         await self._log.append([new_record(AT, "default", event, SystemClock().now_ms()) for event in events])
 
@@ -101,7 +101,7 @@ class Installed:
         while not condition():
             dead = [name for name, process in self._processes.items() if process.returncode is not None]
             assert not dead, "\n".join([f"{name} ended: {self.errors(name)}" for name in dead])
-            assert asyncio.get_running_loop().time() < deadline, f"in vain waited for {what}; {self._last()}"
+            assert asyncio.get_running_loop().time() < deadline, f"timed out waiting for {what}; {self._last()}"
             for record in await self._reader.poll(timeout_s=0.2):
                 event: Received[c.ClusterEvent] = received(record)
                 self.events.append(event)
@@ -132,12 +132,12 @@ class Installed:
 
 @pytest.fixture
 async def installed(tmp_path: Path) -> AsyncIterator[Installed]:
-    """Seven services that were just started, all at once."""
+    """Seven services, all started at the same time."""
     async with contextlib.aclosing(Installed(tmp_path / "state")) as installed:
         await asyncio.gather(*(installed.start(service) for service in SERVICES))
         await installed.until(lambda: len(installed.view.nodes) == 2, "both nodes to be heard of")
         parameters = PoolParameters(tick_ms=250, specon=SpeConParameters(interval_ms=200), retry_hold_ms=200)
-        await installed.tell(c.PoolConfigured(parameters=parameters))
+        await installed.append(c.PoolConfigured(parameters=parameters))
         yield installed
 
 
@@ -168,8 +168,8 @@ def broken(installed: Installed) -> list[str]:
 
 @pytest.mark.slow
 async def test_a_job_runs_through_all_processes(installed: Installed) -> None:
-    """Started all at once on a folder without a log, the services open one, run a job to its end, and stop when told."""
-    await installed.tell(submitted("a", "-m", "steepest.demo_jobs.linear", "--steps", "200"))
+    """Started together on a folder without a log, the services create one, run a job to its end, and stop on request."""
+    await installed.append(submitted("a", "-m", "steepest.demo_jobs.linear", "--steps", "200"))
     await installed.until(lambda: installed.are_over("a"), "the job to be over")
     statuses = await installed.stop()
 
@@ -183,18 +183,18 @@ async def test_a_job_runs_through_all_processes(installed: Installed) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [20_261_121])
 async def test_services_may_be_killed_at_any_time(installed: Installed, tmp_path: Path, seed: int) -> None:
-    """Ten SIGKILLs, drawn by lot, while jobs are placed, moved and finish: everything finishes, and invariants hold."""
-    lots = random.Random(seed)
+    """Ten random SIGKILLs, while jobs are placed, moved and finish: everything finishes, and invariants hold."""
+    rng = random.Random(seed)
     jobs = ("a", "b", "c")
     marks = tmp_path / "marks"
     marks.mkdir()
-    await installed.tell(*(submitted(job, str(SCRIPT), str(marks)) for job in jobs))
+    await installed.append(*(submitted(job, str(SCRIPT), str(marks)) for job in jobs))
     for number in range(KILLS):
-        wanted = len(installed.events) + lots.randint(3, 25)
+        wanted = len(installed.events) + rng.randint(3, 25)
         await installed.until(lambda: len(installed.events) >= wanted, "the log to go on")  # noqa: B023
         if number in {3, 6}:
-            await installed.tell(moved(jobs[number // 3 - 1], number))
-        service = lots.choice(SERVICES)
+            await installed.append(moved(jobs[number // 3 - 1], number))
+        service = rng.choice(SERVICES)
         await installed.kill(service)
         await installed.start(service)
     await installed.until(lambda: installed.has_moved("test-3") and installed.has_moved("test-6"), "both moves to end")

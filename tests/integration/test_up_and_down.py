@@ -35,7 +35,7 @@ def system(tmp_path: Path) -> Iterator[RunningSystem]:
 
 
 def test_down_leaves_nothing_running_and_up_goes_on(system: RunningSystem) -> None:
-    """Jobs that save resume from their checkpoint, others begin anew, and neither is charged a retry for it."""
+    """Jobs that save resume from their checkpoint, others start again, and neither is charged a retry for it."""
     system.start()
     system.submit("saves", *JOB)
     system.submit("plain", *PLAIN)
@@ -189,8 +189,8 @@ def test_a_full_disk_is_told_and_lived_through(system: RunningSystem) -> None:
     unlimited = resource.prlimit(system.pid, resource.RLIMIT_FSIZE)
 
     resource.prlimit(system.pid, resource.RLIMIT_FSIZE, (full, unlimited[1]))
-    told = system.await_line("cannot be written to")
-    assert "Free disk space" in told or "File too large" in told
+    line = system.await_line("cannot be written to")
+    assert "Free disk space" in line or "File too large" in line
     assert system.ask("jobs")[0]["job"] == "trains"
     resource.prlimit(system.pid, resource.RLIMIT_FSIZE, unlimited)
 
@@ -218,7 +218,7 @@ def _runs(found: Received[c.ClusterEvent], job: str, incarnation: int) -> bool |
 
 
 def _placed(found: Received[c.ClusterEvent], job: str, incarnation: int) -> bool | None:
-    """A heartbeat may tell that a process runs before its start is told."""
+    """Match the job's placement; a heartbeat may report the process before ReplicaStarted is on the log."""
     event = found.event
     is_it = isinstance(event, c.JobPlaced) and (event.job, event.incarnation) == (job, incarnation)
     return True if is_it else None

@@ -1,4 +1,4 @@
-"""A job that computes all the time and prints a loss: one that falls and rises for ever (``steep``), or stays (``flat``)."""
+"""A job that computes all the time and prints a loss that falls and rises without end (``steep``) or stays (``flat``)."""
 
 from __future__ import annotations
 

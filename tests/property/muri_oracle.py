@@ -1,9 +1,10 @@
-"""Muri's simulator told once more, slowly: the rules of its ``run_sim.py``, step by step and without any shortcut.
+"""A slow reference for Muri's simulator: the rules of its ``run_sim.py``, step by step and without shortcuts.
 
 Jobs are (submission in s, GPUs, iterations, milliseconds of an iteration, model). The answer is each job's end.
 
-A running time is a sum of differences, and can end one rounding short of the limit at the very instant reckoned for reaching
-it: the program would look at that instant for ever. A microsecond is forgiven, and after each look the next one is later.
+A running time is a sum of differences, and can end one rounding short of the limit at the very instant computed for
+reaching it: the program would look at that instant for ever. So a microsecond is forgiven, and each look is later than
+the one before.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The placer and the rebalancer without any memory: each looks at everything, every time.
+"""The placer and the rebalancer without memory: each examines everything every time.
 
-They are what the real ones are held to: whatever happens, both decide the same.
+They are the reference for the real ones: both must always decide the same.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class NaivePlacer(Placer):
 
 
 class NaiveRebalancer(Rebalancer):
-    """Looks for a donor among all jobs, for each worker anew."""
+    """Looks for a donor among all jobs, again for each worker."""
 
     def _moves(self, view: ClusterView, offset: int) -> Iterator[c.MigrationPlanned]:
         factor, made = balance_factor(view), 0

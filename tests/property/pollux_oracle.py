@@ -1,4 +1,4 @@
-"""Pollux's simulator told once more, slowly: rounds, countdowns, epochs, and its Tiresias and Optimus, on invented tables.
+"""A slow reference for Pollux's simulator: rounds, countdowns, epochs, its Tiresias and Optimus, on invented tables.
 
 Jobs are (submission in s, application, replicas, batch size), on 4 nodes of 4 GPUs. The answer is each job's end.
 """
@@ -106,7 +106,7 @@ def between(at: float, known: tuple[int, ...], values: list[float]) -> float:
 
 @functools.cache
 def shape(asked: int, replicas: int, *, predicts: bool) -> tuple[int, int]:
-    """Local batch at once, and accumulations before the last."""
+    """The batch of one local step, and the number of accumulation steps before the last."""
     local = math.ceil(Fraction(asked, replicas))
     more = math.ceil(Fraction(local, LOCALS[-1])) - 1
     if replicas == 1 and (predicts or asked > BATCHES[0]):

@@ -146,7 +146,7 @@ def test_a_job_converges_only_while_its_growth_falls(reports: list[tuple[float, 
 
 @given(st.lists(TIMED, max_size=60))
 def test_every_number_written_is_finite(events: list[tuple[Any, int]]) -> None:
-    """Whatever comes, growth is a number of at least 0, of a bucket that has reports, in an interval that comes later."""
+    """For any input, growth is a number of at least 0, of a bucket that has reports, in an interval that comes later."""
     newest: dict[str, int] = {}
     categorizer = Categorizer()
     for record in received(watched_first(events)):

@@ -97,7 +97,7 @@ def structs(kind: type) -> st.SearchStrategy[Any]:
 @settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_every_event_comes_back_as_it_was(topic: Topic[Any], event: type, data: st.DataObject) -> None:
-    """Bytes and back is the same event, and the same bytes again: a record can be written anew without changing."""
+    """An event survives encoding and decoding, and encodes to the same bytes again: a record can be rewritten unchanged."""
     made = data.draw(structs(event))
     value = encode(made)
     read = topic.decode(value)
@@ -128,7 +128,7 @@ def test_unknown_fields_change_nothing_and_removed_ones_are_defaults(
 
 @given(st.binary(max_size=200))
 def test_no_bytes_make_a_reader_fail(value: bytes) -> None:
-    """Whatever comes, it is an event or refused as undecodable: nothing else is ever raised."""
+    """Any bytes are an event or are refused as undecodable: nothing else is ever raised."""
     for topic in TOPICS.values():
         with suppress(UndecodableError):
             assert type(topic.decode(value)) in topic.types

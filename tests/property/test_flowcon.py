@@ -1,4 +1,4 @@
-"""FlowCon under any efficiencies and any story: limits are sane, deciders are pure, and nothing is remembered for ever."""
+"""FlowCon under any efficiencies and any story: limits are sane, deciders are pure, and no memory grows without bound."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def answer(pool: FlowConPool, job: str, how: int) -> None:
 @settings(max_examples=60, deadline=None)
 @given(ACTS)
 def test_any_story_leaves_sound_limits(acts: list[tuple[int, int, float]]) -> None:
-    """The view keeps its promises, the log its invariant; who runs is watched, and nobody else."""
+    """The view keeps its promises, the log its invariant; the running jobs are watched, and no others."""
     pool = play(acts)
     check_view(pool.view)
     (verdict,) = check_with([Limits], pool.log)
@@ -156,7 +156,7 @@ def test_hash_seeds_change_nothing(seed: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, check=True, env={**os.environ, "PYTHONHASHSEED": seed}
     )
-    told = done.stdout.decode().strip().splitlines()
+    plans = done.stdout.decode().strip().splitlines()
 
-    assert len(told) > 10
-    assert told == plans_of_story().splitlines()
+    assert len(plans) > 10
+    assert plans == plans_of_story().splitlines()

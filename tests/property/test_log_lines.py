@@ -39,7 +39,7 @@ def test_a_line_gives_back_its_record(record: NewRecord, offset: int) -> None:
 
 @given(RECORDS, st.data())
 def test_a_changed_byte_is_always_seen(record: NewRecord, data: st.DataObject) -> None:
-    """Whichever byte of a line is changed to whatever, the record is delivered at its place and said to be damaged."""
+    """For a change of any byte of a line, the record is delivered at its place and marked as damaged."""
     line = bytearray(encode_line(record, 7)[:-1])
     place = data.draw(st.integers(0, len(line) - 1))
     line[place] ^= data.draw(st.integers(1, 255))

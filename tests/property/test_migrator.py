@@ -1,4 +1,4 @@
-"""Whatever happens to migrators and to the calls they make, every job ends once, and nothing is held for ever.
+"""Under any faults of migrators and their calls, every job ends once, and every reservation is released.
 
 A schedule is drawn from a seed: several jobs on three nodes, moves between them, calls that are refused, uncertain, slow or
 broken, migrators that are killed, paused and overlap, cancels, and processes that crash. It plays in virtual time.

@@ -1,4 +1,4 @@
-"""The placer's memory of what has no room changes no decision, whatever nodes and jobs do."""
+"""The placer's memory of jobs that do not fit changes no decision, under any sequence of node and job events."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def act(driver: DriverBesideNaive, kind: str, name: str, more: list[object], num
 
 
 def test_a_memory_is_of_one_view() -> None:
-    """A placer that goes on over another view begins to remember anew."""
+    """A placer that continues on another view starts with an empty memory."""
     one, other = DriverBesideNaive(Placer(), w1=100), DriverBesideNaive(Placer(), w1=100)
     room = Room(one.view, one.deciders[0].state)
     assert room.is_of(one.view, one.deciders[0].state)

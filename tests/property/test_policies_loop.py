@@ -46,9 +46,11 @@ FIRST_NODES = (None, None, None, "w1", "w2", "w9")
 STATUS = (0, 0, 1, 85, -9, None)
 FAILURES = ("refused", "step-timeout", "not-running")
 
-# What happens, as often as it stands here.
-SUBMIT, EXIT, CANCEL, CONVERGE, GROW, SAVE, WAIT, LAG, TELL, ACT = range(10)
-HAPPENINGS = (SUBMIT,) * 4 + (EXIT,) * 2 + (CANCEL, GROW, SAVE, LAG, TELL) + (WAIT,) * 2 + (CONVERGE,) * 6 + (ACT,) * 14
+# The events of the world; each is drawn as often as it is listed here.
+SUBMIT, EXIT, CANCEL, CONVERGE, GROW, SAVE, WAIT, LAG, REPORT, ACT = range(10)
+HAPPENINGS = (
+    (SUBMIT,) * 4 + (EXIT,) * 2 + (CANCEL, GROW, SAVE, LAG, REPORT) + (WAIT,) * 2 + (CONVERGE,) * 6 + (ACT,) * 14
+)
 Happening = tuple[int, int, int]
 
 
@@ -78,14 +80,14 @@ class Loop:
             case _ if kind == WAIT:
                 self.driver.tick(pick((1_000, 5_000, 60_000), which))
                 self.driver.feed(*(used(node, how) for node in NODES if (how >> int(node[1])) % 2))
-            case _ if kind == TELL:
+            case _ if kind == REPORT:
                 self.processes.tell()
             case _ if kind == LAG:
                 self.delay = how % 7
             case _ if kind == ACT and self.driver.view.in_flight:
                 self.act(pick(sorted(self.driver.view.in_flight), which), how)
             case _ if jobs:
-                self.tell(kind, pick(jobs, which), how)
+                self.report(kind, pick(jobs, which), how)
 
     def submit(self, which: int, how: int) -> None:
         """A job, at times one that fits nowhere or must start on a node that is not there."""
@@ -100,8 +102,8 @@ class Loop:
             )
         )
 
-    def tell(self, kind: int, name: str, how: int) -> None:
-        """Something is said of a job."""
+    def report(self, kind: int, name: str, how: int) -> None:
+        """A user or the categorizer reports something about a job."""
         match kind:
             case _ if kind == CANCEL:
                 self.driver.fold(cancelled(name))
@@ -115,7 +117,7 @@ class Loop:
                 self.driver.fold(c.CheckpointVerified(job=name, incarnation=incarnation, checkpoint=saved))
 
     def act(self, name: str, how: int) -> None:
-        """The migrator begins a step or concludes a plan; or a step works, fails, or works and nobody hears of it."""
+        """The migrator begins a step or concludes a plan; or a step works, fails, or takes effect without a report."""
         plan = self.driver.view.in_flight[name]
         if not plan.begun:
             if (begun := self.processes.begin(plan.job)) is not None:
@@ -136,7 +138,7 @@ class Loop:
             assert self.driver.job(name).phase is Phase.RUNNING, f"{name} runs, and its place is free"
 
     def come_to_an_end(self) -> None:
-        """Every node is heard of and every process finishes: then nothing is held, and nobody waits."""
+        """Every node sends a heartbeat and every process finishes: then nothing is held, and no job waits."""
         for name, begun in sorted(self.under_way.items()):
             plan = self.driver.view.in_flight.get(name)
             if plan is not None and plan.begun and plan.attempt == begun.attempt:
@@ -161,14 +163,14 @@ def pick(options: Sequence[T], number: int) -> T:
 )
 @settings(max_examples=80, deadline=None)
 def test_no_job_is_lost_and_all_is_given_back(
-    told: list[Happening],
+    happenings: list[Happening],
     guard: bool,  # noqa: FBT001
     rule: BalanceRule,
     limits: bool,  # noqa: FBT001
 ) -> None:
-    """Whatever happens in whichever order: each promise of the view holds after each thing, and all jobs end in the end."""
+    """For any events in any order, each promise of the view holds after each event, and all jobs end eventually."""
     loop = Loop(SpeConParameters(guard=guard, balance_rule=rule), limits=limits)
-    for happening in told:
+    for happening in happenings:
         loop.happen(*happening)
         loop.check()
     loop.come_to_an_end()

@@ -1,4 +1,4 @@
-"""Spread is the rule of Kubernetes, whatever the cluster and whatever is under way."""
+"""Spread follows the rule of Kubernetes on any cluster, with anything in flight."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds of a recording's header, whatever stands in it."""
+"""What holds of a recording's header with any content."""
 
 import tempfile
 import tracemalloc

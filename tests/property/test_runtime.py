@@ -1,6 +1,6 @@
-"""However the runtime is cut off and its log fails, it makes the same log as one that was never disturbed.
+"""A runtime that is killed, and whose log fails, makes the same log as an undisturbed one.
 
-The input is a random story: nodes, jobs, ticks, categories, and an outside that carries out every plan. It is told in
+The input is a random story: nodes, jobs, ticks, categories, and an outside that carries out every plan. It is fed in
 lockstep (the next part only once everything that follows from the one before is in the log), so that two runs differ in
 nothing but their disturbances.
 """
@@ -39,7 +39,7 @@ from steepest.runtime.recovery.loop_snapshots import PoolSnapshot, read_pool_sna
 from steepest.runtime.runtime import Runtime
 from steepest.runtime.service import Service
 from steepest.sagas.next_action import next_action
-from steepest.testing.scenarios import folded_pool as told
+from steepest.testing.scenarios import folded_pool as pool_events
 from steepest.testing.system.fake_cluster import When
 from steepest.testing.system.faulty_log import FaultyLog, LogDeed, MortalSnapshots
 from steepest.testing.system.life import Life
@@ -85,8 +85,8 @@ def killed_at(*cuts: int) -> Trouble:
 
 def failing(seed: int) -> Trouble:
     """A twentieth of all calls fail, some of the appends among them after they took effect."""
-    lots = random.Random(seed)
-    return lambda _number, _call, _when: "fail" if lots.random() < 1 / 20 else ""
+    rng = random.Random(seed)
+    return lambda _number, _call, _when: "fail" if rng.random() < 1 / 20 else ""
 
 
 class Stage:
@@ -143,7 +143,7 @@ class Stage:
         """The newest one."""
         return self._runs[-1][0]
 
-    async def tell(self, *records: NewRecord) -> None:
+    async def append(self, *records: NewRecord) -> None:
         """Append records, and wait until all that follows from them is in the log."""
         await self.log.append(records)
         while True:
@@ -166,7 +166,7 @@ class Stage:
     async def end(self) -> None:
         """Stop the newest run gracefully and in peace, and drop the killed ones."""
         self._trouble = at_peace
-        await self.tell()
+        await self.append()
         *killed, (_, task, stop) = self._runs
         stop.set()
         await task
@@ -183,8 +183,8 @@ PARTS = ("tick", "submit", "act", "act", "converge", "stop", "cancel", "fail")
 TALES = st.lists(st.tuples(st.sampled_from(PARTS), st.integers(0, 3)), min_size=4, max_size=30)
 
 
-class Teller:
-    """Tells a pool's story: what users and the outside write, in answer to what the log holds."""
+class PoolStory:
+    """Drives a pool by a random story: what users and the outside write, in answer to what the log holds."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
@@ -192,31 +192,35 @@ class Teller:
         self._now_ms = START_MS
         self._jobs = 0
 
-    async def tell(self, tale: Sequence[tuple[str, int]]) -> None:
-        """Tell all of it."""
+    async def play(self, tale: Sequence[tuple[str, int]]) -> None:
+        """Write all of it to the log."""
         parameters = PoolParameters(specon=SpeConParameters(guard=False), node_lost_ms=4_000)
-        await self._say(c.PoolConfigured(parameters=parameters), *(told.joined(node, 300) for node in NODES))
+        await self._say(c.PoolConfigured(parameters=parameters), *(pool_events.joined(node, 300) for node in NODES))
         for part, number in tale:
             await getattr(self, f"_{part}")(number)
 
     async def _say(self, *events: c.ClusterEvent) -> None:
         self._now_ms += 1_000
-        await self._stage.tell(*(new_record(AT, POOL, event, self._now_ms) for event in events))
+        await self._stage.append(*(new_record(AT, POOL, event, self._now_ms) for event in events))
         self._view = fold_all(await events_of(self._stage.log))
 
     async def _tick(self, number: int) -> None:
-        self_used = told.used(NODES[number % 3], 10 * number)
-        await self._say(c.Tick(counted_ms=self._view.counted_ms + 1_000), self_used)
+        used = pool_events.used(NODES[number % 3], 10 * number)
+        await self._say(c.Tick(counted_ms=self._view.counted_ms + 1_000), used)
 
     async def _submit(self, number: int) -> None:
         self._jobs += 1
-        await self._say(told.submitted(f"j{self._jobs}", 100, retries=number), told.submitted(f"k{self._jobs}", 150))
+        first = pool_events.submitted(f"j{self._jobs}", 100, retries=number)
+        await self._say(first, pool_events.submitted(f"k{self._jobs}", 150))
 
     async def _converge(self, number: int) -> None:
         running = [job.name for job in self._view.jobs if job.alive][number : number + 2]
         for job in running:
             await self._say(
-                told.grown(job), told.category(job, c.Category.CONVERGED), told.requested(job), told.requested(job)
+                pool_events.grown(job),
+                pool_events.category(job, c.Category.CONVERGED),
+                pool_events.requested(job),
+                pool_events.requested(job),
             )
 
     async def _stop(self, number: int) -> None:
@@ -228,7 +232,7 @@ class Teller:
 
     async def _cancel(self, number: int) -> None:
         for job in [job for job in self._view.jobs if job.phase != "ended"][number : number + 1]:
-            await self._say(told.cancelled(job.name))
+            await self._say(pool_events.cancelled(job.name))
 
     async def _fail(self, number: int) -> None:
         await self._act(number, fails=True)
@@ -241,7 +245,8 @@ class Teller:
                 continue
             await self._say(event)
             if isinstance(event, c.StepBegun):
-                outcome = _failure(event, number) if fails else told.success(event, self._view.jobs[event.job])
+                job = self._view.jobs[event.job]
+                outcome = _failure(event, number) if fails else pool_events.success(event, job)
                 await self._say(outcome)
 
 
@@ -257,13 +262,13 @@ def _failure(begun: c.StepBegun, number: int) -> c.StepFailed:
     )
 
 
-async def tell_pool(
+async def play_pool(
     tale: Sequence[tuple[str, int]], trouble: Trouble, keeps: Sequence[bool]
 ) -> tuple[list[Record], PoolSnapshot]:
     """The log that a tale makes, and the snapshot that the last life leaves."""
     stage = Stage(DECIDERS, trouble, keeps)
     await stage.begin()
-    await Teller(stage).tell(tale)
+    await PoolStory(stage).play(tale)
     await stage.end()
     snapshot = await read_pool_snapshot(stage.snapshots, stage.log, AT)
     assert snapshot is not None
@@ -272,8 +277,8 @@ async def tell_pool(
 
 def check_pool(tale: Sequence[tuple[str, int]], trouble: Trouble, keeps: Sequence[bool]) -> None:
     """A troubled run leaves the log and the snapshot of an untroubled one, byte for byte."""
-    expected, kept = run_virtually(tell_pool(tale, at_peace, [True]))
-    log, snapshot = run_virtually(tell_pool(tale, trouble, keeps))
+    expected, kept = run_virtually(play_pool(tale, at_peace, [True]))
+    log, snapshot = run_virtually(play_pool(tale, trouble, keeps))
 
     assert log == expected
     assert msgspec.msgpack.encode(snapshot) == msgspec.msgpack.encode(kept)
@@ -319,10 +324,10 @@ async def tell_losses(
     watched: list[LossEvent] = [
         JobWatched(job=job, pool=POOL, incarnation=1, metric="loss", parameters=parameters) for job in JOBS
     ]
-    await stage.tell(*(_loss_record(event, 0) for event in watched))
+    await stage.append(*(_loss_record(event, 0) for event in watched))
     for number, (job, value) in enumerate(reports, 1):
         report = LossReported(job=job, incarnation=1, step=number, value=1.0 + value / 1_000)
-        await stage.tell(*(_loss_record(report, 3 * number + more) for more in range(3)))
+        await stage.append(*(_loss_record(report, 3 * number + more) for more in range(3)))
     await stage.end()
     made: dict[str, list[tuple[str, str, bytes]]] = {}
     for record in await read_all(stage.log):

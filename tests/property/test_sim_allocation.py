@@ -1,4 +1,4 @@
-"""Under the default rules, whatever the workload: work is conserved, no share is given twice, nothing lies idle in vain."""
+"""Under the default rules and any workload, work is conserved, no share is given twice, and no usable share is idle."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from steepest.sim.workload import SimJob, Workload
 
 LAUNCH_S = 5.0
 CONSERVING = ("sjf", "srtf", "srsf", "las", "tiresias", "gandiva")
-"""Policies under which nobody waits who would fit; ``fifo`` holds its queue, the others wait for their rounds."""
+"""Policies under which no job waits that would fit; ``fifo`` holds its queue, the others wait for their rounds."""
 
 JOB = st.tuples(st.integers(0, 2_000).map(float), st.integers(1, 12), st.integers(1, 3_000).map(float))
 JOBS = st.lists(JOB, min_size=1, max_size=15)
@@ -117,7 +117,7 @@ def run(
 @given(drawn=JOBS, sizes=SIZES, cpu=st.booleans())
 @settings(max_examples=40, deadline=None)
 def test_work_is_conserved(policy: str, drawn: list[tuple[float, int, float]], sizes: list[int], *, cpu: bool) -> None:
-    """Whoever fits an empty cluster finishes, not before its work can be done; all shares lie within their nodes."""
+    """A job that fits an empty cluster finishes, not before its work can be done; all shares lie within their nodes."""
     given_workload, result = run(drawn, sizes, policy, cpu=cpu)
 
     for sim, job in zip(given_workload.jobs, result.jobs, strict=True):
@@ -150,7 +150,7 @@ def _units(job: SimJob, *, cpu: bool) -> int:
 def test_without_contention_jobs_take_their_time(
     policy: str, drawn: list[tuple[float, int, float]], *, cpu: bool
 ) -> None:
-    """On an ample cluster everybody starts at once and ends after launch and work, to the microsecond."""
+    """On an ample cluster every job starts immediately and ends after launch and work, to the microsecond."""
     given_workload, result = run(drawn, [12] * 20, policy, cpu=cpu)
 
     for sim, job in zip(given_workload.jobs, result.jobs, strict=True):

@@ -66,7 +66,7 @@ def test_muri(asked: list[muri_oracle.Asked]) -> None:
 @given(asked=st.lists(st.sampled_from([1, 2, 4, 8, 16, 32]), max_size=30))
 @settings(max_examples=200, deadline=None)
 def test_counting_does_for_powers_of_two(asked: list[int]) -> None:
-    """Where the engine counts GPUs instead of packing nodes anew, packing takes the same jobs."""
+    """Where the engine counts GPUs instead of packing nodes again, packing takes the same jobs."""
     nodes = Nodes([8] * 4)
     assert counting_suffices(nodes.capacity, asked)
     free = 32

@@ -1,4 +1,4 @@
-"""Whatever a file says, a reader makes a sound workload of it or refuses it: it never fails otherwise."""
+"""A reader turns any file into a sound workload or refuses it; it never fails otherwise."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def test_names_of_clusters(name: str) -> None:
 @given(names=st.lists(st.text(max_size=80), unique=True, max_size=30))
 @settings(max_examples=200, deadline=None)
 def test_names_of_jobs(names: list[str]) -> None:
-    """Fit for the log, as many as before, and each the same whatever stands around it."""
+    """Fitted names are valid in the log, distinct where they were, and independent of the names around them."""
     fitted = fit_names(names)
 
     assert len({*fitted}) == len(names)

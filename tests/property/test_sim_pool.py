@@ -1,4 +1,4 @@
-"""Whatever the workload, under every policy of a pool: work is conserved, and nobody waits who would fit."""
+"""Under every policy of a pool and any workload, work is conserved, and no job waits that would fit."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def workload(drawn: Sequence[tuple[int, int, int, int]]) -> Workload:
 
 
 class Onlooker:
-    """Folds the log, and looks at each tick whether anybody waits in vain."""
+    """Folds the log, and checks at each tick that no job waits that would fit."""
 
     def __init__(self) -> None:
         self.view = ClusterView()
@@ -62,7 +62,7 @@ class Onlooker:
 @given(drawn=st.lists(JOB, min_size=1, max_size=10), cores=st.lists(st.integers(1, 4), min_size=1, max_size=3))
 @settings(max_examples=15, deadline=None)
 def test_work_is_conserved(policy: str, drawn: list[tuple[int, int, int, int]], cores: list[int]) -> None:
-    """Whoever fits a node finishes, not before its work can be done, and uses exactly the CPU that it takes."""
+    """A job that fits a node finishes, not before its work can be done, and uses exactly the CPU that it needs."""
     given_workload = workload(drawn)
     nodes = [SimNode(name=f"node-{n}", capacity=Resources(cpu_m=1000 * size)) for n, size in enumerate(cores)]
     looks = Onlooker()

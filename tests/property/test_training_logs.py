@@ -1,4 +1,4 @@
-"""What must hold of the reader whatever a log says: chunks, crashes, noise and values change nothing."""
+"""What must hold of the reader for any log: chunks, crashes, noise and values change nothing."""
 
 import math
 from pathlib import Path
@@ -282,7 +282,7 @@ def test_the_short_way_reads_what_the_long_way_reads(
 
 
 def test_the_short_way_remembers_as_much_as_the_long_way() -> None:
-    """Of more readings than are remembered both keep the same, also where the short way takes them at once."""
+    """Of more readings than are remembered both keep the same, also where the short way takes them as one batch."""
     log = b"".join(b"Epoch %d iteration %04d/0020: training loss 2.5\n" % divmod(at, 20) for at in range(1, 700))
     short, long = LogReader("gluon"), LogReader("gluon", explain=True)
     assert comparable(short.feed(log)) == comparable(long.feed(log))

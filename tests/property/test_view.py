@@ -204,20 +204,20 @@ class AnyLog(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         """Some nodes, a job that runs, one that is moved and one that waits."""
-        self.tell(joined("w1", 1_000, 1_024))
-        self.tell(joined("w2", 1_000, 1_024))
-        self.tell(joined("w3", 500))
+        self.feed(joined("w1", 1_000, 1_024))
+        self.feed(joined("w2", 1_000, 1_024))
+        self.feed(joined("w3", 500))
         for job, node in (("a", "w1"), ("b", "w2")):
-            self.tell(submitted(job, request="r1"))
-            self.tell(placement(job, node, plan=f"place-{job}"))
+            self.feed(submitted(job, request="r1"))
+            self.feed(placement(job, node, plan=f"place-{job}"))
             while (plan := self.pool.view.plan_of(self.pool.job(job))) is not None:
                 begun = begin(plan, self.pool.job(job))
-                self.tell(begun)
-                self.tell(success(begun, self.pool.job(job)))
-        self.tell(migration("a", "w1", "w2", plan="move-a"))
-        self.tell(submitted("c", request="r1"))
+                self.feed(begun)
+                self.feed(success(begun, self.pool.job(job)))
+        self.feed(migration("a", "w1", "w2", plan="move-a"))
+        self.feed(submitted("c", request="r1"))
 
-    def tell(self, event: c.ClusterEvent, headers: dict[str, str] | None = None) -> None:
+    def feed(self, event: c.ClusterEvent, headers: dict[str, str] | None = None) -> None:
         """Fold an event into both views, and ask all deciders of both."""
         received = self.pool.append(event, headers)
         first = fold_and_decide(self.pool.view, self.deciders, received)
@@ -233,14 +233,14 @@ class AnyLog(RuleBasedStateMachine):
     @rule(event=NONSENSE, headers=HEADERS)
     def nonsense(self, event: c.ClusterEvent, headers: dict[str, str]) -> None:
         """Anything at all, now and then delivered before."""
-        self.tell(event, headers)
+        self.feed(event, headers)
 
     @rule(node=NODES, capacity=AMOUNTS, takes_jobs=st.sampled_from([True, True, False]))
     def resize(self, node: str, capacity: Resources, *, takes_jobs: bool) -> None:
         """A node joins, or becomes another size, or one that only reports."""
         found = self.pool.view.nodes.get(node)
         self.shrank |= found is not None and not found.capacity.fits(capacity)
-        self.tell(c.NodeJoined(node=node, capacity=capacity, takes_jobs=takes_jobs))
+        self.feed(c.NodeJoined(node=node, capacity=capacity, takes_jobs=takes_jobs))
 
     @rule(data=st.data(), kind=st.sampled_from(["submit", "place", "move", "retry", "decide"]))
     def sense(self, data: st.DataObject, kind: str) -> None:
@@ -248,18 +248,18 @@ class AnyLog(RuleBasedStateMachine):
         job = self.pool.view.jobs.get(data.draw(JOBS))
         if job is None:
             name = data.draw(JOBS)
-            self.tell(submitted(name, request="r1"))
+            self.feed(submitted(name, request="r1"))
             return
         name, incarnation, plan = job.name, job.incarnation, f"plan-{len(self.pool.log)}"
         match kind:
             case "place":
-                self.tell(
+                self.feed(
                     c.PlacementPlanned(
                         plan=plan, job=name, incarnation=incarnation, nodes=(data.draw(NODES),), because=BECAUSE
                     )
                 )
             case "move":
-                self.tell(
+                self.feed(
                     c.MigrationPlanned(
                         plan=plan,
                         job=name,
@@ -271,9 +271,9 @@ class AnyLog(RuleBasedStateMachine):
                     )
                 )
             case "retry":
-                self.tell(c.RetryPlanned(job=name, incarnation=incarnation, charged=False, not_before_ms=0, reason=""))
+                self.feed(c.RetryPlanned(job=name, incarnation=incarnation, charged=False, not_before_ms=0, reason=""))
             case "decide":
-                self.tell(c.StayDecided(job=name, incarnation=incarnation, node="w1", because=BECAUSE))
+                self.feed(c.StayDecided(job=name, incarnation=incarnation, node="w1", because=BECAUSE))
 
     @rule(data=st.data(), times=st.integers(1, 6))
     def steps(self, data: st.DataObject, times: int) -> None:
@@ -290,14 +290,14 @@ class AnyLog(RuleBasedStateMachine):
         if action is None:
             return
         note(type(action).__name__)
-        self.tell(action)
+        self.feed(action)
         if isinstance(action, c.StepBegun):
             note(f"{plan.kind} {plan.heading} {action.step}")
             end = data.draw(st.sampled_from(["works", "works", "works", "fails", "is unclear", "hangs"]))
             if end == "works":
-                self.tell(success(action, job, exit_status=data.draw(STATUS)))
+                self.feed(success(action, job, exit_status=data.draw(STATUS)))
             elif end != "hangs":
-                self.tell(self.failure(data, action, definite=end == "fails"))
+                self.feed(self.failure(data, action, definite=end == "fails"))
 
     @rule(data=st.data())
     def stop(self, data: st.DataObject) -> None:
@@ -305,7 +305,7 @@ class AnyLog(RuleBasedStateMachine):
         job = self.pool.view.jobs.get(data.draw(JOBS))
         if job is not None:
             status, saved = data.draw(STATUS), data.draw(CHECKPOINTS)
-            self.tell(self.pool.stopped(job.name, status, saved=saved))
+            self.feed(self.pool.stopped(job.name, status, saved=saved))
 
     @rule(data=st.data(), job=JOBS)
     def lie(self, data: st.DataObject, job: str) -> None:
@@ -322,7 +322,7 @@ class AnyLog(RuleBasedStateMachine):
             c.CheckpointVerified(job=job, incarnation=number, node=node, checkpoint=saved),
         ]
         before = self.snapshot_but_position()
-        self.tell(data.draw(st.sampled_from(lies)))
+        self.feed(data.draw(st.sampled_from(lies)))
         assert self.snapshot_but_position() == before
 
     def snapshot_but_position(self) -> bytes:
@@ -371,10 +371,10 @@ TestAnyLog.settings = settings(max_examples=60, stateful_step_count=60, deadline
 
 @given(st.lists(st.tuples(NONSENSE, HEADERS), max_size=60), st.integers(0, 60))
 @settings(max_examples=60, deadline=None)
-def test_snapshot_and_tail_equal_the_whole_fold(told: list[tuple[Any, dict[str, str]]], cut: int) -> None:
+def test_snapshot_and_tail_equal_the_whole_fold(given_events: list[tuple[Any, dict[str, str]]], cut: int) -> None:
     """Wherever the snapshot is taken."""
     pool = FoldedPool(w1=1_000, w2=500)
-    for event, headers in told:
+    for event, headers in given_events:
         pool.fold(event, headers)
     view = ClusterView()
     for received in pool.log:

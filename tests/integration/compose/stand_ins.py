@@ -20,7 +20,7 @@ from steepest.docker_lab import images as docker_images
 HERE = Path(__file__).parent
 COMMON = "steepest-stand-in"
 CERTIFICATES = Path(os.environ.get("SSL_CERT_FILE", "/etc/ssl/certs/ca-certificates.crt"))
-"""The machine's own: whoever builds behind a proxy of a company needs its certificate in the image."""
+"""The machine's certificates: a build behind a company's proxy needs the proxy's certificate in the image."""
 
 COMMON_FILE = f"""\
 FROM {docker_images.BASE}

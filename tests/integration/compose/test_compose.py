@@ -86,18 +86,18 @@ class Stack:
         return {each["Service"]: each for each in map(json.loads, lines)}
 
 
-def until(look: Callable[[], T | None], what: str, told: Callable[[], object]) -> T:
-    """Looks until there is something to be seen."""
+def until(look: Callable[[], T | None], what: str, report: Callable[[], object]) -> T:
+    """Calls ``look`` until it returns something; fails with ``report()`` when the time is over."""
     give_up_at = time.monotonic() + PATIENCE_S
     while (found := look()) is None:
         if time.monotonic() > give_up_at:
-            pytest.fail(f"no {what} within {PATIENCE_S} s: {told()}")
+            pytest.fail(f"no {what} within {PATIENCE_S} s: {report()}")
         time.sleep(1)
     return found
 
 
 def free_port() -> str:
-    """A port that nobody uses now."""
+    """A port that no process uses now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return str(probe.getsockname()[1])
@@ -163,14 +163,14 @@ def test_every_service_is_there_and_ready(stack: Stack) -> None:
 
 
 def test_kafka_is_reached_by_the_services_alone(stack: Stack) -> None:
-    """What asks nobody who they are shares a network with those that need it, and with nothing else."""
+    """Kafka accepts every client here, so only the services that need it share its network."""
     networks = {name: set(each["networks"]) for name, each in stack.config()["services"].items()}
     beside_kafka = {name for name, on in networks.items() if on & networks["kafka"]}
     assert beside_kafka == networks.keys() - {"mosquitto", "prometheus", "grafana"}
 
 
 def test_the_demos_jobs_run_to_their_end(stack: Stack) -> None:
-    """`docker compose up` has submitted them; any container tells how they stand, and they finish."""
+    """`docker compose up` has submitted them; any container can report their state, and they finish."""
 
     def over() -> list[dict[str, Any]] | None:
         jobs = [job for job in stack.steepest("categorizer", "jobs", "--all") if job["job"] != OWN]

@@ -157,7 +157,7 @@ async def test_a_container_of_our_name_that_is_not_ours_is_left_alone(
 
 
 def test_folders_of_one_path_have_labels_of_their_own(harness: DockerHarness) -> None:
-    """Two machines may have a state folder of one path and share an engine; what is kept in it tells them apart."""
+    """Two machines may share an engine and a path for the state folder; the label file in the folder keeps them apart."""
     first = label_of(harness.state)
     (harness.state.path / "label").unlink()
     second = label_of(harness.state)

@@ -22,7 +22,7 @@ from steepest.testing.kernel_group import KernelGroup
 from steepest.testing.system.running_system import RunningSystem
 from steepest.testing.waiting import until
 
-# The client leaves a socket open where nobody listens, which is what these tests are about.
+# The client leaves a socket open where no server listens, which is what these tests are about.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
 SCRIPT = Path(__file__).parents[1] / "exclusive_training.py"
 

@@ -114,7 +114,7 @@ def used_m(system: RunningSystem, since: int) -> dict[str, float]:
 def test_a_new_job_gets_more_than_one_that_has_converged(
     system: RunningSystem, held: DockerEngine, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """What is planned for the converged one is in its container's group at once, and leaves the rest to the new one."""
+    """The planned limit reaches the converged job's container immediately, and leaves the rest to the new job."""
     options = ("--workdir", str(tmp_path))
     system.submit("old", "python3", "slow_training.py", str(tmp_path), options=options)
     at = completes(system, "old")

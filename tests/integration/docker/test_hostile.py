@@ -34,10 +34,10 @@ async def test_hostile_containers_are_their_own_trouble_alone(harness: DockerHar
 
     await start(INNOCENT.job, innocent(STEPS, 0.1))
     await asyncio.gather(*(start(name, TRIES[name].command(1.0)) for name in hostile))
-    told = await ends(harness, {*hostile, INNOCENT.job})
+    last = await ends(harness, {*hostile, INNOCENT.job})
 
-    assert (told[INNOCENT.job].state, told[INNOCENT.job].exit_status) == (ReplicaState.EXITED, 0)
-    assert told[INNOCENT.job].step == STEPS
+    assert (last[INNOCENT.job].state, last[INNOCENT.job].exit_status) == (ReplicaState.EXITED, 0)
+    assert last[INNOCENT.job].step == STEPS
     status = await harness.cluster.lookup(INNOCENT)
     assert status is not None
     assert (status.phase, status.step) == (ReplicaPhase.EXITED, STEPS)
@@ -48,12 +48,12 @@ async def test_hostile_containers_are_their_own_trouble_alone(harness: DockerHar
 
 
 async def ends(harness: DockerHarness, wanted: set[str]) -> dict[str, ReplicaReport]:
-    """What is told of each job at its end."""
-    told: dict[str, ReplicaReport] = {}
+    """The last report of each job."""
+    last: dict[str, ReplicaReport] = {}
     async for beat in harness.cluster.heartbeats():
         for report in beat.replicas:
             if report.state is not ReplicaState.RUNNING:
-                told[report.job] = report
-        if wanted <= told.keys():
-            return told
-    raise AssertionError(sorted(wanted - told.keys()))
+                last[report.job] = report
+        if wanted <= last.keys():
+            return last
+    raise AssertionError(sorted(wanted - last.keys()))

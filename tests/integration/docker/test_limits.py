@@ -1,4 +1,4 @@
-"""Limits act on the container's own control group, and what it uses is measured; what is unknown is told as unknown."""
+"""Limits act on the container's own control group, and its usage is measured; unknown usage is reported as unknown."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def test_a_start_with_a_limit_has_it_from_the_first_instruction(stage: Sta
 
 
 async def test_use_is_measured_and_what_is_unknown_is_none(stage: Stage) -> None:
-    """CPU and memory of a job that computes are told; a container without a network has no network use, which is not 0."""
+    """CPU and memory of a busy job are reported; without a network its network usage is unknown, which is not 0."""
     await stage.train("--burn", "--step-s", "0.05")
     report = await stage.report(lambda found: found.cpu_m is not None)
 

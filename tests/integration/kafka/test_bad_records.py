@@ -111,6 +111,6 @@ async def test_every_bad_record_is_a_letter_and_the_reader_goes_on(kafka: KafkaS
     finally:
         await log.close()
 
-    told = {one.offset: one.reason for one in letters if isinstance(one, DeadLetter) and one.topic == topic}
-    assert list(told) == list(range(1, len(BAD) + 1))
-    assert all(told.values())
+    reasons = {one.offset: one.reason for one in letters if isinstance(one, DeadLetter) and one.topic == topic}
+    assert list(reasons) == list(range(1, len(BAD) + 1))
+    assert all(reasons.values())

@@ -1,4 +1,4 @@
-"""A broker of one's own: started once on a folder, whoever starts it, and stopped for good."""
+"""The broker that Steepest starts: one per folder, even with several starters, and stopped for good."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from steepest.log.kafka.broker import Broker, missing
 
 @pytest.mark.slow
 def test_a_broker_that_was_left_behind_is_taken_over(tmp_path: Path) -> None:
-    """Whoever starts it was killed: the next one finds the same broker at the same address, and can stop it."""
+    """The starter was killed: the next one finds the same broker at the same address, and can stop it."""
     if why := missing(HOME):
         pytest.skip(f"{why}; get it with: make kafka")
     start = f"from steepest.log.kafka.broker import *; x = Broker(Path({str(tmp_path)!r})); x.start(); print(x.pid)"

@@ -1,4 +1,4 @@
-"""Shares of a topic's partitions on a real broker: dealt to all members, handed over only when nobody works on them."""
+"""Partition assignment on a real broker: all members get a share, and a partition moves only after its member stopped."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def shares(kafka: KafkaSettings) -> AsyncIterator[list[KafkaAssignment]]:
 
 
 async def work(share: KafkaAssignment, working: dict[TopicPartition, KafkaAssignment]) -> None:
-    """Work on whatever is ours, for ever, and stop when asked."""
+    """Work on every assigned partition until cancelled, and stop when asked."""
     while True:
         for at in await share.take():
             assert at not in working, f"two work on {at}"
@@ -39,7 +39,7 @@ async def work(share: KafkaAssignment, working: dict[TopicPartition, KafkaAssign
 
 
 async def test_members_share_all_partitions_and_never_one(shares: list[KafkaAssignment]) -> None:
-    """Whoever joins or leaves, each partition soon has exactly one member, and never has two."""
+    """After members join or leave, each partition soon has exactly one member, and never has two."""
     working: dict[TopicPartition, KafkaAssignment] = {}
     tasks = []
     for members in (1, 2, 3):

@@ -1,4 +1,4 @@
-"""Readers that follow a topic while it is made anew, or its broker loses what it had: they never go on as if nothing was."""
+"""Readers that follow a topic while it is recreated, or while its broker loses data, never continue silently."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def _delete(settings: KafkaSettings) -> None:
     client = AIOKafkaAdminClient(**settings.client())
     await client.start()
     await client.delete_topics([settings.prefix + AT.topic])
-    while settings.prefix + AT.topic in await client.list_topics():  # noqa: ASYNC110 - the broker tells nobody
+    while settings.prefix + AT.topic in await client.list_topics():  # noqa: ASYNC110 - the broker sends no event
         await asyncio.sleep(0.05)
     await client.close()
 
@@ -104,7 +104,7 @@ async def log(kafka: KafkaSettings) -> AsyncIterator[KafkaLog]:
 async def test_a_topic_made_anew_beneath_a_reader_is_noticed(
     log: KafkaLog, kafka: KafkaSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where the new one has records at the position already when the reader comes to look."""
+    """This holds even if the new topic already has records at the reader's position when the reader checks."""
     monkeypatch.setattr(kafka_reader, "VERIFY_EVERY_S", 0.5)  # another process takes longer to do all this
     async with reading(log) as reader:
         await read(reader, 3)

@@ -1,4 +1,4 @@
-"""The broker of ``steepest up --kafka auto``: it serves the installation's user and nobody else on the machine."""
+"""The broker of ``steepest up --kafka auto``: it serves the installation's user and no other user of the machine."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ async def test_plans_are_shadowed_as_they_stand_on_the_broker(
 async def test_a_recording_is_fed_to_another_system(kafka: KafkaSettings) -> None:
     """What came from outside arrives with its bytes, in the partition of its key; decisions are not fed."""
     await apply_topics(kafka, Layout())
-    _, told = steepest(
+    _, counts = steepest(
         "replay",
         str(GOLDEN),
         "--into",
@@ -124,7 +124,7 @@ async def test_a_recording_is_fed_to_another_system(kafka: KafkaSettings) -> Non
     recorded = {topic: await values(golden, topic) for topic in TOPICS}
     await log.close()
     await golden.close()
-    assert told["fed"] == sum(map(len, fed.values()))
+    assert counts["fed"] == sum(map(len, fed.values()))
     assert fed["loss"] == recorded["loss"]
     assert fed["heartbeats"] == recorded["heartbeats"]
     assert {json.loads(value)["type"] for _, value in fed["cluster"]} == {"PoolConfigured", "JobSubmitted"}
@@ -148,11 +148,11 @@ async def test_a_recording_is_made_again_from_the_beginning(kafka: KafkaSettings
     shutil.copytree(GOLDEN, out := state / "recording")
 
     assert "is a recording of another log" in says(2, "record", "--state", str(state), "--out", str(out))
-    told = says(0, "record", "--state", str(state), "--out", str(out), "--from-beginning")
+    message = says(0, "record", "--state", str(state), "--out", str(out), "--from-beginning")
     log, made = KafkaLog(kafka, Layout().partitions()), FileLog.open(out, read_only=True)
     everything = {topic: await values(log, topic) for topic in TOPICS}
     assert {topic: await values(made, topic) for topic in TOPICS} == everything
-    assert told == f"{sum((await ends_of(log)).values())} records copied to {out}\n"
+    assert message == f"{sum((await ends_of(log)).values())} records copied to {out}\n"
     await made.close()
     await log.close()
 
@@ -160,8 +160,8 @@ async def test_a_recording_is_made_again_from_the_beginning(kafka: KafkaSettings
     await admin.start()
     await admin.delete_records({KafkaPartition(f"{kafka.prefix}heartbeats", 0): RecordsToDelete(before_offset=1)})
     await admin.close()
-    told = says(2, "record", "--state", str(state), "--out", str(out), "--from-beginning")
-    assert "heartbeats/0 no longer has offset 0" in told
+    message = says(2, "record", "--state", str(state), "--out", str(out), "--from-beginning")
+    assert "heartbeats/0 no longer has offset 0" in message
     again = FileLog.open(out, read_only=True)
     assert {topic: await values(again, topic) for topic in TOPICS} == everything
     await again.close()
@@ -169,8 +169,8 @@ async def test_a_recording_is_made_again_from_the_beginning(kafka: KafkaSettings
 
 def test_the_log_of_an_installation_is_no_recording(state: Path) -> None:
     """It is never replaced, not even by itself."""
-    told = says(2, "record", "--state", str(state), "--out", str(StateFolder(state).log), "--from-beginning")
-    assert "is the log of an installation" in told
+    message = says(2, "record", "--state", str(state), "--out", str(StateFolder(state).log), "--from-beginning")
+    assert "is the log of an installation" in message
 
 
 def says(status: int, *arguments: str) -> str:

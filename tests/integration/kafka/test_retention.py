@@ -89,7 +89,7 @@ async def following(folder: Path, log: Log) -> AsyncIterator[dict[str, Runtime]]
 
 @pytest.fixture
 async def log(kafka: KafkaSettings) -> AsyncIterator[KafkaLog]:
-    """New topics, with something in each partition that nobody has read."""
+    """New topics, with unread records in each partition."""
     await apply_topics(kafka, LAYOUT)
     log = KafkaLog(kafka, {**LAYOUT.partitions(), SNAPSHOTS: 1})
     beat = NodeHeartbeat(pool="default", node="n1", at_ms=1, capacity=Resources(1000))
@@ -199,7 +199,7 @@ async def test_a_pool_is_cut_off_behind_its_snapshots(kafka: KafkaSettings, tmp_
         assert "has kept no snapshot" in refused.stderr
         assert await asyncio.to_thread(system.stop) == 0
         while "has kept no snapshot" in system.plain("topics", "trim", "--keep", "7d").stderr:
-            await system.start()  # one of the services had not begun yet when it was told to stop
+            await system.start()  # one of the services had not started yet when the stop arrived
             assert system.call("submit", "--wait", "--", "true").returncode == 0
             assert await asyncio.to_thread(system.stop) == 0
         recording = tmp_path / "recording"

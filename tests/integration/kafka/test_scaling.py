@@ -1,4 +1,4 @@
-"""Several categorizers on one topic: whoever joins, leaves or is killed, the decisions are those of a single one."""
+"""Several categorizers on one topic: members join, leave and are killed, and the decisions are those of a single one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TLS and SASL on a real broker: every client of ours gets in with the right settings, and is told why with wrong ones."""
+"""TLS and SASL on a real broker: clients connect with the right settings and report why wrong ones fail."""
 
 from __future__ import annotations
 

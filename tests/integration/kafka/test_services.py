@@ -46,7 +46,7 @@ async def test_a_job_is_submitted_run_explained_and_recorded(system: KafkaSystem
         return jobs == {"one": "finished", "two": "cancelled"}
 
     await system.until(ended, "both jobs to end")
-    assert "was killed by signal 9" in system.told()
+    assert "was killed by signal 9" in system.output()
     assert {node["node"] for node in system.ask("nodes")} == {"n1", "n2"}
     assert "finished" in system.call("explain", "one").stdout
     assert "one finished" in system.call("events").stdout

@@ -54,7 +54,7 @@ async def log(request: pytest.FixtureRequest) -> AsyncIterator[Log]:
 
 @pytest.mark.parametrize("data", [b"", b"x", LARGE[:CHUNK_BYTES], LARGE], ids=["empty", "small", "a chunk", "2 MiB"])
 async def test_a_snapshot_comes_back_as_it_was(log: Log, data: bytes) -> None:
-    """What was saved last is loaded by whoever opens the store next, of whatever size."""
+    """A newly opened store loads the snapshot that was saved last, of any size."""
     store = LogSnapshots(log, AT, "categorizer")
     await store.save(KEY, b"older" * 1000)
     await store.save(KEY, data)
@@ -63,7 +63,7 @@ async def test_a_snapshot_comes_back_as_it_was(log: Log, data: bytes) -> None:
 
 
 async def test_keys_and_services_are_apart(log: Log) -> None:
-    """Each key of each service has its own snapshot, whatever signs it is made of."""
+    """Each key of each service has its own snapshot, with any characters in it."""
     keys = ["a", "a/0", "a/0/0", "a%2F0", "é"]
     for service in ("one", "two"):
         for key in keys:
@@ -92,7 +92,7 @@ async def test_who_dies_while_saving_leaves_the_one_before(log: Log, records: in
 
 
 async def test_two_writers_at_once_leave_a_sound_one(log: Log) -> None:
-    """Where a second writer has mixed its chunks into a slot, that is told, and the one before is given."""
+    """If a second writer has mixed its chunks into a slot, the store logs it and loads the snapshot before."""
     store, late = LogSnapshots(log, AT, "c"), LogSnapshots(log, AT, "c")
     await store.save(KEY, b"first")
     await late.load(KEY)
@@ -101,9 +101,9 @@ async def test_two_writers_at_once_leave_a_sound_one(log: Log) -> None:
     with pytest.raises(ConnectionError):
         await late.save(KEY, b"a late one")
 
-    with capture_logs() as told:
+    with capture_logs() as warnings:
         assert (await LogSnapshots(log, AT, "c").load(KEY))[0] == b"first"
-    assert [entry["of"] for entry in told] == [f"c/{KEY}"]
+    assert [entry["of"] for entry in warnings] == [f"c/{KEY}"]
     await LogSnapshots(log, AT, "c").save(KEY, b"third")
     assert (await LogSnapshots(log, AT, "c").load(KEY))[0] == b"third"
 

@@ -116,8 +116,8 @@ async def test_keys_with_records_keep_their_partition(kafka: KafkaSettings) -> N
     assert await KafkaTopics(kafka, LAYOUT.partitions()).differences() == []
 
 
-async def test_a_topic_made_anew_is_noticed(kafka: KafkaSettings) -> None:
-    """Whoever kept a snapshot of a topic that was deleted and made again stops, and names both identities."""
+async def test_a_recreated_topic_is_noticed(kafka: KafkaSettings) -> None:
+    """A service whose snapshot is of a topic that was deleted and recreated stops, and names both identities."""
     await apply_topics(kafka, LAYOUT)
     snapshots = MemorySnapshots()
     await run_until_ready(kafka, snapshots)
