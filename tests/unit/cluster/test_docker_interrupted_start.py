@@ -1,4 +1,4 @@
-"""A start that was interrupted, and is completed: nobody who looks meanwhile takes the incarnation for ended."""
+"""A start that was interrupted, and is completed: no lookup in between takes the incarnation for ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What engines say, in the port's words: statistics, states, addresses; and whatever else comes is no reason to fail."""
+"""Engines' statistics, states and addresses translated into the port's terms; unexpected answers do not raise."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_any_field_may_be_anything(name: str, value: object) -> None:
 
 @given(COUNT, COUNT, st.floats(0.001, 1000))
 def test_use_is_what_was_counted_by_the_time(first: int, last: int, span_s: float) -> None:
-    """A counter that has fallen was begun anew: what was used is unknown."""
+    """A counter that has fallen was reset: the usage is unknown."""
     before, after = (
         Sample(at_s=at_s, cpu_s=None, memory_mib=None, block_bytes=count, network_bytes=None)
         for at_s, count in ((0.0, first), (span_s, last))
@@ -115,14 +115,14 @@ def test_a_soft_limit_is_a_weight_among_the_containers_of_the_node() -> None:
 
 
 def test_memory_is_told_only_where_it_changes() -> None:
-    """No engine takes a memory limit away, so none is all that the machine has, where there was one."""
+    """No engine removes a memory limit, so where there was one, no limit becomes the machine's whole memory."""
     machine = Resources(cpu_m=2000, memory_mib=1000)
-    told = [
+    limits = [
         updates(None, limit_mib, {"Memory": has}, machine, soft=False).get("mem_limit")
         for limit_mib, has in ((UNSET, 0), (UNSET, 5), (None, 0), (None, 5), (64, 0))
     ]
 
-    assert told == [None, None, None, 1000 << 20, 64 << 20]
+    assert limits == [None, None, None, 1000 << 20, 64 << 20]
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_a_state_is_what_is_surely_so(
     phase: ReplicaPhase,
     exit_status: int | None,
 ) -> None:
-    """What is not known to have ended runs; a status that engines invent is no status unless the end was told."""
+    """A container is running until its end is known; a status that engines invent counts only if the end was observed."""
     observation = observed({"Status": status, "ExitCode": code}, end_was_seen=seen)
 
     assert (observation.phase, observation.exit_status) == (phase, exit_status)

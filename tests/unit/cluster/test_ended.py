@@ -64,7 +64,7 @@ def test_links_are_neither_followed_nor_counted(tmp_path: Path) -> None:
 
 
 async def test_forgetting_a_job_makes_room(tmp_path: Path) -> None:
-    """The cluster looks at what is kept when it is told to forget a job, whose own folder counts from then on."""
+    """The cluster applies its retention when it is asked to forget a job, whose own folder counts from then on."""
     cluster = LocalCluster(tmp_path, [LocalNode("n1", Resources(1_000))], "pool", retention=Retention(jobs=1))
     left(tmp_path / "ended", "old.1", days_ago=2)
     left(tmp_path / "jobs", "job", days_ago=2)

@@ -86,7 +86,7 @@ async def test_a_lie_about_a_checkpoint_is_refused(cluster: LocalCluster, name: 
 async def test_the_environment_is_the_spec_s_over_one_thread(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A job inherits our environment but for control variables; numerical libraries get one thread unless told."""
+    """A job inherits our environment but for control variables; numerical libraries get one thread unless configured."""
     monkeypatch.setenv("STEEPEST_RESTORE", "of another job")
     monkeypatch.setenv("INHERITED", "yes")
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "PYTHONUNBUFFERED", "INHERITED", "STEEPEST_RESTORE", "STEEPEST_JOB")
@@ -243,7 +243,7 @@ async def test_a_slow_consumer_gets_the_newest_heartbeats(cluster: LocalCluster)
 async def test_what_one_incarnation_is_the_cause_of_is_no_other_one_s_trouble(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An error that nobody has thought of keeps one incarnation unseen; the others begin and end as ever."""
+    """An unexpected error hides one incarnation; the others begin and end as usual."""
     look = LocalTracked.look
 
     def fail_for_one(self: LocalTracked, boot: str) -> bool:
@@ -327,7 +327,7 @@ async def test_a_gang_s_replicas_are_apart(cluster: LocalCluster) -> None:
 
 
 async def test_a_job_that_damages_its_own_record_is_seen_to_its_end(cluster: LocalCluster) -> None:
-    """What it was started with is known to who started it, whatever the job makes of the file."""
+    """The cluster that started the job remembers its spec, even if the job damages the file."""
     damage = "rm $STEEPEST_CONTROL/../spec.json; mkfifo $STEEPEST_CONTROL/../spec.json; exit 7"
     await cluster.start(JOB, 1, "a", ReplicaSpec(command=("sh", "-c", damage)), None)
     async for beat in cluster.heartbeats():

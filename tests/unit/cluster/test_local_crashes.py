@@ -227,7 +227,7 @@ def bystander() -> Iterator[subprocess.Popen[bytes]]:
 async def test_nothing_of_another_boot_runs(
     make_cluster: Callable[[], LocalCluster], state: AdapterFolder, bystander: subprocess.Popen[bytes]
 ) -> None:
-    """After a reboot the pids on record mean nothing: the replica is gone, and whoever has its pid now is spared."""
+    """After a reboot recorded pids mean nothing: the replica is gone, and the process with its pid is not signalled."""
     first = make_cluster()
     await first.start(JOB, 1, "a", TRAIN, None)
     await first.wait_for_step(JOB, 1, at_least=1, timeout_s=60.0)
@@ -280,7 +280,7 @@ async def test_a_cancelled_call_leaves_no_half_start(cluster: LocalCluster) -> N
 
 
 async def test_a_cancelled_request_holds_nobody(cluster: LocalCluster) -> None:
-    """Whoever asks for a checkpoint and is cancelled leaves no job waiting."""
+    """A cancelled checkpoint request leaves no job waiting."""
     spec = ReplicaSpec(command=(*TRAIN.command, "--save-s", "0.2"))
     await cluster.start(JOB, 1, "a", spec, None)
     step = await cluster.wait_for_step(JOB, 1, at_least=1, timeout_s=60.0)

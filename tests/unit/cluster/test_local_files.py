@@ -57,7 +57,7 @@ def test_a_folder_in_place_of_a_file_counts_as_absent(folder: IncarnationFolder)
 
 @pytest.mark.parametrize("name", ["hello", "ack", "reports", "start", "exit", "spec"])
 def test_what_is_no_file_counts_as_absent(folder: IncarnationFolder, name: str) -> None:
-    """A pipe in the place of any file keeps nobody waiting, and a link leads nowhere."""
+    """A pipe in the place of any file blocks no reader, and a link is not followed."""
     path: Path = getattr(folder, name)
     for put in (os.mkfifo, lambda at: at.symlink_to("/dev/zero"), lambda at: at.symlink_to(folder.path / "orders")):
         path.unlink(missing_ok=True)
@@ -71,8 +71,8 @@ def test_what_is_no_file_counts_as_absent(folder: IncarnationFolder, name: str) 
         assert folder.planned() is None or name != "spec"
 
 
-def test_a_pipe_in_the_place_of_a_lock_keeps_nobody_waiting(folder: IncarnationFolder) -> None:
-    """What is no lock file is held by nobody."""
+def test_a_pipe_in_the_place_of_a_lock_blocks_no_reader(folder: IncarnationFolder) -> None:
+    """Something other than a regular file counts as a free lock."""
     os.mkfifo(folder.lock)
 
     assert not incarnation_locks.is_held(folder.lock)
@@ -150,7 +150,7 @@ def test_asking_again_leaves_the_request_alone(folder: IncarnationFolder) -> Non
 
 
 def test_a_withdrawn_request_is_gone_and_released(folder: IncarnationFolder) -> None:
-    """Withdrawing removes the request and releases whoever saw it, but leaves a newer request alone."""
+    """Withdrawing removes the request and releases a job that saw it, but leaves a newer request alone."""
     control_protocol.ask(folder, "r1", 5.0)
     control_protocol.withdraw(folder, "r1")
     assert not folder.request.exists()
@@ -172,7 +172,7 @@ def test_a_failed_write_leaves_what_was_there(folder: IncarnationFolder) -> None
 
 
 def test_an_incarnation_s_folder_is_made_once(folder: IncarnationFolder, tmp_path: Path) -> None:
-    """The folder is the fence: the second maker is told, and leaves nothing behind."""
+    """The folder is the fence: the second maker gets an error, and leaves nothing behind."""
     with pytest.raises(FileExistsError):
         folder.make(SpecRecord(node="b", command=("y",)))
 
@@ -307,7 +307,7 @@ def test_a_file_that_was_begun_anew_is_read_anew(folder: IncarnationFolder) -> N
 
 
 def test_the_newest_incarnations_are_the_last_of_all(tmp_path: Path) -> None:
-    """Numbers count, and not their spelling; whatever else lies there is passed over."""
+    """Incarnations are ordered as numbers, not as text; anything else in the folder is ignored."""
     state = AdapterFolder(tmp_path)
     state.make()
     for replica, numbers in ((ReplicaId("b", 0), (9, 10)), (ReplicaId("a", 1), (1,)), (ReplicaId("a", 0), (2, 1))):

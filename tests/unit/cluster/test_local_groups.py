@@ -88,7 +88,7 @@ def test_groups_that_a_crash_left_are_removed(real: Groups) -> None:
 
 
 async def test_a_replica_runs_in_a_group_that_goes_with_it(real: Groups, tmp_path: Path) -> None:
-    """Its group holds the replica with its cap, is capped anew by limit, and is removed at its end."""
+    """Its group holds the replica with its cap, gets a new cap by limit, and is removed at its end."""
     cluster = LocalCluster(tmp_path, [LocalNode("large", Resources(cpu_m=1500))], "test", cpu="cgroup")
     spec = ReplicaSpec(command=(sys.executable, contract_job.__file__), cpu_limit_m=300)
     await cluster.start(ReplicaId("mnist"), 1, "large", spec, None)

@@ -1,4 +1,4 @@
-"""CPU limits across adapters: whoever throttles by stopping and continuing heeds a limit that another process has set."""
+"""CPU limits across adapters: duty cycles respect a limit that another process has set."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ JOB = ReplicaId("job")
 
 
 async def test_a_limit_that_another_process_has_set_is_heeded(tmp_path: Path) -> None:
-    """Both adapters tell the same supervisor its share of the time: the one that was not asked learns of the limit."""
+    """Both adapters send the same supervisor its share of the time: the other adapter reads the new limit too."""
     nodes = [LocalNode("n1", Resources(cpu_m=400))]
     asked, other = (LocalCluster(tmp_path, nodes, "test", heartbeat_s=0.1, cpu="duty-cycle") for _ in range(2))
     try:

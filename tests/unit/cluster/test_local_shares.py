@@ -1,4 +1,4 @@
-"""How a node's CPU is divided: the arithmetic, and what supervisors are told."""
+"""How a node's CPU is divided: the arithmetic, and the shares sent to supervisors."""
 
 from __future__ import annotations
 
@@ -95,15 +95,15 @@ def test_limits_bound_shares(tmp_path: Path) -> None:
         running(tmp_path, "b"),
     )
     elsewhere.node = "b"
-    told = {
+    shares = {
         tracked.folder.replica.job: share for tracked, share in duty.divide([capped, other, elsewhere], measured=False)
     }
 
-    assert told == {"capped": 100, "other": 800, "b": 500}
+    assert shares == {"capped": 100, "other": 800, "b": 500}
 
 
 def test_a_newcomer_starts_with_a_fair_share(tmp_path: Path) -> None:
-    """A replica starts with what it gets if everybody on its node wants all, so that nobody exceeds the capacity."""
+    """A replica starts with what it gets if every replica on its node wants all, so that nobody exceeds the capacity."""
     duty = DutyCycles({"a": 900, "b": 500})
 
     assert duty.first("a", None, [running(tmp_path, "x"), running(tmp_path, "y", limit_m=100)]) == 400

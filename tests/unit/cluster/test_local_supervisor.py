@@ -1,4 +1,4 @@
-"""The supervisor alone, as the process that it is: run by its path, told what to do by pipes, leaving records."""
+"""The supervisor as a separate process: started by its path, controlled by pipes, leaving records."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_a_share_leaves_a_job_its_work(folder: IncarnationFolder) -> None:
 
 
 def test_orders_that_are_none_change_nothing(folder: IncarnationFolder) -> None:
-    """Garbage in the pipe is told in the supervisor's log, and the next order is obeyed."""
+    """Garbage in the pipe is reported in the supervisor's log, and the next order is obeyed."""
     start(folder, "sleep 600")
     for order in ("", "what", "stop", "stop now", "share 1 2", "share x", "x" * 9000, "stop 0.0"):
         assert send_order(folder.orders, order)
@@ -128,8 +128,8 @@ def test_orders_that_are_none_change_nothing(folder: IncarnationFolder) -> None:
     assert folder.supervisor_log.read_text().count("not an order") == 7
 
 
-def test_nobody_hears_orders_to_what_ended(folder: IncarnationFolder) -> None:
-    """An order to an ended incarnation is not taken, so that nobody waits for it to be obeyed."""
+def test_orders_to_an_ended_incarnation_are_refused(folder: IncarnationFolder) -> None:
+    """An order to an ended incarnation is not accepted, so that no caller waits for it to be obeyed."""
     assert not send_order(folder.orders, "stop 0")
     start(folder, "exit 0")
     end(folder)

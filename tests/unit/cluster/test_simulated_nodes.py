@@ -196,7 +196,7 @@ def test_shares_fit_and_leave_nothing_that_is_wanted(
     jobs: list[tuple[float, float | None]],
     yields: bool,  # noqa: FBT001 - drawn
 ) -> None:
-    """Shares sum to at most the capacity, nobody has more than it can use, and none is idle that somebody may use."""
+    """Shares sum to at most the capacity, no job has more than it can use, and no CPU is idle that a job may use."""
     demands, caps = [demand for demand, _ in jobs], [cap for _, cap in jobs]
     shares = share_out(capacity, demands, caps, yields=yields)
     slack = 1e-6 * capacity
@@ -227,7 +227,7 @@ def test_work_is_conserved(
     jobs: list[tuple[int, int, int | None, int]],
     yields: bool,  # noqa: FBT001 - drawn
 ) -> None:
-    """Whatever comes when under whatever cap, each job uses exactly the CPU-seconds of its steps, and all end."""
+    """For any arrivals and caps, each job uses exactly the CPU-seconds of its steps, and all end."""
     models = {
         f"j{number}": Model(steps=steps, step_s=1.0, demand_m=demand_m)
         for number, (steps, _, _, demand_m) in enumerate(jobs)

@@ -1,4 +1,4 @@
-"""These tests wait for nobody: their event loop's time is virtual."""
+"""These tests never wait: their event loop's time is virtual."""
 
 from __future__ import annotations
 

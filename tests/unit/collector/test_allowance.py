@@ -1,4 +1,4 @@
-"""What of one job is taken in, whatever it writes."""
+"""How much of one job's output is read, at most."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_no_more_is_granted_than_a_burst_and_a_rate(asked: list[tuple[int, int]]
 
 
 def test_what_is_spent_beyond_it_takes_its_time() -> None:
-    """Who spends too much is told how long that would have taken."""
+    """Spending too much returns the time to wait."""
     clock = SetClock()
     allowed = Allowance(10.0, 1_000.0, clock)
 

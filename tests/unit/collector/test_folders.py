@@ -51,7 +51,7 @@ async def test_scalars_of_event_files_are_found(tmp_path: Path) -> None:
 
 
 async def test_reading_again_gives_the_same_numbers(tmp_path: Path) -> None:
-    """A collector that starts anew, or an incarnation that goes on in the folder, repeats only what is recognised."""
+    """A collector that restarts, or an incarnation that continues in the folder, repeats only events that are recognised."""
     metrics = tmp_path / "0" / "run" / "metrics"
     metrics.mkdir(parents=True)
     (metrics / "loss").write_text("1 2.0 1\n2 1.5 2\n")

@@ -48,10 +48,10 @@ async def test_a_quiet_pool_writes_little(tmp_path: Path) -> None:
         await rig.tell(configured(STATE_IS_BOUNDED))
         await rig.submit("a", "--steps", "100", "--step-s", "1")
         await until(lambda: "a" in process.view.jobs and process.view.jobs["a"].phase is Phase.ENDED, within_s=300)
-        told = await rig.of_type(c.NodeUsage)
+        usages = await rig.of_type(c.NodeUsage)
 
-        assert len(told) <= 2 * (100 / 5 + 8)
-        assert sum(one.measured for one in told) >= 2 * 100
+        assert len(usages) <= 2 * (100 / 5 + 8)
+        assert sum(one.measured for one in usages) >= 2 * 100
         assert await rig.of_type(c.NodeLost) == []
         assert [one.node for one in await rig.of_type(c.NodeJoined)] == ["n1", "n2"]
         assert await rig.broken() == []

@@ -21,12 +21,12 @@ def names(asked: str, *metrics: str | tuple[str, Split]) -> list[str | None]:
 
 
 def test_the_first_whole_loss_is_judged() -> None:
-    """It is told with the first reading, and not again."""
+    """It is announced with the first reading, and not again."""
     assert names("loss", "train_loss", "train_loss") == ["train_loss", None]
 
 
 def test_before_any_loss_the_name_that_was_asked_for_stands() -> None:
-    """Parts of a loss and held-out readings need a watch too; the first whole loss replaces the guess at once."""
+    """Parts of a loss and held-out readings need a watch too; the first whole loss replaces the guess immediately."""
     assert names("loss", "box_loss", ("loss", "eval"), "total_loss") == ["loss", None, "total_loss"]
 
 

@@ -1,4 +1,4 @@
-"""The log-collector in a whole system: every report is counted once, whatever happens to its process."""
+"""The log-collector in a whole system: every report is counted once under any kills of its process."""
 
 from __future__ import annotations
 
@@ -212,8 +212,8 @@ async def test_an_end_that_only_the_migrator_saw_holds_up_nobody(rig: Rig) -> No
     assert rig.nodes.running("a")
 
 
-async def test_a_job_that_ends_at_once_is_read(rig: Rig) -> None:
-    """Also where its end is told before its beginning."""
+async def test_a_job_that_ends_immediately_is_read(rig: Rig) -> None:
+    """Also where its end is reported before its beginning."""
     process = rig.start("log-collector")
     await rig.submit("a", "--steps", "1", "--step-s", "0.001", "--flat-after", "5")
     await over(rig, process, "a")
@@ -279,7 +279,7 @@ async def test_what_was_read_is_not_read_again(rig: Rig) -> None:
     reports = [one for at in rig.layout.of_topic("loss") for one in (await events_of(rig.log, at))]
 
     assert len([one for one in reports if isinstance(one.event, LossReported)]) == 8
-    assert len(reports) == sent + 1  # it is unwatched once more, which harms nobody
+    assert len(reports) == sent + 1  # it is unwatched once more, which is harmless
     again.kill()
     await until(lambda: not rig.nodes.jobs, within_s=120)
     last = rig.start("log-collector")
@@ -330,7 +330,7 @@ async def test_reports_are_looked_for_before_a_line_counts(rig: Rig) -> None:
 
 
 async def test_after_a_restart_reports_still_go_first(rig: Rig) -> None:
-    """A collector that starts anew knows that the job has reported, also where its next report is long in coming."""
+    """A restarted collector knows that the job has reported, also where its next report takes long."""
     process = rig.start("log-collector")
     await rig.submit("a", "--steps", "3", "--step-s", "10", "--flat-after", "5")
     await begun(process, rig)
@@ -365,13 +365,13 @@ async def test_what_is_no_number_is_told_apart(rig: Rig) -> None:
     await begun(process, rig)
     output(rig, "step 1 loss: 0.5\nstep 2 loss: nan\nstep 3 loss: inf\nstep 4 loss: -inf\nstep 5 loss: 0.25\n")
     await over(rig, process, "a")
-    told = [
+    reported = [
         (one.event.step, one.event.value)
         for one in await losses(rig)
         if isinstance(one.event, LossReported | LossDiverged)
     ]
 
-    assert told == [(1, 0.5), (2, "nan"), (3, "inf"), (4, "-inf"), (5, 0.25)]
+    assert reported == [(1, 0.5), (2, "nan"), (3, "inf"), (4, "-inf"), (5, 0.25)]
 
 
 async def test_a_metric_with_another_name_is_watched_from_there_on(rig: Rig) -> None:
@@ -383,12 +383,12 @@ async def test_a_metric_with_another_name_is_watched_from_there_on(rig: Rig) -> 
     with files(rig).reports.open("a") as reports:
         reports.write("".join(json.dumps(line) + "\n" for line in text))
     await over(rig, process, "a")
-    told = [one.event for one in await losses(rig) if isinstance(one.event, JobWatched | LossReported)]
-    watched = [at for at, event in enumerate(told) if isinstance(event, JobWatched)]
+    events = [one.event for one in await losses(rig) if isinstance(one.event, JobWatched | LossReported)]
+    watched = [at for at, event in enumerate(events) if isinstance(event, JobWatched)]
 
-    assert [told[at].metric for at in watched] == ["loss", "lm_loss"]
-    assert all(event.metric == "lm_loss" for event in told[watched[1] :])
-    assert len([event for event in told if isinstance(event, LossReported)]) == 30
+    assert [events[at].metric for at in watched] == ["loss", "lm_loss"]
+    assert all(event.metric == "lm_loss" for event in events[watched[1] :])
+    assert len([event for event in events if isinstance(event, LossReported)]) == 30
 
 
 # --- hostile and broken -----------------------------------------------------------------------------------------------
@@ -417,7 +417,7 @@ async def damage_lines(rig: Rig) -> None:
 
 @pytest.mark.parametrize("damage", [damage_format, damage_file, damage_lines])
 async def test_a_broken_job_is_no_other_jobs_trouble(rig: Rig, damage: Callable[[Rig], Awaitable[None]]) -> None:
-    """Whatever is wrong with one job's output, the others' reports go on, and the process lives."""
+    """With any damage to one job's output, the others' reports continue, and the process lives."""
     process = rig.start("log-collector")
     await damage(rig)
     await rig.submit("a", "--steps", "5", "--step-s", "1", "--flat-after", "5")
@@ -428,7 +428,7 @@ async def test_a_broken_job_is_no_other_jobs_trouble(rig: Rig, damage: Callable[
 
 
 async def test_a_node_that_cannot_be_looked_at_stops_nothing(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the cluster's files cannot be listed, it is told, and the next job is read."""
+    """A listing of the cluster's files that fails is logged, and the next job is read."""
 
     def unreadable(_nodes: FakeNodes, _node: str) -> list[Training]:
         raise PermissionError(13, "a test forbids it")
@@ -448,7 +448,7 @@ async def test_a_node_that_cannot_be_looked_at_stops_nothing(rig: Rig, monkeypat
 
 
 async def test_a_step_that_is_none_is_left_out(rig: Rig) -> None:
-    """A report with a negative or an enormous step is a report without one: nobody could read the event."""
+    """A report with a negative or an enormous step counts as one without a step: the event could not be decoded."""
     process = rig.start("log-collector")
     await rig.submit("a", "--steps", "12", "--step-s", "1", "--flat-after", "5")
     await begun(process, rig)
@@ -461,7 +461,7 @@ async def test_a_step_that_is_none_is_left_out(rig: Rig) -> None:
 
 
 async def test_a_job_that_reports_without_end_is_taken_to_a_bound(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is beyond it is left out; the job next to it is told in full, and both are read to their ends."""
+    """Reports beyond the bound are left out; the other job is reported in full, and both are read to their ends."""
     monkeypatch.setattr(feed, "RECORDS_BURST", 10)
     monkeypatch.setattr(feed, "RECORDS_S", 1)
     process = rig.start("log-collector")

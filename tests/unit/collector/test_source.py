@@ -149,7 +149,7 @@ async def test_reports_have_the_time_at_which_they_were_made(tmp_path: Path) -> 
     ],
 )
 async def test_times_never_go_back_and_never_ahead(tmp_path: Path, said: list[int | None], given: list[int]) -> None:
-    """Whatever a job says of time: one that lies before the last is the last, and one that is to come is now (0)."""
+    """A reported time before the last one counts as the last, and one in the future as now (0)."""
     for step, ago in enumerate(said, 1):
         report(tmp_path, step, at_ms=None if ago is None else START_MS - 1_000 + ago)
     reading = Reading(tmp_path)

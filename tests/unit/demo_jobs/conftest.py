@@ -97,7 +97,7 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture
 def jobs(tmp_path: Path) -> Iterator[Jobs]:
-    """Demo jobs under a supervisor; whatever was started is gone after the test."""
+    """Demo jobs under a supervisor; every process that was started is gone after the test."""
     jobs = Jobs(tmp_path)
     yield jobs
     for incarnation in jobs.started:

@@ -77,7 +77,7 @@ def test_lines_of_the_other_are_those_of_keras(run_job: Callable[..., Finished])
 
 @pytest.mark.parametrize("name", EVERY)
 def test_no_steps_are_a_training_too(run_job: Callable[..., Finished], name: str) -> None:
-    """Asked for no step at all, a job is complete at once."""
+    """Asked for 0 steps, a job is complete immediately."""
     done = run_job(name, "--steps", "0")
     assert done == (0, "", "")
 

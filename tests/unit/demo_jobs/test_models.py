@@ -52,7 +52,7 @@ def test_model_learns(make: Callable[[int], harness.Model]) -> None:
 
 @pytest.mark.parametrize("make", ALL)
 def test_checkpoint_holds_all_that_training_changes(make: Callable[[int], harness.Model], tmp_path: Path) -> None:
-    """A model made anew and loaded at step 20 has the losses, to the last bit, of the one that went on."""
+    """A new model loaded at step 20 has the losses, to the last bit, of the one that continued."""
     first = make(3)
     for step in range(1, 21):
         harness.train(first, ONE_BATCH, step)

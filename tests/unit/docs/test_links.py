@@ -1,4 +1,4 @@
-"""Whatever a page of the project refers to is there."""
+"""Every target that a page of the project refers to exists."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def test_a_pages_python_imports_what_is_there(name: str) -> None:
 
 
 def test_a_name_that_is_not_there_is_found() -> None:
-    """The look-up tells a name that exists from one that does not."""
+    """The look-up distinguishes a name that exists from one that does not."""
     assert is_there("steepest.errors", "SteepestError")
     assert is_there("steepest_sdk", "start")
     assert not is_there("steepest.errors", "Nothing")

@@ -10,7 +10,7 @@ ID = DecisionId(decider="placer", epoch="e1", topic="cluster", partition=0, offs
 
 
 def test_an_id_is_its_cause_and_number() -> None:
-    """Whoever reads the id finds the record that caused the decision."""
+    """The id identifies the record that caused the decision."""
     assert str(ID) == "placer/e1/cluster/0/17/2"
     assert DecisionId.parse(str(ID)) == ID
     assert ID.stream == "placer/e1/cluster/0"

@@ -44,7 +44,7 @@ def test_only_a_plan_to_move_has_two_writers() -> None:
     ],
 )
 def test_a_pool_asks_for_the_readers_that_it_needs(parameters: PoolParameters, reads: int) -> None:
-    """Whoever does not know what a pool switches on stops before it; what is switched off asks for nothing."""
+    """A reader that does not know a feature stops before a pool that uses it; a feature switched off requires nothing."""
     assert reads_for(parameters) == reads <= READS
 
 

@@ -1,4 +1,4 @@
-"""A pool under FlowCon, told bucket by bucket: what each job's loss was in an interval, and what it used."""
+"""A pool under FlowCon, fed bucket by bucket with each job's loss in an interval and its usage."""
 
 from __future__ import annotations
 

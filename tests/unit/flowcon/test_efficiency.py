@@ -98,8 +98,8 @@ def test_use_is_averaged_over_the_same_span() -> None:
     assert [one.total for one in found.samples] == [900]
 
 
-def test_use_that_nobody_measured_in_the_span_is_that_of_the_spans_before() -> None:
-    """Heartbeats may be slower than buckets; where nobody ever measured, it is unknown, which is not zero."""
+def test_use_that_was_not_measured_in_the_span_is_that_of_the_spans_before() -> None:
+    """Heartbeats may be slower than buckets; where usage was never measured, it is unknown, which is not zero."""
     found = GrowthHistory(since_ms=START_MS)
     assert found.mean_use_m(1) is None
     found.use(START_MS + 2_000, 100)

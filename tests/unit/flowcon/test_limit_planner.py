@@ -115,8 +115,8 @@ def test_use_that_nobody_measures_is_not_zero() -> None:
         ((Resource.MEMORY, Resource.NETWORK_IO), WL),
     ],
 )
-def test_what_nobody_measures_is_left_out(resources: tuple[Resource, ...], wanted: c.GrowthList) -> None:
-    """Of the resources that are to be considered those that are measured are; where none is, nobody is judged."""
+def test_an_unmeasured_resource_is_left_out(resources: tuple[Resource, ...], wanted: c.GrowthList) -> None:
+    """Of the configured resources only the measured ones are considered; where none is, no job is judged."""
     pool = two()
     pool.configure(resources=resources)
     for number, mean in enumerate((1.0, 0.8), 1):
@@ -156,8 +156,8 @@ def test_a_run_explains_itself() -> None:
 # --- Algorithm 2 ------------------------------------------------------------------------------------------------------
 
 
-def test_a_start_is_looked_at_at_once() -> None:
-    """The run comes with the record that tells of the process, and looks at the last complete buckets."""
+def test_a_start_triggers_a_run_immediately() -> None:
+    """The run is triggered by the record of the process's start, and uses the last complete buckets."""
     pool = two()
     for number, mean in enumerate((1.0, 0.8, 0.6), 1):
         pool.interval(number, mnist=(mean, 4_000), vae=(1.0 - number / 1_000, 4_000))
@@ -168,7 +168,7 @@ def test_a_start_is_looked_at_at_once() -> None:
 
     assert plan.because.rule.startswith("a job started or stopped")
     assert [one.job for one in plan.limits] == ["gru", "mnist", "vae"]
-    # ΣG is 0.0402 as before, and α for the newborn; the floor is 1/4. Nobody but the newborn is judged, because nothing
+    # ΣG is 0.0402 as before, and α for the newborn; the floor is 1/4. Only the newborn is judged, because nothing
     # new was measured.
     assert {one.job: (one.growth_list, one.cpu_m) for one in plan.limits} == {
         "gru": (WL, None),
@@ -191,7 +191,7 @@ def test_a_stop_is_looked_at_at_once() -> None:
 
 
 def test_one_that_starts_while_another_stops_is_a_change() -> None:
-    """A new incarnation of the same job on the same node is another process, and begins anew."""
+    """A new incarnation of the same job on the same node is another process, and starts again."""
     pool = two()
     for number, mean in enumerate((1.0, 0.8, 0.6), 1):
         pool.interval(number, mnist=(mean, 4_000), vae=(0.5, 4_000))
@@ -275,7 +275,7 @@ def test_a_pool_whose_readers_may_not_know_limits_gets_none() -> None:
 
 
 def test_switching_off_lifts_every_limit() -> None:
-    """And forgets the rest; switching on again begins anew."""
+    """Switching off also forgets all state; switching on again starts from nothing."""
     pool = two()
     for number, mean in enumerate((1.0, 0.8, 0.6), 1):
         pool.interval(number, mnist=(mean, 4_000), vae=(1.0 - (number > 1) * 0.2 - (number > 2) * 0.01, 4_000))
@@ -308,7 +308,7 @@ def test_what_the_engine_refused_is_asked_for_again() -> None:
 
 
 def test_a_lost_node_is_not_planned_for() -> None:
-    """Nobody there would hear of it; its jobs are looked at again once it is heard of."""
+    """A plan could not reach it; its jobs are judged again after its next heartbeat."""
     pool = two()
     pool.fold(c.NodeLost(node="w1", silent_ms=1))
     pool.feed(*(bucket(job, number, 1.0) for job in ("mnist", "vae") for number in (1, 2)))

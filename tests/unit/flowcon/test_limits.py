@@ -67,7 +67,7 @@ def test_each_list_has_its_formula(jobs: Seen, wanted: list[float | None]) -> No
         (1 / 4, 600, 100, 100),
         pytest.param(0.1, 8_000, 1_000, 800, id="n = 9 on 8 cores: the authors' 0 would mean no limit"),
         pytest.param(0.001, 600, 1, 10, id="1 % of a core at least"),
-        pytest.param(0.5, 10, 1, None, id="a node that has no more than that limits nobody"),
+        pytest.param(0.5, 10, 1, None, id="a node that has no more than that limits no job"),
     ],
 )
 def test_a_share_becomes_millicores(share: float, capacity_m: int, granularity_m: int, limit_m: int | None) -> None:

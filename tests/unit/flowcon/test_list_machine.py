@@ -17,7 +17,7 @@ def test_the_table_is_the_one_that_is_told() -> None:
 
 
 def test_every_pair_has_a_move() -> None:
-    """Whatever list a job is in and whatever a run finds."""
+    """The table has a move for each list and each judgement."""
     assert {(before, judgement) for before in GrowthList for judgement in Judgement} == {
         (before, judgement) for before, moves in MOVES.items() for judgement in moves
     }

@@ -63,7 +63,7 @@ def test_cap_first(growth_list: c.GrowthList) -> None:
 
 
 def test_growth_measured_across_a_change_of_cap_moves_nothing() -> None:
-    """A cap that was halved halves what is learnt in an interval; an interval later it can be told."""
+    """A cap that was halved halves the growth in an interval; only the next interval shows the true growth."""
     pool = capped()
     plan(pool, "flat", CL, 100)
     assert asked(pool) == []
@@ -103,7 +103,7 @@ def test_without_flowcon_nothing_is_asked_of_a_cap() -> None:
 
 
 def test_what_was_moved_stays_capped() -> None:
-    """A job that completes goes on in CL where it comes to, and takes nothing from who learns there."""
+    """A completing job stays in CL on the node it moves to, and takes nothing from the jobs that learn there."""
     pool = capped()
     pool.planner.state.jobs["flat"].growth_list = CL
     pool.run("local", "w2", c.Category.PROGRESSING)
@@ -121,8 +121,8 @@ def test_what_was_moved_stays_capped() -> None:
     assert pool.planner.state.moving == {}
 
 
-def test_what_was_moved_is_known_as_completing_also_where_nobody_is_capped() -> None:
-    """On an idle node all complete, so nothing is limited; its list is told all the same."""
+def test_what_was_moved_is_known_as_completing_also_where_no_job_is_capped() -> None:
+    """On an idle node all complete, so nothing is limited; its list is recorded all the same."""
     pool = capped()
     pool.planner.state.jobs["flat"].growth_list = CL
     asked(pool)

@@ -27,8 +27,8 @@ def story() -> LogBuilder:
 
 def unsound() -> LogBuilder:
     """A job in two places, in the middle of a log that goes on."""
-    told = LogBuilder().opened(n1=1000, n2=1000).running("a", "n1").begun("ghost", c.Step.START, "a", 2, "n2")
-    return told.add(c.Tick(counted_ms=2_000), c.Tick(counted_ms=3_000))
+    story = LogBuilder().opened(n1=1000, n2=1000).running("a", "n1").begun("ghost", c.Step.START, "a", 2, "n2")
+    return story.add(c.Tick(counted_ms=2_000), c.Tick(counted_ms=3_000))
 
 
 class Fails(Checker):
@@ -111,9 +111,9 @@ def test_a_log_that_asks_for_a_newer_reader_proves_nothing_from_there_on(newer: 
     assert before.status is Status.BROKEN
 
 
-def moved_on(told: LogBuilder) -> list[Received[c.ClusterEvent]]:
+def moved_on(story: LogBuilder) -> list[Received[c.ClusterEvent]]:
     """The same records, one offset later."""
-    return [msgspec.structs.replace(received, offset=received.offset + 1) for received in told.records]
+    return [msgspec.structs.replace(received, offset=received.offset + 1) for received in story.records]
 
 
 def test_records_of_two_pools_are_not_mixed() -> None:
@@ -122,12 +122,12 @@ def test_records_of_two_pools_are_not_mixed() -> None:
         check([*story().records, *LogBuilder(partition=1).opened().records])
 
 
-def test_a_message_tells_a_few_breaches_and_the_evidence_all() -> None:
+def test_a_message_lists_a_few_breaches_and_the_evidence_all() -> None:
     """A log that is broken everywhere must not fill the screen."""
-    told = LogBuilder().opened(n1=1000)
+    story = LogBuilder().opened(n1=1000)
     for number in range(8):
-        told.add(c.JobEnded(job=f"ghost-{number}", outcome=c.Outcome.FINISHED))
-    (verdict,) = [verdict for verdict in check(told.records) if verdict.checker == "accounting"]
+        story.add(c.JobEnded(job=f"ghost-{number}", outcome=c.Outcome.FINISHED))
+    (verdict,) = [verdict for verdict in check(story.records) if verdict.checker == "accounting"]
     assert len(verdict.evidence) == 8
     assert verdict.message.endswith("and 3 more")
 

@@ -10,7 +10,7 @@ from steepest.invariants.checkers.accounting import Accounting
 from steepest.invariants.checkers.decision_ids import DecisionIds
 from steepest.invariants.checkers.steps_lost import StepsLost
 from steepest.testing.scenarios.log_builder import LogBuilder, checkpoint
-from steepest.testing.scenarios.verdicts import broken, told
+from steepest.testing.scenarios.verdicts import broken, holds
 
 # --- accounting -----------------------------------------------------------------------------------------------------
 
@@ -32,7 +32,7 @@ def test_every_job_is_listed_where_it_stands() -> None:
     story.begun("place", c.Step.START, "starting", 1, "n1")
     story.running("running", "n1").running("moving", "n1").move_planned("move", "moving", "n1", "n2")
     story.saved("move", "moving", "n1").stopped("move", "moving", "n1")
-    assert told(Accounting, story) == (
+    assert holds(Accounting, story) == (
         "1 finished, 1 failed, 1 cancelled, 1 rejected, 1 submitted (new), 2 waiting (waiting, again), "
         "1 starting (starting), 1 running (running), 1 moving (moving), 1 stopped (stopped)"
     )
@@ -43,14 +43,14 @@ def test_a_long_list_is_cut() -> None:
     story = LogBuilder().opened(n1=9000)
     for number in range(7):
         story.submitted(f"job-{number}")
-    assert told(Accounting, story) == "7 waiting (job-0, job-1, job-2, job-3, job-4 and 2 more)"
+    assert holds(Accounting, story) == "7 waiting (job-0, job-1, job-2, job-3, job-4 and 2 more)"
 
 
 def test_a_request_sent_twice_is_one_job() -> None:
     """The client repeats itself with the same request id."""
     story = LogBuilder().opened(n1=1000).submitted("a")
     story.add(c.JobSubmitted(job="a", request="request-a", spec=c.JobSpec(command=("train",))))
-    assert told(Accounting, story) == "1 waiting (a)"
+    assert holds(Accounting, story) == "1 waiting (a)"
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_another_logic_may_name_what_never_counted() -> None:
     ours = {ID: "placer/e/cluster/0/7/0", PREVIOUS: "placer/e/cluster/0/5/0", LOGIC: "2"}
     story.add(c.JobAdmitted(job="a", request="r"), headers={ID: "placer/e/cluster/0/6/0", LOGIC: "1"})
     story.add(c.JobAdmitted(job="b", request="r"), headers=ours)
-    assert told(DecisionIds, story) == "decisions: 4, streams: 2"
+    assert holds(DecisionIds, story) == "decisions: 4, streams: 2"
 
 
 def test_the_first_decision_of_a_stream_follows_nothing() -> None:
@@ -130,14 +130,14 @@ def test_streams_are_counted_each_for_itself() -> None:
     growth = c.GrowthMeasured(
         job="a", interval=1, total=1, count=1, largest=1, first_ms=1, last_ms=1, category=c.Category.PROGRESSING
     )
-    before = told(DecisionIds, story)
+    before = holds(DecisionIds, story)
     for partition in (0, 1):
         story.add(growth, headers={ID: f"categorizer/e/loss/{partition}/3/0"})
     for partition in (0, 1):
         headers = {ID: f"categorizer/e/loss/{partition}/9/0", PREVIOUS: f"categorizer/e/loss/{partition}/3/0"}
         story.add(growth, headers=headers)
     assert before == "decisions: 0, streams: 0"
-    assert told(DecisionIds, story) == "decisions: 4, streams: 2"
+    assert holds(DecisionIds, story) == "decisions: 4, streams: 2"
 
 
 # --- steps-lost -----------------------------------------------------------------------------------------------------
@@ -156,7 +156,7 @@ def moved(stopped_at: int, restored: int | None, steps_lost: int) -> LogBuilder:
 )
 def test_steps_lost_are_those_between_checkpoint_and_stop(stopped_at: int, restored: int | None, lost: int) -> None:
     """What the move says holds, and one step more or less than that does not."""
-    assert told(StepsLost, moved(stopped_at, restored, lost)) == f"moves: 1, steps lost: {lost}"
+    assert holds(StepsLost, moved(stopped_at, restored, lost)) == f"moves: 1, steps lost: {lost}"
     story = moved(stopped_at, restored, lost + 1)
     evidence, message = broken(StepsLost, story)
     assert evidence == (story.end - 7, story.end - 1)
@@ -170,7 +170,7 @@ def test_what_is_lost_at_the_target_is_not_lost_by_the_stop() -> None:
     story.begun("move", c.Step.VERIFY, "a", 2, "n2").failed("move", c.Step.VERIFY, "a", "ended")
     story.started("move", "a", "n1", 3, checkpoint(105)).verified("move", "a", "n1", 3)
     story.add(c.MigrationFailed(plan="move", job="a", code="ended", message="no", node="n1", steps_lost=7))
-    assert told(StepsLost, story) == "moves: 1, steps lost: 7"
+    assert holds(StepsLost, story) == "moves: 1, steps lost: 7"
 
 
 def test_a_move_that_failed_tells_the_truth_as_well() -> None:
@@ -182,4 +182,4 @@ def test_a_move_that_failed_tells_the_truth_as_well() -> None:
     story = LogBuilder().opened(n1=1000, n2=1000).running("a", "n1").move_planned("move", "a", "n1", "n2")
     story.saved("move", "a", "n1").stopped("move", "a", "n1", step=104)
     story.add(c.MigrationFailed(plan="move", job="a", code="refused", message="no", steps_lost=4))
-    assert told(StepsLost, story) == "moves: 1, steps lost: 4"
+    assert holds(StepsLost, story) == "moves: 1, steps lost: 4"

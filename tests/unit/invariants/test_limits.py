@@ -7,7 +7,7 @@ import pytest
 from steepest.events import cluster as c
 from steepest.invariants.checkers.limit_rules import Limits
 from steepest.testing.scenarios.log_builder import LogBuilder
-from steepest.testing.scenarios.verdicts import broken, told
+from steepest.testing.scenarios.verdicts import broken, holds
 
 NL, WL, CL = c.GrowthList
 
@@ -18,7 +18,9 @@ def limited(*limits_m: int | None, of: c.GrowthList = NL, reads: int = 2, node: 
     story = LogBuilder().opened(n1=1000).add(c.PoolConfigured(reads=reads))
     for name in names:
         story.running(name, "n1", cpu_m=50)
-    because = c.LimitsBecause(rule="told by hand", jobs=tuple(c.GrowthSeen(one, of, 1.0) for one in names), total=3.0)
+    because = c.LimitsBecause(
+        rule="written by hand", jobs=tuple(c.GrowthSeen(one, of, 1.0) for one in names), total=3.0
+    )
     limits = tuple(c.JobLimit(one, 1, of, cpu_m) for one, cpu_m in zip(names, limits_m, strict=True))
     return story.add(c.LimitsPlanned(plan="limits", node=node, limits=limits, because=because))
 
@@ -30,7 +32,7 @@ def applied(cpu_m: int | None, plan: str = "limits", job: str = "a", node: str =
 
 def test_what_was_planned_may_come_in_force() -> None:
     """Plans and what was set are counted."""
-    assert told(Limits, limited(300, None).add(applied(300))) == "plans: 1, limits set: 1"
+    assert holds(Limits, limited(300, None).add(applied(300))) == "plans: 1, limits set: 1"
 
 
 @pytest.mark.parametrize("cpu_m", [1, 9, 1000, 5000])
@@ -46,7 +48,7 @@ def test_a_limit_that_is_next_to_nothing_or_none_is_a_breach(cpu_m: int) -> None
 def test_limits_that_come_to_two_nodes_are_a_breach() -> None:
     """Shares come to one node, floors to less than another; limits that watched jobs keep are of other runs."""
     assert "2997m in total" in broken(Limits, limited(999, 999, 999))[1]
-    assert told(Limits, limited(999, 999, 999, of=WL))
+    assert holds(Limits, limited(999, 999, 999, of=WL))
 
 
 def test_limits_need_readers_that_know_them() -> None:
@@ -75,7 +77,7 @@ def test_a_node_that_never_joined_has_no_jobs() -> None:
     ],
 )
 def test_an_answer_is_of_what_was_planned(answer: c.ClusterEvent, why: str) -> None:
-    """Whoever sets another limit than the planned one, or for somebody else, acts on nothing."""
+    """An applied limit that differs from the plan, or is for another job, has no plan to act on."""
     story = limited(300).add(answer)
     evidence, message = broken(Limits, story)
 

@@ -26,7 +26,7 @@ def losses(*said: tuple[int, Any], headers: Mapping[str, str] | None = None) -> 
     return [Received(event=event, topic="loss", partition=0, offset=at, at_ms=0, headers=given) for at, event in said]
 
 
-def pool(*told: Any) -> list[Received[c.ClusterEvent]]:
+def pool(*entries: Any) -> list[Received[c.ClusterEvent]]:
     """A pool's log; a number stands for an interval of job a that ended with the report at that offset of ``loss``."""
     growth = c.GrowthMeasured(
         job="a",
@@ -40,7 +40,7 @@ def pool(*told: Any) -> list[Received[c.ClusterEvent]]:
         category=c.Category.PROGRESSING,
     )
     records: list[Received[c.ClusterEvent]] = []
-    for at, one in enumerate([c.LogOpened(epoch="e"), *told]):
+    for at, one in enumerate([c.LogOpened(epoch="e"), *entries]):
         headers = {ID: str(DecisionId("categorizer", "e", "loss", 0, one, 0))} if isinstance(one, int) else {}
         event = growth if isinstance(one, int) else one
         at_ms = at * LAG_MS

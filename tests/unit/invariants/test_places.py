@@ -10,7 +10,7 @@ from steepest.invariants.checkers.capacity import Capacity
 from steepest.invariants.checkers.incarnations_rise import Incarnations
 from steepest.invariants.checkers.one_place import OnePlace
 from steepest.testing.scenarios.log_builder import LogBuilder
-from steepest.testing.scenarios.verdicts import broken, told
+from steepest.testing.scenarios.verdicts import broken, holds
 
 # --- one-place ------------------------------------------------------------------------------------------------------
 
@@ -59,7 +59,7 @@ def test_a_process_that_is_heard_of_runs_whatever_was_said_before() -> None:
     ],
 )
 def test_a_process_that_was_heard_of_is_not_gone_by_giving_up_its_start(gone: c.ClusterEvent) -> None:
-    """Whoever started it says that nothing was started, and the node has seen it."""
+    """The migrator reports that nothing was started, although the node has seen the process."""
     story = LogBuilder().opened(n1=1000, n2=1000).submitted("a").placement_planned("place", "a", "n1")
     story.begun("place", c.Step.START, "a", 1, "n1").add(c.ReplicaStarted(job="a", incarnation=1, node="n1"))
     if isinstance(gone, c.PlanAbandoned):
@@ -107,7 +107,7 @@ def test_the_way_back_needs_room_as_well() -> None:
     """While the job was away another one took its place."""
     story = LogBuilder().opened(n1=1000, n2=1000).running("a", "n1", 600).move_planned("move", "a", "n1", "n2")
     story.saved("move", "a", "n1").stopped("move", "a", "n1").running("b", "n1", 600)
-    told(Capacity, story)
+    holds(Capacity, story)
     story.begun("move", c.Step.START, "a", 2, "n1")
     assert broken(Capacity, story)[0] == (story.end - 1,)
 
@@ -138,7 +138,7 @@ def test_room_is_free_again_only_when_the_process_is_gone() -> None:
 
 
 def test_a_start_with_a_number_used_before_is_a_fall() -> None:
-    """Reports of the first incarnation 1 and of the second could not be told apart."""
+    """Reports of the first incarnation 1 and of the second could not be distinguished."""
     story = LogBuilder().opened(n1=1000).running("a", "n1")
     first = story.end - 3
     story.exited("a", "n1", status=1).placement_planned("again", "a", "n1", 1)

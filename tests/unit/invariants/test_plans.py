@@ -32,7 +32,7 @@ def test_a_move_cannot_finish_and_fail() -> None:
 
 
 def test_a_plan_that_is_over_is_not_acted_on() -> None:
-    """The beginning counts no more, and yet somebody acted and tells of it."""
+    """The beginning no longer counts, and yet a migrator acted and reports it."""
     story = two_nodes().moved("a", "n1", "n2").stopped("move", "a", "n2", incarnation=2)
     assert broken(PlanOnce, story)[0][-1] == story.end - 1
 
@@ -45,7 +45,7 @@ def test_a_step_that_is_done_is_not_done_again() -> None:
 
 
 def test_an_outcome_needs_a_beginning() -> None:
-    """Nobody may act before the beginning is read back, so an outcome without one shows that somebody did."""
+    """No migrator may act before it reads the beginning back; an outcome without one shows that a migrator did."""
     story = two_nodes().add(c.JobStopped(plan="ghost", attempt=1, job="a", incarnation=1))
     assert broken(PlanOnce, story) == (
         (story.end - 1,),
@@ -68,7 +68,7 @@ def test_a_job_that_ended_by_itself_is_not_stopped_for_a_move() -> None:
 
 
 def test_attempts_are_numbered_without_gaps() -> None:
-    """A beginning that leaves a number out does not count, so nobody may act on it."""
+    """A beginning that leaves a number out does not count, so no migrator may act on it."""
     story = two_nodes().move_planned("move", "a", "n1", "n2")
     story.add(c.StepBegun(plan="move", step=c.Step.CHECKPOINT, attempt=2, job="a", incarnation=1, node="n1"))
     story.add(c.CheckpointSaved(plan="move", attempt=2, job="a", incarnation=1, checkpoint=checkpoint(100)))
@@ -77,7 +77,7 @@ def test_attempts_are_numbered_without_gaps() -> None:
 
 @pytest.mark.parametrize("by_the_node", [True, False])
 def test_a_job_that_finished_while_it_was_stopped_is_not_started_again(*, by_the_node: bool) -> None:
-    """It left with status 0 instead of saving: whoever says so first, the plan is doomed."""
+    """It exited with status 0 instead of saving: the plan fails, whether the node or the migrator reports it first."""
     story = two_nodes().move_planned("move", "a", "n1", "n2").saved("move", "a", "n1")
     story.begun("move", c.Step.STOP, "a", 1, "n1")
     if by_the_node:
@@ -149,7 +149,7 @@ def test_nothing_begins_of_a_move_of_a_job_that_never_ran() -> None:
 
 
 def test_nothing_begins_of_a_placement_of_an_unknown_job_or_node() -> None:
-    """Nobody submitted the job; nobody announced the node."""
+    """The job was never submitted; the node never joined."""
     ghost = LogBuilder().opened(n1=1000).placement_planned("place", "ghost", "n1")
     assert "never submitted" in broken(ValidPlans, ghost.begun("place", c.Step.START, "ghost", 1, "n1"))[1]
     nowhere = LogBuilder().opened(n1=1000).running("a", "n9")

@@ -110,7 +110,7 @@ def a_step_taken_over_after_a_cancel() -> LogBuilder:
 
 
 def a_start_begun_again_after_a_cancel() -> LogBuilder:
-    """Nobody knows whether a START took effect when a cancel comes: it is begun again, and then what runs is stopped."""
+    """It is unknown whether a START took effect when a cancel comes: it is begun again, and then the process is stopped."""
     story = LogBuilder().opened(n1=1000).submitted("a").placement_planned("place", "a", "n1")
     story.begun("place", c.Step.START, "a", 1, "n1")
     story.add(
@@ -170,7 +170,7 @@ def a_retry_after_a_crash() -> LogBuilder:
 
 
 def a_start_tried_again() -> LogBuilder:
-    """Nobody knows whether the first attempt took effect, so the same incarnation is started on the same node again."""
+    """It is unknown whether the first attempt took effect, so the same incarnation is started on the same node again."""
     story = LogBuilder().opened(n1=1000).submitted("a").placement_planned("place", "a", "n1")
     story.begun("place", c.Step.START, "a", 1, "n1").failed("place", c.Step.START, "a", "uncertain", definite=False)
     return story.started("place", "a", "n1")
@@ -186,7 +186,7 @@ def a_rejection_and_a_name_used_twice() -> LogBuilder:
 
 
 def a_node_that_shrinks_and_one_that_is_lost() -> LogBuilder:
-    """What was planned for a node that says it is smaller now, or is lost and comes back, is nobody's breach."""
+    """A plan made before its node shrinks, or is lost and returns, is no breach."""
     story = LogBuilder().opened(n1=1000, n2=1000).submitted("a", 900).placement_planned("place", "a", "n1")
     story.add(c.NodeJoined(node="n1", capacity=Resources(cpu_m=100))).started("place", "a", "n1")
     story.add(c.NodeLost(node="n2", silent_ms=20_000), c.NodeUsage(node="n2", used=Resources()))
@@ -242,22 +242,22 @@ SOUND: tuple[Callable[[], LogBuilder], ...] = (
 )
 
 
-@pytest.mark.parametrize("tell", SOUND, ids=lambda tell: tell.__name__)
-def test_every_invariant_holds_of_a_sound_log_and_of_each_of_its_beginnings(tell: Callable[[], LogBuilder]) -> None:
-    """A log is sound wherever one stops reading: no checker needs to know the future."""
-    records = tell().records
+@pytest.mark.parametrize("make", SOUND, ids=lambda make: make.__name__)
+def test_every_invariant_holds_of_a_sound_log_and_of_each_of_its_beginnings(make: Callable[[], LogBuilder]) -> None:
+    """Every prefix of a sound log is sound: no checker needs to know the future."""
+    records = make().records
     for length in range(1, len(records) + 1):
         broken = [verdict for verdict in check(records[:length]) if verdict.status is not Status.HOLDS]
         assert not broken, f"after {records[length - 1].event}"
 
 
-def test_the_sound_logs_are_told_with_events_of_every_plan() -> None:
-    """The stories are worth something only if they hold every event that the checkers look at."""
-    told = {type(received.event) for tell in SOUND for received in tell().records}
-    said_nothing_of = {
+def test_the_sound_logs_hold_events_of_every_plan() -> None:
+    """The logs must hold every event that the checkers examine."""
+    found = {type(received.event) for make in SOUND for received in make().records}
+    unchecked = {
         c.GrowthMeasured,
         c.CategoryChanged,
         c.ReallocationRequested,
         c.StayDecided,
     }
-    assert told | said_nothing_of == set(c.ClusterEvent.__args__)
+    assert found | unchecked == set(c.ClusterEvent.__args__)

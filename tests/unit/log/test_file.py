@@ -150,7 +150,7 @@ async def test_a_torn_line_written_over_during_a_read_is_not_seen(
 
 
 async def test_a_late_reader_of_a_long_file_finds_its_place(tmp_path: Path) -> None:
-    """Whatever its start, a reader of a file of many chunks that was never read before begins exactly there."""
+    """A reader of a file of many chunks that was never read before begins exactly at its start offset."""
     writer = FileLog(tmp_path, {"cluster": 1})
     for first in range(0, 4000, 500):
         await writer.append([new(b'"%d:%s"' % (first + step, b"x" * 900)) for step in range(500)])
@@ -201,7 +201,7 @@ async def test_readers_wake_where_the_kernel_tells(tmp_path: Path, monkeypatch: 
 
 
 async def test_closing_the_log_ends_the_wait_of_its_readers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A poll that waits when the log is closed is refused at once, and does not wait out its time."""
+    """A poll that waits when the log is closed is refused immediately, and does not wait out its time."""
     monkeypatch.setattr(file_watch, "POLL_WITH_EVENTS_S", PATIENCE_S)
     monkeypatch.setattr(file_watch, "POLL_S", PATIENCE_S)
     log = FileLog(tmp_path, {"cluster": 1})

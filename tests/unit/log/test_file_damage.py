@@ -49,7 +49,7 @@ def snapshot(folder: Path) -> dict[str, bytes]:
 
 
 async def test_a_recording_cut_anywhere_is_read_up_to_there(tmp_path: Path) -> None:
-    """Wherever a file ends, its complete lines are read and the rest is told; reading changes nothing."""
+    """Wherever a file ends, its complete lines are read and the rest is logged; reading changes nothing."""
     path = await recorded(tmp_path, 3)
     whole = path.read_bytes()
     for length in range(len(whole) + 1):
@@ -57,7 +57,7 @@ async def test_a_recording_cut_anywhere_is_read_up_to_there(tmp_path: Path) -> N
         before = snapshot(tmp_path)
         complete = whole[:length].count(b"\n")
         start = whole.rfind(b"\n", 0, length) + 1
-        with capture_logs() as told:
+        with capture_logs() as warnings:
             assert [record.offset for record in await read(tmp_path)] == list(range(complete))
         log = FileLog.open(tmp_path, read_only=True)
         tails = await log.torn_tails()
@@ -65,35 +65,35 @@ async def test_a_recording_cut_anywhere_is_read_up_to_there(tmp_path: Path) -> N
         assert [(tail.offset, tail.start, tail.length) for tail in tails] == (
             [(complete, start, length - start)] if start < length else []
         )
-        assert [entry["position"] for entry in told] == ([start] if start < length else [])
+        assert [entry["position"] for entry in warnings] == ([start] if start < length else [])
         assert snapshot(tmp_path) == before
 
 
-async def test_a_reader_tells_the_torn_end_that_it_comes_to(tmp_path: Path) -> None:
-    """Who reads a torn recording to its end is told file and position, once for all polls, and gets no error."""
+async def test_a_reader_logs_the_torn_end_that_it_reaches(tmp_path: Path) -> None:
+    """Reading a torn recording to its end logs file and position, once for all polls, and raises no error."""
     path = await recorded(tmp_path, 2)
     size = path.stat().st_size
     path.write_bytes(path.read_bytes() + b'{"topic":')
     log = FileLog.open(tmp_path, read_only=True)
     reader = log.reader({AT: 0})
-    with capture_logs() as told:
+    with capture_logs() as warnings:
         assert len(await reader.poll(timeout_s=0)) == 2
         assert list(await reader.poll(timeout_s=0)) == []
         assert list(await reader.poll(timeout_s=0)) == []
-    assert [(entry["file"], entry["position"], entry["bytes"]) for entry in told] == [(str(path), size, 9)]
+    assert [(entry["file"], entry["position"], entry["bytes"]) for entry in warnings] == [(str(path), size, 9)]
     await log.close()
 
 
 async def test_an_append_cuts_a_torn_line_off(tmp_path: Path) -> None:
-    """A line that a killed process left without its end is cut off, told, and its offset given to the next record."""
+    """A line that a killed process left incomplete is cut off and logged, and its offset goes to the next record."""
     path = await recorded(tmp_path, 3)
     whole = path.read_bytes()
     start = whole[:-1].rfind(b"\n") + 1
     path.write_bytes(whole[:-5])
     log = FileLog.open(tmp_path)
-    with capture_logs() as told:
+    with capture_logs() as warnings:
         assert list(await log.append(numbered(2))) == [2, 3]
-    assert [(entry["file"], entry["position"]) for entry in told] == [(str(path), start)]
+    assert [(entry["file"], entry["position"]) for entry in warnings] == [(str(path), start)]
     await log.close()
     assert [(record.value, record.damage) for record in await read(tmp_path)] == [
         *((b"0", ""), (b"1", ""), (b"0", ""), (b"1", ""))
@@ -162,7 +162,7 @@ async def test_a_log_made_anew_under_its_users_is_seen(tmp_path: Path) -> None:
 
 
 async def test_a_removed_file_takes_no_records(tmp_path: Path) -> None:
-    """Appends to a file that nobody can find again would be lost, so they are refused."""
+    """Appends to a file without a name would be lost, so they are refused."""
     path = await recorded(tmp_path, 1)
     log = FileLog.open(tmp_path)
     await log.end(AT)

@@ -62,7 +62,7 @@ def test_many_brackets_are_not_depth() -> None:
 
 
 def test_a_line_without_its_checksum_is_damaged() -> None:
-    """A line that was put through another program, and lost its last field, is told apart but still read."""
+    """A line whose last field another program has removed is marked as damaged but still read."""
     record = decode_line(GOLDEN.split(b',"crc"')[0] + b"}", AT, 12, "cluster/0.jsonl")
     assert record.value == b'{"type":"Tick"}'
     assert record.damage.startswith("cluster/0.jsonl, line 13: does not match its checksum")
@@ -91,7 +91,7 @@ def test_a_line_changed_by_hand_is_damaged() -> None:
     ids=["empty", "binary", "null", "no fields", "nested", "half", "no value", "bad base64", "bad time"],
 )
 def test_a_line_that_is_no_record_is_delivered_as_its_bytes(line: bytes) -> None:
-    """Whatever stands in the place of a record comes as a damaged one, so that it can be kept and reading goes on."""
+    """A line that is no record is delivered as a damaged one, so that it can be kept and reading continues."""
     record = decode_line(line, AT, 12, "cluster/0.jsonl")
     assert (record.at, record.offset, record.value) == (AT, 12, line)
     assert record.damage.startswith("cluster/0.jsonl, line 13: is not a record: ")

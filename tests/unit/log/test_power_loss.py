@@ -87,10 +87,10 @@ async def test_a_snapshot_is_of_what_the_disk_has(tmp_path: Path, monkeypatch: p
         shutil.copytree(before / "log", after / "log")
         shutil.copytree(tmp_path / "snapshots", after / "snapshots")
         (after / "log" / "cluster" / "0.jsonl").write_bytes(whole[:cut])
-        with capture_logs() as told:
+        with capture_logs() as entries:
             async with placer(after, submitted("x"), submitted("y"), submitted("z")) as (log, runtime):
                 await check_view(log, runtime, "z")
-        assert not [one for one in told if "snapshot not used" in one["event"]], f"cut at byte {cut}"
+        assert not [one for one in entries if "snapshot not used" in one["event"]], f"cut at byte {cut}"
 
 
 async def test_of_two_snapshots_the_one_that_the_log_still_holds_is_used(tmp_path: Path) -> None:
@@ -103,10 +103,10 @@ async def test_of_two_snapshots_the_one_that_the_log_still_holds_is_used(tmp_pat
         await check_view(log, runtime, "b")
     path.write_bytes(first)
 
-    with capture_logs() as told:
+    with capture_logs() as entries:
         async with placer(tmp_path, *(submitted(job) for job in "xyz")) as (log, runtime):
             await check_view(log, runtime, "z")
             read = runtime.metrics.records.labels("pool:default")._value.get()
             assert read < runtime.pool.view.position
-    (why,) = [one["why"] for one in told if "snapshot not used" in one["event"]]
+    (why,) = [one["why"] for one in entries if "snapshot not used" in one["event"]]
     assert "cluster/0 holds other records" in why

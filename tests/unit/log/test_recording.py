@@ -27,7 +27,7 @@ def test_a_new_recording_says_what_it_is(tmp_path: Path) -> None:
 
 
 def test_making_a_recording_twice_is_opening_it(tmp_path: Path) -> None:
-    """Whoever comes second finds the recording as it is, records and all."""
+    """The second call leaves the recording and its records unchanged."""
     create_recording(tmp_path, {"cluster": 1})
     (tmp_path / "cluster/0.jsonl").write_text("kept")
     assert create_recording(tmp_path, {"cluster": 1}).counts == {"cluster": 1}
@@ -135,7 +135,7 @@ def test_what_is_no_folder_is_no_recording(tmp_path: Path, name: str) -> None:
 
 
 def test_a_header_that_is_no_file_is_refused(tmp_path: Path) -> None:
-    """Reading a pipe would wait for ever."""
+    """Reading a pipe would block without end."""
     create_recording(tmp_path, GOOD["partitions"])  # type: ignore[arg-type]
     (tmp_path / "recording.json").unlink()
     os.mkfifo(tmp_path / "recording.json")

@@ -29,14 +29,14 @@ def newest(folder: Path) -> Path:
 @settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.binary() | st.binary(min_size=1000, max_size=1000))
 async def test_a_snapshot_comes_back_as_it_was(store: SnapshotStore, data: bytes) -> None:
-    """Whatever bytes were saved last under a key are loaded."""
+    """The bytes that were saved last under a key are loaded."""
     await store.save(KEY, b"older")
     await store.save(KEY, data)
     assert (await store.load(KEY))[0] == data
 
 
 async def test_keys_are_apart_and_listed(store: SnapshotStore) -> None:
-    """Each key has its own snapshot, whatever signs it is made of; unknown ones have none."""
+    """Each key has its own snapshot, with any characters in it; unknown ones have none."""
     keys = ["..", "a", "a/b", "a%2Fb", "a.previous", "é ☃"]
     assert list(await store.keys()) == []
     for number, key in enumerate(keys):
@@ -66,14 +66,14 @@ async def test_a_key_that_makes_no_file_name_is_refused(store: SnapshotStore, ke
     ids=["torn", "longer", "changed", "of another key", "nested", "empty"],
 )
 async def test_a_damaged_snapshot_gives_way_to_the_one_before(tmp_path: Path, spoil: Callable[[bytes], bytes]) -> None:
-    """A snapshot that is not what was written is told and left alone, and the sound one before it is given."""
+    """A damaged snapshot is logged and left alone, and the sound one before it is loaded."""
     store = FolderSnapshots(tmp_path)
     await store.save(KEY, b"first")
     await store.save(KEY, b"second")
     newest(tmp_path).write_bytes(spoil(newest(tmp_path).read_bytes()))
-    with capture_logs() as told:
+    with capture_logs() as warnings:
         assert (await FolderSnapshots(tmp_path).load(KEY))[0] == b"first"
-    assert [entry["file"] for entry in told] == [str(newest(tmp_path))]
+    assert [entry["file"] for entry in warnings] == [str(newest(tmp_path))]
 
 
 async def test_a_damaged_snapshot_does_not_push_out_the_sound_one(tmp_path: Path) -> None:
@@ -100,8 +100,8 @@ async def test_a_save_that_fails_leaves_the_last_one(tmp_path: Path) -> None:
     """Where a snapshot cannot be written, the error names the file, and the last one is still the newest."""
     store = FolderSnapshots(tmp_path)
     await store.save(KEY, b"first")
-    aside = tmp_path / f".{newest(tmp_path).name}.aside"
-    aside.symlink_to(tmp_path / "nowhere" / "nothing")
+    temporary = tmp_path / f".{newest(tmp_path).name}.aside"
+    temporary.symlink_to(tmp_path / "nowhere" / "nothing")
     with pytest.raises(LogUnavailableError, match=r"\.snapshot: cannot store the snapshot: .*errno"):
         await store.save(KEY, b"second")
     assert (await store.load(KEY))[0] == b"first"

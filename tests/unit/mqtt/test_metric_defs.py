@@ -9,7 +9,7 @@ from steepest.mqtt.metric_defs import MqttMetrics
 
 
 def test_every_metric_is_collected_and_counted_in() -> None:
-    """None stands still for ever, and a process's registry gets each of them."""
+    """The code changes every metric, and a process's registry gets each of them."""
     metrics = vars(MqttMetrics())
     used = "".join(file.read_text() for file in Path(metric_defs.__file__).parent.glob("*.py"))
 

@@ -44,7 +44,7 @@ def test_what_is_remembered_is_bounded(life: PoolLife) -> None:
 
 
 def test_every_job_comes_to_its_end(life: PoolLife) -> None:
-    """Nothing is stranded, whatever comes and goes: only the newest jobs are not over."""
+    """No job is stranded while jobs and nodes come and go: only the newest jobs are not over."""
     life.days(20)
     oldest = min(job.submitted_ms for job in life.active())
 

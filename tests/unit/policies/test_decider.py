@@ -55,7 +55,7 @@ def asked(pool: FoldedPool, event: c.ClusterEvent, headers: dict[str, str] | Non
 
 @pytest.mark.parametrize("event", WAITED_FOR, ids=lambda event: type(event).__name__)
 def test_a_decider_reads_back_what_it_waits_for_also_where_it_does_not_count(event: c.ClusterEvent) -> None:
-    """Else it would wait for ever, and say no more of that job or node."""
+    """Otherwise it would wait without end, and decide nothing more about that job or node."""
     assert asked(FoldedPool(), event)
 
 

@@ -104,7 +104,7 @@ def test_a_node_joins_once_and_again_when_its_capacity_changes() -> None:
 
 
 def test_a_node_whose_capacity_changes_keeps_its_replicas() -> None:
-    """They are not started anew."""
+    """They are not started again."""
     monitor = Monitor()
     assert monitor.hear(report()) == [joined(), started()]
     assert kinds(monitor.hear(report(), capacity=Resources(cpu_m=2_000))) == ["NodeJoined"]
@@ -113,17 +113,17 @@ def test_a_node_whose_capacity_changes_keeps_its_replicas() -> None:
 def test_usage_is_told_at_most_once_in_half_a_second() -> None:
     """However often the node beats."""
     monitor = Monitor()
-    told = [
+    usages = [
         len([event for event in monitor.hear_all(later_ms=100) if isinstance(event, c.NodeUsage)]) for _ in range(11)
     ]
     assert USAGE_EVERY_MS == 500
-    assert told == [1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1]
+    assert usages == [1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1]
 
 
 def test_usage_names_the_cpu_of_each_running_job() -> None:
     """In the order of their names; what is unknown or has ended is left out."""
     monitor = Monitor()
-    told = monitor.hear_all(
+    facts_seen = monitor.hear_all(
         report("b", cpu_m=20),
         report("a", cpu_m=10),
         report("unknown"),
@@ -131,8 +131,8 @@ def test_usage_names_the_cpu_of_each_running_job() -> None:
         report("a", cpu_m=1, replica=1),
         used=31,
     )
-    assert told[1] == c.NodeUsage(node="w1", used=Resources(31), jobs={"a": 11, "b": 20})
-    assert list(told[1].jobs) == ["a", "b"]
+    assert facts_seen[1] == c.NodeUsage(node="w1", used=Resources(31), jobs={"a": 11, "b": 20})
+    assert list(facts_seen[1].jobs) == ["a", "b"]
 
 
 def test_a_node_whose_clock_is_set_back_is_still_heard_of() -> None:
@@ -145,7 +145,7 @@ def test_a_node_whose_clock_is_set_back_is_still_heard_of() -> None:
 
 
 def test_a_replica_starts_and_stops_once() -> None:
-    """However often it is repeated; its end is told with all that the node knows."""
+    """However often it is repeated; its end is reported with all that the node knows."""
     monitor = Monitor()
     monitor.hear()
     ended = report(state=EXITED, exit_status=3, step=70, checkpoint=checkpoint(60), reason="out of memory")
@@ -167,7 +167,7 @@ def test_a_replica_starts_and_stops_once() -> None:
 
 
 def test_a_replica_that_ends_between_two_heartbeats_has_started_and_stopped() -> None:
-    """Both are told, in this order."""
+    """Both are reported, in this order."""
     monitor = Monitor()
     monitor.hear()
     assert kinds(monitor.hear(report(state=EXITED, exit_status=0))) == ["ReplicaStarted", "ReplicaStopped"]
@@ -202,11 +202,11 @@ def test_the_checkpoint_mode_is_told_when_it_is_said_or_changes() -> None:
     """Not with every heartbeat."""
     monitor = Monitor()
     monitor.hear(report())
-    told = [
+    answers = [
         monitor.hear(report(checkpoint_mode=mode))
         for mode in (None, CheckpointMode.ON_STOP, CheckpointMode.ON_STOP, CheckpointMode.ON_REQUEST)
     ]
-    declared = [[event.mode for event in events if isinstance(event, c.CheckpointModeDeclared)] for events in told]
+    declared = [[event.mode for event in events if isinstance(event, c.CheckpointModeDeclared)] for events in answers]
     assert declared == [[], [CheckpointMode.ON_STOP], [], [CheckpointMode.ON_REQUEST]]
 
 
@@ -214,8 +214,8 @@ def test_only_the_first_checkpoint_of_an_incarnation_is_told() -> None:
     """It is the proof that it can save; the newest comes with its end."""
     monitor = Monitor()
     monitor.hear(report())
-    told = [monitor.hear(report(checkpoint=checkpoint(step))) for step in (10, 20, 30)]
-    assert told == [[c.CheckpointVerified(job="job", incarnation=1, checkpoint=checkpoint(10))], [], []]
+    answers = [monitor.hear(report(checkpoint=checkpoint(step))) for step in (10, 20, 30)]
+    assert answers == [[c.CheckpointVerified(job="job", incarnation=1, checkpoint=checkpoint(10))], [], []]
 
 
 def test_two_nodes_do_not_mix() -> None:
@@ -265,7 +265,7 @@ def test_a_heartbeat_that_comes_again_changes_nothing() -> None:
 
 
 def test_a_node_that_takes_no_jobs_is_heard_of_and_its_processes_are_not() -> None:
-    """No process of ours is on it, whatever it says; once it takes jobs, what it says of them counts."""
+    """It runs no process of this pool, whatever it reports; once it takes jobs, its reports of them count."""
     monitor = Monitor()
     said = report(checkpoint_mode=CheckpointMode.ON_REQUEST, checkpoint=checkpoint(60), cpu_m=10)
     usage = c.NodeUsage(node="w1", used=Resources(70))
@@ -294,20 +294,20 @@ def test_a_node_says_of_its_processes_who_says_it() -> None:
     assert monitor.hear(said, takes_jobs=True) == []
 
 
-# --- where a heartbeat says how often use is told ----------------------------------------------------------------------
+# --- where a heartbeat says how often use is reported ----------------------------------------------------------------------
 
 
 class Sparing(Monitor):
-    """Heartbeats that say that use is told every five seconds."""
+    """Heartbeats that say that use is reported every five seconds."""
 
     every_ms = 5_000
 
 
-def test_use_is_told_as_often_as_the_heartbeat_says() -> None:
-    """As the mean of all that was measured since it was told last, with their number."""
+def test_use_is_reported_as_often_as_the_heartbeat_says() -> None:
+    """As the mean of all measurements since the last report, with their number."""
     monitor = Sparing()
-    told = [monitor.hear_all(report(cpu_m=cpu_m), used=2 * cpu_m, later_ms=500) for cpu_m in range(0, 2_200, 100)]
-    facts = [event for events in told for event in events if isinstance(event, c.NodeUsage)]
+    answers = [monitor.hear_all(report(cpu_m=cpu_m), used=2 * cpu_m, later_ms=500) for cpu_m in range(0, 2_200, 100)]
+    facts = [event for events in answers for event in events if isinstance(event, c.NodeUsage)]
 
     assert [(one.used.cpu_m, one.jobs["job"], one.measured) for one in facts] == [
         (0, 0, 1),
@@ -322,9 +322,9 @@ def test_use_is_told_where_other_jobs_run_than_before() -> None:
     monitor.hear_all(report("a", cpu_m=100), used=100)
     monitor.hear_all(report("a", cpu_m=300), used=300, later_ms=500)
     monitor.hear_all(report("a", cpu_m=500), used=500, later_ms=500)
-    told = monitor.hear_all(report("b", cpu_m=7), used=7, later_ms=500)
+    answers = monitor.hear_all(report("b", cpu_m=7), used=7, later_ms=500)
 
-    assert [event for event in told if isinstance(event, c.NodeUsage)] == [
+    assert [event for event in answers if isinstance(event, c.NodeUsage)] == [
         c.NodeUsage(node="w1", used=Resources(400), jobs={"a": 400}, measured=2),
         c.NodeUsage(node="w1", used=Resources(7), jobs={"b": 7}),
     ]
@@ -344,22 +344,22 @@ def test_a_node_joins_again_every_hour() -> None:
     """So that one that the pool has forgotten is there again; also where its clock was set back meanwhile."""
     monitor = Sparing()
     hour = [5_000] * (JOIN_EVERY_MS // 5_000)
-    told = [kinds(monitor.hear(later_ms=ms)) for ms in (0, *hour, 1, -5_000)]
+    answers = [kinds(monitor.hear(later_ms=ms)) for ms in (0, *hour, 1, -5_000)]
 
-    assert [number for number, events in enumerate(told) if events] == [0, len(hour), len(hour) + 2]
-    assert {name for events in told for name in events} == {"NodeJoined"}
+    assert [number for number, events in enumerate(answers) if events] == [0, len(hour), len(hour) + 2]
+    assert {name for events in answers for name in events} == {"NodeJoined"}
 
 
 def test_a_node_joins_again_after_a_silence() -> None:
-    """One that was silent for as long as a lost one may be no node of the pool any more."""
+    """A node that was silent for as long as a lost one may no longer belong to the pool."""
     monitor = Sparing()
-    told = [kinds(monitor.hear(report(), later_ms=ms)) for ms in (0, 14_999, 15_000, 500)]
+    answers = [kinds(monitor.hear(report(), later_ms=ms)) for ms in (0, 14_999, 15_000, 500)]
 
-    assert told == [["NodeJoined", "ReplicaStarted"], [], ["NodeJoined"], []]
+    assert answers == [["NodeJoined", "ReplicaStarted"], [], ["NodeJoined"], []]
 
 
 def test_a_node_that_is_silent_for_long_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the heartbeats of others, whatever the clocks say; it then joins, and its processes start, as at first."""
+    """Silence is counted in heartbeats of other nodes, not by clocks; it then joins again, and its processes start again."""
     monkeypatch.setattr(facts, "BEATS_KEPT", 3)
     monitor = Sparing()
     monitor.hear(report(), node="spot")
@@ -373,16 +373,16 @@ def test_a_node_that_is_silent_for_long_is_forgotten(monkeypatch: pytest.MonkeyP
 
 
 def test_heartbeats_of_before_are_answered_as_before() -> None:
-    """Those that do not say how often use is told: each is told as it is, and no node joins twice."""
+    """For heartbeats without a reporting interval each usage is reported as it is, and no node joins twice."""
     monitor = Monitor()
     monitor.hear_all(used=100)
-    told = monitor.hear_all(used=200, later_ms=JOIN_EVERY_MS)
+    answers = monitor.hear_all(used=200, later_ms=JOIN_EVERY_MS)
 
-    assert told == [c.NodeUsage(node="w1", used=Resources(200))]
+    assert answers == [c.NodeUsage(node="w1", used=Resources(200))]
     assert monitor.facts.state.beats == 0
 
 
-def test_figures_without_measure_make_no_fact_that_nobody_can_read() -> None:
+def test_figures_without_measure_make_no_unreadable_fact() -> None:
     """The sum of two replicas' CPU is bounded as every number on the log is."""
-    told = Monitor().hear_all(report("a", cpu_m=LARGEST), report("a", cpu_m=LARGEST, replica=1), used=LARGEST)
-    assert [CLUSTER.decode(encode(event)) for event in told] == told
+    answers = Monitor().hear_all(report("a", cpu_m=LARGEST), report("a", cpu_m=LARGEST, replica=1), used=LARGEST)
+    assert [CLUSTER.decode(encode(event)) for event in answers] == answers

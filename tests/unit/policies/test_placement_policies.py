@@ -99,7 +99,7 @@ def test_equals_go_by_their_jobs_and_then_by_name() -> None:
 
 
 def test_a_job_goes_only_where_it_fits() -> None:
-    """Requests are held as under any policy; lost nodes take nobody."""
+    """Requests are reserved as under any policy; lost nodes take no job."""
     driver = pool(w1=100, w2=1_000, w3=2_000)
     driver.fold(c.NodeLost(node="w3", silent_ms=1))
     plans = [
@@ -109,8 +109,8 @@ def test_a_job_goes_only_where_it_fits() -> None:
     assert [plan.nodes for plan in plans] == [("w2",)]
 
 
-def test_a_policy_that_nobody_knows_is_spread_and_says_so() -> None:
-    """Parameters come from outside: placing goes on, and each plan tells."""
+def test_an_unknown_policy_is_spread_and_says_so() -> None:
+    """Parameters come from outside: placement continues, and each plan's reason says so."""
     driver = pool("best-fit", w1=1_000)
 
     assert placed(driver).because.rule.endswith("(no placement policy is named 'best-fit')")

@@ -13,7 +13,7 @@ from steepest.testing.system.driver import DeciderDriver
 from steepest.view.state import Phase
 
 SCENARIOS = {
-    "a job is admitted and placed at once": """
+    "a job is admitted and placed immediately": """
         node w1 1000
         submit a                        -> admit a | place a w1
     """,
@@ -319,7 +319,7 @@ def calls_of_a_tick(waiting: int) -> int:
 
 
 def test_a_job_without_a_program_is_rejected() -> None:
-    """A log may hold one, whoever wrote it; it is never placed."""
+    """A log may hold such a job; it is never placed."""
     driver = DeciderDriver(Placer(), w1=1_000)
     nothing = c.JobSubmitted(job="a", request="r", spec=c.JobSpec(command=()))
     assert [spell(event) for event in driver.ask(nothing)] == [
@@ -335,7 +335,7 @@ def test_nodes_are_looked_at_once_for_all_jobs_that_ask_for_the_same() -> None:
 
 
 def test_room_is_given_away_as_soon_as_a_process_has_ended() -> None:
-    """In the queue's order: whoever is submitted before the end is judged must not get it first."""
+    """In the queue's order: a job submitted before the end is judged must not get the room first."""
     driver = DeciderDriver(Placer(), w1=1_000)
     driver.run("fat", "w1", cpu_m=900)
     driver.fold(submitted("first", 500))
@@ -428,7 +428,7 @@ def test_a_move_that_fails_on_both_nodes_costs_no_retry() -> None:
 
 
 def test_a_job_that_saved_something_new_when_it_left_is_not_charged() -> None:
-    """The newest checkpoint on its volume, told with its end, is the proof."""
+    """The newest checkpoint on its volume, reported with its end, is the proof."""
     driver = DeciderDriver(Placer(), w1=1_000)
     driver.fold(submitted("a"))
     driver.carry_out("a")

@@ -37,8 +37,8 @@ def test_what_is_not_measured_counts_as_much_up_to_the_node() -> None:
     assert work(crowd("a", trains(4_000, 1, 5), Progress(), Progress())) == 11
 
 
-def test_who_uses_no_cpu_is_left_out() -> None:
-    """Nothing can be told of its share."""
+def test_a_job_that_uses_no_cpu_is_left_out() -> None:
+    """Its share of the CPU is unknown."""
     assert work(crowd("a", trains(0, 1, 5), trains(1_000, 1, 3))) == 4
 
 
@@ -51,7 +51,7 @@ def test_an_arrival_goes_where_least_is_left() -> None:
 
 
 def test_equal_nodes_go_by_name_and_an_idle_one_first() -> None:
-    """C·n is 0 where nobody is; a job on its way counts before anything is known of it."""
+    """C·n is 0 on an empty node; a job on its way counts before anything is known of it."""
     idle = [crowd("c"), crowd("b"), crowd("a", jobs=1)]
 
     assert procon(idle) == idle[1]
@@ -85,14 +85,14 @@ CROWDS = st.lists(st.lists(KNOWN, max_size=4), min_size=1, max_size=5).map(
 
 
 @given(CROWDS, st.randoms(use_true_random=False), st.sampled_from((0.5, 1.0)))
-def test_the_order_of_nodes_decides_nothing(crowds: list[Crowd], lots: object, alpha: float) -> None:
+def test_the_order_of_nodes_decides_nothing(crowds: list[Crowd], rng: object, alpha: float) -> None:
     """And an idle node is never passed over."""
     chosen = procon(crowds, alpha)
     assert chosen is not None
     if any(not one.jobs for one in crowds):
         assert not chosen.jobs
     shuffled = crowds[:]
-    lots.shuffle(shuffled)  # type: ignore[attr-defined]
+    rng.shuffle(shuffled)  # type: ignore[attr-defined]
 
     assert procon(shuffled, alpha) == chosen
 
@@ -108,7 +108,7 @@ def test_more_left_to_do_attracts_nobody(crowds: list[Crowd], more: float) -> No
 
 
 def _with_more(one: Crowd, more: float) -> Crowd:
-    """The same node; whoever had nothing left keeps that, as it would count in what is used from then on."""
+    """The same node; a job with nothing left keeps 0, as more would count in its usage from then on."""
     known = [msgspec.structs.replace(job, left=job.left + more if job.left else 0.0) for job in one.known]
     return msgspec.structs.replace(one, known=known)
 

@@ -39,7 +39,7 @@ def test_other_limits_other_losses() -> None:
 
 
 def test_nodes_are_lost_one_a_tick_and_the_longest_silent_first() -> None:
-    """A whole rack that falls silent is told of one by one."""
+    """The nodes of a rack that falls silent are reported one by one."""
     check(
         """
         node w1 1000

@@ -54,10 +54,10 @@ class Training:
         self.put("release.json", {"request": name})
 
     def put(self, name: str, content: object) -> None:
-        """Writes a control file the way the contract says: aside, then renamed."""
-        aside = self.control / f".{name}"
-        aside.write_text(content if isinstance(content, str) else json.dumps(content))
-        aside.replace(self.control / name)
+        """Writes a control file as the contract says: under a temporary name, then renamed."""
+        temporary = self.control / f".{name}"
+        temporary.write_text(content if isinstance(content, str) else json.dumps(content))
+        temporary.replace(self.control / name)
 
     def ack(self, name: str = "a") -> dict[str, Any]:
         """Waits for the answer to a request."""
@@ -87,7 +87,7 @@ class Training:
         return self.process.wait(PATIENCE_S)
 
     def stderr(self) -> str:
-        """What it has told people."""
+        """What it has printed for people."""
         return self.folder.joinpath("stderr").read_text()
 
     def result(self) -> str:
@@ -154,7 +154,7 @@ def launch(folder: Path, control: Path, variables: dict[str, str], arguments: tu
 
 @pytest.fixture
 def supervisor(tmp_path: Path) -> Iterator[Supervisor]:
-    """A supervisor of one job; whatever it started is gone after the test."""
+    """A supervisor of one job; every process that it started is gone after the test."""
     supervisor = Supervisor(tmp_path)
     yield supervisor
     for training in supervisor.started + supervisor.alone:

@@ -1,4 +1,4 @@
-"""The checkpoint folder: whole or not at all, the two newest good ones kept, nobody else's touched."""
+"""The checkpoint folder: written whole or not at all, the two newest good ones kept, other jobs' left alone."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_restore_takes_nothing_newer_than_what_was_wanted(tmp_path: Path) -> Non
 def test_name_of_no_checkpoint_means_the_newest_good_one(
     tmp_path: Path, wanted: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A wanted name that is not there is told, and the newest good one is restored; no path leads outside."""
+    """A missing wanted name is reported, and the newest good one is restored; no path leads outside."""
     restored = save_steps(tmp_path, 1, 2).restore(wanted)
     assert restored is not None
     assert restored.manifest.step == 2

@@ -45,7 +45,7 @@ def test_the_oldest_gives_way(tmp_path: Path) -> None:
 
 
 def test_each_process_has_one_of_its_own(tmp_path: Path) -> None:
-    """Two at once have two files; the next one takes over what the first has left."""
+    """Two processes at the same time have two files; the next process takes over the file of the first."""
     first = open_first(tmp_path, "job")
     second = open_first(tmp_path, "job")
     first.append("t", b"first")
@@ -70,7 +70,7 @@ def test_each_process_has_one_of_its_own(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_variable_is_named(name: str, value: str) -> None:
-    """Whoever reads the message knows what to set."""
+    """The message names the variable to set."""
     good = {"STEEPEST_MQTT": "broker:1883", "STEEPEST_MQTT_DEVICE": "edge-1", "STEEPEST_JOB": "job"}
     assert read(good) is not None
     assert read({}) is None

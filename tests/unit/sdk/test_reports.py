@@ -1,4 +1,4 @@
-"""Reports are whole lines, whatever the metrics, the threads or the disk do; and they never stop a training."""
+"""Reports are whole lines under any metrics, threads and disk errors, and never stop a training."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_full_disk_is_told_once_and_stops_nothing(tmp_path: Path, capsys: pytest
 
 
 def test_folder_that_comes_late_gets_the_later_reports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A missing control folder loses the reports until it is there, and is told once."""
+    """Reports are lost until the control folder exists, and this is reported once."""
     reports = ReportFile(tmp_path / "control" / "reports.jsonl")
     reports.append(1, None, {})
     reports.append(2, None, {})

@@ -157,9 +157,9 @@ def test_unreadable_request_changes_nothing(supervisor: Supervisor, content: str
 
 def ask(folder: Path, request: str, hold_s: float = 1) -> None:
     """Puts a request into a control folder."""
-    aside = folder / ".request"
-    aside.write_text(json.dumps({"request": request, "hold_s": hold_s}))
-    aside.replace(folder / "checkpoint-request.json")
+    temporary = folder / ".request"
+    temporary.write_text(json.dumps({"request": request, "hold_s": hold_s}))
+    temporary.replace(folder / "checkpoint-request.json")
 
 
 def test_folder_is_looked_at_twenty_times_a_second_at_most(tmp_path: Path) -> None:

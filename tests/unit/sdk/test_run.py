@@ -51,8 +51,8 @@ def test_own_loop_goes_on_after_the_steps_that_are_done(tmp_path: Path) -> None:
     assert positions(tmp_path / "r") == [(5, 2), (6, 2)]
 
 
-def test_steps_that_begin_again_are_told_and_never_count_back(capsys: pytest.CaptureFixture[str]) -> None:
-    """A script that counts from 1 in each epoch is told so; its checkpoints never look older than they are."""
+def test_steps_that_begin_again_are_reported_and_never_count_back(capsys: pytest.CaptureFixture[str]) -> None:
+    """A script that counts from 1 in each epoch gets a warning; its checkpoints never look older than they are."""
     run = Run(step=30)
     run.report(1)
     run.report(2)
@@ -62,13 +62,13 @@ def test_steps_that_begin_again_are_told_and_never_count_back(capsys: pytest.Cap
 
 @pytest.mark.parametrize("step", [1.5, "7"])
 def test_step_that_is_no_whole_number_is_a_mistake_of_the_script(step: Any) -> None:
-    """A step that is no whole number raises at once rather than be written."""
+    """A step that is no whole number raises immediately and is not written."""
     with pytest.raises(TypeError):
         Run().report(step)
 
 
 def test_negative_step_is_a_mistake_of_the_script() -> None:
-    """A negative step raises at once, and the text names it."""
+    """A negative step raises immediately, and the message names it."""
     with pytest.raises(ValueError, match="step=-1"):
         Run().report(-1)
 
@@ -125,7 +125,7 @@ def test_wrong_variable_is_named_and_the_training_runs_unsupervised(
 
 
 def test_missing_control_folder_does_not_stop_a_training(supervisor: Supervisor, tmp_path: Path) -> None:
-    """With a control folder that is not there the training is done, and what could not be written is told."""
+    """With a missing control folder the training completes, and reports what could not be written."""
     training = supervisor.start(wrong={"STEEPEST_CONTROL": str(tmp_path / "missing")})
     assert training.wait() == 0
     assert "cannot write" in training.stderr()
@@ -154,5 +154,5 @@ def test_script_may_save_now_and_then_by_itself(supervisor: Supervisor) -> None:
 
 
 def test_checkpoint_outside_steepest_is_none() -> None:
-    """Asked to save where nobody supervises, the SDK says that nothing was saved."""
+    """Asked to save without a supervisor, the SDK returns that nothing was saved."""
     assert not steepest_sdk.start().checkpoint()

@@ -40,7 +40,7 @@ def test_stopped_twice_it_ends_where_an_uninterrupted_run_ends(supervisor: Super
 
 @pytest.mark.parametrize(("loop", "step"), [("epochs", 12), ("silent-epochs", 12), ("bare-epochs", 3)])
 def test_epoch_loop_is_left_only_between_epochs(supervisor: Supervisor, loop: str, step: int) -> None:
-    """Told to stop in epoch 3 it saves at that epoch's end, under the steps done if it says so, else under the epoch."""
+    """Asked to stop in epoch 3, the script saves at its end, under the steps done if reported, else under the epoch."""
     whole = supervisor.start_alone("--loop", loop, "--total", "9")
     assert whole.wait() == 0
     training = supervisor.start("--loop", loop, "--total", "9", "--meet-at", "3")
@@ -156,7 +156,7 @@ def test_only_the_thread_that_started_the_run_serves(supervisor: Supervisor, wor
 
 
 def test_second_replica_restores_but_never_saves(supervisor: Supervisor) -> None:
-    """Replica 0 saves for the job: another one told to stop leaves at once and writes no checkpoint."""
+    """Replica 0 saves for the job: another one asked to stop exits immediately and writes no checkpoint."""
     training = supervisor.start("--meet-at", "7", replica=1)
     training.at(7)
     training.terminate()

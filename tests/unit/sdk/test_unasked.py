@@ -13,7 +13,7 @@ from steepest_sdk.stop import StopSignal
 
 
 class Hand:
-    """A clock that is set by hand, and a save that takes as long as it is told."""
+    """A clock that is set by hand, and a save that takes ``save_s`` seconds."""
 
     def __init__(self, save_s: float) -> None:
         self.now = 100.0

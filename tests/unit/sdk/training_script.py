@@ -118,7 +118,7 @@ def take_signal() -> None:
 
 
 def train_in_a_framework(options: argparse.Namespace, run: steepest_sdk.Run, walk: Walk) -> None:
-    """Steps are told in one hook, and left in another, which is only called if the first one asks for it."""
+    """One hook reports the steps; another one stops the training, and is only called if the first one asks for it."""
     if options.meet_before_loop:
         take_signal()
         meet("taken")

@@ -171,7 +171,7 @@ VALUES = {
 @given(st.fixed_dictionaries({}, optional=VALUES))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_settings_reach_another_process_as_they_are(flags: dict[str, object]) -> None:
-    """What is written to an environment is read from it again, whatever is set."""
+    """Any settings written to an environment are read back unchanged."""
     found = read_settings(flags, environ={})
 
     assert read_settings(environ=as_environment(found)) == found
@@ -205,7 +205,7 @@ def test_every_setting_has_a_name_a_meaning_and_a_place(row: Setting) -> None:
 
 
 def test_every_option_of_up_is_a_setting() -> None:
-    """But for the file's name and help, whatever `up` takes is in the tree under the path that it is read by."""
+    """Every option of `up` but the file's name and help is in the tree under the path that it is read by."""
     named = {parameter.name: None for parameter in up.params if parameter.name not in {"config", "metrics"}}
     paths = set(flags_of(metrics=None, **named))  # type: ignore[arg-type]
 

@@ -52,7 +52,7 @@ def ends(result: SimulationResult) -> list[float | None]:
 
 
 def test_fifo_holds_the_queue() -> None:
-    """C would fit beside a at once, and waits behind b, which does not."""
+    """Job c would fit beside a immediately, but waits behind b, which does not fit."""
     result = run("fifo", (0, 1, 100), (1, 2, 50), (2, 1, 20), gpus=(2,))
 
     assert ends(result) == [110, 170, 200]
@@ -105,8 +105,8 @@ def test_tiresias_lets_one_that_fits_pass() -> None:
     assert ends(run("tiresias", (0, 1, 100), (1, 2, 50), (2, 1, 20), gpus=(2,), rules=FREE)) == [100, 150, 22]
 
 
-def test_tiresias_promotes_whoever_has_waited() -> None:
-    """Jobs take turns of 100 s when one that has waited half its turn comes back to the first queue, counted anew."""
+def test_tiresias_promotes_a_job_that_has_waited() -> None:
+    """Jobs take turns of 100 s: one that has waited half its turn returns to the first queue with a new count."""
     jobs = ((0, 1, 300), (10, 1, 300))
     promoting = {"tiresias": TiresiasParameters(limits=(100.0,), promote=0.5)}
     rules = msgspec.structs.replace(FREE, parameters=promoting)
@@ -165,8 +165,8 @@ def test_a_gang_goes_at_its_slowest_nodes_pace(asked: int, expected: float) -> N
     assert ends(run("fifo", (0, asked, 200), gpus=(4, 4), speeds=(2.0, 1.0))) == [expected]
 
 
-def test_who_fits_no_cluster_is_rejected() -> None:
-    """It does not hold up the others, whatever the policy."""
+def test_a_job_that_fits_no_cluster_is_rejected() -> None:
+    """A rejected job does not block the others."""
     result = run("fifo", (0, 3, 100), (1, 1, 20), gpus=(1, 1))
 
     assert [job.outcome for job in result.jobs] == ["rejected", "finished"]

@@ -99,7 +99,7 @@ def test_without_scipy_the_error_names_the_extra(tmp_path: Path, monkeypatch: py
 )
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_damaged_tables_are_read_or_refused(tmp_path: Path, name: str, place: int, cut: int, put: str) -> None:
-    """Whatever is in a file: sound numbers, or an InputError."""
+    """Any file gives sound numbers or an InputError."""
     written(tmp_path)
     text = FILES[name]
     place %= len(text)

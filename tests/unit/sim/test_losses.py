@@ -119,7 +119,7 @@ def test_what_a_job_reports_follows_its_family() -> None:
 
 
 def test_a_report_depends_on_its_step_alone() -> None:
-    """Reports may be lost, repeated, re-ordered, or made anew after a move."""
+    """Reports may be lost, repeated, re-ordered, or generated again after a move."""
     one, other = Training(job(), 1), Training(job(), 1)
     straight = [one.loss(step) for step in range(101)]
 

@@ -17,7 +17,7 @@ def test_any_other_is_written_in_small_letters_with_its_digest() -> None:
 
 
 def test_names_that_look_alike_stay_apart() -> None:
-    """Case, signs, blanks and what stands behind the 63rd letter may be all that tells two jobs apart."""
+    """Two jobs' names may differ only in case, punctuation, blanks or after the 63rd character."""
     names = ["Job", "job", "JOB", "jo b", "jo-b", "jo_b", "-job", "job-", "", " ", "任务", "作业", "x" * 70, "x" * 71]
 
     assert len({*fit_names(names)}) == len(names)

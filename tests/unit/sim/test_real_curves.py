@@ -90,7 +90,7 @@ def test_the_real_collections() -> None:
 def test_the_families_are_what_the_tool_makes_of_the_real_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Fitted anew, each comes to the same curve within a hundredth of its start, be the libraries' last digits others."""
+    """Fitted again, each curve is the same within a hundredth of its start, also where a library's last digits differ."""
     tool = _tool()
     monkeypatch.setattr(tool, "OUT", tmp_path / "families.json")
     monkeypatch.setattr("sys.argv", ["fit_loss_families.py", str(DATA)])

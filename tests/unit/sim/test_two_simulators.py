@@ -1,4 +1,4 @@
-"""Where nothing is shared, the pool and the allocation engine tell the same: only what a start costs differs."""
+"""Without sharing, the pool and the allocation engine agree but for the cost of a start."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def test_jobs_of_cpu_do_not() -> None:
     assert allocation.summary().mean_jct == pytest.approx(300, abs=2 * START_S)
 
 
-def test_failures_are_the_pools_alone_and_the_other_engine_says_so() -> None:
-    """A job that fails at half its run does so in a pool; the allocation engine tells that it took no notice."""
+def test_only_the_pool_simulates_failures_and_the_other_engine_says_so() -> None:
+    """A job that fails at half its run fails in a pool; the allocation engine states that it ignores failures."""
     job = SimJob(
         name="a", submit_s=0.0, requests=Resources(gpus=1), work_s=200.0, iterations=50, fails_at=0.5, memory_mib=100
     )

@@ -114,7 +114,7 @@ async def test_it_is_all_one_whether_nodes_are_there_or_come_at_once() -> None:
 
 
 async def test_a_recording_without_a_node_is_refused(tmp_path: Path) -> None:
-    """It would wait for one for ever."""
+    """Without a node the simulation would never end."""
     folder = tmp_path / "cut"
     shutil.copytree(GOLDEN, folder)
     cluster = folder / "cluster" / "0.jsonl"
@@ -124,7 +124,7 @@ async def test_a_recording_without_a_node_is_refused(tmp_path: Path) -> None:
 
 
 async def test_what_is_not_known_is_guessed_and_the_guess_varies(tmp_path: Path) -> None:
-    """Where the recording breaks off, ends are guessed, each seed guesses anew, and the same seed the same."""
+    """After the recording's end, job ends are guessed; each seed guesses differently, and the same seed the same."""
     folder = tmp_path / "cut"
     shutil.copytree(GOLDEN, folder)
     for file in folder.rglob("*.jsonl"):

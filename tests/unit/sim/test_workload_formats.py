@@ -16,8 +16,8 @@ from .samples import GAVEL, JSONL, MURI, OPENB, PHILLY, POLLUX, SACCT, SAMPLES, 
 
 @pytest.mark.parametrize("format_", SAMPLES)
 @pytest.mark.parametrize("name", ["trace.csv", "trace.csv.gz", "x.json", "noname"])
-def test_the_content_tells_the_format(tmp_path: Path, format_: str, name: str) -> None:
-    """Whatever a file is called, compressed or not, it is read as what is in it."""
+def test_the_content_determines_the_format(tmp_path: Path, format_: str, name: str) -> None:
+    """A file is read by its content, under any name, compressed or not."""
     text = SAMPLES[format_]
     plain = read_workload(written(tmp_path, text, name))
     packed = read_workload(written(tmp_path, gzip.compress(text.encode()), name))

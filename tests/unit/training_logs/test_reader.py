@@ -139,7 +139,7 @@ def test_a_restart_that_goes_back_is_read_again() -> None:
 
 
 def test_lines_and_positions_name_the_source() -> None:
-    """A record carries its line, and the offset behind it, whatever stands between."""
+    """A record carries its line and the offset behind it, also after noise."""
     text = "noise\n\nstep=1 loss=0.5\r\nnoise\nstep=2 loss=0.4\n"
     records = read(text)
 

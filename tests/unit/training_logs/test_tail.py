@@ -33,7 +33,7 @@ def append(path: Path, data: bytes) -> None:
 
 
 async def test_growth_is_followed_from_before_the_file_is_there(tmp_path: Path, *, notify: bool) -> None:
-    """A file that is created later and grows is read in full, and a deleted one goes on when it is made anew."""
+    """A file that is created later and grows is read in full, and a deleted one is followed again when it is recreated."""
     path = tmp_path / "job.log"
     async with aclosing(follow(path, below=path.parent, poll_s=POLL_S, notify=notify)) as chunks:
         waiting = asyncio.ensure_future(take(chunks, 4))

@@ -45,7 +45,7 @@ STRANGE: dict[str, Put] = {
 
 @pytest.mark.parametrize("put", STRANGE.values(), ids=STRANGE)
 def test_what_is_no_regular_file_is_not_opened(tmp_path: Path, put: Put) -> None:
-    """One error, at once, whatever lies there."""
+    """Anything else raises one error immediately."""
     path = tmp_path / "inner" / "file"
     path.parent.mkdir()
     put(path)

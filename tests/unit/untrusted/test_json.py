@@ -21,7 +21,7 @@ class Said(msgspec.Struct):
 
 
 def nested(depth: int, opening: bytes) -> bytes:
-    """As many arrays or objects in each other, in a field that nobody asked for."""
+    """That many nested arrays or objects, in a field that the reader ignores."""
     return b'{"step": 1, "x": ' + opening * depth
 
 

@@ -1,4 +1,4 @@
-"""Calls that never come back keep nobody."""
+"""Calls that never return block no caller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests ask of invariants: that one is broken, and where, or that it holds, and what it tells."""
+"""What tests ask of invariants: that one is broken, and where, or that it holds, and what it reports."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ def broken(checker: type[Checker], story: LogBuilder) -> tuple[tuple[int, ...], 
     return verdict.evidence, verdict.message
 
 
-def told(checker: type[Checker], story: LogBuilder) -> str:
-    """What a checker tells of a log in which its invariant holds, which it must."""
+def holds(checker: type[Checker], story: LogBuilder) -> str:
+    """The message of a checker for a log in which its invariant must hold."""
     (verdict,) = check_with([checker], story.records)
     assert verdict.status is Status.HOLDS, verdict
     return verdict.message
