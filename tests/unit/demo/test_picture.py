@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 from tests.unit.demo.run import log, story
 
-from steepest.demo.picture import clock, picture
+from steepest.demo.picture import ARRIVED_MS, clock, picture
 from steepest.demo.run_timeline import RunTimeline
 from steepest.demo.sparkline import BLOCKS, sparkline
 from steepest.demo.svg import most_telling, svg
@@ -55,10 +55,49 @@ def test_job_shows_its_loss_growth_category_and_path() -> None:
     """A running job has all of it; one that is over keeps its course and its way through the nodes."""
     lines = drawn(story())
 
-    assert line(lines, "stayer").split() == ["stayer", "n1", "▁▁", "12.5%", "●", "WC", "stays"]
+    assert line(lines, "stayer").split() == ["stayer", "n1", "▁▁", "12", "%", "●", "WC", "stays"]
     assert line(lines, "mover").split() == ["mover", "█▃▁", "finished", "n1", "→", "n2"]
     assert line(lines, "broken").split()[-1] == "failed"
     assert line(lines, "late").split() == ["late", "waits"]
+
+
+def test_bars_are_as_long_as_nodes_are_large() -> None:
+    """n1 has 600m and a bar of twenty letters; n3 has 350m and one of twelve."""
+    lines = drawn(story())
+
+    assert [line(lines, node).count("━") for node in ("n1", "n3")] == [20, 12]
+
+
+def test_legend_says_what_letters_and_score_mean() -> None:
+    """The three categories by name, with their weights in the score, below the nodes."""
+    assert line(drawn(story()), "score:").startswith(
+        "score: 2 PC progressing + 1.5 WC watched + 1 CC converged · lowest takes the next"
+    )
+
+
+def test_a_job_that_has_just_arrived_is_marked() -> None:
+    """For a few seconds after its move, on the node that it came to."""
+    records = log().records
+    arrived = next(place for place, record in enumerate(records) if isinstance(record.event, c.MigrationFinished))
+    told = RunTimeline.of(records[: arrived + 1])
+
+    assert "★mover" in line(drawn(told), "n2")
+    told.now_ms += ARRIVED_MS
+    assert "★" not in line(drawn(told), "n2")
+
+
+def test_a_story_goes_on_from_a_view() -> None:
+    """Of a log that is too long, jobs and nodes are those of a view, and what comes is told from there on."""
+    records = log().records
+    told = RunTimeline.of(records[:-4])
+    resumed = RunTimeline.resumed(told.view, told.now_ms)
+    for record in records[-4:]:
+        resumed.fold(record)
+
+    assert {name: job.outcome for name, job in resumed.jobs.items()} == {
+        name: job.outcome for name, job in story().jobs.items()
+    }
+    assert line(drawn(resumed), "stayer")
 
 
 def test_job_under_way_shows_both_ends() -> None:

@@ -21,6 +21,7 @@ COMMANDS: Mapping[str, str] = {
     "cancel": "Stop a job for good.",
     "jobs": "Where every job stands.",
     "logs": "What a job printed.",
+    "top": "Show a pool live.",
     "nodes": "What every node has, holds and uses.",
     "events": "What happened, one line an event.",
     "explain": "Why a job is where it is: its events, with their reasons.",

@@ -44,8 +44,10 @@ class Lines:
 class Screen:
     """The live view on a terminal, which is as it was before once the view is over."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, title: str) -> None:
+        """``title`` says at the top what is shown."""
         self._console = console
+        self._title = title
 
     def tell(self, story: RunTimeline, received: Received[ClusterEvent]) -> None:
         """It is in the next picture."""
@@ -55,5 +57,5 @@ class Screen:
         with Live(console=self._console, screen=True, auto_refresh=False) as live:
             while True:
                 size = self._console.size
-                live.update(picture(story, size.width, size.height), refresh=True)
+                live.update(picture(story, size.width, size.height, self._title), refresh=True)
                 await asyncio.sleep(REFRESH_S)

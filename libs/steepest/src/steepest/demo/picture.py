@@ -12,16 +12,19 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
+from steepest.demo.colours import CATEGORIES, OUTCOMES
 from steepest.demo.run_timeline import JobStory, RunTimeline
 from steepest.demo.sparkline import sparkline
-from steepest.describe import count, sentence
+from steepest.describe import CATEGORIES as NAMES
+from steepest.describe import count, percent, sentence
 from steepest.events import cluster as c
 from steepest.view.state import Job, Node, Phase
 
-STYLES = {c.Category.PROGRESSING: "green", c.Category.WATCHED: "yellow", c.Category.CONVERGED: "bright_blue"}
-"""Colours of the categories: green learns, yellow is watched, blue has converged."""
+ARRIVED = "★"
+ARRIVED_MS = 4_000
+"""For how long a job that has just started or arrived on a node is marked there."""
 
-OUTCOMES = {c.Outcome.FINISHED: "dim", c.Outcome.FAILED: "red", c.Outcome.CANCELLED: "dim"}
+TITLE = "demo"
 
 EVENT_STYLES = {
     c.MigrationPlanned: "magenta",
@@ -37,6 +40,9 @@ EVENT_STYLES = {
 
 BAR = 20
 SPARK = 24
+TALL = 20
+"""From this height on, a legend is shown."""
+
 WIDE = 100
 """From this width on, jobs are shown with their models and longer courses."""
 
@@ -46,14 +52,16 @@ HEADS = 6
 """Lines of the picture beside its nodes, jobs and words: the headline, the tables' heads, and rules."""
 
 
-def picture(story: RunTimeline, width: int, height: int) -> RenderableType:
+def picture(story: RunTimeline, width: int, height: int, title: str = TITLE) -> RenderableType:
     """A picture of at most ``height`` lines; where there is little room, jobs that are over go first, then old words."""
-    room = max(2, height - HEADS - len(list(story.view.nodes)))
+    key = [legend(story, width)] if height >= TALL else []
+    room = max(2, height - HEADS - len(key) - len(list(story.view.nodes)))
     words = min(WORDS_LINES, max(WORDS_LEAST, room - len(story.jobs)), room - 1)
     return Group(
-        headline(story),
+        headline(story, title),
         Rule(style="dim"),
         node_table(story, width),
+        *key,
         Rule(style="dim"),
         job_table(story, width, room - words),
         Rule(style="dim"),
@@ -64,8 +72,8 @@ def picture(story: RunTimeline, width: int, height: int) -> RenderableType:
 # --- the headline -----------------------------------------------------------------------------------------------------
 
 
-def headline(story: RunTimeline) -> Text:
-    """Where the run is, in one line."""
+def headline(story: RunTimeline, title: str = TITLE) -> Text:
+    """What is shown and where it is, in one line."""
     phases = [job.phase for job in story.view.jobs]
     waiting = phases.count(Phase.WAITING)
     facts = [
@@ -77,7 +85,7 @@ def headline(story: RunTimeline) -> Text:
         f"{count(story.steps_lost, 'step')} lost",
     ]
     time = clock(story.now_ms - story.began_ms)
-    text = Text.assemble(("steepest demo", "bold green"), "  ", (time, "bold"), "  ", " · ".join(facts))
+    text = Text.assemble((f"steepest {title}", "bold green"), "  ", (time, "bold"), "  ", " · ".join(facts))
     text.no_wrap, text.overflow = True, "ellipsis"
     return text
 
@@ -107,28 +115,55 @@ def node_table(story: RunTimeline, width: int) -> Table:
     table.add_column("score", justify="right", no_wrap=True)
     table.add_column("jobs", ratio=1, no_wrap=True, overflow="ellipsis")
     length = BAR if width >= WIDE else BAR // 2
+    largest = max((node.capacity.cpu_m for node in story.view.nodes), default=0)
     for node in story.view.nodes:
         score = f"{story.view.nodes.score(node):g}"
         table.add_row(
-            Text(node.name, "bold"), f"{node.capacity.cpu_m}m", bar(node, length), score, _jobs_on(story, node)
+            Text(node.name, "bold"), f"{node.capacity.cpu_m}m", bar(node, length, largest), score, _jobs_on(story, node)
         )
     return table
 
 
-def bar(node: Node, length: int) -> Text:
-    """A node's measured use of its capacity."""
-    share = min(1.0, node.used.cpu_m / node.capacity.cpu_m) if node.capacity.cpu_m else 0.0
-    filled = round(share * length)
-    return Text.assemble(("━" * filled, "cyan"), ("━" * (length - filled), "bright_black"), f"{share:5.0%}")
+def bar(node: Node, length: int, largest_m: int) -> Text:
+    """A node's measured use of its capacity, as long as its capacity is beside that of the largest node."""
+    whole_m = node.capacity.cpu_m
+    share = min(1.0, node.used.cpu_m / whole_m) if whole_m else 0.0
+    long = max(1, round(length * whole_m / largest_m)) if largest_m else length
+    filled = round(share * long)
+    rest = ("━" * (long - filled), "bright_black")
+    return Text.assemble(("━" * filled, "cyan"), rest, f"{share:5.0%}", " " * (length - long))
+
+
+def legend(story: RunTimeline, width: int) -> Text:
+    """What the letters, the colours and the score mean."""
+    specon = story.view.parameters.specon
+    weights = (specon.weight_pc, specon.weight_wc, specon.weight_cc)
+    text = Text("score: ", "dim", no_wrap=True, overflow="ellipsis")
+    for number, (category, style) in enumerate(CATEGORIES.items()):
+        name = NAMES[category] if width >= WIDE else ""
+        text.append(f"{' + ' if number else ''}{weights[number]:g}")
+        text.append(f" {category.value}{' ' + name if name else ''}", style)
+    text.append(f" · lowest takes the next · {ARRIVED} just arrived · → on its way")
+    return text
 
 
 def _jobs_on(story: RunTimeline, node: Node) -> Text:
     here = [job for job in story.view.jobs if node.name in job.assigned]
     if not here:
         return Text("idle", "dim")
-    return Text("  ").join(
-        Text(("→" if job.node != node.name else "") + job.name, STYLES[job.category]) for job in here
-    )
+    return Text("  ").join(Text(_mark(story, node, job) + job.name, _style(job)) for job in here)
+
+
+def _style(job: Job) -> str:
+    """The colour of a job's category; none where nothing is known of its growth."""
+    return "" if job.unknown else CATEGORIES[job.category]
+
+
+def _mark(story: RunTimeline, node: Node, job: Job) -> str:
+    if job.node != node.name:
+        return "→"
+    arrived_ms = story.jobs[job.name].arrived_ms
+    return ARRIVED if arrived_ms is not None and story.now_ms - arrived_ms < ARRIVED_MS else ""
 
 
 # --- jobs -------------------------------------------------------------------------------------------------------------
@@ -153,8 +188,8 @@ def job_table(story: RunTimeline, width: int, most: int) -> Table:
 
 def _job_row(job: JobStory, state: Job, *, wide: bool) -> list[Text]:
     over = job.outcome is not None
-    style = "dim" if over else STYLES[state.category]
-    growth = "" if over or state.growth is None else f"{state.growth:.1%}"
+    style = "dim" if over else _style(state)
+    growth = "" if over or state.growth is None else percent(state.growth)
     return [
         Text(job.name, "dim" if over else "bold"),
         *([Text(job.model, "dim" if over else "")] if wide else []),
@@ -184,7 +219,11 @@ def _where(job: Job) -> str:
 def _category(job: JobStory, state: Job) -> Text:
     if job.outcome is not None:
         return Text(job.outcome.value, OUTCOMES[job.outcome])
-    return Text(f"● {state.category.value}", STYLES[state.category]) if job.started_ms is not None else Text()
+    return _known_category(state) if job.started_ms is not None else Text()
+
+
+def _known_category(job: Job) -> Text:
+    return Text("● ?" if job.unknown else f"● {job.category.value}", _style(job))
 
 
 def _path(job: JobStory) -> str:

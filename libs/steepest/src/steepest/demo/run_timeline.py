@@ -71,6 +71,7 @@ class JobStory(msgspec.Struct, kw_only=True):
         means: Mean of the evaluation function in each interval with reports.
         stays: How often Algorithm 4 decided that it stays.
         limits: Each CPU limit that came in force (None: none any more), with when that was.
+        arrived_ms: When it started, or arrived from a move, last.
     """
 
     name: str
@@ -87,6 +88,7 @@ class JobStory(msgspec.Struct, kw_only=True):
     stays: int = 0
     limits: list[tuple[int, int | None]] = []
     steps_lost: int = 0
+    arrived_ms: int | None = None
 
     @property
     def waited_ms(self) -> int | None:
@@ -117,6 +119,26 @@ class RunTimeline:
         self.began_ms = 0
         self.now_ms = 0
         self._moves: dict[str, TimelineMove] = {}
+
+    @classmethod
+    def resumed(cls, view: ClusterView, now_ms: int) -> RunTimeline:
+        """The story from a view on: what was before is known of each job only as far as the view remembers it."""
+        story = cls()
+        story.view = view
+        story.began_ms = story.now_ms = now_ms
+        for job in view.jobs:
+            story.jobs[job.name] = JobStory(
+                name=job.name,
+                model=job.spec.model,
+                submitted_ms=job.submitted_ms,
+                first_node=job.node,
+                started_ms=job.first_placed_ms,
+                ended_ms=job.ended_ms,
+                outcome=job.outcome,
+                reason=job.stop_reason,
+                steps_lost=job.steps_lost,
+            )
+        return story
 
     @classmethod
     def of(cls, records: Iterable[Received[c.ClusterEvent]]) -> RunTimeline:
@@ -185,6 +207,9 @@ class RunTimeline:
             case c.JobPlaced(node=node) if job.started_ms is None:
                 job.first_node, job.started_ms = node, at_ms
                 job.categories.append((at_ms, c.Category.PROGRESSING))
+                job.arrived_ms = at_ms
+            case c.MigrationFinished():
+                job.arrived_ms = at_ms
             case c.CategoryChanged(after=after):
                 job.categories.append((at_ms, after))
             case c.GrowthMeasured(total=total, count=count):

@@ -130,7 +130,7 @@ async def _demo(
     from steepest.demo.workload import parameters, pinned
 
     first = Play(folder, given, parameters(policy))
-    story = await first.run(_audience(as_json=as_json))
+    story = await first.run(_audience("demo", as_json=as_json))
     if svg is not None:
         _draw(await first.recorded(), svg)
     figures = summary(story, str(first.recording), str(folder))
@@ -143,7 +143,8 @@ async def _demo(
         second = Play(folder / WITHOUT_MOVES, pinned(given, places), parameters("none"))
         if not as_json:
             tell("\nthe same jobs again, from the same first nodes, with neither moves nor limits:")
-        comparison = compared(story, await second.run(_audience(as_json=as_json)), str(second.recording))
+        told = await second.run(_audience("demo, without moves", as_json=as_json))
+        comparison = compared(story, told, str(second.recording))
     plays = [play for play in (first, second) if play is not None]
     interrupted = any(play.interrupted.is_set() for play in plays)
     _finish(figures, comparison, interrupted=interrupted, as_json=as_json)
@@ -152,13 +153,13 @@ async def _demo(
     return 1 if any(play.failed for play in plays) else 0
 
 
-def _audience(*, as_json: bool) -> Audience:
+def _audience(title: str, *, as_json: bool) -> Audience:
 
     from steepest.demo.audience import Lines, NoAudience, Screen
 
     if as_json:
         return NoAudience()
-    return Screen(console()) if sys.stdout.isatty() else Lines(tell)
+    return Screen(console(), title) if sys.stdout.isatty() else Lines(tell)
 
 
 # --- outputs ----------------------------------------------------------------------------------------------------------

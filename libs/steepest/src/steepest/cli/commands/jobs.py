@@ -60,7 +60,7 @@ WATCH_EVERY_S = 1.0
 @click.command(epilog=EPILOG)
 @installation_options
 @click.option("--all/--no-all", "show_all", default=False, help="Show jobs that have ended, too.")
-@click.option("--watch", is_flag=True, help="Show it again every second, until interrupted.")
+@click.option("--watch", is_flag=True, help="Show it again every second; q leaves.")
 @json_option
 def jobs(settings: Settings, *, show_all: bool, watch: bool, as_json: bool) -> None:
     """Show where every job stands: its node, phase, category, growth and progress."""
@@ -176,11 +176,12 @@ async def _draw_again(settings: Settings, *, show_all: bool) -> None:
     from rich.live import Live
 
     from steepest.cli.jobs.progress import look_at_progress
+    from steepest.cli.printing.keys import leaving_on_q
     from steepest.cli.printing.output import console
     from steepest.cli.printing.tables import drawn
 
     terminal = console()
-    with Live(console=terminal, screen=True, auto_refresh=False) as live:
+    with leaving_on_q(), Live(console=terminal, screen=True, auto_refresh=False) as live:
         while True:
             pool, progress = await look_at_progress(settings)
             shown = [job for job in pool.view.jobs if show_all or job.outcome is None]

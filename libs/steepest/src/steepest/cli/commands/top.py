@@ -1,0 +1,87 @@
+"""``steepest top``: the live view of a pool, on a terminal; on a pipe, a line an event.
+
+It owns where the story begins. It must never know how it is drawn.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from steepest.cli.options import installation_options
+from steepest.cli.printing.output import console, tell
+
+if TYPE_CHECKING:
+    from steepest.app.settings.tree import Settings
+    from steepest.demo.run_timeline import RunTimeline
+    from steepest.log.base import Log, TopicPartition
+
+EPILOG = """\b
+Examples:
+  steepest top
+  steepest top --state .steepest/demo-1     how a demo ended
+  steepest top | tee decisions.txt          from now on, a line an event
+
+From top to bottom: nodes with their use and score, jobs with the course of their losses, and what was decided. q leaves.
+"""
+
+HISTORY_MOST = 200_000
+"""Records of a pool whose whole story is told; of a longer one, what a snapshot holds and what comes."""
+
+
+@click.command(epilog=EPILOG)
+@installation_options
+def top(settings: Settings) -> None:
+    """Show the pool live: its nodes, its jobs with their losses, and each decision."""
+    from steepest.cli.pool.follow import run_until_stopped
+
+    run_until_stopped(_top(settings))
+
+
+async def _top(settings: Settings) -> None:
+    import asyncio
+
+    from steepest.cli.pool.follow import batches
+    from steepest.cli.pool.stored_pool import reading
+    from steepest.cli.printing.keys import leaving_on_q
+    from steepest.demo.audience import Lines, Screen
+    from steepest.errors import UndecodableError
+    from steepest.runtime.decode import received
+
+    async with reading(settings) as (installation, log):
+        at = installation.layout.of_pool(installation.pool)
+        story, now = await _story(settings, log, at), await log.end(at)
+        is_running = settings.folder.running() is not None
+        title = f"{settings.folder.root}{'' if is_running else ', which no system runs on'}"
+        audience = Screen(console(), title) if sys.stdout.isatty() else Lines(tell)
+        with leaving_on_q():
+            watching = asyncio.ensure_future(audience.watch(story))
+            try:
+                async for records in batches(log, {at: story.view.position}):
+                    for record in records:
+                        try:
+                            event = received(record)
+                        except UndecodableError:
+                            story.view.skip(record.offset)
+                            continue
+                        if story.fold(event) and record.offset >= now:
+                            audience.tell(story, event)
+            finally:
+                watching.cancel()
+
+
+async def _story(settings: Settings, log: Log, at: TopicPartition) -> RunTimeline:
+    """The story to go on from: nothing, where all of the log can be told, else the newest snapshot.
+
+    Raises:
+        InputError: The log's beginning was removed, and no snapshot reaches so far.
+    """
+    from steepest.cli.pool.stored_pool import fold
+    from steepest.demo.run_timeline import RunTimeline
+
+    if await log.begin(at) == 0 and await log.end(at) <= HISTORY_MOST:
+        return RunTimeline()
+    pool = await fold(settings, settings.folder.read(), log)
+    return RunTimeline.resumed(pool.view, pool.now_ms)
