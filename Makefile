@@ -87,7 +87,7 @@ docs-generate: $(STAMP)/runtime ## Write the pages that are generated from the c
 	@$(BIN)/steepest schema --page > docs/events.md
 	@$(BIN)/steepest schema > docs/asyncapi.json
 
-fidelity: $(STAMP)/runtime ## How near a simulation of the demo comes to the demo, over five runs (10 minutes)
+fidelity: $(STAMP)/runtime ## Compare the demo with its simulation, over five runs (10 minutes)
 	@$(BIN)/python tools/fidelity.py $(FIDELITY)
 
 fuzz: $(STAMP)/dev ## A million mutated log lines
@@ -128,7 +128,7 @@ chaos: $(STAMP)/dev .kafka/libs ## Kill services and the broker under load, then
 # The demo reads the data sets that are files in scikit-learn, and never imports it: what it would import is left out.
 DATA_ONLY := --no-emit-package scipy --no-emit-package joblib --no-emit-package threadpoolctl
 
-lock: ## Resolve the dependencies anew, with hashes, for every Python from 3.11 on
+lock: ## Resolve the dependencies again, with hashes, for every Python from 3.11 on
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 	  --no-emit-index-url --no-emit-find-links --extra demo --extra docker --extra kafka --extra mqtt libs/steepest/pyproject.toml \
 	  --no-emit-package steepest-sdk $(DATA_ONLY) -o requirements/runtime.txt

@@ -62,7 +62,7 @@ def flattening(number: int) -> float:
 
 
 def swinging(number: int) -> float:
-    """A loss that grows from each interval of two reports to the next, for ever."""
+    """A loss that changes from each interval of two reports to the next, without end."""
     return 1.0 if number % 4 in {1, 2} else 0.5
 
 

@@ -1,4 +1,4 @@
-"""What the Docker adapter itself costs: many containers at rest on one engine, heartbeats told every second.
+"""Cost of the Docker adapter: many idle containers on one engine, with a heartbeat every second.
 
 * *CPU at rest*: processor time of the adapter's process over some time, in percent of a core; beside it the same time of a
   process that reads the same statistics streams and does nothing with them.

@@ -2,9 +2,9 @@
 
 * *throughput*: one categorizer process over a topic of many reports until it has read them all, beside a bare
   ``getmany`` and decode loop over the same topic: bare, categorizer, bare in each round, on a new topic. Shares of the
-  bare loop are told with their least, median and greatest round, by the wall clock and by what each process used of CPU.
+  bare loop are printed with their least, median and greatest round, by the wall clock and by each process's CPU time.
   A decision costs as much as several reports, so the share depends on how many reports an interval of 30 s has: it is
-  told for a job that reports every three seconds and for one that reports every second.
+  printed for a job that reports every three seconds and for one that reports every second.
 * *scale*: the same with 1, 2 and 4 categorizer processes beside each other, in turn in each round.
 * *latency*: reports at a steady rate; from a report's append to the append of the decision that it caused, beside bare
   produce → consume at the same rate on a topic of its own.
@@ -66,7 +66,7 @@ GROWTH = b'"GrowthMeasured"'
 
 
 class Bench:
-    """An installation on a broker, made anew for each measurement."""
+    """An installation on a broker, created for each measurement."""
 
     def __init__(self, folder: Path, bootstrap: str, name: str) -> None:
         self.kafka = KafkaSettings(bootstrap=bootstrap, prefix=f"{name}-")

@@ -148,7 +148,7 @@ def turn(bench: Bench, jobs: Sequence[str], number: int) -> NewRecord:
 
 
 async def memory(folder: Path, bootstrap: str) -> dict[str, Any]:
-    """An hour's events at once, and what the services hold once they have read them."""
+    """An hour's events in one batch, and the services' memory after they have read them."""
     bench = Bench(folder, bootstrap, "hour")
     log = await bench.open()
     processes = {name: bench.service(name) for name in (*SERVICES, "worker-monitor")}

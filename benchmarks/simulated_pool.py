@@ -32,13 +32,13 @@ NARROWER = 4
 """The models' demands are divided by this, so that ten jobs find room on a node."""
 
 
-def workload(jobs: int, lots: random.Random) -> Workload:
-    """So many jobs."""
+def workload(jobs: int, rng: random.Random) -> Workload:
+    """A workload of that many jobs."""
     models = list(SPECON.items())
-    arrivals = sorted(round(lots.uniform(0, ARRIVALS_S), 3) for _ in range(jobs))
+    arrivals = sorted(round(rng.uniform(0, ARRIVALS_S), 3) for _ in range(jobs))
     made = []
     for number, at_s in enumerate(arrivals):
-        name, model = lots.choice(models)
+        name, model = rng.choice(models)
         made.append(
             SimJob(
                 name=f"j{number}",
@@ -56,15 +56,15 @@ def workload(jobs: int, lots: random.Random) -> Workload:
 
 def measure(jobs: int) -> dict[str, Any]:
     """One size."""
-    lots = random.Random(1)  # noqa: S311 - no secret
-    work, cluster = workload(jobs, lots), open_cluster(f"{max(1, jobs // JOBS_A_NODE)}x8cpu")
-    first = {job.name: lots.choice(cluster.nodes).name for job in work.jobs}
+    rng = random.Random(1)  # noqa: S311 - no secret
+    work, cluster = workload(jobs, rng), open_cluster(f"{max(1, jobs // JOBS_A_NODE)}x8cpu")
+    first = {job.name: rng.choice(cluster.nodes).name for job in work.jobs}
     parameters = LIVE["specon"].parameters(PoolParameters())
     began = time.process_time()
     result = simulate_system(work, cluster, "specon", parameters, 0, first_nodes=first)
     took_s = time.process_time() - began
     summary = result.summary()
-    bare_s = bare(result.events, lots)
+    bare_s = bare(result.events, rng)
     return {
         "jobs": jobs,
         "nodes": len(cluster.nodes),
@@ -78,9 +78,9 @@ def measure(jobs: int) -> dict[str, Any]:
     }
 
 
-def bare(events: int, lots: random.Random) -> float:
+def bare(events: int, rng: random.Random) -> float:
     """Processor seconds of a heap alone, which holds a tenth of the events at any time."""
-    times = [lots.random() for _ in range(events)]
+    times = [rng.random() for _ in range(events)]
     began = time.process_time()
     heap: list[tuple[float, int]] = []
     for number, at in enumerate(times):

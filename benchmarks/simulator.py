@@ -2,7 +2,7 @@
 
 * *speed*: jobs a second of processor time, from the workload in memory to the result, beside the rate of the peer whose
   figures the run reproduces. Peers' rates are those of their own programs on the machine that this project was developed
-  on (two cores, one process each): what to compare with there, and no more. Pollux's tables are read anew in every run;
+  on (two cores, one process each): what to compare with there, and no more. Pollux's tables are read again in every run;
   importing scipy is not counted.
 * *rules*: average completion time under a peer's rules, under them with one rule changed, and under the default rules.
 
@@ -185,8 +185,8 @@ def main() -> None:
     if not (data() / "muri").is_dir():
         sys.exit("no traces: set STEEPEST_DATA to a folder that holds muri/ and pollux/")
     rows = worth() if chosen.rules else speed(chosen.runs)
-    told = {"python": platform.python_version(), "machine": platform.machine(), "rows": rows}
-    print(json.dumps(told, indent=2) if chosen.json else table(rows))
+    report = {"python": platform.python_version(), "machine": platform.machine(), "rows": rows}
+    print(json.dumps(report, indent=2) if chosen.json else table(rows))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 # ruff: noqa: INP001 - a tool, not a package
-"""How near the simulator comes to the real thing: the demo run for real, and simulated from the same submissions.
+"""How close the simulator is to a real run: the demo, run for real and simulated from the same submissions.
 
 For each run: the demo's jobs train for real on the local cluster; then the simulator gets that recording's submissions,
 nodes and parameters, and of the jobs what a step costs them and how many they have, and plays it from the first submission

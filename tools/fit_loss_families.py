@@ -88,7 +88,7 @@ class Fit(msgspec.Struct, frozen=True):
 
 
 def main() -> None:
-    """Fits, writes, and tells how well the shapes fit."""
+    """Fits, writes, and prints how well the shapes fit."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path, help="folder of the real runs")
     data: Path = parser.parse_args().data

@@ -78,7 +78,7 @@ def best(experiment: Experiment, start: Start) -> float:
 
 
 def main() -> None:
-    """Print each factor, and what the default run comes to with it."""
+    """Print each factor, and the result of the default run with it."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("experiments", nargs="*", metavar="EXPERIMENT", help=f"of {', '.join(EXPERIMENTS)}")
     for name in parser.parse_args().experiments or EXPERIMENTS:

@@ -1,4 +1,4 @@
-"""What a record costs whoever takes records one by one: the frame that the categorizer's and the view's benchmarks share.
+"""Cost of a record for a component that reads records one by one: shared by the categorizer's and view's benchmarks.
 
 * *fold*: decode a record and take it in, beside decoding the same records and nothing else.
 * *scale*: take in decoded records of 10, 1,000 and 100,000 jobs in turn. Function calls a record, Python's and C's, are
@@ -75,7 +75,7 @@ def beside_updating(
 ) -> dict[str, Any]:
     """Cost of a record with this many jobs: calls, time, and the time of a bare update.
 
-    ``prepare`` gives, anew for each run, what takes in so many records, and the bare update for the same records.
+    ``prepare`` returns, for each run, a function that takes in that many records, and the bare update for them.
     """
     taken, bare = [], []
     for _ in range(runs):

@@ -35,8 +35,8 @@ def folder(tmp_path: Path) -> StateFolder:
 
 
 @pytest.mark.usefixtures("careless")
-def test_nobody_else_reads_or_writes_a_new_folder(tmp_path: Path) -> None:
-    """Whatever the umask: the folder is closed, and so are the files in it that say or hold anything."""
+def test_no_other_user_reads_or_writes_a_new_folder(tmp_path: Path) -> None:
+    """Under any umask, the folder and the files with content in it are closed to other users."""
     folder = StateFolder(tmp_path / "state")
     folder.create(Installation(nodes=(NodeSpec("n1", Resources(1_000)),)))
     folder.remember_kafka(KafkaPlace("h:1"))

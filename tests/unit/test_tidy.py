@@ -169,7 +169,7 @@ READ_ENVIRONMENT = {
     "libs/steepest/src/steepest/cluster/docker/addresses.py": "DOCKER_HOST and its like are those of Docker's own client",
     "libs/steepest/src/steepest/cluster/local/launch.py": "a job inherits PATH and the like",
     "libs/steepest/src/steepest/cluster/local/supervisor.py": "its environment is the job's, which it passes on",
-    "libs/steepest/src/steepest/demo_jobs/__init__.py": "a job, which tells its own libraries how many threads to use",
+    "libs/steepest/src/steepest/demo_jobs/__init__.py": "a job, which sets the number of threads of its own libraries",
     "libs/steepest/src/steepest/docker_lab/engine_daemon.py": "looks for a daemon on PATH",
     "libs/steepest/src/steepest/docker_lab/images.py": "a program for tests; looks for another one on PATH",
     "libs/steepest/src/steepest/testbed/needs.py": "looks for a daemon on PATH",
@@ -245,7 +245,7 @@ NEAR_JOBS = ("cluster", "collector", "training_logs")
 
 OPEN_THEMSELVES = {
     "cluster/docker/container.py": "keeps the folder's label itself, and asks of two folders whether they are empty",
-    "cluster/folders/ended_jobs.py": "adds up sizes of what nobody writes any more, follows no link, and opens nothing",
+    "cluster/folders/ended_jobs.py": "adds up sizes of finished files, follows no link, opens nothing",
     "cluster/folders/adapter_folder.py": "lists folders by their names alone, and keeps those that are numbers or names",
     "cluster/local/cluster.py": "opens control groups, and no file",
     "cluster/local/duty_cycles.py": "opens the supervisor's pipe for writing, without waiting, and looks at what it is",
@@ -261,7 +261,7 @@ OPEN_THEMSELVES = {
 
 
 def test_what_jobs_write_is_opened_in_one_place() -> None:
-    """Whoever reads what jobs write goes through the one door, or says why not."""
+    """Code that reads jobs' files uses `steepest.untrusted`, or is listed here with a reason."""
     found = {
         str(file.relative_to(LIBRARY)): f"{line}: {why}"
         for file in sources(*NEAR_JOBS)
@@ -298,7 +298,7 @@ def test_what_jobs_write_is_opened_in_one_place() -> None:
     ],
 )
 def test_the_rules_find_what_they_ban(rule: Finder, code: str) -> None:
-    """A rule that finds nothing in its own example would hold nobody to anything."""
+    """A rule that finds nothing in its own example would enforce nothing."""
     assert list(rule(ast.parse(code)))
 
 
@@ -341,7 +341,7 @@ def test_every_file_says_what_it_owns() -> None:
 
 
 def test_nothing_is_left_to_do_in_a_comment() -> None:
-    """What remains to be done is told where people look for it, and not in the source."""
+    """Open work is recorded where people look for it, and not in the source."""
     marks = re.compile(r"#.*\b(TODO|FIXME|XXX|HACK)\b")
     left = [
         f"{file.relative_to(ROOT)}:{number}"

@@ -183,7 +183,7 @@ WRONG: dict[str, tuple[str, dict[str, str]]] = {
     "a wrong password": ("SASL PLAIN", {"password": "wrong"}),
     "a wrong password over TLS": ("SCRAM-SHA-512 over TLS", {"password": "wrong"}),
     "an unknown user": ("SCRAM-SHA-256", {"username": "nobody"}),
-    "an authority that nobody trusts": ("SASL PLAIN over TLS", {"ca_file": ""}),
+    "an untrusted authority": ("SASL PLAIN over TLS", {"ca_file": ""}),
     "no certificate of our own": ("TLS with a certificate of our own", {"cert_file": "", "key_file": ""}),
     "no TLS at all": ("SASL PLAIN over TLS", {"security": "SASL_PLAINTEXT"}),
 }

@@ -83,7 +83,7 @@ def test_a_breach_in_any_pool_exits_with_1(tmp_path: Path) -> None:
 
 
 def test_an_unreadable_record_hides_nothing(tmp_path: Path) -> None:
-    """It is told, and what stands around it is judged, as every reader passes over it."""
+    """It is reported, and the records around it are checked, as every reader skips it."""
     sound_with_garbage = recorded(tmp_path / "sound", [sound()], garbage_at=4)
     result = run(sound_with_garbage, "--json")
     assert result.exit_code == 0

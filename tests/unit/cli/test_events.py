@@ -12,7 +12,7 @@ LIMITS = c.LimitsPlanned(
     plan="p",
     node="n1",
     limits=(c.JobLimit("a", 1, c.GrowthList.NEW),),
-    because=c.LimitsBecause(rule="told by hand", jobs=(c.GrowthSeen("b", c.GrowthList.NEW),)),
+    because=c.LimitsBecause(rule="written by hand", jobs=(c.GrowthSeen("b", c.GrowthList.NEW),)),
 )
 
 
@@ -26,7 +26,7 @@ LIMITS = c.LimitsPlanned(
     ],
 )
 def test_an_event_is_about_the_jobs_that_it_names(event: c.ClusterEvent, about: list[str]) -> None:
-    """Its own, those whose use it tells, and those that it limits."""
+    """Its own job, those whose usage it reports, and those that it limits."""
     shown = [job for job in ("a", "b", "c") if chooser("cluster", job=job, types=(), show_all=True)(event)]
 
     assert shown == about

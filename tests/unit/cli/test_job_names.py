@@ -33,7 +33,7 @@ def test_a_job_is_called_by_what_it_runs(command: tuple[str, ...], stem: str) ->
 
 @given(st.lists(st.text(), min_size=1))
 def test_every_command_has_a_proper_name(command: list[str]) -> None:
-    """Whatever is to be run, its name is one that the log takes."""
+    """Any command gets a name that the log accepts."""
     msgspec.convert(name_for(command), Name)
 
 

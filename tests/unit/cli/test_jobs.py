@@ -43,11 +43,11 @@ def test_a_job_whose_losses_cannot_be_read_says_so(holding: Holding) -> None:
     """Its category is a question mark, a line below tells what to do, and programs get the fact."""
     folder = holding(*MUTE, c.Tick(counted_ms=120_000))
     shown = CliRunner().invoke(jobs, ["--state", str(folder.root)], catch_exceptions=False)
-    (told,) = json.loads(CliRunner().invoke(jobs, ["--state", str(folder.root), "--json"]).stdout)
+    (listed,) = json.loads(CliRunner().invoke(jobs, ["--state", str(folder.root), "--json"]).stdout)
 
     assert "?" in shown.stdout
     assert "mute: no loss was read in 4 intervals" in shown.stderr
-    assert told["unknown"] is True
+    assert listed["unknown"] is True
 
 
 def test_a_job_that_has_just_begun_is_not_unknown_yet(holding: Holding) -> None:

@@ -89,10 +89,10 @@ def test_a_failure_is_explained_with_its_last_lines(holding: Holding) -> None:
     folder = holding(SUBMITTED, ADMITTED, FAILED)
     print_as(folder, "".join(f"{number}\n" for number in range(9)) + "No module named 'numpy'\n")
 
-    told = CliRunner().invoke(explain, ["--state", str(folder.root), "a"], catch_exceptions=False).stdout
+    printed = CliRunner().invoke(explain, ["--state", str(folder.root), "a"], catch_exceptions=False).stdout
     found = json.loads(CliRunner().invoke(explain, ["--state", str(folder.root), "a", "--json"]).stdout)
 
-    assert told.splitlines()[-1] == "printed   No module named 'numpy'"
+    assert printed.splitlines()[-1] == "printed   No module named 'numpy'"
     assert found["printed"] == ["5", "6", "7", "8", "No module named 'numpy'"]
 
 

@@ -55,7 +55,7 @@ def test_a_log_without_jobs_may_be_left(holding: Holding) -> None:
 
 
 def test_a_folder_on_kafka_stays_there(holding: Holding) -> None:
-    """What it remembers is not judged again, whatever its log in files holds."""
+    """The remembered log is used without a check of the log in files."""
     folder = holding(*JOBS)
     folder.remember_kafka(KafkaPlace("host:9092"))
 

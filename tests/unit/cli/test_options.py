@@ -46,7 +46,7 @@ def test_an_amount_written_in_the_smallest_unit_is_itself(millicores: int) -> No
 
 
 def test_a_node_has_a_name_and_an_amount_of_each() -> None:
-    """Memory may be left out, for a node on which nobody reserves any."""
+    """Memory may be left out, for a node on which no job reserves any."""
     assert node(NodeType().convert("n1=0.5", None, None)) == NodeSpec("n1", Resources(500))
     assert node(NodeType().convert("big.node=2:4Gi", None, None)) == NodeSpec("big.node", Resources(2000, 4096))
 

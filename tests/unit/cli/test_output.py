@@ -165,7 +165,7 @@ def test_only_what_can_be_printed_is(text: str) -> None:
 
 
 def test_a_console_shows_no_more_than_that_and_takes_no_markup() -> None:
-    """In tables and titles, whatever wraps the text; its own colours stay."""
+    """This holds in tables and titles with any wrapping; the console's own colours stay."""
     file = io.StringIO()
     out = console(file=file, force_terminal=True, width=200)
     table = Table(title=f"[bold]{HOSTILE}[/bold]")

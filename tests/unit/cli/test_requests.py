@@ -81,8 +81,8 @@ async def answered(log: Log, pool: StoredPool, place: RequestCursor) -> RequestO
 
 
 @pytest.mark.parametrize("ask", [admission, answered])
-async def test_who_waits_for_what_cannot_be_read_gets_an_answer(folder: StateFolder, ask: Ask) -> None:
-    """A letter about another record is none; the one about the request is, whoever wrote it."""
+async def test_a_request_that_cannot_be_read_gets_an_answer(folder: StateFolder, ask: Ask) -> None:
+    """A dead letter about another record is no answer; one about the request is, from any writer."""
     async with asking(read_settings({"state_dir": folder.root})) as (log, pool):
         place = await append(log, pool, submitted("job"))
         letter = DeadLetter(

@@ -115,8 +115,8 @@ def test_nothing_is_compared_where_not_as_many_jobs_finished(capsys: pytest.Capt
     assert rows == [["fifo", "2/2", "30.0", "-"], ["las", "1/2", "10.0", "-"], ["sjf", "2/2", "30.0", "+0.0"]]
 
 
-def test_who_fits_nowhere_is_told(tmp_path: Path) -> None:
-    """Once, whatever else was assumed: nodes of this memory take none of these jobs."""
+def test_jobs_that_fit_nowhere_are_reported(tmp_path: Path) -> None:
+    """Reported once, beside any other assumption: nodes of this memory take none of these jobs."""
     nodes = tmp_path / "small.toml"
     nodes.write_text("[[node]]\ncpus = 8\nmemory_gib = 0.25\n")
     result = run("--workload", "thesis:flowcon-3", "--cluster", nodes, "--policy", "spread")
@@ -148,7 +148,7 @@ def test_files_hold_every_job_and_every_figure(tmp_path: Path) -> None:
 def test_the_same_call_gives_the_same_bytes_with_any_number_of_processes_and_any_hash_seed(tmp_path: Path) -> None:
     """Under every policy, but for the time that it took."""
     policies = ",".join(names())
-    told: list[tuple[list[dict[str, Any]], bytes]] = []
+    results: list[tuple[list[dict[str, Any]], bytes]] = []
     for workers, hash_seed in ((1, "1"), (2, "2718")):
         out = tmp_path / f"{workers}-{hash_seed}"
         call = ["simulate", "--workload", "thesis:mixed-20", "--cluster", "4x8cpu", "--policy", policies]
@@ -160,14 +160,14 @@ def test_the_same_call_gives_the_same_bytes_with_any_number_of_processes_and_any
         )
         printed = [json.loads(line) for line in done.stdout.splitlines()]
         assert all(one.pop("wall_seconds") > 0 for one in printed)
-        told.append((printed, (out / "jobs.csv").read_bytes()))
+        results.append((printed, (out / "jobs.csv").read_bytes()))
 
-    assert len(told[0][0]) == 2 * len(names())
-    assert told[0] == told[1]
+    assert len(results[0][0]) == 2 * len(names())
+    assert results[0] == results[1]
 
 
 def test_the_policies_are_listed() -> None:
-    """Each with what it does, whatever else is asked."""
+    """Each policy is listed with its description, without a workload."""
     result = run("--policies")
 
     assert result.exit_code == 0
@@ -175,7 +175,7 @@ def test_the_policies_are_listed() -> None:
 
 
 def test_a_recording_is_played_on_beside_what_was_recorded() -> None:
-    """Its own policy comes first, as a baseline, whatever else is asked for."""
+    """Its own policy comes first, as a baseline, before the requested ones."""
     printed = objects(run("--from", RECORDING, "--at", 900, "--policy", "spread", "--json"))
 
     assert [one["policy"] for one in printed] == ["as recorded", "spread"]
@@ -183,7 +183,7 @@ def test_a_recording_is_played_on_beside_what_was_recorded() -> None:
 
 
 def test_what_is_guessed_of_a_recording_is_said_and_how_much_guesses_differ(tmp_path: Path) -> None:
-    """Of a recording that breaks off, nobody knows when its jobs would have ended."""
+    """After a recording breaks off, the ends of its jobs are unknown."""
     folder = tmp_path / "cut"
     shutil.copytree(RECORDING, folder)
     for file in folder.rglob("*.jsonl"):

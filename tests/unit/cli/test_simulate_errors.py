@@ -76,7 +76,7 @@ def test_a_wrong_option_is_named(name: str, value: str | None, said: str) -> Non
 
 
 def test_at_alone_asks_for_its_recording() -> None:
-    """And not for a workload, which whoever writes --at has no use for."""
+    """It does not ask for a workload, which --at does not use."""
     assert refusal("--at", "5", workload=None, cluster=None).startswith("--at is a position of a recording")
 
 
@@ -131,8 +131,8 @@ def test_a_faulty_cluster_is_named_by_file_and_field(text: str, said: str) -> No
 
 
 @pytest.mark.parametrize("out", ["taken", "taken/below"])
-def test_a_folder_that_cannot_be_made_is_told_before_anything_runs(out: str) -> None:
-    """A file is in its place; a workload that is not there would be told of otherwise."""
+def test_a_folder_that_cannot_be_made_is_refused_before_anything_runs(out: str) -> None:
+    """A file is in its place; without this check the missing workload would be reported."""
     Path("taken").write_text("a file")
 
     assert "taken" in (said := refusal(out=out, workload="none.csv"))

@@ -13,7 +13,7 @@ SPEC = c.JobSpec(command=("train",), requests=Resources(200))
 SPREAD = c.Because(rule="spread", nodes=(c.NodeScore("n1", 2.0, 100, 1),))
 
 
-def tell(story: LogBuilder, job: str = "a") -> JobTimeline:
+def timeline(story: LogBuilder, job: str = "a") -> JobTimeline:
     """The story of a job in a log made by hand."""
     view, teller = ClusterView(), TimelineCollector(job)
     for received in story.records:
@@ -40,9 +40,9 @@ def placed() -> LogBuilder:
     )
 
 
-def test_a_decision_is_told_with_what_it_was_made_from() -> None:
+def test_a_decision_is_shown_with_its_inputs() -> None:
     """The nodes that were considered, with score, use and jobs, stand below the decision."""
-    plan = next(chapter for chapter in tell(placed()).chapters if chapter.type == "PlacementPlanned")
+    plan = next(chapter for chapter in timeline(placed()).chapters if chapter.type == "PlacementPlanned")
 
     assert plan.sentence == "a: start planned on n1 (spread)"
     assert plan.details == ["considered n1 (score 2, 1 job, 100m CPU used)"]
@@ -53,7 +53,7 @@ def test_a_void_plan_is_told_with_its_reason() -> None:
     """A plan that came too late is part of the story, and says why it had no effect."""
     late = c.PlacementPlanned(plan="late", job="a", incarnation=0, nodes=("n1",), because=SPREAD)
 
-    chapter = tell(placed().add(late)).chapters[-1]
+    chapter = timeline(placed().add(late)).chapters[-1]
 
     assert chapter.refusal == "not-waiting"
     assert chapter.void == "the job does not wait for a place"
@@ -62,7 +62,7 @@ def test_a_void_plan_is_told_with_its_reason() -> None:
 
 def test_what_changes_nothing_is_no_part_of_the_story() -> None:
     """Measurements, outcomes that came twice, other jobs, and another job that wanted the same name are left out."""
-    before = tell(placed())
+    before = timeline(placed())
     story = placed().add(
         c.Tick(counted_ms=1_000),
         c.JobPlaced(plan="p", attempt=1, job="a", incarnation=1, node="n1"),
@@ -71,14 +71,14 @@ def test_what_changes_nothing_is_no_part_of_the_story() -> None:
         c.JobRejected(job="a", request="other", reason="a job named a is there already"),
     )
 
-    assert tell(story).chapters == before.chapters
+    assert timeline(story).chapters == before.chapters
 
 
 def test_requests_that_come_again_are_counted() -> None:
     """A converged job asks at every interval; one line says how often."""
     asking = [c.ReallocationRequested(job="a", growth=0.001, interval=number) for number in (5, 6, 7)]
 
-    last = tell(placed().add(*asking)).chapters[-1]
+    last = timeline(placed().add(*asking)).chapters[-1]
 
     assert (last.type, last.again, last.details) == ("ReallocationRequested", 2, ["requested again 2 times"])
 
@@ -92,8 +92,10 @@ def test_a_job_that_waits_says_for_what() -> None:
         c.JobAdmitted(job="b", request="rb"),
     )
 
-    assert tell(unread).now.startswith("a is queued: it is not admitted yet")
-    assert tell(crowded, "b").now == ("b is queued: node n1 has not enough free: 300m CPU, and 400m CPU is asked for")
+    assert timeline(unread).now.startswith("a is queued: it is not admitted yet")
+    assert timeline(crowded, "b").now == (
+        "b is queued: node n1 has not enough free: 300m CPU, and 400m CPU is asked for"
+    )
 
 
 def test_a_failed_job_that_is_held_back_says_until_when() -> None:
@@ -103,7 +105,7 @@ def test_a_failed_job_that_is_held_back_says_until_when() -> None:
         c.RetryPlanned(job="a", incarnation=1, charged=True, not_before_ms=4_000, reason="it exited with status 1"),
     )
 
-    assert tell(story).now.startswith("a is queued: its next try is in 4.0 s")
+    assert timeline(story).now.startswith("a is queued: its next try is in 4.0 s")
 
 
 def test_a_step_under_way_is_told() -> None:
@@ -113,17 +115,17 @@ def test_a_step_under_way_is_told() -> None:
         c.StepBegun(plan="p", step=c.Step.START, attempt=1, job="a", incarnation=1, node="n1"),
     )
 
-    assert tell(story).now == "a is being placed on n1: step “start” is under way"
+    assert timeline(story).now == "a is being placed on n1: step “start” is under way"
 
 
 def test_a_job_that_stays_says_why_it_is_not_moved() -> None:
-    """It cannot be saved; it still grows; or the guard keeps it, because nobody would gain by its leaving."""
+    """It cannot be saved; it still grows; or the guard keeps it, because no other job would gain by its leaving."""
     saves = c.CheckpointModeDeclared(job="a", incarnation=1, mode=CheckpointMode.ON_REQUEST)
     converged = c.CategoryChanged(job="a", before=c.Category.WATCHED, after=c.Category.CONVERGED, growth=0.001)
 
-    assert tell(placed()).now.endswith("it is not moved: it cannot be checkpointed")
-    assert tell(placed().add(saves)).now.endswith("jobs are moved once they have converged")
-    assert tell(placed().add(saves, converged)).now.endswith("(the guard)")
+    assert timeline(placed()).now.endswith("it is not moved: it cannot be checkpointed")
+    assert timeline(placed().add(saves)).now.endswith("jobs are moved once they have converged")
+    assert timeline(placed().add(saves, converged)).now.endswith("(the guard)")
 
 
 def test_the_end_is_the_end() -> None:
@@ -133,7 +135,7 @@ def test_the_end_is_the_end() -> None:
         c.JobEnded(job="a", outcome=c.Outcome.FAILED, exit_status=3, reason="it exited with status 3"),
     )
 
-    assert tell(story).now == "a has ended: failed: it exited with status 3"
+    assert timeline(story).now == "a has ended: failed: it exited with status 3"
 
 
 def limited() -> LogBuilder:
@@ -150,9 +152,9 @@ def limited() -> LogBuilder:
     return placed().add(plan("l1", 166), no, plan("l2", 99, job="b"), plan("l3", 166), yes)
 
 
-def test_limits_are_told_with_what_they_were_planned_from() -> None:
+def test_limits_are_shown_with_the_inputs_of_their_plan() -> None:
     """The plan is for a whole node; the job's story has its own limit, and how every job there was seen."""
-    chapters = {chapter.type: chapter for chapter in tell(limited()).chapters}
+    chapters = {chapter.type: chapter for chapter in timeline(limited()).chapters}
     plan = chapters["LimitsPlanned"]
 
     assert plan.sentence == "a: 166m CPU planned on n1; now in CL (Algorithm 1)"
@@ -167,30 +169,30 @@ def test_limits_are_told_with_what_they_were_planned_from() -> None:
 
 def test_a_plan_that_changes_nothing_for_a_job_is_not_in_its_story() -> None:
     """Nor is one that does not name it."""
-    types = [chapter.type for chapter in tell(limited()).chapters]
+    types = [chapter.type for chapter in timeline(limited()).chapters]
 
     assert types.count("LimitsPlanned") == 1
 
 
 def test_now_says_what_limit_is_in_force() -> None:
     """And what is asked for, or was refused."""
-    assert "runs on n1 with 166m CPU (" in tell(limited()).now
+    assert "runs on n1 with 166m CPU (" in timeline(limited()).now
     refused = limited()
     del refused.records[-3:]
-    assert "with no limit (166m CPU was refused: busy: later)" in tell(refused).now
+    assert "with no limit (166m CPU was refused: busy: later)" in timeline(refused).now
     del refused.records[-1:]
-    assert "with no limit (166m CPU is requested)" in tell(refused).now
+    assert "with no limit (166m CPU is requested)" in timeline(refused).now
 
 
 def test_a_converged_job_that_flowcon_keeps_says_so() -> None:
-    """Where SpeCon moves jobs too, it asks in vain until FlowCon lists it as completing."""
+    """Where SpeCon moves jobs too, its requests wait until FlowCon lists it as completing."""
     story = placed().add(
         c.PoolConfigured(reads=2, parameters=PoolParameters(flowcon=FlowConParameters(on=True))),
         c.CheckpointModeDeclared(job="a", incarnation=1, mode=CheckpointMode.ON_REQUEST),
         c.CategoryChanged(job="a", before=c.Category.PROGRESSING, after=c.Category.CONVERGED, growth=0.001),
     )
 
-    assert tell(story).now.endswith(
+    assert timeline(story).now.endswith(
         "its request for another place waits: "
         "FlowCon does not list it as completing, so it may only be slow because of its cap"
     )

@@ -114,7 +114,7 @@ def test_a_free_name_is_kept() -> None:
 
 
 def test_the_examples_are_not_refused(holding: Holding, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever ``submit --help`` shows can be submitted where nodes have CPU alone, as those of ``steepest up``."""
+    """Every example of ``submit --help`` can be submitted where nodes have CPU alone, as those of ``steepest up``."""
     monkeypatch.chdir(tmp_path)
     folder = holding()
     examples = [shlex.split(line)[2:] for line in EPILOG.splitlines() if line.startswith("  steepest submit")]

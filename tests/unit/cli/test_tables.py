@@ -26,7 +26,7 @@ def test_columns_stand_under_each_other() -> None:
 
 @given(st.lists(st.lists(st.text(), min_size=2, max_size=2), max_size=5))
 def test_a_row_is_a_line(rows: list[list[str]]) -> None:
-    """Whatever a cell holds, a row is one line, and an empty cell is still a field of it."""
+    """With any cell content a row is one line, and an empty cell is still a field of it."""
     lines = plain(("x", "y"), rows).split("\n")
 
     assert len(lines) == len(rows) + 1

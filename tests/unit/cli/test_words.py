@@ -158,7 +158,7 @@ def test_each_event_is_told_in_words(event: c.ClusterEvent, words_of_it: str) ->
 
 
 def test_no_event_is_without_words() -> None:
-    """Whatever stands on the cluster topic can be told: the examples above hold each type."""
+    """Every event of the cluster topic can be described: the examples above hold each type."""
     assert {type(event) for event, _ in SPOKEN} == set(CLUSTER.types)
 
 
@@ -175,7 +175,7 @@ def test_only_measurements_are_routine() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ms", "told"),
+    ("ms", "text"),
     [
         (0, "0.0 s"),
         (9_940, "9.9 s"),
@@ -185,6 +185,6 @@ def test_only_measurements_are_routine() -> None:
         (7_500_000, "2 h 05 min"),
     ],
 )
-def test_a_span_has_the_unit_that_fits(ms: int, told: str) -> None:
+def test_a_span_has_the_unit_that_fits(ms: int, text: str) -> None:
     """Seconds, minutes or hours, and never sixty of one."""
-    assert describe.span(ms) == told
+    assert describe.span(ms) == text

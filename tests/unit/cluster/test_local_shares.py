@@ -103,7 +103,7 @@ def test_limits_bound_shares(tmp_path: Path) -> None:
 
 
 def test_a_newcomer_starts_with_a_fair_share(tmp_path: Path) -> None:
-    """A replica starts with what it gets if every replica on its node wants all, so that nobody exceeds the capacity."""
+    """A replica starts with what it gets if every replica on its node wants all, so the sum fits the capacity."""
     duty = DutyCycles({"a": 900, "b": 500})
 
     assert duty.first("a", None, [running(tmp_path, "x"), running(tmp_path, "y", limit_m=100)]) == 400

@@ -1,4 +1,4 @@
-"""A run made by hand, in which every kind of thing happens that the demo tells."""
+"""A run made by hand that holds every kind of event that the demo prints."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ def category(log: Log, job: str, before: c.Category, after: c.Category) -> Log:
 
 def log() -> Log:
     """``mover`` goes from n1 to n2 and finishes, ``stayer`` cannot be saved and stays, ``broken`` fails, ``late`` waits."""
-    told = Log().opened(n1=600, n2=450, n3=350)
-    told.running("mover", "n1", 50)
-    told.running("stayer", "n1", 50, CheckpointMode.NONE)
-    told.running("broken", "n2", 50)
-    growth(told, "mover", 4.0, 2.0, 1.0)
-    category(told, "mover", c.Category.PROGRESSING, c.Category.WATCHED)
-    category(told, "mover", c.Category.WATCHED, c.Category.CONVERGED)
-    told.moved("mover", "n1", "n2")
-    growth(told, "stayer", 3.0, 3.0)
-    category(told, "stayer", c.Category.PROGRESSING, c.Category.WATCHED)
-    told.add(c.StayDecided(job="stayer", incarnation=1, node="n1", because=BECAUSE))
-    told.exited("broken", "n2", status=3)
-    told.add(c.JobEnded(job="broken", outcome=c.Outcome.FAILED, exit_status=3, reason="it exited with status 3"))
-    told.exited("mover", "n2", 2)
-    return told.submitted("late", 50)
+    built = Log().opened(n1=600, n2=450, n3=350)
+    built.running("mover", "n1", 50)
+    built.running("stayer", "n1", 50, CheckpointMode.NONE)
+    built.running("broken", "n2", 50)
+    growth(built, "mover", 4.0, 2.0, 1.0)
+    category(built, "mover", c.Category.PROGRESSING, c.Category.WATCHED)
+    category(built, "mover", c.Category.WATCHED, c.Category.CONVERGED)
+    built.moved("mover", "n1", "n2")
+    growth(built, "stayer", 3.0, 3.0)
+    category(built, "stayer", c.Category.PROGRESSING, c.Category.WATCHED)
+    built.add(c.StayDecided(job="stayer", incarnation=1, node="n1", because=BECAUSE))
+    built.exited("broken", "n2", status=3)
+    built.add(c.JobEnded(job="broken", outcome=c.Outcome.FAILED, exit_status=3, reason="it exited with status 3"))
+    built.exited("mover", "n2", 2)
+    return built.submitted("late", 50)
 
 
 def story() -> RunTimeline:

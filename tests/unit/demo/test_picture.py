@@ -19,11 +19,11 @@ from steepest.demo.svg import most_telling, svg
 from steepest.events import cluster as c
 
 
-def drawn(told: RunTimeline, width: int = 110, height: int = 40) -> list[str]:
+def drawn(timeline: RunTimeline, width: int = 110, height: int = 40) -> list[str]:
     """The picture as lines of plain text."""
     console = Console(file=io.StringIO(), width=width, height=height, color_system=None)
     with console.capture() as captured:
-        console.print(picture(told, width, height))
+        console.print(picture(timeline, width, height))
     return captured.get().rstrip("\n").split("\n")
 
 
@@ -34,11 +34,11 @@ def line(lines: list[str], begin: str) -> str:
 
 def test_headline_counts_what_happened() -> None:
     """Time, jobs, moves, stays and lost steps are in the first line."""
-    told = story()
-    words = re.split(r"\s{2,}| · ", drawn(told)[0].strip())
+    timeline = story()
+    words = re.split(r"\s{2,}| · ", drawn(timeline)[0].strip())
 
     assert words[0] == "steepest demo"
-    assert words[1] == clock(told.now_ms - told.began_ms)
+    assert words[1] == clock(timeline.now_ms - timeline.began_ms)
     assert words[2:] == ["1 running", "1 waiting", "2 over", "1 move", "1 stay", "no step lost"]
 
 
@@ -111,7 +111,7 @@ def test_job_under_way_shows_both_ends() -> None:
 
 
 def test_newest_words_come_first() -> None:
-    """The last thing told is at the top of the words, and older ones are below."""
+    """The newest sentence is at the top, and older ones are below."""
     words = drawn(story())[-5:]
 
     assert "mover finished" in words[0]
@@ -121,7 +121,7 @@ def test_newest_words_come_first() -> None:
 
 @given(width=st.integers(40, 200), height=st.integers(16, 80), records=st.integers(0, len(log().records)))
 def test_picture_never_outgrows_its_terminal(width: int, height: int, records: int) -> None:
-    """Whatever the size and the moment, it has no more lines and columns than there are."""
+    """At any size and moment, it has no more lines and columns than the terminal."""
     lines = drawn(RunTimeline.of(log().records[:records]), width, height)
 
     assert len(lines) <= height

@@ -17,14 +17,14 @@ PC, WC, CC = c.Category
 
 def test_summary_has_the_figures_that_programs_read() -> None:
     """Counts of jobs, moves, stays and lost steps, the length of the run, and where its recording is."""
-    told = story()
-    figures = msgspec.to_builtins(summary(told, "state/log", "state"))
+    timeline = story()
+    figures = msgspec.to_builtins(summary(timeline, "state/log", "state"))
 
     assert {name: figures[name] for name in ("jobs", "finished", "failed", "cancelled")} == {
         "jobs": 4, "finished": 1, "failed": 1, "cancelled": 0,
     }  # fmt: skip
     assert (figures["migrations"], figures["stays"], figures["rebalances"], figures["steps_lost"]) == (1, 1, 0, 0)
-    assert figures["seconds"] == (told.now_ms - told.began_ms) / 1000
+    assert figures["seconds"] == (timeline.now_ms - timeline.began_ms) / 1000
     assert figures["recording"] == "state/log"
     assert [job["job"] for job in figures["per_job"]] == ["mover", "stayer", "broken", "late"]
     assert figures["per_job"][0]["nodes"] == ["n1", "n2"]
@@ -42,15 +42,15 @@ def test_limits_are_told_where_flowcon_is_on() -> None:
     log = Log().opened(n1=600).add(c.PoolConfigured(reads=2, parameters=parameters("flowcon"))).running("a", "n1")
     for plan, cpu_m in (("p", 200), ("q", None)):
         limit = c.JobLimit("a", 1, c.GrowthList.COMPLETING, cpu_m)
-        because = c.LimitsBecause(rule="told by hand")
+        because = c.LimitsBecause(rule="written by hand")
         log.add(
             c.LimitsPlanned(plan=plan, node="n1", limits=(limit,), because=because),
             c.LimitsApplied(plan=plan, node="n1", job="a", incarnation=1, cpu_m=cpu_m),
         )
-    told = RunTimeline.of(log.records)
-    figures = summary(told, "", "")
+    timeline = RunTimeline.of(log.records)
+    figures = summary(timeline, "", "")
 
-    assert result(told).endswith("no step lost, 1 limit set")
+    assert result(timeline).endswith("no step lost, 1 limit set")
     assert figures.limits == 1
     assert [cpu_m for cpu_m, _ in figures.per_job[0].limits] == [200, None]
 
@@ -112,11 +112,11 @@ def test_long_timeline_keeps_its_ends() -> None:
 
 def ended_after(seconds: dict[str, int]) -> RunTimeline:
     """A run in which each job ended so long after the submission of the first."""
-    told = RunTimeline()
+    timeline = RunTimeline()
     for name, end_s in seconds.items():
-        told.jobs[name] = JobStory(name=name, model="", submitted_ms=0, ended_ms=1_000 * end_s)
-    told.now_ms = 1_000 * max(seconds.values())
-    return told
+        timeline.jobs[name] = JobStory(name=name, model="", submitted_ms=0, ended_ms=1_000 * end_s)
+    timeline.now_ms = 1_000 * max(seconds.values())
+    return timeline
 
 
 def test_comparison_says_what_came_out_also_where_it_is_worse() -> None:
@@ -147,7 +147,7 @@ def test_comparison_leaves_out_what_did_not_end() -> None:
 
 def test_nothing_at_all_can_be_reported() -> None:
     """A run that was interrupted before its first job has empty tables and zeros."""
-    told = RunTimeline.of(Log().opened(n1=600).records)
+    timeline = RunTimeline.of(Log().opened(n1=600).records)
 
-    assert job_table(told)[1] == move_table(told)[1] == []
-    assert summary(told, "", "").jobs == 0
+    assert job_table(timeline)[1] == move_table(timeline)[1] == []
+    assert summary(timeline, "", "").jobs == 0

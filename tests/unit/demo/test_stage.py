@@ -1,4 +1,4 @@
-"""Where a demo keeps what it makes: in a folder of its own, whatever others have left there."""
+"""A demo keeps its files in a folder of its own, also beside files of others."""
 
 from __future__ import annotations
 

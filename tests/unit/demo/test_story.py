@@ -41,39 +41,39 @@ def test_move_under_way_is_not_done() -> None:
 
 def test_void_plan_is_no_move() -> None:
     """A plan that the view refuses leaves no trace among the moves."""
-    told = log().move_planned("again", "stayer", "n1", "n2")
+    built = log().move_planned("again", "stayer", "n1", "n2")
 
-    assert [move.job for move in RunTimeline.of(told.records).moves] == ["mover"]
+    assert [move.job for move in RunTimeline.of(built.records).moves] == ["mover"]
 
 
 def test_failed_move_says_why() -> None:
     """A move that did not work out is not done, and keeps its reason."""
-    told = log().running("second", "n1", 50).move_planned("vain", "second", "n1", "n3")
+    built = log().running("second", "n1", 50).move_planned("vain", "second", "n1", "n3")
     for _ in range(2):
-        told.begun("vain", c.Step.CHECKPOINT, "second", 1, "n1").failed("vain", c.Step.CHECKPOINT, "second")
-    told.add(c.MigrationFailed(plan="vain", job="second", code="refused", message="no room", node="n1"))
+        built.begun("vain", c.Step.CHECKPOINT, "second", 1, "n1").failed("vain", c.Step.CHECKPOINT, "second")
+    built.add(c.MigrationFailed(plan="vain", job="second", code="refused", message="no room", node="n1"))
 
-    move = RunTimeline.of(told.records).moves[-1]
+    move = RunTimeline.of(built.records).moves[-1]
 
     assert (move.done, move.failed) == (False, "no room")
 
 
 def test_stays_and_ends_are_counted() -> None:
     """One job stayed, one finished, one failed and says why, two are not over."""
-    told = story()
+    timeline = story()
 
-    assert told.stays == told.jobs["stayer"].stays == 1
-    assert (told.ended(), told.ended(c.Outcome.FINISHED), told.ended(c.Outcome.FAILED)) == (2, 1, 1)
-    assert told.jobs["broken"].reason == "it exited with status 3"
-    assert told.steps_lost == 0
+    assert timeline.stays == timeline.jobs["stayer"].stays == 1
+    assert (timeline.ended(), timeline.ended(c.Outcome.FINISHED), timeline.ended(c.Outcome.FAILED)) == (2, 1, 1)
+    assert timeline.jobs["broken"].reason == "it exited with status 3"
+    assert timeline.steps_lost == 0
 
 
-def test_measurements_are_not_told() -> None:
-    """Ticks, usage and growth are folded, and nobody is told of them."""
-    told = log()
+def test_measurements_are_not_printed() -> None:
+    """Ticks, usage and growth are folded, and not printed."""
+    built = log()
     fold = RunTimeline()
 
-    news = [type(record.event) for record in told.records if fold.fold(record)]
+    news = [type(record.event) for record in built.records if fold.fold(record)]
 
     assert c.GrowthMeasured not in news
     assert c.Tick not in news

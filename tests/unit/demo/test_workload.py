@@ -1,4 +1,4 @@
-"""What every workload of the demo must keep to, whatever its seed."""
+"""What must hold of every workload of the demo, with any seed."""
 
 from __future__ import annotations
 

@@ -35,12 +35,12 @@ class Asked:
 
 
 WAITED_FOR = (
-    placement("nobody", "w1"),
-    migration("nobody", "w1", "w1"),
-    stay("nobody", "w1"),
-    c.RetryPlanned(job="nobody", incarnation=1, charged=False, not_before_ms=0, reason=""),
-    c.JobRejected(job="nobody", request="r", reason=""),
-    c.JobEnded(job="nobody", outcome=c.Outcome.FAILED),
+    placement("unknown", "w1"),
+    migration("unknown", "w1", "w1"),
+    stay("unknown", "w1"),
+    c.RetryPlanned(job="unknown", incarnation=1, charged=False, not_before_ms=0, reason=""),
+    c.JobRejected(job="unknown", request="r", reason=""),
+    c.JobEnded(job="unknown", outcome=c.Outcome.FAILED),
     c.NodeLost(node="w9", silent_ms=1),
 )
 
@@ -75,7 +75,7 @@ def test_deciders_are_asked_about_what_counts_and_about_nothing_else() -> None:
     assert not asked(pool, submitted("job"))
     assert asked(pool, cancelled("job"))
     assert not asked(pool, cancelled("job"))
-    assert not asked(pool, c.CheckpointModeDeclared(job="nobody", incarnation=1, mode="none"))  # type: ignore[arg-type]
+    assert not asked(pool, c.CheckpointModeDeclared(job="unknown", incarnation=1, mode="none"))  # type: ignore[arg-type]
 
 
 def test_all_deciders_are_asked_in_their_order() -> None:

@@ -265,7 +265,7 @@ def test_a_heartbeat_that_comes_again_changes_nothing() -> None:
 
 
 def test_a_node_that_takes_no_jobs_is_heard_of_and_its_processes_are_not() -> None:
-    """It runs no process of this pool, whatever it reports; once it takes jobs, its reports of them count."""
+    """Its reports of processes are ignored; once it takes jobs, its reports count."""
     monitor = Monitor()
     said = report(checkpoint_mode=CheckpointMode.ON_REQUEST, checkpoint=checkpoint(60), cpu_m=10)
     usage = c.NodeUsage(node="w1", used=Resources(70))

@@ -67,7 +67,7 @@ def test_explanations_are_compared_only_under_the_same_logic() -> None:
 
 
 def test_an_altered_record_without_consequences_is_still_a_difference() -> None:
-    """A record that was changed by hand is told even where every decision stays the same."""
+    """A record that was changed by hand is reported even where every decision stays the same."""
     altered = Difference(
         position="cluster/0@7", offset=7, decision="", why="its checksum does not match", recorded={"y": 1}
     )
@@ -77,8 +77,8 @@ def test_an_altered_record_without_consequences_is_still_a_difference() -> None:
     assert (1, altered) == (report.differences, report.first_difference)
 
 
-def test_a_value_that_is_nested_too_deep_is_told_as_text() -> None:
-    """Whoever put it into the log, a report of it is made all the same."""
+def test_a_value_that_is_nested_too_deep_is_reported_as_text() -> None:
+    """A deeply nested value in the log does not stop the report."""
     deep = b"[" * 100_000
     found = compare({STREAM: [decided(1, deep)]}, {STREAM: [decided(1, logic="2")]}).first_difference
 

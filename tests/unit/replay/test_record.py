@@ -98,7 +98,7 @@ async def test_a_second_call_goes_on_where_the_folder_ends(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("before", ["nothing", "the same log", "a part of it", "another log"])
 async def test_a_new_recording_takes_the_place_of_what_is_there(tmp_path: Path, before: str) -> None:
-    """Everything is copied from the first record on, whatever was recorded before; nothing else is left behind."""
+    """Everything is copied from the first record on, over any earlier recording; nothing else is left behind."""
     source = await filled("a")
     if before in {"the same log", "a part of it"}:
         await recorded(source, tmp_path / "r")
@@ -124,8 +124,8 @@ async def test_a_copy_that_fails_leaves_the_recording_as_it_was(tmp_path: Path, 
     assert tree(tmp_path) == before
 
 
-async def test_who_dies_between_the_renames_has_lost_nothing(tmp_path: Path) -> None:
-    """The earlier recording, moved aside, and a complete new one: the next call begins from there."""
+async def test_a_crash_between_the_renames_loses_nothing(tmp_path: Path) -> None:
+    """The earlier recording under its backup name and a complete new one remain: the next call continues from there."""
     source = await filled("a")
     await recorded(await filled("b"), tmp_path / ".r.before")
     await recorded(source, tmp_path / ".r.aside")
@@ -169,7 +169,7 @@ async def test_another_log_is_not_gone_on_with(tmp_path: Path, count: int) -> No
     [
         ("a", 2, None),  # the last recorded record is still there, and vouches for the log
         ("b", 2, "recording of another log"),
-        ("a", 3, "no offset 2 any more"),  # nothing tells whether what comes next follows
+        ("a", 3, "no offset 2 any more"),  # it is unknown whether the next record follows
         ("a", 4, "no offset 2 any more"),
     ],
 )

@@ -72,7 +72,7 @@ async def test_a_log_that_is_whole_makes_the_recording_that_it_always_made(tmp_p
 
 
 async def test_what_is_not_recorded_is_named(tmp_path: Path) -> None:
-    """A reader that asks for it is refused, and a line that is not where it must be is told with its own number."""
+    """A reader that asks for it is refused, and a misplaced line is reported with its own number."""
     await recorded(await trimmed(CLUSTER), tmp_path)
     log = FileLog.open(tmp_path, read_only=True)
     reader = log.reader({CLUSTER: 2})
@@ -107,7 +107,7 @@ async def test_a_replay_needs_the_pool_from_its_first_record_on(tmp_path: Path) 
 
 
 def test_a_check_needs_the_pool_from_its_first_record_on(tmp_path: Path) -> None:
-    """What holds from the middle on cannot be told without what came before."""
+    """An invariant cannot be checked from the middle of a log on."""
 
     async def make() -> None:
         await recorded(await trimmed(CLUSTER), tmp_path)

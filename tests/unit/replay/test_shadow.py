@@ -1,4 +1,4 @@
-"""A candidate beside the live policy: what it is told, and that its first difference is what it would have done."""
+"""A candidate beside the live policy: what it reads, and that its first difference is what it would have done."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_a_candidate_that_is_the_live_policy_never_differs(golden: str, order: s
 
 
 def test_a_candidate_that_never_moves_differs_where_the_live_one_did() -> None:
-    """Each job that was moved is told, with where it went first; nothing else is."""
+    """Each job that was moved is reported, with its first target; nothing else is."""
     heard = records("moves")
     moved: dict[str, str] = {}
     for event in chosen(heard, c.MigrationPlanned):
@@ -135,10 +135,10 @@ def test_another_placement_is_told_with_both_nodes() -> None:
     heard = records("limits")
     went = {event.job: event.nodes[0] for event in chosen(heard, c.PlacementPlanned)}
     found = shadowed(heard, placed_by("flowcon2"))
-    told = [(job, plan) for job, one in found.items() for plan in one.plans]
+    plans = [(job, plan) for job, one in found.items() for plan in one.plans]
 
-    assert 0 < len(told) < len(went)
-    for job, plan in told:
+    assert 0 < len(plans) < len(went)
+    for job, plan in plans:
         assert plan.kind is DifferenceKind.PLACE
         assert plan.live is not None
         assert plan.candidate is not None
@@ -188,8 +188,10 @@ def really(live: Decided, candidate: Decided, kinds: Sequence[DifferenceKind]) -
     return first_of({key: (live.get(key), candidate.get(key)) for key in keys if live.get(key) != candidate.get(key)})
 
 
-def told(live: Sequence[Received[Any]], change: Change, kinds: Sequence[DifferenceKind]) -> dict[Any, tuple[Any, Any]]:
-    """What a shadow says of it that has seen only one of them."""
+def differences(
+    live: Sequence[Received[Any]], change: Change, kinds: Sequence[DifferenceKind]
+) -> dict[Any, tuple[Any, Any]]:
+    """The differences that a shadow finds from the live log alone."""
     shadow = ShadowPlans(change)
     for one in live:
         shadow.decide(one)
@@ -233,7 +235,7 @@ def test_the_first_difference_is_what_a_run_under_the_candidate_does(
 
     parted = really(decided(one), decided(other), kinds)
     assert parted
-    assert told(one, change, kinds) == parted
+    assert differences(one, change, kinds) == parted
 
 
 # --- what comes from outside ---------------------------------------------------------------------------------------------

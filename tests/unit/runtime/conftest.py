@@ -1,4 +1,4 @@
-"""What the runtime's tests share: a system in memory, in virtual time, so that they wait for nobody."""
+"""What the runtime's tests share: a system in memory, in virtual time, so that they never wait."""
 
 from __future__ import annotations
 

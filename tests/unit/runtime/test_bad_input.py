@@ -105,11 +105,11 @@ def beat(node: str, *, incarnation: int = 2, cpu_m: int = 300, pool: str = POOL)
 
 async def until_there(rig: Rig, wanted: Callable[[object], bool]) -> None:
     """Wait for an event of the pool."""
-    while not any(wanted(one) for one in await told(rig)):
+    while not any(wanted(one) for one in await readable_events(rig)):
         await rig.clock.sleep(0.01)
 
 
-async def told(rig: Rig) -> list[Any]:
+async def readable_events(rig: Rig) -> list[Any]:
     """Everything in the pool's log that can be read."""
     found = []
     for record in await read_all(rig.log):
@@ -120,7 +120,7 @@ async def told(rig: Rig) -> list[Any]:
 
 async def of_type(rig: Rig, kind: type) -> list[Any]:
     """All events of one type."""
-    return [one for one in await told(rig) if isinstance(one, kind)]
+    return [one for one in await readable_events(rig) if isinstance(one, kind)]
 
 
 async def begin(rig: Rig) -> None:
@@ -194,7 +194,7 @@ REFUSED: Mapping[str, Mapping[str, tuple[NewRecord, ...]]] = {
         "out of order": (of("loss", LATE, 20_000, 50), of("loss", LATE, 20_000, 49)),
         "an older incarnation": (of("loss", LossReported(job="a", incarnation=1, value=99.0), 20_000, 60),),
         "another job's key": (of("loss", LATE, 20_000, 60, key="b", at=1 - LOSS_OF_A),),
-        "a job that nobody watches": (of("loss", LossReported(job="b", incarnation=1, value=99.0), 20_000, 60),),
+        "a job that is not watched": (of("loss", LossReported(job="b", incarnation=1, value=99.0), 20_000, 60),),
         "another pool's job": tuple(
             of("loss", event, at_ms, number)
             for number, (at_ms, event) in enumerate(
@@ -206,7 +206,7 @@ REFUSED: Mapping[str, Mapping[str, tuple[NewRecord, ...]]] = {
         ),
         "too large to be added": (of("loss", LossReported(job="a", incarnation=2, value=-1e300), 20_000, 60),),
         "a number that is none": (of("loss", LATE, 20_000, -1),),
-        "the end of a job that nobody watches": (of("loss", JobUnwatched(job="b"), 20_000, 60),),
+        "the end of a job that is not watched": (of("loss", JobUnwatched(job="b"), 20_000, 60),),
     },
     "heartbeats": {
         "out of order": (of("heartbeats", beat("n1", cpu_m=1), 1, 49), of("heartbeats", beat("n1", cpu_m=1), 1, 50)),

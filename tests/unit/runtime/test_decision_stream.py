@@ -126,7 +126,7 @@ async def test_others_are_no_fence() -> None:
 
 
 async def test_a_scan_reads_to_the_end_and_no_further() -> None:
-    """It ends where the partitions ended when it began, skips what is no decision, and starts where it is told."""
+    """It starts at the given position, ends where the partitions ended when it began, and skips records of no decision."""
     log = MemoryLog({"cluster": 2})
     await log.append([new_record(FIRST, "pool", TICK, 0), *made(stream(), 4, FIRST, SECOND)])
 

@@ -49,7 +49,7 @@ def test_a_process_without_loops_is_not_ready(clock: SetClock) -> None:
 
 
 def test_a_loop_that_speaks_lives(health: Health, clock: SetClock) -> None:
-    """An idle loop speaks too, so time alone makes nobody stuck."""
+    """An idle loop reports too, so time alone makes no loop stuck."""
     for _ in range(5):
         clock.now_s += STUCK_AFTER_S - 1
         health.progress("pool", 7, 0, ready=True)
@@ -69,7 +69,7 @@ def test_a_silent_loop_is_stuck(health: Health, clock: SetClock) -> None:
 
 
 def test_a_loop_whose_log_is_away_lives_and_is_not_ready(health: Health, clock: SetClock) -> None:
-    """An outage of the log is nothing that starting the process anew would mend."""
+    """Restarting the process would not repair an outage of the log."""
     for loop in ("pool", "losses"):
         health.progress(loop, 7, 0, ready=True)
     clock.now_s += STUCK_AFTER_S

@@ -1,4 +1,4 @@
-"""Lag: told from the look before, so that no loop waits for a broker's answer."""
+"""Lag is reported from the previous look-up, so that no loop waits for a broker's answer."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class SlowLog(MemoryLog):
         return await super().end(at)
 
 
-async def tell(log: SlowLog, count: int) -> None:
-    """So many records more in the first partition."""
+async def append(log: SlowLog, count: int) -> None:
+    """Append that many records to the first partition."""
     await log.append([NewRecord(to=ONE, key="", value=b"{}", at_ms=0)] * count)
 
 
@@ -49,13 +49,13 @@ def _always_due(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_the_first_look_is_waited_for_and_later_ones_are_not() -> None:
-    """A loop goes on with what it knows while a broker takes its time, and learns the answer when it is there."""
+    """A loop continues with the last known value while a broker is slow, and uses the answer once it arrives."""
     log = SlowLog()
-    await tell(log, 7)
+    await append(log, 7)
     meter = LagMeter(log)
     assert await meter.lag({ONE: 2}) == 5
 
-    await tell(log, 3)
+    await append(log, 3)
     log.answers.clear()
     assert await meter.lag({ONE: 4}) == 3
     log.answers.set()
@@ -63,10 +63,10 @@ async def test_the_first_look_is_waited_for_and_later_ones_are_not() -> None:
     assert await meter.lag({ONE: 4}) == 6
 
 
-async def test_new_partitions_are_looked_at_at_once() -> None:
-    """After a hand-over nothing is told from the partitions of before, and what was asked about them is dropped."""
+async def test_new_partitions_are_looked_up_immediately() -> None:
+    """After a hand-over nothing is reported from the earlier partitions, and pending look-ups of them are dropped."""
     log = SlowLog()
-    await tell(log, 7)
+    await append(log, 7)
     meter = LagMeter(log)
     assert await meter.lag({OTHER: 0}) == 0
     await meter.lag({OTHER: 0})
@@ -80,7 +80,7 @@ async def test_a_position_beyond_the_end_that_was_seen_is_no_lag() -> None:
     log = SlowLog()
     meter = LagMeter(log)
     await meter.lag({ONE: 0})
-    await tell(log, 3)
+    await append(log, 3)
     assert await meter.lag({ONE: 3}) == 0
 
 
@@ -94,7 +94,7 @@ async def test_only_the_first_look_must_have_an_answer() -> None:
 
     log.fails = False
     await meter.lag({ONE: 0})
-    await tell(log, 3)
+    await append(log, 3)
     log.fails = True
     for _ in range(4):
         assert await meter.lag({ONE: 0}) == 0

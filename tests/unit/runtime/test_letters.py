@@ -1,4 +1,4 @@
-"""Dead letters: what cannot be read is told with its place and the reason, and the reader goes on."""
+"""Dead letters: an unreadable record is reported with its position and the reason, and the reader continues."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ async def test_what_cannot_be_read_is_told_and_passed_over(rig: Rig, value: byte
 
 @pytest.mark.parametrize("counted_ms", [LARGEST, LARGEST + 1, 2**64, 10**300])
 async def test_a_forged_time_spoils_no_snapshot(rig: Rig, counted_ms: int) -> None:
-    """Whatever number somebody writes, the view can still be kept, and a process goes on from what was kept."""
+    """With any number in a forged record, the view can still be saved, and a process continues from the snapshot."""
     snapshots = MemorySnapshots()
     first = rig.start("placer", snapshots=snapshots)
     await send(rig, b'{"type":"Tick","counted_ms":%d}' % counted_ms)
@@ -101,7 +101,7 @@ async def test_a_forged_time_spoils_no_snapshot(rig: Rig, counted_ms: int) -> No
 
 
 async def test_a_huge_key_and_headers_make_no_huge_letter(rig: Rig) -> None:
-    """A letter is never larger than a log can hold, whatever it is about."""
+    """A letter about any record fits into the log."""
     process = rig.start("placer")
     await send(rig, b"?", key="k" * 4_000_000, headers=3_000_000)
     await admitted(rig, process, "after")
@@ -121,16 +121,16 @@ async def test_a_first_record_that_cannot_be_read_is_a_letter_like_any_other(rig
 
 
 async def test_a_stream_has_letters_too(rig: Rig) -> None:
-    """Readers of losses and heartbeats tell what they cannot read, and go on."""
+    """Readers of losses and heartbeats report what they cannot read, and continue."""
     process = rig.start("categorizer", "worker-monitor", "placer")
     await admitted(rig, process, "a")
     for topic in ("loss", "heartbeats"):
         await send(rig, b"?", to=TopicPartition(topic, 0))
     while await written(rig.log) < 2:
         await rig.clock.sleep(0.01)
-    told = {(letter.topic, letter.offset) for letter in await letters(rig.log)}
+    found = {(letter.topic, letter.offset) for letter in await letters(rig.log)}
 
-    assert told == {("heartbeats", 1), ("loss", 1)}
+    assert found == {("heartbeats", 1), ("loss", 1)}
     assert process.runtime.metrics.dead_letters.labels("heartbeats")._value.get() == 1
 
 
@@ -154,7 +154,7 @@ async def test_a_restart_writes_no_letter_again(rig: Rig, keep_snapshots: bool) 
 
 
 async def test_two_readers_write_one_letter(rig: Rig) -> None:
-    """Each process tells what it could not read, under the same id, so that a reader of letters counts it once."""
+    """Each process reports the unreadable record under the same id, so that a reader of letters counts it once."""
     both = [rig.start("placer"), rig.start("rebalancer")]
     await admitted(rig, both[0], "a")
     offset = await rig.log.end(AT)
@@ -171,7 +171,7 @@ async def test_two_readers_write_one_letter(rig: Rig) -> None:
 
 
 async def test_a_damaged_record_is_a_letter(rig: Rig, tmp_path: Path) -> None:
-    """A line of a recording that does not match its checksum is told with that reason, and what follows is read."""
+    """A line of a recording that does not match its checksum becomes a letter with that reason, and reading continues."""
     log = FileLog(tmp_path / "log", rig.layout.partitions())
     rig.log = log  # type: ignore[assignment]
     log.reopen = lambda: log  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""A decider's behaviour changes on a log that lives: nothing that today's logic wants is lost, or waited for, for ever."""
+"""A decider's behaviour changes on a live log: no decision of today's logic is lost, or awaited without end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from steepest.view.state import Phase
 
 
 def test_every_decider_has_a_story() -> None:
-    """Whoever adds a decider says how it is upgraded."""
+    """Each decider has a case for its upgrade."""
     assert {case.decider for case in CASES.values()} == {*CLUSTER_DECIDERS, *STREAM_DECIDERS}
 
 
@@ -29,7 +29,7 @@ async def test_the_new_logic_decides_what_the_old_passed_over(name: str) -> None
 
 @pytest.mark.parametrize("name", BESIDE_EACH_OTHER)
 async def test_old_and_new_logic_beside_each_other(name: str) -> None:
-    """Whose decision stands first has the id; what the other wanted is decided again, and waited for by nobody."""
+    """The first decision on the log has the id; the other process's is decided again, and no process waits for it."""
     log = MemoryLog(LAYOUT.partitions())
     await upgrade(CASES[name], log.reopen, rolling=True)
 

@@ -92,8 +92,8 @@ async def test_cut_anywhere_the_view_is_the_logs_and_no_process_is_forgotten(
         cut += 1
 
 
-async def test_a_mark_tells_another_record_from_the_same_decision_made_again() -> None:
-    """The last record alone does not tell: a decision is the same bytes, whatever else stands where it did not before."""
+async def test_a_mark_distinguishes_another_log_with_the_same_last_decision() -> None:
+    """The last record alone is not enough: the same decision has the same bytes after different records."""
     log, other = MemoryLog({"cluster": 1}), MemoryLog({"cluster": 1})
     for one, fact in ((log, b"fact"), (other, b"another")):
         for value in (b"first", fact, b"decision"):
@@ -107,7 +107,7 @@ async def test_a_mark_tells_another_record_from_the_same_decision_made_again() -
 
 @pytest.mark.parametrize("trimmed", [0, 1, RECORDS, RECORDS + 7, RECORDS + 9])
 async def test_retention_takes_nothing_from_a_snapshots_worth(trimmed: int) -> None:
-    """What was removed by age is not missed: the rest still tells that the log is the same."""
+    """Records removed by age are not missed: the rest still identifies the log."""
     log = MemoryLog({"cluster": 1})
     count = RECORDS + 9
     await log.append([NewRecord(to=AT, key="", value=b"%d" % number, at_ms=1) for number in range(count)])

@@ -54,20 +54,20 @@ class Meeting:
 
 
 class Witness(Effector):
-    """Remembers what it was told, in order."""
+    """Remembers its calls, in order."""
 
     name = "witness"
 
     def __init__(self) -> None:
-        self.told: list[str | int] = []
+        self.calls: list[str | int] = []
 
     def caught_up(self, view: ClusterView) -> None:
         """The history is over, up to here."""
-        self.told.append(f"caught up to {view.position}")
+        self.calls.append(f"caught up to {view.position}")
 
     def observe(self, view: ClusterView, received: Received[c.ClusterEvent], *, accepted: bool) -> None:  # noqa: ARG002
         """A record."""
-        self.told.append(received.offset)
+        self.calls.append(received.offset)
 
 
 # --- batches ----------------------------------------------------------------------------------------------------------
@@ -119,7 +119,7 @@ async def test_a_loop_that_hangs_is_stuck(rig: Rig) -> None:
 
 @pytest.mark.usefixtures("few_records")
 async def test_a_stop_in_the_middle_of_a_batch_loses_nothing(rig: Rig) -> None:
-    """Told to stop while it appends, the loop completes the batch, and the next process has nothing to do again."""
+    """Asked to stop while it appends, the loop completes the batch, and the next process repeats nothing."""
     gate, snapshots = Gate(), MemorySnapshots()
     process = rig.start("placer", snapshots=snapshots)
     process.log.deed = Meeting(c.JobAdmitted, When.BEFORE, gate)
@@ -157,7 +157,7 @@ async def test_a_snapshot_that_cannot_be_kept_stops_nobody(rig: Rig) -> None:
 
 
 async def test_effectors_never_see_history_as_live(rig: Rig) -> None:
-    """An effector is told once that the history is over, and then of every record that comes after."""
+    """An effector gets one call at the end of the history, and then one for every later record."""
     for job in ("a", "b"):
         await rig.submit(job)
     witness = Witness()
@@ -166,7 +166,7 @@ async def test_effectors_never_see_history_as_live(rig: Rig) -> None:
     await rig.submit("c")
     await read_on(process, rig)
 
-    assert witness.told == ["caught up to 2", 2]
+    assert witness.calls == ["caught up to 2", 2]
 
 
 async def test_history_is_over_at_the_start_of_the_process(rig: Rig) -> None:
@@ -185,12 +185,12 @@ async def test_history_is_over_at_the_start_of_the_process(rig: Rig) -> None:
     process.log.deed = meanwhile
     await read_on(process, rig)
 
-    assert witness.told == ["caught up to 1", 1]
+    assert witness.calls == ["caught up to 1", 1]
 
 
 @pytest.mark.parametrize("when", list(When))
 async def test_after_a_failure_effectors_catch_up_again(rig: Rig, when: When) -> None:
-    """A loop that begins anew reads history again: effectors hear of it at its end, and of no record twice."""
+    """A restarted loop reads the history again: effectors get one call at its end, and no record twice."""
     witness = Witness()
 
     def fail() -> None:
@@ -200,11 +200,11 @@ async def test_after_a_failure_effectors_catch_up_again(rig: Rig, when: When) ->
     await read_on(process, rig)
     process.log.deed = Meeting(c.JobAdmitted, when, fail)
     await rig.submit("a")
-    await until(lambda: len(witness.told) > 2)
+    await until(lambda: len(witness.calls) > 2)
     await read_on(process, rig)
 
     caught_up = "caught up to 2" if when is When.BEFORE else "caught up to 3"
-    assert witness.told == ["caught up to 1", 1, caught_up, *([2] if when is When.BEFORE else [])]
+    assert witness.calls == ["caught up to 1", 1, caught_up, *([2] if when is When.BEFORE else [])]
     assert [event.job for event in await rig.of_type(c.JobAdmitted)] == ["a"]
 
 
@@ -291,7 +291,7 @@ async def test_void_plans_are_counted_by_why(rig: Rig) -> None:
     process = rig.start("placer")
     because = c.Because(rule="a test says so")
     for plan in ("one", "two"):
-        await rig.tell(c.PlacementPlanned(plan=plan, job="nobody", incarnation=0, nodes=("n1",), because=because))
+        await rig.tell(c.PlacementPlanned(plan=plan, job="unknown", incarnation=0, nodes=("n1",), because=because))
     await read_on(process, rig)
 
     labels = {"event": "PlacementPlanned", "refusal": "not-waiting"}

@@ -208,7 +208,7 @@ async def test_a_pool_whose_beginning_is_gone_is_never_guessed(rig: Rig, *, kept
 
 
 async def test_a_quiet_reader_keeps_a_snapshot_now_and_then(rig: Rig) -> None:
-    """An hour after the last one, whatever came: else a quiet partition's would hold up the trimming of all others."""
+    """It keeps one an hour after the last: otherwise a quiet partition's would block the trimming of all others."""
     snapshots = MemorySnapshots()
     process = rig.start("placer", "categorizer", snapshots=snapshots)
     await ready(process)
@@ -237,7 +237,7 @@ async def test_a_removed_identity_is_unknown(rig: Rig) -> None:
 
 @pytest.mark.parametrize("topic", ["cluster", "loss"])
 async def test_an_opening_behind_the_first_is_a_dead_letter(rig: Rig, topic: str) -> None:
-    """Of two processes that open a log at once the first one's counts; the other's is told, counted and passed over."""
+    """Of two processes that open a log at the same time the first counts; the other's record is logged, counted, skipped."""
     process = rig.start("placer", "categorizer")
     await ready(process)
     at = AT if topic == "cluster" else lane_of(rig)
@@ -263,11 +263,11 @@ async def test_a_long_log_is_read_with_signs_of_life(rig: Rig, monkeypatch: pyte
     await rig.tell(*(c.Tick(counted_ms=number) for number in range(1, 35_000)))
     late = rig.start("placer")
     heard: list[tuple[int, int]] = []
-    tell = late.runtime.health.progress
+    progress = late.runtime.health.progress
 
     def hear(loop: str, position: int, lag: int, *, ready: bool) -> None:
         heard.append((position, lag))
-        tell(loop, position, lag, ready=ready)
+        progress(loop, position, lag, ready=ready)
 
     monkeypatch.setattr(late.runtime.health, "progress", hear)
     await ready(late)

@@ -1,4 +1,4 @@
-"""The runtime over several loops: beginning anew, waiting for a log that is away, and stopping."""
+"""The runtime over several loops: restarting, waiting for an unavailable log, and stopping."""
 
 from __future__ import annotations
 
@@ -108,14 +108,14 @@ async def test_reports_of_effectors_wait_for_the_log(rig: Rig) -> None:
     await rig.clock.sleep(0)
     outage.lasts = False
     await until(lambda: reporter.done)
-    told = [(one.event.node, one.at_ms) for one in await rig.events() if isinstance(one.event, c.NodeLost)]
+    lost = [(one.event.node, one.at_ms) for one in await rig.events() if isinstance(one.event, c.NodeLost)]
 
-    assert told == [("n1", 3), ("n2", 4)]
+    assert lost == [("n1", 3), ("n2", 4)]
     assert process.runtime.metrics.reports.labels("NodeLost")._value.get() == 2
 
 
 async def test_a_bug_ends_the_process(rig: Rig) -> None:
-    """What is no failure of the log is not tried again: whoever starts the process anew starts it from the log."""
+    """Only failures of the log are retried: after a bug the process must be restarted, from the log."""
 
     class Broken(Effector):
         name = "broken"

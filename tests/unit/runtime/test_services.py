@@ -40,7 +40,7 @@ SERVICES = (
     "worker-monitor",
 )
 INSTALLED = tuple(sorted([*SERVICES, "mqtt-bridge"]))
-"""One that has work only where a broker is named comes to them."""
+"""All services, with the one that works only where a broker is named."""
 
 
 def test_all_services_are_found() -> None:
@@ -179,7 +179,7 @@ async def test_parameters_are_put_in_force_once(rig: Rig) -> None:
 
 
 async def test_parameters_raise_the_version_that_they_need(rig: Rig) -> None:
-    """Also where the same parameters stand in the log already, by the hand of somebody who forgot to."""
+    """Also where the same parameters stand in the log already, written without the readers' version."""
     wanted = PoolParameters(flowcon=FlowConParameters(on=True))
     await rig.tell(c.PoolConfigured(parameters=wanted))
     process = configured(rig, wanted)
@@ -192,7 +192,7 @@ async def test_parameters_raise_the_version_that_they_need(rig: Rig) -> None:
 
 
 async def test_jobs_are_limited_while_they_train_and_free_when_they_are_alone(rig: Rig) -> None:
-    """All services under FlowCon and SpeCon: limits reach the nodes, every invariant holds, and nobody is left limited."""
+    """All services under FlowCon and SpeCon: limits reach the nodes, every invariant holds, and no job is left limited."""
     process = rig.start(*SERVICES)
     parameters = PoolParameters(
         specon=SpeConParameters(interval_ms=3_000), flowcon=FlowConParameters(on=True, interval_ms=3_000)

@@ -10,7 +10,7 @@ from steepest.runtime.assignment import follow_assignments
 
 
 class Dealer:
-    """Deals a share when it is told to."""
+    """Assigns partitions when the test says so."""
 
     def __init__(self) -> None:
         self.revoked = asyncio.Event()
@@ -28,8 +28,8 @@ class Dealer:
         """Deal no more."""
 
 
-async def test_who_waits_for_a_share_is_not_ready() -> None:
-    """A group that cannot be joined deals none for ever; the loop lives all the while."""
+async def test_a_loop_that_waits_for_partitions_is_not_ready() -> None:
+    """A group that cannot be joined never assigns any; the loop stays alive."""
     share, stop = Dealer(), asyncio.Event()
     said: asyncio.Queue[str] = asyncio.Queue()
 

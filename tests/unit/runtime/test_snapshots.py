@@ -75,7 +75,7 @@ REFUSED: dict[str, Callable[[bytes], bytes]] = {
 
 @pytest.mark.parametrize("spoil", REFUSED.values(), ids=REFUSED.keys())
 async def test_a_snapshot_that_is_not_for_this_code_is_refused(rig: Rig, spoil: Callable[[bytes], bytes]) -> None:
-    """It is told, the log is folded from its beginning, and nothing is decided twice."""
+    """It is logged, the log is folded from its beginning, and nothing is decided twice."""
     snapshots = MemorySnapshots()
     await run_once(rig, snapshots, "placer")
     key, data = await kept_under(snapshots, "pool-cluster-0")
@@ -114,7 +114,7 @@ async def test_the_state_of_a_decider_is_kept(rig: Rig) -> None:
 
 
 async def test_a_stream_snapshot_of_another_form_is_refused(rig: Rig) -> None:
-    """A categorizer begins anew where its state cannot be read."""
+    """A categorizer starts from the log's beginning if its state cannot be read."""
     snapshots = MemorySnapshots()
     await run_once(rig, snapshots, "placer", "categorizer")
     assert await read_stream_snapshot(snapshots, rig.log, Categorizer.name, LOSS) is not None

@@ -65,7 +65,7 @@ async def test_the_period_may_change(rig: Rig, ticking: RigProcess) -> None:
 
 
 async def test_counted_time_goes_on_after_a_restart(rig: Rig, ticking: RigProcess) -> None:
-    """A ticker that starts anew goes on from what the log holds; the time without one is not counted."""
+    """A restarted ticker continues from the log; the time without a ticker is not counted."""
     await until(lambda: ticking.view.counted_ms >= 3 * PERIOD_MS)
     ticking.kill()
     await rig.clock.sleep(3_600)

@@ -84,7 +84,7 @@ async def test_the_one_that_is_furthest_behind_counts(rig: Rig) -> None:
 
 
 async def test_every_service_goes_on_behind_what_was_trimmed(rig: Rig) -> None:
-    """What nobody needs is removed, and each starts again, decides on, and nothing is there twice."""
+    """Unneeded records are removed; each service starts again and decides on, and nothing is decided twice."""
     processes = await run(rig, *NAMES)
     await rig.submit("a")
     await until(lambda: "a" in processes["placer"].view.jobs and processes["placer"].view.jobs["a"].admitted)

@@ -80,7 +80,7 @@ PLANNED = c.LimitsPlanned(plan="limits-2-n1", node="n1", limits=(), because=c.Li
 
 
 @pytest.mark.parametrize(
-    ("later", "headers", "told"),
+    ("later", "headers", "message"),
     [
         pytest.param(
             encode(PLANNED),
@@ -115,7 +115,7 @@ PLANNED = c.LimitsPlanned(plan="limits-2-n1", node="n1", limits=(), because=c.Li
     ],
 )
 async def test_an_old_reader_stops_at_what_came_too_early(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch, later: bytes, headers: dict[str, str], told: str
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, later: bytes, headers: dict[str, str], message: str
 ) -> None:
     """What newer code used before the pool was raised, or in a form that cannot be read: it would split the views."""
     with old_code(monkeypatch):
@@ -124,7 +124,7 @@ async def test_an_old_reader_stops_at_what_came_too_early(
         there = await rig.log.end(AT)
         await rig.log.append([NewRecord(to=AT, key=POOL, value=later, at_ms=1, headers=headers)])
         await rig.submit("beyond")
-        with pytest.raises(LogVersionError, match=told):
+        with pytest.raises(LogVersionError, match=message):
             await old.task
 
     assert not old.runtime.health.is_ready()
@@ -148,8 +148,8 @@ async def test_an_old_reader_stops_at_what_came_too_early(
         (b'{"type":"\xff"}', {ID: "limit-planner/e/cluster/0/2/0"}),
     ],
 )
-async def test_what_nobody_decided_stops_nobody(rig: Rig, value: bytes, headers: dict[str, str]) -> None:
-    """A record that no version of ours has written is a dead letter, whatever it calls itself."""
+async def test_a_record_of_no_decider_stops_no_reader(rig: Rig, value: bytes, headers: dict[str, str]) -> None:
+    """A record that no version of ours has written is a dead letter, with any headers."""
     placer = rig.start("placer")
     await rig.log.append([NewRecord(to=AT, key=POOL, value=value, at_ms=1, headers=headers)])
     await admit(rig, placer, "beyond")

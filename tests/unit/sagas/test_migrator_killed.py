@@ -48,7 +48,7 @@ def before_act(process: RigProcess, step: Step, deed: Callable[[], object]) -> N
 
 
 def after_act(process: RigProcess, step: Step, deed: Callable[[], object]) -> None:
-    """Do it after the cluster did the step, and before it tells so."""
+    """Do it after the cluster did the step, and before it answers."""
     process.cluster.meet(CALLS[step], When.AFTER, _as_deed(deed))
 
 

@@ -141,7 +141,7 @@ async def test_a_move_that_cannot_be_done_leaves_the_job_running(
         assert end.message
     else:
         assert isinstance(end, c.MigrationFinished)
-        # A verification changes nothing: what the look-up tells of the job's steps is as good as its own answer.
+        # A verification changes nothing: the look-up's answer about the job's steps is as good as its own.
         assert step is Step.VERIFY or (when, step) in {(When.AFTER, Step.STOP), (When.AFTER, Step.START)}
     await scene.end()
     assert scene.job.outcome is Outcome.FINISHED
@@ -169,7 +169,7 @@ async def test_a_job_that_dies_at_its_target_goes_back(scene: Scene) -> None:
 
 
 async def test_a_job_whose_way_back_fails_waits_for_a_place(scene: Scene) -> None:
-    """Where neither its target nor its source takes it, the job is placed anew like one that waits."""
+    """Where neither its target nor its source takes it, the job is placed again like one that waits."""
     await scene.begin("--steps", "100", "--step-s", "1")
     scene.migrator.cluster.meet("start", When.BEFORE, *[refuse] * (2 * LIMITS.tries))
     await scene.move()
@@ -232,7 +232,7 @@ async def test_a_lookup_that_fails_settles_nothing(scene: Scene) -> None:
 
 
 async def test_a_job_that_is_over_is_forgotten_in_time(scene: Scene) -> None:
-    """The cluster keeps what is over for a while, for whoever still reads it, and then no more."""
+    """The cluster keeps ended jobs for a while, for late readers, and then removes them."""
     await scene.begin()
     await scene.end()
     await scene.rig.clock.sleep(FORGET_AFTER_MS / 2000)

@@ -1,4 +1,4 @@
-"""The resizer: what is planned is set, whatever the engine answers and whoever dies, and the log says what was answered."""
+"""The resizer sets planned limits under any engine's answers and crashes, and the log holds the answers."""
 
 from __future__ import annotations
 
@@ -80,19 +80,19 @@ async def test_the_same_limit_again_is_not_set_again(scene: Scene, resizer: RigP
 async def test_what_nobody_knows_is_asked_for_again(
     scene: Scene, resizer: RigProcess, trouble: object, when: When
 ) -> None:
-    """An answer that says nothing is told as such, and the limit is set again until it is surely in force."""
+    """An answer of unknown effect is reported as such, and the limit is set again until it is surely in force."""
     resizer.cluster.meet("limit", when, trouble, trouble)  # type: ignore[arg-type]
     await plan(scene, 70)
     await in_force(scene, 70)
-    told = await scene.rig.of_type(c.LimitsRefused)
+    refusals = await scene.rig.of_type(c.LimitsRefused)
 
     assert scene.training.limit_m == 70
-    assert [event.definite for event in told] == [False, False]
+    assert [event.definite for event in refusals] == [False, False]
     assert limit_of(scene).refused == ""
 
 
 async def test_what_hangs_is_given_up_in_time(scene: Scene, resizer: RigProcess) -> None:
-    """Nobody waits for an engine for longer than LIMIT_S."""
+    """The resizer waits for an engine for LIMIT_S at most."""
     resizer.cluster.meet("limit", When.BEFORE, hang)
     await plan(scene, 70)
     await until(lambda: scene.job.limit is not None and bool(limit_of(scene).unclear), within_s=LIMIT_S + 5)
@@ -100,8 +100,8 @@ async def test_what_hangs_is_given_up_in_time(scene: Scene, resizer: RigProcess)
     assert limit_of(scene).refused.startswith("timeout: ")
 
 
-async def test_a_clear_no_is_told_and_left_to_the_planner(scene: Scene, resizer: RigProcess) -> None:
-    """What the engine surely did not do is not tried again by itself; the same plan anew is."""
+async def test_a_definite_refusal_is_reported_and_left_to_the_planner(scene: Scene, resizer: RigProcess) -> None:
+    """A definite refusal is not retried; the same limit in a new plan is."""
     resizer.cluster.meet("limit", When.BEFORE, refuse)
     await plan(scene, 70)
     await until(lambda: scene.job.limit is not None and limit_of(scene).answered)
@@ -113,8 +113,8 @@ async def test_a_clear_no_is_told_and_left_to_the_planner(scene: Scene, resizer:
     await in_force(scene, 70, "limits-2")
 
 
-async def test_a_resizer_that_starts_sets_every_limit_anew(scene: Scene, resizer: RigProcess) -> None:
-    """What was planned while none ran is set, and so is what an engine has lost meanwhile; the log is not told twice."""
+async def test_a_resizer_that_starts_sets_every_limit_again(scene: Scene, resizer: RigProcess) -> None:
+    """It sets limits planned while no resizer ran, and limits that an engine has lost; an outcome is not written twice."""
     await plan(scene, 70)
     await in_force(scene, 70)
     resizer.kill()
@@ -127,7 +127,7 @@ async def test_a_resizer_that_starts_sets_every_limit_anew(scene: Scene, resizer
 
 
 async def test_a_resizer_killed_in_the_act_loses_nothing(scene: Scene, resizer: RigProcess) -> None:
-    """It set the limit and did not live to tell: the next one sets it again, and tells."""
+    """It set the limit and died before its report: the next resizer sets it again, and reports it."""
 
     async def die() -> None:
         resizer.kill()

@@ -71,7 +71,7 @@ def test_a_clock_that_was_ahead_stops_nothing() -> None:
 
 
 def test_an_announcement_that_is_repeated_changes_nothing() -> None:
-    """Whoever reports may say again what it said: the open interval and all that was counted stay as they are."""
+    """A reporter may repeat its announcement: the open interval and all counts stay as they are."""
     once, twice = Categorizer(), Categorizer()
     for seconds, value in enumerate((4.0, 3.0, 2.5, 2.5, 2.5, 1.0)):
         for categorizer in (once, twice):

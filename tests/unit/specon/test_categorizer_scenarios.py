@@ -91,7 +91,7 @@ SCENARIOS = {
          60 a watch 1 alpha=0.1 flags=3 |
          80 a loss 0.840    | 2:0.07:PC
     """,
-    "growth above alpha returns a watched and a converged job to progressing, and it converges anew": """
+    "growth above alpha returns a watched and a converged job to progressing, and it converges again": """
           0 a watch 1       |
           0 a loss 1.0      |
          20 a loss 1.0      |
@@ -238,7 +238,7 @@ SCENARIOS = {
          80 a loss 0.4 incarnation=2 |
          81 a loss 0.4 incarnation=2 | 4:0.2:PC CC>PC
     """,
-    "a job that is not watched has no growth, and one that is forgotten begins anew": """
+    "a job that is not watched has no growth, and one that is forgotten starts again": """
           0 a loss 1.0      |
          50 a loss 1.0      |
          60 a watch 1       |

@@ -124,7 +124,7 @@ SCENARIOS = {
         lost w2
         request job                             -> move job w1->w3
     """,
-    "nothing is decided about a job whose own node is lost: nobody there would save and stop it": """
+    "nothing is decided about a job whose own node is lost: no agent there would save and stop it": """
         node w1 1000
         node w2 1000
         run a w1 PC
@@ -154,7 +154,7 @@ SCENARIOS = {
         tick 119999
         request job                             -> move job w1->w2
     """,
-    "… it would be moved for the sake of a job that nobody knows to learn": """
+    "… it would be moved for the sake of a job whose growth is unknown": """
         node w1 1000
         node w2 1000
         flags 3
@@ -180,7 +180,7 @@ SCENARIOS = {
         tick 120000
         request job                             -> stay job
     """,
-    "… and without the flag as a progressing one for ever, which makes 5": """
+    "… and without the flag as a progressing one without end, which makes 5": """
         node w1 1000
         node w2 1000
         set guard=false
@@ -193,7 +193,7 @@ SCENARIOS = {
         tick 120000
         request job                             -> move job w1->w2
     """,
-    "without the guard a job moves from a node where nobody grows": """
+    "without the guard a job moves from a node where no job grows": """
         node w1 1000
         node w2 1000
         set guard=false
@@ -228,7 +228,7 @@ SCENARIOS = {
         run f w2 PC
         request job                             ->
     """,
-    "a move that failed is undone, and the job may ask once more, but not for ever": """
+    "a move that failed is undone, and the job may ask once more, but not without end": """
         node w1 1000
         node w2 1000
         run a w1 PC
@@ -282,7 +282,7 @@ SCENARIOS = {
         request job                             ->
         submit next
         request next                            ->
-        request nobody                          ->
+        request unknown                         ->
     """,
     "other weights, other moves": """
         node w1 1000
@@ -337,8 +337,8 @@ def test_a_decision_names_why_a_better_node_was_passed_over() -> None:
     }
 
 
-def test_a_decision_tells_of_a_bounded_number_of_nodes_and_always_of_its_own() -> None:
-    """In a large pool the best nodes are told, and the job's own in its order."""
+def test_a_decision_lists_a_bounded_number_of_nodes_and_always_its_own() -> None:
+    """In a large pool the best nodes are listed, and the job's own in its order."""
     driver = DeciderDriver(NodeScorer(), **{f"n{number:03}": 1_000 for number in range(100)})
     for name in ("a", "b"):
         driver.run(name, "n050")
@@ -390,7 +390,7 @@ def test_plans_under_way_do_not_break_the_tie_by_use() -> None:
 
 
 def test_a_plan_that_turns_out_void_is_forgotten_and_asked_again() -> None:
-    """The hole is taken by somebody else before the plan stands in the log; the next request is answered anew."""
+    """Another job takes the room before the plan is on the log; the next request gets a new answer."""
     driver = DeciderDriver(NodeScorer(), delay=4, w1=1_000, w2=100, w3=1_000)
     for name in ("a", "b"):
         driver.run(name, "w1")
@@ -399,9 +399,9 @@ def test_a_plan_that_turns_out_void_is_forgotten_and_asked_again() -> None:
     assert isinstance(plan, c.MigrationPlanned)
     driver.run("thief", "w2")
     driver.deliver(everything=True)
-    told = driver.view.plan(plan.plan)
-    assert told is not None
-    assert told.reason == "node w2 has not enough free: 0m CPU, and 100m CPU is asked for"
+    void = driver.view.plan(plan.plan)
+    assert void is not None
+    assert void.reason == "node w2 has not enough free: 0m CPU, and 100m CPU is asked for"
     assert not driver.job("job").migrated
     (again,) = driver.ask(requested("job"))
     assert isinstance(again, c.MigrationPlanned)

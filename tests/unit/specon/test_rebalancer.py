@@ -208,7 +208,7 @@ SCENARIOS = {
         lost w4
         tick                                    -> rebalance b1 w2->w3
     """,
-    "a job of which nothing was measured holds rebalancing up, but not for ever": """
+    "a job of which nothing was measured holds rebalancing up, but not without end": """
         node w1 1000
         node w2 1000
         run a w1 CC
@@ -225,7 +225,7 @@ SCENARIOS = {
         run b w1 CC
         tick                                    ->
     """,
-    "a new node is idle at once": """
+    "a new node is idle immediately": """
         node w1 1000
         run a w1 CC
         run b w1 CC

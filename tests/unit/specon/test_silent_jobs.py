@@ -25,7 +25,7 @@ class Partition:
         self._flags = flags
         self._begun = 0
 
-    def tell(self, event: JobWatched | LossReported | JobUnwatched, ahead_ms: int = 0) -> None:
+    def feed(self, event: JobWatched | LossReported | JobUnwatched, ahead_ms: int = 0) -> None:
         """A record, by a clock that may be ahead."""
         at_ms = self.now_ms + ahead_ms
         self.categorizer.step(Received(event=event, topic="loss", partition=0, offset=0, at_ms=at_ms))
@@ -34,12 +34,12 @@ class Partition:
         """A job is watched, and reports."""
         parameters = SpeConParameters()
         watched = JobWatched(job=job, pool="p", incarnation=1, metric="loss", parameters=parameters, flags=self._flags)
-        self.tell(watched, ahead_ms)
+        self.feed(watched, ahead_ms)
         self.report(job, ahead_ms)
 
     def report(self, job: str, ahead_ms: int = 0) -> None:
         """A job reports."""
-        self.tell(LossReported(job=job, incarnation=1, value=1.0), ahead_ms)
+        self.feed(LossReported(job=job, incarnation=1, value=1.0), ahead_ms)
 
     def days(self, days: int, others: Iterable[str] = ()) -> None:
         """Days in each of which a hundred jobs run, and others report now and then."""
@@ -52,7 +52,7 @@ class Partition:
             for job in (*begun, *others):
                 self.report(job)
             for job in begun:
-                self.tell(JobUnwatched(job=job))
+                self.feed(JobUnwatched(job=job))
 
     @property
     def watched(self) -> set[str]:

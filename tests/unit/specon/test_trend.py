@@ -43,7 +43,7 @@ def test_alpha_is_the_fit_at_its_time() -> None:
 
 
 def test_growth_above_its_trend_is_progress() -> None:
-    """Whatever category it is in."""
+    """This holds in every category."""
     for before in Category:
         trend, _ = fitted([0.4, 0.2, 0.1])
         assert trend.compare(before, 0.2, 30_000)[0] is ABOVE
@@ -92,10 +92,10 @@ def test_the_running_fit_is_the_least_squares_fit(scores: list[float]) -> None:
 
 
 @given(st.lists(st.tuples(st.none() | st.floats(0, 1e290), st.integers(0, 2**53)), max_size=30))
-def test_no_story_is_too_wild(told: list[tuple[float | None, int]]) -> None:
+def test_any_scores_give_a_finite_threshold(scores: list[tuple[float | None, int]]) -> None:
     """Any scores at any times give a comparison and a finite threshold."""
     trend = Trend(0)
-    for score, at_ms in told:
+    for score, at_ms in scores:
         _, alpha = trend.compare(PC, score, at_ms)
         assert alpha is None or math.isfinite(alpha)
 
@@ -103,8 +103,8 @@ def test_no_story_is_too_wild(told: list[tuple[float | None, int]]) -> None:
 # --- in the categorizer -----------------------------------------------------------------------------------------------
 
 
-def told_by(threshold: Threshold) -> list[Decision]:
-    """A loss whose growth halves every ten seconds until it jumps once, told every second."""
+def decisions_under(threshold: Threshold) -> list[Decision]:
+    """A loss whose growth halves every ten seconds until it jumps once, reported every second."""
     categorizer = Categorizer()
     parameters = SpeConParameters(interval_ms=10_000, threshold=threshold)
     decided: list[Decision] = []
@@ -121,8 +121,8 @@ def told_by(threshold: Threshold) -> list[Decision]:
 
 
 def test_the_categorizer_uses_it_where_it_is_asked_to() -> None:
-    """Each judged interval tells its threshold; the job passes through the categories, and returns when it learns again."""
-    decided = [decision.event for decision in told_by(Threshold.FITTED)]
+    """Each judged interval records its threshold; the job passes through the categories, and returns when it grows."""
+    decided = [decision.event for decision in decisions_under(Threshold.FITTED)]
     measured = [event for event in decided if isinstance(event, GrowthMeasured)]
     changes = [(event.before, event.after) for event in decided if isinstance(event, CategoryChanged)]
 
@@ -135,4 +135,4 @@ def test_the_categorizer_uses_it_where_it_is_asked_to() -> None:
 
 def test_the_default_knows_nothing_of_it() -> None:
     """SpeCon as printed writes no threshold, and keeps no trend."""
-    assert all(getattr(decision.event, "threshold", None) is None for decision in told_by(Threshold.FIXED))
+    assert all(getattr(decision.event, "threshold", None) is None for decision in decisions_under(Threshold.FIXED))

@@ -89,7 +89,7 @@ CASES = [
 
 @pytest.mark.parametrize(("mode", "step", "when", "happening"), CASES)
 def test_a_move_whose_job_ends_loses_nothing(mode: CheckpointMode, step: c.Step, when: str, happening: str) -> None:
-    """Whatever happens at whichever step: the job is over or runs again, and exactly what it holds is allocated."""
+    """For each event at each step, the job is over or runs again, and exactly what it holds is allocated."""
     processes = moving(mode)
     happened = happen(processes, HAPPENINGS[happening], reach(processes, step, when), when)
     driver, job = processes.driver, processes.driver.job("job")

@@ -123,7 +123,7 @@ def test_the_first_opening_names_the_log() -> None:
 
 
 def test_parameters_count_from_their_record_on() -> None:
-    """New weights weigh every node anew."""
+    """New weights change every node's score."""
     pool = FoldedPool(w1=1_000, w2=1_000)
     pool.run("a", "w1", CC)
     pool.run("b", "w1", CC)
@@ -223,7 +223,7 @@ def test_a_node_that_shrinks_keeps_what_runs_on_it_and_takes_no_more() -> None:
 
 
 def test_the_node_not_heard_of_for_longest_is_the_same_after_a_restart() -> None:
-    """Nodes heard of at the same counted time are told apart by the record, not by how the view was built."""
+    """Nodes heard of at the same counted time are ordered by their records, not by how the view was built."""
     pool = FoldedPool(w1=1_000, w2=1_000, w3=1_000)
     pool.feed(used("w1", 1), used("w3", 1), used("w2", 1))
     pool.feed(used("w1", 1))
@@ -253,28 +253,28 @@ def test_a_second_job_of_a_name_changes_nothing_of_the_first() -> None:
     assert pool.job("job").phase is Phase.WAITING
 
 
-NOBODY = (
-    cancelled("nobody"),
-    c.JobAdmitted(job="nobody", request="r"),
-    c.JobRejected(job="nobody", request="r", reason=""),
-    c.JobEnded(job="nobody", outcome=c.Outcome.FINISHED),
-    c.RetryPlanned(job="nobody", incarnation=0, charged=False, not_before_ms=0, reason=""),
-    c.ReplicaStarted(job="nobody", incarnation=1, node="w1"),
-    c.ReplicaStopped(job="nobody", incarnation=1, node="w1"),
-    c.CheckpointModeDeclared(job="nobody", incarnation=1, mode="none"),  # type: ignore[arg-type]
-    c.CheckpointVerified(job="nobody", incarnation=1, checkpoint=checkpoint()),
-    grown("nobody"),
-    category("nobody", CC),
-    requested("nobody"),
-    stay("nobody", "w1"),
-    placement("nobody", "w1"),
-    migration("nobody", "w1", "w1"),
-    c.StepBegun(plan="p", step=c.Step.STOP, attempt=1, job="nobody", incarnation=1, node="w1"),
-    c.PlanAbandoned(plan="p", job="nobody", code="x"),
+UNKNOWN_JOB = (
+    cancelled("unknown"),
+    c.JobAdmitted(job="unknown", request="r"),
+    c.JobRejected(job="unknown", request="r", reason=""),
+    c.JobEnded(job="unknown", outcome=c.Outcome.FINISHED),
+    c.RetryPlanned(job="unknown", incarnation=0, charged=False, not_before_ms=0, reason=""),
+    c.ReplicaStarted(job="unknown", incarnation=1, node="w1"),
+    c.ReplicaStopped(job="unknown", incarnation=1, node="w1"),
+    c.CheckpointModeDeclared(job="unknown", incarnation=1, mode="none"),  # type: ignore[arg-type]
+    c.CheckpointVerified(job="unknown", incarnation=1, checkpoint=checkpoint()),
+    grown("unknown"),
+    category("unknown", CC),
+    requested("unknown"),
+    stay("unknown", "w1"),
+    placement("unknown", "w1"),
+    migration("unknown", "w1", "w1"),
+    c.StepBegun(plan="p", step=c.Step.STOP, attempt=1, job="unknown", incarnation=1, node="w1"),
+    c.PlanAbandoned(plan="p", job="unknown", code="x"),
 )
 
 
-@pytest.mark.parametrize("event", NOBODY, ids=lambda event: type(event).__name__)
+@pytest.mark.parametrize("event", UNKNOWN_JOB, ids=lambda event: type(event).__name__)
 def test_what_is_said_of_an_unknown_job_is_refused(event: c.ClusterEvent) -> None:
     """Nothing of it counts, and nothing breaks."""
     pool = FoldedPool(w1=1_000)

@@ -1,4 +1,4 @@
-"""Nodes that are gone for good: they leave the view, and whoever returns is a new one."""
+"""Nodes that are gone for good: they leave the view, and a node that returns is a new one."""
 
 from __future__ import annotations
 

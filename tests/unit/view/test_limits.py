@@ -38,7 +38,7 @@ def yes(cpu_m: int | None, name: str = "p", job: str = "a", incarnation: int = 1
 
 
 def no(*, definite: bool, name: str = "p", incarnation: int = 1) -> c.LimitsRefused:
-    """The engine did not, or nobody knows."""
+    """The engine did not set the limit, or its effect is unknown."""
     return c.LimitsRefused(
         plan=name, node="w1", job="a", incarnation=incarnation, code="x", definite=definite, message="why"
     )
@@ -87,7 +87,7 @@ def test_the_same_value_again_is_the_same_wish() -> None:
 
 
 def test_another_value_than_the_planned_one_does_not_count() -> None:
-    """Whoever set it acted on something else."""
+    """A value other than the planned one comes from another plan."""
     pool = running()
     pool.fold(plan(one(300)))
     assert pool.fold(yes(301)) is False
@@ -119,7 +119,7 @@ def test_an_unclear_answer_is_asked_for_again_after_a_hold() -> None:
 @pytest.mark.parametrize(
     "void",
     [
-        plan(one(300, "nobody")),
+        plan(one(300, "unknown")),
         plan(one(300, incarnation=2)),
         plan(one(300, incarnation=0)),
         plan(one(300), node="w2"),
@@ -127,7 +127,7 @@ def test_an_unclear_answer_is_asked_for_again_after_a_hold() -> None:
     ],
 )
 def test_a_plan_for_what_does_not_run_there_is_void(void: c.LimitsPlanned) -> None:
-    """It names another incarnation, another node, or nobody."""
+    """It names another incarnation, another node, or an unknown job."""
     pool = running()
     assert pool.fold(void) is False
     assert pool.job("a").limit is None

@@ -45,7 +45,7 @@ def moving(before: c.Step, *, begun: bool) -> FoldedPool:
 
 
 def test_only_a_lost_node_is_gone() -> None:
-    """One that is heard of is not, whatever anyone says."""
+    """A node that sends heartbeats is never gone."""
     pool = FoldedPool(w1=1_000)
     pool.run("a", "w1")
     assert pool.feed(c.NodeGone(node="w1"), c.NodeGone(node="w9")) == [False, False]

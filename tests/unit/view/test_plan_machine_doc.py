@@ -109,7 +109,7 @@ def test_every_kind_begins_at_a_stage_that_it_has() -> None:
 
 @pytest.mark.parametrize("code", [*FAILURES, "refused"])
 def test_a_cancel_is_given_up_only_where_its_job_does_not_run(code: str) -> None:
-    """Whatever else fails is tried again, however often."""
+    """Any other failure is retried without a limit."""
     spec = JobSpec(command=("x",))
     job = Job(name="job", request="", spec=spec, submitted_ms=0, submitted_offset=0, submitted_counted_ms=0)
     plan = Plan(id="p", kind=PlanKind.CANCEL, job="job", incarnation=1, made_ms=0, made_offset=0, targets=("w1",))

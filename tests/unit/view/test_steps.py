@@ -66,7 +66,7 @@ def test_a_move_that_works_leaves_the_job_at_its_target_and_nothing_at_its_sourc
 
 
 def test_a_beginning_that_is_not_the_next_one_does_not_count() -> None:
-    """Another step, attempt, incarnation or node than is due, another job or a plan that nobody knows: refused."""
+    """Another step, attempt, incarnation or node than is due, another job or an unknown plan is refused."""
     pool = moving(before=c.Step.START)
     pool.run("other", "w1")
     right = c.StepBegun(plan="m", step=c.Step.START, attempt=3, job="job", incarnation=2, node="w2")
@@ -78,7 +78,7 @@ def test_a_beginning_that_is_not_the_next_one_does_not_count() -> None:
         ("incarnation", 3),
         ("node", "w1"),
         ("job", "other"),
-        ("job", "nobody"),
+        ("job", "unknown"),
         ("plan", "m-2"),
     ]
     before = pool.view.snapshot()
@@ -104,17 +104,17 @@ def test_a_beginning_for_another_incarnation_does_not_count() -> None:
 @pytest.mark.parametrize("step", STEPS[ON_REQUEST])
 @pytest.mark.parametrize("why", ["cancelled", "ended"])
 def test_a_beginning_that_a_doom_came_before_does_not_count(step: c.Step, why: str) -> None:
-    """It was on its way to the log when the job was cancelled or ended: nobody may act on it."""
+    """It was on its way to the log when the job was cancelled or ended: no migrator may act on it."""
     pool = moving(before=step)
     due = pool.next_action("job")
     assert isinstance(due, c.StepBegun)
     pool.fold(cancelled("job") if why == "cancelled" else pool.stopped("job", 1))
-    spared = why == "ended" and step in {c.Step.START, c.Step.VERIFY}  # it had ended before; or VERIFY will tell
+    spared = why == "ended" and step in {c.Step.START, c.Step.VERIFY}  # it had ended before; or VERIFY will find out
     assert pool.fold(due) is spared
 
 
 def test_an_outcome_counts_once_and_only_for_the_newest_beginning() -> None:
-    """Whoever takes a step over outdates what its predecessor may still report."""
+    """A migrator that takes a step over outdates its predecessor's late report."""
     pool = moving(before=c.Step.STOP)
     first = pool.begin("job")
     second = pool.begin("job")
@@ -166,7 +166,7 @@ def test_a_move_is_not_concluded_while_a_step_is_due(conclusion: str) -> None:
 
 
 def test_a_plan_is_not_abandoned_while_a_step_is_under_way() -> None:
-    """Nobody knows yet what the step does."""
+    """The step's effect is not known yet."""
     pool = moving(before=c.Step.STOP)
     pool.begin("job")
     assert pool.fold(c.PlanAbandoned(plan="m", job="job", code="given-up")) is False
@@ -277,7 +277,7 @@ def test_a_job_that_is_moved_and_fails_too_often_is_left_where_it_is() -> None:
 
 @pytest.mark.parametrize("step", STEPS[ON_REQUEST])
 def test_a_step_of_unclear_effect_is_due_again_after_a_hold_that_doubles(step: c.Step) -> None:
-    """It is never counted as a failure: only the same step again can tell."""
+    """It is never counted as a failure: only the same step again can resolve it."""
     pool = moving(before=step, tries=1)
     holds = []
     for _ in range(8):
@@ -315,7 +315,7 @@ def test_unclear_effects_do_not_count_as_tries() -> None:
 
 
 def test_a_start_of_unclear_effect_is_looked_at_again_before_a_cancel_counts() -> None:
-    """A process may run that nobody knows of: giving the plan up would leave it running for ever."""
+    """An unknown process may run: giving the plan up would leave it running."""
     pool = FoldedPool(w1=1_000)
     pool.feed(submitted("job"), placement("job", "w1"))
     pool.fail("job", "uncertain", definite=False)
@@ -344,7 +344,7 @@ def test_a_start_that_surely_did_not_work_gives_way_to_a_cancel() -> None:
 
 @pytest.mark.parametrize("reported", ["during the step", "after it failed unclearly"])
 def test_an_end_that_is_seen_before_the_start_is_not_missed(reported: str) -> None:
-    """The node tells each end once, maybe before the start was reported; the job must not count as alive afterwards."""
+    """The node reports each end once, maybe before the start was reported; the job must not count as alive afterwards."""
     pool = FoldedPool(w1=1_000)
     pool.feed(submitted("job"), placement("job", "w1"))
     if reported == "during the step":
@@ -421,14 +421,14 @@ def test_what_one_witness_of_a_stop_does_not_know_the_other_may() -> None:
     assert pool.job("job").exit_status == 0
 
 
-@pytest.mark.parametrize("told", [0, None])
-def test_a_job_that_finished_while_it_was_stopped_is_not_started_again(told: int | None) -> None:
+@pytest.mark.parametrize("reported_status", [0, None])
+def test_a_job_that_finished_while_it_was_stopped_is_not_started_again(reported_status: int | None) -> None:
     """Whether the stop saw the status, or only the node did."""
     pool = moving(before=c.Step.STOP)
     begun = pool.begin("job")
-    if told is None:
+    if reported_status is None:
         pool.fold(pool.stopped("job", 0))
-    pool.fold(success(begun, pool.job("job"), exit_status=told))
+    pool.fold(success(begun, pool.job("job"), exit_status=reported_status))
     assert isinstance(pool.next_action("job"), c.PlanAbandoned)
     assert pool.carry_out("job").exit_status == 0
 
@@ -477,7 +477,7 @@ def test_the_steps_lost_are_those_since_the_checkpoint() -> None:
 
 
 def test_the_steps_lost_are_those_since_the_checkpoint_that_it_really_resumes_from() -> None:
-    """A newer one may be told between the stop and the start."""
+    """A newer one may be reported between the stop and the start."""
     pool = moving(ON_STOP, before=c.Step.STOP)
     begun = pool.begin("job")
     pool.fold(success(begun, pool.job("job"), step=80))

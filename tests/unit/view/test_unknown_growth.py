@@ -81,7 +81,7 @@ def test_a_job_that_ends_unknown_leaves_nothing_behind() -> None:
 
 
 def test_it_holds_rebalancing_up_no_longer() -> None:
-    """Whoever waits for growth to be measured waits for the jobs in their grace alone."""
+    """The rebalancer waits for a growth measurement only of jobs in their grace period."""
     pool = silent(GROWTH_IS_PROVEN)
 
     assert pool.view.jobs.newest_silent_counted_ms() is None

@@ -51,7 +51,7 @@ def nothing(_: FoldedPool) -> None:
 
 
 PLACEMENTS: dict[str, tuple[Scene, c.PlacementPlanned, str]] = {
-    "unknown job": (nothing, placement("nobody", "w1"), "the job does not wait for a place"),
+    "unknown job": (nothing, placement("unknown", "w1"), "the job does not wait for a place"),
     "runs already": (
         lambda pool: pool.run("r", "w1"),
         placement("r", "w1", plan="p"),
@@ -109,7 +109,7 @@ def test_void_placement(scene: Scene, plan: c.PlacementPlanned, why: str) -> Non
 
 
 MIGRATIONS: dict[str, tuple[Scene, c.MigrationPlanned, str]] = {
-    "unknown job": (nothing, migration("nobody", "w1", "w2"), "the job does not run"),
+    "unknown job": (nothing, migration("unknown", "w1", "w2"), "the job does not run"),
     "waits": (lambda pool: pool.fold(submitted("waits")), migration("waits", "w1", "w2"), "the job does not run"),
     "ended": (lambda pool: pool.end("job"), migration("job", "w1", "w2"), "the job does not run"),
     "old incarnation": (
@@ -199,7 +199,7 @@ def test_a_valid_placement_holds_its_place_at_once() -> None:
 
 
 def test_a_valid_migration_holds_both_places_and_counts_at_its_target() -> None:
-    """The old place stays reserved for the way back; the score follows the plan at once."""
+    """The old place stays reserved for the way back; the score follows the plan immediately."""
     pool = FoldedPool(w1=1_000, w2=1_000)
     pool.run("job", "w1", CC, cpu_m=300)
     assert pool.fold(migration("job", "w1", "w2"))
