@@ -113,7 +113,7 @@ def test_figures_are_those_of_the_recording(run: Run) -> None:
 
 def test_recording_keeps_to_all_invariants(run: Run) -> None:
     """Nothing that must hold of a pool's log is broken or left open, with moves and without."""
-    for recording in (run.figures["recording"], run.figures["comparison"]["without_moves_recording"]):
+    for recording in (each for pair in run.figures["comparison"]["recordings"] for each in pair):
         assert [each for each in check(events(Path(recording))) if each.status is not Status.HOLDS] == []
 
 
@@ -127,7 +127,7 @@ def test_losses_are_read_from_reports_and_from_printed_lines(run: Run) -> None:
 def test_second_run_begins_where_the_first_one_did(run: Run) -> None:
     """A comparison starts every job on the same node again, and moves none."""
     compared = run.figures["comparison"]
-    second = [record.event for record in events(Path(compared["without_moves_recording"]))]
+    second = [record.event for record in events(Path(compared["recordings"][0][1]))]
     placed = {event.job: event.node for event in second if isinstance(event, c.JobPlaced)}
 
     assert placed == {job["job"]: job["nodes"][0] for job in run.figures["per_job"]}

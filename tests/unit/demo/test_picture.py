@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 from tests.unit.demo.run import log, story
 
+from steepest.demo.headline import headline_of, in_words
 from steepest.demo.picture import ARRIVED_MS, clock, picture
 from steepest.demo.run_timeline import RunTimeline
 from steepest.demo.sparkline import BLOCKS, sparkline
@@ -34,12 +35,14 @@ def line(lines: list[str], begin: str) -> str:
 
 def test_headline_counts_what_happened() -> None:
     """Time, jobs, moves, stays and lost steps are in the first line."""
-    timeline = story()
-    words = re.split(r"\s{2,}| · ", drawn(timeline)[0].strip())
+    told = story()
+    words = re.split(r"\s{2,}| · ", drawn(told, 130)[0].strip())
+
+    figures = in_words(headline_of(told)).split(" · ")
 
     assert words[0] == "steepest demo"
-    assert words[1] == clock(timeline.now_ms - timeline.began_ms)
-    assert words[2:] == ["1 running", "1 waiting", "2 over", "1 move", "1 stay", "no step lost"]
+    assert words[1] == clock(told.now_ms - told.began_ms)
+    assert words[2:] == ["1 running", "1 waiting", "2 over", *figures, "1 move", "1 stay", "no step lost"]
 
 
 def test_node_shows_capacity_score_and_jobs() -> None:

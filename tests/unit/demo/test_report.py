@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 from tests.unit.demo.run import story
 
-from steepest.demo.comparison import compare, comparison_table, verdict
+from steepest.demo.comparison import Pair, compare, comparison_table, verdicts
+from steepest.demo.headline import headline_of, t90_ms
 from steepest.demo.report import job_table, move_table, result, summary, timeline
 from steepest.demo.run_timeline import JobStory, RunTimeline
 from steepest.demo.workload import parameters
@@ -60,11 +62,10 @@ def test_comparison_names_the_policy() -> None:
     first, second = ended_after({"a": 10}), ended_after({"a": 16})
     first.view.state.parameters = parameters("specon+flowcon")
 
-    compared = compare(first, second, "")
+    compared = compare([Pair(first, second)], [])
 
     assert compared.policy == "SpeCon and FlowCon"
     assert comparison_table(compared)[0][1] == "#with SpeCon and FlowCon"
-    assert verdict(compared).startswith("with SpeCon and FlowCon 1 job took less time")
 
 
 def test_job_table_has_a_row_for_each_job() -> None:
@@ -114,35 +115,75 @@ def ended_after(seconds: dict[str, int]) -> RunTimeline:
     """A run in which each job ended so long after the submission of the first."""
     timeline = RunTimeline()
     for name, end_s in seconds.items():
-        timeline.jobs[name] = JobStory(name=name, model="", submitted_ms=0, ended_ms=1_000 * end_s)
+        timeline.jobs[name] = JobStory(
+            name=name, model="", submitted_ms=0, ended_ms=1_000 * end_s, outcome=c.Outcome.FINISHED
+        )
     timeline.now_ms = 1_000 * max(seconds.values())
     return timeline
 
 
-def test_comparison_says_what_came_out_also_where_it_is_worse() -> None:
-    """Times stand side by side; one job took less with moves, one more, and on the whole it was longer."""
-    compared = compare(ended_after({"a": 10, "b": 30}), ended_after({"a": 16, "b": 20}), "second/log")
-    _, rows = comparison_table(compared)
-
-    assert rows == [
-        ["a", "10.0 s", "16.0 s", "-6.0 s"],
-        ["b", "30.0 s", "20.0 s", "+10.0 s"],
-        ["mean of the jobs", "20.0 s", "18.0 s", "+2.0 s"],
-        ["the whole run", "30.0 s", "20.0 s", "+10.0 s"],
-    ]
-    assert (compared.shorter, compared.longer) == (1, 1)
-    assert "1 job took less time and 1 more; the mean completion time was 2.0 s longer" in verdict(compared)
+def pairs_of(*ends_s: tuple[int, int]) -> list[Pair]:
+    """Pairs of runs of one job, each by its completion times with moves and without."""
+    return [Pair(ended_after({"a": first}), ended_after({"a": second})) for first, second in ends_s]
 
 
-def test_comparison_leaves_out_what_did_not_end() -> None:
-    """A job that ended in one run only is shown with what there is, and is in no mean."""
-    without = ended_after({"a": 16, "b": 20})
-    without.jobs["b"].ended_ms = None
+def test_a_difference_is_claimed_where_the_interval_leaves_zero_out() -> None:
+    """Pairs that agree show it, in both directions."""
+    sooner = compare(pairs_of((10, 20), (11, 20), (9, 20)), [])
+    later = compare(pairs_of((20, 10), (20, 11), (20, 9)), [])
 
-    compared = compare(ended_after({"a": 10, "b": 30}), without, "")
+    assert [measure.shows for measure in sooner.measures] == [True, True]
+    assert verdicts(sooner)[0].startswith("mean completion time: 10.0 s shorter with ")
+    assert verdicts(later)[1].startswith("makespan: 10.0 s longer with ")
 
-    assert comparison_table(compared)[1][1] == ["b", "30.0 s", "", ""]
-    assert (compared.mean_with_moves_s, compared.mean_without_moves_s) == (10.0, 16.0)
+
+def test_no_verdict_where_the_interval_contains_zero() -> None:
+    """Pairs that differ from each other as much as their arms do show nothing; nor do fewer than three."""
+    compared = compare(pairs_of((10, 20), (20, 10), (15, 14)), [])
+
+    assert [measure.shows for measure in compared.measures] == [False, False]
+    assert verdicts(compared)[0].startswith(
+        "mean completion time: no verdict, the interval contains zero (+0.3 s; 95 % "
+    )
+    assert verdicts(compare(pairs_of((10, 20), (10, 20)), []))[0].endswith("no verdict, from fewer than 3 pairs")
+
+
+def test_comparison_lists_figures_and_jobs() -> None:
+    """Means over the pairs; a job that never ended in one arm has no time there and no difference."""
+    second = ended_after({"a": 16, "b": 20})
+    second.jobs["b"].ended_ms = second.jobs["b"].outcome = None
+    _, rows = comparison_table(compare([Pair(ended_after({"a": 10, "b": 30}), second)], []))
+
+    assert rows[-2:] == [["a", "10.0 s", "16.0 s", "-6.0 s"], ["b", "30.0 s", "", ""]]
+    assert rows[0] == ["mean completion time", "20.0 s", "16.0 s", "+4.0 s"]
+
+
+@pytest.mark.parametrize(
+    ("means", "t90"),
+    [
+        ([4.0, 2.0, 1.2, 1.0], 25_000),
+        ([4.0, 1.0, 1.0], 15_000),
+        ([1.0, 1.0], None),
+        ([1.0, 2.0], None),
+        ([1.0], None),
+        ([], None),
+        ([4.0, 1.1, 3.0, 1.0], 15_000),
+    ],
+)
+def test_t90_is_when_most_of_the_loss_is_gone(means: list[float], t90: int | None) -> None:
+    """From the submission to the first interval with 90 % of the job's own reduction; a loss that never fell has none."""
+    times = [5_000 + 10_000 * place for place in range(len(means))]
+    assert t90_ms(JobStory(name="a", model="", submitted_ms=0, means=means, measured_ms=times)) == t90
+
+
+def test_headline_is_over_jobs_that_finished() -> None:
+    """One that failed soon makes no mean better; before the first end there is no figure."""
+    told = ended_after({"a": 10, "b": 30})
+    told.jobs["b"].outcome = c.Outcome.FAILED
+    figures = headline_of(told)
+
+    assert (figures.t90_s, figures.completion_s, figures.makespan_s) == (None, 10.0, 10.0)
+    assert headline_of(RunTimeline()).completion_s is None
 
 
 def test_nothing_at_all_can_be_reported() -> None:

@@ -1,102 +1,152 @@
-"""The same workload under a policy and under none, side by side. It claims nothing: it puts measured times together."""
+"""A workload under a policy and under none, in pairs of runs. It claims a difference only where the pairs show one."""
 
 from __future__ import annotations
 
+import statistics
+from collections.abc import Sequence
+
 import msgspec
 
+from steepest.demo.headline import Headline, headline_of
 from steepest.demo.report import Table
 from steepest.demo.run_timeline import RunTimeline
-from steepest.describe import count, span
 from steepest.policies.named import POLICIES, named
+from steepest.sim.reproduce.verdict import estimate
+
+PAIRS_LEAST = 3
+"""Two pairs have an interval so wide that it shows nothing."""
+
+MEASURES = (
+    ("t90_s", "mean time to 90 % of a job's own loss reduction (T90)"),
+    ("completion_s", "mean completion time"),
+    ("makespan_s", "makespan"),
+)
 
 
 class JobComparison(msgspec.Struct, frozen=True, kw_only=True):
-    """Completion times of one job, in seconds; None where it did not end. “Without moves” is also without limits."""
+    """Mean completion times of one job, in seconds; None where it never finished. “Without moves” is also without limits."""
 
     job: str
     with_moves_s: float | None
     without_moves_s: float | None
 
 
-class DemoComparison(msgspec.Struct, frozen=True, kw_only=True):
-    """Two runs from the same first placement.
+class MeasureComparison(msgspec.Struct, frozen=True, kw_only=True):
+    """One figure under the policy and without it, in seconds.
 
     Attributes:
-        policy: What the first run was under, in words.
-        with_moves_s: Seconds of the run under it; mean completion time of its jobs.
-        shorter: Jobs whose completion time was shorter with moves.
-        longer: Jobs whose completion time was longer.
-        without_moves_recording: The second run's recording.
+        pairs: How many pairs of runs have it in both.
+        difference_s: Mean of the pairs' differences, with moves less without.
+        low_s: The 95 % confidence interval of that mean (Student's t); None below three pairs.
+        high_s: Likewise.
+        shows: Whether the interval leaves zero out.
+    """
+
+    name: str
+    pairs: int
+    with_moves_s: float
+    without_moves_s: float
+    difference_s: float
+    low_s: float | None
+    high_s: float | None
+    shows: bool
+
+
+class DemoComparison(msgspec.Struct, frozen=True, kw_only=True):
+    """Pairs of runs, all from the same first placement.
+
+    Attributes:
+        policy: What the first run of each pair was under, in words.
+        recordings: Of each pair, that of the run under the policy and that of the other one.
     """
 
     policy: str
-    with_moves_s: float
-    without_moves_s: float
-    mean_with_moves_s: float
-    mean_without_moves_s: float
-    shorter: int
-    longer: int
-    without_moves_recording: str
+    measures: list[MeasureComparison]
     per_job: list[JobComparison]
+    recordings: list[tuple[str, str]]
 
 
-def compare(with_moves: RunTimeline, without_moves: RunTimeline, recording: str) -> DemoComparison:
-    """Put two runs of one workload side by side. The means are over the jobs that ended in both."""
-    jobs = [
-        JobComparison(
-            job=name, with_moves_s=_completion(with_moves, name), without_moves_s=_completion(without_moves, name)
-        )
-        for name in with_moves.jobs
-    ]
-    pairs = [
-        (job.with_moves_s, job.without_moves_s)
-        for job in jobs
-        if job.with_moves_s is not None and job.without_moves_s is not None
-    ]
+class Pair(msgspec.Struct, frozen=True):
+    """Two runs of one workload."""
+
+    with_moves: RunTimeline
+    without_moves: RunTimeline
+
+
+def compare(pairs: Sequence[Pair], recordings: Sequence[tuple[str, str]]) -> DemoComparison:
+    """Put pairs of runs, at least one, side by side."""
+    figures = [(headline_of(pair.with_moves), headline_of(pair.without_moves)) for pair in pairs]
+    measured = (_measure(field, figures) for field, _ in MEASURES)
     return DemoComparison(
-        policy=POLICIES[named(with_moves.view.parameters)].title,
-        with_moves_s=_length(with_moves),
-        without_moves_s=_length(without_moves),
-        mean_with_moves_s=_mean([first for first, _ in pairs]),
-        mean_without_moves_s=_mean([second for _, second in pairs]),
-        shorter=sum(first < second for first, second in pairs),
-        longer=sum(first > second for first, second in pairs),
-        without_moves_recording=recording,
-        per_job=jobs,
+        policy=POLICIES[named(pairs[0].with_moves.view.parameters)].title,
+        measures=[measure for measure in measured if measure is not None],
+        per_job=[_job(name, pairs) for name in pairs[0].with_moves.jobs],
+        recordings=list(recordings),
     )
+
+
+def _measure(field: str, figures: Sequence[tuple[Headline, Headline]]) -> MeasureComparison | None:
+    found = [(getattr(first, field), getattr(second, field)) for first, second in figures]
+    known = [(first, second) for first, second in found if first is not None and second is not None]
+    if not known:
+        return None
+    interval = estimate([first - second for first, second in known])
+    enough = len(known) >= PAIRS_LEAST
+    return MeasureComparison(
+        name=field,
+        pairs=len(known),
+        with_moves_s=statistics.fmean(first for first, _ in known),
+        without_moves_s=statistics.fmean(second for _, second in known),
+        difference_s=interval.mean,
+        low_s=interval.low if enough else None,
+        high_s=interval.high if enough else None,
+        shows=enough and (interval.low > 0 or interval.high < 0),
+    )
+
+
+def _job(name: str, pairs: Sequence[Pair]) -> JobComparison:
+    return JobComparison(
+        job=name,
+        with_moves_s=_completion([pair.with_moves for pair in pairs], name),
+        without_moves_s=_completion([pair.without_moves for pair in pairs], name),
+    )
+
+
+def _completion(stories: Sequence[RunTimeline], name: str) -> float | None:
+    jobs = [story.jobs[name] for story in stories if name in story.jobs]
+    known = [job.completion_ms / 1000 for job in jobs if job.completion_ms is not None]
+    return statistics.fmean(known) if known else None
+
+
+# --- for people -------------------------------------------------------------------------------------------------------
 
 
 def comparison_table(compared: DemoComparison) -> Table:
-    """A row a job, and the mean and the whole run below."""
-    rows = [_row(job.job, job.with_moves_s, job.without_moves_s) for job in compared.per_job]
-    rows.append(_row("mean of the jobs", compared.mean_with_moves_s, compared.mean_without_moves_s))
-    rows.append(_row("the whole run", compared.with_moves_s, compared.without_moves_s))
-    return ("completion time", f"#with {compared.policy}", "#without", "#difference"), rows
+    """A row a figure, and a row a job."""
+    rows = [
+        [dict(MEASURES)[measure.name], *_times(measure.with_moves_s, measure.without_moves_s)]
+        for measure in compared.measures
+    ]
+    rows += [[job.job, *_times(job.with_moves_s, job.without_moves_s)] for job in compared.per_job]
+    return ("mean over the pairs", f"#with {compared.policy}", "#without", "#difference"), rows
 
 
-def verdict(compared: DemoComparison) -> str:
-    """What came out, in a sentence, whichever way it is."""
-    mean = compared.mean_with_moves_s - compared.mean_without_moves_s
-    return (
-        f"with {compared.policy} {count(compared.shorter, 'job')} took less time and {compared.longer} more; "
-        f"the mean completion time was {span(round(abs(mean) * 1000))} {'longer' if mean > 0 else 'shorter'}. "
-        "One pair of runs on a busy machine: times differ from run to run."
-    )
+def verdicts(compared: DemoComparison) -> list[str]:
+    """What came out, a sentence a figure: a difference only where its interval leaves zero out."""
+    return [_verdict(measure, compared.policy) for measure in compared.measures]
 
 
-def _row(name: str, first: float | None, second: float | None) -> list[str]:
+def _verdict(measure: MeasureComparison, policy: str) -> str:
+    name = dict(MEASURES)[measure.name]
+    if measure.low_s is None or measure.high_s is None:
+        return f"{name}: no verdict, from fewer than {PAIRS_LEAST} pairs"
+    interval = f"95 % interval {measure.low_s:+.1f} to {measure.high_s:+.1f} s, {measure.pairs} pairs"
+    if not measure.shows:
+        return f"{name}: no verdict, the interval contains zero ({measure.difference_s:+.1f} s; {interval})"
+    word = "longer" if measure.difference_s > 0 else "shorter"
+    return f"{name}: {abs(measure.difference_s):.1f} s {word} with {policy} ({interval})"
+
+
+def _times(first: float | None, second: float | None) -> list[str]:
     difference = "" if first is None or second is None else f"{first - second:+.1f} s"
-    return [name, *("" if value is None else f"{value:.1f} s" for value in (first, second)), difference]
-
-
-def _completion(story: RunTimeline, name: str) -> float | None:
-    job = story.jobs.get(name)
-    return None if job is None or job.completion_ms is None else job.completion_ms / 1000
-
-
-def _length(story: RunTimeline) -> float:
-    return (story.now_ms - story.began_ms) / 1000
-
-
-def _mean(values: list[float]) -> float:
-    return sum(values) / len(values) if values else 0.0
+    return [*("" if value is None else f"{value:.1f} s" for value in (first, second)), difference]

@@ -13,6 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from steepest.demo.colours import CATEGORIES, OUTCOMES
+from steepest.demo.headline import headline_of
+from steepest.demo.headline import in_words as in_figures
 from steepest.demo.run_timeline import JobStory, RunTimeline
 from steepest.demo.sparkline import sparkline
 from steepest.describe import CATEGORIES as NAMES
@@ -80,6 +82,7 @@ def headline(story: RunTimeline, title: str = TITLE) -> Text:
         f"{phases.count(Phase.RUNNING)} running",
         *([f"{waiting} waiting"] if waiting else []),
         f"{story.ended()} over",
+        *filter(None, [in_figures(headline_of(story))]),
         moves_in_words(story),
         count(story.stays, "stay"),
         f"{count(story.steps_lost, 'step')} lost",

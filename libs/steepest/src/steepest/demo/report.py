@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from steepest.demo.headline import Headline, headline_of
 from steepest.demo.picture import clock, moves_in_words
 from steepest.demo.run_timeline import JobStory, RunTimeline, TimelineMove
 from steepest.describe import count, span
@@ -59,6 +60,7 @@ class DemoSummary(msgspec.Struct, frozen=True, kw_only=True):
         rebalances: Those of the migrations that Algorithm 5 planned.
         steps_lost: Steps that had to be done again.
         seconds: From the first record to the last.
+        headline: Mean T90, mean completion time and makespan of the jobs that finished.
         recording: The folder of the recording.
         state: The state folder.
     """
@@ -74,6 +76,7 @@ class DemoSummary(msgspec.Struct, frozen=True, kw_only=True):
     steps_lost: int
     limits: int
     seconds: float
+    headline: Headline
     recording: str
     state: str
     per_job: list[JobSummary]
@@ -95,6 +98,7 @@ def summary(story: RunTimeline, recording: str, state: str) -> DemoSummary:
         steps_lost=story.steps_lost,
         limits=story.limits,
         seconds=(story.now_ms - story.began_ms) / 1000,
+        headline=headline_of(story),
         recording=recording,
         state=state,
         per_job=[_job(job) for job in story.jobs.values()],
@@ -153,6 +157,17 @@ def result(story: RunTimeline) -> str:
     )
 
 
+def headline(story: RunTimeline) -> str:
+    """The figures that count, in a sentence; empty where no job has finished."""
+    figures = headline_of(story)
+    named = (
+        ("mean time to 90 % of a job's own loss reduction (T90)", figures.t90_s),
+        ("mean completion time", figures.completion_s),
+        ("makespan", figures.makespan_s),
+    )
+    return ", ".join(f"{name} {span(round(1000 * value))}" for name, value in named if value is not None)
+
+
 def _limits(story: RunTimeline) -> str:
     return f", {count(story.limits, 'limit')} set" if story.view.parameters.flowcon.on else ""
 
@@ -168,10 +183,15 @@ def job_table(story: RunTimeline) -> Table:
             " → ".join(_path(job)),
             _span(job.waited_ms),
             _span(job.completion_ms),
-            f"{job.outcome or 'not over'}{': ' + job.reason if job.reason else ''}",
+            _outcome(job),
         ]
         for job in story.jobs.values()
     ]
+
+
+def _outcome(job: JobStory) -> str:
+    outcome = job.outcome or "not over"
+    return outcome if job.reason in ("", job.outcome) else f"{outcome}: {job.reason}"
 
 
 def move_table(story: RunTimeline) -> Table:

@@ -69,6 +69,7 @@ class JobStory(msgspec.Struct, kw_only=True):
         started_ms: When its first process was started.
         categories: Each category that it held, with when that began.
         means: Mean of the evaluation function in each interval with reports.
+        measured_ms: When each of them was known.
         stays: How often Algorithm 4 decided that it stays.
         limits: Each CPU limit that came in force (None: none any more), with when that was.
         arrived_ms: When it started, or arrived from a move, last.
@@ -84,6 +85,7 @@ class JobStory(msgspec.Struct, kw_only=True):
     reason: str = ""
     categories: list[tuple[int, c.Category]] = []
     means: list[float] = []
+    measured_ms: list[int] = []
     moves: list[TimelineMove] = []
     stays: int = 0
     limits: list[tuple[int, int | None]] = []
@@ -214,6 +216,7 @@ class RunTimeline:
                 job.categories.append((at_ms, after))
             case c.GrowthMeasured(total=total, count=count):
                 job.means.append(total / count)
+                job.measured_ms.append(at_ms)
             case c.StayDecided():
                 job.stays += 1
             case c.LimitsApplied(cpu_m=cpu_m):

@@ -20,7 +20,7 @@ from steepest.cli.system.node_selection import DOCKER, cluster_option
 from steepest.cli.system.node_selection import engines as engines_asked
 
 if TYPE_CHECKING:
-    from steepest.demo.comparison import DemoComparison
+    from steepest.demo.comparison import DemoComparison, Pair
     from steepest.demo.play import Audience, Play
     from steepest.demo.report import DemoSummary, Table
     from steepest.demo.run_timeline import RunTimeline
@@ -32,12 +32,12 @@ INTERRUPTED = 130
 """128 + SIGINT, as shells have it."""
 
 WITHOUT_MOVES = "without-moves"
-"""The folder of the second run of a comparison, in that of the first."""
+"""The folder of a comparison's second run, in that of the first."""
 
 EPILOG = """\b
 Examples:
   steepest demo
-  steepest demo --compare              the same jobs once more with nothing of it, for comparison
+  steepest demo --compare              with and without moves, three pairs of runs: six times as long
   steepest demo --policy flowcon       limit jobs by growth efficiency instead of moving them
   steepest demo --svg demo.svg         keep a picture of the live view
   steepest demo --json | jq .migrations
@@ -68,8 +68,9 @@ if it was interrupted.
 @click.option(
     "--compare",
     is_flag=True,
-    help="Run the same jobs again with neither moves nor limits, from the same first placement.",
+    help="Run the same jobs with and without moves and limits, in pairs, from the same first placement.",
 )
+@click.option("--pairs", type=click.IntRange(3, 30), default=3, show_default=True, help="Of --compare: how many.")
 @click.option("--svg", type=click.Path(dir_okay=False, path_type=Path), help="Write the most telling picture here.")
 @json_option
 def demo(
@@ -82,6 +83,7 @@ def demo(
     policy: str,
     svg: Path | None,
     compare: bool,
+    pairs: int,
     as_json: bool,
 ) -> None:
     """Run real training jobs on four emulated nodes, watch them being scheduled, and report what happened.
@@ -102,7 +104,7 @@ def demo(
     given = workload(seed, stage.cores(), jobs, length)
     try:
         with _staged(cluster, given) as staged:
-            status = asyncio.run(_demo(folder, staged, policy, svg, compare=compare, as_json=as_json))
+            status = asyncio.run(_demo(folder, staged, policy, svg, pairs=pairs if compare else 0, as_json=as_json))
     except asyncio.CancelledError:
         status = INTERRUPTED
     sys.exit(status)
@@ -121,10 +123,8 @@ def _staged(cluster: str | None, given: DemoWorkload) -> Iterator[DemoWorkload]:
         yield engines.on(given, nodes) if nodes else given
 
 
-async def _demo(
-    folder: Path, given: DemoWorkload, policy: str, svg: Path | None, *, compare: bool, as_json: bool
-) -> int:
-    from steepest.demo.comparison import compare as compared
+async def _demo(folder: Path, given: DemoWorkload, policy: str, svg: Path | None, *, pairs: int, as_json: bool) -> int:
+    from steepest.demo.comparison import compare
     from steepest.demo.play import Play
     from steepest.demo.report import summary
     from steepest.demo.workload import parameters, pinned
@@ -136,21 +136,51 @@ async def _demo(
     figures = summary(story, str(first.recording), str(folder))
     if not as_json:
         _report(story, figures, svg)
-    second: Play | None = None
+    plays = [first]
     comparison: DemoComparison | None = None
-    if compare and not first.interrupted.is_set():
-        places = {job.name: job.first_node for job in story.jobs.values() if job.first_node}
-        second = Play(folder / WITHOUT_MOVES, pinned(given, places), parameters("none"))
-        if not as_json:
-            tell("\nthe same jobs again, from the same first nodes, with neither moves nor limits:")
-        told = await second.run(_audience("demo, without moves", as_json=as_json))
-        comparison = compared(story, told, str(second.recording))
-    plays = [play for play in (first, second) if play is not None]
-    interrupted = any(play.interrupted.is_set() for play in plays)
+    if pairs and not first.interrupted.is_set():
+        again = pinned(given, {job.name: job.first_node for job in story.jobs.values() if job.first_node})
+        for name, under in _arms(pairs, policy):
+            plays.append(Play(folder / name, again, parameters(under)))
+            if not as_json:
+                tell(
+                    f"\nrun {len(plays)} of {2 * pairs}: the same jobs from the same first nodes, {_arm(under, policy)}"
+                )
+            await plays[-1].run(_audience(f"demo, run {len(plays)}: {_arm(under, policy)}", as_json=as_json))
+            if plays[-1].interrupted.is_set():
+                break
+        else:
+            comparison = compare(*_paired(plays))
+    interrupted = plays[-1].interrupted.is_set()
     _finish(figures, comparison, interrupted=interrupted, as_json=as_json)
     if interrupted:
         return INTERRUPTED
     return 1 if any(play.failed for play in plays) else 0
+
+
+def _arms(pairs: int, policy: str) -> Iterator[tuple[str, str]]:
+    """The folders and policies of all runs but the first.
+
+    Every second pair begins without the policy, so that a machine that gets slower or faster favours neither side.
+    """
+    yield WITHOUT_MOVES, "none"
+    for number in range(2, pairs + 1):
+        arms = [(f"pair-{number}-with", policy), (f"pair-{number}-without", "none")]
+        yield from (arms if number % 2 else reversed(arms))
+
+
+def _arm(under: str, policy: str) -> str:
+    return f"with {policy}" if under == policy else "without moves and limits"
+
+
+def _paired(plays: Sequence[Play]) -> tuple[list[Pair], list[tuple[str, str]]]:
+    """Runs in their order as pairs, the one under the policy first, and their recordings."""
+    from steepest.demo.comparison import Pair
+
+    pairs = [(plays[at], plays[at + 1]) for at in range(0, len(plays), 2)]
+    turned = [(second, first) if number % 2 else (first, second) for number, (first, second) in enumerate(pairs)]
+    recordings = [(str(first.recording), str(second.recording)) for first, second in turned]
+    return [Pair(first.story, second.story) for first, second in turned], recordings
 
 
 def _audience(title: str, *, as_json: bool) -> Audience:
@@ -186,7 +216,8 @@ def _draw(events: Sequence[Received[ClusterEvent]], svg: Path) -> None:
 def _report(story: RunTimeline, figures: DemoSummary, svg: Path | None) -> None:
     from steepest.demo import report
 
-    tell(f"\n{report.result(story)}\n")
+    tell(f"\n{report.result(story)}")
+    tell(f"{report.headline(story)}\n")
     _show(report.job_table(story))
     tell()
     _show(report.move_table(story))
@@ -216,11 +247,12 @@ def _finish(figures: DemoSummary, comparison: DemoComparison | None, *, interrup
         give(msgspec.to_builtins(figures) | msgspec.to_builtins(more))
         return
     if comparison is not None:
-        from steepest.demo.comparison import comparison_table, verdict
+        from steepest.demo.comparison import comparison_table, verdicts
 
         tell()
         _show(comparison_table(comparison))
-        tell(f"\n{verdict(comparison)}")
-        tell(f"The second recording is in {comparison.without_moves_recording}.")
+        tell()
+        for verdict in verdicts(comparison):
+            tell(verdict)
     if interrupted:
         tell("\ninterrupted: all jobs were stopped")
