@@ -16,6 +16,8 @@ from pathlib import Path
 
 import msgspec
 
+from steepest.aio import until_stopped
+
 STOP_S = 10.0
 """From SIGTERM to SIGKILL: a service finishes its batch and keeps its snapshots in far less."""
 
@@ -86,11 +88,10 @@ class ProcessSupervisor:
             )
         self.pids[program.name] = process.pid
         self.starts[program.name] = self.starts.get(program.name, 0) + 1
-        ended, stopped = asyncio.ensure_future(process.wait()), asyncio.ensure_future(stop.wait())
+        ended = asyncio.ensure_future(process.wait())
         try:
-            await asyncio.wait((ended, stopped), return_when=asyncio.FIRST_COMPLETED)
+            await until_stopped(asyncio.shield(ended), stop)
         finally:
-            stopped.cancel()
             await _end(process, ended)
             self.pids.pop(program.name, None)
         return await ended

@@ -7,7 +7,6 @@ secrets.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import stat
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from pathlib import Path
 import msgspec
 import psutil
 
+from steepest import flock
 from steepest.cluster.folders.ended_jobs import Retention
 from steepest.errors import InputError, RecordingError, UncertainError
 from steepest.events.common import Name, Resources
@@ -201,14 +201,12 @@ class StateFolder:
         except OSError as error:
             raise _unwritable(self.root, error) from error
         with opened as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+            if not flock.try_lock(lock.fileno()):
                 raise InputError(
                     f"a Steepest runs on {self.root} already (process {self.running()})",
                     code="already-up",
                     hint=f"stop it with `steepest down --state {self.root}`",
-                ) from None
+                )
             lock.truncate(0)
             lock.write(f"{os.getpid()} {began(os.getpid())}")
             lock.flush()
@@ -238,12 +236,9 @@ class StateFolder:
     def _is_locked(self) -> bool:
         try:
             with self._up_lock.open() as lock:
-                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                return False
+                return flock.is_locked(lock.fileno())
         except FileNotFoundError:
             return False
-        except BlockingIOError:
-            return True
 
     def _holder(self) -> tuple[int | None, str]:
         """Who wrote that it holds the lock: the process and when it began."""

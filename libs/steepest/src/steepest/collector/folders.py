@@ -16,6 +16,7 @@ from typing import Protocol
 import msgspec
 import structlog
 
+from steepest.aio import until_stopped
 from steepest.clock import Clock
 from steepest.collector.source import numbered
 from steepest.errors import UntrustedError
@@ -91,7 +92,7 @@ class MetricFolder:
                 yield Batch(MLFLOW_DATABASE, records, [numbered(record) for record in records])
             if last:
                 return
-            await _wait(stop, self._clock)
+            await until_stopped(self._clock.sleep(POLL_S), stop)
 
     async def _files(self, pattern: str, make: Callable[[Path], Reader], stop: asyncio.Event) -> AsyncIterator[Batch]:
         readers: dict[Path, Reader | None] = {}
@@ -113,14 +114,3 @@ class MetricFolder:
 def split_of(path: Path) -> Split | None:
     """The split that a file's folders imply; Keras writes to ``train`` and ``validation``."""
     return "eval" if {"validation", "eval", "test"} & {part.lower() for part in path.parts} else None
-
-
-async def _wait(stop: asyncio.Event, clock: Clock) -> None:
-    """Wait until ``stop`` is set, for at most ``POLL_S``."""
-    stopped = asyncio.ensure_future(stop.wait())
-    slept = asyncio.ensure_future(clock.sleep(POLL_S))
-    try:
-        await asyncio.wait((stopped, slept), return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        stopped.cancel()
-        slept.cancel()

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from steepest.aio import leaves
 from steepest.app.compose import Composition, embedded
 from steepest.app.settings.tree import Settings
 from steepest.app.state_folder import Installation
@@ -95,7 +96,7 @@ class Play:
                 try:
                     await self._play(system, audience)
                 except ExceptionGroup as failures:
-                    raise _cause(failures) from failures
+                    raise next(leaves(failures)) from failures  # the first one ended the run
                 finally:
                     await self._leave_nothing(system.cluster)
         return self.story
@@ -179,12 +180,6 @@ class Play:
         """Stop what still runs because the run broke off; after a whole run that is nothing."""
         left = [job.name for job in self.story.view.jobs if job.phase is not Phase.ENDED]
         await asyncio.gather(*(_stop(cluster, job) for job in left))
-
-
-def _cause(failures: ExceptionGroup[Exception]) -> Exception:
-    """The first failure in a group, which is what broke the run off."""
-    first = failures.exceptions[0]
-    return _cause(first) if isinstance(first, ExceptionGroup) else first
 
 
 async def _stop(cluster: Cluster, job: str) -> None:

@@ -9,11 +9,10 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Protocol, TypeVar
+from typing import Protocol
 
+from steepest.aio import until_stopped
 from steepest.log.base import TopicPartition
-
-T = TypeVar("T")
 
 IDLE_S = 1.0
 """How often a loop without partitions reports that it is alive."""
@@ -57,7 +56,7 @@ async def follow_assignments(
         idle: Reports that the loop is alive, where there is nothing to work on.
     """
     while not stop.is_set():
-        partitions = await _or_stop(share.take(), stop, wait)
+        partitions = await until_stopped(share.take(), stop, tick=wait, interval_s=IDLE_S)
         if partitions is None:
             return
         try:
@@ -65,23 +64,9 @@ async def follow_assignments(
                 if partitions:
                     await follow(partitions, ended)
                 else:
-                    await _or_stop(asyncio.Event().wait(), ended, idle)
+                    await until_stopped(asyncio.Event().wait(), ended, tick=idle, interval_s=IDLE_S)
         finally:
             share.give_back()
-
-
-async def _or_stop(coming: Awaitable[T], stop: asyncio.Event, idle: Callable[[], None]) -> T | None:
-    """What comes, or None where ``stop`` is set before."""
-    task, stopped = asyncio.ensure_future(coming), asyncio.ensure_future(stop.wait())
-    try:
-        while not (task.done() or stopped.done()):
-            idle()
-            await asyncio.wait((task, stopped), timeout=IDLE_S, return_when=asyncio.FIRST_COMPLETED)
-        return task.result() if task.done() else None
-    finally:
-        for each in (task, stopped):
-            each.cancel()
-        await asyncio.gather(task, stopped, return_exceptions=True)
 
 
 @asynccontextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from steepest.aio import until_stopped
 from steepest.log.base import Reader, Record
 from steepest.runtime.decision_stream import DecisionStream
 from steepest.runtime.monitoring.metric_defs import Metrics
@@ -12,15 +13,7 @@ from steepest.runtime.monitoring.metric_defs import Metrics
 
 async def poll_or_stop(reader: Reader, stop: asyncio.Event, max_records: int) -> Sequence[Record]:
     """The next records; none once ``stop`` is set. What is not read now is read the next time."""
-    poll = asyncio.ensure_future(reader.poll(max_records=max_records))
-    stopped = asyncio.ensure_future(stop.wait())
-    try:
-        await asyncio.wait((poll, stopped), return_when=asyncio.FIRST_COMPLETED)
-        return poll.result() if poll.done() else ()
-    finally:
-        for task in (poll, stopped):
-            task.cancel()
-        await asyncio.gather(poll, stopped, return_exceptions=True)
+    return await until_stopped(reader.poll(max_records=max_records), stop) or ()
 
 
 def count_decisions(metrics: Metrics, stream: DecisionStream) -> None:

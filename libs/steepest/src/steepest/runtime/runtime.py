@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
+from steepest.aio import leaves
 from steepest.clock import Clock
 from steepest.errors import LogEpochError, LogUnavailableError, LogVersionError
 from steepest.log.base import Log
@@ -97,8 +98,9 @@ class Runtime:
         try:
             await self._run(stop)
         except BaseExceptionGroup as failures:
-            if refusal := _first(failures, lambda one: isinstance(one, LogVersionError | LogEpochError)):
-                raise refusal from failures
+            for failure in leaves(failures):
+                if isinstance(failure, LogVersionError | LogEpochError):
+                    raise failure from failures
             raise
 
     async def _run(self, stop: asyncio.Event) -> None:
@@ -139,12 +141,3 @@ class Runtime:
             has_worked = self._clock.monotonic() - began > LONGEST_WAIT_S
             if not (has_worked or stop.is_set()):
                 raise
-
-
-def _first(failures: BaseExceptionGroup, wanted: Callable[[BaseException], bool]) -> BaseException | None:
-    """The first error of a group, at any depth, that is wanted."""
-    for failure in failures.exceptions:
-        found = _first(failure, wanted) if isinstance(failure, BaseExceptionGroup) else failure
-        if found is not None and wanted(found):
-            return found
-    return None

@@ -15,6 +15,7 @@ from functools import partial
 
 import msgspec
 
+from steepest.aio import leaves
 from steepest.app.compose import Composition, composed, embedded
 from steepest.app.configurator import Configurator
 from steepest.app.installation import SYSTEM, apply_topics, running_cluster
@@ -143,8 +144,4 @@ def _farewell(folder: StateFolder, view: ClusterView) -> str:
 
 def _ours(failures: ExceptionGroup) -> SteepestError | None:
     """The first error of a group that says what to do; anything else is a bug and shows its trace."""
-    for failure in failures.exceptions:
-        found = _ours(failure) if isinstance(failure, ExceptionGroup) else failure
-        if isinstance(found, SteepestError):
-            return found
-    return None
+    return next((failure for failure in leaves(failures) if isinstance(failure, SteepestError)), None)

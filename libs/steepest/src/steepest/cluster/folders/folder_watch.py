@@ -1,7 +1,7 @@
-"""Tells when something may have changed in some folders, so that whoever waits looks again.
+"""Signals that something may have changed in some folders, so that waiting tasks look again.
 
-It owns inotify where there is one, and a period where there is none. It must never know what the files mean: a change is
-a hint, and everybody looks for themselves. Events may be lost or say nothing new, so nobody relies on them.
+It uses inotify on Linux, and polling elsewhere. It must never know what the files mean: a signal is only a hint, and each
+task reads the files itself. Events may be lost or announce nothing new, so no task relies on them.
 """
 
 from __future__ import annotations
@@ -23,33 +23,33 @@ _POLL_BESIDE_EVENTS_S = 1.0  # events get lost when a queue overflows, and netwo
 
 
 class Pulse:
-    """Wakes all that wait, again and again."""
+    """An event that can be set repeatedly: each pulse wakes all tasks that wait for it."""
 
     def __init__(self) -> None:
         self._next = asyncio.Event()
 
     def next_pulse(self) -> asyncio.Event:
-        """The next pulse. Take it first, then look, then wait for it: a pulse between the two is not missed."""
+        """The next pulse. Get it first, then read the files, then wait for it: so no pulse in between is missed."""
         return self._next
 
     def fire(self) -> None:
-        """Wake all who wait now."""
+        """Wake all tasks that wait now."""
         fired, self._next = self._next, asyncio.Event()
         fired.set()
 
 
 async def wait(pulse: asyncio.Event, timeout_s: float) -> None:
-    """Wait for a pulse, or until it is time to look all the same."""
+    """Wait for a pulse, or until the timeout: then the caller looks anyway, because events may be lost."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(max(timeout_s, 0.0)):
             await pulse.wait()
 
 
 class Watch:
-    """Pulses when files appear in the watched folders. To be made in a running loop.
+    """Pulses when files appear in the watched folders. Create it in a running event loop.
 
     Args:
-        events: False never uses inotify.
+        events: False: never use inotify.
     """
 
     def __init__(self, *, events: bool = True) -> None:
@@ -70,12 +70,12 @@ class Watch:
         self._task = asyncio.create_task(self._listen())
 
     def add(self, folder: Path, *, closed: bool = False) -> None:
-        """Watch a folder too. If the system has no watch left, everything is polled from now on.
+        """Watch another folder. If the system has no watch left, all folders are polled from now on.
 
-        One that is not there, because its job has removed it, has nothing to tell.
+        A folder that does not exist, because its job has removed it, is ignored.
 
         Args:
-            folder: Where files are renamed to when they are complete.
+            folder: The folder into which complete files are renamed.
             closed: Pulse also when a file in it is closed after writing, as a lock file is when its holder dies.
         """
         if self._task is None or folder in self._watches:
@@ -90,13 +90,13 @@ class Watch:
             self.poll_s = _POLL_S
 
     def remove(self, folder: Path) -> None:
-        """Watch a folder no more."""
+        """Stop watching a folder."""
         if self._task is not None and (watch := self._watches.pop(folder, None)) is not None:
             with contextlib.suppress(OSError):  # the folder is gone, and its watch with it
                 self._inotify.rm_watch(watch)
 
     async def close(self) -> None:
-        """Let go of everything."""
+        """Stop watching and close inotify."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

@@ -1,18 +1,18 @@
-"""File locks: who may change a job's folders now, and whether the holder of a lock still lives.
+"""File locks: which process may change a job's folders now, and whether the holder of a lock still lives.
 
-It owns the use of ``flock``; it must never know what is locked or why. The kernel drops a lock when its last holder dies,
-so a lock cannot be left behind.
+It must never know what is locked or why. The kernel drops a lock when its last holder dies, so a lock cannot be left
+behind.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from steepest import flock
 from steepest.errors import ClusterError, UntrustedError
 from steepest.untrusted.files import open_file
 
@@ -21,45 +21,38 @@ _PATIENCE_S = 10.0  # a start takes tens of milliseconds; a holder that takes lo
 
 
 def is_held(path: Path) -> bool:
-    """Whether a living process holds the lock; a file that is not there, or is none, is held by nobody."""
+    """Whether a living process holds the lock; False if the path is missing or not a regular file."""
     try:
         descriptor = open_file(path, below=path.parent)
     except (FileNotFoundError, UntrustedError):
         return False
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+        return flock.is_locked(descriptor)
     finally:
         os.close(descriptor)
-    return False
 
 
 def take(path: Path, patience_s: float) -> int | None:
-    """Lock the file and give the descriptor that holds it; None where somebody else keeps it all the time.
+    """Lock the file and return the descriptor that holds the lock; None if another process holds it all the time.
 
-    It tries more than once because ``is_held`` takes the lock too, for an instant.
+    It tries more than once because ``is_held`` also takes the lock, for an instant.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
     deadline = time.monotonic() + patience_s
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= deadline:
-                os.close(descriptor)
-                return None
-            time.sleep(_RETRY_S)
-        else:
-            return descriptor
+    while not flock.try_lock(descriptor):
+        if time.monotonic() >= deadline:
+            os.close(descriptor)
+            return None
+        time.sleep(_RETRY_S)
+    return descriptor
 
 
 @contextlib.contextmanager
 def held(path: Path) -> Iterator[None]:
-    """Hold the lock for the time of the block. It blocks the thread.
+    """Hold the lock during the block. It blocks the thread.
 
     Raises:
-        ClusterError: Somebody else kept it for 10 s; nothing was done.
+        ClusterError: Another process held it for 10 s; nothing was done.
     """
     descriptor = _take_current(path)
     try:

@@ -74,7 +74,7 @@ class SimulatedNode:
             storage_mib_s: Rate at which checkpoints are written and read, in MiB/s.
             gives_m: CPU that is really available, in millicores: less than the capacity if others use the machine too.
             caps_yield: Whether idle CPU also goes to trainings beyond their caps.
-            contention: Factor by which demand in excess of CPU slows every training on it: see :func:`slowdown`.
+            contention: How strongly demand in excess of the CPU slows every training on the node: see :func:`slowdown`.
         """
         self.name = name
         self.capacity = capacity

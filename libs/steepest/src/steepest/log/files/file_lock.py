@@ -6,12 +6,12 @@ It owns waiting for the lock. It must never know what the lock protects.
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
+from steepest import flock
 from steepest.errors import LogUnavailableError
 
 PATIENCE_S = 10.0
@@ -34,7 +34,7 @@ async def locked(path: Path) -> AsyncIterator[None]:
     with _opened(path) as lock:
         deadline = asyncio.get_running_loop().time() + PATIENCE_S
         wait_s = FIRST_WAIT_S
-        while not _try(lock):
+        while not flock.try_lock(lock):
             if asyncio.get_running_loop().time() > deadline:
                 raise LogUnavailableError(
                     f"{path}: another process has held this lock for {PATIENCE_S:.0f} s",
@@ -49,13 +49,13 @@ async def locked(path: Path) -> AsyncIterator[None]:
 def locked_blocking(path: Path) -> Iterator[None]:
     """Hold the lock, after waiting for it in the kernel; for code that runs before the event loop has work."""
     with _opened(path) as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        flock.lock(lock)
         yield
 
 
 @contextmanager
 def _opened(path: Path) -> Iterator[int]:
-    # Opened again each time: flock belongs to the open file, so this also excludes other tasks of this process.
+    # Opened again each time: the lock belongs to the open file, so this also excludes other tasks of this process.
     try:
         lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
@@ -66,11 +66,3 @@ def _opened(path: Path) -> Iterator[int]:
         yield lock
     finally:
         os.close(lock)
-
-
-def _try(lock: int) -> bool:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

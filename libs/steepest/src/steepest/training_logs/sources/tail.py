@@ -19,6 +19,7 @@ from pathlib import Path
 import msgspec
 import structlog
 
+from steepest.aio import until_stopped
 from steepest.errors import UntrustedError
 from steepest.untrusted.files import Entry, open_file, walk
 
@@ -338,10 +339,7 @@ def _folder_events(folder: Path, *, notify: bool) -> Iterator[_FolderEvents]:
 
 async def _wait(events: _FolderEvents, stop: asyncio.Event, poll_s: float) -> None:
     """Waits for an event, for ``stop``, or for the polling period."""
-    tasks = [asyncio.ensure_future(events.next()), asyncio.ensure_future(stop.wait())]
-    try:
-        await asyncio.wait(tasks, timeout=poll_s, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    # The end of the polling period and a failed watch both mean: look at the files again.
+    with contextlib.suppress(TimeoutError, OSError):
+        async with asyncio.timeout(poll_s):
+            await until_stopped(events.next(), stop)

@@ -1,0 +1,52 @@
+"""Small helpers for asyncio: wait for something or for a stop event, and search exception groups.
+
+It must never know what is waited for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+async def until_stopped(
+    awaitable: Awaitable[T],
+    stop: asyncio.Event,
+    *,
+    tick: Callable[[], None] = lambda: None,
+    interval_s: float | None = None,
+) -> T | None:
+    """Wait for a result or for ``stop``; what is not finished then is cancelled.
+
+    Args:
+        awaitable: What to wait for; pass it through ``asyncio.shield`` if it must survive the stop.
+        stop: Ends the wait.
+        tick: Called before each interval of the wait, for example to report that the loop is alive.
+        interval_s: Length of an interval; None: one interval, as long as the wait.
+
+    Returns:
+        The result, also if ``stop`` is set at the same time; None if only ``stop`` is set.
+    """
+    task, stopped = asyncio.ensure_future(awaitable), asyncio.ensure_future(stop.wait())
+    try:
+        while not (task.done() or stopped.done()):
+            tick()
+            await asyncio.wait((task, stopped), timeout=interval_s, return_when=asyncio.FIRST_COMPLETED)
+        return task.result() if task.done() else None
+    finally:
+        for each in (task, stopped):
+            each.cancel()
+        # Wait for the cancellation: the awaitable must have released what it holds before the caller goes on.
+        await asyncio.gather(task, stopped, return_exceptions=True)
+
+
+def leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    """The errors in a group at any depth, in order, without the groups themselves."""
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from leaves(error)
+        else:
+            yield error

@@ -1,0 +1,78 @@
+"""Waiting with a stop event, and the errors in exception groups."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from steepest.aio import leaves, until_stopped
+
+
+async def forever(cleaned: list[str]) -> int:
+    """Never returns; records that it was cleaned up."""
+    try:
+        await asyncio.Event().wait()
+    finally:
+        cleaned.append("cleaned")
+    return 1
+
+
+async def test_returns_the_result() -> None:
+    """The result of what finishes is returned."""
+    assert await until_stopped(asyncio.sleep(0, "result"), asyncio.Event()) == "result"
+
+
+async def test_stop_cancels_what_is_not_finished_and_waits_for_it() -> None:
+    """After the stop event, what was awaited has cleaned up."""
+    stop, cleaned = asyncio.Event(), list[str]()
+    asyncio.get_running_loop().call_later(0.01, stop.set)
+    assert await until_stopped(forever(cleaned), stop) is None
+    assert cleaned == ["cleaned"]
+
+
+async def test_a_shielded_future_survives_the_stop() -> None:
+    """The stop event does not cancel a shielded future."""
+    stop, ended = asyncio.Event(), asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().call_later(0.01, stop.set)
+    assert await until_stopped(asyncio.shield(ended), stop) is None
+    assert not ended.cancelled()
+
+
+async def test_an_error_is_raised() -> None:
+    """An error of what is awaited reaches the caller."""
+
+    async def fail() -> None:
+        raise ValueError("wrong")
+
+    with pytest.raises(ValueError, match="wrong"):
+        await until_stopped(fail(), asyncio.Event())
+
+
+async def test_cancelling_the_wait_cancels_both() -> None:
+    """Cancellation reaches what is awaited."""
+    cleaned = list[str]()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await until_stopped(forever(cleaned), asyncio.Event())
+    assert cleaned == ["cleaned"]
+
+
+async def test_ticks_before_each_interval() -> None:
+    """The tick function is called once for each interval."""
+    stop, ticks = asyncio.Event(), list[int]()
+
+    def tick() -> None:
+        ticks.append(1)
+        if len(ticks) == 3:
+            stop.set()
+
+    await until_stopped(asyncio.Event().wait(), stop, tick=tick, interval_s=0.001)
+    assert len(ticks) == 3
+
+
+def test_leaves_of_nested_groups_in_order() -> None:
+    """The errors of nested groups come in their order."""
+    first, second, third = ValueError("1"), KeyError("2"), OSError("3")
+    group = ExceptionGroup("outer", [first, ExceptionGroup("inner", [second]), third])
+    assert list(leaves(group)) == [first, second, third]
