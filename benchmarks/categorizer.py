@@ -1,6 +1,6 @@
-"""What the categorizer costs: records a second from bytes to decisions, and the cost of a record as jobs become many.
+"""Cost of the categorizer: records a second from bytes to decisions, and the cost of a record as the jobs grow in number.
 
-Its figures are those of ``frame/record_cost.py``, each beside a bare one of the same run, so that none depends on the
+Its figures are those of ``frame/record_cost.py``, each beside a baseline of the same run, so that none depends on the
 machine alone.
 
 Run: ``python benchmarks/categorizer.py [--records 200000] [--runs 5] [--json]``
@@ -57,7 +57,7 @@ def reports(jobs: int, rounds: range, every_ms: int, loss: Callable[[int], float
 
 
 def flattening(number: int) -> float:
-    """A loss that falls ever more slowly."""
+    """A loss that falls more and more slowly."""
     return 1 / (1 + number)
 
 

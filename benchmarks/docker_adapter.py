@@ -5,7 +5,7 @@
 * *streams*: statistics streams that are open for each container.
 * *limits*: time from a call of ``limit`` to its return, for containers in turn.
 
-It starts an engine of its own (``make engine``, ``make images``; root) and skips where there can be none. What the engine
+It starts its own engine (``make engine``, ``make images``; root) and skips where it cannot. What the engine
 itself uses for measuring is not counted.
 
 Run: ``python benchmarks/docker_adapter.py [--containers 200] [--seconds 30] [--json]``
@@ -81,7 +81,7 @@ async def at_rest(cluster: DockerCluster, count: int, seconds: float) -> tuple[f
 
 
 async def bare(host: Host, names: list[str], seconds: float) -> float:
-    """Percent of a core for nothing but reading the streams."""
+    """Percent of a core for reading the streams alone."""
     streams = [Bare(host, name) for name in names]
     await asyncio.sleep(SETTLE_S)
     used_s, began = time.process_time(), time.monotonic()

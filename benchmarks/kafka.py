@@ -1,4 +1,4 @@
-"""What the log on Kafka costs: throughput, latency, scaling out and memory, each beside a bare client in the same run.
+"""Cost of the log on Kafka: throughput, latency, scaling out and memory, each beside a bare client in the same run.
 
 * *throughput*: one categorizer process over a topic of many reports until it has read them all, beside a bare
   ``getmany`` and decode loop over the same topic: bare, categorizer, bare in each round, on a new topic. Shares of the
@@ -10,8 +10,8 @@
   produce → consume at the same rate on a topic of its own.
 * *memory*: the resident set of each categorizer after all of it (``kafka_plans.py``: every service's after an hour).
 
-It starts a broker of its own (``make kafka``). Broker, load and categorizers share the machine's cores, so that on few
-cores scaling out shows what it costs rather than what it gains.
+It starts its own broker (``make kafka``). Broker, load and categorizers share the machine's cores, so that on few
+cores scaling out shows its cost and not its gain.
 
 Run: ``python benchmarks/kafka.py [--reports 2000000] [--rounds 2] [--members 1 2 4] [--every-ms 3000 1000] [--json]``
 """
@@ -83,7 +83,7 @@ class Bench:
         return log
 
     def service(self, name: str = "categorizer") -> subprocess.Popen[bytes]:
-        """One more process."""
+        """Start one more process."""
         env = {**os.environ, **as_environment(Settings(kafka=self.kafka)), "STEEPEST_STATE_DIR": str(self.folder.root)}
         return subprocess.Popen(
             [sys.executable, "-m", f"steepest_{name.replace('-', '_')}"],
@@ -94,7 +94,7 @@ class Bench:
 
 
 def watched(layout: Layout, job: str, interval_ms: int) -> NewRecord:
-    """A job's first record."""
+    """The first record of a job."""
     parameters = SpeConParameters(interval_ms=interval_ms)
     event = JobWatched(job=job, pool="default", incarnation=1, metric="loss", parameters=parameters)
     return new_record(layout.of_key("loss", job), job, event, 0, {SOURCE: f"bench/{job}", SEQUENCE: "0"})
@@ -118,7 +118,10 @@ async def fill(log: KafkaLog, layout: Layout, reports: int, every_ms: int) -> No
 
 async def bare(bench: Bench) -> tuple[float, float]:
     """Seconds on the wall and of CPU that ``getmany`` and decoding take for the whole topic."""
-    ours, fetcher.PartitionRecords = fetcher.PartitionRecords, ParsedRecords.__base__  # the client as it comes
+    ours, fetcher.PartitionRecords = (
+        fetcher.PartitionRecords,
+        ParsedRecords.__base__,
+    )  # the client with its default settings
     try:
         return await _bare(bench)
     finally:
@@ -147,8 +150,8 @@ async def _bare(bench: Bench) -> tuple[float, float]:
 async def categorized(bench: Bench, log: KafkaLog, members: int, due: int) -> tuple[float, float, list[int]]:
     """Seconds that all reports take, of the wall and of CPU, and memory in MiB.
 
-    Beginning a process is left out: the clock starts when the first decisions are there, and what was decided by then
-    does not count, so the measured part stands for the whole.
+    The start of a process is left out: the clock starts at the first decisions, and records read before
+    that do not count, so the measured part is representative.
     """
     start = await log.end(CLUSTER)
     processes = [bench.service() for _ in range(members)]
@@ -185,7 +188,7 @@ class Round(msgspec.Struct):
 
 
 async def one_round(bench: Bench, reports: int, members: int, every_ms: int) -> Round:
-    """Fill a topic, read it by turns, and remove it."""
+    """Fill a topic, read it in turns, and remove it."""
     log = await bench.open()
     await fill(log, bench.layout, reports, every_ms)
     # One measurement for each interval that a later report has ended.
@@ -229,7 +232,7 @@ def between(ratios: Sequence[float]) -> dict[str, float]:
 
 
 async def latency(folder: Path, bootstrap: str, rate: int, seconds: int) -> dict[str, Any]:
-    """Steady reports, and when what they cause is appended; all times by the same clock."""
+    """Steady reports, and the times of the decisions that they cause; all times by the same clock."""
     bench = Bench(folder, bootstrap, "latency")
     log, reading = await bench.open(), open_log(read_settings({"state_dir": bench.folder.root}), bench.folder.read())
     jobs = [f"job-{number}" for number in range(LATENCY_JOBS)]
@@ -256,7 +259,7 @@ async def latency(folder: Path, bootstrap: str, rate: int, seconds: int) -> dict
 
     following = [asyncio.create_task(follow(bench.layout.of_topic("loss"))), asyncio.create_task(follow([CLUSTER]))]
     began, number, batch = time.perf_counter(), 0, max(1, rate // 200)
-    measured_from = float("inf")  # until the process has begun, and the group has dealt the partitions
+    measured_from = float("inf")  # until the process has started, and the group has assigned the partitions
     while time.perf_counter() - measured_from < seconds:
         if works.is_set() and measured_from == float("inf"):
             measured_from = time.perf_counter() + WARM_UP_S

@@ -1,11 +1,11 @@
-"""What a whole chain of services costs on Kafka: from a report's append to the plan's, and memory after an hour of events.
+"""Cost of a chain of services on Kafka: latency from a report's append to the plan's, and memory after an hour of events.
 
 * *latency*: 2,000 reports a second of jobs that have converged; a categorizer asks for another place for each of them, a
   node-scorer answers with a plan, and the rebalancer and the placer read along. From a report's append to the append of the
   plan that followed from it, beside bare produce → consume of the same reports.
 * *memory*: the resident set of each service after an hour's events of 100 jobs that report every 3 s.
 
-It starts a broker of its own (``make kafka``), and shares the cores with it.
+It starts its own broker (``make kafka``), and shares the cores with it.
 
 Run: ``python benchmarks/kafka_plans.py [--rate 2000] [--seconds 20] [--json]``
 """
@@ -74,7 +74,7 @@ def report(bench: Bench, job: str, number: int, at_ms: int) -> NewRecord:
 
 
 class Clocks:
-    """When what was appended, and when it and what followed from it came."""
+    """When each report was appended, and when the report and its plan arrived."""
 
     def __init__(self) -> None:
         self.sent: dict[tuple[int, int], float] = {}
@@ -102,7 +102,7 @@ class Clocks:
 
 
 async def latency(folder: Path, bootstrap: str, rate: int, seconds: int) -> dict[str, Any]:
-    """Steady reports, and when the plans that they cause are appended; all times by the same clock."""
+    """Steady reports, and the times of the plans that they cause; all times by the same clock."""
     bench = Bench(folder, bootstrap, "plans")
     log, reading = await bench.open(), await bench.open()
     interval_ms = AN_INTERVAL * 1000 * ACTIVE // rate
@@ -163,7 +163,7 @@ async def memory(folder: Path, bootstrap: str) -> dict[str, Any]:
     while found < due:
         found += sum(GROWTH in record.value for record in await reader.poll(max_records=5000))
     await reader.close()
-    await asyncio.sleep(3)  # for those who read what the categorizer wrote last
+    await asyncio.sleep(3)  # for the services that read the categorizer's last events
     held = {f"{name}_mib": resident(process) for name, process in processes.items()}
     end(list(processes.values()))
     await log.close()

@@ -1,4 +1,4 @@
-"""What simulating a whole pool costs: the live deciders, view and saga under SpeCon, as jobs and nodes become many.
+"""Cost of simulating a whole pool: the live deciders, view and saga under SpeCon, as jobs and nodes grow in number.
 
 Jobs of the thesis' ten models arrive over ten minutes, ten to a node, each first on a node drawn at random, so that there
 is something to move. Seconds are of the processor. Beside each run stands a bare one of the same size: as many events put

@@ -1,4 +1,4 @@
-"""What a simulation of an allocation policy costs, and what each odd rule of a peer's simulator is worth.
+"""Cost of a simulation of an allocation policy, and the effect of each unusual rule of a peer's simulator.
 
 * *speed*: jobs a second of processor time, from the workload in memory to the result, beside the rate of the peer whose
   figures the run reproduces. Peers' rates are those of their own programs on the machine that this project was developed
@@ -36,7 +36,7 @@ from steepest.sim.workloads.read import read_workload
 
 
 class Case(msgspec.Struct, frozen=True):
-    """A run and what its peer says of it: jobs a second, and average completion time in s."""
+    """A run and its peer's figures: jobs a second, and average completion time in s."""
 
     trace: str
     cluster: str
@@ -56,7 +56,7 @@ CASES = (
 
 
 class Variant(msgspec.Struct, frozen=True):
-    """One rule changed: for which policies, in words, and what."""
+    """One changed rule: for which policies, its description, and the change."""
 
     policies: tuple[str, ...]
     name: str

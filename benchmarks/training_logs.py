@@ -1,4 +1,4 @@
-"""What the log reader finds in real logs, beside Katib's default filter, and how fast, beside ``grep``.
+"""Accuracy of the log reader on real logs beside Katib's default filter, and its speed beside ``grep``.
 
     python benchmarks/training_logs.py [--data FOLDER] [--table FILE] [--megabytes N]
 
@@ -40,7 +40,7 @@ LEAST_PRECISION = LEAST_RECALL = 0.999
 
 
 def main() -> int:
-    """Measures, prints, and says whether the reader finds what is there."""
+    """Measures, prints, and returns whether precision and recall are within their bounds."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--data", type=Path, default=os.environ.get("STEEPEST_DATA", REPOSITORY.parent / "shared" / "data")
@@ -78,7 +78,7 @@ def accuracy(logs: Path) -> tuple[str, bool]:
 
 
 def load_truth() -> Callable[[Path, str], list[tuple[int, float]]]:
-    """The plain count, which lives with the tests."""
+    """The plain count, whose code is beside the tests."""
     path = REPOSITORY / "tests" / "unit" / "training_logs" / "truth.py"
     spec = importlib.util.spec_from_file_location("truth", path)
     assert spec is not None

@@ -1,9 +1,9 @@
-"""What the view costs: records a second from bytes to a folded pool, and the cost of a record as jobs become many.
+"""Cost of the view: records a second from bytes to a folded pool, and the cost of a record as the jobs grow in number.
 
-Its figures are those of ``frame/record_cost.py``, each beside a bare one of the same run, so that none depends on the
+Its figures are those of ``frame/record_cost.py``, each beside a baseline of the same run, so that none depends on the
 machine alone. The jobs run ten a node. The records are a pool's in its daily life: of 100, 40 ``GrowthMeasured``, 35
 ``NodeUsage``, 10 ``Tick``, 10 ``CategoryChanged``, and 5 of a job that ends and of one that is submitted, placed and
-started in its stead.
+started in its place.
 
 Run: ``python benchmarks/view.py [--records 100000] [--runs 5] [--json]``
 """
@@ -64,7 +64,7 @@ class Life:
             yield from self.start(f"node-{job % self.nodes}")
 
     def days(self) -> Iterator[Raw]:
-        """What happens then, without end."""
+        """The following records, without end."""
         while True:
             kind = self.kinds.choice(KINDS)
             if kind == "turnover":

@@ -1,6 +1,6 @@
-"""What a year leaves behind: sizes of snapshots and logs of a pool that runs 1,000 jobs a day, after months 1, 6 and 12.
+"""State after a year: sizes of snapshots and logs of a pool that runs 1,000 jobs a day, after months 1, 6 and 12.
 
-The real deciders live through it in virtual time (``steepest.testing.system.year``). One job in twenty is never said to have
+The real deciders run it in virtual time (``steepest.testing.system.year``). One job in twenty is never said to have
 ended, 20 spot machines a day come under names of their own and never return, and all restarts from its snapshots every
 month. What a snapshot holds must be as large after a year as after a month, within a tenth.
 
@@ -37,7 +37,7 @@ RETAINED_DAYS = {"cluster": 30, "loss": 30, "heartbeats": 7}
 
 
 def live(days: int, jobs: int) -> list[dict[str, Any]]:
-    """What is left after each month that is shown."""
+    """The sizes after each month that is shown."""
     facts.BEATS_KEPT = facts.BEATS_KEPT * STEPS_A_DAY // (DAY_MS // USAGE_EVERY_MS)
     life, found = PoolLife(jobs, nodes=NODES, spots_a_day=SPOTS_A_DAY), []
     began = time.perf_counter()
@@ -105,7 +105,7 @@ def main() -> int:
 
 
 def mb(size: float) -> str:
-    """Bytes, for people."""
+    """A number of bytes as text in MB."""
     return f"{size / 1e6:.2f} MB"
 
 

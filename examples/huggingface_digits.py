@@ -11,7 +11,7 @@ from steepest_sdk.huggingface import SteepestCallback
 
 
 def main() -> None:
-    """Trains, and says how well it has learned."""
+    """Trains, and prints how well it has learned."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epochs", type=int, default=10)
     epochs = parser.parse_args().epochs

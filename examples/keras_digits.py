@@ -1,4 +1,4 @@
-"""Handwritten digits in Keras 3 on JAX (or what KERAS_BACKEND names), left and resumed between epochs."""
+"""Handwritten digits in Keras 3 on JAX (or what KERAS_BACKEND names), stopped and resumed between epochs."""
 
 import argparse
 import os
@@ -12,7 +12,7 @@ from steepest_sdk.keras import SteepestCallback
 
 
 def main() -> None:
-    """Trains, and says how well it has learned."""
+    """Trains, and prints how well it has learned."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epochs", type=int, default=30)
     epochs = parser.parse_args().epochs

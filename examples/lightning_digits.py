@@ -1,4 +1,4 @@
-"""Handwritten digits in PyTorch Lightning, left and resumed after any step thanks to a loader that knows its place."""
+"""Handwritten digits in PyTorch Lightning, stopped and resumed after any step by a loader that saves its position."""
 
 import argparse
 
@@ -29,12 +29,12 @@ class Digits(LightningModule):
         self.log("val_loss", self.training_step(batch))
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """Adam, as ever."""
+        """Adam."""
         return torch.optim.Adam(self.parameters(), lr=0.001)
 
 
 def main() -> None:
-    """Trains, and says how well it has learned."""
+    """Trains, and prints how well it has learned."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epochs", type=int, default=30)
     epochs = parser.parse_args().epochs

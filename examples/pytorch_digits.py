@@ -1,4 +1,4 @@
-"""Handwritten digits in plain PyTorch: a loop of its own, which can be left and resumed after any step."""
+"""Handwritten digits in plain PyTorch: a hand-written loop, which can be stopped and resumed after any step."""
 
 import argparse
 
@@ -12,7 +12,7 @@ from steepest_sdk.pytorch import ResumableLoader, TrainingState
 
 
 def main() -> None:
-    """Trains, and says how well it has learned."""
+    """Trains, and prints how well it has learned."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epochs", type=int, default=40)
     epochs = parser.parse_args().epochs

@@ -2,7 +2,7 @@
 """How close the simulator is to a real run: the demo, run for real and simulated from the same submissions.
 
 For each run: the demo's jobs train for real on the local cluster; then the simulator gets that recording's submissions,
-nodes and parameters, and of the jobs what a step costs them and how many they have, and plays it from the first submission
+nodes and parameters, each job's cost of a step and number of steps, and plays it from the first submission
 on. Compared are the completion times and the order of the decisions. What a step costs is measured in the same run, so this
 is the error of scheduling, sharing and moving, not of guessing a job's length.
 
@@ -84,7 +84,7 @@ def between(runs: list[dict[str, float]]) -> float | None:
 
 
 def decisions(log: list[Received[Any]]) -> list[tuple[str, ...]]:
-    """What was decided, in order: changes of category, moves with their targets, and stays."""
+    """The decisions in order: changes of category, moves with their targets, and stays."""
     found: list[tuple[str, ...]] = []
     for one in log:
         match one.event:

@@ -107,7 +107,7 @@ def main() -> None:
 
 
 def real_runs(data: Path) -> Iterator[tuple[str, RealCurve]]:
-    """The runs that learn, by the family that they are to make."""
+    """The runs that learn, by the family to fit."""
     sources = [("algoperf", algoperf_curves(data / "algoperf-curves.jsonl.gz"))]
     sources.append(("pollux", pollux_curves(data / "pollux" / "traces")))
     sources += [("taskset", taskset_curves(path)) for path in sorted((data / "taskset").glob("*.json.gz"))]
@@ -163,7 +163,7 @@ def fit_shape(shape: Shape, progress: Array, losses: Array) -> tuple[float, Fitt
 
 
 def family(name: str, fits: Sequence[Fit]) -> Family:
-    """The run nearest to all others, in the name of all."""
+    """The run nearest to all others, which represents them."""
     at = np.linspace(0, 1, 101)
     curves = np.array([[one.curve.expected(float(p)) / one.curve.expected(0) for p in at] for one in fits])
     far = [float(np.abs(curves - curve).mean()) for curve in curves]

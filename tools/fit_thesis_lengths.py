@@ -3,7 +3,7 @@
 
 Each experiment has one factor for each start. The tool searches the one for which the default run's mean completion and
 makespan are nearest to the published ones: the least sum of squared logarithms of their ratios, of the means over 20 seeds.
-What SpeCon and FlowCon published of themselves has no part in it.
+The published figures of SpeCon and FlowCon are not used.
 
 Run: ``python tools/fit_thesis_lengths.py [EXPERIMENT …]``; some minutes.
 """
@@ -48,7 +48,7 @@ def default_run(experiment: Experiment, start: Start, seed: int) -> dict[str, fl
 
 
 def means(experiment: Experiment, start: Start, factor: float) -> dict[str, tuple[float, float]]:
-    """Published and ours, of each figure that is printed."""
+    """The published and the simulated value of each printed figure."""
     changed = msgspec.structs.replace(experiment, lengths={start: factor})
     runs = list(side_by_side(functools.partial(default_run, changed, start), range(SEEDS)))
     printed = {one.measure: one.value for one in experiment.default if one.value is not None}
@@ -56,7 +56,7 @@ def means(experiment: Experiment, start: Start, factor: float) -> dict[str, tupl
 
 
 def distance(experiment: Experiment, start: Start, factor: float) -> float:
-    """Of all figures."""
+    """The sum of squared logarithms over all figures."""
     return sum(math.log(ours / published) ** 2 for published, ours in means(experiment, start, factor).values())
 
 

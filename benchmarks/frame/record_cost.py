@@ -3,8 +3,8 @@
 * *fold*: decode a record and take it in, beside decoding the same records and nothing else.
 * *scale*: take in decoded records of 10, 1,000 and 100,000 jobs in turn. Function calls a record, Python's and C's, are
   counted with a profile hook and must not depend on the number of jobs. The time may: more jobs are more memory than the
-  processor's cache holds. Hence the bare update: as many plain objects, found by name and written once a record. Who takes
-  the records must not slow down by more than 1.5 times what the bare update slows down by.
+  processor's cache holds. The bare update accounts for that: as many plain objects, found by name and written once a
+  record. The component must not slow down by more than 1.5 times as much as the bare update.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SCALE_JOBS = (10, 1_000, 100_000)
 
 
 class Plain:
-    """What the bare update writes to: nothing but two attributes."""
+    """The object that the bare update writes to: two attributes."""
 
     __slots__ = ("at_ms", "total")
 

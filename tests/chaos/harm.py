@@ -1,9 +1,9 @@
-"""What is done to a running system, by a seeded schedule.
+"""Faults injected into a running system, by a seeded schedule.
 
 Services are killed, the broker is killed or stopped for a while, the system is stopped and started again, and topics are cut
 off behind what was read.
 
-It owns the schedule. It must never look at what the system makes of it.
+It owns the schedule. It must never check the system's results.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Harm:
 
     Attributes:
         kills: Services killed, by module.
-        faults: What was done to the broker.
+        faults: Faults of the broker.
         restarts: Times that the system was stopped, lost the heads of its topics, and was started again.
     """
 
@@ -42,9 +42,9 @@ class Harm:
         self._retention = retention
 
     async def do(self, kills: int, faults: int) -> None:
-        """So many services are killed one by one, and in between the broker is harmed so often.
+        """Kill that many services one by one, with that many broker faults in between.
 
-        Midway between two of these the system is restarted; from the first time on, retention works after each harm.
+        The system is restarted midway between two faults; from the first restart on, retention runs after each fault.
         """
         when = {round((each + 1) * kills / (faults + 1)) for each in range(faults)}
         between = {round((each + 0.5) * kills / (faults + 1)) for each in range(faults + 1)}

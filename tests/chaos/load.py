@@ -1,6 +1,6 @@
-"""Reports of jobs that run nowhere, appended as fast as asked, with a note of every one that was acknowledged.
+"""Reports of jobs that do not run, appended at a given rate, with a record of every acknowledged one.
 
-It owns the load and its proof. It must never look at what becomes of a report.
+It owns the load and its proof. It must never follow a report through the system.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Load:
     """The load.
 
     Attributes:
-        acknowledged: The reports, by source and number, that the log has said to have.
+        acknowledged: The reports that the log has acknowledged, by source and number.
     """
 
     def __init__(self, log: Log, layout: Layout, pool: str) -> None:
@@ -38,7 +38,7 @@ class Load:
         self._pool = pool
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Append until stopped. A batch that may have failed is appended again, as any source does."""
+        """Append until stopped. A batch of unknown outcome is appended again, as any source does."""
         for job in JOBS:
             watched = JobWatched(
                 job=job, pool=self._pool, incarnation=1, metric="loss", parameters=SpeConParameters(interval_ms=1000)
@@ -82,7 +82,7 @@ def reports_in(records: list[Record]) -> list[Report]:
 
 
 def applied(reports: list[Report]) -> list[Report]:
-    """Those that a reader takes: of each source, what is beyond all it has seen."""
+    """The reports that a reader applies: those of each source with a number above all earlier ones."""
     newest: dict[str, int] = {}
     taken = []
     for source, number in reports:

@@ -1,6 +1,6 @@
-"""Retention at work: topics lose what their readers have passed, once it was recorded.
+"""Retention during a chaos run: topics lose recorded records that all readers have passed.
 
-It owns what is removed. It must never remove what a snapshot does not stand for: that would be lost by design.
+It owns the removal. It must never remove a record that no snapshot covers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ UNREADABLE = b"{"
 
 
 class Retention:
-    """What removes the heads of topics.
+    """Removes the heads of topics.
 
     Attributes:
         removed: By partition, the records that were removed.
@@ -40,7 +40,7 @@ class Retention:
         self._recording = recording
 
     async def work(self) -> None:
-        """Record all that is there, and then remove it, as far as every reader has passed it."""
+        """Record everything, and then remove the records that every reader has passed."""
         async for attempt in patiently():  # the broker may have come back just now
             with attempt:
                 await self._work()
@@ -50,7 +50,7 @@ class Retention:
         await self._log.append([NewRecord(to=at, key="", value=UNREADABLE, at_ms=0) for at in lanes])
         async for _ in record(self._log, self._recording):
             pass
-        # The last one recorded stays: it vouches for the log when the recording goes on.
+        # The last recorded record stays: it identifies the log when the recording continues.
         before = {DEAD_LETTERS: await self._recording.end(DEAD_LETTERS) - 1}
         for kind in STREAM_DECIDERS.values():
             store = open_snapshots(read_settings({"state_dir": self._system.folder.root}), self._log, kind.name)

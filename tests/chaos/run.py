@@ -1,7 +1,7 @@
-"""``make chaos``: jobs and load on a real system over a real broker, harm by a seeded schedule, then proof from the topics.
+"""``make chaos``: jobs and load on a real system and broker, faults by a seeded schedule, then proof from the topics.
 
-Everything that is proven is read from a recording of the topics, gone on with before anything is removed and completed after
-the system has stopped; what the services believed is not asked.
+Every proof reads a recording of the topics, which is extended before anything is removed and completed after
+the system has stopped. The services' own state is not used.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ TRAINING = Path(__file__).parent / "training.py"
 async def chaos(
     folder: Path, broker: Broker, *, seed: int, kills: int, faults: int, jobs: int, steps: int
 ) -> dict[str, Any]:
-    """Run it all; give what was found.
+    """Run everything; return the findings.
 
     Args:
         folder: An empty folder.
-        broker: It runs, and is harmed.
-        seed: Of the schedule.
+        broker: A running broker, which gets the faults.
+        seed: Seed of the schedule.
         kills: Services to kill.
         faults: Times to harm the broker.
-        jobs: Real trainings.
-        steps: Of each.
+        jobs: Number of real trainings.
+        steps: Steps of each training.
     """
     kafka = KafkaSettings(bootstrap=broker.bootstrap, prefix=f"chaos{seed}-")
     nodes = [option for number in range(3) for option in ("--node", f"n{number}=0.5")]
@@ -99,7 +99,7 @@ async def chaos(
 
 
 async def submit(system: KafkaSystem, jobs: int, spec: JobSpec) -> None:
-    """Ask for jobs of one kind."""
+    """Submit jobs of one kind."""
     async with asking(read_settings({"state_dir": system.folder.root})) as (log, pool):
         for number in range(jobs):
             await append(log, pool, JobSubmitted(job=f"job-{number}", request=new_request(), spec=spec))
@@ -117,7 +117,7 @@ async def all_over(system: KafkaSystem, jobs: int) -> None:
 
 
 async def proof(recording: FileLog, load: Load, system: KafkaSystem) -> dict[str, Any]:
-    """What the topics say."""
+    """What the topics prove."""
     losses = [one for at in await recording.partitions("loss") for one in await records(recording, at)]
     reports = reports_in(losses)
     taken = applied(reports)
@@ -147,7 +147,7 @@ async def proof(recording: FileLog, load: Load, system: KafkaSystem) -> dict[str
 
 
 async def live_view_equal(system: KafkaSystem, cluster: list[Record]) -> bool:
-    """Whether what the live system had folded when it stopped is what the same records fold to now."""
+    """Whether the live system's view at its stop equals a new fold of the same records."""
     log = system.log()
     snapshot = await read_pool_snapshot(
         open_snapshots(read_settings({"state_dir": system.folder.root}), log), log, CLUSTER
@@ -187,7 +187,7 @@ def main() -> None:
     configure_logging(logging.ERROR)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that stopping this script leaves nothing running
     faults = max(1, chosen.kills // 20) if chosen.faults is None else chosen.faults
-    # Jobs must outlast the harm to be moved meanwhile: a kill takes a second, a restart 20, and a step 0.04.
+    # Jobs must outlast the faults to be moved between them: a kill takes a second, a restart 20, and a step 0.04.
     steps = chosen.steps or 25 * chosen.kills + 500 * (faults + 1)
     with (
         tempfile.TemporaryDirectory(prefix="chaos-") as folder,

@@ -1,6 +1,6 @@
-"""A real system on a real broker, for tests that do it harm: ``steepest up`` with every service a process of its own.
+"""A real system on a real broker, for chaos tests: ``steepest up`` with one process per service.
 
-It owns starting, finding processes, and awaiting. It must never know what a test is after.
+It owns starting, finding processes, and waiting. It must never know what a test checks.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class KafkaSystem:
         return self._process.wait(PATIENCE_S)
 
     def kill(self) -> None:
-        """SIGKILL to the system itself; its services are left to themselves."""
+        """SIGKILL to the supervisor process alone; its services continue."""
         assert self._process is not None
         self._process.kill()
         self._process.wait()
@@ -115,7 +115,7 @@ class KafkaSystem:
                 self._process.wait()
 
     def call(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run a command on the folder."""
+        """Run a command with ``--state`` set to the folder."""
         command, *rest = arguments
         return subprocess.run(
             [*STEEPEST, command, "--state", str(self.folder.root), *rest],

@@ -1,4 +1,4 @@
-"""A short training that is hard on a scheduler: its loss flattens soon, so that it is moved, and it notices a twin.
+"""A short training for chaos tests: its loss flattens soon, so that it is moved, and it detects a second copy of itself.
 
 Its arguments are a folder, where it keeps its lock and its marks, and its number of steps.
 """

@@ -41,7 +41,7 @@ class LocalHarness(ClusterHarness):
         return ReplicaSpec(command=(sys.executable, contract_job.__file__, *arguments))
 
     async def leave(self) -> None:
-        """Forget the adapter, which goes on as a zombie beside the next one: that is worse than to be dead."""
+        """Drop the adapter without closing it: it keeps running beside the next one, the worst case."""
         self._zombies.append(self.cluster)
 
     async def come_back(self) -> None:

@@ -40,7 +40,7 @@ class TestMemoryLog(LogContract, RetentionContract):
 
     @pytest.fixture
     def trim(self, log: MemoryLog) -> Trim:
-        """Takes them off the lists."""
+        """Removes the records from the lists."""
 
         async def trim(at: TopicPartition, before: int) -> None:
             log.trim(at, before)

@@ -1,4 +1,4 @@
-"""A supervisor in small for real trainings: it starts their processes, asks, stops, and reads what they say."""
+"""A minimal supervisor for real trainings: it starts their processes, sends requests, stops them, and reads their output."""
 
 from __future__ import annotations
 
@@ -81,12 +81,12 @@ class Training:
         return content
 
     def terminate(self) -> int:
-        """SIGTERM; gives the exit status."""
+        """Sends SIGTERM, and returns the exit status."""
         self.process.send_signal(signal.SIGTERM)
         return self.wait()
 
     def wait(self) -> int:
-        """The exit status, once it has left."""
+        """Waits for the exit, and returns the status."""
         return self.process.wait(PATIENCE_S)
 
     def said(self) -> str:
@@ -94,7 +94,7 @@ class Training:
         return self.folder.joinpath("output").read_text()
 
     def final_loss(self) -> str:
-        """To the last digit; only a complete training prints it."""
+        """The final loss with all digits, which only a complete training prints."""
         line = self.said().splitlines()[-1]
         assert line.startswith("final loss "), self.said()
         return line.removeprefix("final loss ")
@@ -160,7 +160,7 @@ def supervisor(tmp_path: Path) -> Iterator[Supervisor]:
 
 @pytest.fixture
 def another(tmp_path: Path) -> Iterator[Supervisor]:
-    """One of a job that is compared with it."""
+    """A supervisor of a second job, to compare with."""
     yield from _supervisor(tmp_path / "another")
 
 

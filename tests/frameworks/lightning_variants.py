@@ -1,4 +1,4 @@
-"""Lightning trainings beyond the example: a loader without a place, accumulated gradients, a schedule by plateaus."""
+"""Lightning trainings beyond the example: a loader without a saved position, accumulated gradients, a plateau schedule."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Digits(LightningModule):  # type: ignore[misc]  # lightning is not there w
         self.layers = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Dropout(0.3), nn.Linear(128, 10))
 
     def training_step(self, batch: list[Any]) -> dict[str, Any]:
-        """The loss, beside something else."""
+        """The loss and another metric."""
         images, labels = batch
         loss = nn.functional.cross_entropy(self.layers(images), labels)
         self.log("train_loss", loss)
@@ -42,7 +42,7 @@ class Digits(LightningModule):  # type: ignore[misc]  # lightning is not there w
 
 
 def main() -> None:
-    """Trains, and says how well it has learned."""
+    """Trains, and prints how well it has learned."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--epochs", type=int, default=None)
     parser.add_argument("--max-steps", type=int, default=-1)

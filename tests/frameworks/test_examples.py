@@ -25,8 +25,8 @@ class Example:
     """A training.
 
     Attributes:
-        steps: How many it makes in all.
-        epoch: Steps after which it can be left; 1 where after any.
+        steps: Its total number of steps.
+        epoch: Number of steps between two possible stops; 1 if it can stop after any step.
         reported: The names of its metrics.
     """
 
@@ -117,7 +117,7 @@ def test_however_lightning_trains_it_ends_on_the_same_bits(
     assert resumed.final_loss() == whole.final_loss()
 
 
-def test_lightning_told_to_leave_before_its_first_step_says_so(supervisor: Supervisor) -> None:
+def test_lightning_stopped_before_its_first_step_exits_with_85(supervisor: Supervisor) -> None:
     """Lightning's own handler would leave with status 0, which means complete: here the status is 85, whenever it comes."""
     training = supervisor.start(EXAMPLES / "lightning_digits.py")
     training.hello()
@@ -132,7 +132,7 @@ def test_lightning_told_to_leave_before_its_first_step_says_so(supervisor: Super
         ("keras", "initial_epoch=steepest.initial_epoch, ", "initial_epoch=steepest.initial_epoch"),
     ],
 )
-def test_script_that_forgets_to_resume_is_told(
+def test_script_that_forgets_to_resume_gets_an_error(
     supervisor: Supervisor, tmp_path: Path, example: str, forgotten: str, remedy: str
 ) -> None:
     """Trained weights with a restarted schedule would be wrong silently: the script fails, and says what to write."""

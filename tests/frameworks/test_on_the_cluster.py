@@ -73,7 +73,7 @@ def submit(state: Path, job: str, command: tuple[str, ...], folder: Path) -> Non
 
 
 def end_of(found: Received[c.ClusterEvent], job: str) -> c.Outcome | None:
-    """How a job ended, if that is what has happened."""
+    """How a job ended, or None while it has not ended."""
     return found.event.outcome if isinstance(found.event, c.JobEnded) and found.event.job == job else None
 
 

@@ -1,4 +1,4 @@
-"""The place in the data and the state of a plain PyTorch loop: what is left is what would have come."""
+"""The data position and the state of a plain PyTorch loop: a resumed loop sees the batches that were left."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EPOCHS = 3
 
 
 def loader(**options: Any) -> ResumableLoader:
-    """Of 23 items in batches of 5."""
+    """A loader of 23 items in batches of 5."""
     return ResumableLoader(DATA, **({"batch_size": 5, "seed": 7} | options))
 
 
@@ -44,7 +44,7 @@ def test_every_item_comes_once_an_epoch_in_another_order() -> None:
 @pytest.mark.parametrize("options", [{}, {"drop_last": True}, {"shuffle": False}, {"num_workers": 2}])
 @pytest.mark.parametrize("taken", range(6))
 def test_resumed_loader_gives_what_is_left(taken: int, options: dict[str, Any]) -> None:
-    """Left in the second epoch after any number of batches, another loader goes on with the very next one."""
+    """Left in the second epoch after any number of batches, another loader continues with the next one."""
     whole = seen(loader(**options))
     first = loader(**options)
     assert [batch.tolist() for batch in first] == whole[0]
@@ -70,7 +70,7 @@ def test_loader_leaves_the_global_generator_alone() -> None:
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_state_and_chance_go_on_from_the_file(tmp_path: Path) -> None:
+def test_state_and_generators_continue_from_the_file(tmp_path: Path) -> None:
     """Parameters, optimiser, schedule and the generators of Python, NumPy and PyTorch are what they were."""
 
     def parts() -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""Feeds the log reader a million mutated lines, and holds each to its time.
+"""Feeds the log reader a million mutated lines, and checks the time of each.
 
     python -m tests.fuzz.run [--lines 1000000] [--seed 1]
 
-Ends with 1 and names seed and line where one raises, or takes more than 1 ms of processor time for each KB begun.
+Exits with 1 and prints seed and line if one raises, or takes more than 1 ms of processor time for each started KB.
 """
 
 import argparse
@@ -13,7 +13,7 @@ from .training_log_lines import SECONDS_PER_KB, fuzz, slowest
 
 
 def main() -> int:
-    """Feeds the lines, and says how it went."""
+    """Feeds the lines, and prints the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lines", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=1)

@@ -28,7 +28,7 @@ SPICES = (
 
 
 def seeds() -> list[bytes]:
-    """Lines to begin from: all cases' lines, and some of each real log where there are any."""
+    """Lines to mutate: all cases' lines, and some of each real log if there are any."""
     lines = [
         line[2:].replace("\\t", "\t").replace("\\r", "\r").replace("\\b", "\b").replace("\\e", "\x1b").encode()
         for path in sorted((TESTS / "unit" / "training_logs" / "cases").glob("*.txt"))

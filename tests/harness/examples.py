@@ -1,4 +1,4 @@
-"""Which examples Hypothesis runs: the same in every run, or with ``--hypothesis-profile=fresh`` others each time.
+"""Which examples Hypothesis runs: the same in every run, or new ones each time with ``--hypothesis-profile=fresh``.
 
 Hypothesis also draws the constants of modules that are loaded, and which those are depends on what ran before. They are left
 out, so that a test's examples depend on the test alone.
@@ -23,7 +23,7 @@ settings.load_profile("ci")
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure() -> None:
-    """Only the profile in force matters: fresh examples may be drawn from anything."""
+    """Leave the constants out unless the profile asks for fresh examples."""
     if settings.default is not None and settings.default.derandomize:
         nothing = Constants()
         providers._get_local_constants = lambda: nothing

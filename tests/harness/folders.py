@@ -1,6 +1,6 @@
-"""A test's folder that is emptied at the end, however deep a job has nested it.
+"""A test's folder that is emptied at the end, at any depth of nesting.
 
-Pytest removes old folders by recursion: one that is too deep ends a later run with an error.
+Pytest removes old folders by recursion: a folder that is too deep fails a later run.
 """
 
 from __future__ import annotations
@@ -14,6 +14,6 @@ import pytest
 
 @pytest.fixture
 def tmp_path(tmp_path: Path) -> Iterator[Path]:
-    """Pytest's, emptied by a program that does not recurse."""
+    """Pytest's folder, emptied by a program that does not recurse."""
     yield tmp_path
     subprocess.run(["rm", "-rf", *tmp_path.iterdir()], check=True)

@@ -1,10 +1,10 @@
-"""Many fresh examples of every property test: each test is run again until it has had enough of them, or enough time.
+"""Many fresh examples of every property test: each test runs again until its number of examples or its time is used up.
 
-A round is a run with as many examples as the test itself asks for, within the limit of a test. How many examples each test
-has come to is printed at the end; a failure ends the test's rounds and is kept (``tests.harness.examples``).
+A round is a run with as many examples as the test itself asks for, within the limit of a test. The number of examples of
+each test is printed at the end; a failure ends the test's rounds and is kept (``tests.harness.examples``).
 
 ``.hypothesis/fresh.json`` keeps the count of each test while neither the code under test nor the test's file changes. So
-many examples can be had in several runs: a run goes on where the last one ended, and leaves out what has had enough.
+many examples can be run in several runs: a run continues where the last one ended, and leaves out finished tests.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ HAD = pytest.StashKey["dict[str, Had]"]()
 
 
 class Had(msgspec.Struct, kw_only=True):
-    """What a test has had.
+    """The examples and time of a test so far.
 
     Attributes:
         code: Digest of the code under test and of the test's file.
-        seconds: How long its rounds took in all.
+        seconds: Total time of its rounds.
         is_failed: Whether the newest round failed: then it is run again, however many rounds it has had.
     """
 
@@ -42,19 +42,19 @@ class Had(msgspec.Struct, kw_only=True):
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """How much is enough."""
+    """Add the options for the number of examples and the time."""
     parser.addoption("--examples", type=int, default=50_000, help="examples of each property test")
     parser.addoption("--seconds", type=float, default=600, help="no round of a test begins later than this")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Begin with what was had so far."""
+    """Load the counts of earlier runs."""
     kept = config.rootpath / KEPT
     config.stash[HAD] = msgspec.json.decode(kept.read_bytes(), type=dict[str, Had]) if kept.exists() else {}
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what has had enough."""
+    """Deselect the tests that have had enough examples."""
     done = [item for item in items if _has_had_enough(item)]
     config.hook.pytest_deselected(items=done)
     items[:] = [item for item in items if item not in done]
@@ -66,7 +66,7 @@ def _has_had_enough(item: pytest.Item) -> bool:
 
 
 def _had(config: pytest.Config, nodeid: str) -> Had:
-    """What a test has had of the code as it is now."""
+    """The count of a test for the current code."""
     code = _digest(config.rootpath / nodeid.partition("::")[0])
     had = config.stash[HAD].get(nodeid)
     return had if had is not None and had.code == code else Had(code=code)
@@ -86,13 +86,13 @@ def _sources() -> Iterator[Path]:
 
 
 def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> None:
-    """Keep the test's limit, which every round has."""
+    """Store the test's time limit, which applies to every round."""
     item.stash[LIMIT] = settings
 
 
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """After its first round, run the test again and again, within what Hypothesis has set up around it."""
+    """After its first round, repeat the test inside Hypothesis's set-up."""
     begun, ran = time.monotonic(), 0
     wanted = _option(item, "examples") - _had(item.config, item.nodeid).examples
 
@@ -116,7 +116,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 
 def _failed(item: pytest.Item) -> bool:
-    """Whether a ``TestCase``, which keeps its failures for itself, has one."""
+    """Whether a ``TestCase``, which records its failures itself, has failed."""
     return bool(getattr(item, "_excinfo", None))
 
 
@@ -126,13 +126,13 @@ def _option(item: pytest.Item, name: str) -> float:
 
 
 class Keeper:
-    """Keeps what tests have had, in the one process that hears of all of them."""
+    """Keeps the tests' counts, in the one process that receives all reports."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Add a test's rounds; a run that is interrupted has them too."""
+        """Add a test's rounds immediately, so that an interrupted run keeps them."""
         if not _is_call(report):
             return
         found, had = dict(report.user_properties), _had(self._config, report.nodeid)
@@ -148,13 +148,13 @@ class Keeper:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Workers of pytest-xdist send their reports to the process that keeps."""
+    """Register the keeper in the controller only: pytest-xdist's workers send their reports there."""
     if not hasattr(session.config, "workerinput"):
         session.config.pluginmanager.register(Keeper(session.config))
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """A line for each test that the code as it is has passed or failed, in all runs; fewest examples first."""
+    """Print a line for each test that the current code has passed or failed, over all runs; fewest examples first."""
     current = {test: had for test, had in config.stash[HAD].items() if _is_current(config, test)}
     terminalreporter.section("fresh examples")
     for test, had in sorted(current.items(), key=lambda one: one[1].examples):

@@ -1,7 +1,7 @@
-"""A limit that no test can take for something else: some time after pytest-timeout's alarm, the process ends.
+"""A hard time limit that no test can catch: some time after pytest-timeout's alarm, the process ends.
 
-The alarm raises in the test, once. What catches that goes on without a limit: Hypothesis takes it for a failing example and
-runs the example again. The limit here is kept outside the interpreter. Before it ends the process it prints where every
+The alarm raises in the test once. Code that catches it continues without a limit: Hypothesis sees a failing example and
+runs the example again. The limit here is kept outside the interpreter. Before it ends the process it prints where each
 thread is; run in parallel, pytest names the test, starts another worker and goes on.
 """
 
@@ -22,17 +22,17 @@ LIMIT_S = pytest.StashKey[float]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """A test of the limit itself has less patience."""
+    """Add the grace period, which a test of this limit shortens."""
     parser.addoption("--grace", type=float, default=GRACE_S, help="seconds from a test's timeout to the process's end")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep the errors' stream from before it is captured."""
+    """Duplicate stderr before pytest captures it."""
     config.stash[ERRORS] = os.dup(2)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Give it back."""
+    """Close the duplicate."""
     os.close(config.stash[ERRORS])
 
 
@@ -46,14 +46,14 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> Generator[None
 
 @pytest.hookimpl(trylast=True)
 def pytest_exception_interact(node: pytest.Item | pytest.Collector) -> None:
-    """After a failure pytest takes away all limits, for a debugger; what a test has started must still come to an end."""
+    """Set the limit again, which pytest removes for a debugger after a failure: the test's tear-down must still end."""
     if isinstance(node, pytest.Item) and LIMIT_S in node.stash and not node.config.getoption("usepdb"):
         _arm(node)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol() -> Generator[None, object, object]:
-    """A test that is over has no limit any more."""
+    """Cancel the limit when the test has ended."""
     try:
         return (yield)
     finally:

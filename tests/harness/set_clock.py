@@ -1,4 +1,4 @@
-"""A clock for tests of what depends on spans of time and never waits."""
+"""A clock for tests of code that measures time but never waits."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ class SetClock:
     """A clock that stands still until it is set.
 
     Attributes:
-        now_s: What ``monotonic`` gives, in seconds.
+        now_s: What ``monotonic`` returns, in seconds.
     """
 
     def __init__(self) -> None:
         self.now_s = 1_000.0
 
     def now_ms(self) -> int:
-        """Not asked for."""
+        """Not used."""
         raise NotImplementedError
 
     def monotonic(self) -> float:
-        """What it was set to."""
+        """The time that the test has set."""
         return self.now_s
 
     async def sleep(self, seconds: float) -> None:
-        """Not asked for."""
+        """Not used."""
         raise NotImplementedError

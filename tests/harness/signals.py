@@ -13,7 +13,7 @@ PYTHON_S_OWN = {signal.SIGPIPE, getattr(signal, "SIGXFSZ", signal.SIGPIPE)}
 
 
 def pytest_configure() -> None:
-    """Handle what was ignored by doing nothing: unlike a signal that is ignored, a handler is not inherited."""
+    """Replace each ignored signal by an empty handler: children inherit ignored signals, but not handlers."""
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     for number in signal.valid_signals() - PYTHON_S_OWN:
         if signal.getsignal(number) is signal.SIG_IGN:
@@ -21,4 +21,4 @@ def pytest_configure() -> None:
 
 
 def _ignore(*_: object) -> None:
-    """Go on."""
+    """Do nothing."""

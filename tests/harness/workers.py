@@ -1,4 +1,4 @@
-"""Which worker runs what: all tests of a broker or an engine go to one, and so do all of an integration file.
+"""Which worker runs which test: one worker runs all tests of a broker or an engine, and all of an integration file.
 
 pytest-xdist's own ``loadgroup`` writes the group into a test's id, which pytest 9.2 no longer takes, so the groups are made
 from the ids here.
@@ -22,7 +22,7 @@ LONGEST = "tests/hostile/"
 
 
 class ByComponent(LoadScopeScheduling):  # type: ignore[misc]
-    """Gives tests that share what is started for them to one worker, and all others one by one."""
+    """Sends tests that share a started component to one worker, and all others one by one."""
 
     def _split_scope(self, nodeid: str) -> str:
         for folder, component in SHARE_A_COMPONENT.items():
@@ -43,5 +43,5 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test of half a minute that begins last keeps one core at work and the others waiting."""
+    """Run long tests first: a test of half a minute that starts last leaves the other cores idle."""
     items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))

@@ -1,6 +1,6 @@
 """What hostile jobs try: a table of small programs, each put into a job of its own beside an innocent one.
 
-Each is Python without any package, run with the environment that every job has. What it does to itself is its own affair.
+Each is plain Python, run with the environment that every job has. Harm to the hostile job itself is not checked.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Try(NamedTuple):
     Attributes:
         program: What it does before it waits for its end.
         has_metrics: Whether its metric folder is read, which is ``metrics`` on its volume.
-        needs_rights: Whether it takes the rights of ``up`` itself, which no container has.
+        needs_rights: Whether it needs the same rights as ``up``, which no container has.
     """
 
     program: str
@@ -44,7 +44,7 @@ class Try(NamedTuple):
     needs_rights: bool = False
 
     def command(self, seconds: float) -> tuple[str, ...]:
-        """Run it for so long."""
+        """The command that runs it for that many seconds."""
         begin = PRELUDE.replace("SECONDS", str(seconds))
         return ("python3", "-I", "-S", "-c", begin + textwrap.dedent(self.program) + EPILOGUE)
 
@@ -60,7 +60,7 @@ with open(os.path.join(os.environ["STEEPEST_CONTROL"], "reports.jsonl"), "a", bu
 
 
 def innocent(steps: int, pause_s: float) -> tuple[str, ...]:
-    """A job that reports so many losses, and finishes."""
+    """A job that reports that many losses and finishes."""
     program = INNOCENT.replace("STEPS", str(steps)).replace("PAUSE_S", str(pause_s))
     return ("python3", "-I", "-S", "-c", program)
 
@@ -225,7 +225,7 @@ TRIES: dict[str, Try] = {
                 os.chdir("d")
         """
     ),
-    # with the rights of who runs everything
+    # with the rights of the user who runs Steepest
     "renamed-control": Try("os.rename(C, C + '.was')", needs_rights=True),
     "linked-control": Try("os.rename(C, C + '.was'); os.symlink('/', C)", needs_rights=True),
     "linked-volume": Try("os.rename(K, K + '.was'); os.symlink('/', K)", needs_rights=True),

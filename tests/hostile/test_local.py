@@ -1,4 +1,4 @@
-"""Hostile jobs beside innocent ones, under the real system on emulated nodes: they are their own trouble alone."""
+"""Hostile jobs beside innocent ones on the real system with emulated nodes: they harm only themselves."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def system(tmp_path: Path) -> Iterator[RunningSystem]:
 
 
 async def submit_all(state: Path) -> None:
-    """Everybody, the innocent ones in their midst."""
+    """Submit all jobs, with the innocent ones between the hostile ones."""
     folder = StateFolder(state)
     volumes = folder.cluster / "jobs"
     specs = [
@@ -81,8 +81,8 @@ def get(system: RunningSystem, page: str) -> int:
 
 
 @pytest.mark.slow
-def test_hostile_jobs_are_their_own_trouble_alone(system: RunningSystem) -> None:
-    """The innocent finish with all their losses; every job ends; the system answers, stays small, and stops when asked."""
+def test_hostile_jobs_harm_only_themselves(system: RunningSystem) -> None:
+    """Innocent jobs finish with all their losses; every job ends; the system answers, stays small, and stops on request."""
     asyncio.run(submit_all(system.state))
     for name in INNOCENTS:
         assert system.await_end(name).outcome is c.Outcome.FINISHED

@@ -1,4 +1,4 @@
-"""What the project's Markdown files hold: links, anchors, code spans and blocks.
+"""Reads the project's Markdown files: links, anchors, code spans and blocks.
 
 It owns the reading of Markdown as the project writes it (ATX headings, fenced blocks, inline links). It must never know
 what a page is about.
@@ -63,7 +63,7 @@ def spans(text: str) -> Iterator[str]:
 
 
 def bold(text: str) -> Iterator[str]:
-    """What a page has in bold."""
+    """The bold texts of a page."""
     return (match[1] for match in _BOLD.finditer(prose(text)))
 
 
