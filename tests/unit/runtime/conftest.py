@@ -29,5 +29,6 @@ async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
 @pytest.fixture
 def few_records(monkeypatch: pytest.MonkeyPatch) -> None:
     """Snapshots after a handful of records."""
+    monkeypatch.setattr(pool_loop, "BATCH", 4)
     monkeypatch.setattr(pool_loop, "SNAPSHOT_EVERY", 4)
     monkeypatch.setattr(stream_loop, "SNAPSHOT_EVERY", 4)

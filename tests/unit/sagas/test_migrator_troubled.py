@@ -216,8 +216,12 @@ async def test_a_new_migrator_releases_what_an_older_one_held(scene: Scene) -> N
 async def test_a_lookup_that_fails_settles_nothing(scene: Scene) -> None:
     """As long as it is not known whether a start took effect, it is tried again; then the move goes on."""
     await scene.begin("--steps", "100", "--step-s", "1")
-    scene.migrator.cluster.meet("start", When.AFTER, uncertain)
-    scene.migrator.cluster.meet("lookup", When.BEFORE, uncertain)
+
+    async def lose_both_answers() -> None:
+        scene.migrator.cluster.meet("lookup", When.BEFORE, uncertain)
+        await uncertain()
+
+    scene.migrator.cluster.meet("start", When.AFTER, lose_both_answers)
     await scene.move()
     end = await scene.conclusion()
     failed = [event for event in await scene.rig.of_type(c.StepFailed) if event.step is Step.START]

@@ -26,7 +26,13 @@ def task(step: c.Step, attempt: int = 1) -> StepTask:
     begun = c.StepBegun(plan="p", step=step, attempt=attempt, job="a", incarnation=2, node="w1")
     spec = c.JobSpec(command=("train",), requests=Resources(cpu_m=100))
     return StepTask(
-        begun=begun, kind=PlanKind.MIGRATE, spec=spec, restore=checkpoint(), limits=MoveLimits(), request="p.0.0"
+        first_start=attempt == 1,
+        begun=begun,
+        kind=PlanKind.MIGRATE,
+        spec=spec,
+        restore=checkpoint(),
+        limits=MoveLimits(),
+        request="p.0.0",
     )
 
 

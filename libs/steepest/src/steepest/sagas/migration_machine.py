@@ -36,6 +36,7 @@ class PlanProgress(msgspec.Struct):
     Attributes:
         sent: The attempts that it has begun; a conclusion after attempt n stands under −1 − n.
         acting: The attempt of its own that is acted on, until its outcome is in the log.
+        first_start: The attempt of its own that is the first START of an incarnation.
         attempt: The newest beginning seen that counts, of any migrator.
         since_counted_ms: When it was seen.
         request: The checkpoint that was requested.
@@ -43,6 +44,7 @@ class PlanProgress(msgspec.Struct):
 
     sent: dict[int, None] = {}
     acting: int | None = None
+    first_start: int | None = None
     attempt: int = 0
     since_counted_ms: int = 0
     request: str = ""
@@ -101,7 +103,7 @@ class MigrationMachine:
     def _move_on(self, view: ClusterView, plan: Plan, now_ms: int) -> None:
         action = next_action(view, plan, now_ms)
         if isinstance(action, c.StepBegun):
-            self._send_once(plan, action.attempt, action)
+            self._send_beginning(plan, action)
         elif action is not None:
             # A process waits only after the checkpoint of a move, and trains on only when that is given up.
             given_up = isinstance(action, c.MigrationFailed | c.PlanAbandoned)
@@ -112,7 +114,11 @@ class MigrationMachine:
 
     def _begin(self, view: ClusterView, plan: Plan) -> None:
         """Begin the step that is due, or take over the one under way."""
-        event = begin(plan, view.jobs[plan.job])
+        self._send_beginning(plan, begin(plan, view.jobs[plan.job]))
+
+    def _send_beginning(self, plan: Plan, event: c.StepBegun) -> None:
+        if event.step is c.Step.START and event.incarnation != plan.next_incarnation:
+            self._of(plan).first_start = event.attempt
         self._send_once(plan, event.attempt, event)
 
     def _send_once(self, plan: Plan, number: int, event: c.ClusterEvent, release: str = "") -> None:
@@ -127,7 +133,8 @@ class MigrationMachine:
         progress.attempt, progress.since_counted_ms = begun.attempt, view.counted_ms
         if not ours:
             return
-        step = step_task(begun, job, plan, view.parameters.limits)
+        first_start = begun.step is c.Step.START and begun.attempt == progress.first_start
+        step = step_task(begun, job, plan, view.parameters.limits, first_start=first_start)
         progress.acting = begun.attempt
         progress.request = step.request if begun.step is c.Step.CHECKPOINT else progress.request
         self.due.append(step)

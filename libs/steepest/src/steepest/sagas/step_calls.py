@@ -147,7 +147,7 @@ def _stop(task: StepTask) -> Calls:
 
 def _start(task: StepTask) -> Calls:
     begun = task.begun
-    if begun.attempt == 1 and (why := was_forgotten(task, (yield LookupCall(task.replica)))):
+    if task.first_start and (why := was_forgotten(task, (yield LookupCall(task.replica)))):
         return failed(task, RefusedError(why, code="stale-incarnation"))
     yield StartCall(task.replica, begun.incarnation, begun.node, replica_spec(task.spec), task.restore)
     return placed(task)

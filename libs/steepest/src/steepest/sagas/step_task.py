@@ -22,6 +22,7 @@ class StepTask(msgspec.Struct, frozen=True, kw_only=True):
         kind: What the plan does.
         request: The name by which a checkpoint is requested, and released. A migrator that takes the step over requests it
             under the same name, and gets the answer that was given already; after a failure the name is another one.
+        first_start: Whether no START of this incarnation was begun before.
     """
 
     begun: c.StepBegun
@@ -30,6 +31,7 @@ class StepTask(msgspec.Struct, frozen=True, kw_only=True):
     restore: CheckpointRef | None
     limits: MoveLimits
     request: str
+    first_start: bool = False
 
     @property
     def replica(self) -> ReplicaId:
@@ -37,10 +39,17 @@ class StepTask(msgspec.Struct, frozen=True, kw_only=True):
         return ReplicaId(self.begun.job)
 
 
-def step_task(begun: c.StepBegun, job: Job, plan: Plan, limits: MoveLimits) -> StepTask:
+def step_task(begun: c.StepBegun, job: Job, plan: Plan, limits: MoveLimits, *, first_start: bool = False) -> StepTask:
     """The step as it stands where it was read back."""
-    request = request_of(plan.id, plan.failures, plan.unclear)
-    return StepTask(begun=begun, kind=plan.kind, spec=job.spec, restore=job.checkpoint, limits=limits, request=request)
+    return StepTask(
+        begun=begun,
+        kind=plan.kind,
+        spec=job.spec,
+        restore=job.checkpoint,
+        limits=limits,
+        request=request_of(plan.id, plan.failures, plan.unclear),
+        first_start=first_start,
+    )
 
 
 def request_of(plan: str, failures: int = 0, unclear: int = 0) -> str:
@@ -72,11 +81,12 @@ def may_have_been_done(task: StepTask) -> bool:
 def was_forgotten(task: StepTask, status: ReplicaStatus | None) -> str:
     """Why a START cannot be done that the log does not explain; empty where there is no such reason.
 
-    Before a plan's first beginning no migrator starts what it names, unless the log has lost its newest records since. The
-    end of that incarnation was reported before its start and does not count, so the job would be waited for without end.
+    Before the first START of an incarnation is begun no migrator starts it, unless the log has lost its newest records
+    since. The end of that incarnation was reported before its start and does not count, so the job would be waited for
+    without end.
     """
     begun = task.begun
-    if begun.attempt > 1 or status is None or status.incarnation < begun.incarnation:
+    if not task.first_start or status is None or status.incarnation < begun.incarnation:
         return ""
     if status.incarnation == begun.incarnation and not _has_ended(status):
         return ""
