@@ -1,4 +1,4 @@
-"""The demo from outside: the real command line, real trainings, and what it leaves behind."""
+"""The demo from outside: the real command line, real trainings, and the files that remain."""
 
 from __future__ import annotations
 
@@ -112,13 +112,13 @@ def test_figures_are_those_of_the_recording(run: Run) -> None:
 
 
 def test_recording_keeps_to_all_invariants(run: Run) -> None:
-    """Nothing that must hold of a pool's log is broken or left open, with moves and without."""
+    """Every invariant of a pool's log holds, with moves and without."""
     for recording in (each for pair in run.figures["comparison"]["recordings"] for each in pair):
         assert [each for each in check(events(Path(recording))) if each.status is not Status.HOLDS] == []
 
 
 def test_losses_are_read_from_reports_and_from_printed_lines(run: Run) -> None:
-    """The losses of every job are in the recording, also of the one that reports nothing and only prints."""
+    """The losses of every job are in the recording, also of the job that only prints them."""
     losses = [record.event for record in events(Path(run.figures["recording"]), "loss")]
 
     assert {loss.job for loss in losses if isinstance(loss, LossReported)} == {"softmax-1", "linear-1", "vae-1"}

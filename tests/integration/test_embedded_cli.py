@@ -105,7 +105,7 @@ def test_losses_are_read_by_a_pattern_of_the_users(system: RunningSystem) -> Non
 def test_events_can_be_followed(system: RunningSystem, number: signal.Signals) -> None:
     """``events --follow`` prints an event when it happens, as one JSON object a line, and a signal ends it well.
 
-    Also an interrupt where it was started with interrupts ignored, as shells start what runs in the background.
+    This includes an interrupt of a process that was started with interrupts ignored, as shells start background jobs.
     """
     command = [*STEEPEST, "events", "--state", str(system.state), "--follow", "--json", "--job", f"followed-{number}"]
     with ignored(signal.SIGINT), child(command) as follow:
@@ -177,7 +177,7 @@ def test_a_second_system_is_refused(system: RunningSystem) -> None:
 # --- what comes from outside and is wrong -------------------------------------------------------------------------------
 
 
-def test_a_script_that_is_not_there_is_warned_of_and_fails_by_name(system: RunningSystem, tmp_path: Path) -> None:
+def test_a_missing_script_causes_a_warning_and_fails_by_name(system: RunningSystem, tmp_path: Path) -> None:
     """The warning comes immediately, the job fails with what the interpreter says, and nothing else is touched."""
     done = system.call("submit", "--wait", "--name", "lost", "--", sys.executable, "nowhere.py", cwd=tmp_path)
 
@@ -189,7 +189,7 @@ def test_a_script_that_is_not_there_is_warned_of_and_fails_by_name(system: Runni
 
 
 def test_a_program_that_is_not_there_fails_at_its_start(system: RunningSystem) -> None:
-    """No retry can mend it, so none is made, and the reason names the program."""
+    """A retry would not help, so the job is not retried, and the reason names the program."""
     done = system.call("submit", "--wait", "--name", "no-program", "--retries", "3", "--", "no-such-program-anywhere")
 
     assert done.returncode == 1
@@ -241,7 +241,7 @@ def test_a_name_is_used_once(system: RunningSystem) -> None:
     assert system.await_end("twin.2").outcome is c.Outcome.FINISHED
 
 
-def test_what_no_node_could_ever_hold_is_refused_at_once(system: RunningSystem) -> None:
+def test_a_job_larger_than_every_node_is_refused_immediately(system: RunningSystem) -> None:
     """The message names the largest node, and nothing is written to the log."""
     refused = system.call("submit", "--name", "giant", "--cpu", "9", "--", *JOB)
 
@@ -252,8 +252,8 @@ def test_what_no_node_could_ever_hold_is_refused_at_once(system: RunningSystem) 
     assert system.call("explain", "giant").returncode == 2
 
 
-def test_a_record_that_nobody_can_read_is_passed_over(system: RunningSystem) -> None:
-    """It becomes a dead letter with its reason; the system goes on, and ``events`` says where it stands."""
+def test_an_unreadable_record_is_skipped(system: RunningSystem) -> None:
+    """It becomes a dead letter with its reason; the system continues, and ``events`` prints its position."""
     offset = _append_raw(system, b'{"type": "NobodyKnows"}')
     system.submit("after-garbage", *JOB, "--steps", "2")
 
@@ -265,7 +265,7 @@ def test_a_record_that_nobody_can_read_is_passed_over(system: RunningSystem) -> 
     assert f"offset={offset}" in letters
 
 
-def test_nothing_is_broken_in_the_log_of_all_this(system: RunningSystem) -> None:
+def test_every_invariant_of_the_log_holds(system: RunningSystem) -> None:
     """After all that these tests did to the system, each invariant of its log holds."""
     assert system.breaches() == []
 

@@ -1,4 +1,4 @@
-"""FlowCon from outside: real processes on the emulated cluster, whose CPU is capped and whose caps are seen to act."""
+"""FlowCon from outside: real processes on the emulated cluster, whose CPU caps are measured to work."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_a_job_that_has_stopped_learning_is_capped_and_the_cap_acts(system: Runn
 
 
 def test_limits_outlive_the_system_and_end_with_flowcon(system: RunningSystem) -> None:
-    """After a SIGKILL the caps still act and the log still holds; switched off, FlowCon takes them away."""
+    """After a SIGKILL the caps still apply and are still on the log; FlowCon removes them when it is switched off."""
     system.submit("steep", *TRAINING, "steep")
     system.submit("flat", *TRAINING, "flat")
     at, _ = applied("flat", system)

@@ -1,4 +1,4 @@
-"""SIGKILL of the whole system at any moment: what runs goes on, the next system takes it over, and nothing is lost."""
+"""SIGKILL of the whole system at any moment: running jobs continue, the next system takes them over, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -97,5 +97,5 @@ def test_a_killed_system_loses_nothing(system: RunningSystem, tmp_path: Path, tu
 
 
 def _behind(moment: Moment, found: Received[c.ClusterEvent]) -> int | None:
-    """Where the log goes on behind a moment; on a busy machine the next one may be past before anyone looks."""
+    """The offset behind a moment; on a busy machine the next moment may pass before the test sees it."""
     return found.offset + 1 if moment(found.event) else None

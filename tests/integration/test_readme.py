@@ -54,7 +54,7 @@ def is_run(command: str) -> bool:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Where a reader would stand: an environment, the demo's recording, a trace of one's own."""
+    """A reader's working folder: an environment, the demo's recording, a trace."""
     (tmp_path / ".venv").symlink_to(sys.prefix)
     (tmp_path / ".steepest").mkdir()
     (tmp_path / ".steepest" / "demo-1").symlink_to(ROOT / "tests" / "golden" / "moves")
@@ -64,7 +64,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def background(folder: Path) -> Iterator[list[subprocess.Popen[str]]]:
-    """What runs until it is stopped; nothing of it outlives the test."""
+    """A process that runs until it is stopped, at the latest at the test's end."""
     started: list[subprocess.Popen[str]] = []
     yield started
     for process in started:

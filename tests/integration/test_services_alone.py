@@ -1,4 +1,4 @@
-"""The services as processes of their own on one state folder: they work, and SIGKILL of any of them loses nothing."""
+"""The services as separate processes on one state folder: they work, and SIGKILL of any of them loses nothing."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Installed:
 
     Attributes:
         view: The pool as it was read so far.
-        events: All of its events, likewise.
+        events: All of its events that were read so far.
     """
 
     def __init__(self, root: Path) -> None:
@@ -81,14 +81,14 @@ class Installed:
         assert await process.wait() == -signal.SIGKILL, self.errors(service)
 
     async def stop(self) -> dict[str, int]:
-        """SIGTERM all services; give their exit statuses."""
+        """SIGTERM all services; return their exit statuses."""
         for process in self._processes.values():
             process.terminate()
         async with asyncio.timeout(PATIENCE_S):
             return {name: await process.wait() for name, process in self._processes.items()}
 
     def errors(self, service: str) -> str:
-        """The last of what a service said."""
+        """The end of a service's error output."""
         return (self._folder.root / f"{service}.err").read_text()[-2_000:]
 
     async def append(self, *events: c.ClusterEvent) -> None:
@@ -116,7 +116,7 @@ class Installed:
         return all(job is not None and job.phase is Phase.ENDED for job in found)
 
     def has_moved(self, plan: str) -> bool:
-        """Whether a move has ended, well or not, or never began."""
+        """Whether a move has finished, failed, or never began."""
         found = self.view.plan(plan)
         return found is not None and plan not in self.view.in_flight
 
@@ -142,13 +142,13 @@ async def installed(tmp_path: Path) -> AsyncIterator[Installed]:
 
 
 def submitted(job: str, *command: str) -> c.JobSubmitted:
-    """A job of this Python."""
+    """A submission of a job that runs this Python."""
     spec = c.JobSpec(command=(sys.executable, *command), requests=Resources(cpu_m=200), first_node="n1", retries=3)
     return c.JobSubmitted(job=job, request=f"submit-{job}", spec=spec)
 
 
 def moved(job: str, number: int) -> c.MigrationPlanned:
-    """A move that a test wants."""
+    """A planned move."""
     return c.MigrationPlanned(
         plan=f"test-{number}",
         job=job,
@@ -161,7 +161,7 @@ def moved(job: str, number: int) -> c.MigrationPlanned:
 
 
 def broken(installed: Installed) -> list[str]:
-    """What the invariants find."""
+    """The broken invariants."""
     verdicts = check(installed.events)
     return [f"{one.checker}: {one.message}" for one in verdicts if one.status is not Status.HOLDS]
 

@@ -1,4 +1,4 @@
-"""A system comes, goes, comes again, and lives through a full disk; its state folder says what it is."""
+"""A system is started, stopped and started again, and survives a full disk; its state folder identifies it."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_down_leaves_nothing_running_and_up_goes_on(system: RunningSystem) -> No
 
 
 def test_a_job_can_be_interrupted_wherever_up_was_started(system: RunningSystem) -> None:
-    """A shell has interrupts ignored in what it starts in the background; a job begins with them as they are by default."""
+    """A shell starts background processes with interrupts ignored; a job starts with their default."""
     asks = "import signal, sys; sys.exit(signal.getsignal(signal.SIGINT) is signal.SIG_IGN)"
     with ignored(signal.SIGINT):
         system.start()
@@ -90,8 +90,8 @@ def test_jobs_can_be_kept_running(system: RunningSystem) -> None:
     assert (system.job("kept")["alive"], system.job("kept")["incarnation"]) == (True, 1)
 
 
-def test_what_is_asked_while_nothing_runs_waits_in_the_log(system: RunningSystem) -> None:
-    """A submission and a cancel are kept, said to be so, and answered by the next system."""
+def test_requests_to_a_stopped_system_wait_in_the_log(system: RunningSystem) -> None:
+    """A submission and a cancel are kept, reported as kept, and answered by the next system."""
     system.start()
     assert system.call("down").returncode == 0
     system.wait()
@@ -110,7 +110,7 @@ def test_what_is_asked_while_nothing_runs_waits_in_the_log(system: RunningSystem
 
 
 def test_a_snapshot_saves_time_and_changes_nothing(system: RunningSystem) -> None:
-    """What commands read from a snapshot and the tail behind it is what the whole log says."""
+    """Commands read the same from a snapshot and its tail as from the whole log."""
     system.start()
     system.submit("short", *JOB, "--steps", "3")
     system.await_end("short")
@@ -180,8 +180,8 @@ def test_no_folder_is_a_clear_error(system: RunningSystem) -> None:
 
 
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="only Linux can limit another process's files")
-def test_a_full_disk_is_told_and_lived_through(system: RunningSystem) -> None:
-    """The log takes nothing more: the system says so and goes on as soon as there is room; its jobs train meanwhile."""
+def test_a_full_disk_is_reported_and_survived(system: RunningSystem) -> None:
+    """The log accepts no records: the system reports it and continues as soon as there is room; its jobs train on."""
     system.start()
     system.submit("trains", *JOB, "--steps", "400")
     system.await_event(lambda found: _runs(found, "trains", 1))
@@ -201,7 +201,7 @@ def test_a_full_disk_is_told_and_lived_through(system: RunningSystem) -> None:
 
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="only Linux can limit another process's files")
 def test_a_system_can_be_stopped_while_the_disk_is_full(system: RunningSystem) -> None:
-    """``down`` does not wait for room: what could not be kept is made again at the next start."""
+    """``down`` does not wait for room: unsaved state is rebuilt at the next start."""
     system.start()
     limit = resource.prlimit(system.pid, resource.RLIMIT_FSIZE)
     resource.prlimit(system.pid, resource.RLIMIT_FSIZE, (1, limit[1]))

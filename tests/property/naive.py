@@ -25,7 +25,7 @@ from steepest.view.state import Job, Node, Phase
 
 
 class NaivePlacer(Placer):
-    """Goes through the whole queue, and searches all nodes for each wish."""
+    """Goes through the whole queue, and searches all nodes for each job."""
 
     def _place_at_once(self, job: Job, view: ClusterView, offset: int) -> Iterator[c.ClusterEvent]:
         return self._place([job], view, offset)
@@ -83,17 +83,17 @@ class NaiveRebalancer(Rebalancer):
 
 
 class DriverBesideNaive(DeciderDriver):
-    """Deciders of a pool, whose placer and rebalancer are held to the naive ones at every record."""
+    """Deciders of a pool, whose placer and rebalancer are compared with the naive ones at every record."""
 
     def __init__(self, *deciders: ClusterDecider, **options: Any) -> None:
-        """As :class:`DeciderDriver`; the naive ones have an engine and a view of their own."""
+        """As :class:`DeciderDriver`; the naive deciders have their own engine and view."""
         kinds = {Placer: NaivePlacer, Rebalancer: NaiveRebalancer}
         naive: list[ClusterDecider] = [kinds[type(one)]() for one in deciders if type(one) in kinds]
         self._naive = PoolEngine(naive, AT, "pool")
         super().__init__(*deciders, **options)
 
     def step(self, received: Received[c.ClusterEvent]) -> Sequence[MintedDecision]:
-        """What the naive ones decide is compared, and not appended."""
+        """The naive deciders' decisions are compared, and not appended."""
         minted = super().step(received)
         naive = [one.name for one in self._naive.deciders]
         assert [one for one in minted if one.id.decider in naive] == self._naive.step(received)

@@ -132,7 +132,7 @@ def test_any_story_leaves_sound_limits(acts: list[tuple[int, int, float]]) -> No
 @settings(max_examples=30, deadline=None)
 @given(ACTS)
 def test_a_story_is_planned_the_same_from_any_snapshot(acts: list[tuple[int, int, float]]) -> None:
-    """Bytes of a state that was written and read are those of one that was not."""
+    """A state that was written and read encodes to the same bytes as one that was not."""
     state = play(acts).planner.state
     written = msgspec.msgpack.encode(state)
 

@@ -71,7 +71,7 @@ class Play:
                 await asyncio.sleep(self._lots.uniform(0, 5))
 
     async def run(self) -> None:
-        """Play for a minute, then in peace to the end."""
+        """Play for a minute with faults, then without faults to the end."""
         await self._rig.configure(PoolParameters(limits=LIMITS, retry_hold_ms=100))
         for job in JOBS:
             mode = self._lots.choice(("on-request", "on-request", "on-stop"))
@@ -92,7 +92,7 @@ class Play:
         )
 
     async def _move(self) -> None:
-        """A move that may be valid when it gets there."""
+        """Plan a move that may be valid when it is folded."""
         job = self._others.view.jobs.get(self._lots.choice(JOBS))
         if job is None or job.node is None:
             return
@@ -126,7 +126,7 @@ class Play:
 
 
 async def play(folder: Path, seed: int, trouble: float) -> None:
-    """Play a schedule, and look at what it has left behind."""
+    """Play a schedule, and check the final state."""
     async with contextlib.aclosing(Rig(folder, NODES)) as rig:
         await Play(rig, seed, trouble).run()
         view = await rig.view()
@@ -144,7 +144,7 @@ async def play(folder: Path, seed: int, trouble: float) -> None:
 
 @given(seed=st.integers(0, 2**32), trouble=st.sampled_from([0.0, 0.1, 0.3]))
 @settings(max_examples=12, deadline=None)
-def test_every_job_ends_once_whatever_happens(seed: int, trouble: float) -> None:
+def test_every_job_ends_once_under_any_schedule(seed: int, trouble: float) -> None:
     """After any schedule all jobs are over, none ran twice at a time, no node held too much, and nothing is held."""
     with tempfile.TemporaryDirectory() as folder:
         run_virtually(play(Path(folder), seed, trouble))

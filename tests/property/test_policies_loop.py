@@ -1,4 +1,4 @@
-"""Deciders, log, migrator and processes together, in any interleaving: no job is lost, and all is given back.
+"""Deciders, log, migrator and processes together, in any interleaving: no job is lost, and every reservation is released.
 
 At every record the placer and the rebalancer decide what they would without their indexes and memories.
 """
@@ -55,7 +55,7 @@ Happening = tuple[int, int, int]
 
 
 class Loop:
-    """A pool under way: what the world does, and when the migrator gets to act; decisions come back late."""
+    """A running pool: the world's events, and the migrator's turns; decisions come back late."""
 
     def __init__(self, specon: SpeConParameters, *, limits: bool) -> None:
         self.delay = 0

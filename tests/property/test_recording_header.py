@@ -30,7 +30,7 @@ MOST_BYTES = 64 * 2**20
 
 
 def refused(folder: Path) -> RecordingError | None:
-    """Why the folder is no recording; None where it is one, without topics, because there is no file for any."""
+    """Why the folder is no recording; None if it is one (without topics, as there are no files)."""
     try:
         assert open_recording(folder).counts == {}
     except RecordingError as error:

@@ -74,7 +74,7 @@ def _quiet() -> Iterator[None]:
 
 
 def at_peace(_number: int, _call: str, _when: When) -> str:
-    """Nothing happens."""
+    """No call fails."""
     return ""
 
 
@@ -93,7 +93,7 @@ class Stage:
     """One service on a log in memory, started again whenever it was killed."""
 
     def __init__(self, service: Service, trouble: Trouble, keeps: Sequence[bool]) -> None:
-        """``keeps`` says of each life in turn whether it finds the snapshots of those before."""
+        """``keeps`` says for each life in turn whether it finds the earlier lives' snapshots."""
         self.log = MemoryLog(LAYOUT.partitions())
         self._service = service
         self._trouble = trouble
@@ -164,7 +164,7 @@ class Stage:
         return self._killed or (health.is_ready() and has_read)
 
     async def end(self) -> None:
-        """Stop the newest run gracefully and in peace, and drop the killed ones."""
+        """Stop the newest run gracefully and without faults, and drop the killed ones."""
         self._trouble = at_peace
         await self.append()
         *killed, (_, task, stop) = self._runs
@@ -301,7 +301,7 @@ def test_a_pool_that_is_cut_anywhere_decides_the_same(
 @given(tale=TALES, seed=st.integers(0, 2**32))
 @settings(max_examples=50, deadline=None)
 def test_a_pool_whose_log_fails_decides_the_same(tale: list[tuple[str, int]], seed: int) -> None:
-    """Calls that fail, before or after they took effect, lose no decision and double none."""
+    """Calls that fail, before or after they took effect, lose no decision and duplicate none."""
     check_pool(tale, failing(seed), [True])
 
 
@@ -311,10 +311,10 @@ JOBS = ("a", "b", "c", "d")
 REPORTS = st.lists(st.tuples(st.sampled_from(JOBS), st.integers(0, 9)), min_size=5, max_size=60)
 
 
-async def tell_losses(
+async def play_losses(
     reports: Sequence[tuple[str, int]], trouble: Trouble, keeps: Sequence[bool]
 ) -> tuple[dict[str, list[tuple[str, str, bytes]]], list[bytes]]:
-    """What the categorizer made of losses, and its states at the end.
+    """The categorizer's decisions on the losses, and its states at the end.
 
     By stream: id, predecessor and value of each decision, in order.
     """
@@ -361,10 +361,10 @@ def test_a_stream_that_is_cut_anywhere_decides_the_same(
 
     Small batches are decided about while the ones before them are still being appended.
     """
-    expected = run_virtually(tell_losses(reports, at_peace, [True]))
+    expected = run_virtually(play_losses(reports, at_peace, [True]))
     trouble = killed_at(*cuts) if seed is None else failing(seed)
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(stream_loop, "BATCH", batch)
         patched.setattr(stream_loop, "CHUNK", batch)
-        assert run_virtually(tell_losses(reports, trouble, keeps)) == expected
+        assert run_virtually(play_losses(reports, trouble, keeps)) == expected

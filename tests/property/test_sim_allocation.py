@@ -66,7 +66,7 @@ def cluster(sizes: Sequence[int]) -> ClusterSpec:
 
 
 class Watched:
-    """A way to share that looks at what the engine's own does after every decision."""
+    """An allocation policy that checks the wrapped policy after every decision."""
 
     def __init__(self, inner: Kept | Pieces, *, conserving: bool) -> None:
         self.inner = inner
@@ -77,7 +77,7 @@ class Watched:
     def serve(
         self, order: ServiceOrder, running: list[RunningJob], turn: int
     ) -> tuple[list[RunningJob], list[RunningJob]]:
-        """Serve, and look."""
+        """Serve, and check."""
         runs, fresh = self.inner.serve(order, running, turn)
         nodes = self.inner.nodes
         used: dict[int, int] = defaultdict(int)
@@ -162,7 +162,7 @@ def test_without_contention_jobs_take_their_time(
 @pytest.mark.parametrize("policy", ["fifo", "sjf"])
 @given(drawn=JOBS, sizes=SIZES, cpu=st.booleans())
 @settings(max_examples=40, deadline=None)
-def test_who_does_not_preempt_never_restarts(
+def test_policies_without_preemption_never_restart(
     policy: str, drawn: list[tuple[float, int, float]], sizes: list[int], *, cpu: bool
 ) -> None:
     """Under these, a job that has started ends after launch and work, and fifo starts in the order of submission."""
@@ -183,7 +183,7 @@ def test_who_does_not_preempt_never_restarts(
 def test_the_same_inputs_give_the_same_bytes(
     drawn: list[tuple[float, int, float]], sizes: list[int], policy: str, seed: int
 ) -> None:
-    """But for the time that it took."""
+    """Two runs write the same bytes, except for the elapsed time."""
     first, second = (
         msgspec.structs.replace(
             simulate_allocation(workload(drawn), cluster(sizes), policy, DEFAULT, seed), wall_seconds=0.0
@@ -195,7 +195,7 @@ def test_the_same_inputs_give_the_same_bytes(
 
 
 def test_the_hash_seed_changes_nothing() -> None:
-    """Two processes with different seeds of Python's own come to the same jobs under every policy."""
+    """Two processes with different seeds of Python's own get the same results under every policy."""
     program = (
         "from tests.property.test_sim_allocation import *\n"
         "drawn = [(float(61 * n % 500), 1 + n % 5, 40.0 + 211 * n % 900) for n in range(20)]\n"

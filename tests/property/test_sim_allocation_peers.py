@@ -1,4 +1,4 @@
-"""Under a peer's rules, the engine runs any trace as a slow telling of the peer's program does."""
+"""Under a peer's rules, the engine runs any trace as a slow reference of the peer's program does."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def workload(drawn: Sequence[tuple[int, int, int, int]]) -> Workload:
     return Workload(source="drawn", format="drawn", jobs=jobs)
 
 
-class Onlooker:
+class IdleCheck:
     """Folds the log, and checks at each tick that no job waits that would fit."""
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ def test_work_is_conserved(policy: str, drawn: list[tuple[int, int, int, int]], 
     """A job that fits a node finishes, not before its work can be done, and uses exactly the CPU that it needs."""
     given_workload = workload(drawn)
     nodes = [SimNode(name=f"node-{n}", capacity=Resources(cpu_m=1000 * size)) for n, size in enumerate(cores)]
-    looks = Onlooker()
+    looks = IdleCheck()
     parameters = POOL[policy].parameters(PoolParameters())
     result = simulate_system(
         given_workload, ClusterSpec(source="drawn", nodes=nodes), policy, parameters, 7, watch=looks

@@ -191,7 +191,7 @@ def test_a_restart_is_read_again(steps: int, back_to: int) -> None:
 
 @untimed
 @given(st.binary(max_size=300))
-def test_prefixes_always_come_to_an_end(line: bytes) -> None:
+def test_prefixes_always_end(line: bytes) -> None:
     """What is left of a line is its end, apart from escape sequences."""
     text, _ = strip_prefixes(line)
 

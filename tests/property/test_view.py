@@ -1,4 +1,4 @@
-"""What holds for the view on every log, of sense or nonsense."""
+"""What holds for the view on every log, valid or not."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ HEADERS: st.SearchStrategy[dict[str, str]] = st.just({}) | st.builds(
 
 
 class AnyLog(RuleBasedStateMachine):
-    """A log that goes on by nonsense, and now and then by what would really come next; all promises hold all the time.
+    """A log of random events, and sometimes of the valid next one; all promises hold all the time.
 
     Beside the view goes a second one that was restored from a snapshot somewhere on the way, each with its own deciders:
     both must come to the same.
@@ -232,7 +232,7 @@ class AnyLog(RuleBasedStateMachine):
 
     @rule(event=NONSENSE, headers=HEADERS)
     def nonsense(self, event: c.ClusterEvent, headers: dict[str, str]) -> None:
-        """Anything at all, now and then delivered before."""
+        """Any event, sometimes delivered twice."""
         self.feed(event, headers)
 
     @rule(node=NODES, capacity=AMOUNTS, takes_jobs=st.sampled_from([True, True, False]))
@@ -277,7 +277,7 @@ class AnyLog(RuleBasedStateMachine):
 
     @rule(data=st.data(), times=st.integers(1, 6))
     def steps(self, data: st.DataObject, times: int) -> None:
-        """The migrator does what comes next, well or badly, or takes a step over."""
+        """The migrator performs the next step, with success or failure, or takes a step over."""
         for _ in range(times):
             plan = self.some_plan(data)
             if plan is not None:
@@ -309,7 +309,7 @@ class AnyLog(RuleBasedStateMachine):
 
     @rule(data=st.data(), job=JOBS)
     def lie(self, data: st.DataObject, job: str) -> None:
-        """A node that does not have a job's newest incarnation speaks of it, and changes nothing."""
+        """A node reports an incarnation that it does not run, which changes nothing."""
         if not self.pool.view.has(FACTS_ARE_CHECKED) or job not in self.pool.view.jobs:
             return
         found = self.pool.job(job)
@@ -335,7 +335,7 @@ class AnyLog(RuleBasedStateMachine):
         return self.pool.view.in_flight[data.draw(st.sampled_from(plans))] if plans else None
 
     def failure(self, data: st.DataObject, begun: c.StepBegun, *, definite: bool) -> c.StepFailed:
-        """A step that does not work."""
+        """A failed step."""
         return c.StepFailed(
             plan=begun.plan,
             step=begun.step,
@@ -372,7 +372,7 @@ TestAnyLog.settings = settings(max_examples=60, stateful_step_count=60, deadline
 @given(st.lists(st.tuples(NONSENSE, HEADERS), max_size=60), st.integers(0, 60))
 @settings(max_examples=60, deadline=None)
 def test_snapshot_and_tail_equal_the_whole_fold(given_events: list[tuple[Any, dict[str, str]]], cut: int) -> None:
-    """Wherever the snapshot is taken."""
+    """A snapshot at any position and the tail behind it equal the whole fold."""
     pool = FoldedPool(w1=1_000, w2=500)
     for event, headers in given_events:
         pool.fold(event, headers)

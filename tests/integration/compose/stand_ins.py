@@ -56,10 +56,10 @@ CMD ["--config.file=/etc/prometheus/prometheus.yml", "--storage.tsdb.path=/prome
 
 
 def provide(client: docker.APIClient, images: Sequence[str], *, home: Path, kafka: Path) -> None:
-    """Make those of the images that there is a stand-in for; what the engine has already it makes in a second.
+    """Build the images that have a stand-in; a cached image takes a second.
 
     Args:
-        client: Of the engine, which must let a build reach the network of the machine.
+        client: A client of the engine, whose builds must reach the machine's network.
         images: Names with tags.
         home: Where ``make images`` has put the base image.
         kafka: The broker's jars.

@@ -1,4 +1,4 @@
-"""compose.yaml, really started: its containers, the demo's jobs, its metrics in Prometheus, its command line."""
+"""compose.yaml on a real engine: its containers, the demo's jobs, its metrics in Prometheus, its command line."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Stack:
         self._env = {**os.environ, "DOCKER_HOST": url, "DOCKER_BUILDKIT": "0", **ports}
 
     def call(self, *arguments: str, check: bool = True) -> str:
-        """``docker compose ...``; gives its standard output."""
+        """Runs ``docker compose ...``; returns its standard output."""
         files = ("-f", str(REPOSITORY / "compose.yaml"), "-f", str(HERE / "stand-ins.yaml"))
         done = subprocess.run(
             [str(COMPOSE), *files, *arguments],
@@ -111,7 +111,7 @@ def prometheus() -> str:
 
 @pytest.fixture(scope="module")
 def stack(prometheus: str) -> Iterator[Stack]:
-    """The stack, up; with all its volumes it is gone afterwards. The engine keeps its images for the next time."""
+    """The running stack; it is removed with its volumes afterwards. The engine keeps its images for the next run."""
     if why := why_not():
         pytest.skip(why)
     engine = DockerEngine(HOME / "compose", options=("--iptables=true",))
@@ -193,7 +193,7 @@ def test_a_job_of_ones_own_finishes(stack: Stack) -> None:
 
 
 def test_prometheus_has_every_services_metrics(stack: Stack, prometheus: str) -> None:
-    """All targets answer, and what was decided can be asked for."""
+    """All targets answer, and decisions can be queried."""
 
     def ask(query: str) -> list[dict[str, Any]]:
         url = f"http://127.0.0.1:{prometheus}/api/v1/query?{urllib.parse.urlencode({'query': query})}"

@@ -1,4 +1,4 @@
-"""A job that computes all the time and learns next to nothing, until a file ``enough`` is in the folder it is given."""
+"""A job that computes all the time and hardly learns, until a file ``enough`` is in the folder it is given."""
 
 from __future__ import annotations
 

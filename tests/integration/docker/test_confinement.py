@@ -1,4 +1,4 @@
-"""A container has no more of the machine than its job needs, and what is somebody else's is never taken for ours."""
+"""A container gets no more of the machine than its job needs, and foreign containers are left alone."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ print(json.dumps({
 async def look(
     stage: Stage, *, work: Path | None, writes: list[Path] | None = None, reads: list[Path] | None = None
 ) -> Any:
-    """What a container finds that it may do."""
+    """The rights that a container reports."""
     code = LOOK.replace("WRITES", str([str(each) for each in writes or []])).replace(
         "READS", str([str(each) for each in reads or []])
     )
@@ -87,8 +87,8 @@ async def test_a_container_is_bounded_by_its_engine(stage: Stage, harness: Docke
     assert not has["Privileged"]
 
 
-async def test_a_job_without_a_folder_is_nobodys(stage: Stage, harness: DockerHarness) -> None:
-    """Though the adapter is root's."""
+async def test_a_job_without_a_folder_runs_as_nobody(stage: Stage, harness: DockerHarness) -> None:
+    """This holds although the adapter runs as root."""
     del harness
     found = await look(stage, work=None)
 
@@ -99,7 +99,7 @@ async def test_a_job_without_a_folder_is_nobodys(stage: Stage, harness: DockerHa
 async def test_a_folder_that_jobs_may_not_have_is_refused(
     stage: Stage, harness: DockerHarness, tmp_path: Path, asked: str
 ) -> None:
-    """Wherever a link leads; the message names the folder and the option, nothing of the start stays, and it is final."""
+    """Links are resolved first; the message names the folder and the option, nothing of the start stays, and it is final."""
     allowed, outside = tmp_path / "allowed", tmp_path / "outside"
     allowed.mkdir()
     outside.mkdir()

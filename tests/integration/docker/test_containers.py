@@ -1,4 +1,4 @@
-"""Containers are ours by their labels, are started once or not at all, and leave nothing but what they printed and saved."""
+"""Containers are identified by their labels, start at most once, and leave only their output and saved files."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def test_ended_containers_are_removed_after_all_of_them_is_on_record(
 
 
 async def test_what_is_printed_can_be_read_while_it_runs(stage: Stage) -> None:
-    """While somebody listens to the heartbeats, printed lines are in the output file of a running job."""
+    """While heartbeats are read, printed lines are in the output file of a running job."""
     await stage.train()
     async for _ in stage.cluster.heartbeats():
         with contextlib.suppress(FileNotFoundError):
@@ -107,7 +107,7 @@ async def small_disk(tmp_path: Path, engines: dict[str, DockerEngine]) -> AsyncI
 
 
 def fill(harness: DockerHarness) -> Path:
-    """Take all room on the disk; give the file to remove."""
+    """Fill the disk; return the file to remove."""
     filler = harness.state.path.parent / "filler"
     with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
         while True:

@@ -29,7 +29,7 @@ SCRIPT = Path(__file__).parents[1] / "exclusive_training.py"
 
 @pytest.fixture(autouse=True)
 def leave_no_socket() -> Iterator[None]:
-    """What the client left open is collected before the next test."""
+    """Collect the sockets that the client left open before the next test."""
     yield
     gc.collect()
 
@@ -162,7 +162,7 @@ def begins_a_move(event: c.ClusterEvent, step: c.Step) -> bool:
 def test_a_move_between_engines_survives_their_death(
     system: RunningSystem, engines: dict[str, DockerEngine], tmp_path: Path, step: c.Step | None
 ) -> None:
-    """The migrator moves jobs from engine to engine; an engine killed in the midst costs no job, no step and no double."""
+    """An engine that is killed during a move loses no job and no step, and no job runs twice."""
     shutil.copy(SCRIPT, tmp_path / "training.py")
     for name in ("one", "two", "three"):
         options = ("--workdir", str(tmp_path))

@@ -39,7 +39,7 @@ SHORTER = 8
 
 @pytest.fixture(scope="module")
 def held() -> Iterator[DockerEngine]:
-    """The experiments' engine, which there is one of at a time: nothing takes from its core."""
+    """The experiments' engine, which runs alone: no other process uses its core."""
     if why := why_not():
         pytest.skip(why)
     with node() as engine:
@@ -183,7 +183,7 @@ def test_arrivals_on_four_uneven_engines_go_where_most_can_be_reclaimed(workers:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_an_experiment_comes_to_a_report(held: DockerEngine, tmp_path: Path) -> None:
+def test_an_experiment_ends_with_a_report(held: DockerEngine, tmp_path: Path) -> None:
     """The three jobs, each an eighth as long: all finish by default and under FlowCon, and the report has every figure."""
     experiment = PAPER.experiments[0]
     paper = msgspec.structs.replace(PAPER, experiments=(experiment,))

@@ -1,4 +1,4 @@
-"""Hostile containers beside an innocent one: what they do to their folders is their own trouble alone."""
+"""Hostile containers beside an innocent one: what they do to their folders harms only themselves."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LONG = {"flood", "long-lines"}
 """What they print, the engine keeps: that is its own affair."""
 
 
-async def test_hostile_containers_are_their_own_trouble_alone(harness: DockerHarness) -> None:
+async def test_hostile_containers_harm_only_themselves(harness: DockerHarness) -> None:
     """The innocent one finishes with its last step, all others end, and the adapter answers and stays small."""
     hostile = [name for name, one in TRIES.items() if not one.needs_rights and name not in LONG]
     nodes = sorted(harness.nodes)

@@ -1,4 +1,4 @@
-"""An engine that is reached over TCP with TLS: with its keys it is a node as any other, without them it is none."""
+"""An engine that is reached over TCP with TLS: with its keys it is a node like any other, without them it is no node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Access-control lists as the documentation has them: every service works under them, and writes nothing else."""
+"""The documented access-control lists: every service works under them, and writes nothing else."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ super.users=User:{USER}
 
 
 class Rights(msgspec.Struct):
-    """What one user may do, beside reading every topic."""
+    """The rights of one user, beside reading every topic."""
 
     writes: set[str]
     groups: set[str]
@@ -107,7 +107,7 @@ class Guarded:
         self.broker.start()
 
     def settings(self, user: str) -> KafkaSettings:
-        """How a user comes in."""
+        """A user's connection settings."""
         return KafkaSettings(
             bootstrap=self.broker.bootstrap,
             prefix=PREFIX,
@@ -153,14 +153,14 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
 
 
 def test_every_service_is_in_the_table() -> None:
-    """And people, who submit and cancel."""
+    """The table also has the users who submit and cancel."""
     assert set(RIGHTS) == {point.name for point in entry_points(group=GROUP)} | {"people"}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("user", RIGHTS)
-async def test_nobody_writes_what_the_table_does_not_say(guarded: Guarded, user: str) -> None:
-    """Of the topics each takes a record exactly where the user may write it."""
+async def test_no_user_writes_what_the_table_does_not_grant(guarded: Guarded, user: str) -> None:
+    """Each topic accepts a user's record exactly where the table grants it."""
     topics = [*TOPICS, "snapshots"]
     taken = set()
     for topic in topics:
@@ -179,7 +179,7 @@ async def test_nobody_writes_what_the_table_does_not_say(guarded: Guarded, user:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_every_service_works_with_the_rights_of_the_table(guarded: Guarded, tmp_path: Path) -> None:
-    """Each as a process and a user of its own, and none is refused anything.
+    """Each service is a process with its own user, and no request of it is refused.
 
     A job is submitted, placed, run and judged, and a device reports its node and the job over MQTT.
     """

@@ -1,4 +1,4 @@
-"""Records on a real broker that no writer of ours makes: each is a dead letter, and the one after it is read."""
+"""Records on a real broker that no Steepest writer makes: each is a dead letter, and the one after it is read."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ BAD: dict[str, dict[str, Any]] = {
 }
 
 
-async def test_a_headers_name_that_is_no_text_stops_nobody(kafka: KafkaSettings) -> None:
+async def test_a_headers_name_that_is_no_text_stops_no_reader(kafka: KafkaSettings) -> None:
     """Its batch is damaged from there on; what was fetched with it, and what comes after it, is read as it is."""
     await apply_topics(kafka, LAYOUT)
     producer = AIOKafkaProducer(**kafka.client())

@@ -18,7 +18,7 @@ ALL = [TopicPartition("loss", number) for number in range(4)]
 
 @pytest.fixture
 async def shares(kafka: KafkaSettings) -> AsyncIterator[list[KafkaAssignment]]:
-    """Members to be, of one group."""
+    """Assignments of one group that have not joined yet."""
     await KafkaTopics(kafka, {"loss": 4}).apply()
     members = [KafkaAssignment(kafka, "loss", "categorizer") for _ in range(3)]
     yield members
@@ -60,7 +60,7 @@ async def test_members_share_all_partitions_and_never_one(shares: list[KafkaAssi
 
 
 async def test_a_share_is_handed_over_only_when_given_back(shares: list[KafkaAssignment]) -> None:
-    """A newcomer gets nothing while the one before it still works, and its share once that has given up."""
+    """A new member gets nothing while the previous one still works, and its share once that one has released it."""
     first, second, _ = shares
     await first.take()
     taking = asyncio.create_task(second.take())

@@ -31,7 +31,7 @@ def numbered(count: int, *, first: int = 0) -> list[NewRecord]:
 
 
 async def read(reader: Reader, count: int) -> list[int]:
-    """The next so many numbers."""
+    """The next ``count`` numbers."""
     found: list[int] = []
     async with asyncio.timeout(60):
         while len(found) < count:
@@ -101,7 +101,7 @@ async def log(kafka: KafkaSettings) -> AsyncIterator[KafkaLog]:
     await log.close()
 
 
-async def test_a_topic_made_anew_beneath_a_reader_is_noticed(
+async def test_a_topic_recreated_under_a_reader_is_noticed(
     log: KafkaLog, kafka: KafkaSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """This holds even if the new topic already has records at the reader's position when the reader checks."""
@@ -143,7 +143,7 @@ async def test_a_broker_that_lost_its_tail_is_noticed(tmp_path: Path, monkeypatc
         broker.stop()
 
 
-async def test_trouble_alone_changes_nothing(
+async def test_failed_fetches_alone_change_nothing(
     log: KafkaLog, kafka: KafkaSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A reader that looks back before every fetch sees each record once, also once its last ones were removed."""

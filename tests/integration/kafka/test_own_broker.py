@@ -55,14 +55,14 @@ def ports(properties: Path) -> list[int]:
 
 
 def answer(port: int) -> bytes:
-    """What a client gets that does not say who it is."""
+    """The answer to a client that does not authenticate."""
     with socket.create_connection(("127.0.0.1", port), timeout=30) as client:
         client.sendall(struct.pack(">i", len(DESCRIBE_CLUSTER)) + DESCRIBE_CLUSTER)
         return client.recv(100)
 
 
 def append(by: KafkaSettings) -> None:
-    """Append what would be a request to run a command."""
+    """Append a request to run a command."""
     asyncio.run(_append(by))
 
 

@@ -32,7 +32,7 @@ GOLDEN = Path(__file__).parents[2] / "golden" / "kafka"
 
 
 def variables(kafka: KafkaSettings) -> dict[str, str]:
-    """From which a process reads where the log is."""
+    """Environment variables that name the log."""
     return as_environment(Settings(kafka=kafka))
 
 
@@ -66,7 +66,7 @@ def test_a_candidate_that_is_the_live_policy_never_differs(state: Path) -> None:
     assert all(job["live"] == job["candidate"] and job["live"]["requests"] for job in jobs)
 
 
-def test_a_candidate_is_told_apart_job_by_job(state: Path) -> None:
+def test_a_candidate_is_compared_job_by_job(state: Path) -> None:
     """A threshold that is never reached asks for no move; the report says so of each job, and changes nothing."""
     before = [path.stat().st_mtime_ns for path in sorted(state.rglob("*.jsonl"))]
     status, jobs = steepest("shadow", "--state", str(state), "--alpha", "1e-12", "--json")
@@ -174,7 +174,7 @@ def test_the_log_of_an_installation_is_no_recording(state: Path) -> None:
 
 
 def says(status: int, *arguments: str) -> str:
-    """What a command that ends with this status says."""
+    """The output of a command that must exit with this status."""
     done = subprocess.run([sys.executable, "-m", "steepest", *arguments], capture_output=True, check=False)
     assert done.returncode == status, done.stderr.decode()
     return (done.stderr if status else done.stdout).decode()

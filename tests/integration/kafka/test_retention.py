@@ -50,7 +50,7 @@ class Idle(Effector):
 
 
 def deciding(folder: Path, log: Log) -> list[Service]:
-    """Every installed service without what acts."""
+    """Every installed service without its effectors."""
     clock = SystemClock()
     cluster = FakeCluster(FakeNodes({}, folder / "nodes", clock), "default", clock)
     context = context_on(folder, log, cluster, clock, mqtt="broker:1883")
@@ -155,7 +155,7 @@ async def test_every_service_starts_without_a_snapshot(log: KafkaLog, kafka: Kaf
 
 
 async def test_no_service_guesses_a_pool(log: KafkaLog, kafka: KafkaSettings, tmp_path: Path) -> None:
-    """Without snapshots and without the beginning of ``cluster``, the offset and the mend are named."""
+    """Without snapshots and without the beginning of ``cluster``, the message names the offset and the remedy."""
     await submit(log, "second")
     await KafkaTopics(kafka, LAYOUT.partitions()).trim({CLUSTER: 2})
     with pytest.raises(LogEpochError, match="cluster/0 is kept from 2 on") as caught:
@@ -228,7 +228,7 @@ async def test_a_pool_is_cut_off_behind_its_snapshots(kafka: KafkaSettings, tmp_
 
 
 def trimmed(system: KafkaSystem, keep: str, *options: str) -> Any:
-    """What the command says that it did."""
+    """The command's report of what it removed."""
     done = system.plain("topics", "trim", "--keep", keep, "--json", *options)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

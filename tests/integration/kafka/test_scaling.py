@@ -38,7 +38,7 @@ class Categorizers:
         self.running: list[subprocess.Popen[bytes]] = []
 
     def start(self) -> None:
-        """One more."""
+        """Start one more process."""
         env = {**os.environ, "STEEPEST_STATE_DIR": str(self._folder.root)}
         output = (self._folder.root / "categorizers.log").open("ab")
         self.running.append(
@@ -56,7 +56,7 @@ class Categorizers:
 
 @pytest.fixture
 def categorizers(tmp_path: Path, kafka: KafkaSettings) -> Iterator[Categorizers]:
-    """None yet, on a new installation."""
+    """A new installation without a categorizer."""
     folder = StateFolder(tmp_path / "state")
     folder.create(Installation(nodes=(NodeSpec("n1", Resources(1000)),)))
     folder.remember_kafka(KafkaPlace(kafka.bootstrap, kafka.prefix))

@@ -129,7 +129,7 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:
 
 
 def right(secure: Secure, name: str) -> KafkaSettings:
-    """Settings that let us in."""
+    """The right settings for each listener."""
     ca = {"ca_file": str(secure.folder / "ca.crt")}
     own = {"cert_file": str(secure.folder / "client.crt"), "key_file": str(secure.folder / "client.key")}
     match name:
@@ -190,7 +190,7 @@ WRONG: dict[str, tuple[str, dict[str, str]]] = {
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-async def test_who_is_not_let_in_is_told(secure: Secure, wrong: str) -> None:
+async def test_a_refused_client_gets_the_reason(secure: Secure, wrong: str) -> None:
     """It fails within a moment, as a log that cannot be reached, and never with the password in the message."""
     way, changes = WRONG[wrong]
     settings = msgspec.structs.replace(right(secure, way), **changes)

@@ -62,7 +62,7 @@ async def test_a_job_is_submitted_run_explained_and_recorded(system: KafkaSystem
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-async def test_what_nobody_can_read_is_set_aside_and_sent_again(system: KafkaSystem) -> None:
+async def test_unreadable_records_become_letters_and_are_sent_again(system: KafkaSystem) -> None:
     """Wrong bytes on any topic become one dead letter each with their place, the services go on, and resend repeats them."""
     await system.start()
     bad = {

@@ -79,8 +79,8 @@ async def test_keys_and_services_are_apart(log: Log) -> None:
 
 
 @pytest.mark.parametrize("records", [0, 1, 2, 3, 4])
-async def test_who_dies_while_saving_leaves_the_one_before(log: Log, records: int) -> None:
-    """After any number of records of a save that never ended, the snapshot before it is given."""
+async def test_a_crash_while_saving_leaves_the_snapshot_before(log: Log, records: int) -> None:
+    """After any number of records of an unfinished save, the snapshot before it is loaded."""
     store = LogSnapshots(log, AT, "categorizer")
     for number in range(3):
         await store.save(KEY, LARGE[number:])
@@ -91,7 +91,7 @@ async def test_who_dies_while_saving_leaves_the_one_before(log: Log, records: in
         assert (await LogSnapshots(log, AT, "categorizer").load(KEY))[0] == LARGE[number:]
 
 
-async def test_two_writers_at_once_leave_a_sound_one(log: Log) -> None:
+async def test_two_concurrent_writers_leave_a_sound_snapshot(log: Log) -> None:
     """If a second writer has mixed its chunks into a slot, the store logs it and loads the snapshot before."""
     store, late = LogSnapshots(log, AT, "c"), LogSnapshots(log, AT, "c")
     await store.save(KEY, b"first")
@@ -109,12 +109,12 @@ async def test_two_writers_at_once_leave_a_sound_one(log: Log) -> None:
 
 
 def dying(log: Log, records: int) -> Log:
-    """The log of somebody who dies after so many records."""
+    """The log of a writer that dies after that many records."""
     return cast("Log", Dying(log, records))
 
 
 class Dying:
-    """A log that takes so many records and no more."""
+    """A log that accepts a number of records and then fails."""
 
     def __init__(self, log: Log, records: int) -> None:
         self._log = log
@@ -217,7 +217,7 @@ async def records(log: KafkaLog) -> int:
 
 
 async def test_a_broker_that_holds_other_records_is_noticed(log: Log) -> None:
-    """What a broker lost and others appended in its place is not what a snapshot stands for."""
+    """A snapshot does not match records that others appended in place of lost ones."""
     records = [
         NewRecord(to=AT, key=str(number), value=b"%d" % number, at_ms=1, headers={"id": "x"}) for number in range(3)
     ]

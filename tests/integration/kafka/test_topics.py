@@ -50,7 +50,7 @@ async def test_topics_are_made_once_as_they_should_be(kafka: KafkaSettings) -> N
     assert await topics.apply() == []
 
 
-async def test_a_partition_has_its_identity_before_anyone_reads_it(kafka: KafkaSettings) -> None:
+async def test_a_partition_has_its_identity_before_any_service_reads_it(kafka: KafkaSettings) -> None:
     """Every partition begins with a ``LogOpened``, also after the topics were applied a second time."""
     await apply_topics(kafka, LAYOUT)
     await apply_topics(kafka, LAYOUT)
@@ -69,7 +69,7 @@ async def test_a_partition_has_its_identity_before_anyone_reads_it(kafka: KafkaS
 
 
 async def test_what_differs_is_set_right_and_nothing_else(kafka: KafkaSettings) -> None:
-    """A setting that somebody changed is shown and put back; one that is not ours stays as it was given."""
+    """A setting that an operator changed is shown and put back; a setting that Steepest does not manage stays."""
     await apply_topics(kafka, LAYOUT)
     client = await admin(kafka)
     loss = ConfigResource(

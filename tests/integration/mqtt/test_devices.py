@@ -89,7 +89,7 @@ async def test_what_a_training_has_left_is_sent_by_hand(edge: Edge, mosquitto: M
     assert steps(await edge.until(11, "loss")) == [1, 2, 3, 4, 5]
 
 
-async def test_a_device_that_is_set_up_wrongly_trains_all_the_same(tmp_path: Path) -> None:
+async def test_a_wrongly_configured_device_still_trains(tmp_path: Path) -> None:
     """Reporting is never the reason why a training stops."""
     env = settings("nowhere", tmp_path / "outbox")
     status, printed = await train(env, "2")

@@ -1,4 +1,4 @@
-"""A training on a device: it reports so many steps, and ends by itself or is killed."""
+"""A training on a device: it reports a number of steps, and ends by itself or is killed."""
 
 from __future__ import annotations
 
