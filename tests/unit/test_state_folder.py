@@ -110,3 +110,15 @@ def test_containers_get_the_folders_that_up_was_given(tmp_path: Path, monkeypatc
     folder.create(Installation(nodes=(NodeSpec("n1", Resources(1_000)),)))
     with pytest.raises(InputError, match="for Docker engines"):
         let_jobs_have(folder, (str(tmp_path),))
+
+
+def test_a_folder_of_demos_names_the_newest(tmp_path: Path) -> None:
+    """Whoever looks for a demo's jobs in the folder around it is led to them."""
+    for number, name in enumerate(("demo-1", "demo-2")):
+        folder = StateFolder(tmp_path / name)
+        folder.create(Installation(nodes=(NodeSpec("n1", Resources(1_000)),)))
+        os.utime(folder.root, (number, number))
+
+    with pytest.raises(InputError) as refused:
+        StateFolder(tmp_path).read()
+    assert refused.value.hint.endswith(f"--state {tmp_path / 'demo-2'}")

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from steepest.app.settings.tree import Settings
 from steepest.app.state_folder import Installation, StateFolder
 from steepest.clock import SystemClock
-from steepest.cluster.local.cluster import LocalCluster, LocalNode
 from steepest.cluster.port import Cluster
 from steepest.errors import InputError, LogUnavailableError
 from steepest.log.base import Log, TopicPartition
@@ -142,6 +141,8 @@ def open_cluster(folder: StateFolder, installation: Installation) -> Cluster:
     """
     if any(node.engine for node in installation.nodes):
         return _docker_cluster(folder, installation)
+    from steepest.cluster.local.cluster import LocalCluster, LocalNode  # noqa: PLC0415 - few commands need it
+
     return LocalCluster(
         folder.cluster,
         [LocalNode(node.name, node.capacity) for node in installation.nodes],

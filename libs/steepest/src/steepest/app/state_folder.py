@@ -139,6 +139,12 @@ class StateFolder:
         self.root.chmod(mode & ~OTHERS)
         return True
 
+    def _demo(self) -> str:
+        """Where the newest demo's folder is, for whoever looks for its jobs here; empty without one."""
+        demos = [path for path in self.root.glob("demo-*") if StateFolder(path).exists]
+        newest = max(demos, key=lambda path: path.stat().st_mtime, default=None)
+        return "" if newest is None else f", such as the demo's: --state {newest}"
+
     def read(self) -> Installation:
         """What the folder is.
 
@@ -152,7 +158,7 @@ class StateFolder:
             raise InputError(
                 f"no state folder at {self.root}",
                 code="no-state",
-                hint="start one with `steepest up`, or name another with --state",
+                hint=f"start one with `steepest up`, or name another with --state{self._demo()}",
             ) from None
         except OSError as error:
             raise RecordingError(f"cannot read {self._installation}: {error.strerror}") from error

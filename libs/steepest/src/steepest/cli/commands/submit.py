@@ -149,9 +149,11 @@ def spec_of(
     """
     from steepest.events.cluster import JobSpec
     from steepest.events.common import CheckpointMode, Resources
-    from steepest.training_logs import LogReader
 
-    LogReader(log_format, pattern=pattern or None)  # it knows the names, and says which are close
+    if log_format != "auto" or pattern:
+        from steepest.training_logs import LogReader
+
+        LogReader(log_format, pattern=pattern or None)  # it knows the names, and says which are close
     folder = (workdir or Path()).absolute()
     if not folder.is_dir():
         raise click.UsageError(f"the folder {folder} is not there; name another with --workdir")

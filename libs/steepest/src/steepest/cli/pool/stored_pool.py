@@ -19,9 +19,6 @@ from steepest.app.settings.tree import Settings
 from steepest.app.state_folder import Installation, StateFolder
 from steepest.cli.quiet import quiet
 from steepest.clock import SystemClock
-from steepest.cluster.folders.adapter_folder import AdapterFolder
-from steepest.cluster.observation import recorded_end
-from steepest.cluster.port import ReplicaId
 from steepest.errors import InputError, UndecodableError
 from steepest.events.received import Received
 from steepest.log.base import Log, Record, TopicPartition
@@ -64,6 +61,10 @@ class StoredPool(msgspec.Struct, kw_only=True):
         """Whether the processes of a job that the log holds to be running have ended since: `down` stops them."""
         if self.up is not None or not job.alive:
             return False
+        from steepest.cluster.folders.adapter_folder import AdapterFolder
+        from steepest.cluster.observation import recorded_end
+        from steepest.cluster.port import ReplicaId
+
         files = AdapterFolder(self.folder.cluster)
         replicas = [ReplicaId(job.name, index) for index in range(len(job.nodes))]
         return all(recorded_end(files.incarnation(one, job.incarnation)) is not None for one in replicas)
