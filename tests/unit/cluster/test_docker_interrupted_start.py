@@ -31,21 +31,21 @@ class Engine:
         self.seen: list[ReplicaPhase] = []
 
     def inspect_container(self, _: str) -> dict[str, Any]:
-        """What the engine says of it."""
+        """The engine's description of it."""
         if not self.there:
             raise NotFound("no such container")
         labels = {"steepest.cluster": LABEL}
         return {"Id": "made", "State": {"Running": False, "Status": "created"}, "Config": {"Labels": labels}}
 
     def remove_container(self, _: str, *, force: bool) -> None:
-        """Remove it, and let somebody look before another one is made."""
+        """Remove it, and run a lookup before another one is created."""
         assert force
         self.there = False
         self.seen.append(observe(self.host, self.folder, LABEL).phase)
 
     @property
     def host(self) -> Host:
-        """The engine, as who looks knows it."""
+        """The engine, as a lookup sees it."""
 
         @contextlib.contextmanager
         def looking() -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""What is said of a container while somebody else starts or removes it, by an engine whose answers come in a known order."""
+"""Observations of a container while another process starts or removes it, by an engine with a known order of answers."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def folder_in(path: Path) -> IncarnationFolder:
 
 
 def seen(folder: IncarnationFolder, meanwhile: Callable[[ScriptedHost], None]) -> ReplicaPhase:
-    """What is said of it."""
+    """The observation of it."""
     return observe(cast("Host", ScriptedHost(meanwhile)), folder, "label").phase
 
 
@@ -85,7 +85,7 @@ def test_a_container_that_is_removed_after_its_end_was_put_on_record_has_ended(t
     assert seen(folder, lambda _: folder.write(folder.exit, ExitRecord(status=3))) is ReplicaPhase.EXITED
 
 
-def test_a_container_that_somebody_removed_is_gone(tmp_path: Path) -> None:
+def test_a_container_removed_by_another_process_is_gone(tmp_path: Path) -> None:
     """It was on record before the first look, and is nowhere."""
     folder = folder_in(tmp_path)
     folder.write(record_of(folder), ContainerRecord(id=ID, engine=ENGINE.id))

@@ -66,7 +66,7 @@ def test_what_an_engine_does_not_count_is_unknown(changes: dict[str, Any], name:
 
 
 def test_an_ended_container_has_no_sample() -> None:
-    """An engine goes on sending zeros for it."""
+    """An engine keeps sending zeros for it."""
     line = said(read="0001-01-01T00:00:00Z", cpu_stats={"cpu_usage": {"total_usage": 0}}, memory_stats={})
 
     assert sample_of(json.dumps(line).encode()) is None
@@ -74,7 +74,7 @@ def test_an_ended_container_has_no_sample() -> None:
 
 @given(st.binary(max_size=200) | JSON.map(lambda value: json.dumps(value).encode()))
 def test_any_line_is_a_sample_or_none(line: bytes) -> None:
-    """Nothing that comes raises."""
+    """No line raises."""
     assert isinstance(sample_of(line), Sample | None)
 
 

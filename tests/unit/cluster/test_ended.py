@@ -1,4 +1,4 @@
-"""What stays of jobs that are over, and what goes."""
+"""Which files of ended jobs are kept, and which are removed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_they_stay_as_long_as_there_is_room(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_what_ended_today_stays_however_much_it_is(tmp_path: Path) -> None:
-    """Somebody may still want to fetch it; a clock that is ahead spares more, and removes nothing."""
+    """A user may still fetch it; a clock that is ahead keeps more, and removes nothing."""
     left(tmp_path, "old.1", days_ago=2)
     for number, days_ago in enumerate((0.5, 0.0, -1_000)):
         left(tmp_path, f"new-{number}.1", days_ago=days_ago)

@@ -43,7 +43,7 @@ ANSWER_WITH = """
 
 
 def python(code: str, **env: str) -> ReplicaSpec:
-    """A job that runs this code."""
+    """A spec that runs this code."""
     return ReplicaSpec(command=(sys.executable, "-c", textwrap.dedent(code)), env=env)
 
 
@@ -86,7 +86,7 @@ async def test_a_lie_about_a_checkpoint_is_refused(cluster: LocalCluster, name: 
 async def test_the_environment_is_the_spec_s_over_one_thread(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A job inherits our environment but for control variables; numerical libraries get one thread unless configured."""
+    """A job inherits the environment without control variables; numerical libraries get one thread unless configured."""
     monkeypatch.setenv("STEEPEST_RESTORE", "of another job")
     monkeypatch.setenv("INHERITED", "yes")
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "PYTHONUNBUFFERED", "INHERITED", "STEEPEST_RESTORE", "STEEPEST_JOB")
@@ -230,7 +230,7 @@ async def test_a_closed_cluster_says_so(cluster: LocalCluster) -> None:
 
 
 async def test_a_slow_consumer_gets_the_newest_heartbeats(cluster: LocalCluster) -> None:
-    """Heartbeats do not pile up: who comes back late gets the present, in which every end is listed."""
+    """Heartbeats do not pile up: a late consumer gets the current one, which lists every end."""
     await cluster.start(JOB, 1, "a", train("--steps", "3"), None)
     beats = cluster.heartbeats()
     await anext(beats)
@@ -240,7 +240,7 @@ async def test_a_slow_consumer_gets_the_newest_heartbeats(cluster: LocalCluster)
     assert [report.exit_status for report in late.replicas] == [0]
 
 
-async def test_what_one_incarnation_is_the_cause_of_is_no_other_one_s_trouble(
+async def test_an_error_of_one_incarnation_affects_no_other(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An unexpected error hides one incarnation; the others begin and end as usual."""
@@ -261,7 +261,7 @@ async def test_what_one_incarnation_is_the_cause_of_is_no_other_one_s_trouble(
 
 
 async def test_an_adapter_that_hangs_is_known_to_be_silent(cluster: LocalCluster) -> None:
-    """A call that never comes back shows, and shows no more once it has come back."""
+    """A call that never returns is reported, and no longer reported once it has returned."""
     assert cluster.silence_s() == 0.0
     assert await cluster.lookup(JOB) is None
     engine = cluster._background
@@ -301,7 +301,7 @@ async def test_a_consumer_that_leaves_takes_no_end_with_it(cluster: LocalCluster
     assert report.exit_status == -9
 
 
-async def test_many_jobs_start_and_end_at_once(cluster: LocalCluster) -> None:
+async def test_many_jobs_start_and_end_concurrently(cluster: LocalCluster) -> None:
     """Calls for different jobs do not wait for each other, and none is lost."""
     jobs = [ReplicaId(f"job{number}") for number in range(8)]
     await asyncio.gather(*(cluster.start(job, 1, "a", train(), None) for job in jobs))

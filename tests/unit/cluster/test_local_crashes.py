@@ -44,7 +44,7 @@ def python(code: str) -> ReplicaSpec:
 
 
 def kill_adapter_at(moment: str, state: AdapterFolder) -> None:
-    """Run an adapter in a process of its own, which starts the job and is killed at that moment."""
+    """Run an adapter in a separate process, which starts the job and is killed at that moment."""
     done = subprocess.run([sys.executable, str(DOOMED), str(state.path), moment], timeout=100, check=False)
     assert done.returncode == -signal.SIGKILL
 
@@ -244,10 +244,10 @@ async def test_nothing_of_another_boot_runs(
     assert bystander.poll() is None
 
 
-async def test_a_reused_pid_is_spared(
+async def test_a_reused_pid_is_not_signalled(
     make_cluster: Callable[[], LocalCluster], state: AdapterFolder, bystander: subprocess.Popen[bytes]
 ) -> None:
-    """A process that has the pid on record but another start time is somebody else: it is not touched."""
+    """A process that has the pid on record but another start time is another process: it is not signalled."""
     first = make_cluster()
     await first.start(JOB, 1, "a", TRAIN, None)
     await first.wait_for_step(JOB, 1, at_least=1, timeout_s=60.0)

@@ -1,4 +1,4 @@
-"""The small files: what others write may be garbage, what we write is there whole or not at all."""
+"""The small files: a job's may hold garbage, Steepest's own are written whole or not at all."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_nothing_is_asked_through_a_link(folder: IncarnationFolder, tmp_path: Pa
     assert [path.name for path in other.iterdir()] == ["checkpoint-request.json"]
 
 
-def test_the_file_that_we_write_may_be_longer_than_those_of_a_job(tmp_path: Path) -> None:
+def test_steepests_own_file_may_be_longer_than_a_jobs(tmp_path: Path) -> None:
     """What was asked for is known as long as the kernel would take it as a command."""
     made = AdapterFolder(tmp_path).incarnation(ReplicaId("long"), 1)
     command = ("train", *["\x01" * 1000] * 1000)
@@ -113,8 +113,8 @@ def test_a_report_that_cannot_be_read_is_passed_over(folder: IncarnationFolder, 
     assert ReportsTail(folder).read() == 2
 
 
-def test_names_and_numbers_that_nobody_gives_are_passed_over(tmp_path: Path) -> None:
-    """A local job can make folders beside its own; they are no jobs, and hide none."""
+def test_unassigned_names_and_numbers_are_skipped(tmp_path: Path) -> None:
+    """A local job can make folders beside its own; they are not jobs, and hide no job."""
     state = AdapterFolder(tmp_path)
     state.make()
     state.incarnation(JOB, 1).make(SpecRecord(node="a", command=("x",)))

@@ -1,4 +1,4 @@
-"""A full disk, for real: a small file system of our own, where this user may mount one."""
+"""A really full disk: a small file system, where this user may mount one."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ async def test_a_group_counts_children_in_sessions_of_their_own(real: Groups, tm
     assert not real.top.exists()
 
 
-def test_nodes_need_names_of_their_own(tmp_path: Path) -> None:
+def test_nodes_need_distinct_names(tmp_path: Path) -> None:
     """Two nodes of one name, or a name that is none, are the caller's mistake."""
     for names in (("a", "a"), ("../a",), ("",)):
         with pytest.raises(InputError):

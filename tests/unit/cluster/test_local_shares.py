@@ -32,15 +32,15 @@ def test_nobody_gets_more_than_its_bound_or_the_whole(capacity: float, bounds: d
 
 
 @given(AMOUNTS, BOUNDS)
-def test_nothing_is_left_that_somebody_may_have(capacity: float, bounds: dict[int, float]) -> None:
-    """The division conserves work: either everybody has its bound, or all capacity is given away."""
+def test_the_division_conserves_work(capacity: float, bounds: dict[int, float]) -> None:
+    """Either every replica has its bound, or all capacity is assigned."""
     given_away = sum(max_min(capacity, bounds).values())
 
     assert given_away == pytest.approx(min(capacity, sum(bounds.values())), rel=CLOSE, abs=CLOSE)
 
 
 @given(AMOUNTS, BOUNDS)
-def test_who_has_less_than_another_has_its_bound(capacity: float, bounds: dict[int, float]) -> None:
+def test_a_replica_with_less_than_another_has_its_bound(capacity: float, bounds: dict[int, float]) -> None:
     """Max-min fairness: only its own bound keeps a share below the largest one."""
     shares = max_min(capacity, bounds)
 
@@ -50,7 +50,7 @@ def test_who_has_less_than_another_has_its_bound(capacity: float, bounds: dict[i
 
 @given(AMOUNTS, BOUNDS, st.data())
 def test_unused_shares_go_back_to_all(capacity: float, bounds: dict[int, float], data: st.DataObject) -> None:
-    """However little everybody seems to use, nothing lies idle that somebody may have, and no bound is broken."""
+    """At any measured usage, no CPU is idle that a replica may have, and no bound is broken."""
     demands = {key: data.draw(AMOUNTS) for key in bounds}
     shares = divide(capacity, bounds, demands)
 
@@ -58,7 +58,7 @@ def test_unused_shares_go_back_to_all(capacity: float, bounds: dict[int, float],
     assert sum(shares.values()) == pytest.approx(min(capacity, sum(bounds.values())), rel=CLOSE, abs=CLOSE)
 
 
-def test_what_one_does_not_use_another_gets() -> None:
+def test_unused_cpu_goes_to_another_replica() -> None:
     """Of 600 millicores a replica that asks for 100 leaves the rest to the one that wants all."""
     shares = divide(600, {"idle": 600, "busy": 600}, {"idle": 100, "busy": float("inf")})
 

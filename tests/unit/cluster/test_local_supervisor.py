@@ -151,7 +151,7 @@ def test_a_second_stop_can_only_hasten_the_end(folder: IncarnationFolder) -> Non
 
 
 def test_sigterm_to_the_supervisor_stops_the_job(folder: IncarnationFolder) -> None:
-    """A machine that shuts down asks everybody to leave: the supervisor passes it on, with a grace."""
+    """A machine that shuts down sends SIGTERM to every process: the supervisor passes it on, with a grace."""
     start_ready(folder, "trap 'exit 85' TERM")
     os.kill(json.loads(folder.start.read_text())["supervisor"], signal.SIGTERM)
 
@@ -181,7 +181,7 @@ def test_what_is_printed_is_kept_in_two_files(folder: IncarnationFolder, monkeyp
     assert numbers == list(range(numbers[0], 60_001))
 
 
-def test_who_prints_too_much_waits(folder: IncarnationFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_that_prints_too_much_waits(folder: IncarnationFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond its burst a job prints as fast as is kept, and nothing of it is lost."""
     numbers = {"OUTPUT_BURST_BYTES": 10_000, "OUTPUT_BYTES_S": 1_000_000}
     monkeypatch.setattr(supervisor, "__file__", str(small_files(numbers, folder)))

@@ -75,12 +75,12 @@ def main(root: Path, step: int) -> None:
 
 
 def names(folder: Path) -> list[str]:
-    """What is in a folder, hidden names too."""
+    """The names in a folder, hidden ones too."""
     return sorted(path.name for path in folder.iterdir())
 
 
 def is_good(folder: Path) -> bool:
-    """Whether a folder is what its manifest says."""
+    """Whether a folder matches its manifest."""
     try:
         verify(folder, "walk")
     except CheckpointRefused:

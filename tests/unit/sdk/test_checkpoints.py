@@ -20,7 +20,7 @@ def writes(text: str) -> Callable[[Path], object]:
 
 
 def names(root: Path) -> list[str]:
-    """What the folder holds, hidden names too."""
+    """The names in the folder, hidden ones too."""
     return sorted(path.name for path in root.iterdir())
 
 
@@ -123,7 +123,7 @@ def test_late_save_of_a_replaced_process_displaces_nothing(tmp_path: Path) -> No
 
 
 def test_leftovers_of_a_later_incarnation_are_not_touched(tmp_path: Path) -> None:
-    """An old process that starts late clears what older ones left, and not what its successor is writing."""
+    """An old process that starts late removes older leftovers, and not the files that its successor is writing."""
     for name in (".step-00000001-i0001.new", ".step-00000001-i0003.new", ".unrelated"):
         tmp_path.joinpath(name).mkdir()
     CheckpointFolder(tmp_path, "walk", 2).clear_leftovers()

@@ -22,7 +22,7 @@ contents = st.dictionaries(plain_names, st.binary(max_size=60), min_size=1, max_
 
 
 def seal(root: Path, written: Mapping[str, bytes], job: str = "walk", step: int = 7, incarnation: int = 2) -> Path:
-    """A good checkpoint in ``root``, made by the words of the contract alone."""
+    """A good checkpoint in ``root``, written from the contract's text alone."""
     folder = root / f"step-{step:08d}-i{incarnation:04d}"
     entries = {}
     for name, content in written.items():
@@ -57,7 +57,7 @@ def test_only_the_exact_form_is_a_name(text: str) -> None:
 
 
 def test_later_incarnation_is_newer_whatever_its_step() -> None:
-    """What a replaced process saves late does not count as newer than what its successor saved."""
+    """A late checkpoint of a replaced process does not count as newer than its successor's."""
     older, newer = CheckpointName(step=499, incarnation=2), CheckpointName(step=500, incarnation=2)
     assert CheckpointName(step=10, incarnation=3) > newer > older
 
@@ -175,7 +175,7 @@ def test_link_is_refused(tmp_path: Path) -> None:
 
 
 def test_checkpoint_that_is_itself_a_link_is_refused(tmp_path: Path) -> None:
-    """What lies outside the checkpoint folder may belong to anybody."""
+    """Files outside the checkpoint folder may belong to another user."""
     folder = seal(tmp_path / "elsewhere", {"a": b"1"})
     tmp_path.joinpath(folder.name).symlink_to(folder)
     with pytest.raises(CheckpointRefused, match="it is a link"):

@@ -85,7 +85,7 @@ def test_lines_of_many_threads_stay_whole(tmp_path: Path) -> None:
 
 
 def test_half_a_line_costs_only_itself(tmp_path: Path) -> None:
-    """After half a line, left by a full disk or a kill, the next report begins a line of its own."""
+    """After half a line, left by a full disk or a kill, the next report begins a new line."""
     path = tmp_path / "reports.jsonl"
     path.write_text('{"step": 1, "at_ms')
     ReportFile(path).append(2, None, {"loss": 1})
@@ -95,8 +95,8 @@ def test_half_a_line_costs_only_itself(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
-def test_full_disk_is_told_once_and_stops_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Where no byte fits any more, reports are lost, one message is written, and the caller goes on."""
+def test_full_disk_is_reported_once_and_stops_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where no byte fits any more, reports are lost, one message is written, and the caller continues."""
     path = tmp_path / "reports.jsonl"
     path.symlink_to("/dev/full")
     reports = ReportFile(path)

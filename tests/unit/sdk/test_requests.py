@@ -121,7 +121,7 @@ def test_release_before_the_answer_holds_nothing(supervisor: Supervisor) -> None
 def test_request_that_cannot_be_met_is_refused_and_holds_nothing(
     supervisor: Supervisor, arguments: list[str], replica: int, why: str
 ) -> None:
-    """The refusal says why, and the training ends as if it had not been asked."""
+    """The refusal says why, and the training ends as without the request."""
     training = supervisor.start("--meet-at", "10", *arguments, replica=replica)
     training.at(10)
     training.request()

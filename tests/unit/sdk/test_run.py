@@ -44,7 +44,7 @@ def test_step_left_out_elsewhere_is_one_more_than_the_last(tmp_path: Path) -> No
 
 
 def test_own_loop_goes_on_after_the_steps_that_are_done(tmp_path: Path) -> None:
-    """A script with a loop of its own numbers its reports; ``run.step`` is what is done."""
+    """A script with its own loop numbers its reports; ``run.step`` is the number of completed steps."""
     run = Run(ReportFile(tmp_path / "r"), step=4)
     for index in range(run.step, 6):
         run.report(index + 1, epoch=2, loss=1)
@@ -80,7 +80,7 @@ def test_save_without_load_is_a_mistake_of_the_script() -> None:
 
 
 def test_unknown_mode_is_a_mistake_of_the_script() -> None:
-    """A mode that the contract does not know raises, and the text says which there are."""
+    """A mode that the contract does not know raises, and the message lists the known ones."""
     mode: Any = "sometimes"
     with pytest.raises(ValueError, match="'on-request' or 'on-stop'"):
         steepest_sdk.start(mode=mode)
@@ -131,8 +131,8 @@ def test_missing_control_folder_does_not_stop_a_training(supervisor: Supervisor,
     assert "cannot write" in training.stderr()
 
 
-def test_checkpoint_to_restore_without_load_is_told(supervisor: Supervisor) -> None:
-    """A script that cannot load begins at step 1, and says that a checkpoint was passed over."""
+def test_checkpoint_to_restore_without_load_is_reported(supervisor: Supervisor) -> None:
+    """A script that cannot load begins at step 1, and reports that a checkpoint was ignored."""
     training = supervisor.start("--mode", "none", restore="step-00000007-i0001")
     assert training.wait() == 0
     assert "is not restored" in training.stderr()

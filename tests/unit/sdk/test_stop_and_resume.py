@@ -1,4 +1,4 @@
-"""SIGTERM means save and leave; a new process goes on as if nothing had happened."""
+"""SIGTERM means save and exit; a new process continues without a difference."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_job_that_cannot_save_leaves_at_once(supervisor: Supervisor) -> None:
     assert supervisor.saved() == []
 
 
-def test_failed_save_is_told_and_still_leaves_with_its_own_status(supervisor: Supervisor) -> None:
+def test_failed_save_is_reported_and_still_leaves_with_its_own_status(supervisor: Supervisor) -> None:
     """A save that fails on SIGTERM leaves no checkpoint, says why on standard error, and exits with 85."""
     training = supervisor.start("--save-fails", "--meet-at", "7")
     training.at(7)

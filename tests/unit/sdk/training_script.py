@@ -21,7 +21,7 @@ import steepest_sdk
 
 
 class Walk:
-    """One weight, moved by noise from a generator of its own."""
+    """One weight, moved by noise from its own generator."""
 
     def __init__(self) -> None:
         self.weight = 10.0
@@ -77,7 +77,7 @@ def strike_at_birth() -> None:
 
 
 def report_once(run: steepest_sdk.Run) -> None:
-    """Reports what it has seen."""
+    """Reports the current step."""
     meet("worker-runs")
     run.report(seen=1)
 
@@ -94,7 +94,7 @@ def train_by_steps(options: argparse.Namespace, run: steepest_sdk.Run, walk: Wal
 
 
 def train_by_epochs(options: argparse.Namespace, run: steepest_sdk.Run, walk: Walk) -> None:
-    """Four steps an epoch; reports them, or only says how many are done, or not even that."""
+    """Four steps an epoch; reports them, or only their number, or neither."""
     for epoch in run.epochs(options.total):
         losses = [walk.step() for _ in range(4)]
         if epoch in options.meet_at:

@@ -173,7 +173,7 @@ def test_a_job_that_fits_no_cluster_is_rejected() -> None:
 
 
 def test_a_cluster_without_gpus_rejects_all() -> None:
-    """Under each placement rule."""
+    """This holds under each placement rule."""
     for rules in (RULES, MURI):
         assert [job.outcome for job in run("srtf", (0, 1, 10), gpus=(0, 0), rules=rules).jobs] == ["rejected"]
 
@@ -211,7 +211,7 @@ def test_muri_charges_at_every_event() -> None:
     ],
 )
 def test_wrong_input_is_refused(policy: str, rules: Rules, gpus: int, part: str) -> None:
-    """With what is wrong and what to do."""
+    """The error names the fault and the first step."""
     with pytest.raises(InputError, match=part) as caught:
         run(policy, (0, gpus, 10), rules=rules)
 

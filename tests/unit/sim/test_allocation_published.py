@@ -1,4 +1,4 @@
-"""The figures that two peers' simulators print for public traces come out of our policies, to the last digit."""
+"""Steepest's policies reproduce two peers' published figures for public traces, to the last digit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measured tables from outside: what they say between their rows, and what happens when they are wrong."""
+"""Measured tables from outside: interpolation between their rows, and errors for wrong tables."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_rows_and_between_them(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("at", "value"), [(-1.0, 5.0), (0.0, 5.0), (0.5, 6.0), (1.0, 7.0), (9.0, 7.0)])
 def test_interpolation(at: float, value: float) -> None:
-    """Linear between neighbours, flat outside."""
+    """Interpolation is linear between neighbours, and constant outside."""
     assert interpolate(at, [0, 1], [5.0, 7.0]) == value
 
 
@@ -65,7 +65,7 @@ def test_wrong_tables_are_refused(tmp_path: Path, changed: dict[str, str], part:
 
 
 def test_a_local_batch_beyond_the_rows_is_refused(tmp_path: Path) -> None:
-    """Nothing is made up outside of what was measured."""
+    """Nothing is extrapolated beyond the measured rows."""
     with pytest.raises(InputError, match=r"no step time for 1\+2 GPUs with a local batch of 17"):
         Tables(written(tmp_path)).step((1, 2), 17)
 

@@ -65,8 +65,8 @@ def test_numbers_have_equal_digits() -> None:
         ("9" * 5000 + "x1gpu", "is not"),
     ],
 )
-def test_a_name_that_is_none(name: str, said: str) -> None:
-    """The part and what is wrong with it are named."""
+def test_an_invalid_name_is_refused(name: str, said: str) -> None:
+    """The error names the part and its fault."""
     with pytest.raises(InputError, match=said):
         open_cluster(name)
 
@@ -79,7 +79,7 @@ def written(folder: Path, text: str) -> Path:
 
 
 def test_a_file_of_uneven_nodes(tmp_path: Path) -> None:
-    """A table a kind of node; what is not said is as for the names."""
+    """One table per kind of node; defaults are those of the named clusters."""
     path = written(
         tmp_path,
         """
@@ -150,8 +150,8 @@ def test_a_file_of_uneven_nodes(tmp_path: Path) -> None:
         ("[[node]]\ncpus = 1\nname = 'a-1'\n[[node]]\ncpus = 1\nname = 'a'\ncount = 2", "two nodes are called a-1"),
     ],
 )
-def test_a_file_that_describes_none(tmp_path: Path, text: str, said: str) -> None:
-    """The file, the table and the field are named."""
+def test_a_file_without_a_cluster_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    """The error names the file, the table and the field."""
     path = written(tmp_path, text)
     with pytest.raises(InputError, match=said) as caught:
         read_cluster(path)
@@ -160,6 +160,6 @@ def test_a_file_that_describes_none(tmp_path: Path, text: str, said: str) -> Non
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    """A name with the ending of a file is one."""
+    """A name with a file's extension is read as a file."""
     with pytest.raises(InputError, match=r"none\.toml: cannot be read"):
         open_cluster(str(tmp_path / "none.toml"))

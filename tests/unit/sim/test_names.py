@@ -24,7 +24,7 @@ def test_names_that_look_alike_stay_apart() -> None:
 
 
 def test_a_name_that_another_is_made_to_gets_another_digest() -> None:
-    """A job may be called what a different one would become; it keeps its name."""
+    """A job whose name equals another job's fitted name keeps it."""
     (made,) = fit_names(["A b"])
 
     for names in (["A b", made], [made, "A b"]):

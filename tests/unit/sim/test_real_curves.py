@@ -51,7 +51,7 @@ def test_an_algoperf_run(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("line", ["{}", "[1]", '{"run":"r"', algoperf_run(train=[["x", 1.0]])])
 def test_a_line_that_is_no_run(tmp_path: Path, line: str) -> None:
-    """The line is named."""
+    """The error names the line."""
     path = tmp_path / "curves"
     path.write_text(algoperf_run() + line)
     with pytest.raises(InputError, match="line 2: is no run"):
@@ -59,7 +59,7 @@ def test_a_line_that_is_no_run(tmp_path: Path, line: str) -> None:
 
 
 def test_a_run_that_became_no_number(tmp_path: Path) -> None:
-    """TaskSet writes NaN; such runs are passed over, and the others keep their numbers."""
+    """TaskSet writes NaN; such runs are skipped, and the others keep their numbers."""
     path = tmp_path / "taskset.json"
     losses = [1.0 / (1 + epoch) for epoch in range(12)]
     runs = [{"train": {"loss": [*losses[:-1], float("nan")]}}, {"train": {"loss": losses}}]

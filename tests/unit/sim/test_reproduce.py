@@ -1,4 +1,4 @@
-"""Reproductions: how a figure is judged by hand cases, what a report holds, and that it is the same wherever it is made."""
+"""Reproductions: verdicts by hand cases, the content of a report, and equal bytes in any process."""
 
 from __future__ import annotations
 
@@ -262,8 +262,8 @@ def test_the_45th_of_fifty() -> None:
     assert DEFAULTS["p90"].of(Pair(fifty, fifty, 1.0, 1.0)) == 45
 
 
-def test_where_nobody_loses_the_losers_lose_nothing() -> None:
-    """And no mean is taken of none."""
+def test_without_losers_the_losers_lose_nothing() -> None:
+    """The mean over no losers is 0."""
     assert MEASURES["losers"].of(Pair([2.0, 2.0], [1.0, 1.0], 2.0, 1.0)) == 0
     assert MEASURES["winners"].of(Pair([1.0, 1.0], [2.0, 2.0], 1.0, 2.0)) == 0
 
@@ -458,7 +458,7 @@ def test_the_page_has_every_published_figure(paper: Paper) -> None:
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
-    """It is said before anything runs."""
+    """The error comes before anything runs."""
     (tmp_path / "file").touch()
     result = CliRunner().invoke(main, ["reproduce", "specon", "--out", str(tmp_path / "file" / "below")])
 

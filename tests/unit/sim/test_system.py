@@ -55,7 +55,7 @@ def test_all_jobs_end_and_all_invariants_hold(policy: str) -> None:
 
 
 def test_specon_moves_what_is_crowded_and_loses_no_step() -> None:
-    """All jobs start on one of three nodes: SpeCon moves some, and everybody is done sooner."""
+    """All jobs start on one of three nodes: SpeCon moves some, and all jobs finish sooner."""
     spread, _ = run("spread")
     specon, log = run("specon")
     moved = [one.event for one in log if isinstance(one.event, c.MigrationFinished)]

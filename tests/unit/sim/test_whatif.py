@@ -1,4 +1,4 @@
-"""A recording played on: it goes on as it did, from wherever it is taken up, and says how sure it is."""
+"""A recording continued in simulation: it continues as recorded from any position, and states its uncertainty."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def test_it_goes_on_nearly_as_it_did(position: int) -> None:
     assert statistics.fmean(errors) <= 0.10
 
 
-async def test_another_policy_comes_to_something_else() -> None:
+async def test_another_policy_gets_another_result() -> None:
     """Without moves from there on, no move is planned."""
     played: list[Received[Any]] = []
     play_on(await history(600), "spread", 0, watch=played.append)
@@ -106,8 +106,8 @@ async def test_nodes_and_parameters_that_come_later_come() -> None:
     assert parameters == LIVE["flowcon"].parameters(recorded_parameters)
 
 
-async def test_it_is_all_one_whether_nodes_are_there_or_come_at_once() -> None:
-    """Before the parameters and the nodes, and right behind them, within half a second."""
+async def test_the_nodes_may_join_before_or_after_the_start() -> None:
+    """Starts before and right after the parameters and the nodes agree within half a second."""
     before, behind = [play_on(await history(position), AS_RECORDED, 0).jobs for position in (1, 12)]
 
     assert [job.end_s for job in before] == pytest.approx([job.end_s for job in behind], abs=0.5)
@@ -140,12 +140,12 @@ async def test_what_is_not_known_is_guessed_and_the_guess_varies(tmp_path: Path)
 
 @pytest.mark.parametrize("position", [0, -1, 10**9])
 async def test_a_position_that_is_none_is_refused(position: int) -> None:
-    """And the message says which there are."""
+    """The message gives the valid range."""
     with pytest.raises(InputError, match="positions are 1 to"):
         await history(position)
 
 
 async def test_the_end_of_a_finished_recording_has_nothing_to_play() -> None:
-    """All jobs have ended there."""
+    """At its end all jobs have ended."""
     with pytest.raises(InputError, match="no job is left"):
         play_on(await history(None), AS_RECORDED, 0)

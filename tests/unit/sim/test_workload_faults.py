@@ -1,4 +1,4 @@
-"""One fault each: every reader refuses it and says where it stands."""
+"""One fault each: every reader refuses it and names its position."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ CELLS = [
 
 @pytest.mark.parametrize(("sample", "sound", "faulty", "said"), CELLS, ids=[case[3][:50] for case in CELLS])
 def test_a_faulty_cell(tmp_path: Path, sample: str, sound: str, faulty: str, said: str) -> None:
-    """A cell that is no such thing is named by line and column."""
+    """The error names an invalid cell by line and column."""
     assert sample.count(sound) == 1
     assert refusal(tmp_path, sample.replace(sound, faulty)).startswith(said)
 
@@ -105,7 +105,7 @@ FIELDS = [
 
 @pytest.mark.parametrize(("sound", "faulty", "said"), FIELDS, ids=[case[2][:50] for case in FIELDS])
 def test_a_faulty_field(tmp_path: Path, sound: str, faulty: str, said: str) -> None:
-    """The same of our own format."""
+    """The same for Steepest's own format."""
     assert JSONL.count(sound) == 1
     assert refusal(tmp_path, JSONL.replace(sound, faulty)).startswith(said)
 
@@ -123,13 +123,13 @@ def test_a_file_that_is_cut_off_in_a_line(tmp_path: Path, format_: str) -> None:
 
 
 def test_an_object_that_is_cut_off(tmp_path: Path) -> None:
-    """The same of our own format."""
+    """The same for Steepest's own format."""
     assert refusal(tmp_path, JSONL[:-20]).startswith("line 2: is no job: Input data was truncated")
 
 
 @pytest.mark.parametrize("format_", SAMPLES)
 def test_a_gzip_file_that_is_cut_off(tmp_path: Path, format_: str) -> None:
-    """What comes out of half a file is never taken for the whole."""
+    """Half a file is never taken for the whole."""
     packed = gzip.compress(SAMPLES[format_].encode())
 
     assert "damaged gzip file" in refusal(tmp_path, packed[:-9])
@@ -163,7 +163,7 @@ def test_a_gzip_file_that_is_cut_off(tmp_path: Path, format_: str) -> None:
     ],
 )
 def test_a_file_that_is_none(tmp_path: Path, content: bytes, said: str) -> None:
-    """Empty, binary, of another kind, or of a header alone."""
+    """A file that is empty, binary, of another kind, or only a header is refused."""
     assert refusal(tmp_path, content).startswith(said)
 
 
@@ -184,7 +184,7 @@ def test_a_file_that_is_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_gavel_without_throughputs(tmp_path: Path) -> None:
-    """A trace whose throughputs are nowhere says what to put where."""
+    """The error for a trace without throughputs names the missing file and its place."""
     folder = tmp_path / "a" / "b" / "c" / "d"
     folder.mkdir(parents=True)
     (folder / "trace").write_text(GAVEL)

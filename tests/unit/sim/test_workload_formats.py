@@ -117,7 +117,7 @@ def test_philly(tmp_path: Path) -> None:
 
 
 def test_what_is_no_job_is_counted(tmp_path: Path) -> None:
-    """Sound lines of which no job can be made are left out by reason and number."""
+    """Sound lines that describe no job are left out, and counted by reason."""
     idle = PHILLY + "2017-10-09 08:00:00,0,1,0,x\n2017-10-09 08:00:00,5,0,0,x\n2017-10-09 08:00:00,6,0,0,x\n"
 
     assert read_workload(written(tmp_path, idle)).skipped == {"asked for no GPU": 2, "ran for no time": 1}
