@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from steepest.cli.printing.output import console
+from steepest.describe import count as lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -103,10 +104,10 @@ def _table(metrics: dict[tuple[str, str], Metric]) -> Table:
 
 def _show_passed_over(reader: LogReader, out: Console) -> None:
     if reader.cut_lines:
-        out.print(f"cut      {reader.cut_lines} lines longer than 1 MiB, read to there")
+        out.print(f"cut      {lines(reader.cut_lines, 'line')} longer than 1 MiB, read to there")
     if not reader.reasons:
         return
-    out.print(f"\nnot taken, though they look like a loss: {sum(reader.reasons.values())} lines")
+    out.print(f"\nnot taken, though similar to a loss: {lines(sum(reader.reasons.values()), 'line')}")
     for reason, count in sorted(reader.reasons.items(), key=lambda item: (-item[1], item[0])):
         out.print(f"  {count:6}  {reason}", soft_wrap=True)
     for skipped in reader.skipped[:EXAMPLES_SHOWN]:
