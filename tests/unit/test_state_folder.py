@@ -113,7 +113,7 @@ def test_containers_get_the_folders_that_up_was_given(tmp_path: Path, monkeypatc
 
 
 def test_a_folder_of_demos_names_the_newest(tmp_path: Path) -> None:
-    """Whoever looks for a demo's jobs in the folder around it is led to them."""
+    """The error for a folder of demos names the newest demo's folder."""
     for number, name in enumerate(("demo-1", "demo-2")):
         folder = StateFolder(tmp_path / name)
         folder.create(Installation(nodes=(NodeSpec("n1", Resources(1_000)),)))

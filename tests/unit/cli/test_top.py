@@ -55,11 +55,11 @@ def test_a_live_view_is_left_by_a_key_or_an_interrupt(holding: Holding, command:
 
 
 def test_on_a_pipe_it_prints_lines_from_now_on(holding: Holding) -> None:
-    """A signal ends it well; what was before is not told again."""
+    """A signal ends it cleanly; earlier lines are not printed again."""
     folder = holding(*EVENTS)
     with child([*STEEPEST, "top", "--state", str(folder.root)]) as process:
         assert process.stdout is not None
         process.send_signal(signal.SIGTERM)
-        told = process.stdout.read()
+        printed = process.stdout.read()
 
-    assert told == ""
+    assert printed == ""

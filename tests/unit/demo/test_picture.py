@@ -35,13 +35,13 @@ def line(lines: list[str], begin: str) -> str:
 
 def test_headline_counts_what_happened() -> None:
     """Time, jobs, moves, stays and lost steps are in the first line."""
-    told = story()
-    words = re.split(r"\s{2,}| · ", drawn(told, 130)[0].strip())
+    timeline = story()
+    words = re.split(r"\s{2,}| · ", drawn(timeline, 130)[0].strip())
 
-    figures = in_words(headline_of(told)).split(" · ")
+    figures = in_words(headline_of(timeline)).split(" · ")
 
     assert words[0] == "steepest demo"
-    assert words[1] == clock(told.now_ms - told.began_ms)
+    assert words[1] == clock(timeline.now_ms - timeline.began_ms)
     assert words[2:] == ["1 running", "1 waiting", "2 over", *figures, "1 move", "1 stay", "no step lost"]
 
 
@@ -82,18 +82,18 @@ def test_a_job_that_has_just_arrived_is_marked() -> None:
     """For a few seconds after its move, on the node that it came to."""
     records = log().records
     arrived = next(place for place, record in enumerate(records) if isinstance(record.event, c.MigrationFinished))
-    told = RunTimeline.of(records[: arrived + 1])
+    timeline = RunTimeline.of(records[: arrived + 1])
 
-    assert "★mover" in line(drawn(told), "n2")
-    told.now_ms += ARRIVED_MS
-    assert "★" not in line(drawn(told), "n2")
+    assert "★mover" in line(drawn(timeline), "n2")
+    timeline.now_ms += ARRIVED_MS
+    assert "★" not in line(drawn(timeline), "n2")
 
 
 def test_a_story_goes_on_from_a_view() -> None:
-    """Of a log that is too long, jobs and nodes are those of a view, and what comes is told from there on."""
+    """Of a log that is too long, jobs and nodes are those of a view, and later events are counted from there on."""
     records = log().records
-    told = RunTimeline.of(records[:-4])
-    resumed = RunTimeline.resumed(told.view, told.now_ms)
+    timeline = RunTimeline.of(records[:-4])
+    resumed = RunTimeline.resumed(timeline.view, timeline.now_ms)
     for record in records[-4:]:
         resumed.fold(record)
 

@@ -178,9 +178,9 @@ def test_t90_is_when_most_of_the_loss_is_gone(means: list[float], t90: int | Non
 
 def test_headline_is_over_jobs_that_finished() -> None:
     """One that failed soon makes no mean better; before the first end there is no figure."""
-    told = ended_after({"a": 10, "b": 30})
-    told.jobs["b"].outcome = c.Outcome.FAILED
-    figures = headline_of(told)
+    timeline = ended_after({"a": 10, "b": 30})
+    timeline.jobs["b"].outcome = c.Outcome.FAILED
+    figures = headline_of(timeline)
 
     assert (figures.t90_s, figures.completion_s, figures.makespan_s) == (None, 10.0, 10.0)
     assert headline_of(RunTimeline()).completion_s is None
