@@ -44,7 +44,7 @@ def refusal(*arguments: str, **changed: str | None) -> str:
         ("cluster", "8gpu", "cluster '8gpu': is not <nodes>x<number>gpu or cpu; write e.g. 8x8gpu"),
         ("cluster", "2x8cpu+4y2gpu", "cluster '4y2gpu' (of '2x8cpu+4y2gpu'): is not <nodes>x<number>gpu or cpu"),
         ("cluster", "0x8cpu", "cluster '0x8cpu', count: 0 is not between 1 and 100000"),
-        ("cluster", "1x0cpu", "cluster '1x0cpu': a node must have something"),
+        ("cluster", "1x0cpu", "cluster '1x0cpu': a node needs at least one"),
         ("cluster", "999999999x8gpu", "cluster '999999999x8gpu', count: 999999999 is not between"),
         ("cluster", "none.toml", "none.toml: cannot be read: No such file or directory"),
         ("workload", "thesis:fixed-21", "workload 'thesis:fixed-21': there are no such arrivals; name one of thesis:"),
@@ -96,10 +96,10 @@ def test_a_pools_policy_has_no_peers_rules_and_nothing_runs_before_that_is_said(
         ("a,b,c\n1,2,3\n", "line 1: is in no format of workloads that is known; give a trace of muri, tiresias"),
         (MURI[: MURI.rindex(",100,")], "line 4, column iteration_time: the line has 8 cells where 10 must stand"),
         (MURI.replace("\n1,8,12000", "\n1,-8,12000"), "line 3, column num_gpu: -8 is below 1"),
-        (MURI.replace("\n1,8,12000", "\n1,8e9,12000"), "line 3, column num_gpu: '8e9' is no whole number"),
+        (MURI.replace("\n1,8,12000", "\n1,8e9,12000"), "line 3, column num_gpu: '8e9' is not a whole number"),
         (MURI.replace("\n1,8,12000", f"\n1,{10**9},12000"), "line 3, column num_gpu: '1000000000' is above 1e+06"),
         (MURI.replace("\n2,1", "\n1,1"), "line 4, column job_id: line 3 has a job 'job-1' already"),
-        (MURI.replace("190.5,1", "often,1"), "line 3, column iteration_time: 'often' is no number"),
+        (MURI.replace("190.5,1", "often,1"), "line 3, column iteration_time: 'often' is not a number"),
         (JSONL.replace("100.5", "-1"), "line 1, column work_s: -1.0 is not between"),
         (JSONL[: JSONL.rindex(":")], "line 2"),
         (OPENB.replace("12500,20", "10,20"), "line 2, column deletion_time: 10 is before the scheduled_time, 20"),
@@ -119,8 +119,8 @@ def test_a_faulty_workload_is_named_by_file_line_and_column(text: str, said: str
     ("text", "said"),
     [
         ("[[node]]\ncount = -1\ncpus = 8\n", "nodes.toml, node 0, count: -1 is not between"),
-        ("[[node]]\ncpu = 8\n", "nodes.toml: describes no cluster: "),
-        ("[[node\n", "nodes.toml: describes no cluster: "),
+        ("[[node]]\ncpu = 8\n", "nodes.toml: does not describe a cluster: "),
+        ("[[node\n", "nodes.toml: does not describe a cluster: "),
     ],
 )
 def test_a_faulty_cluster_is_named_by_file_and_field(text: str, said: str) -> None:

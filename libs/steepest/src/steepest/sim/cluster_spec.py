@@ -1,4 +1,4 @@
-"""What a simulated cluster is made of."""
+"""Description of a simulated cluster: its nodes and their properties."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ class SimNode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One node.
 
     Attributes:
-        name: Fit to be a node's name on the log.
-        capacity: What it has.
-        usable: Share of its CPU that jobs get; the rest is the system's.
+        name: Valid as a node's name on the log.
+        capacity: Its resources.
+        usable: Share of its CPU that jobs can use; the system uses the rest.
         contention: Jobs that want more CPU than they can get all go 1 + contention × (demand ÷ usable CPU − 1) times slower.
-        speed: Work done in a second with all that a job asks for; 1 is the node that a workload's times were taken on.
+        speed: Work done in a second by a job with all its requested resources, relative to the node that was measured.
         storage_mib_s: Rate at which checkpoints are written to and read from the shared volume, in MiB/s.
-        mtbf_s: Mean time between its failures, drawn exponentially; 0: it never fails.
-        repair_s: How long it is away then.
+        mtbf_s: Mean time between failures, in seconds (exponentially distributed); 0: it never fails.
+        repair_s: Time until a failed node is back, in seconds.
     """
 
     name: str

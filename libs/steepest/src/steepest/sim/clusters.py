@@ -1,6 +1,6 @@
-"""Clusters by their names: ``8x8gpu``, ``4x16cpu+2x8cpu``, or a TOML file for nodes that are uneven otherwise.
+"""Parse clusters: names like ``8x8gpu`` and ``4x16cpu+2x8cpu``, or a TOML file for nodes that differ in other ways.
 
-It owns both forms and what a node has that neither names. It must never know what is to run there.
+It owns both forms and the defaults of what neither names. It must never know what runs on the cluster.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from steepest.sim.text import read_text
 
 GPU_CPU_M = 12_000
 GPU_MEMORY_MIB = 65_536
-"""Beside each GPU 12 cores and 64 GiB: a little more than the 92 CPUs and 520 GB that the peers' simulators give a node
-of 8 GPUs, so that GPUs alone decide what fits, as they do there."""
+"""12 cores and 64 GiB for each GPU: a little more than the 92 CPUs and 520 GB that the peers' simulators assume for a node
+of 8 GPUs, so that only GPUs decide what fits, as in those simulators."""
 
 CORE_MEMORY_MIB = 8_192
 """8 GiB for each core of a node without GPUs: the 64 GB and 8 cores of the thesis' workers."""
@@ -35,7 +35,7 @@ _LARGEST_CONTENTION = 1_000.0
 _LARGEST_RATE = 1e9
 
 _PART = re.compile(r"(\d{1,9})x(\d{1,9})(cpu|gpu)", re.ASCII)
-_MEND = "Write e.g. 8x8gpu (8 nodes of 8 GPUs), 4x16cpu, 2x8gpu+4x32cpu, or name a TOML file (docs/workloads.md)."
+_HINT = "Write e.g. 8x8gpu (8 nodes of 8 GPUs), 4x16cpu, 2x8gpu+4x32cpu, or name a TOML file (docs/workloads.md)."
 
 
 class _Group(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -59,7 +59,7 @@ def open_cluster(name: str) -> ClusterSpec:
     """The cluster of a name like ``8x8gpu``, of several joined with ``+``, or of a TOML file.
 
     Raises:
-        InputError: It is neither, or says what no cluster can have; the part or field is named.
+        InputError: It is neither, or a value is out of range; the message names the part or field.
     """
     if name.endswith(".toml") or "/" in name:
         return read_cluster(Path(name))
@@ -74,12 +74,12 @@ def read_cluster(path: Path) -> ClusterSpec:
     ``storage_mib_s``, ``mtbf_s`` and ``repair_s``, of which ``gpus`` or ``cpus`` is needed.
 
     Raises:
-        InputError: The file is no such file; the table and field are named.
+        InputError: The file does not have this format; the message names the table and field.
     """
     try:
         found = msgspec.convert(tomllib.loads(read_text(path)), _File)
     except (tomllib.TOMLDecodeError, msgspec.ValidationError, RecursionError, ValueError) as error:
-        raise InputError(f"{path}: describes no cluster: {error}", hint="See docs/workloads.md.") from error
+        raise InputError(f"{path}: does not describe a cluster: {error}", hint="See docs/workloads.md.") from error
     for number, group in enumerate(found.node):
         if (fault := _fault(group)) is not None:
             raise InputError(f"{path}, node {number}, {fault}", hint="See docs/workloads.md.")
@@ -90,13 +90,13 @@ def _group(part: str, whole: str) -> _Group:
     match = _PART.fullmatch(part.strip())
     if match is None:
         shown = f" (of {whole[:100]!r})" if part != whole else ""
-        raise InputError(f"cluster {part[:100]!r}{shown}: is not <nodes>x<number>gpu or cpu", hint=_MEND)
+        raise InputError(f"cluster {part[:100]!r}{shown}: is not <nodes>x<number>gpu or cpu", hint=_HINT)
     each = int(match[2])
     group = _Group(count=int(match[1]), gpus=each) if match[3] == "gpu" else _Group(count=int(match[1]), cpus=each)
     if not each:
-        raise InputError(f"cluster {part!r}: a node must have something", hint=_MEND)
+        raise InputError(f"cluster {part!r}: a node needs at least one", hint=_HINT)
     if (fault := _fault(group)) is not None:
-        raise InputError(f"cluster {part!r}, {fault}", hint=_MEND)
+        raise InputError(f"cluster {part!r}, {fault}", hint=_HINT)
     return group
 
 
@@ -133,7 +133,7 @@ def _capacity(group: _Group) -> Resources:
 def _spec(groups: Sequence[_Group], source: str) -> ClusterSpec:
     total = sum(group.count for group in groups)
     if not total:
-        raise InputError(f"{source}: there is no node in it", hint=_MEND)
+        raise InputError(f"{source}: has no nodes", hint=_HINT)
     if total > MOST_NODES:
         raise InputError(f"{source}: {total} nodes are more than {MOST_NODES}", hint="Ask for fewer.")
     digits = len(str(total - 1))

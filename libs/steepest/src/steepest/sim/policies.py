@@ -22,11 +22,11 @@ from steepest.sim.rules import DEFAULT
 from steepest.sim.system.progress import PROCON
 
 
-class OfAPool(msgspec.Struct, frozen=True, kw_only=True):
-    """A policy that a whole pool runs under.
+class PoolPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """A policy that a whole pool runs with.
 
     Attributes:
-        about: What it does, and where it is from.
+        about: What it does, and its source.
         switches: Its name in :data:`steepest.policies.named.POLICIES`.
         placement: The placement of arrivals.
     """
@@ -36,36 +36,42 @@ class OfAPool(msgspec.Struct, frozen=True, kw_only=True):
     placement: str = "spread"
 
     def parameters(self, parameters: PoolParameters) -> PoolParameters:
-        """Some parameters under this policy."""
+        """The given parameters with this policy's switches and placement."""
         return msgspec.structs.replace(under(self.switches, parameters), placement=self.placement)
 
 
-LIVE: Mapping[str, OfAPool] = {
-    "spread": OfAPool(about="first placement only, least allocated node first (Kubernetes' default)", switches="none"),
-    "specon": OfAPool(about="moves by category of growth, then rebalances (SpeCon, Algorithms 3-5)", switches="specon"),
-    "specon-adaptive": OfAPool(
+LIVE: Mapping[str, PoolPolicy] = {
+    "spread": PoolPolicy(
+        about="first placement only, least allocated node first (Kubernetes' default)", switches="none"
+    ),
+    "specon": PoolPolicy(
+        about="moves by category of growth, then rebalances (SpeCon, Algorithms 3-5)", switches="specon"
+    ),
+    "specon-adaptive": PoolPolicy(
         about="SpeCon with thresholds fitted to each job's own growth (haverzard/container-migration)",
         switches="specon-adaptive",
     ),
-    "flowcon": OfAPool(about="limits by growth efficiency on each node (FlowCon, Algorithms 1-2)", switches="flowcon"),
-    "flowcon2": OfAPool(
+    "flowcon": PoolPolicy(
+        about="limits by growth efficiency on each node (FlowCon, Algorithms 1-2)", switches="flowcon"
+    ),
+    "flowcon2": PoolPolicy(
         about="FlowCon's limits, and arrivals where most is reclaimable (FlowCon 2.0, a reconstruction)",
         switches="flowcon",
         placement="flowcon2",
     ),
-    "specon+flowcon": OfAPool(about="cap first, move what still pays", switches="specon+flowcon"),
+    "specon+flowcon": PoolPolicy(about="cap first, move what still pays", switches="specon+flowcon"),
 }
 """By name."""
 
-POOL: Mapping[str, OfAPool] = {
+POOL: Mapping[str, PoolPolicy] = {
     **LIVE,
-    PROCON: OfAPool(
-        about="arrivals where least is left to do; told each job's progress and length (ProCon, by its authors' code)",
+    PROCON: PoolPolicy(
+        about="arrivals where least is left to do; knows each job's progress and length (ProCon, by its authors' code)",
         switches="none",
         placement=PROCON,
     ),
 }
-"""The live ones, and what a simulated pool alone can run under."""
+"""The live ones, and those that only a simulated pool can run."""
 
 
 def names() -> list[str]:
@@ -74,19 +80,19 @@ def names() -> list[str]:
 
 
 def about(name: str) -> str:
-    """What a policy does, in a line."""
+    """One line that describes a policy."""
     return POOL[name].about if name in POOL else str(BASELINES[name].__doc__).split("\n", 1)[0].rstrip(".")
 
 
 def refuse_unfit(name: str, rules: str) -> None:
-    """Nothing, if there is such a policy and it can run under these rules.
+    """Check that a policy exists and can run under these rules.
 
     Args:
         name: The policy.
         rules: Of :data:`steepest.sim.rules.RULES`.
 
     Raises:
-        InputError: It is none, or a pool's under a peer's rules.
+        InputError: There is no such policy, or it is a pool's policy under a peer's rules.
     """
     if name not in POOL and name not in BASELINES:
         raise InputError(f"there is no policy {name[:100]!r}", hint=f"Name some of {', '.join(names())}.")

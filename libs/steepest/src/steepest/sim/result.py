@@ -1,4 +1,4 @@
-"""What a simulation came to, job by job, and the figures that are made of it."""
+"""Results of a simulation: what happened to each job, and the summary figures."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 
 class JobResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What became of one job. Times are seconds since the workload's start.
+    """The result of one job. Times are seconds since the workload's start.
 
     Attributes:
         start_s: First start; None: it never ran.
@@ -30,7 +30,7 @@ class JobResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Job completion time: from submission to end.
 
         Raises:
-            ValueError: It has not ended.
+            ValueError: The job has not ended.
         """
         if self.end_s is None:
             raise ValueError(f"job {self.name} has not ended")
@@ -42,14 +42,14 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         jobs: Submitted.
-        mean_jct: Over the jobs that finished; 0 where none did, and so the others.
-        p90_jct: Element ⌊n·0.9⌋, from 0, of the sorted completion times, and so on.
+        mean_jct: Mean job completion time over the jobs that finished; 0 if none did (so are the other means).
+        p90_jct: Element ⌊n·0.9⌋, counted from 0, of the sorted completion times; the other quantiles likewise.
         mean_wait: From submission to first start, over the jobs that started.
         makespan: The last end, from the workload's start.
         utilisation: Share of the cluster's GPU-seconds (CPU-seconds, where the jobs ask for no GPU) in use from the start
             to the makespan.
         events: Events that the simulation handled.
-        wall_seconds: How long it took; the only figure that differs from run to run.
+        wall_seconds: Real time that the run took; the only figure that differs from run to run.
     """
 
     policy: str
@@ -75,7 +75,7 @@ class SimulationResult(msgspec.Struct, frozen=True, kw_only=True):
         jobs: In the workload's order.
         used: Resource-seconds in use over the run, in the unit that ``capacity`` has.
         capacity: GPUs of the cluster, or its CPU in millicores where the jobs ask for no GPU.
-        assumptions: What the run had to assume that its workload does not say.
+        assumptions: What the run had to assume because its workload does not say it.
     """
 
     policy: str
@@ -88,7 +88,7 @@ class SimulationResult(msgspec.Struct, frozen=True, kw_only=True):
     assumptions: Sequence[str] = ()
 
     def summary(self) -> Summary:
-        """The figures."""
+        """Compute the summary figures."""
         finished = [job for job in self.jobs if job.end_s is not None]
         jcts = sorted(job.jct_s for job in finished)
         waits = [job.start_s - job.submit_s for job in self.jobs if job.start_s is not None]

@@ -1,8 +1,8 @@
-"""Rules of a simulated cluster that no policy decides: what a start costs, where shares lie, when there is a decision.
+"""Rules of a simulated cluster that no policy decides: the cost of a start, placement, and when decisions are made.
 
-It owns them as data. ``default`` is what one would expect of a cluster; ``muri`` and ``pollux`` are the readings of two
-published simulators, several of them odd, and exist so that their published figures come out (``docs/peers.md`` tells of
-each odd rule and what it is worth).
+It owns them as data. ``default`` models an ordinary cluster; ``muri`` and ``pollux`` reproduce two published simulators,
+including their odd rules, so that their published figures can be reproduced (``docs/peers.md`` describes each odd rule and
+its effect).
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from steepest.policies.baselines.tiresias import TiresiasParameters
 
 
 class AtRestart(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that starts makes no progress at first; a start after the first has to save and to load a checkpoint as well.
+    """A job that starts makes no progress at first; each later start also saves and loads a checkpoint.
 
     Attributes:
-        launch_s: Until a container runs and the framework is up: what SpeCon measured for a move (under 5 s, of which the
+        launch_s: Time until the container and the framework run: what SpeCon measured for a move (under 5 s, of which the
             checkpoint is a small part).
         checkpoint_mib: Size of a checkpoint of a job whose memory is unknown.
     """
@@ -32,7 +32,7 @@ class AtRestart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AtEveryEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """Whenever anything happens in the cluster, every running job loses so much of the time since the last event.
+    """At each event in the cluster, every running job loses this much of the time since the last event.
 
     Attributes:
         table: Seconds by model and number of GPUs.
@@ -44,32 +44,32 @@ class AtEveryEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Countdown(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that gets other GPUs than it had makes no progress for so long."""
+    """A job that gets different GPUs makes no progress for this many seconds."""
 
     seconds: float
 
 
 class Placement(enum.StrEnum):
-    """Where a job's GPUs lie."""
+    """How a job's GPUs are placed."""
 
     CONSOLIDATE = "consolidate"  # the first node where all fit; if none, as few nodes as possible
-    YARN = "yarn"  # the first node where all fit; larger jobs on wholly idle nodes; all jobs anew at every event
+    YARN = "yarn"  # the first node where all fit; larger jobs on fully idle nodes; all jobs again at every event
     MOST_FREE = "most-free"  # always the node that has most free
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
-    """One reading.
+    """One set of rules.
 
     Attributes:
-        overhead: What a start costs.
-        placement: Where shares lie.
-        round_s: Seconds between decisions; 0: whenever something happens.
-        counted: Policies for which GPUs are counted and not placed, and for which ends are never merged.
+        overhead: The cost of a start.
+        placement: How shares are placed on nodes.
+        round_s: Seconds between decisions; 0: a decision at each event.
+        counted: Policies for which GPUs are only counted, not placed, and whose jobs' ends are never merged.
         merge_ends: Jobs whose ends differ by less than this share of the time end together.
-        step_column: Detail of a job that holds the milliseconds of one iteration; empty: its work over its iterations.
-        step_factor: By which an iteration takes longer than said.
+        step_column: Detail of a job that holds the milliseconds of one iteration; empty: its work divided by its iterations.
+        step_factor: Factor by which an iteration takes longer than the workload says.
         profiles: Whether speeds come from an application's measured tables.
-        parameters: Of policies that do not run with their own defaults.
+        parameters: Parameters of policies that do not run with their defaults.
     """
 
     name: str

@@ -1,6 +1,6 @@
-"""Runs of the simulator: one of them from names and files to a result, and several side by side on all cores.
+"""Run the simulator: one run from names and files to a result, or several in parallel on all cores.
 
-A run is a pure function of what it names, so its result is the same wherever and beside whatever it runs.
+A run is a pure function of its inputs, so its result does not depend on the machine or on other runs.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def simulate(run: Run) -> SimulationResult:
-    """Do one run.
+    """Execute one run.
 
     Raises:
-        InputError: Something that it names is not there or not right; or a pool's policy under a peer's rules.
+        InputError: An input is missing or invalid, or a pool's policy is used under a peer's rules.
     """
     refuse_unfit(run.policy, run.rules)
     workload = open_workload(run.workload, seed=run.seed)
@@ -61,12 +61,12 @@ def simulate(run: Run) -> SimulationResult:
 
 
 def side_by_side(do: Callable[[R], T], runs: Sequence[R], workers: int | None = None) -> Iterator[T]:
-    """Do several runs side by side, and give their results in the order of the runs.
+    """Execute several runs in parallel and yield their results in the order of the runs.
 
     Args:
-        do: Does one, in a process of its own.
-        runs: What to do.
-        workers: Processes; None: as many as there are cores.
+        do: Executes one run, in a separate process.
+        runs: The runs.
+        workers: Number of processes; None: one per core.
 
     Raises:
         What ``do`` raises.

@@ -1,6 +1,6 @@
-"""Rows of a table from outside, whose cells are read as what a format says they are, or refused by line and column.
+"""Rows of an external table: cells are parsed with their expected type, and errors name line and column.
 
-It owns the splitting into cells and the reading of numbers. It must never know a format.
+It splits lines into cells and parses numbers. It must never know a format.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ MOST_MEMORY_MIB = 10**12
 
 _SHOWN = 60
 _DIGITS = 40
-"""More letters than this are no number of a trace; reading thousands of digits takes time."""
+"""Numbers of a trace have fewer characters; parsing thousands of digits would take long."""
 
 
 class Row:
-    """One row: its cells by column, and where it stands."""
+    """One row: its cells by column, and its line number."""
 
     __slots__ = ("_cells", "_source", "line")
 
@@ -39,13 +39,13 @@ class Row:
         self.line = line
 
     def wrong(self, column: str, why: str) -> InputError:
-        """The error that says what is wrong with a cell, to be raised."""
+        """Create the error that describes an invalid cell; the caller raises it."""
         return InputError(
-            f"{self._source}, line {self.line}, column {column}: {why}", hint="Correct the line, or take it out."
+            f"{self._source}, line {self.line}, column {column}: {why}", hint="Correct the line, or delete it."
         )
 
     def text(self, column: str, *, most: int = 200) -> str:
-        """A cell that says something.
+        """The text of a cell that must not be empty.
 
         Raises:
             InputError: It is empty, or longer than ``most`` letters.
@@ -62,24 +62,24 @@ class Row:
         return self.text(column) if self._cells.get(column, "").strip() else ""
 
     def whole(self, column: str, *, least: int, most: int) -> int:
-        """A whole number from ``least`` to ``most``.
+        """A whole number between ``least`` and ``most``, inclusive.
 
         Raises:
-            InputError: It is none; ``12.0`` is none either.
+            InputError: It is not one; ``12.0`` is not one either.
         """
         found = self._cells[column].strip()
         digits = found.removeprefix("-")
         if not (digits.isascii() and digits.isdigit() and len(digits) <= _DIGITS):
-            raise self.wrong(column, f"{_shown(found)} is no whole number")
+            raise self.wrong(column, f"{_shown(found)} is not a whole number")
         number = int(found)
         self._bounded(column, number, least, most)
         return number
 
     def number(self, column: str, *, least: float, most: float) -> float:
-        """A finite number from ``least`` to ``most``.
+        """A finite number between ``least`` and ``most``, inclusive.
 
         Raises:
-            InputError: It is none.
+            InputError: It is not one.
         """
         found = self._cells[column].strip()
         try:
@@ -87,7 +87,7 @@ class Row:
         except ValueError:
             number = math.nan
         if math.isnan(number):
-            raise self.wrong(column, f"{_shown(found)} is no number")
+            raise self.wrong(column, f"{_shown(found)} is not a number")
         self._bounded(column, number, least, most)
         return number
 
@@ -101,10 +101,10 @@ class Row:
 def csv_rows(text: str, columns: Sequence[str], source: object, *, delimiter: str = ",") -> Iterator[Row]:
     """The rows below a header, which names the columns, in any order; blank lines are skipped.
 
-    Cells may be quoted where commas separate them; with another delimiter, quotes are letters like any other.
+    Cells may be quoted if commas separate them; with another delimiter, quotes are ordinary characters.
 
     Raises:
-        InputError: A column is not in the header, or twice, or a row has more or fewer cells than it.
+        InputError: A column is missing from the header or occurs twice, or a row has more or fewer cells than the header.
     """
     quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if delimiter == "," else csv.QUOTE_NONE
     lines = csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=delimiter, quoting=quoting)
@@ -120,8 +120,8 @@ def csv_rows(text: str, columns: Sequence[str], source: object, *, delimiter: st
             yield Row(_matched(header, cells, source, lines.line_num), source=source, line=lines.line_num)
     except csv.Error as error:
         raise InputError(
-            f"{source}, line {lines.line_num}: is no row of a CSV table: {error}",
-            hint="Correct the line, or take it out.",
+            f"{source}, line {lines.line_num}: is not a row of a CSV table: {error}",
+            hint="Correct the line, or delete it.",
         ) from error
 
 
@@ -135,7 +135,7 @@ def _check_header(header: Sequence[str], columns: Sequence[str], where: str) -> 
 
 
 def tab_rows(text: str, columns: Sequence[str], source: object) -> Iterator[Row]:
-    """The rows of a table without a header, whose cells are parted by tabs; blank lines are passed over.
+    """The rows of a table without a header, whose cells are separated by tabs; blank lines are skipped.
 
     Raises:
         InputError: A row has more or fewer cells than there are columns.
@@ -147,7 +147,7 @@ def tab_rows(text: str, columns: Sequence[str], source: object) -> Iterator[Row]
 
 
 def header_of(cells: Sequence[str]) -> list[str]:
-    """The columns' names, without the blanks around them."""
+    """The columns' names, without surrounding blanks."""
     return [name.strip() for name in cells]
 
 
@@ -156,7 +156,7 @@ def _matched(columns: Sequence[str], cells: Sequence[str], source: object, line:
         column = columns[len(cells)] if len(cells) < len(columns) else f"{len(columns) + 1}"
         raise InputError(
             f"{source}, line {line}, column {column}: the line has {len(cells)} cells where {len(columns)} must stand",
-            hint="The file may be cut off: get it anew, or take the line out.",
+            hint="The file may be truncated: get it again, or delete the line.",
         )
     return dict(zip(columns, cells, strict=True))
 

@@ -1,6 +1,6 @@
-"""The text of a file that a simulation is given: plain or gzip, bounded, in UTF-8.
+"""Read a simulation's input file as text: plain or gzip, of bounded size, in UTF-8.
 
-It owns bytes, compression and encoding. It must never know what the text says.
+It handles bytes, compression and encoding. It must never know what the text means.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from pathlib import Path
 from steepest.errors import InputError
 
 LARGEST_BYTES = 512 * 2**20
-"""After decompression. A million jobs take some 100 MiB; what is larger is no trace, or a trap."""
+"""After decompression. A million jobs take some 100 MiB; a larger file is not a trace, or is a decompression bomb."""
 
 _GZIP = b"\x1f\x8b"
-_RESTORE = "Get the file anew from where it came from."
+_RESTORE = "Get the file again from its source."
 
 
 def read_text(path: Path) -> str:
-    """What is in a file, decompressed where it begins as gzip does, whatever its name.
+    """Return a file's text, decompressed if the content (not the name) is gzip.
 
     Raises:
-        InputError: It cannot be read, is cut off, too large, empty, or no text in UTF-8.
+        InputError: It cannot be read, is truncated, too large, empty, or not UTF-8 text.
     """
     try:
         with path.open("rb") as file:
@@ -47,7 +47,7 @@ def _decoded(data: bytes, path: Path) -> str:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise InputError(f"{path}, line {line}: is no text in UTF-8", hint=_RESTORE) from error
+        raise InputError(f"{path}, line {line}: is not UTF-8 text", hint=_RESTORE) from error
     if (zero := text.find("\0")) >= 0:
         raise InputError(f"{path}, line {text.count(chr(10), 0, zero) + 1}: is binary, not text", hint=_RESTORE)
     if not text.strip():

@@ -1,6 +1,6 @@
-"""What a simulation is asked to run: jobs, as a trace or a generator gives them, in one shape for every policy.
+"""The input of a simulation: the jobs of a trace or generator, in one format for all policies.
 
-It owns the shape. How files are read is in :mod:`steepest.sim.workloads`, what a job's loss does in
+It owns the format. :mod:`steepest.sim.workloads` reads files, and a job's loss curve is in
 :mod:`steepest.sim.losses`. It must never know a policy or a cluster.
 """
 
@@ -17,16 +17,16 @@ class SimJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One job of a workload.
 
     Attributes:
-        name: Unique within its workload; fit to be a job's name on the log.
+        name: Unique within its workload; valid as a job's name on the log.
         submit_s: Submission, in seconds since the workload's start.
-        requests: What one replica asks for.
-        replicas: How many replicas it asks for; a job of n GPUs in a trace that names no replicas is one replica.
-        work_s: Seconds from its start to its end if it runs alone, with all it asks for, on a node of speed 1.
+        requests: Resources that one replica requests.
+        replicas: Number of replicas; a job of n GPUs in a trace without replicas is one replica.
+        work_s: Seconds from start to end if it runs alone, with all it requests, on a node of speed 1.
         iterations: Of the whole run.
-        model: What is trained; selects a loss family and a peer's tables.
-        batch_size: As its user asked; None where the trace names none.
+        model: The model that is trained; selects a loss family and a peer's tables.
+        batch_size: As its user requested; None if the trace has none.
         family: Name of its loss family (:mod:`steepest.sim.losses`); empty: chosen by model and seed.
-        memory_mib: The process's memory, which a checkpoint has to carry; 0: unknown.
+        memory_mib: The process's memory, which determines the checkpoint's size; 0: unknown.
         demand_cpu_m: CPU that one replica can use, which decides how fast it runs where CPU is short; a container of
             Kubernetes may use more than the reservation in ``requests``. 0: as much as it requests.
         fails_at: Share of the run at which its first process fails; 0: it does not.
@@ -54,13 +54,13 @@ class SimJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
-    """Jobs in the order of their submission; of equal times, in their source's order.
+    """Jobs in the order of submission; jobs with equal times keep their source's order.
 
     Attributes:
         source: File or generator, for messages and reports.
         format: The trace's format, e.g. ``muri``.
         jobs: At least one.
-        skipped: What of the source is no job of the simulation, as a reason and how many times.
+        skipped: Entries of the source that are not simulated: how many for each reason.
     """
 
     source: str

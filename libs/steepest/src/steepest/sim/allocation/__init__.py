@@ -1,1 +1,1 @@
-"""Runs an allocation policy over a workload in virtual time: exclusive shares, gangs over nodes, restarts at their cost."""
+"""Run an allocation policy on a workload in virtual time: exclusive shares, gangs across nodes, and restart costs."""

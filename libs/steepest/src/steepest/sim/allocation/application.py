@@ -1,6 +1,6 @@
-"""A training job that goes by its application's measured tables: epochs, gradient noise, step times.
+"""A training job simulated from its application's measured tables: epochs, gradient noise, step times.
 
-It owns Pollux's model of progress: a step of the initial batch size is the unit, a step of a larger one counts as many
+It owns Pollux's model of progress: a step of the initial batch size is the unit, a step of a larger batch counts as many
 as its gradient noise says (Qiao and others, OSDI 2021, §3), and an epoch ends at a progress that was measured.
 """
 
@@ -20,7 +20,7 @@ class Application:
     """One job's training.
 
     Attributes:
-        epochs_done: Whole ones.
+        epochs_done: Number of completed epochs.
         progress: In steps of the initial batch size.
         countdown_s: Seconds until it begins to make progress.
 
@@ -49,10 +49,10 @@ class Application:
         job.step_s_with = self.predicted_step_s
         # The artifact's own rule: more than one replica never gains anything where a step is mostly start-up.
         job.most = 1 if job.sim.model == "ncf" else max(1, self.asked_batch // tables.local_least)
-        self._tell()
+        self._publish()
 
     def place(self, placement: Counts, countdown_s: float) -> None:
-        """The job has other GPUs."""
+        """Give the job these GPUs; it makes no progress during the countdown."""
         self._placement = placement
         self.countdown_s = countdown_s
         self._rate = self._progress_per_s()
@@ -63,7 +63,7 @@ class Application:
         An epoch ends after a whole number of seconds, rounded half to even, and so does the job.
 
         Returns:
-            When it was complete; None: it is not.
+            The time at which it completed; None: it has not.
         """
         waits = min(self.countdown_s, seconds)
         self.countdown_s -= waits
@@ -81,7 +81,7 @@ class Application:
             if self.epochs_done == len(self.tables.ends):
                 return clock
             self._rate = self._progress_per_s()
-            self._tell()
+            self._publish()
         return None
 
     def predicted_step_s(self, replicas: int) -> float:
@@ -118,8 +118,8 @@ class Application:
         scale = batch / self.tables.batches[0]
         return (var + sqr) / (var / scale + sqr)
 
-    def _tell(self) -> None:
-        """What policies may know: iterations from the current epoch's end to the last one's, as the artifact counts."""
+    def _publish(self) -> None:
+        """Set what policies may know: iterations from the current epoch's end to the last one's, as the artifact counts."""
         job, last = self.job, len(self.tables.ends) - 1
         if self.epochs_done >= last:
             job.predicted_left = 1.0
@@ -129,7 +129,7 @@ class Application:
 
 
 def progress_of(job: RunningJob, application: Application) -> None:
-    """Bring what all policies see of a job up to its progress."""
+    """Update the fields that policies see with the application's progress."""
     whole = application.tables.ends[-1]
     job.left = job.iterations * (1 - application.progress / whole)
     job.remaining_s = job.left * job.step_s

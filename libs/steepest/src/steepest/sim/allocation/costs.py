@@ -1,6 +1,6 @@
-"""What time and starts do to running jobs: progress, overheads, and when the next one ends.
+"""Progress and overheads of running jobs, and when the next one ends.
 
-It owns the two ways in which an event-driven run charges for starts. It must never know a policy.
+It owns the two ways in which an event-driven run accounts for the cost of starts. It must never know a policy.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from steepest.sim.rules import AtEveryEvent, AtRestart
 
 
 class Costs(Protocol):
-    """One way to charge."""
+    """One way to account for the cost of starts."""
 
     def begun(self, fresh: Sequence[RunningJob], now_s: float) -> None:
-        """Some jobs have got a new share."""
+        """Update jobs that got a new share."""
         ...
 
     def advance(self, running: Sequence[RunningJob], now_s: float, last_s: float) -> bool:
-        """Time has gone on; whether any job has come nearer to its end."""
+        """Advance the time; return whether any job made progress."""
         ...
 
     def next_end(self, running: Sequence[RunningJob], now_s: float) -> tuple[float, list[RunningJob]]:
-        """The next end if nothing happens before, and whose it is."""
+        """The time of the next end if nothing happens before, and the jobs that end then."""
         ...
 
 
 class RestartCosts:
-    """A start is paid for once, before the first iteration; a later one includes saving and loading a checkpoint.
+    """A start costs time once, before the first iteration; a later start includes saving and loading a checkpoint.
 
     The end is known from the start: nothing but the policy changes it. The slowest node of a gang sets its pace, and its
     slowest storage that of the checkpoint; of a share that is only counted, these are the cluster's.
@@ -43,7 +43,7 @@ class RestartCosts:
         self.nodes = nodes
 
     def begun(self, fresh: Sequence[RunningJob], now_s: float) -> None:
-        """Reckon each job's pace, overhead and end."""
+        """Compute each job's pace, overhead and end."""
         for job in fresh:
             nodes = [self.nodes[node] for node, _ in job.place] or self.nodes
             job.rate_s = job.step_s * job.asked / job.units / min(node.speed for node in nodes)
@@ -54,7 +54,7 @@ class RestartCosts:
             job.end_s = now_s + job.overhead_s + job.left * job.rate_s
 
     def advance(self, running: Sequence[RunningJob], now_s: float, last_s: float) -> bool:
-        """Until the overhead is over, nothing is done."""
+        """Advance the jobs; none makes progress during its overhead."""
         moved = False
         for job in running:
             job.attained_s = (job.attained_s + now_s) - last_s
@@ -66,7 +66,7 @@ class RestartCosts:
         return moved
 
     def next_end(self, running: Sequence[RunningJob], now_s: float) -> tuple[float, list[RunningJob]]:
-        """The least of the ends."""
+        """The earliest end, and the jobs that end then."""
         del now_s
         earliest = min([job.end_s for job in running], default=math.inf)
         return earliest, [job for job in running if job.end_s == earliest]
@@ -91,13 +91,13 @@ class EventCosts:
             job.overhead_s = rule.otherwise_s if row is None else _overhead(row, job)
 
     def begun(self, fresh: Sequence[RunningJob], now_s: float) -> None:
-        """A start costs no more than any other event."""
+        """Set the jobs' pace; a start costs no more than any other event."""
         del now_s
         for job in fresh:
             job.rate_s = job.step_s if job.units == job.asked else job.step_s * job.asked / job.units
 
     def advance(self, running: Sequence[RunningJob], now_s: float, last_s: float) -> bool:
-        """What is left of the interval after the overhead is work."""
+        """Advance the jobs by the interval minus their overhead."""
         interval, moved = now_s - last_s, False
         for job in running:
             job.attained_s = (job.attained_s + now_s) - last_s
@@ -109,7 +109,7 @@ class EventCosts:
         return moved
 
     def next_end(self, running: Sequence[RunningJob], now_s: float) -> tuple[float, list[RunningJob]]:
-        """The least of the ends, and all that are merged with it."""
+        """The earliest end, and all jobs whose ends are merged with it."""
         ends = [now_s + job.left * job.rate_s for job in running]
         if not ends:
             return math.inf, []

@@ -1,6 +1,6 @@
-"""The event loop: from arrival, end or a policy's wish to the next, asking the policy at each.
+"""The event loop: at each arrival, end or time that the policy asked for, the policy decides.
 
-It owns the order of things at one instant: what ends, then what arrives, then how far everybody has come, then the decision.
+It owns the order at one instant: ends, then arrivals, then the progress of all jobs, then the decision.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from steepest.sim.allocation.job import RunningJob
 from steepest.sim.allocation.shares import Shares
 
 STALLED = 10_000
-"""Events in a row, without any progress, after which a run is over: its starts cost more time than its policy grants."""
+"""Consecutive events without progress after which a run is ended: its starts cost more time than its policy grants."""
 
 
 class Course(msgspec.Struct):
-    """What a run has been, beside what became of its jobs.
+    """Figures of a run, apart from the results of its jobs.
 
     Attributes:
-        used: Units times seconds.
-        stalled: Whether it was ended for lack of progress.
+        used: Units in use, integrated over time in seconds.
+        stalled: Whether the run was ended because no job made progress.
     """
 
     used: float = 0.0
@@ -35,7 +35,7 @@ class Course(msgspec.Struct):
 def run_events(
     jobs: Sequence[RunningJob], capacity: int, policy: AllocationPolicy, shares: Shares, costs: Costs
 ) -> Course:
-    """Run jobs, sorted by submission, until all have ended or nothing can happen any more."""
+    """Run jobs, sorted by submission, until all have ended or no event is left."""
     course = Course()
     running: list[RunningJob] = []
     ending: list[RunningJob] = []

@@ -1,6 +1,6 @@
-"""A job as the engine keeps it: what policies see of it, and what only the engine knows.
+"""A job of a run: the fields that policies see, and those that only the engine knows.
 
-It owns how a workload's job becomes one. It must never know a policy.
+It owns the conversion from a workload's job. It must never know a policy.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from steepest.sim.rules import Rules
 from steepest.sim.workload import SimJob
 
 Place = tuple[tuple[int, int], ...]
-"""Where a share lies: a node's index and units there, in the order in which they were taken."""
+"""The nodes of a share: each node's index and units, in the order in which they were taken."""
 
 
 class RunningJob(ActiveJob, kw_only=True, eq=False):
@@ -24,12 +24,12 @@ class RunningJob(ActiveJob, kw_only=True, eq=False):
     Attributes:
         sim: The workload's job.
         pieces: Into how many equal parts its share may be divided; 0: into single units.
-        step_s: Seconds of an iteration with all it asks for.
-        rate_s: Seconds of an iteration with what it has, where it is.
-        overhead_s: What a start, or under other rules an event, costs it.
-        end_s: When it ends if nothing happens to it.
-        turn: Number of the last decision that gave it its share.
-        training: What its loss does; None: nobody asks for it.
+        step_s: Seconds of an iteration with all it requests.
+        rate_s: Seconds of an iteration with its current share on its current nodes.
+        overhead_s: Cost of a start in seconds; under other rules, of an event.
+        end_s: Time at which it ends if its share does not change.
+        turn: Number of the last decision that granted its share.
+        training: Its loss curve; None: the policy does not read losses.
     """
 
     sim: SimJob
@@ -48,7 +48,7 @@ class RunningJob(ActiveJob, kw_only=True, eq=False):
     training: Training | None = None
 
     def report(self) -> None:
-        """Report the loss, if somebody asks and there has been an iteration since the last report."""
+        """Report the loss if the policy reads losses and an iteration has completed since the last report."""
         if self.training is None:
             return
         done = math.floor(self.iterations - self.left)
@@ -56,7 +56,7 @@ class RunningJob(ActiveJob, kw_only=True, eq=False):
             self.losses.append((done, self.training.loss(done)))
 
     def result(self) -> JobResult:
-        """What became of it."""
+        """The job's result."""
         outcome = "waiting" if self.start_s is None else "running"
         if self.finished_s is not None:
             outcome = "finished"
@@ -74,17 +74,17 @@ class RunningJob(ActiveJob, kw_only=True, eq=False):
 
 
 def make_job(sim: SimJob, number: int, rules: Rules, *, share_gpus: bool) -> RunningJob:
-    """A job that has not been submitted yet.
+    """Create a job that has not been submitted yet.
 
     Args:
         sim: The workload's.
-        number: Its place there.
-        rules: Say how long an iteration takes.
+        number: Its index in the workload.
+        rules: They define how long an iteration takes.
         share_gpus: Whether a unit is a GPU, or a millicore: a job asks for all the CPU that it can use, because these
-            policies give away what nobody else may touch.
+            policies grant exclusive shares.
 
     Raises:
-        InputError: It has no work, or the column that the rules read is no number.
+        InputError: It has no work, or the column that the rules read is not a number.
     """
     step_s = _step_s(sim, rules)
     usable_m = sim.demand_cpu_m or sim.requests.cpu_m
@@ -111,14 +111,14 @@ def make_job(sim: SimJob, number: int, rules: Rules, *, share_gpus: bool) -> Run
 
 
 def _step_s(sim: SimJob, rules: Rules) -> float:
-    """Seconds of one iteration with all that the job asks for."""
+    """Seconds of one iteration with all that the job requests."""
     step_s = sim.work_s / sim.iterations if sim.iterations > 0 else math.nan
     if rules.step_column and rules.step_column in sim.details:
-        said = sim.details[rules.step_column]
+        text = sim.details[rules.step_column]
         try:
-            step_s = float(said) * rules.step_factor / 1000
+            step_s = float(text) * rules.step_factor / 1000
         except ValueError:
-            raise InputError(f"job {sim.name}, {rules.step_column}: {said!r} is no number of milliseconds") from None
+            raise InputError(f"job {sim.name}, {rules.step_column}: {text!r} is not a number of milliseconds") from None
     else:
         step_s *= rules.step_factor
     if not 0 < step_s < math.inf or not math.isfinite(sim.submit_s):

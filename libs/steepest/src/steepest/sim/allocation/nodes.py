@@ -1,6 +1,6 @@
 """Free units on each node, and the placement rules that take them.
 
-It owns where shares lie. It must never know which job should have one.
+It owns the placement of shares on nodes. It must never know which job should have one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from steepest.sim.allocation.job import Place
 
 
 class Nodes:
-    """What is free, node by node, in the order of the cluster's description."""
+    """Free units of each node, in the order of the cluster's description."""
 
     def __init__(self, capacity: Sequence[int]) -> None:
         self.capacity = tuple(capacity)
@@ -19,7 +19,7 @@ class Nodes:
         self.free = list(capacity)
 
     def take(self, place: Place) -> None:
-        """Take what :meth:`fits` found free."""
+        """Take units that :meth:`fits` found free."""
         for node, units in place:
             self.free[node] -= units
 
@@ -29,7 +29,7 @@ class Nodes:
             self.free[node] += units
 
     def fits(self, place: Place) -> bool:
-        """Whether this very place is free."""
+        """Whether exactly these units are free."""
         return all(units <= self.free[node] for node, units in place)
 
     def empty(self) -> None:
@@ -37,7 +37,7 @@ class Nodes:
         self.free[:] = self.capacity
 
     def most_free(self, units: int, piece: int = 1) -> Place | None:
-        """Whole pieces from the node that has most free, ties to the first, then from the next."""
+        """Whole pieces from the node with most free units (the first of equals), then from the next."""
         place: list[tuple[int, int]] = []
         for node in sorted(range(len(self.free)), key=lambda node: -self.free[node]):
             here = min(self.free[node] // piece * piece, units)
@@ -50,16 +50,16 @@ class Nodes:
         return None
 
     def consolidated(self, units: int, piece: int = 1) -> Place | None:
-        """All on the first node where they fit; if there is none, on as few nodes as possible."""
+        """All units on the first node where they fit; if there is none, on as few nodes as possible."""
         for node, free in enumerate(self.free):
             if free >= units:
                 return ((node, units),)
         return self.most_free(units, piece)
 
     def yarn(self, units: int) -> Place | None:
-        """All on the first node where they fit, or on the first wholly idle nodes and, for the rest, the first other.
+        """All units on the first node where they fit, or on the first idle nodes and the first other node for the rest.
 
-        What is the largest node's is left to the rule of whole nodes; no smaller job is ever divided.
+        Only a job larger than the largest node is divided.
         """
         free, size = self.free, max(self.capacity)
         if not size:

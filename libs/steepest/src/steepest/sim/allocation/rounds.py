@@ -1,6 +1,6 @@
-"""The loop of rounds: everybody trains for a round, then the policy decides for those who are there.
+"""The loop of rounds: all jobs train for a round, then the policy decides for the active jobs.
 
-It owns the order of things in a round. What comes within one waits for its end, and what becomes free lies idle until then.
+It owns the order within a round. Jobs that arrive during a round wait for its end, and freed units stay idle until then.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from steepest.sim.allocation.job import RunningJob
 from steepest.sim.allocation.shares import Shares
 
 
-class Round(msgspec.Struct, frozen=True, kw_only=True):
+class RoundTiming(msgspec.Struct, frozen=True, kw_only=True):
     """Attributes: ``seconds`` from decision to decision; ``countdown_s``, how long new GPUs make no progress."""
 
     seconds: int
@@ -31,7 +31,7 @@ def run_rounds(
     policy: AllocationPolicy,
     shares: Shares,
     *,
-    every: Round,
+    every: RoundTiming,
 ) -> Course:
     """Run jobs, sorted by submission, until all are complete.
 
@@ -39,9 +39,9 @@ def run_rounds(
         jobs: Of the workload.
         applications: Each job's training, by its number.
         capacity: GPUs of the cluster.
-        policy: Who runs.
-        shares: Where.
-        every: How long a round is.
+        policy: Decides which jobs run.
+        shares: Places them on nodes.
+        every: The length of a round, and the countdown.
 
     Raises:
         InputError: A job's placement is beyond its tables.

@@ -1,8 +1,8 @@
-"""From a policy's order to shares on nodes: who fits, who keeps a place, who is put elsewhere.
+"""From a policy's order to shares on nodes: which jobs fit, keep their place, or move.
 
-It owns the walk through an order. It must never know what a start costs.
+It goes through an order. It must never know what a start costs.
 
-Each way returns the jobs that run, in the order's order, and those of them that have a new share.
+Each class returns the jobs that run, in the policy's order, and those of them that have a new share.
 """
 
 from __future__ import annotations
@@ -18,36 +18,36 @@ Runs = list[RunningJob]
 
 
 class Shares(Protocol):
-    """A way to serve an order."""
+    """A way to assign shares in a policy's order."""
 
     def serve(self, order: ServiceOrder, running: Runs, turn: int) -> tuple[Runs, Runs]:
-        """Who runs now, and who of them on a new share; whoever of ``running`` does not is preempted."""
+        """The jobs that run now, and those with a new share; other jobs in ``running`` are preempted."""
         ...
 
     def ever_fits(self, job: RunningJob) -> bool:
-        """Whether an empty cluster would take a job."""
+        """Whether a job fits an empty cluster."""
         ...
 
     def release(self, job: RunningJob) -> None:
-        """A job has ended."""
+        """Free the share of a job that has ended."""
         ...
 
 
-class Counted:
-    """Units are counted, and lie nowhere."""
+class CountedShares:
+    """Units are only counted, not placed on nodes."""
 
     def __init__(self, nodes: Nodes) -> None:
         self.total = nodes.total
 
     def ever_fits(self, job: RunningJob) -> bool:
-        """Whether there are as many units."""
+        """Whether the cluster has enough units."""
         return job.asked <= self.total
 
     def release(self, job: RunningJob) -> None:
-        """Nothing to do: who runs is counted anew each time."""
+        """Do nothing: each decision counts all jobs again."""
 
     def serve(self, order: ServiceOrder, running: Runs, turn: int) -> tuple[Runs, Runs]:
-        """Give units while there are any."""
+        """Grant units until none is left."""
         free, runs, fresh = self.total, [], []
         for job, units in wanted(order):
             if units <= free:
@@ -65,8 +65,8 @@ class Counted:
         return runs, fresh
 
 
-class Anew:
-    """All nodes are emptied, and every job is placed again, in the order."""
+class RepackedShares:
+    """Each decision empties all nodes and places every job again, in the policy's order."""
 
     def __init__(self, nodes: Nodes) -> None:
         self.nodes = nodes
@@ -77,10 +77,10 @@ class Anew:
         return self.nodes.yarn(job.asked) is not None
 
     def release(self, job: RunningJob) -> None:
-        """Nothing to do: who runs is counted anew each time."""
+        """Do nothing: each decision counts all jobs again."""
 
     def serve(self, order: ServiceOrder, running: Runs, turn: int) -> tuple[Runs, Runs]:
-        """Place one after the other; a job may change its node unnoticed."""
+        """Place one job after the other; a job that changes its node is not charged for it."""
         self.nodes.empty()
         runs, fresh = [], []
         for job, units in wanted(order):
@@ -98,15 +98,15 @@ class Anew:
         return runs, fresh
 
 
-class Kept:
-    """Who runs on keeps its place. Shares may be divided to the last unit, so whoever can be counted in can be placed."""
+class StickyShares:
+    """Jobs that keep running keep their place. A share may be split into single units, so it can always be placed."""
 
     def __init__(self, nodes: Nodes, rule: Callable[[int], Place | None]) -> None:
         self.nodes = nodes
         self.rule = rule
 
     def ever_fits(self, job: RunningJob) -> bool:
-        """Whether there are as many units."""
+        """Whether the cluster has enough units."""
         return job.asked <= self.nodes.total
 
     def release(self, job: RunningJob) -> None:
@@ -114,7 +114,7 @@ class Kept:
         self.nodes.give_back(job.place)
 
     def serve(self, order: ServiceOrder, running: Runs, turn: int) -> tuple[Runs, Runs]:
-        """Count who runs, free what others had, place who is new."""
+        """Count the jobs that run, free the shares of the others, then place the new shares."""
         runs = granted(order, self.nodes.total, turn)
         fresh = [(job, units) for job, units in runs if job.units != units]
         for job in running:
@@ -133,10 +133,10 @@ class Kept:
         return [job for job, _ in runs], [job for job, _ in fresh]
 
 
-class Pieces:
-    """Shares in equal pieces that lie on one node each, as replicas of a job that asks for CPU do.
+class EqualPieces:
+    """Shares in equal pieces, each on one node, for the replicas of a job that requests CPU.
 
-    Free units may lie where no piece fits. A job then takes the place of others that come later in the order, last first;
+    No piece may fit the free units of any node. A job then takes the place of jobs later in the order, last first;
     these find their old place again if it is still free when it is their turn.
     """
 
@@ -153,7 +153,7 @@ class Pieces:
         self.nodes.give_back(job.place)
 
     def serve(self, order: ServiceOrder, running: Runs, turn: int) -> tuple[Runs, Runs]:
-        """Place one after the other, with those that run on in their places from the beginning."""
+        """Place one job after the other; jobs that keep running hold their places from the beginning."""
         wishes = list(wanted(order))
         keeps = {job.number: job.place for job, units in wishes if job.units == units}
         for job in running:
@@ -179,7 +179,7 @@ class Pieces:
         return runs, fresh
 
     def _place(self, job: RunningJob, units: int, keeps: dict[int, Place], behind: Runs) -> Place | None:
-        """The job's place, taken; those in ``behind`` that stand before it are out of the question."""
+        """Take a place for the job and return it; None if there is none."""
         kept = keeps.pop(job.number, None)
         if kept is not None:
             behind.remove(job)
@@ -200,7 +200,7 @@ class Pieces:
 
 
 def wanted(order: ServiceOrder) -> Iterable[tuple[RunningJob, int]]:
-    """Jobs and the units that each is to get."""
+    """Jobs and the units that each should get."""
     jobs = cast("Sequence[RunningJob]", order.jobs)
     if order.units is None:
         return zip(jobs, [job.asked for job in jobs], strict=True)
@@ -208,7 +208,7 @@ def wanted(order: ServiceOrder) -> Iterable[tuple[RunningJob, int]]:
 
 
 def granted(order: ServiceOrder, free: int, turn: int) -> list[tuple[RunningJob, int]]:
-    """Those of an order for whom there are units, marked with the decision's number."""
+    """The jobs of an order for which units suffice, marked with the decision's number."""
     runs = []
     for job, units in wanted(order):
         if units <= free:

@@ -1,6 +1,6 @@
-"""One run of an allocation policy over a workload: from names and files to a result.
+"""Run an allocation policy on a workload: from names and files to a result.
 
-It owns which parts make up a run. Deciding, placing, charging and the loops are its neighbours' business.
+It owns the composition of a run. Its neighbours decide, place shares, account for costs, and run the loops.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from steepest.sim.allocation.costs import Costs, EventCosts, RestartCosts
 from steepest.sim.allocation.events import Course, run_events
 from steepest.sim.allocation.job import RunningJob, make_job
 from steepest.sim.allocation.nodes import Nodes, counting_suffices
-from steepest.sim.allocation.rounds import Round, run_rounds
-from steepest.sim.allocation.shares import Anew, Counted, Kept, Pieces, Shares
+from steepest.sim.allocation.rounds import RoundTiming, run_rounds
+from steepest.sim.allocation.shares import CountedShares, EqualPieces, RepackedShares, Shares, StickyShares
 from steepest.sim.allocation.tables import Tables
 from steepest.sim.cluster_spec import ClusterSpec
 from steepest.sim.losses.training import Training
@@ -29,20 +29,20 @@ from steepest.sim.workload import Workload
 def simulate_allocation(
     workload: Workload, cluster: ClusterSpec, policy: str, rules: Rules, seed: int, *, profiles: Path | None = None
 ) -> SimulationResult:
-    """Run a policy over a workload.
+    """Run a policy on a workload.
 
-    GPUs are what is shared, and other resources count as enough; where no job asks for one, it is the CPU that jobs can use.
+    The jobs share GPUs, and other resources count as sufficient; if no job requests a GPU, they share the CPU.
 
     Args:
         workload: Jobs.
         cluster: Nodes.
         policy: Its name in :data:`steepest.policies.baselines.by_name.BASELINES`.
-        rules: What a start costs and where shares lie.
-        seed: Draws the jobs' losses.
+        rules: The cost of a start, and the placement of shares.
+        seed: Seed of the jobs' losses.
         profiles: Folder of measured tables, for rules that go by them; None: ``traces`` beside the workload's folder.
 
     Raises:
-        InputError: There is no such policy; a job is not fit for the rules; tables or their library are missing.
+        InputError: There is no such policy, a job does not suit the rules, or tables or their library are missing.
     """
     began = time.perf_counter()
     if policy not in BASELINES:
@@ -82,15 +82,15 @@ def simulate_allocation(
 
 def _shares(nodes: Nodes, jobs: Sequence[RunningJob], policy: str, rules: Rules, *, share_gpus: bool) -> Shares:
     if not share_gpus:
-        return Pieces(nodes)
+        return EqualPieces(nodes)
     match rules.placement:
         case Placement.YARN:
             counts = policy in rules.counted or counting_suffices(nodes.capacity, [job.asked for job in jobs])
-            return Counted(nodes) if counts else Anew(nodes)
+            return CountedShares(nodes) if counts else RepackedShares(nodes)
         case Placement.MOST_FREE:
-            return Kept(nodes, nodes.most_free)
+            return StickyShares(nodes, nodes.most_free)
         case Placement.CONSOLIDATE:
-            return Kept(nodes, nodes.consolidated)
+            return StickyShares(nodes, nodes.consolidated)
 
 
 def _costs(rules: Rules, cluster: ClusterSpec, jobs: Sequence[RunningJob], policy: str) -> Costs:
@@ -117,27 +117,29 @@ def _applications(jobs: Sequence[RunningJob], cluster: ClusterSpec, folder: Path
     return {job.number: Application(tables[job.sim.model], job, largest) for job in jobs}
 
 
-def _round(rules: Rules) -> Round:
+def _round(rules: Rules) -> RoundTiming:
     if not isinstance(rules.overhead, Countdown):
         raise BugError(f"rules {rules.name}: rounds charge by a countdown")
-    return Round(seconds=int(rules.round_s), countdown_s=rules.overhead.seconds)
+    return RoundTiming(seconds=int(rules.round_s), countdown_s=rules.overhead.seconds)
 
 
 def _assumptions(
     jobs: Sequence[RunningJob], cluster: ClusterSpec, rules: Rules, course: Course, *, share_gpus: bool
 ) -> tuple[str, ...]:
-    told = []
+    assumptions = []
     unit = "GPUs" if share_gpus else "CPU"
-    told.append(f"other resources than {unit} are always enough, and no job disturbs another")
+    assumptions.append(f"other resources than {unit} are always enough, and no job disturbs another")
     without = sum(not job.asked for job in jobs)
     if without:
-        told.append(f"{without} jobs ask for no {unit} and are left out")
+        assumptions.append(f"{without} jobs ask for no {unit} and are left out")
     if any(node.mtbf_s for node in cluster.nodes) or any(job.sim.fails_at for job in jobs):
-        told.append("no node and no job fails, whatever cluster and workload say")
+        assumptions.append("no node and no job fails, whatever cluster and workload say")
     if isinstance(rules.overhead, AtRestart) and any(not job.sim.memory_mib for job in jobs):
-        told.append(f"a checkpoint of a job of unknown memory has {rules.overhead.checkpoint_mib:g} MiB")
+        assumptions.append(f"a checkpoint of a job of unknown memory has {rules.overhead.checkpoint_mib:g} MiB")
     if isinstance(rules.overhead, AtRestart):
-        told.append("a job's speed is proportional to its share of what it asks for, and placement does not change it")
+        assumptions.append(
+            "a job's speed is proportional to its share of what it asks for, and placement does not change it"
+        )
     if course.stalled:
-        told.append("ended before all jobs had: starts take longer than the policy lets jobs run")
-    return tuple(told)
+        assumptions.append("ended before all jobs had: starts take longer than the policy lets jobs run")
+    return tuple(assumptions)

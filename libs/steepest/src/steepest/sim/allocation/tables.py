@@ -1,10 +1,10 @@
-"""An application's measured tables, as the Pollux artifact publishes them: a folder of CSV files an application.
+"""An application's measured tables, as the Pollux artifact publishes them: a folder of CSV files per application.
 
-It owns what the files say and how it is read between their rows. It must never know a job.
+It owns the files' format and the interpolation between their rows. It must never know a job.
 
 * ``placements.csv``: seconds of a step, and of the synchronisation in it, by placement and local batch size.
 * ``scalability.csv``: the same by number of nodes and replicas, for more nodes than the placements have.
-* ``validation-<batch>.csv``: a line an epoch: progress, iterations, and the gradient's squared norm and variance.
+* ``validation-<batch>.csv``: one line per epoch: progress, iterations, and the gradient's squared norm and variance.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ LARGEST = 1e30
 """Larger numbers would leave the range of floats when they are multiplied."""
 
 MOST_NODES = 16
-"""Beyond which the tables say no more, and a placement counts as one of so many."""
+"""The tables go up to this number of nodes; a placement on more counts as one on this many."""
 
 LOCAL_LIMITS: Mapping[str, tuple[int, int]] = {"yolov3": (4, 8)}
-"""Least and largest local batch size where the artifact sets them itself, and not by its tables."""
+"""Least and largest local batch size where the artifact hard-codes them instead of using its tables."""
 
 
 class Epoch(msgspec.Struct, frozen=True):
@@ -59,10 +59,10 @@ class Tables:
         local_most: The largest.
 
     Args:
-        folder: With the files.
+        folder: The folder with the files.
 
     Raises:
-        InputError: A file is missing, or a line of it is no row of numbers.
+        InputError: A file is missing, or one of its lines is not a row of numbers.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -135,9 +135,9 @@ class Tables:
 
     @functools.cached_property
     def _scattered(self) -> Callable[[tuple[int, int, int]], Sequence[float]]:
-        """Between the points of all tables by nodes, replicas and local batch size."""
+        """Interpolates between the points of all tables by nodes, replicas and local batch size."""
         try:
-            # An extra that nothing else needs.
+            # Imported here: scipy is an optional dependency that nothing else needs.
             from scipy.interpolate import LinearNDInterpolator  # noqa: PLC0415
             from scipy.spatial import QhullError  # noqa: PLC0415
         except ImportError:
@@ -165,7 +165,7 @@ class Tables:
         except (QhullError, ValueError) as error:
             raise InputError(
                 f"{self.folder}: no space is spanned by what was measured: {str(error).splitlines()[0]}",
-                hint="Get the tables anew from where they came from.",
+                hint="Get the tables again from their source.",
             ) from None
         return found
 
@@ -175,7 +175,7 @@ class Tables:
             raise InputError(
                 f"{self.folder}: a step of {step:g} s with {sync:g} s of synchronisation and a local batch of {local:g}"
                 " was never measured",
-                hint="Get the tables anew from where they came from.",
+                hint="Get the tables again from their source.",
             )
 
     def _beyond(self, placement: Counts, local: int) -> InputError:
@@ -187,7 +187,7 @@ class Tables:
 
 
 def interpolate(at: float, known: Sequence[float], values: Sequence[float]) -> float:
-    """Linear between the two neighbours; the nearest outside of all."""
+    """Interpolate linearly between the two neighbours; outside the range, return the nearest value."""
     place = bisect_left(known, at)
     if place == len(known):
         return values[-1]
@@ -208,12 +208,12 @@ def _numbers(file: Path, columns: Sequence[str]) -> list[list[float]]:
     """Some columns of a file, row by row.
 
     Raises:
-        InputError: It cannot be read, lacks a column, has no row, or has something else there than a number from 0 on.
+        InputError: It cannot be read, lacks a column, has no rows, or has a value that is not a number of at least 0.
     """
     rows = [
         [row.number(column, least=0, most=LARGEST) for column in columns]
         for row in csv_rows(read_text(file), columns, file)
     ]
     if not rows:
-        raise InputError(f"{file}: has no rows", hint="Get the file anew from where it came from.")
+        raise InputError(f"{file}: has no rows", hint="Get the file again from its source.")
     return rows

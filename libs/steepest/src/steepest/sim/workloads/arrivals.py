@@ -19,7 +19,7 @@ from steepest.sim.workload import SimJob, Workload
 PREFIX = "thesis:"
 
 RESERVED_CPU_M = 100
-"""What a job requests: little, so that CPU is shared by demand and as many jobs fit a node as come to it."""
+"""CPU that a job requests: little, so that CPU is shared by demand and any number of jobs fits on a node."""
 
 _VAE = ("vae-pytorch",)
 
@@ -28,13 +28,13 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True):
     """How jobs arrive.
 
     Attributes:
-        about: In words.
-        jobs: How many.
-        models: What each job is drawn from; where they are as many as the jobs, each is taken once, in this order.
+        about: A description.
+        jobs: Number of jobs.
+        models: Each job's model is drawn from these; if there are as many as jobs, each is used once, in this order.
         window_s: Arrivals are drawn uniformly from [0, window].
-        at_s: The arrivals, if they are not drawn.
+        at_s: Arrival times, if they are not drawn.
         cluster: The nodes that the experiment had, for ``--cluster``.
-        reconstructed: The source does not give the window, or the nodes.
+        reconstructed: The source does not state the window or the nodes.
     """
 
     about: str
@@ -119,15 +119,15 @@ PATTERNS: Mapping[str, Pattern] = {
         reconstructed=True,
     ),
 }
-"""By the name behind ``thesis:``."""
+"""By the name after ``thesis:``."""
 
 
 def arrivals(name: str, seed: int) -> Workload:
-    """The jobs of a pattern; a seed gives the same ones everywhere.
+    """The jobs of a pattern; the same seed gives the same jobs on every machine.
 
     Args:
         name: With or without the prefix ``thesis:``.
-        seed: Arrivals and models are drawn with it, where they are drawn.
+        seed: Seed for arrivals and models that are drawn.
 
     Raises:
         InputError: There is no pattern of that name.
@@ -138,12 +138,12 @@ def arrivals(name: str, seed: int) -> Workload:
             f"workload {name[:100]!r}: there are no such arrivals",
             hint=f"Name one of {', '.join(PREFIX + known for known in PATTERNS)}, or a file.",
         )
-    draw = random.Random(seed)  # noqa: S311 - no secret depends on it
-    # random() alone is promised to be the same in every Python.
-    times = pattern.at_s or sorted(int(draw.random() * (pattern.window_s + 1)) for _ in range(pattern.jobs))
+    rng = random.Random(seed)  # noqa: S311 - no secret depends on it
+    # Python guarantees the same sequence in every version only for random(), not for randint() or choice().
+    times = pattern.at_s or sorted(int(rng.random() * (pattern.window_s + 1)) for _ in range(pattern.jobs))
     models = pattern.models
     if len(models) != pattern.jobs:
-        models = [pattern.models[int(draw.random() * len(pattern.models))] for _ in times]
+        models = [pattern.models[int(rng.random() * len(pattern.models))] for _ in times]
     planned = zip(times, models, strict=True)
     return Workload(
         source=f"{PREFIX}{name.removeprefix(PREFIX)}",

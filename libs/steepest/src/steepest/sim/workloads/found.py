@@ -1,6 +1,6 @@
-"""From the jobs that a reader finds to a workload: names, order, and the time that is zero.
+"""Build a workload from the jobs that a reader found: names, order, and time zero.
 
-It owns what all formats have in common once a line has been read. It must never know how a line is read.
+It owns what all formats share after a line has been parsed. It must never know how a line is parsed.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from steepest.sim.workloads.names import fit_names
 
 
 class Skip(msgspec.Struct, frozen=True):
-    """A sound line that is no job of a simulation, and why not."""
+    """A valid line that is not simulated as a job, and why."""
 
     why: str
 
 
 class Found(msgspec.Struct, frozen=True):
-    """What a line says, and the line's number.
+    """A parsed line and its number.
 
     Attributes:
-        column: Where the name stands; empty where the reader has made it.
+        column: The column of the job's name; empty if the reader generated the name.
     """
 
     line: int
@@ -34,13 +34,13 @@ class Found(msgspec.Struct, frozen=True):
 
 
 def workload_of(found: Iterable[Found], *, source: object, format_: str, from_first: bool = False) -> Workload:
-    """The jobs in the order of their submission; of equal times, in the source's.
+    """The jobs in the order of submission; jobs with equal times keep the source's order.
 
     Args:
-        found: In the source's order. Names are as they stand there, and are made fit for the log here.
+        found: In the source's order, with the source's names; they are converted to valid names here.
         source: The file, for messages and reports.
-        format_: Of the source.
-        from_first: The first submission becomes time zero; if not, the source's zero is kept.
+        format_: The source's format.
+        from_first: The first submission becomes time zero; otherwise the source's zero is kept.
 
     Raises:
         InputError: Two jobs have the same name, or there is no job.
@@ -55,14 +55,12 @@ def workload_of(found: Iterable[Found], *, source: object, format_: str, from_fi
         if (earlier := lines.setdefault(one.job.name, one.line)) != one.line:
             raise InputError(
                 f"{source}, line {one.line}, column {one.column}: line {earlier} has a job {one.job.name!r} already",
-                hint="Give every job a name of its own.",
+                hint="Give every job a unique name.",
             )
         jobs.append(one.job)
     if not jobs:
         why = ", ".join(f"{times} × {reason}" for reason, times in sorted(skipped.items()))
-        raise InputError(
-            f"{source}: there is no job in it" + (f" ({why})" if why else ""), hint="Name a file with jobs."
-        )
+        raise InputError(f"{source}: has no jobs" + (f" ({why})" if why else ""), hint="Name a file with jobs.")
     zero = min(job.submit_s for job in jobs) if from_first else 0.0
     return Workload(
         source=str(source), format=format_, jobs=_in_order(jobs, zero), skipped=dict(sorted(skipped.items()))

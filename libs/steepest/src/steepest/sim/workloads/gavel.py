@@ -1,6 +1,6 @@
-"""Traces of Gavel (Narayanan and others, OSDI 2020): a line a job, ten cells parted by tabs, no header.
+"""Traces of Gavel (Narayanan and others, OSDI 2020): one line per job, ten cells separated by tabs, no header.
 
-A line says how many steps a job has to do; how many it does in a second stands in Gavel's file of measured throughputs
+A line states how many steps a job has to do; its steps per second are in Gavel's file of measured throughputs
 (``simulation_throughputs.json``: worker type → ``('<job type>', <scale factor>)`` → ``null`` → steps a second).
 """
 
@@ -38,7 +38,7 @@ WORKER_TYPE = "v100"
 _BATCH = re.compile(r"\(batch size (\d{1,9})\)$")
 
 Speeds = Mapping[str, float]
-"""Steps a second by ``('<job type>', <scale factor>)``, as Gavel writes it."""
+"""Steps per second by ``('<job type>', <scale factor>)``, as Gavel writes it."""
 
 
 def read_gavel(text: str, source: object, speeds: Speeds) -> Iterator[Found]:
@@ -79,23 +79,23 @@ def read_gavel(text: str, source: object, speeds: Speeds) -> Iterator[Found]:
 
 
 def read_speeds(path: Path, worker_type: str = WORKER_TYPE) -> Speeds:
-    """How fast each kind of job runs on a worker type, where it was measured to run at all.
+    """Steps per second of each kind of job on a worker type; kinds that did not run there are left out.
 
     Raises:
-        InputError: The file is no such file, or has no such worker type.
+        InputError: The file does not have this format, or lacks the worker type.
     """
     hint = f"Name Gavel's {THROUGHPUTS}."
     try:
         found = msgspec.json.decode(read_text(path), type=dict[str, dict[str, dict[str, object]]])
     except (msgspec.DecodeError, RecursionError) as error:
-        raise InputError(f"{path}: is no file of throughputs: {error}", hint=hint) from error
+        raise InputError(f"{path}: is not a file of throughputs: {error}", hint=hint) from error
     if worker_type not in found:
         raise InputError(f"{path}: has no worker type {worker_type}", hint=f"It has: {', '.join(sorted(found))}.")
     speeds = {}
     for kind, alone_or_with in found[worker_type].items():
         speed = alone_or_with.get("null")
         if not isinstance(speed, int | float) or isinstance(speed, bool) or not 0 <= speed < math.inf:
-            raise InputError(f"{path}, {worker_type}.{kind}.null: {speed!r} is no throughput", hint=hint)
+            raise InputError(f"{path}, {worker_type}.{kind}.null: {speed!r} is not a throughput", hint=hint)
         if speed:
             speeds[kind] = float(speed)
     return speeds

@@ -1,4 +1,4 @@
-"""Our own format of workloads: JSON Lines, one object a job, whose fields are those of ``SimJob``."""
+"""Steepest's own workload format: JSON Lines, one object per job with the fields of ``SimJob``."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def read_jsonl(text: str, source: object) -> Iterator[Found]:
     """The jobs, in seconds from zero.
 
     Raises:
-        InputError: A line is no object, lacks a field, has an unknown one, or a value that is out of bounds.
+        InputError: A line is not an object, lacks a field, has an unknown field, or a value out of bounds.
     """
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
@@ -44,7 +44,9 @@ def read_jsonl(text: str, source: object) -> Iterator[Found]:
             raw = msgspec.json.decode(line, type=dict[str, object])
             job = msgspec.convert(raw, SimJob)
         except (msgspec.DecodeError, RecursionError, ValueError) as error:
-            raise InputError(f"{source}, line {number}: is no job: {error}", hint="See docs/workloads.md.") from error
+            raise InputError(
+                f"{source}, line {number}: is not a job: {error}", hint="See docs/workloads.md."
+            ) from error
         if (fault := _unknown(raw) or _fault(job)) is not None:
             raise InputError(f"{source}, line {number}, column {fault}", hint="See docs/workloads.md.")
         yield Found(number, job, "name")

@@ -1,7 +1,7 @@
-"""Traces of the Tiresias and Muri simulators: a CSV line a job, ``job_id,num_gpu,submit_time,iterations,model_name,…``.
+"""Traces of the Tiresias and Muri simulators: one CSV line per job, ``job_id,num_gpu,submit_time,iterations,model_name,…``.
 
 Tiresias (Gu and others, NSDI 2019) writes seconds. Muri (Zhao and others, SIGCOMM 2022) took the form over, writes
-milliseconds, and adds ``iteration_time``; what a job has to do is ``iterations`` times it there, and ``duration`` is not
+milliseconds, and adds ``iteration_time``; a job's work is ``iterations`` × ``iteration_time`` there, and ``duration`` is not
 read. Factors that their simulators apply to these columns belong to their rules, not to this reader.
 """
 

@@ -1,4 +1,4 @@
-"""Names of a trace made fit for the log: the same name always the same way, and no two alike."""
+"""Convert a trace's names to names that are valid on the log: deterministic, and without collisions."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _DIGEST_LETTERS = 8
 
 
 def fit_names(names: Sequence[str]) -> list[str]:
-    """What each of some different names is called on the log.
+    """Convert distinct names to names on the log.
 
-    A name that is fit already stays. Any other is written in small letters, its other signs as dashes, and gets the
-    beginning of its digest (BLAKE2b), so that ``A b`` and ``a-b`` stay two.
+    A valid name stays. Any other is lowercased, its invalid characters become dashes, and it gets the beginning of its
+    digest (BLAKE2b) as a suffix, so that ``A b`` and ``a-b`` stay distinct.
     """
     taken = {name for name in names if _fits(name)}
     fitted = []

@@ -1,6 +1,6 @@
 """Jobs of Microsoft's Philly cluster, as the Pollux artifact has them: ``timestamp,duration,num_gpus,gpu_time,cluster``.
 
-Lines stand in no order. The first submission becomes time zero. The trace knows no iterations: one a second is taken.
+Lines are unordered. The first submission becomes time zero. The trace has no iterations: one per second is assumed.
 """
 
 from __future__ import annotations

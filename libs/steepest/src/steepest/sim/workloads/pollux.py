@@ -1,7 +1,7 @@
 """Submissions of the Pollux artifact (Qiao and others, OSDI 2021): ``name,time,application,num_replicas,batch_size``.
 
-The file says when a job comes and not how long it takes: that follows from the artifact's measured tables, by which its
-own rules (``details``) go. For all others a job's work is estimated from :data:`GPU_SECONDS`, divided by its replicas.
+The file states when a job arrives, not how long it takes: that follows from the artifact's measured tables, which its
+own rules (``details``) use. For all other rules a job's work is estimated from :data:`GPU_SECONDS` ÷ its replicas.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ITERATIONS: Mapping[str, int] = {
     "ncf": 194_174,
     "yolov3": 103_444,
 }
-"""Of a whole run, in steps of the application's initial batch size."""
+"""Iterations of a whole run, in steps of the application's initial batch size."""
 
 _MOST_REPLICAS = 10**5
 _BATCH = 10**9

@@ -1,4 +1,4 @@
-"""A workload by its name: a file in any format that is known by its content, or one of the published arrivals."""
+"""Open a workload by name: a file, whose format is recognised by its content, or one of the published arrivals."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _CSV: Mapping[str, _Csv] = {
     "openb": _Csv(openb.COLUMNS, openb.read_openb),
     "sacct": _Csv(sacct.COLUMNS, sacct.read_sacct, from_first=True),
 }
-"""In this order: a trace of Muri may have all columns of Tiresias', but milliseconds in them."""
+"""The order matters: a trace of Muri may have all columns of Tiresias', but with milliseconds in them."""
 
 
 def open_workload(name: str, *, seed: int = 0, throughputs: Path | None = None) -> Workload:
-    """The workload of a name like ``thesis:fixed-20``, drawn with the seed, or of a file.
+    """Open a workload: a name like ``thesis:fixed-20``, drawn with the seed, or a file.
 
     Raises:
         InputError: There is none of that name, or :func:`read_workload` refuses the file.
@@ -47,14 +47,14 @@ def open_workload(name: str, *, seed: int = 0, throughputs: Path | None = None) 
 
 
 def read_workload(path: Path, *, throughputs: Path | None = None) -> Workload:
-    """The jobs of a file, plain or gzip, whose format is known by its first line and not by its name.
+    """The jobs of a file, plain or gzip, whose format is recognised by its first line, not by its name.
 
     Args:
         path: A trace of Muri, Tiresias, Pollux, Philly, openb or Gavel, an export of Slurm's sacct, or our JSON Lines.
         throughputs: Gavel's measured throughputs, which only its traces need; None: looked for beside the trace.
 
     Raises:
-        InputError: The file is damaged, in none of the formats, or has a line that is wrong; which, and what in it.
+        InputError: The file is damaged, has none of the formats, or has an invalid line; the message names line and column.
     """
     text = read_text(path)
     first = next(line for line in text.split("\n") if line.strip())

@@ -1,8 +1,8 @@
 """A Slurm accounting export, ``sacct --parsable2``: ``JobID|Submit|ElapsedRaw|State|AllocTRES|…``.
 
 Columns, states and the form of trackable resources (TRES) are those of Slurm's manual page of ``sacct``. A job of several
-nodes whose resources divide by them evenly is that many replicas. The first submission becomes time zero; the accounting
-knows no iterations: one a second is taken.
+nodes whose resources divide evenly among them is that many replicas. The first submission becomes time zero; the accounting
+has no iterations: one per second is assumed.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _why_no_job(name: str, state: str, elapsed_s: int) -> str:
 
 
 def _allocated(row: Row) -> tuple[int, Resources]:
-    """Replicas, and what each of them has."""
+    """The number of replicas, and the resources of each."""
     amounts = dict(part.partition("=")[::2] for part in row.text("AllocTRES", most=2000).split(","))
     nodes = _whole(row, amounts, "node", _MOST_NODES) or 1
     cpu_m = _whole(row, amounts, "cpu", MOST_CPU_M // 1000) * 1000
@@ -76,11 +76,11 @@ def _gpus_by_type(row: Row, amounts: dict[str, str]) -> int:
 
 
 def _whole(row: Row, amounts: dict[str, str], name: str, most: int) -> int:
-    """An amount, memory in MiB; 0 where the job has none."""
+    """An amount, memory in MiB; 0 if the job has none."""
     shown = amounts.get(name, "0")
     match = _AMOUNT.fullmatch(shown)
     if match is None or (name != "mem" and not shown.isdigit()):
-        raise row.wrong("AllocTRES", f"{name}={shown[:60]} is no amount")
+        raise row.wrong("AllocTRES", f"{name}={shown[:60]} is not an amount")
     amount = round(float(match[1]) * _MIB[match[2] or "M"]) if name == "mem" else int(shown)
     if amount > most:
         raise row.wrong("AllocTRES", f"{name}={shown[:60]} is above {most:g}, the largest that is read")
