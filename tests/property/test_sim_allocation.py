@@ -21,7 +21,7 @@ from steepest.policies.baselines.by_name import BASELINES
 from steepest.policies.baselines.policy import ServiceOrder
 from steepest.sim.allocation import simulate as engine
 from steepest.sim.allocation.job import RunningJob
-from steepest.sim.allocation.shares import Kept, Pieces
+from steepest.sim.allocation.shares import EqualPieces, StickyShares
 from steepest.sim.allocation.simulate import simulate_allocation
 from steepest.sim.cluster_spec import ClusterSpec, SimNode
 from steepest.sim.result import SimulationResult
@@ -68,7 +68,7 @@ def cluster(sizes: Sequence[int]) -> ClusterSpec:
 class Watched:
     """An allocation policy that checks the wrapped policy after every decision."""
 
-    def __init__(self, inner: Kept | Pieces, *, conserving: bool) -> None:
+    def __init__(self, inner: StickyShares | EqualPieces, *, conserving: bool) -> None:
         self.inner = inner
         self.conserving = conserving
         self.ever_fits = inner.ever_fits
