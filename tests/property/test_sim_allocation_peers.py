@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from steepest.events.common import Resources
-from steepest.sim.allocation.nodes import Nodes, counting_suffices
+from steepest.sim.allocation.nodes import FreeUnits, counting_suffices
 from steepest.sim.allocation.simulate import simulate_allocation
 from steepest.sim.clusters import open_cluster
 from steepest.sim.rules import MURI, POLLUX
@@ -67,7 +67,7 @@ def test_muri(asked: list[muri_oracle.Asked]) -> None:
 @settings(max_examples=200, deadline=None)
 def test_counting_does_for_powers_of_two(asked: list[int]) -> None:
     """Where the engine counts GPUs instead of packing nodes again, packing takes the same jobs."""
-    nodes = Nodes([8] * 4)
+    nodes = FreeUnits([8] * 4)
     assert counting_suffices(nodes.capacity, asked)
     free = 32
     for units in asked:

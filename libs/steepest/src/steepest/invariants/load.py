@@ -15,7 +15,7 @@ import msgspec
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.received import Received
-from steepest.invariants.checkers.step_rules import PlanProgress, Steps
+from steepest.invariants.checkers.step_rules import ObservedPlan, Steps
 from steepest.invariants.processes import RunningProcess, RunningProcesses
 
 
@@ -106,7 +106,7 @@ class Reservations:
         progress = self.steps.plans[event.plan]
         return [node for node in targets(progress) if self._hold(node, progress.job, progress.plan)]
 
-    def _release_plan(self, progress: PlanProgress) -> None:
+    def _release_plan(self, progress: ObservedPlan) -> None:
         for node in targets(progress):
             self._release(node, progress.job, progress.plan)
 
@@ -133,7 +133,7 @@ class Reservations:
             place.held -= self.requests.get(job, Resources())
 
 
-def targets(progress: PlanProgress) -> tuple[str, ...]:
+def targets(progress: ObservedPlan) -> tuple[str, ...]:
     """The nodes on which a plan's job will be; empty for a cancel."""
     match progress.planned:
         case c.PlacementPlanned(nodes=nodes):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from steepest.events import cluster as c
 from steepest.events.received import Received
-from steepest.invariants.checkers.step_rules import PlanProgress, Steps
+from steepest.invariants.checkers.step_rules import ObservedPlan, Steps
 from steepest.invariants.verdict import Checker
 
 Acted = c.StepFailed | c.CheckpointSaved | c.JobStopped | c.JobPlaced | c.JobResumed
@@ -45,7 +45,7 @@ class PlanOnce(Checker):
             message = f"{type(event).__name__} has attempt {event.attempt} of plan {event.plan}, which never counted"
             self.breach(message, *([] if progress is None else [progress.made]), offset)
 
-    def _check_conclusion(self, progress: PlanProgress | None, event: c.ClusterEvent, offset: int) -> None:
+    def _check_conclusion(self, progress: ObservedPlan | None, event: c.ClusterEvent, offset: int) -> None:
         """Check a conclusion that follows another one. One after the end of the job is late, which is harmless."""
         if (
             progress is None

@@ -50,7 +50,7 @@ class EventKind(enum.StrEnum):
     CANCEL = "cancel"
 
 
-class PlanProgress(msgspec.Struct, kw_only=True):
+class ObservedPlan(msgspec.Struct, kw_only=True):
     """A plan and its progress.
 
     Attributes:
@@ -110,8 +110,8 @@ class Steps:
     """Folds plans and their steps, and decides whether each of their events counts."""
 
     def __init__(self) -> None:
-        self.plans: dict[str, PlanProgress] = {}
-        self._open: dict[str, dict[str, PlanProgress]] = {}
+        self.plans: dict[str, ObservedPlan] = {}
+        self._open: dict[str, dict[str, ObservedPlan]] = {}
         self._submitted: dict[str, None] = {}
         self._cancelled: dict[str, None] = {}
         self._tries = PoolParameters().limits.tries
@@ -144,20 +144,20 @@ class Steps:
                 self._tries = event.parameters.limits.tries
         return True
 
-    def all_in_flight(self) -> list[PlanProgress]:
+    def all_in_flight(self) -> list[ObservedPlan]:
         """The plans of all jobs that are not over."""
         return [progress for job in self._open.values() for progress in job.values()]
 
-    def in_flight(self, job: str) -> list[PlanProgress]:
+    def in_flight(self, job: str) -> list[ObservedPlan]:
         """The plans of a job that are not over, including void ones."""
         return list(self._open.get(job, {}).values())
 
     def _plan(self, event: c.PlacementPlanned | c.MigrationPlanned, offset: int) -> None:
         if event.plan not in self.plans:
             kind = EventKind.PLACE if isinstance(event, c.PlacementPlanned) else EventKind.MIGRATE
-            self._add(PlanProgress(plan=event.plan, job=event.job, kind=kind, made=offset, planned=event))
+            self._add(ObservedPlan(plan=event.plan, job=event.job, kind=kind, made=offset, planned=event))
 
-    def _add(self, progress: PlanProgress) -> PlanProgress:
+    def _add(self, progress: ObservedPlan) -> ObservedPlan:
         self.plans[progress.plan] = progress
         self._open.setdefault(progress.job, {})[progress.plan] = progress
         return progress
@@ -165,7 +165,7 @@ class Steps:
     def _begin(self, event: c.StepBegun, offset: int) -> bool:
         progress = self.plans.get(event.plan)
         if progress is None:
-            progress = self._add(PlanProgress(plan=event.plan, job=event.job, kind=EventKind.CANCEL, made=offset))
+            progress = self._add(ObservedPlan(plan=event.plan, job=event.job, kind=EventKind.CANCEL, made=offset))
         barred = progress.kind is not EventKind.CANCEL and (progress.doomed or progress.job in self._cancelled)
         if (
             progress.over is not None
@@ -180,7 +180,7 @@ class Steps:
         progress.begun, progress.attempt, progress.under_way, progress.unclear = event, event.attempt, True, False
         return True
 
-    def _take_outcome(self, plan: str, step: c.Step, attempt: int) -> PlanProgress | None:
+    def _take_outcome(self, plan: str, step: c.Step, attempt: int) -> ObservedPlan | None:
         """The plan whose step under way has this outcome, if it counts; the step is then no longer under way."""
         progress = self.plans.get(plan)
         if progress is None or progress.over is not None or progress.begun is None or not progress.under_way:
@@ -243,12 +243,12 @@ class Steps:
         self._submitted.pop(job, None)
         self._cancelled.pop(job, None)
 
-    def _end(self, progress: PlanProgress, event: c.ClusterEvent, offset: int) -> None:
+    def _end(self, progress: ObservedPlan, event: c.ClusterEvent, offset: int) -> None:
         progress.over, progress.end, progress.under_way = offset, event, False
         self._open[progress.job].pop(progress.plan, None)
 
 
-def _has_nowhere_else(progress: PlanProgress, node: str) -> bool:
+def _has_nowhere_else(progress: ObservedPlan, node: str) -> bool:
     """Whether a plan depends on a node: its job is only there, or was to go there and the other node is gone or unusable."""
     match progress.planned:
         case c.PlacementPlanned(nodes=nodes):

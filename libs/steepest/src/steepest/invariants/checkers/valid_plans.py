@@ -5,7 +5,7 @@ from __future__ import annotations
 from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.invariants.checkers.modes import Modes
-from steepest.invariants.checkers.step_rules import PlanProgress
+from steepest.invariants.checkers.step_rules import ObservedPlan
 from steepest.invariants.load import Reservations
 from steepest.invariants.verdict import Checker
 
@@ -30,7 +30,7 @@ class ValidPlans(Checker):
         self._placed: dict[str, int] = {}
         self._cancels: dict[str, None] = {}
         self._void: dict[str, str] = {}
-        self._begun: dict[str, list[PlanProgress]] = {}
+        self._begun: dict[str, list[ObservedPlan]] = {}
 
     def feed(self, received: Received[c.ClusterEvent]) -> None:
         """See ``Checker.feed``."""

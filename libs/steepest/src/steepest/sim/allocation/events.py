@@ -19,7 +19,7 @@ STALLED = 10_000
 """Consecutive events without progress after which a run is ended: its starts cost more time than its policy grants."""
 
 
-class Course(msgspec.Struct):
+class RunTotals(msgspec.Struct):
     """Figures of a run, apart from the results of its jobs.
 
     Attributes:
@@ -34,9 +34,9 @@ class Course(msgspec.Struct):
 
 def run_events(
     jobs: Sequence[RunningJob], capacity: int, policy: AllocationPolicy, shares: Shares, costs: Costs
-) -> Course:
+) -> RunTotals:
     """Run jobs, sorted by submission, until all have ended or no event is left."""
-    course = Course()
+    course = RunTotals()
     running: list[RunningJob] = []
     ending: list[RunningJob] = []
     now = last = 0.0

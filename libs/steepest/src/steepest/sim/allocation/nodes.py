@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from steepest.sim.allocation.job import Place
 
 
-class Nodes:
+class FreeUnits:
     """Free units of each node, in the order of the cluster's description."""
 
     def __init__(self, capacity: Sequence[int]) -> None:

@@ -12,7 +12,7 @@ import msgspec
 
 from steepest.policies.baselines.policy import AllocationPolicy
 from steepest.sim.allocation.application import Application, counts, progress_of
-from steepest.sim.allocation.events import Course
+from steepest.sim.allocation.events import RunTotals
 from steepest.sim.allocation.job import RunningJob
 from steepest.sim.allocation.shares import Shares
 
@@ -32,7 +32,7 @@ def run_rounds(
     shares: Shares,
     *,
     every: RoundTiming,
-) -> Course:
+) -> RunTotals:
     """Run jobs, sorted by submission, until all are complete.
 
     Args:
@@ -47,7 +47,7 @@ def run_rounds(
         InputError: A job's placement is beyond its tables.
     """
     round_s = every.seconds
-    course = Course()
+    course = RunTotals()
     running: list[RunningJob] = []
     active = arrivals = now = 0
     while active or arrivals < len(jobs):

@@ -12,7 +12,7 @@ from typing import Protocol, cast
 
 from steepest.policies.baselines.policy import ServiceOrder
 from steepest.sim.allocation.job import Place, RunningJob
-from steepest.sim.allocation.nodes import Nodes
+from steepest.sim.allocation.nodes import FreeUnits
 
 Runs = list[RunningJob]
 
@@ -36,7 +36,7 @@ class Shares(Protocol):
 class CountedShares:
     """Units are only counted, not placed on nodes."""
 
-    def __init__(self, nodes: Nodes) -> None:
+    def __init__(self, nodes: FreeUnits) -> None:
         self.total = nodes.total
 
     def ever_fits(self, job: RunningJob) -> bool:
@@ -68,7 +68,7 @@ class CountedShares:
 class RepackedShares:
     """Each decision empties all nodes and places every job again, in the policy's order."""
 
-    def __init__(self, nodes: Nodes) -> None:
+    def __init__(self, nodes: FreeUnits) -> None:
         self.nodes = nodes
 
     def ever_fits(self, job: RunningJob) -> bool:
@@ -101,7 +101,7 @@ class RepackedShares:
 class StickyShares:
     """Jobs that keep running keep their place. A share may be split into single units, so it can always be placed."""
 
-    def __init__(self, nodes: Nodes, rule: Callable[[int], Place | None]) -> None:
+    def __init__(self, nodes: FreeUnits, rule: Callable[[int], Place | None]) -> None:
         self.nodes = nodes
         self.rule = rule
 
@@ -140,7 +140,7 @@ class EqualPieces:
     these find their old place again if it is still free when it is their turn.
     """
 
-    def __init__(self, nodes: Nodes) -> None:
+    def __init__(self, nodes: FreeUnits) -> None:
         self.nodes = nodes
 
     def ever_fits(self, job: RunningJob) -> bool:

@@ -13,9 +13,9 @@ from steepest.errors import BugError, InputError
 from steepest.policies.baselines.by_name import BASELINES
 from steepest.sim.allocation.application import Application
 from steepest.sim.allocation.costs import Costs, EventCosts, RestartCosts
-from steepest.sim.allocation.events import Course, run_events
+from steepest.sim.allocation.events import RunTotals, run_events
 from steepest.sim.allocation.job import RunningJob, make_job
-from steepest.sim.allocation.nodes import Nodes, counting_suffices
+from steepest.sim.allocation.nodes import FreeUnits, counting_suffices
 from steepest.sim.allocation.rounds import RoundTiming, run_rounds
 from steepest.sim.allocation.shares import CountedShares, EqualPieces, RepackedShares, Shares, StickyShares
 from steepest.sim.allocation.tables import Tables
@@ -35,7 +35,7 @@ def simulate_allocation(
 
     Args:
         workload: Jobs.
-        cluster: Nodes.
+        cluster: FreeUnits.
         policy: Its name in :data:`steepest.policies.baselines.by_name.BASELINES`.
         rules: The cost of a start, and the placement of shares.
         seed: Seed of the jobs' losses.
@@ -50,7 +50,7 @@ def simulate_allocation(
             f"there is no allocation policy {policy!r}", hint=f"Name one of {', '.join(sorted(BASELINES))}."
         )
     share_gpus = any(job.gpus for job in workload.jobs)
-    nodes = Nodes([node.capacity.gpus if share_gpus else node.capacity.cpu_m for node in cluster.nodes])
+    nodes = FreeUnits([node.capacity.gpus if share_gpus else node.capacity.cpu_m for node in cluster.nodes])
     jobs = [make_job(job, number, rules, share_gpus=share_gpus) for number, job in enumerate(workload.jobs)]
     shares = _shares(nodes, jobs, policy, rules, share_gpus=share_gpus)
     fit = [job for job in jobs if job.asked > 0 and shares.ever_fits(job)]
@@ -80,7 +80,7 @@ def simulate_allocation(
     )
 
 
-def _shares(nodes: Nodes, jobs: Sequence[RunningJob], policy: str, rules: Rules, *, share_gpus: bool) -> Shares:
+def _shares(nodes: FreeUnits, jobs: Sequence[RunningJob], policy: str, rules: Rules, *, share_gpus: bool) -> Shares:
     if not share_gpus:
         return EqualPieces(nodes)
     match rules.placement:
@@ -124,7 +124,7 @@ def _round(rules: Rules) -> RoundTiming:
 
 
 def _assumptions(
-    jobs: Sequence[RunningJob], cluster: ClusterSpec, rules: Rules, course: Course, *, share_gpus: bool
+    jobs: Sequence[RunningJob], cluster: ClusterSpec, rules: Rules, course: RunTotals, *, share_gpus: bool
 ) -> tuple[str, ...]:
     assumptions = []
     unit = "GPUs" if share_gpus else "CPU"
