@@ -213,4 +213,4 @@ def test_a_certificate_that_is_not_there_is_named(secure: Secure, field: str) ->
         wrong.client()
 
     assert isinstance(refused.value, SteepestError)
-    assert f"STEEPEST_KAFKA_{field.upper()}" in refused.value.hint
+    assert f"kafka.{field}" in refused.value.hint

@@ -62,7 +62,7 @@ async def test_a_training_reports_over_mqtt(edge: Edge, mosquitto: Mosquitto, tm
     mosquitto.start()
     status, printed = await train(env, "3")
     assert status == 0
-    assert "they wait in the outbox" in printed  # no bridge was ever connected
+    assert "they stay in the outbox" in printed  # no bridge was ever connected
     await edge.start()
     assert (await train(env, "2"))[0] == 0
     arrived = await edge.until(1 + 2 * 105, "loss")

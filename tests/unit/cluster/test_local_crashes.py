@@ -183,16 +183,20 @@ async def test_orphans_of_a_killed_supervisor_are_killed(cluster: LocalCluster, 
 
 
 @pytest.mark.parametrize("put", ["os.mkfifo(lock)", "open(lock, 'w').close()", "pass"])
-async def test_a_job_that_replaces_its_lock_has_failed(cluster: LocalCluster, put: str) -> None:
+async def test_a_job_that_replaces_its_lock_has_failed(cluster: LocalCluster, state: AdapterFolder, put: str) -> None:
     """It is killed, and ends with that signal: a process that is gone for no fault of its own would cost it no retry."""
     replaces = f"""
     import os, time
-    lock = os.path.join(os.path.dirname(os.environ["STEEPEST_CONTROL"]), "lock")
+    control = os.environ["STEEPEST_CONTROL"]
+    while not os.path.exists(os.path.join(control, "started")):
+        time.sleep(0.01)
+    lock = os.path.join(os.path.dirname(control), "lock")
     os.unlink(lock)
     {put}
     time.sleep(600)
     """
     await cluster.start(JOB, 1, "a", python(replaces), None)
+    (state.incarnations(JOB)[-1].control / "started").touch()
     status = await ended(cluster)
 
     assert (status.phase, status.exit_status) == (ReplicaPhase.EXITED, -signal.SIGKILL)
