@@ -1,4 +1,4 @@
-"""Puts parameters and flags in force in a pool's log. It owns what a pool is to be configured with."""
+"""Puts parameters and flags in force in a pool's log. It owns which ones."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Configurator(Effector):
 
 
 def configuration(view: ClusterView, parameters: PoolParameters | None = None, *, upgrades: bool) -> PoolConfigured:
-    """What a pool is to be configured with: a version and flags that its log has raised stay.
+    """The configuration that is wanted for a pool: a version and flags that its log has raised stay.
 
     Args:
         view: The pool.

@@ -140,7 +140,7 @@ class StateFolder:
         return True
 
     def _demo(self) -> str:
-        """Where the newest demo's folder is, for whoever looks for its jobs here; empty without one."""
+        """Name the newest demo's folder, for a user who looks for its jobs here; empty without one."""
         demos = [path for path in self.root.glob("demo-*") if StateFolder(path).exists]
         newest = max(demos, key=lambda path: path.stat().st_mtime, default=None)
         return "" if newest is None else f", such as the demo's: --state {newest}"

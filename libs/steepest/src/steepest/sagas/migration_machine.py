@@ -133,7 +133,7 @@ class MigrationMachine:
         progress.attempt, progress.since_counted_ms = begun.attempt, view.counted_ms
         if not ours:
             return
-        first_start = begun.step is c.Step.START and begun.attempt == progress.first_start
+        first_start = begun.attempt == progress.first_start
         step = step_task(begun, job, plan, view.parameters.limits, first_start=first_start)
         progress.acting = begun.attempt
         progress.request = step.request if begun.step is c.Step.CHECKPOINT else progress.request

@@ -86,7 +86,7 @@ def was_forgotten(task: StepTask, status: ReplicaStatus | None) -> str:
     without end.
     """
     begun = task.begun
-    if not task.first_start or status is None or status.incarnation < begun.incarnation:
+    if status is None or status.incarnation < begun.incarnation:
         return ""
     if status.incarnation == begun.incarnation and not _has_ended(status):
         return ""

@@ -20,7 +20,7 @@ Examples:
   steepest explain mnist-3fa2
   steepest explain mnist-3fa2 --json | jq '.chapters[] | select(.void != "")'
 
-Each decision is told with what it was made from: the nodes that were looked at with their scores, why others were out of
+Each decision is shown with its inputs: the nodes that were looked at with their scores, why others were out of
 the question, why a plan became void. The line `now` says what the job waits for. Behind it, a job that failed has the last
 lines that it printed; `steepest logs` shows more.
 """
