@@ -103,6 +103,11 @@ def _(info: msgspec.inspect.VarTupleType) -> tuple[Any, ...]:
 
 
 @example.register
+def _(info: msgspec.inspect.TupleType) -> tuple[Any, ...]:
+    return tuple(example(item) for item in info.item_types)
+
+
+@example.register
 def _(info: msgspec.inspect.DictType) -> dict[Any, Any]:
     return {example(info.key_type): example(info.value_type)}
 

@@ -87,6 +87,30 @@ SPOKEN: list[tuple[c.ClusterEvent, str]] = [
             "n1 (score 7, 4 jobs, 310m CPU used) → n2 (score 3, 2 jobs, 90m CPU used)"
         ),
     ),
+    (
+        c.TransitionPlanned(
+            plan="p",
+            job="a",
+            incarnation=1,
+            kind=c.Transition.SUSPEND,
+            sources=("n1", "n2"),
+            room_for="b",
+            because=c.Because(rule="b is more urgent"),
+        ),
+        "a: suspension planned on n1, n2, to make room for b (b is more urgent)",
+    ),
+    (
+        c.TransitionPlanned(
+            plan="p",
+            job="a",
+            incarnation=1,
+            kind=c.Transition.SCALE,
+            sources=("n1", "n2"),
+            nodes=("n1",),
+            because=c.Because(rule="b starves"),
+        ),
+        "a: scaling planned from 2 to 1 replicas, on n1 (b starves)",
+    ),
     (c.StayDecided(job="a", incarnation=1, node="n1", because=MOVE), "a stays on n1 (Algorithm 4: the lowest score)"),
     (
         c.RetryPlanned(job="a", incarnation=1, charged=True, not_before_ms=5, reason="it exited with status 1"),

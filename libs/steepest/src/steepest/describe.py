@@ -224,6 +224,25 @@ def _migration(event: c.MigrationPlanned) -> str:
     return f"{event.job}: move planned from {event.source} to {event.target} ({event.because.rule}){scores}"
 
 
+_TRANSITIONS = {
+    c.Transition.SUSPEND: "{job}: suspension planned on {sources}",
+    c.Transition.SCALE: "{job}: scaling planned from {before} to {after} replicas, on {nodes}",
+    c.Transition.MOVE: "{job}: move planned from {sources} to {nodes}",
+}
+
+
+def _transition(event: c.TransitionPlanned) -> str:
+    what = _TRANSITIONS[event.kind].format(
+        job=event.job,
+        sources=", ".join(event.sources),
+        nodes=", ".join(event.nodes),
+        before=len(event.sources),
+        after=len(event.nodes),
+    )
+    room = f", to make room for {event.room_for}" if event.room_for else ""
+    return f"{what}{room} ({event.because.rule})"
+
+
 def _stay(event: c.StayDecided) -> str:
     return f"{event.job} stays on {event.node} ({event.because.rule})"
 
@@ -337,6 +356,7 @@ _SENTENCES: Mapping[type, Callable[[Any], str]] = {
     c.ReallocationRequested: _requested,
     c.PlacementPlanned: _placement,
     c.MigrationPlanned: _migration,
+    c.TransitionPlanned: _transition,
     c.StayDecided: _stay,
     c.RetryPlanned: _retry,
     c.JobAdmitted: _admitted,

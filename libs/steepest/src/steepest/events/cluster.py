@@ -18,6 +18,7 @@ from steepest.events.facts import (
     NodeUsage,
     Outcome,
     PoolConfigured,
+    ReplicaProgress,
     ReplicaStarted,
     ReplicaStopped,
     Tick,
@@ -53,8 +54,10 @@ from steepest.events.plans import (
     PlacementPlanned,
     RetryPlanned,
     StayDecided,
+    Transition,
+    TransitionPlanned,
 )
-from steepest.events.requests import JobCancelRequested, JobSpec, JobSubmitted
+from steepest.events.requests import JobCancelRequested, JobSpec, JobSubmitted, Role, SuccessRule
 
 ClusterEvent = (
     LogOpened
@@ -76,6 +79,7 @@ ClusterEvent = (
     | ReallocationRequested
     | PlacementPlanned
     | MigrationPlanned
+    | TransitionPlanned
     | StayDecided
     | RetryPlanned
     | JobAdmitted
@@ -135,13 +139,18 @@ __all__ = [
     "PlanAbandoned",
     "PoolConfigured",
     "ReallocationRequested",
+    "ReplicaProgress",
     "ReplicaStarted",
     "ReplicaStopped",
     "RetryPlanned",
+    "Role",
     "StayDecided",
     "Step",
     "StepBegun",
     "StepFailed",
     "StepFailure",
+    "SuccessRule",
     "Tick",
+    "Transition",
+    "TransitionPlanned",
 ]

@@ -25,22 +25,86 @@ Text = Annotated[str, msgspec.Meta(max_length=2000)]
 """A sentence for people; bounded because it may repeat what came from outside."""
 
 
+ExtendedName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,252}$(?!\n)")]
+"""An extended resource, named as Kubernetes names them: ``nvidia.com/mig-1g.5gb``."""
+
+Priority = Annotated[int, msgspec.Meta(ge=-1_000_000, le=1_000_000)]
+"""How urgent a job is; more is more urgent, 0 is normal."""
+
+
 class Resources(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An amount of each resource: CPU in millicores, memory in MiB, whole GPUs."""
+    """An amount of each resource.
+
+    Attributes:
+        cpu_m: CPU in millicores.
+        memory_mib: Memory in MiB.
+        gpus: Whole GPUs.
+        gpu_m: Thousandths of GPUs beside the whole ones: a replica asks for whole GPUs or for a share of one.
+        extended: Amounts of named resources, in the order of their names; none is 0.
+    """
 
     cpu_m: Count = 0
     memory_mib: Count = 0
     gpus: Count = 0
+    gpu_m: Count = 0
+    extended: tuple[tuple[ExtendedName, int], ...] = ()
 
     def __add__(self, other: Resources) -> Resources:
-        return Resources(self.cpu_m + other.cpu_m, self.memory_mib + other.memory_mib, self.gpus + other.gpus)
+        return Resources(
+            self.cpu_m + other.cpu_m,
+            self.memory_mib + other.memory_mib,
+            self.gpus + other.gpus,
+            self.gpu_m + other.gpu_m,
+            _summed(self.extended, other.extended, 1) if other.extended else self.extended,
+        )
 
     def __sub__(self, other: Resources) -> Resources:
-        return Resources(self.cpu_m - other.cpu_m, self.memory_mib - other.memory_mib, self.gpus - other.gpus)
+        return Resources(
+            self.cpu_m - other.cpu_m,
+            self.memory_mib - other.memory_mib,
+            self.gpus - other.gpus,
+            self.gpu_m - other.gpu_m,
+            _summed(self.extended, other.extended, -1) if other.extended else self.extended,
+        )
+
+    def times(self, count: int) -> Resources:
+        """This much, ``count`` times."""
+        return Resources(
+            self.cpu_m * count,
+            self.memory_mib * count,
+            self.gpus * count,
+            self.gpu_m * count,
+            tuple((name, amount * count) for name, amount in self.extended) if count else (),
+        )
+
+    @property
+    def all_gpus_m(self) -> int:
+        """Whole GPUs and shares together, in thousandths."""
+        return 1000 * self.gpus + self.gpu_m
 
     def fits(self, free: Resources) -> bool:
-        """Whether this much can be taken out of ``free``."""
-        return self.cpu_m <= free.cpu_m and self.memory_mib <= free.memory_mib and self.gpus <= free.gpus
+        """Whether this much can be taken out of ``free``. Which GPU a share is taken of is not looked at."""
+        return (
+            self.cpu_m <= free.cpu_m
+            and self.memory_mib <= free.memory_mib
+            and (not (self.gpus or self.gpu_m) or self.all_gpus_m <= free.all_gpus_m)
+            and (not self.extended or _are_there(self.extended, free.extended))
+        )
+
+
+Extended = tuple[tuple[str, int], ...]
+
+
+def _summed(some: Extended, others: Extended, sign: int) -> Extended:
+    amounts = dict(some)
+    for name, amount in others:
+        amounts[name] = amounts.get(name, 0) + sign * amount
+    return tuple(sorted((name, amount) for name, amount in amounts.items() if amount))
+
+
+def _are_there(wanted: Extended, free: Extended) -> bool:
+    amounts = dict(free)
+    return all(amount <= amounts.get(name, 0) for name, amount in wanted)
 
 
 class CheckpointMode(enum.StrEnum):

@@ -70,18 +70,43 @@ class NodeGone(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ta
     node: Name
 
 
+class ReplicaProgress(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How far an incarnation of a replica has come.
+
+    Attributes:
+        step: The last step that it reported; None where it reports none.
+        total: The steps of the whole training, as the process states them; None where it does not.
+        epoch: The epoch that it is in, from 0; fractions where its output states them.
+        epochs: The epochs of the whole training, as the process states them.
+        cpu_ms: CPU time that the incarnation has used on this node; None where it is not measured.
+        loss: The newest value of its evaluation function; None where none is known, or it is not finite.
+    """
+
+    job: Name
+    incarnation: Count
+    replica: Count = 0
+    step: Count | None = None
+    total: Count | None = None
+    epoch: float | None = None
+    epochs: float | None = None
+    cpu_ms: Count | None = None
+    loss: float | None = None
+
+
 class NodeUsage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
     """Measured use of a node; the resource use R(w, t) of SpeCon's Algorithm 4.
 
     Attributes:
         jobs: CPU of each job on the node, in millicores.
         measured: How many measurements this is the mean of.
+        progress: The replicas on the node that have come further since they were named last.
     """
 
     node: Name
     used: Resources
     jobs: dict[Name, Count] = {}
     measured: Positive = 1
+    progress: tuple[ReplicaProgress, ...] = ()
 
 
 class ReplicaStarted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):

@@ -39,12 +39,19 @@ class Because(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class PlacementPlanned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
-    """Start a waiting job: ``nodes[i]`` is the node of replica i. ``incarnation`` is the one before it."""
+    """Start a waiting or suspended job: ``nodes[i]`` is the node of replica i. ``incarnation`` is the one before it.
+
+    Attributes:
+        sizes: How many replicas of each role start; empty: as many as its roles name.
+        after: The plans that make room for it: it starts when all of them have ended, and what they free is promised to it.
+    """
 
     plan: Text
     job: Name
     incarnation: Count
     nodes: tuple[Name, ...]
+    sizes: tuple[Count, ...] = ()
+    after: tuple[Text, ...] = ()
     because: Because
 
 
@@ -65,6 +72,38 @@ class MigrationPlanned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     source: Name
     target: Name
     kind: MoveKind
+    because: Because
+
+
+class Transition(enum.StrEnum):
+    """What a plan for a whole gang does; a job of one replica is suspended by the same."""
+
+    SUSPEND = "suspend"  # save and stop all replicas; the job waits, at its own rank, to be resumed
+    SCALE = "scale"  # save, stop, and start again with other numbers of replicas
+    MOVE = "move"  # save, stop, and start again on other nodes
+
+
+class TransitionPlanned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
+    """Bring a job from where its replicas are to where they should be, checkpoint and all.
+
+    Attributes:
+        incarnation: The one to be stopped.
+        sources: The node of each replica now.
+        nodes: The node of each replica afterwards; empty where the job is suspended.
+        sizes: How many replicas of each role there are afterwards; empty: as many as its roles name.
+        after: The plans that make room for it: it begins when all of them have ended.
+        room_for: The job that room is made for, if it is planned for one.
+    """
+
+    plan: Text
+    job: Name
+    incarnation: Count
+    kind: Transition
+    sources: tuple[Name, ...]
+    nodes: tuple[Name, ...] = ()
+    sizes: tuple[Count, ...] = ()
+    after: tuple[Text, ...] = ()
+    room_for: Name | None = None
     because: Because
 
 

@@ -19,10 +19,16 @@ from steepest.events import heartbeat, loss
 from steepest.events.dead_letter import DeadLetter
 from steepest.events.parameters import PoolParameters
 
-READS = 4
+READS = 5
 """The event version that this code knows: raise it with every new event type on ``cluster`` and every new flag."""
 
-SINCE: Mapping[type, int] = {c.LimitsPlanned: 2, c.LimitsApplied: 2, c.LimitsRefused: 2, c.NodeGone: 3}
+SINCE: Mapping[type, int] = {
+    c.LimitsPlanned: 2,
+    c.LimitsApplied: 2,
+    c.LimitsRefused: 2,
+    c.NodeGone: 3,
+    c.TransitionPlanned: 5,
+}
 """The event version from which on an event may stand on ``cluster``; 1 for all that are not named."""
 
 E = TypeVar("E")
@@ -189,6 +195,7 @@ CLUSTER: Topic[c.ClusterEvent] = _topic(
         ),
         "categorizer": (c.GrowthMeasured, c.CategoryChanged, c.ReallocationRequested),
         "placer": (c.PlacementPlanned, c.RetryPlanned, c.JobAdmitted, c.JobRejected, c.JobEnded),
+        "any planner": (c.TransitionPlanned,),
         "node-scorer": (c.StayDecided,),
         "node-scorer, rebalancer": (c.MigrationPlanned,),
         "limit-planner": (c.LimitsPlanned,),

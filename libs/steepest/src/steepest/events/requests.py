@@ -2,9 +2,57 @@
 
 from __future__ import annotations
 
+import enum
+from typing import Annotated
+
 import msgspec
 
-from steepest.events.common import CheckpointMode, Count, Name, Resources, Text
+from steepest.events.common import CheckpointMode, Count, Name, Positive, Priority, Resources, Text
+
+MOST_REPLICAS = 10_000
+"""Replicas of a role."""
+
+Replicas = Annotated[int, msgspec.Meta(ge=1, le=MOST_REPLICAS)]
+
+
+class SuccessRule(enum.StrEnum):
+    """When a job of several replicas has finished."""
+
+    ALL = "all"  # every replica has exited with status 0
+    CHIEF = "chief"  # replica 0 has; the others are stopped then
+
+
+class Role(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Replicas of a job that do the same: its workers, or its parameter servers.
+
+    Attributes:
+        replicas: How many, where there is room for all.
+        min: The fewest that the job can run with; None: ``replicas``.
+        max: The most that it may be scaled to; None: ``replicas``.
+        sizes: The numbers of replicas that its algorithm allows; empty: all from ``min`` to ``max``.
+        requests: Reserved resources of each.
+    """
+
+    name: Name
+    replicas: Replicas = 1
+    min: Replicas | None = None
+    max: Replicas | None = None
+    sizes: tuple[Replicas, ...] = ()
+    requests: Resources = Resources(cpu_m=50)
+
+    @property
+    def fewest(self) -> int:
+        """The fewest replicas that the job can run with."""
+        return self.replicas if self.min is None else self.min
+
+    @property
+    def most(self) -> int:
+        """The most replicas that it may be scaled to."""
+        return self.replicas if self.max is None else self.max
+
+    def allows(self, count: int) -> bool:
+        """Whether the job can run with that many of them."""
+        return self.fewest <= count <= self.most and (not self.sizes or count in self.sizes)
 
 
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -15,8 +63,8 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         working_dir: Where it runs.
         image: The container image to run it in; empty is the cluster's default.
         env: Variables added to its environment.
-        requests: Reserved resources of each replica.
-        replicas: How many processes; SpeCon's jobs have one.
+        requests: Reserved resources of each replica, where no roles are named.
+        replicas: How many processes, where no roles are named; SpeCon's jobs have one.
         checkpoint_mode: What the user says; where None, what the process declares counts, else ``none``.
         retries: Failures after which it is started again.
         model: A name for people, of what is trained.
@@ -26,6 +74,15 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         metrics_folder: A folder of TensorBoard event files, or an MLflow store, that its losses are read from too.
         device: The device over MQTT that may report its losses; None: only the node where it runs.
         first_node: Where to place it first (a paired comparison needs the same start); later moves are free.
+        roles: Its replicas by what they do; replica 0 is the first of the first role, the chief. Empty: one role.
+        success: When it has finished.
+        priority: How urgent it is.
+        priority_class: The name of that priority, for people; empty: it was given as a number.
+        queue: The queue that it waits in.
+        steps: The steps of the whole training, as its user announces them; None: they are not announced.
+        epochs: Likewise the epochs.
+        batch_size: Examples a step, of all replicas together.
+        data_bytes: Size of the data set that each epoch reads.
     """
 
     command: tuple[str, ...]
@@ -43,6 +100,35 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     metrics_folder: Text = ""
     first_node: Name | None = None
     device: Name | None = None
+    roles: tuple[Role, ...] = ()
+    success: SuccessRule = SuccessRule.ALL
+    priority: Priority = 0
+    priority_class: Text = ""
+    queue: Name = "default"
+    steps: Positive | None = None
+    epochs: Positive | None = None
+    batch_size: Positive | None = None
+    data_bytes: Positive | None = None
+
+    @property
+    def all_roles(self) -> tuple[Role, ...]:
+        """Its roles; the one that it has where it names none is ``worker``."""
+        return self.roles or (Role(name="worker", replicas=self.replicas, requests=self.requests),)
+
+    @property
+    def world(self) -> int:
+        """How many replicas it has where there is room for all."""
+        return sum(role.replicas for role in self.roles) if self.roles else self.replicas
+
+    @property
+    def is_gang(self) -> bool:
+        """Whether it has several replicas, which start, move and stop together."""
+        return self.world > 1 or any(role.most > role.replicas for role in self.roles)
+
+    def replica_requests(self, sizes: tuple[int, ...] = ()) -> tuple[Resources, ...]:
+        """What each replica asks for, in the order of the replicas; ``sizes``: how many of each role, if not all."""
+        counts = sizes or tuple(role.replicas for role in self.all_roles)
+        return tuple(role.requests for role, count in zip(self.all_roles, counts, strict=True) for _ in range(count))
 
 
 class JobSubmitted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):

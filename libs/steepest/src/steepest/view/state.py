@@ -13,7 +13,7 @@ from steepest.events.cluster import Category, GrowthList, JobSpec, MoveKind, Out
 from steepest.events.common import CheckpointMode, CheckpointRef, Resources
 from steepest.events.parameters import PoolParameters
 
-STATE_VERSION = 5
+STATE_VERSION = 6
 """Version of :class:`ViewState`; a snapshot of another version is not used."""
 
 CATEGORIES = (Category.PROGRESSING, Category.WATCHED, Category.CONVERGED)

@@ -45,7 +45,7 @@ class UsageTotal(msgspec.Struct):
         """Add a measurement with the same jobs."""
         sum_ = self.total + used
         self.measured += 1
-        self.total = Resources(*(min(one, LARGEST) for one in (sum_.cpu_m, sum_.memory_mib, sum_.gpus)))
+        self.total = Resources(min(sum_.cpu_m, LARGEST), min(sum_.memory_mib, LARGEST), min(sum_.gpus, LARGEST))
         self.jobs = {job: min(self.jobs.get(job, 0) + cpu_m, LARGEST) for job, cpu_m in jobs.items()}
 
     def mean(self, node: str) -> c.NodeUsage:

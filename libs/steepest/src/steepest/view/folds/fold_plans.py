@@ -242,6 +242,7 @@ def undo_move(view: Projection, job: Job, plan: Plan) -> None:
 HANDLERS: Handlers = {
     c.PlacementPlanned: _placement,
     c.MigrationPlanned: _migration,
+    c.TransitionPlanned: lambda *_: False,
     c.StepBegun: _step_begun,
     c.StepFailed: _step_failed,
     c.CheckpointSaved: _checkpoint_saved,
