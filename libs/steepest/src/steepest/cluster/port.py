@@ -39,6 +39,26 @@ class ReplicaId(msgspec.Struct, frozen=True, order=True):
         return f"{self.job}/{self.index}"
 
 
+class GangPlace(msgspec.Struct, frozen=True, kw_only=True):
+    """The place of a replica among those that start together, all under the same incarnation.
+
+    Attributes:
+        role: What it does; a name.
+        role_index: Its index among the replicas of its role, from 0.
+        rank: Its index in the gang, from 0; rank 0 is the chief.
+        world_size: The number of replicas in the gang.
+        nodes: The node of each rank.
+        roles: The name and the number of replicas of each role, in the order of their ranks; empty: all have ``role``.
+    """
+
+    role: str
+    role_index: int
+    rank: int
+    world_size: int
+    nodes: tuple[str, ...]
+    roles: tuple[tuple[str, int], ...] = ()
+
+
 class ReplicaSpec(msgspec.Struct, frozen=True, kw_only=True):
     """The process to run.
 
@@ -49,6 +69,7 @@ class ReplicaSpec(msgspec.Struct, frozen=True, kw_only=True):
         requests: Reserved resources, which the node must have free.
         cpu_limit_m: Hard CPU cap in millicores; None: only the node's capacity limits it.
         image: The container image; empty is the adapter's default. Nodes without containers ignore it.
+        gang: Its place in its gang; None: it trains alone, and gets no variables of a gang.
     """
 
     command: tuple[str, ...]
@@ -57,6 +78,7 @@ class ReplicaSpec(msgspec.Struct, frozen=True, kw_only=True):
     requests: Resources = Resources()
     cpu_limit_m: int | None = None
     image: str = ""
+    gang: GangPlace | None = None
 
 
 class ReplicaPhase(enum.StrEnum):
