@@ -18,7 +18,7 @@ from steepest.errors import InputError
 from steepest.events.common import Name, Resources
 from steepest.sim.clusters import open_cluster, read_cluster
 from steepest.sim.losses.real_curves import algoperf_curves, pollux_curves, taskset_curves
-from steepest.sim.losses.training import Training
+from steepest.sim.losses.training import JobLosses
 from steepest.sim.workload import SimJob, Workload
 from steepest.sim.workloads.names import fit_names
 from steepest.sim.workloads.read import read_workload
@@ -100,7 +100,7 @@ def assert_sound(workload: Workload) -> None:
         assert job.replicas >= 1
         assert job.gpus <= 10**12
         msgspec.convert(msgspec.to_builtins(job), SimJob)
-        assert 0 < Training(job, 1).loss(1) < math.inf
+        assert 0 < JobLosses(job, 1).loss(1) < math.inf
 
 
 @pytest.mark.parametrize("format_", SAMPLES)

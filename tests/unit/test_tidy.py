@@ -329,6 +329,23 @@ def test_no_folder_is_a_heap() -> None:
     assert full == {}
 
 
+MEANT_TWICE = ("SteepestCallback",)
+"""Class names that several modules share: the SDK's callbacks, one per framework."""
+
+
+def test_no_class_name_exists_twice() -> None:
+    """A reader who searches for a class of the libraries or services finds one definition."""
+    places: dict[str, list[str]] = {}
+    for top in ("libs", "services"):
+        for file in sorted((ROOT / top).rglob("*.py")):
+            for node in ast.walk(ast.parse(file.read_text())):
+                if isinstance(node, ast.ClassDef):
+                    places.setdefault(node.name, []).append(f"{file.relative_to(ROOT)}:{node.lineno}")
+
+    assert {name: at for name, at in places.items() if len(at) > 1 and name not in MEANT_TWICE} == {}
+    assert all(len(places.get(name, [])) > 1 for name in MEANT_TWICE), "an exception that is not needed"
+
+
 def test_every_file_says_what_it_owns() -> None:
     """The first line of every module is a sentence about it."""
     silent = [

@@ -10,7 +10,7 @@ import pytest
 from tests.harness import folders
 
 from steepest.docker_lab.engine_daemon import DockerEngine
-from steepest.testing.contracts.cluster_harness import Stage
+from steepest.testing.contracts.cluster_harness import ClusterFixture
 from steepest.testing.contracts.docker_harness import DockerHarness, running_engines, why_not
 
 tmp_path = folders.tmp_path
@@ -34,6 +34,6 @@ async def harness(tmp_path: Path, engines: dict[str, DockerEngine]) -> AsyncIter
 
 
 @pytest.fixture
-def stage(harness: DockerHarness) -> Stage:
+def stage(harness: DockerHarness) -> ClusterFixture:
     """The harness, with the acts that most tests share."""
-    return Stage(harness)
+    return ClusterFixture(harness)

@@ -16,7 +16,7 @@ from steepest.cluster.port import ReplicaPhase, ReplicaSpec
 from steepest.docker_lab.engine_daemon import DockerEngine
 from steepest.docker_lab.images import BASE
 from steepest.errors import ClusterError, RefusedError
-from steepest.testing.contracts.cluster_harness import JOB, PATIENCE_S, Stage
+from steepest.testing.contracts.cluster_harness import JOB, PATIENCE_S, ClusterFixture
 from steepest.testing.contracts.docker_harness import DockerHarness
 
 LOOK = """
@@ -43,7 +43,7 @@ print(json.dumps({
 
 
 async def look(
-    stage: Stage, *, work: Path | None, writes: list[Path] | None = None, reads: list[Path] | None = None
+    stage: ClusterFixture, *, work: Path | None, writes: list[Path] | None = None, reads: list[Path] | None = None
 ) -> Any:
     """The rights that a container reports."""
     code = LOOK.replace("WRITES", str([str(each) for each in writes or []])).replace(
@@ -56,7 +56,7 @@ async def look(
 
 
 async def test_a_container_has_no_rights_that_training_does_not_need(
-    stage: Stage, harness: DockerHarness, tmp_path: Path
+    stage: ClusterFixture, harness: DockerHarness, tmp_path: Path
 ) -> None:
     """No capability, and no way to get one; bounded processes and memory; the user whose folder it works in."""
     work = tmp_path / "work"
@@ -75,7 +75,7 @@ async def test_a_container_has_no_rights_that_training_does_not_need(
     assert [path for path, refused in found["wrote"].items() if refused is None] == [str(path) for path in own]
 
 
-async def test_a_container_is_bounded_by_its_engine(stage: Stage, harness: DockerHarness) -> None:
+async def test_a_container_is_bounded_by_its_engine(stage: ClusterFixture, harness: DockerHarness) -> None:
     """By the memory of its node, where nothing less was asked for."""
     await stage.train()
     with harness.client_of(JOB) as (client, name):
@@ -87,7 +87,7 @@ async def test_a_container_is_bounded_by_its_engine(stage: Stage, harness: Docke
     assert not has["Privileged"]
 
 
-async def test_a_job_without_a_folder_runs_as_nobody(stage: Stage, harness: DockerHarness) -> None:
+async def test_a_job_without_a_folder_runs_as_nobody(stage: ClusterFixture, harness: DockerHarness) -> None:
     """This holds although the adapter runs as root."""
     del harness
     found = await look(stage, work=None)
@@ -97,7 +97,7 @@ async def test_a_job_without_a_folder_runs_as_nobody(stage: Stage, harness: Dock
 
 @pytest.mark.parametrize("asked", ["/", "/etc", "../outside", "a-link", "state"])
 async def test_a_folder_that_jobs_may_not_have_is_refused(
-    stage: Stage, harness: DockerHarness, tmp_path: Path, asked: str
+    stage: ClusterFixture, harness: DockerHarness, tmp_path: Path, asked: str
 ) -> None:
     """Links are resolved first; the message names the folder and the option, nothing of the start stays, and it is final."""
     allowed, outside = tmp_path / "allowed", tmp_path / "outside"
@@ -116,7 +116,9 @@ async def test_a_folder_that_jobs_may_not_have_is_refused(
     assert harness.containers(stage.here) == []
 
 
-async def test_the_installations_own_folder_is_not_seen(stage: Stage, harness: DockerHarness, tmp_path: Path) -> None:
+async def test_the_installations_own_folder_is_not_seen(
+    stage: ClusterFixture, harness: DockerHarness, tmp_path: Path
+) -> None:
     """A job that works in the folder around it sees its own control folder and checkpoints there, and no log."""
     root = harness.state.path.parent / "root"
     log = root / "log"
@@ -134,7 +136,7 @@ async def test_the_installations_own_folder_is_not_seen(stage: Stage, harness: D
 
 
 async def test_a_container_of_our_name_that_is_not_ours_is_left_alone(
-    stage: Stage, harness: DockerHarness, engines: dict[str, DockerEngine]
+    stage: ClusterFixture, harness: DockerHarness, engines: dict[str, DockerEngine]
 ) -> None:
     """It is neither started over, stopped, limited nor removed; the start is refused."""
     name = name_of(label_of(harness.state), harness.state.incarnation(JOB, 1))

@@ -14,12 +14,12 @@ from steepest.cluster.port import ReplicaPhase, ReplicaSpec
 from steepest.docker_lab.engine_daemon import DockerEngine
 from steepest.docker_lab.images import BASE
 from steepest.errors import ClusterError, RefusedError
-from steepest.testing.contracts.cluster_harness import JOB, PATIENCE_S, Stage
+from steepest.testing.contracts.cluster_harness import JOB, PATIENCE_S, ClusterFixture
 from steepest.testing.contracts.docker_harness import DockerHarness
 from steepest.testing.waiting import until
 
 
-async def test_a_missing_image_is_refused_by_name(stage: Stage, harness: DockerHarness) -> None:
+async def test_a_missing_image_is_refused_by_name(stage: ClusterFixture, harness: DockerHarness) -> None:
     """The error names the image and the command that gets it, nothing of the start stays, and a better one succeeds."""
     spec = ReplicaSpec(command=("python3",), image="no/such-image:7")
     with pytest.raises(RefusedError) as caught:
@@ -34,13 +34,13 @@ async def test_a_missing_image_is_refused_by_name(stage: Stage, harness: DockerH
 
 
 async def test_what_is_not_ours_is_left_alone(
-    stage: Stage, harness: DockerHarness, engines: dict[str, DockerEngine], tmp_path: Path
+    stage: ClusterFixture, harness: DockerHarness, engines: dict[str, DockerEngine], tmp_path: Path
 ) -> None:
     """A container of somebody else's, and one of another state folder, outlive all that this cluster does."""
     other = DockerHarness(tmp_path / "other", engines)
     await other.come_back()
     async with contextlib.aclosing(other):
-        await Stage(other).train()
+        await ClusterFixture(other).train()
         with contextlib.closing(engines[stage.here].client()) as client:
             hosted = client.create_host_config(network_mode="none")
             made = client.create_container(BASE, ["sleep", "1000"], name="steepest-bystander", host_config=hosted)["Id"]
@@ -54,13 +54,13 @@ async def test_what_is_not_ours_is_left_alone(
                 await stage.cluster.lookup(JOB)
 
                 assert client.inspect_container(made)["State"]["Running"]
-                assert await Stage(other).phase() == ReplicaPhase.RUNNING
+                assert await ClusterFixture(other).phase() == ReplicaPhase.RUNNING
             finally:
                 client.remove_container(made, force=True)
 
 
 async def test_ended_containers_are_removed_after_all_of_them_is_on_record(
-    stage: Stage, harness: DockerHarness
+    stage: ClusterFixture, harness: DockerHarness
 ) -> None:
     """After its end nothing of a replica is on the engine; what it printed and how it ended are in the state folder."""
     lines = 3000
@@ -80,7 +80,7 @@ async def test_ended_containers_are_removed_after_all_of_them_is_on_record(
     assert await stage.phase() == ReplicaPhase.EXITED
 
 
-async def test_what_is_printed_can_be_read_while_it_runs(stage: Stage) -> None:
+async def test_what_is_printed_can_be_read_while_it_runs(stage: ClusterFixture) -> None:
     """While heartbeats are read, printed lines are in the output file of a running job."""
     await stage.train()
     async for _ in stage.cluster.heartbeats():
@@ -117,7 +117,7 @@ def fill(harness: DockerHarness) -> Path:
 
 async def test_a_full_volume_loses_no_job_and_starts_none_twice(small_disk: DockerHarness) -> None:
     """On a full volume a start fails definitely, an end is known all the same, and with room all of it is on record."""
-    stage = Stage(small_disk)
+    stage = ClusterFixture(small_disk)
     spec = ReplicaSpec(command=("sleep", "1000"))
     await stage.cluster.start(JOB, 1, stage.here, spec, None)
     filler = fill(small_disk)

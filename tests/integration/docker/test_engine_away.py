@@ -16,7 +16,7 @@ from steepest.docker_lab import images
 from steepest.docker_lab.engine_daemon import DockerEngine
 from steepest.errors import ClusterError, RefusedError, UncertainError
 from steepest.events import cluster as c
-from steepest.testing.contracts.cluster_harness import JOB, PATIENCE_S, Stage
+from steepest.testing.contracts.cluster_harness import JOB, PATIENCE_S, ClusterFixture
 from steepest.testing.contracts.docker_harness import SIZES_M, DockerHarness
 from steepest.testing.kernel_group import KernelGroup
 from steepest.testing.system.running_system import RunningSystem
@@ -35,13 +35,15 @@ def leave_no_socket() -> Iterator[None]:
 
 
 @pytest.fixture
-def engine(engines: dict[str, DockerEngine], stage: Stage) -> Iterator[DockerEngine]:
+def engine(engines: dict[str, DockerEngine], stage: ClusterFixture) -> Iterator[DockerEngine]:
     """The engine of the node ``here``, which runs again after the test."""
     yield engines[stage.here]
     engines[stage.here].start()
 
 
-async def test_containers_outlive_their_engine(stage: Stage, harness: DockerHarness, engine: DockerEngine) -> None:
+async def test_containers_outlive_their_engine(
+    stage: ClusterFixture, harness: DockerHarness, engine: DockerEngine
+) -> None:
     """While the engine is away nothing is known and nothing is started elsewhere; afterwards the same process trains on."""
     await stage.train()
     engine.kill()
@@ -62,7 +64,7 @@ async def test_containers_outlive_their_engine(stage: Stage, harness: DockerHarn
     assert stage.output().count("begins") == 1
 
 
-async def test_no_heartbeat_speaks_for_an_engine_that_is_away(stage: Stage, engine: DockerEngine) -> None:
+async def test_no_heartbeat_speaks_for_an_engine_that_is_away(stage: ClusterFixture, engine: DockerEngine) -> None:
     """Once the engine is away, only the other node beats; once it is back, both do."""
     async with contextlib.aclosing(stage.cluster.heartbeats()) as beats:  # type: ignore[type-var]
         async for beat in beats:
@@ -81,7 +83,7 @@ async def test_no_heartbeat_speaks_for_an_engine_that_is_away(stage: Stage, engi
 
 
 async def test_an_end_while_the_engine_was_away_is_known_afterwards(
-    stage: Stage, harness: DockerHarness, engine: DockerEngine
+    stage: ClusterFixture, harness: DockerHarness, engine: DockerEngine
 ) -> None:
     """The exit status of a job that ended without an engine is not lost, and what it printed is there once."""
     await stage.cluster.start(JOB, 1, stage.here, harness.job("--steps", "100", "--exit", "3"), None)
@@ -96,7 +98,7 @@ async def test_an_end_while_the_engine_was_away_is_known_afterwards(
 
 
 async def test_an_engine_killed_while_limits_are_set(
-    stage: Stage, harness: DockerHarness, engine: DockerEngine
+    stage: ClusterFixture, harness: DockerHarness, engine: DockerEngine
 ) -> None:
     """Each limit is set, or fails saying whether it may have been; asked again afterwards it is set; the job trains on."""
     await stage.train()

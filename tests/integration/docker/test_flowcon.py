@@ -21,7 +21,7 @@ from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.invariants import Status, check
 from steepest.sim.reproduce.report import FILES, write
-from steepest.sim.reproduce.verdict import Verdict
+from steepest.sim.reproduce.verdict import Agreement
 from steepest.testbed.experiments import PAPER
 from steepest.testbed.jobs import Cost, costs
 from steepest.testbed.node import CPU_M, node
@@ -196,7 +196,7 @@ def test_an_experiment_ends_with_a_report(held: DockerEngine, tmp_path: Path) ->
     rows = json.loads((tmp_path / "report" / "results.json").read_bytes())
     effects = [row for row in rows if row["part"] == "effect"]
     assert len(effects) == sum(len(arm.published) for arm in experiment.arms)
-    assert {row["verdict"] for row in effects} <= {verdict.value for verdict in Verdict}
+    assert {row["verdict"] for row in effects} <= {verdict.value for verdict in Agreement}
     assert sorted(file.name for file in (tmp_path / "report").iterdir()) == sorted(FILES)
     assert "--real" in (tmp_path / "report" / "report.md").read_text()
     assert (tmp_path / "report" / "report.html").read_text().count("<svg") == 2  # a forest plot and a picture

@@ -6,13 +6,13 @@ import pytest
 
 from steepest.cluster.port import ReplicaSpec
 from steepest.errors import RefusedError
-from steepest.testing.contracts.cluster_harness import JOB, Stage
+from steepest.testing.contracts.cluster_harness import JOB, ClusterFixture
 from steepest.testing.contracts.docker_harness import DockerHarness
 from steepest.testing.kernel_group import KernelGroup
 from steepest.testing.waiting import until
 
 
-async def test_every_limit_is_seen_in_the_container_s_group(stage: Stage, harness: DockerHarness) -> None:
+async def test_every_limit_is_seen_in_the_container_s_group(stage: ClusterFixture, harness: DockerHarness) -> None:
     """A CPU cap is in the kernel, again and again; beyond the node's capacity, and as None, it is none."""
     await stage.train()
     group = KernelGroup(harness.first_process(JOB))
@@ -25,7 +25,7 @@ async def test_a_soft_limit_is_a_weight_and_no_cap(harness: DockerHarness) -> No
     """It is in the kernel, from the first instruction on; alone on its node, the job uses all of it."""
     await harness.cluster.close()
     harness.cluster = harness.make(soft_limits=True)
-    stage = Stage(harness)
+    stage = ClusterFixture(harness)
     spec = harness.job("--burn")
     spec = ReplicaSpec(command=spec.command, working_dir=spec.working_dir, cpu_limit_m=80)
     await stage.cluster.start(JOB, 1, "large", spec, None)
@@ -42,7 +42,7 @@ async def test_a_soft_limit_is_a_weight_and_no_cap(harness: DockerHarness) -> No
     assert report.job == JOB.job
 
 
-async def test_memory_is_capped_apart_from_cpu(stage: Stage, harness: DockerHarness) -> None:
+async def test_memory_is_capped_apart_from_cpu(stage: ClusterFixture, harness: DockerHarness) -> None:
     """A cap of memory is in the kernel and stays while CPU changes; without one the job has its node's memory."""
     await stage.train()
     group = KernelGroup(harness.first_process(JOB))
@@ -54,7 +54,7 @@ async def test_memory_is_capped_apart_from_cpu(stage: Stage, harness: DockerHarn
     await until(lambda: group.memory_mib() == harness.nodes[stage.here].memory_mib)
 
 
-async def test_a_limit_that_the_engine_refuses_changes_nothing(stage: Stage, harness: DockerHarness) -> None:
+async def test_a_limit_that_the_engine_refuses_changes_nothing(stage: ClusterFixture, harness: DockerHarness) -> None:
     """Less memory than an engine takes is refused definitely, and the caps are as they were."""
     await stage.train()
     await stage.cluster.limit(JOB, 1, 300, memory_limit_mib=64)
@@ -66,7 +66,9 @@ async def test_a_limit_that_the_engine_refuses_changes_nothing(stage: Stage, har
     assert (group.cpu_m(), group.memory_mib()) == (300, 64)
 
 
-async def test_a_start_with_a_limit_has_it_from_the_first_instruction(stage: Stage, harness: DockerHarness) -> None:
+async def test_a_start_with_a_limit_has_it_from_the_first_instruction(
+    stage: ClusterFixture, harness: DockerHarness
+) -> None:
     """The cap of the order is the container's before anything runs."""
     spec = harness.job()
     limited = ReplicaSpec(command=spec.command, working_dir=spec.working_dir, cpu_limit_m=250)
@@ -75,7 +77,7 @@ async def test_a_start_with_a_limit_has_it_from_the_first_instruction(stage: Sta
     assert KernelGroup(harness.first_process(JOB)).cpu_m() == 250
 
 
-async def test_use_is_measured_and_what_is_unknown_is_none(stage: Stage) -> None:
+async def test_use_is_measured_and_what_is_unknown_is_none(stage: ClusterFixture) -> None:
     """CPU and memory of a busy job are reported; without a network its network usage is unknown, which is not 0."""
     await stage.train("--burn", "--step-s", "0.05")
     report = await stage.report(lambda found: found.cpu_m is not None)

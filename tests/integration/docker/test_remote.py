@@ -16,7 +16,7 @@ from steepest.cluster.docker import DockerCluster, addresses
 from steepest.docker_lab import images
 from steepest.docker_lab.engine_daemon import DockerEngine, running_engine
 from steepest.errors import InputError
-from steepest.testing.contracts.cluster_harness import JOB, PATIENCE_S, Stage
+from steepest.testing.contracts.cluster_harness import JOB, PATIENCE_S, ClusterFixture
 from steepest.testing.contracts.docker_harness import DockerHarness, why_not
 
 
@@ -94,7 +94,7 @@ async def harness(tmp_path: Path, remote: tuple[str, Path, DockerEngine]) -> Asy
 
 async def test_a_job_trains_on_an_engine_behind_tls(harness: RemoteHarness) -> None:
     """It is started, measured, limited and stopped over TCP, and its statistics come in one stream."""
-    stage = Stage(harness)
+    stage = ClusterFixture(harness)
     await stage.train("--burn")
     report = await stage.report(lambda found: (found.cpu_m or 0) > 50)
     await stage.cluster.limit(JOB, 1, 200)

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from steepest.cli.commands.jobs import growth_of
-from steepest.cli.jobs.progress import RECORDS_MOST, Progress, progress_of
+from steepest.cli.jobs.progress import RECORDS_MOST, NewestReport, progress_of
 from steepest.events import cluster as c
 from steepest.events.loss import LossDiverged, LossReported
 from steepest.log.base import TopicPartition
@@ -24,10 +24,10 @@ def report(step: int | None, value: float = 0.5, *, incarnation: int = 1, total:
     return LossReported(job="a", incarnation=incarnation, step=step, value=value, total=total)
 
 
-def read(*reports: Report) -> dict[str, Progress]:
+def read(*reports: Report) -> dict[str, NewestReport]:
     """What is known after these reports, one a second."""
 
-    async def reading() -> dict[str, Progress]:
+    async def reading() -> dict[str, NewestReport]:
         log = MemoryLog({"loss": 2})
         await log.append([new_record(LOSS, "a", event, 1_000 * (number + 1)) for number, event in enumerate(reports)])
         return await progress_of(log)

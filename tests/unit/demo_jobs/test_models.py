@@ -25,7 +25,7 @@ ONE_BATCH = harness.Options(steps=150, seed=3, batches=1)
 
 
 @pytest.mark.parametrize("make", BY_GRADIENT)
-def test_gradient_is_that_of_the_loss(make: Callable[[int], harness.Model]) -> None:
+def test_gradient_is_that_of_the_loss(make: Callable[[int], harness.TrainableModel]) -> None:
     """Along each parameter's gradient the loss rises by its squared length, as central differences measure it."""
     model = make(3)
     for step in range(1, 6):
@@ -43,7 +43,7 @@ def test_gradient_is_that_of_the_loss(make: Callable[[int], harness.Model]) -> N
 
 
 @pytest.mark.parametrize("make", ALL)
-def test_model_learns(make: Callable[[int], harness.Model]) -> None:
+def test_model_learns(make: Callable[[int], harness.TrainableModel]) -> None:
     """The mean loss of the last ten steps is clearly below that of the first ten."""
     model = make(3)
     losses = [harness.train(model, ONE_BATCH, step) for step in range(1, ONE_BATCH.steps + 1)]
@@ -51,7 +51,9 @@ def test_model_learns(make: Callable[[int], harness.Model]) -> None:
 
 
 @pytest.mark.parametrize("make", ALL)
-def test_checkpoint_holds_all_that_training_changes(make: Callable[[int], harness.Model], tmp_path: Path) -> None:
+def test_checkpoint_holds_all_that_training_changes(
+    make: Callable[[int], harness.TrainableModel], tmp_path: Path
+) -> None:
     """A new model loaded at step 20 has the losses, to the last bit, of the one that continued."""
     first = make(3)
     for step in range(1, 21):
@@ -64,7 +66,7 @@ def test_checkpoint_holds_all_that_training_changes(make: Callable[[int], harnes
 
 
 @pytest.mark.parametrize("make", ALL)
-def test_seed_decides_everything(make: Callable[[int], harness.Model]) -> None:
+def test_seed_decides_everything(make: Callable[[int], harness.TrainableModel]) -> None:
     """The same seed gives the same losses; another one gives others."""
 
     def losses(seed: int) -> list[float]:

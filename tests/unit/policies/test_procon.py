@@ -7,17 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steepest.policies.placement.procon import Crowd, Progress, procon, work
+from steepest.policies.placement.procon import Crowd, IterationProgress, procon, work
 
 
-def crowd(name: str, *known: Progress, jobs: int | None = None, capacity_m: int = 8_000) -> Crowd:
+def crowd(name: str, *known: IterationProgress, jobs: int | None = None, capacity_m: int = 8_000) -> Crowd:
     """A node of eight cores."""
     return Crowd(name=name, capacity_m=capacity_m, jobs=len(known) if jobs is None else jobs, known=known)
 
 
-def trains(cpu_m: float, iteration_s: float, left: float) -> Progress:
+def trains(cpu_m: float, iteration_s: float, left: float) -> IterationProgress:
     """A job that has reported."""
-    return Progress(cpu_m=cpu_m, iteration_s=iteration_s, left=left, iterations=2 * left + 1, age_s=100)
+    return IterationProgress(cpu_m=cpu_m, iteration_s=iteration_s, left=left, iterations=2 * left + 1, age_s=100)
 
 
 def test_what_is_left_by_hand() -> None:
@@ -27,14 +27,14 @@ def test_what_is_left_by_hand() -> None:
 
 def test_who_has_not_reported_counts_by_age() -> None:
     """P = 4 s · 2 jobs · 50 iterations. Of the other, U = 2,000 / (2,000 · 2/1) = 1/2, and P = 1 / (1/2) · 5."""
-    new = Progress(iterations=50, age_s=4)
+    new = IterationProgress(iterations=50, age_s=4)
 
     assert work(crowd("a", new, trains(2_000, 1, 5))) == 1 + 400 + 10
 
 
 def test_what_is_not_measured_counts_as_much_up_to_the_node() -> None:
     """One of three uses 4,000 of 8,000 millicores: all use 8,000, not 12,000, and U is 1/2."""
-    assert work(crowd("a", trains(4_000, 1, 5), Progress(), Progress())) == 11
+    assert work(crowd("a", trains(4_000, 1, 5), IterationProgress(), IterationProgress())) == 11
 
 
 def test_a_job_that_uses_no_cpu_is_left_out() -> None:
@@ -72,7 +72,7 @@ def test_a_node_beyond_its_limit_is_avoided_while_there_is_another() -> None:
 
 SHARES = st.floats(0, 8_000).map(lambda cpu_m: round(cpu_m, 3))
 KNOWN = st.builds(
-    Progress,
+    IterationProgress,
     cpu_m=SHARES,
     iteration_s=st.none() | st.floats(0, 1e4),
     left=st.floats(0, 1e6),

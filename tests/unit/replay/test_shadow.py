@@ -18,7 +18,7 @@ from steepest.events.received import ID, DecisionId, Received
 from steepest.events.registry import READS, encode
 from steepest.log.base import Record, TopicPartition
 from steepest.log.files.file_log import FileLog
-from steepest.replay.shadow import Comparison, Shadow
+from steepest.replay.shadow import Shadow, ShadowedJob
 from steepest.replay.shadow_plans import Choice, DifferenceKind, PlanDifference, ShadowPlans
 from steepest.sim.clusters import open_cluster
 from steepest.sim.policies import LIVE
@@ -60,7 +60,7 @@ def records(golden: str) -> list[Record]:
     return asyncio.run(read())
 
 
-def shadowed(heard: Sequence[Record], change: Change) -> dict[str, Comparison]:
+def shadowed(heard: Sequence[Record], change: Change) -> dict[str, ShadowedJob]:
     """What is found of each job."""
     shadow = Shadow(change)
     for record in heard:

@@ -14,7 +14,7 @@ from steepest.events.common import Resources
 from steepest.sim.losses.curve import Exponential, Inverse, Points, Power, TwoPhase
 from steepest.sim.losses.families import FAMILIES, TASKS, family_of, task_of
 from steepest.sim.losses.noise import normal, stream_of
-from steepest.sim.losses.training import Training
+from steepest.sim.losses.training import JobLosses
 from steepest.sim.workload import SimJob
 
 
@@ -109,7 +109,7 @@ def test_neighbouring_jobs_and_seeds_have_streams_of_their_own() -> None:
 
 def test_what_a_job_reports_follows_its_family() -> None:
     """The reports lie around the expected loss, as far as the family's noise says, and never below 0."""
-    training = Training(job(family="algoperf/wmt", iterations=10_000), 7)
+    training = JobLosses(job(family="algoperf/wmt", iterations=10_000), 7)
     curve, noise = training.family.curve, training.family.noise
     ratios = [training.loss(step) / curve.expected(step / 10_000) for step in range(10_000)]
 
@@ -120,32 +120,32 @@ def test_what_a_job_reports_follows_its_family() -> None:
 
 def test_a_report_depends_on_its_step_alone() -> None:
     """Reports may be lost, repeated, re-ordered, or generated again after a move."""
-    one, other = Training(job(), 1), Training(job(), 1)
+    one, other = JobLosses(job(), 1), JobLosses(job(), 1)
     straight = [one.loss(step) for step in range(101)]
 
     assert [other.loss(step) for step in reversed(range(101))] == straight[::-1]
-    assert Training(job(), 2).loss(50) != straight[50]
-    assert Training(job("another", model="bert"), 1).loss(50) != Training(job(model="bert"), 1).loss(50)
+    assert JobLosses(job(), 2).loss(50) != straight[50]
+    assert JobLosses(job("another", model="bert"), 1).loss(50) != JobLosses(job(model="bert"), 1).loss(50)
 
 
 def test_jobs_without_a_model_differ() -> None:
     """Philly names no models: its jobs are not all alike for that."""
-    assert len({Training(job(f"job-{number}"), 1).family.name for number in range(50)}) > 5
+    assert len({JobLosses(job(f"job-{number}"), 1).family.name for number in range(50)}) > 5
 
 
 def test_a_family_that_does_not_exist() -> None:
     """The job and its field are named."""
     with pytest.raises(InputError, match="job a, family: there is no loss family 'none'"):
-        Training(job("a", family="none"), 0)
+        JobLosses(job("a", family="none"), 0)
 
 
 def test_losses_are_the_same_in_every_process() -> None:
     """Neither hash seed nor process changes a bit of them."""
     code = (
-        "from steepest.sim.losses.training import Training; from steepest.sim.workloads.read import open_workload\n"
+        "from steepest.sim.losses.training import JobLosses; from steepest.sim.workloads.read import open_workload\n"
         "jobs = open_workload('thesis:mixed-20', seed=4).jobs\n"
-        "print([(j.name, j.submit_s, j.model, Training(j, 3).loss(5)) for j in jobs],"
-        " [Training(j, 3).family.name for j in jobs])"
+        "print([(j.name, j.submit_s, j.model, JobLosses(j, 3).loss(5)) for j in jobs],"
+        " [JobLosses(j, 3).family.name for j in jobs])"
     )
     said = {
         subprocess.run(

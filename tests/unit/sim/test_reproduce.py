@@ -29,12 +29,12 @@ from steepest.sim.reproduce.course import Course
 from steepest.sim.reproduce.experiment import Experiment, Paper
 from steepest.sim.reproduce.flowcon import FLOWCON
 from steepest.sim.reproduce.forest import forest
-from steepest.sim.reproduce.measures import DEFAULTS, MEASURES, Pair, pair_of
+from steepest.sim.reproduce.measures import DEFAULTS, MEASURES, BeforeAfter, pair_of
 from steepest.sim.reproduce.placement import Start, first_nodes
 from steepest.sim.reproduce.report import FILES, assumptions, figure, tables, tally, write
 from steepest.sim.reproduce.run import Part, Reproduction
 from steepest.sim.reproduce.specon import SPECON
-from steepest.sim.reproduce.verdict import BAND, Estimate, Unit, Verdict, estimate, verdict
+from steepest.sim.reproduce.verdict import BAND, Agreement, Estimate, Unit, estimate, verdict
 from steepest.sim.result import JobResult, SimulationResult
 
 FIXED_20, FLOWCON_3 = SPECON.experiments[0], FLOWCON.experiments[0]
@@ -95,26 +95,26 @@ def test_an_estimate_by_hand() -> None:
 def test_one_repetition_says_nothing() -> None:
     """Its interval has no bounds, so that no effect is within."""
     assert estimate([5.0]) == Estimate(5.0, -math.inf, math.inf, 0.0)
-    assert verdict(estimate([5.0]), 5.0, Unit.PERCENT, 20) is Verdict.INCONCLUSIVE
+    assert verdict(estimate([5.0]), 5.0, Unit.PERCENT, 20) is Agreement.INCONCLUSIVE
 
 
 @pytest.mark.parametrize(
     ("low", "high", "expected"),
     [
-        (-15.9, -8.1, Verdict.WITHIN),  # the band around −12 is −16 to −8
-        (-16.1, -8.1, Verdict.INCONCLUSIVE),
-        (-9.0, 5.0, Verdict.INCONCLUSIVE),
-        (-20.0, 2.0, Verdict.INCONCLUSIVE),  # as wide as any effect
-        (-18.0, -17.0, Verdict.BETTER),
-        (-24.9, -23.0, Verdict.BETTER),
-        (-25.0, -24.0, Verdict.OVERSHOOTS),
-        (-7.0, -5.0, Verdict.WORSE),
-        (-7.0, 1.0, Verdict.WORSE),
-        (-1.0, 3.0, Verdict.WORSE),  # the other sign, and zero is in the interval
-        (0.1, 3.0, Verdict.OPPOSITE),
+        (-15.9, -8.1, Agreement.WITHIN),  # the band around −12 is −16 to −8
+        (-16.1, -8.1, Agreement.INCONCLUSIVE),
+        (-9.0, 5.0, Agreement.INCONCLUSIVE),
+        (-20.0, 2.0, Agreement.INCONCLUSIVE),  # as wide as any effect
+        (-18.0, -17.0, Agreement.BETTER),
+        (-24.9, -23.0, Agreement.BETTER),
+        (-25.0, -24.0, Agreement.OVERSHOOTS),
+        (-7.0, -5.0, Agreement.WORSE),
+        (-7.0, 1.0, Agreement.WORSE),
+        (-1.0, 3.0, Agreement.WORSE),  # the other sign, and zero is in the interval
+        (0.1, 3.0, Agreement.OPPOSITE),
     ],
 )
-def test_verdicts_on_a_cut_by_hand(low: float, high: float, expected: Verdict) -> None:
+def test_verdicts_on_a_cut_by_hand(low: float, high: float, expected: Agreement) -> None:
     """−12 % was published."""
     assert verdict(Estimate((low + high) / 2, low, high, 1.0), -12.0, Unit.PERCENT, 20) is expected
 
@@ -122,14 +122,14 @@ def test_verdicts_on_a_cut_by_hand(low: float, high: float, expected: Verdict) -
 @pytest.mark.parametrize(
     ("ours", "expected"),
     [
-        (9.0, Verdict.WITHIN),
-        (4.0, Verdict.BETTER),
-        (15.0, Verdict.WORSE),
-        (19.0, Verdict.OVERSHOOTS),
-        (-1.0, Verdict.OPPOSITE),
+        (9.0, Agreement.WITHIN),
+        (4.0, Agreement.BETTER),
+        (15.0, Agreement.WORSE),
+        (19.0, Agreement.OVERSHOOTS),
+        (-1.0, Agreement.OPPOSITE),
     ],
 )
-def test_verdicts_on_a_rise_by_hand(ours: float, expected: Verdict) -> None:
+def test_verdicts_on_a_rise_by_hand(ours: float, expected: Agreement) -> None:
     """+9 % was published: less is better, but a fall is another effect."""
     assert verdict(Estimate(ours, ours - 0.1, ours + 0.1, 1.0), 9.0, Unit.PERCENT, 20) is expected
 
@@ -137,23 +137,23 @@ def test_verdicts_on_a_rise_by_hand(ours: float, expected: Verdict) -> None:
 @pytest.mark.parametrize(
     ("ours", "expected"),
     [
-        (15.0, Verdict.WITHIN),
-        (16.5, Verdict.WITHIN),
-        (17.0, Verdict.BETTER),
-        (13.0, Verdict.WORSE),
-        (9.0, Verdict.OPPOSITE),
-        (20.1, Verdict.OVERSHOOTS),
+        (15.0, Agreement.WITHIN),
+        (16.5, Agreement.WITHIN),
+        (17.0, Agreement.BETTER),
+        (13.0, Agreement.WORSE),
+        (9.0, Agreement.OPPOSITE),
+        (20.1, Agreement.OVERSHOOTS),
     ],
 )
-def test_verdicts_on_numbers_of_jobs_by_hand(ours: float, expected: Verdict) -> None:
+def test_verdicts_on_numbers_of_jobs_by_hand(ours: float, expected: Agreement) -> None:
     """15 of 20 are faster: 5 beyond the half that are so without any effect, and more is better."""
     assert verdict(Estimate(ours, ours, ours, 0.0), 15.0, Unit.JOBS, 20) is expected
 
 
 def test_a_printed_range_is_the_band() -> None:
     """−1 to −5 % over all settings."""
-    assert verdict(Estimate(-4.8, -4.9, -4.7, 0.1), -3.0, Unit.PERCENT, 5, 2.0) is Verdict.WITHIN
-    assert verdict(Estimate(-5.2, -5.3, -5.1, 0.1), -3.0, Unit.PERCENT, 5, 2.0) is Verdict.BETTER
+    assert verdict(Estimate(-4.8, -4.9, -4.7, 0.1), -3.0, Unit.PERCENT, 5, 2.0) is Agreement.WITHIN
+    assert verdict(Estimate(-5.2, -5.3, -5.1, 0.1), -3.0, Unit.PERCENT, 5, 2.0) is Agreement.BETTER
 
 
 EFFECTS = st.floats(0.5, 100).flatmap(lambda size: st.sampled_from((size, -size)))
@@ -165,20 +165,20 @@ def test_a_wider_interval_is_never_more_within(published: float, mean: float, ha
     intervals = [Estimate(mean, mean - width, mean + width, 1.0) for width in (half, half + more)]
     narrow, wide = (verdict(ours, published, Unit.PERCENT, 20) for ours in intervals)
 
-    assert wide is not Verdict.WITHIN or narrow is Verdict.WITHIN
-    assert wide in {narrow, Verdict.INCONCLUSIVE, *_WEAKER.get(narrow, ())}
+    assert wide is not Agreement.WITHIN or narrow is Agreement.WITHIN
+    assert wide in {narrow, Agreement.INCONCLUSIVE, *_WEAKER.get(narrow, ())}
     if 2 * half >= abs(published):
-        assert narrow is not Verdict.WITHIN
+        assert narrow is not Agreement.WITHIN
 
 
-_WEAKER = {Verdict.OPPOSITE: (Verdict.WORSE, Verdict.BETTER)}
+_WEAKER = {Agreement.OPPOSITE: (Agreement.WORSE, Agreement.BETTER)}
 """What is left of a verdict when zero comes into the interval."""
 
 
 @given(published=EFFECTS)
 def test_no_effect_is_never_within(published: float) -> None:
     """The slack is in proportion to the effect, however small that is."""
-    assert verdict(Estimate(0.0, 0.0, 0.0, 0.0), published, Unit.PERCENT, 20) is not Verdict.WITHIN
+    assert verdict(Estimate(0.0, 0.0, 0.0, 0.0), published, Unit.PERCENT, 20) is not Agreement.WITHIN
 
 
 STUDIES = 150
@@ -190,7 +190,7 @@ def _share_within(repetitions: int, true: float, draws: random.Random) -> float:
     for _ in range(STUDIES):
         ours = estimate([draws.gauss(true, 4.0) for _ in range(repetitions)])
         verdicts.append(verdict(ours, -10.0, Unit.PERCENT, 20))
-    return verdicts.count(Verdict.WITHIN) / len(verdicts)
+    return verdicts.count(Agreement.WITHIN) / len(verdicts)
 
 
 @pytest.mark.parametrize("true", [-10.0, -9.0, -8.0])
@@ -213,7 +213,7 @@ def test_what_is_not_so_is_rarely_within_with_any_number_of_repetitions(true: fl
     assert all(_share_within(count, true, draws) < 0.05 for count in (2, 3, 5, 10, 30))
 
 
-PAIR = Pair([100.0, 200.0, 50.0, 80.0], [50.0, 220.0, 50.0, 60.0], 400.0, 300.0)
+PAIR = BeforeAfter([100.0, 200.0, 50.0, 80.0], [50.0, 220.0, 50.0, 60.0], 400.0, 300.0)
 
 BY_HAND: Mapping[str, float] = {
     "mean-change": 100 * (95 / 107.5 - 1),
@@ -259,13 +259,13 @@ def test_the_45th_of_fifty() -> None:
     """Counted from one, of the sorted ones."""
     fifty = [float(number) for number in range(50, 0, -1)]
 
-    assert DEFAULTS["p90"].of(Pair(fifty, fifty, 1.0, 1.0)) == 45
+    assert DEFAULTS["p90"].of(BeforeAfter(fifty, fifty, 1.0, 1.0)) == 45
 
 
 def test_without_losers_the_losers_lose_nothing() -> None:
     """The mean over no losers is 0."""
-    assert MEASURES["losers"].of(Pair([2.0, 2.0], [1.0, 1.0], 2.0, 1.0)) == 0
-    assert MEASURES["winners"].of(Pair([1.0, 1.0], [2.0, 2.0], 1.0, 2.0)) == 0
+    assert MEASURES["losers"].of(BeforeAfter([2.0, 2.0], [1.0, 1.0], 2.0, 1.0)) == 0
+    assert MEASURES["winners"].of(BeforeAfter([1.0, 1.0], [2.0, 2.0], 1.0, 2.0)) == 0
 
 
 def test_a_job_that_did_not_finish_makes_no_pair() -> None:

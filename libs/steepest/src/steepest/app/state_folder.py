@@ -83,7 +83,7 @@ class KafkaPlace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     own: bool = False
 
 
-class _Version(msgspec.Struct):
+class _FolderVersion(msgspec.Struct):
     version: int = 0
 
 
@@ -163,7 +163,7 @@ class StateFolder:
         except OSError as error:
             raise RecordingError(f"cannot read {self._installation}: {error.strerror}") from error
         try:
-            version = msgspec.json.decode(data, type=_Version).version
+            version = msgspec.json.decode(data, type=_FolderVersion).version
             if version == VERSION:
                 return msgspec.json.decode(data, type=Installation)
         except msgspec.DecodeError as error:

@@ -41,7 +41,7 @@ METRICS_MOST = 2000
 """Metrics that are tracked in one folder: each with its latest positions, about 100 MiB in total."""
 
 
-class Reader(Protocol):
+class FileDecoder(Protocol):
     """Decodes the bytes of one file."""
 
     @property
@@ -94,8 +94,10 @@ class MetricFolder:
                 return
             await until_stopped(self._clock.sleep(POLL_S), stop)
 
-    async def _files(self, pattern: str, make: Callable[[Path], Reader], stop: asyncio.Event) -> AsyncIterator[Batch]:
-        readers: dict[Path, Reader | None] = {}
+    async def _files(
+        self, pattern: str, make: Callable[[Path], FileDecoder], stop: asyncio.Event
+    ) -> AsyncIterator[Batch]:
+        readers: dict[Path, FileDecoder | None] = {}
         async for path, chunk in follow_folder(self._folder, pattern, stop=stop, poll_s=POLL_S):
             if path not in readers or chunk.begins:
                 readers[path] = make(path)

@@ -24,7 +24,7 @@ EPOCH_STEPS = 25
 _REPORT_EVERY_STEPS = 3  # about 30 reports per second at full speed
 
 
-class Model(Protocol):
+class TrainableModel(Protocol):
     """A model that can be trained.
 
     Attributes:
@@ -75,7 +75,7 @@ def options(name: str, *, steps: int, batches: int) -> Options:
     return Options(total, given.seed, max(1, round(batches * given.work)))
 
 
-def train(model: Model, given: Options, step: int) -> float:
+def train(model: TrainableModel, given: Options, step: int) -> float:
     """Trains one step on the mean contribution of its batches; returns their mean loss."""
     rng = np.random.default_rng([given.seed, step])
     loss, sums = model.batch(rng)
@@ -88,12 +88,12 @@ def train(model: Model, given: Options, step: int) -> float:
     return loss / given.batches
 
 
-def save(model: Model) -> Callable[[Path], None]:
+def save(model: TrainableModel) -> Callable[[Path], None]:
     """The ``save`` argument of ``steepest_sdk.start`` for this model."""
     return lambda folder: np.savez(folder / "state.npz", **model.state)  # type: ignore[arg-type]
 
 
-def load(model: Model) -> Callable[[Path], None]:
+def load(model: TrainableModel) -> Callable[[Path], None]:
     """The ``load`` argument of ``steepest_sdk.start`` for this model."""
 
     def restore(folder: Path) -> None:
@@ -104,7 +104,7 @@ def load(model: Model) -> Callable[[Path], None]:
     return restore
 
 
-def main(name: str, make: Callable[[int], Model], *, steps: int, batches: int, measure: str) -> None:
+def main(name: str, make: Callable[[int], TrainableModel], *, steps: int, batches: int, measure: str) -> None:
     """Trains a model from the command line, with reports and checkpoints.
 
     Args:

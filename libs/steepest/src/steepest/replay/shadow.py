@@ -20,7 +20,7 @@ from steepest.replay.shadow_plans import Change, PlanDifference, ShadowPlans
 from steepest.runtime.decode import received
 
 
-class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+class ShadowedJob(msgspec.Struct, frozen=True, kw_only=True):
     """A job under both.
 
     Attributes:
@@ -68,7 +68,7 @@ class Shadow:
             self._growth.note(event)
             self._plans.decide(event)
 
-    def comparisons(self) -> Sequence[Comparison]:
+    def comparisons(self) -> Sequence[ShadowedJob]:
         """Every job that the pool knows, by name."""
         found: dict[str, list[PlanDifference]] = {}
         for (job, _), difference in self._plans.differences.items():
@@ -76,11 +76,11 @@ class Shadow:
         named = {*self._growth.live, *self._growth.candidate, *found, *(job.name for job in self._plans.view.jobs)}
         return [self._comparison(job, found.get(job, ())) for job in sorted(named)]
 
-    def _comparison(self, job: str, plans: Sequence[PlanDifference]) -> Comparison:
+    def _comparison(self, job: str, plans: Sequence[PlanDifference]) -> ShadowedJob:
         live, candidate = (
             histories.get(job, CategoryHistory()) for histories in (self._growth.live, self._growth.candidate)
         )
-        return Comparison(
+        return ShadowedJob(
             job=job,
             live=live,
             candidate=candidate,

@@ -51,7 +51,7 @@ class _Group(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     repair_s: float = 600.0
 
 
-class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _ClusterFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     node: list[_Group]
 
 
@@ -77,7 +77,7 @@ def read_cluster(path: Path) -> ClusterSpec:
         InputError: The file does not have this format; the message names the table and field.
     """
     try:
-        found = msgspec.convert(tomllib.loads(read_text(path)), _File)
+        found = msgspec.convert(tomllib.loads(read_text(path)), _ClusterFile)
     except (tomllib.TOMLDecodeError, msgspec.ValidationError, RecursionError, ValueError) as error:
         raise InputError(f"{path}: does not describe a cluster: {error}", hint="See docs/workloads.md.") from error
     for number, group in enumerate(found.node):

@@ -26,7 +26,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-class Run(msgspec.Struct, frozen=True, kw_only=True):
+class SimulationSpec(msgspec.Struct, frozen=True, kw_only=True):
     """What to simulate, by name.
 
     Attributes:
@@ -46,7 +46,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     profiles: Path | None = None
 
 
-def simulate(run: Run) -> SimulationResult:
+def simulate(run: SimulationSpec) -> SimulationResult:
     """Execute one run.
 
     Raises:

@@ -9,14 +9,14 @@ import msgspec
 from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.sim.reproduce.course import Course
-from steepest.sim.reproduce.measures import Pair
+from steepest.sim.reproduce.measures import BeforeAfter
 from steepest.sim.reproduce.plots import drawn
 from steepest.testbed.jobs import SCALE
 
 Event = Received[c.ClusterEvent]
 
 
-def picture(before: Sequence[Event], after: Sequence[Event], pair: Pair, title: str) -> str:
+def picture(before: Sequence[Event], after: Sequence[Event], pair: BeforeAfter, title: str) -> str:
     """The runs by default and under the policy, as SVG."""
     jobs = [event.event.job for event in after if isinstance(event.event, c.JobSubmitted)]
     completions = list(zip(jobs, pair.before, pair.after, strict=True))

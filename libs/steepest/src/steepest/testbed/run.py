@@ -22,7 +22,7 @@ from steepest.events.cluster import ClusterEvent
 from steepest.events.parameters import PoolParameters
 from steepest.events.received import Received
 from steepest.sim.reproduce.experiment import Experiment
-from steepest.sim.reproduce.measures import Pair
+from steepest.sim.reproduce.measures import BeforeAfter
 from steepest.sim.workloads.arrivals import arrivals
 from steepest.testbed.experiments import limited, unlimited
 from steepest.testbed.jobs import SCALE, Cost, scaled
@@ -46,10 +46,10 @@ class Repetition(msgspec.Struct, frozen=True):
     arms: Sequence[RunResult]
 
     @property
-    def pairs(self) -> Sequence[Pair]:
+    def pairs(self) -> Sequence[BeforeAfter]:
         """The pairs of results, one for each arm."""
         before = self.before
-        return [Pair(before.completions, arm.completions, before.makespan, arm.makespan) for arm in self.arms]
+        return [BeforeAfter(before.completions, arm.completions, before.makespan, arm.makespan) for arm in self.arms]
 
 
 def repetition(

@@ -31,7 +31,7 @@ class LogLine(NamedTuple):
     source: bytes
 
 
-class Progress(NamedTuple):
+class RunPosition(NamedTuple):
     """The progress of a run at a reading.
 
     ``order`` increases within one run and distinguishes a repeated line from a new one; None: unknown. If it is ``coarse``,
@@ -53,7 +53,7 @@ class Reading(NamedTuple):
     metric: str
     value: float
     split: Split
-    at: Progress
+    at: RunPosition
     scope: Scope = "step"
 
 
@@ -111,11 +111,11 @@ class Format:
     fast_pattern: re.Pattern[bytes] | None = None
 
 
-def within_epoch(context: Context, epoch: int | None, index: int, total: int | None) -> Progress:
+def within_epoch(context: Context, epoch: int | None, index: int, total: int | None) -> RunPosition:
     """The progress at batch ``index`` of ``total`` in an epoch; the step is known if the total is."""
     epoch = context.epoch if epoch is None else epoch
     if epoch is None:
-        return Progress(index if total else None, None, (index,))
+        return RunPosition(index if total else None, None, (index,))
     if context.epoch_base is None or epoch == 0:
         context.epoch_base = min(epoch, 1)
     if total and context.steps_per_epoch is None:
@@ -125,24 +125,24 @@ def within_epoch(context: Context, epoch: int | None, index: int, total: int | N
     if total and context.steps_per_epoch:
         step = (epoch - context.epoch_base) * context.steps_per_epoch + index
         context.step = step
-    return Progress(step, epoch, (epoch, index))
+    return RunPosition(step, epoch, (epoch, index))
 
 
-def at_step(context: Context, step: int, epoch: float | None = None) -> Progress:
+def at_step(context: Context, step: int, epoch: float | None = None) -> RunPosition:
     """The progress at a training step that the line itself prints."""
     context.step = step
-    return Progress(step, epoch, (step,))
+    return RunPosition(step, epoch, (step,))
 
 
-def at_epoch(context: Context, epoch: int) -> Progress:
+def at_epoch(context: Context, epoch: int) -> RunPosition:
     """The progress of a line that prints only its epoch."""
     context.epoch = epoch
-    return Progress(None, epoch, (epoch,), coarse=True)
+    return RunPosition(None, epoch, (epoch,), coarse=True)
 
 
-def at_evaluation(context: Context, epoch: float | None = None) -> Progress:
+def at_evaluation(context: Context, epoch: float | None = None) -> RunPosition:
     """The progress of a held-out reading without a step of its own: that of training."""
-    return Progress(context.step, context.epoch if epoch is None else epoch, None)
+    return RunPosition(context.step, context.epoch if epoch is None else epoch, None)
 
 
 PAIRS_EQUAL = re.compile(rb"(" + KEY + rb") ?= ?(" + NUMBER + rb")")
@@ -163,7 +163,7 @@ def is_reported(name: MetricName, split: Split, context: Context) -> bool:
 
 
 def readings(
-    pairs: Iterable[Pair], at: Progress, context: Context, *, split: Split = "train", scope: Scope = "step"
+    pairs: Iterable[Pair], at: RunPosition, context: Context, *, split: Split = "train", scope: Scope = "step"
 ) -> list[Reading]:
     """Turns a line's names and numbers into readings; a name that starts with ``val``, ``test`` ... is held-out.
 
@@ -183,7 +183,7 @@ def readings(
     return _without_parts(taken) if losses > 1 and context.wanted is None else taken
 
 
-def total_loss(value: bytes, at: Progress, context: Context) -> list[Reading]:
+def total_loss(value: bytes, at: RunPosition, context: Context) -> list[Reading]:
     """The reading of a line whose only metric is one training loss."""
     if context.wanted is None:
         return [Reading("loss", float(value), "train", at)]
@@ -212,7 +212,7 @@ def with_sum(found: list[Reading]) -> list[Reading]:
     return [parts[0]._replace(metric="loss_sum", value=sum(one.value for one in parts))]
 
 
-def with_means(body: bytes, at: Progress, context: Context, split: Split) -> list[Reading]:
+def with_means(body: bytes, at: RunPosition, context: Context, split: Split) -> list[Reading]:
     """Reads ``name: value (mean)``; the mean of a loss is a metric of its own, ``<name>_mean``."""
     triples = PAIRS_MEAN.findall(body)
     found = readings(((key, value) for key, value, _ in triples), at, context, split=split)
@@ -259,7 +259,7 @@ def headed(head: bytes, pairs: re.Pattern[bytes], *, needs: Sequence[bytes] = ()
     return read
 
 
-def place_of(match: re.Match[bytes], context: Context) -> Progress:
+def place_of(match: re.Match[bytes], context: Context) -> RunPosition:
     """The progress in a head's groups: ``step`` if present, otherwise ``index`` of ``total`` in ``epoch``."""
     groups = match.groupdict()
     epoch, index = to_int(groups.get("epoch")), to_int(groups.get("index"))
@@ -267,4 +267,4 @@ def place_of(match: re.Match[bytes], context: Context) -> Progress:
         return at_step(context, step, epoch)
     if index is not None:
         return within_epoch(context, epoch, index, to_int(groups.get("total")))
-    return at_epoch(context, epoch) if epoch is not None else Progress()
+    return at_epoch(context, epoch) if epoch is not None else RunPosition()

@@ -9,7 +9,7 @@ import re
 import msgspec
 
 from steepest.errors import InputError
-from steepest.training_logs.format import Context, Format, LogLine, Progress, Reading, at_step
+from steepest.training_logs.format import Context, Format, LogLine, Reading, RunPosition, at_step
 from steepest.training_logs.formats import all_formats
 from steepest.training_logs.syntax.metric_names import read_name
 from steepest.training_logs.syntax.numbers import to_epoch, to_number, to_step
@@ -145,6 +145,6 @@ def own_format(pattern: str, metric: str | None) -> Format:
     return Format(name=OWN_PATTERN, shape=pattern, needles=(b"",), read=read)
 
 
-def _own_place(groups: dict[str, bytes | None], context: Context) -> Progress:
+def _own_place(groups: dict[str, bytes | None], context: Context) -> RunPosition:
     epoch, step = to_epoch(groups.get("epoch")), to_step(groups.get("step"))
-    return Progress(None, epoch, None) if step is None else at_step(context, step, epoch)
+    return RunPosition(None, epoch, None) if step is None else at_step(context, step, epoch)

@@ -15,7 +15,7 @@ from steepest.cli.printing.output import give, tell
 
 if TYPE_CHECKING:
     from steepest.app.settings.tree import Settings
-    from steepest.cli.jobs.progress import Progress
+    from steepest.cli.jobs.progress import NewestReport
     from steepest.cli.pool.stored_pool import StoredPool
     from steepest.cli.printing.tables import Cell
     from steepest.view.state import Job, Phase
@@ -84,7 +84,7 @@ def jobs(settings: Settings, *, show_all: bool, watch: bool, as_json: bool) -> N
     _show_notes(pool, shown)
 
 
-def as_dict(pool: StoredPool, job: Job, progress: Progress | None) -> dict[str, object]:
+def as_dict(pool: StoredPool, job: Job, progress: NewestReport | None) -> dict[str, object]:
     """A job for programs. Times are milliseconds, ``growth`` is a share of the largest value."""
     return {
         "step": progress.step if progress else None,
@@ -138,7 +138,7 @@ def running_ms(job: Job, now_ms: int) -> int | None:
     return max(0, (now_ms if job.ended_ms is None else job.ended_ms) - job.first_placed_ms)
 
 
-def _left_ms(job: Job, progress: Progress | None) -> int | None:
+def _left_ms(job: Job, progress: NewestReport | None) -> int | None:
     """The time that is left of a running job; the rate of an earlier incarnation says nothing of this one."""
     is_current = progress is not None and job.alive and progress.incarnation == job.incarnation
     return progress.left_ms if progress is not None and is_current else None
@@ -196,7 +196,7 @@ def _phase(pool: StoredPool, job: Job) -> Phase:
     return Phase.STOPPED if pool.has_stopped(job) else job.phase
 
 
-def _row(pool: StoredPool, job: Job, progress: Progress | None) -> list[Cell]:
+def _row(pool: StoredPool, job: Job, progress: NewestReport | None) -> list[Cell]:
     from steepest.demo.colours import CATEGORIES, OUTCOMES
     from steepest.describe import span
 
@@ -233,7 +233,7 @@ def growth_of(job: Job) -> str:
     return "unknown" if job.alive else ""
 
 
-def _step(progress: Progress | None) -> str:
+def _step(progress: NewestReport | None) -> str:
     if progress is None or progress.step is None:
         return ""
     return str(progress.step) if progress.total is None else f"{progress.step}/{progress.total}"

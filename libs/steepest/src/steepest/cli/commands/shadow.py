@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from steepest.app.settings.tree import Settings
     from steepest.events.parameters import PoolParameters
-    from steepest.replay.shadow import Comparison
+    from steepest.replay.shadow import ShadowedJob
     from steepest.replay.shadow_growth import CategoryHistory
     from steepest.replay.shadow_plans import Choice, PlanDifference
 
@@ -121,7 +121,7 @@ async def _feed(settings: Settings, candidate: Any, *, follow: bool) -> None:
                 return
 
 
-def _show(found: Sequence[Comparison]) -> None:
+def _show(found: Sequence[ShadowedJob]) -> None:
     from steepest.cli.printing.tables import show
     from steepest.describe import count
 
@@ -150,7 +150,7 @@ def _course(course: CategoryHistory) -> str:
     return " ".join(["PC", *(step.category for step in course.steps)])
 
 
-def _growth(one: Comparison) -> list[str]:
+def _growth(one: ShadowedJob) -> list[str]:
     """What changes of the categories that a job passes through."""
     from steepest.describe import span
 

@@ -90,7 +90,7 @@ def simulate(
 
     Times are in seconds. SpeCon and FlowCon run as they do live: the same deciders, view and migration steps.
     """
-    from steepest.sim.run import Run
+    from steepest.sim.run import SimulationSpec
     from steepest.sim.run import simulate as simulate_one
 
     chosen = list(dict.fromkeys(name.strip() for name in (policies or "").split(",") if name.strip()))
@@ -111,7 +111,7 @@ def simulate(
         _refuse_unknown(chosen, rules, profiles)
         _make_folder(out)
         runs = [
-            Run(workload=workload, cluster=cluster, policy=name, rules=rules, seed=seed, profiles=profiles)
+            SimulationSpec(workload=workload, cluster=cluster, policy=name, rules=rules, seed=seed, profiles=profiles)
             for name in chosen
             for seed in seed_list
         ]

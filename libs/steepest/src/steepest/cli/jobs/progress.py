@@ -21,7 +21,7 @@ RECORDS_MOST = 2_000
 TOPIC = "loss"
 
 
-class Progress(msgspec.Struct, kw_only=True):
+class NewestReport(msgspec.Struct, kw_only=True):
     """A job's newest report of its training loss.
 
     Attributes:
@@ -48,7 +48,7 @@ class Progress(msgspec.Struct, kw_only=True):
         return None if steps <= 0 or ms <= 0 else max(0, self.total - self.step) * ms // steps
 
 
-async def look_at_progress(settings: Settings) -> tuple[StoredPool, dict[str, Progress]]:
+async def look_at_progress(settings: Settings) -> tuple[StoredPool, dict[str, NewestReport]]:
     """The pool of a state folder as it stands now, and its jobs' newest reports.
 
     Raises:
@@ -59,9 +59,9 @@ async def look_at_progress(settings: Settings) -> tuple[StoredPool, dict[str, Pr
         return await fold(settings, installation, log), await progress_of(log)
 
 
-async def progress_of(log: Log) -> dict[str, Progress]:
+async def progress_of(log: Log) -> dict[str, NewestReport]:
     """The newest training loss of each job that reported lately."""
-    found: dict[str, Progress] = {}
+    found: dict[str, NewestReport] = {}
     partitions = await log.partitions(TOPIC)
     ends = {at: await log.end(at) for at in partitions}
     start = {at: max(await log.begin(at), ends[at] - RECORDS_MOST) for at in partitions}
@@ -85,13 +85,13 @@ async def progress_of(log: Log) -> dict[str, Progress]:
     return found
 
 
-def _take(found: dict[str, Progress], event: LossReported | LossDiverged, at_ms: int) -> None:
+def _take(found: dict[str, NewestReport], event: LossReported | LossDiverged, at_ms: int) -> None:
     before = found.get(event.job)
     if before is not None and event.incarnation < before.incarnation:
         return
     if before is None or event.incarnation > before.incarnation:
         first = None if event.step is None else (event.step, at_ms)
-        before = Progress(
+        before = NewestReport(
             incarnation=event.incarnation, step=event.step, total=None, loss=None, at_ms=at_ms, first=first
         )
         found[event.job] = before

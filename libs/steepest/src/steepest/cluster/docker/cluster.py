@@ -18,7 +18,7 @@ from msgspec import UNSET, UnsetType
 from steepest.cluster.docker.container import container_of, label_of, name_of, ours, updates
 from steepest.cluster.docker.docker_background import DockerBackground, DockerTracked
 from steepest.cluster.docker.host import SERVER_FAILED, DockerNode, EngineInfo, Host, status_of
-from steepest.cluster.docker.launch import Launch, launch, remove
+from steepest.cluster.docker.launch import ContainerLaunch, launch, remove
 from steepest.cluster.docker.mounts import Allowed
 from steepest.cluster.docker.observe import observe
 from steepest.cluster.fence import is_made
@@ -133,7 +133,7 @@ class DockerCluster(FolderCluster[DockerBackground]):
                 engine = host.info()
             except UncertainError as error:
                 raise RefusedError(str(error), code="node-lost", hint=error.hint) from error
-            order = Launch(
+            order = ContainerLaunch(
                 node=node,
                 spec=spec,
                 restore=restore,

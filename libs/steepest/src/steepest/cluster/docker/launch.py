@@ -36,7 +36,7 @@ _PROOF_S = 5.0
 _LOOK_S = 0.005
 
 
-class Launch(msgspec.Struct, frozen=True, kw_only=True):
+class ContainerLaunch(msgspec.Struct, frozen=True, kw_only=True):
     """The parameters of a start.
 
     Attributes:
@@ -59,7 +59,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     allowed: Allowed
 
 
-def launch(host: Host, state: AdapterFolder, folder: IncarnationFolder, order: Launch) -> None:
+def launch(host: Host, state: AdapterFolder, folder: IncarnationFolder, order: ContainerLaunch) -> None:
     """Create the folder and the container, and start it; returns once the job's program is executed.
 
     Raises:
@@ -119,7 +119,7 @@ def remove(host: Host, container: str, label: str) -> None:
 
 
 def _create(
-    host: Host, client: docker.APIClient, folder: IncarnationFolder, order: Launch, asked: Mapping[str, Any]
+    host: Host, client: docker.APIClient, folder: IncarnationFolder, order: ContainerLaunch, asked: Mapping[str, Any]
 ) -> str:
     with host.acting(f"{folder} did not start"):
         try:

@@ -21,7 +21,7 @@ from steepest.errors import InputError, RefusedError, UncertainError
 from steepest.events.common import CheckpointRef
 
 
-class CheckpointRequest:
+class CheckpointRequester:
     """Requests a checkpoint from one running incarnation.
 
     Args:

@@ -35,7 +35,7 @@ _NAME = re.compile(r"step-([0-9]{8,18})-i([0-9]{4,18})")
 Reading = Generator[None, None, CheckpointRef]
 
 
-class _File(msgspec.Struct, frozen=True):
+class _FileEntry(msgspec.Struct, frozen=True):
     bytes: Count
     sha256: str
 
@@ -45,7 +45,7 @@ class _Manifest(msgspec.Struct, frozen=True):
     step: Count
     incarnation: Count
     digest: str
-    files: dict[str, _File]
+    files: dict[str, _FileEntry]
 
 
 class Volume:
@@ -188,7 +188,7 @@ def _signature(entries: list[Entry]) -> bytes:
     return hashlib.sha256(repr(files).encode("utf-8", "surrogateescape")).digest()
 
 
-def _digest(files: dict[str, _File]) -> str:
+def _digest(files: dict[str, _FileEntry]) -> str:
     lines = "".join(f"{name}\t{files[name].bytes}\t{files[name].sha256}\n" for name in sorted(files))
     return "sha256:" + hashlib.sha256(lines.encode("utf-8", "surrogateescape")).hexdigest()
 

@@ -21,7 +21,7 @@ from steepest.cluster.folders import control_protocol
 from steepest.cluster.folders.acts import uncancelled
 from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder
 from steepest.cluster.folders.background import Background
-from steepest.cluster.folders.checkpoint_request import CheckpointRequest, withdraw
+from steepest.cluster.folders.checkpoint_request import CheckpointRequester, withdraw
 from steepest.cluster.folders.checkpoint_verification import Volume
 from steepest.cluster.folders.control_protocol import ReportsTail
 from steepest.cluster.folders.ended_jobs import Retention, sweep
@@ -119,7 +119,7 @@ class FolderCluster(abc.ABC, Generic[_B]):
         folder = self._folder(replica, incarnation)
         await self._refuse_unless_running(folder)
         volume = Volume(self._state.checkpoints(replica.job), replica.job)
-        asking = CheckpointRequest(background.watch, volume, background.slicer, folder, self._observe)
+        asking = CheckpointRequester(background.watch, volume, background.slicer, folder, self._observe)
         return await asking.checkpoint(request, hold_s=hold_s, timeout_s=timeout_s)
 
     async def release(self, replica: ReplicaId, incarnation: int, *, request: str) -> None:

@@ -24,7 +24,7 @@ from steepest.cluster.folders.folder_cluster import STEP_POLL_S, FolderCluster
 from steepest.cluster.folders.folder_watch import wait
 from steepest.cluster.local.duty_cycles import send_order
 from steepest.cluster.local.groups import Groups, cap, find_groups
-from steepest.cluster.local.launch import Launch, is_known, launch
+from steepest.cluster.local.launch import ProcessLaunch, is_known, launch
 from steepest.cluster.local.local_background import LocalBackground
 from steepest.cluster.local.phases import boot_id, observe
 from steepest.cluster.local.process_roster import LocalRoster
@@ -107,7 +107,7 @@ class LocalCluster(FolderCluster[LocalBackground]):
         share = FULL_SHARE
         if engine.groups is None:
             share = engine.duty.first(node, spec.cpu_limit_m, engine.roster.running())
-        order = Launch(node=node, spec=spec, restore=restore, boot=self._boot, share=share)
+        order = ProcessLaunch(node=node, spec=spec, restore=restore, boot=self._boot, share=share)
         try:
             if restore is None or not await asyncio.to_thread(self._is_known_locked, folder, node):
                 await self._check(engine, folder.replica.job, restore)
@@ -120,7 +120,7 @@ class LocalCluster(FolderCluster[LocalBackground]):
         with definite(f"{folder} did not start"), incarnation_locks.held(self._state.locks / folder.replica.job):
             return is_known(self._state, folder, node, self._boot)
 
-    def _start_locked(self, folder: IncarnationFolder, order: Launch, groups: Groups | None) -> None:
+    def _start_locked(self, folder: IncarnationFolder, order: ProcessLaunch, groups: Groups | None) -> None:
         job = folder.replica.job
         with definite(f"{folder} did not start"), incarnation_locks.held(self._state.locks / job):
             if is_known(self._state, folder, order.node, self._boot):

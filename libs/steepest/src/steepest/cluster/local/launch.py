@@ -34,7 +34,7 @@ _REPLY_S = 20.0  # a supervisor answers in 50 ms; a machine that swaps takes lon
 _SETTLED_S = 5.0
 
 
-class Launch(msgspec.Struct, frozen=True, kw_only=True):
+class ProcessLaunch(msgspec.Struct, frozen=True, kw_only=True):
     """The parameters of a start.
 
     Attributes:
@@ -73,7 +73,7 @@ def _settled(folder: IncarnationFolder, boot: str) -> Observation:
     return seen
 
 
-def launch(state: AdapterFolder, folder: IncarnationFolder, order: Launch) -> None:
+def launch(state: AdapterFolder, folder: IncarnationFolder, order: ProcessLaunch) -> None:
     """Create the folder and start the supervisor; returns once the job's program is executed.
 
     Raises:
@@ -121,7 +121,7 @@ def find_program(spec: ReplicaSpec, env: Mapping[str, str]) -> str:
     return str(Path(found).absolute())
 
 
-def _spawn(folder: IncarnationFolder, order: Launch, program: str, env: Mapping[str, str], lock: int) -> bytes:
+def _spawn(folder: IncarnationFolder, order: ProcessLaunch, program: str, env: Mapping[str, str], lock: int) -> bytes:
     """Start the supervisor and return its reply. It inherits the lock, so the lock is held at every moment."""
     message = {
         "program": program,

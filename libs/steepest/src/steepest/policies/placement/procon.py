@@ -27,7 +27,7 @@ from collections.abc import Sequence
 import msgspec
 
 
-class Progress(msgspec.Struct, frozen=True, kw_only=True):
+class IterationProgress(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of a job on a node.
 
     Attributes:
@@ -57,7 +57,7 @@ class Crowd(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     capacity_m: int
     jobs: int
-    known: Sequence[Progress]
+    known: Sequence[IterationProgress]
 
 
 def procon(crowds: Sequence[Crowd], alpha: float = 1.0) -> Crowd | None:
@@ -77,7 +77,7 @@ def work(crowd: Crowd, *, equal: bool = False) -> int:
     return 1 + sum(math.ceil(_left_s(job, crowd.jobs, used_m, equal=equal)) for job in crowd.known)
 
 
-def _left_s(job: Progress, jobs: int, used_m: float, *, equal: bool) -> float:
+def _left_s(job: IterationProgress, jobs: int, used_m: float, *, equal: bool) -> float:
     """P of a job."""
     if job.iteration_s is None:
         return job.age_s * jobs * job.iterations

@@ -9,7 +9,7 @@ import math
 
 from steepest.errors import InputError
 from steepest.policies.baselines.policy import ActiveJob
-from steepest.sim.losses.training import Training
+from steepest.sim.losses.training import JobLosses
 from steepest.sim.result import JobResult
 from steepest.sim.rules import Rules
 from steepest.sim.workload import SimJob
@@ -45,7 +45,7 @@ class RunningJob(ActiveJob, kw_only=True, eq=False):
     preemptions: int = 0
     migrations: int = 0
     turn: int = -1
-    training: Training | None = None
+    training: JobLosses | None = None
 
     def report(self) -> None:
         """Report the loss if the policy reads losses and an iteration has completed since the last report."""

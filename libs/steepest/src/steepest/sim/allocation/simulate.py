@@ -20,7 +20,7 @@ from steepest.sim.allocation.rounds import RoundTiming, run_rounds
 from steepest.sim.allocation.shares import CountedShares, EqualPieces, RepackedShares, Shares, StickyShares
 from steepest.sim.allocation.tables import Tables
 from steepest.sim.cluster_spec import ClusterSpec
-from steepest.sim.losses.training import Training
+from steepest.sim.losses.training import JobLosses
 from steepest.sim.result import SimulationResult
 from steepest.sim.rules import AtEveryEvent, AtRestart, Countdown, Placement, Rules
 from steepest.sim.workload import Workload
@@ -58,7 +58,7 @@ def simulate_allocation(
     chosen = BASELINES[policy](parameters) if parameters is not None else BASELINES[policy]()
     if chosen.reads_losses:
         for job in fit:
-            job.training = Training(job.sim, seed)
+            job.training = JobLosses(job.sim, seed)
     if rules.profiles:
         folder = profiles or Path(workload.source).parent.parent / "traces"
         applications = _applications(fit, cluster, folder)

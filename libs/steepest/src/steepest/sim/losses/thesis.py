@@ -36,7 +36,7 @@ ASSUMPTIONS: Sequence[str] = (
 """What a report about these jobs has to say."""
 
 
-class Model(msgspec.Struct, frozen=True, kw_only=True):
+class ThesisModel(msgspec.Struct, frozen=True, kw_only=True):
     """One model in one framework.
 
     Attributes:
@@ -90,10 +90,10 @@ _MNIST = _Kind(700, (2.303, 0.03), 0.97, 0.02, (25.0, 1.5))
 _LSTM = _Kind(700, (4.6, 0.9), 0.87, 0.015, (14.0, 2.0))
 
 
-def _model(name: str, kind: _Kind, *, work_s: float, demand_cpu_m: int, every_s: float) -> Model:
+def _model(name: str, kind: _Kind, *, work_s: float, demand_cpu_m: int, every_s: float) -> ThesisModel:
     first, floor = kind.losses
     fast = kind.fast
-    return Model(
+    return ThesisModel(
         family=f"thesis/{name}",
         work_s=float(work_s),
         demand_cpu_m=demand_cpu_m,
@@ -110,7 +110,7 @@ def _model(name: str, kind: _Kind, *, work_s: float, demand_cpu_m: int, every_s:
     )
 
 
-SPECON: Mapping[str, Model] = {
+SPECON: Mapping[str, ThesisModel] = {
     "vae-pytorch": _model("vae-pytorch", _VAE, work_s=162, demand_cpu_m=6_600, every_s=2),
     "vae-tensorflow": _model("vae-tensorflow", _VAE, work_s=136, demand_cpu_m=6_600, every_s=2),
     "gru-pytorch": _model("gru-pytorch", _GRU, work_s=346, demand_cpu_m=6_400, every_s=3),
@@ -132,7 +132,7 @@ CONTENTION = round(contention(THREE_DEMANDS_M).estimate, 2)
 
 _VAE_S, _MNIST_P_S, _MNIST_T_S = lengths_s(THREE_DEMANDS_M, CONTENTION)
 
-FLOWCON: Mapping[str, Model] = {
+FLOWCON: Mapping[str, ThesisModel] = {
     "vae-flowcon": _model("vae-flowcon", _VAE, work_s=_VAE_S, demand_cpu_m=6_600, every_s=2),
     "mnist-pytorch": _model("mnist-pytorch", _MNIST, work_s=_MNIST_P_S, demand_cpu_m=7_200, every_s=2),
     "mnist-tensorflow": _model("mnist-tensorflow", _MNIST, work_s=_MNIST_T_S, demand_cpu_m=7_200, every_s=1),
@@ -142,5 +142,5 @@ FLOWCON: Mapping[str, Model] = {
 }
 """Those of FlowCon's, on another machine: VAE and GRU take longer or shorter there."""
 
-MODELS: Mapping[str, Model] = {**SPECON, **FLOWCON}
+MODELS: Mapping[str, ThesisModel] = {**SPECON, **FLOWCON}
 """All of them."""

@@ -13,7 +13,7 @@ _DIGITS = 9
 """Mathematical libraries differ in the last bits of a logarithm; a recording must not."""
 
 
-class Training:
+class JobLosses:
     """The losses of one job under one seed; a call depends on its step alone.
 
     Attributes:

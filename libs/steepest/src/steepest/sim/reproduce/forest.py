@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from steepest.sim.reproduce import colours
 from steepest.sim.reproduce.placement import Start
-from steepest.sim.reproduce.run import Row
+from steepest.sim.reproduce.run import ExperimentFigure
 from steepest.sim.reproduce.verdict import BAND, Unit
 
 LEAST, MOST = -1.5, 4.0
@@ -28,7 +28,7 @@ MARKS = {
 """How far beside the middle of its line a start is drawn, and in which colour."""
 
 
-def forest(rows: Sequence[Row]) -> str:
+def forest(rows: Sequence[ExperimentFigure]) -> str:
     """The plot as SVG; empty where nothing was judged."""
     judged = [row for row in rows if row.verdict is not None]
     lines = list(dict.fromkeys(_label(row) for row in judged))
@@ -53,7 +53,7 @@ def forest(rows: Sequence[Row]) -> str:
     return svg[svg.index("<svg") :]
 
 
-def _draw(axis: Any, rows: Sequence[Row], lines: Sequence[str], start: Start) -> None:
+def _draw(axis: Any, rows: Sequence[ExperimentFigure], lines: Sequence[str], start: Start) -> None:
     beside, colour = MARKS[start]
     for row in rows:
         at = lines.index(_label(row)) + beside
@@ -69,13 +69,13 @@ def _draw(axis: Any, rows: Sequence[Row], lines: Sequence[str], start: Start) ->
     axis.plot([], [], "o-", color=colour, markersize=3, linewidth=1.2, label=start.value)
 
 
-def _ratio(row: Row, value: float) -> float:
+def _ratio(row: ExperimentFigure, value: float) -> float:
     """A figure of ours as a multiple of the published effect, which is never 0."""
     nothing = row.jobs / 2 if row.unit is Unit.JOBS else 0.0
     return (value - nothing) / ((row.published or 0.0) - nothing)
 
 
-def _label(row: Row) -> str:
+def _label(row: ExperimentFigure) -> str:
     """The line's words; one setting that was published twice has two lines."""
     name = f"{row.experiment} ({row.setting})" if row.setting else row.experiment
     if row.unit is Unit.JOBS:

@@ -18,7 +18,7 @@ AS_FAST_PERCENT = 1.0
 """A job whose completion time changes by at most so much is as fast as by default: two runs of one job differ by that."""
 
 
-class Pair(msgspec.Struct, frozen=True):
+class BeforeAfter(msgspec.Struct, frozen=True):
     """Completion times of the jobs in the order of their submission, and makespans, of both runs."""
 
     before: Sequence[float]
@@ -37,16 +37,16 @@ class Measure(msgspec.Struct, frozen=True):
 
     title: str
     unit: Unit
-    of: Callable[[Pair], float]
+    of: Callable[[BeforeAfter], float]
 
 
-def pair_of(before: SimulationResult, after: SimulationResult) -> Pair:
+def pair_of(before: SimulationResult, after: SimulationResult) -> BeforeAfter:
     """Two runs of one workload, in which every job finished.
 
     Raises:
         ValueError: One did not.
     """
-    return Pair(
+    return BeforeAfter(
         [job.jct_s for job in before.jobs],
         [job.jct_s for job in after.jobs],
         before.summary().makespan,
@@ -77,26 +77,26 @@ def _late(values: Sequence[float]) -> float:
     return statistics.fmean(values[len(values) // 2 :])
 
 
-def _faster(pair: Pair) -> float:
+def _faster(pair: BeforeAfter) -> float:
     """Of a job that takes as long as by default, a half: in real runs chance makes it one or the other."""
     return sum(one < -AS_FAST_PERCENT for one in pair.changes) + sum(
         0.5 for one in pair.changes if abs(one) <= AS_FAST_PERCENT
     )
 
 
-def _winners(pair: Pair) -> list[int]:
+def _winners(pair: BeforeAfter) -> list[int]:
     return [number for number, one in enumerate(pair.changes) if one < -AS_FAST_PERCENT]
 
 
-def _losers(pair: Pair) -> list[int]:
+def _losers(pair: BeforeAfter) -> list[int]:
     return [number for number, one in enumerate(pair.changes) if one > AS_FAST_PERCENT]
 
 
-def _percent(jobs: Callable[[Pair], list[int]]) -> Callable[[Pair], float]:
+def _percent(jobs: Callable[[BeforeAfter], list[int]]) -> Callable[[BeforeAfter], float]:
     return lambda pair: _mean([pair.changes[number] for number in jobs(pair)])
 
 
-def _seconds(jobs: Callable[[Pair], list[int]]) -> Callable[[Pair], float]:
+def _seconds(jobs: Callable[[BeforeAfter], list[int]]) -> Callable[[BeforeAfter], float]:
     return lambda pair: _mean([pair.after[number] - pair.before[number] for number in jobs(pair)])
 
 
@@ -113,11 +113,11 @@ _STATISTICS: Mapping[str, tuple[str, Statistic]] = {
 """Of completion times in the order of submission, by name."""
 
 
-def _default(of: Statistic) -> Callable[[Pair], float]:
+def _default(of: Statistic) -> Callable[[BeforeAfter], float]:
     return lambda pair: of(pair.before)
 
 
-def _change(of: Statistic) -> Callable[[Pair], float]:
+def _change(of: Statistic) -> Callable[[BeforeAfter], float]:
     return lambda pair: change(of(pair.before), of(pair.after))
 
 

@@ -17,8 +17,8 @@ import msgspec
 from steepest.sim.losses import thesis
 from steepest.sim.reproduce.forest import forest
 from steepest.sim.reproduce.placement import Start
-from steepest.sim.reproduce.run import Part, Reproduction, Row
-from steepest.sim.reproduce.verdict import Unit, Verdict
+from steepest.sim.reproduce.run import ExperimentFigure, Part, Reproduction
+from steepest.sim.reproduce.verdict import Agreement, Unit
 from steepest.sim.system.simulate import ASSUMPTIONS
 
 FILES = ("report.md", "report.html", "results.csv", "results.json")
@@ -29,13 +29,13 @@ CHART = "†"
 """Behind a figure that is read off the authors' chart."""
 
 
-class Line(msgspec.Struct, frozen=True):
+class ReportRow(msgspec.Struct, frozen=True):
     """A row of a table: one figure from every start."""
 
     experiment: str
     metric: str
     published: str
-    rows: Sequence[Row]
+    rows: Sequence[ExperimentFigure]
 
 
 class Table(msgspec.Struct, frozen=True):
@@ -43,7 +43,7 @@ class Table(msgspec.Struct, frozen=True):
 
     part: Part
     starts: Sequence[Start]
-    lines: Sequence[Line]
+    lines: Sequence[ReportRow]
 
 
 def write(reproduction: Reproduction, folder: Path) -> None:
@@ -58,11 +58,11 @@ def write(reproduction: Reproduction, folder: Path) -> None:
     (folder / "results.json").write_bytes(results_json(reproduction.rows))
     with (folder / "results.csv").open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(Row.__struct_fields__)
+        writer.writerow(ExperimentFigure.__struct_fields__)
         writer.writerows(msgspec.structs.astuple(row) for row in reproduction.rows)
 
 
-def results_json(rows: Sequence[Row]) -> bytes:
+def results_json(rows: Sequence[ExperimentFigure]) -> bytes:
     """The rows as a JSON list."""
     return msgspec.json.format(msgspec.json.encode(rows)) + b"\n"
 
@@ -73,9 +73,9 @@ def assumptions(reproduction: Reproduction) -> Sequence[str]:
     return (*reproduction.paper.assumptions, *simulated, ONE_RUN)
 
 
-def tables(rows: Sequence[Row], part: Part) -> Sequence[Table]:
+def tables(rows: Sequence[ExperimentFigure], part: Part) -> Sequence[Table]:
     """The tables of a part, one for each way of starting, in the order of their first rows."""
-    lines: list[list[Row]] = []
+    lines: list[list[ExperimentFigure]] = []
     for row in rows:
         if row.part is not part:
             continue
@@ -83,18 +83,18 @@ def tables(rows: Sequence[Row], part: Part) -> Sequence[Table]:
             lines[-1].append(row)
         else:
             lines.append([row])
-    found: dict[tuple[Start, ...], list[Line]] = {}
+    found: dict[tuple[Start, ...], list[ReportRow]] = {}
     for line in lines:
         found.setdefault(tuple(row.start for row in line), []).append(_line(line))
     return [Table(part, starts, those) for starts, those in found.items()]
 
 
-def tally(rows: Sequence[Row]) -> str:
+def tally(rows: Sequence[ExperimentFigure]) -> str:
     """The verdicts in a line: ``even start: 20 within, 3 worse; uneven start: …``."""
     texts = []
     for start in Start:
         counts = Counter(row.verdict for row in rows if row.start is start)
-        said = ", ".join(f"{counts[one]} {one}" for one in Verdict if counts[one])
+        said = ", ".join(f"{counts[one]} {one}" for one in Agreement if counts[one])
         texts += [f"{start}: {said}"] if said else []
     return "; ".join(texts)
 
@@ -110,7 +110,7 @@ def figure(value: float | None, unit: Unit, part: Part = Part.EFFECT) -> str:
     return f"{value:{sign},.1f} {unit}".replace("-", "−")
 
 
-def interval(row: Row) -> str:
+def interval(row: ExperimentFigure) -> str:
     """The confidence interval: ``[−16.9, −12.1]``; a dash after a single repetition."""
     if not math.isfinite(row.low):
         return "–"
@@ -118,7 +118,7 @@ def interval(row: Row) -> str:
     return f"[{low:,.1f}, {high:,.1f}]".replace("-", "−")
 
 
-def _same_figure(one: Row, other: Row) -> bool:
+def _same_figure(one: ExperimentFigure, other: ExperimentFigure) -> bool:
     return (one.experiment, one.setting, one.metric, one.published) == (
         other.experiment,
         other.setting,
@@ -127,13 +127,13 @@ def _same_figure(one: Row, other: Row) -> bool:
     )
 
 
-def _line(rows: Sequence[Row]) -> Line:
+def _line(rows: Sequence[ExperimentFigure]) -> ReportRow:
     row = rows[0]
     name = f"{row.experiment} ({row.setting})" if row.setting else row.experiment
     published = figure(row.published, row.unit, row.part)
     if row.unit is Unit.JOBS and row.published is not None:
         published = f"{row.published:g} of {row.jobs}"
-    return Line(name, row.metric, f"{published} {CHART}" if row.chart else published, rows)
+    return ReportRow(name, row.metric, f"{published} {CHART}" if row.chart else published, rows)
 
 
 def _rendered(template: str, reproduction: Reproduction) -> str:

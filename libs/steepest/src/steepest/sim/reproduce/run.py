@@ -14,10 +14,10 @@ import msgspec
 from steepest.sim.policies import LIVE
 from steepest.sim.reproduce.course import Course
 from steepest.sim.reproduce.experiment import Arm, Experiment, Paper, Published
-from steepest.sim.reproduce.measures import DEFAULTS, MEASURES, Pair, pair_of
+from steepest.sim.reproduce.measures import DEFAULTS, MEASURES, BeforeAfter, pair_of
 from steepest.sim.reproduce.placement import Start, first_nodes
 from steepest.sim.reproduce.plots import drawn
-from steepest.sim.reproduce.verdict import Estimate, Unit, Verdict, estimate, verdict
+from steepest.sim.reproduce.verdict import Agreement, Estimate, Unit, estimate, verdict
 from steepest.sim.result import SimulationResult
 from steepest.sim.run import side_by_side
 from steepest.sim.system.pool import Watch
@@ -36,7 +36,7 @@ class Part(enum.StrEnum):
     SENSITIVITY = "sensitivity"
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
+class ExperimentFigure(msgspec.Struct, frozen=True, kw_only=True):
     """A figure of an experiment, published and ours.
 
     Attributes:
@@ -65,7 +65,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     low: float
     high: float
     deviation: float
-    verdict: Verdict | None
+    verdict: Agreement | None
 
 
 class Reproduction(msgspec.Struct, frozen=True):
@@ -73,11 +73,11 @@ class Reproduction(msgspec.Struct, frozen=True):
 
     paper: Paper
     repetitions: int
-    rows: Sequence[Row]
+    rows: Sequence[ExperimentFigure]
     pictures: Sequence[tuple[str, str]]
 
 
-class Task(msgspec.Struct, frozen=True):
+class SeededRun(msgspec.Struct, frozen=True):
     """A repetition of an experiment; ``picture``: its picture instead of its figures."""
 
     experiment: Experiment
@@ -89,13 +89,13 @@ Figures = Sequence[Sequence[Sequence[float]]]
 """Of one repetition: for each start, first the default run's figures and then those of each arm, in their order."""
 
 
-def tasks(paper: Paper, repetitions: int) -> Sequence[Task]:
+def tasks(paper: Paper, repetitions: int) -> Sequence[SeededRun]:
     """What there is to do, the pictures first: they take longest."""
-    pictures = [Task(one, 0, picture=True) for one in paper.experiments]
-    return [*pictures, *(Task(one, seed) for one in _all(paper) for seed in range(repetitions))]
+    pictures = [SeededRun(one, 0, picture=True) for one in paper.experiments]
+    return [*pictures, *(SeededRun(one, seed) for one in _all(paper) for seed in range(repetitions))]
 
 
-def done(todo: Sequence[Task], workers: int | None) -> Iterator[Figures | str]:
+def done(todo: Sequence[SeededRun], workers: int | None) -> Iterator[Figures | str]:
     """What each task comes to, in their order."""
     return side_by_side(_do, todo, workers)
 
@@ -104,7 +104,7 @@ def reproduction(paper: Paper, repetitions: int, results: Sequence[Figures | str
     """What the results of all tasks come to."""
     count = len(paper.experiments)
     pictures = [(one.name, str(picture)) for one, picture in zip(paper.experiments, results, strict=False)]
-    rows: list[Row] = []
+    rows: list[ExperimentFigure] = []
     for number, experiment in enumerate(_all(paper)):
         first = count + number * repetitions
         figures = [one for one in results[first : first + repetitions] if not isinstance(one, str)]
@@ -112,7 +112,7 @@ def reproduction(paper: Paper, repetitions: int, results: Sequence[Figures | str
     return Reproduction(paper, repetitions, rows, pictures)
 
 
-def figures_of(experiment: Experiment, pairs: Sequence[Pair]) -> Sequence[Sequence[float]]:
+def figures_of(experiment: Experiment, pairs: Sequence[BeforeAfter]) -> Sequence[Sequence[float]]:
     """One start's figures from the pairs of its arms."""
     default = [DEFAULTS[one.measure].of(pairs[0]) for one in experiment.default]
     arms = zip(experiment.arms, pairs, strict=True)
@@ -123,7 +123,7 @@ def _all(paper: Paper) -> Sequence[Experiment]:
     return [*paper.experiments, *paper.sensitivity]
 
 
-def _rows(experiment: Experiment, figures: Sequence[Figures], *, sensitivity: bool) -> Iterator[Row]:
+def _rows(experiment: Experiment, figures: Sequence[Figures], *, sensitivity: bool) -> Iterator[ExperimentFigure]:
     groups = [(Part.DEFAULT, "", experiment.default)]
     part = Part.SENSITIVITY if sensitivity else Part.EFFECT
     groups += [(part, arm.setting, arm.published) for arm in experiment.arms]
@@ -136,11 +136,11 @@ def _rows(experiment: Experiment, figures: Sequence[Figures], *, sensitivity: bo
 
 def _row(
     experiment: Experiment, published: Published, ours: Estimate, *, part: Part, setting: str, start: Start
-) -> Row:
+) -> ExperimentFigure:
     measure = (DEFAULTS if part is Part.DEFAULT else MEASURES)[published.measure]
     jobs = PATTERNS[experiment.pattern].jobs
     judged = part is Part.EFFECT and published.value is not None
-    return Row(
+    return ExperimentFigure(
         part=part,
         experiment=experiment.name,
         setting=setting,
@@ -158,7 +158,7 @@ def _row(
     )
 
 
-def _do(task: Task) -> Figures | str:
+def _do(task: SeededRun) -> Figures | str:
     return _picture(task.experiment, task.seed) if task.picture else _figures(task.experiment, task.seed)
 
 

@@ -41,7 +41,7 @@ class Unit(enum.StrEnum):
     JOBS = "jobs"
 
 
-class Verdict(enum.StrEnum):
+class Agreement(enum.StrEnum):
     """How ours stands to what was published."""
 
     WITHIN = "within"
@@ -73,7 +73,7 @@ def estimate(values: Sequence[float]) -> Estimate:
     return Estimate(*rounded)
 
 
-def verdict(ours: Estimate, published: float, unit: Unit, jobs: int, slack: float | None = None) -> Verdict:
+def verdict(ours: Estimate, published: float, unit: Unit, jobs: int, slack: float | None = None) -> Agreement:
     """How ours stands to a published figure.
 
     Args:
@@ -87,12 +87,12 @@ def verdict(ours: Estimate, published: float, unit: Unit, jobs: int, slack: floa
     effect, mean, low, high = (value - nothing for value in (published, ours.mean, ours.low, ours.high))
     half = BAND * abs(effect) if slack is None else slack
     if effect - half <= low and high <= effect + half:
-        return Verdict.WITHIN
+        return Agreement.WITHIN
     if low <= effect + half and effect - half <= high:
-        return Verdict.INCONCLUSIVE
+        return Agreement.INCONCLUSIVE
     if mean * effect < 0 and not low <= 0 <= high:
-        return Verdict.OPPOSITE
+        return Agreement.OPPOSITE
     if mean * effect > 0 and abs(mean) > OVERSHOOT * abs(effect):
-        return Verdict.OVERSHOOTS
+        return Agreement.OVERSHOOTS
     more_is_better = unit is Unit.JOBS
-    return Verdict.BETTER if (mean > effect) == more_is_better else Verdict.WORSE
+    return Agreement.BETTER if (mean > effect) == more_is_better else Agreement.WORSE

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from steepest.cluster.simulated.model import Delay, Model
 from steepest.sim.losses.noise import normal, stream_of
-from steepest.sim.losses.training import Training as Losses
+from steepest.sim.losses.training import JobLosses as Losses
 from steepest.sim.workload import SimJob
 
 REPORTS_AN_INTERVAL = 5

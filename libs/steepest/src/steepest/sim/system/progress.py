@@ -11,7 +11,7 @@ from steepest.cluster.port import ReplicaId
 from steepest.cluster.simulated.nodes import SimulatedNodes
 from steepest.policies.pending import Pending
 from steepest.policies.placement.policies import PlacementPolicy
-from steepest.policies.placement.procon import Crowd, Progress, procon
+from steepest.policies.placement.procon import Crowd, IterationProgress, procon
 from steepest.view.cluster_view import ClusterView
 from steepest.view.state import Job, Node
 
@@ -39,17 +39,17 @@ def _crowd(view: ClusterView, node: Node, pending: Pending, nodes: SimulatedNode
     )
 
 
-def _progress(view: ClusterView, job: Job, nodes: SimulatedNodes) -> Progress:
+def _progress(view: ClusterView, job: Job, nodes: SimulatedNodes) -> IterationProgress:
     """What is known of a job: an iteration is from one report to the next, as the epochs are in ProCon."""
     training = nodes.newest(ReplicaId(job.name))
     if training is None or not training.running:
-        return Progress()  # on its way, or its end is not known yet
+        return IterationProgress()  # on its way, or its end is not known yet
     model = training.model
     every, steps = model.report_every, model.steps or 0
     age_s = (view.counted_ms - job.started_counted_ms) / 1000
     if training.step is None:
-        return Progress(iterations=steps / every, age_s=age_s)
-    return Progress(
+        return IterationProgress(iterations=steps / every, age_s=age_s)
+    return IterationProgress(
         cpu_m=training.share_m,
         iteration_s=every / training.pace if training.pace else 0.0,  # it saves, and uses no CPU
         left=(steps - training.step) / every,

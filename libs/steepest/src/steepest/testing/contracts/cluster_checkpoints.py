@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from steepest.cluster.port import ReplicaPhase
 from steepest.events.common import CheckpointRef
-from steepest.testing.contracts.cluster_harness import JOB, PATIENCE_S, Stage, refused
+from steepest.testing.contracts.cluster_harness import JOB, PATIENCE_S, ClusterFixture, refused
 
 
 class CheckpointContract:
     """A job is asked to save, waits for what follows, and loses no step; nobody waits for ever."""
 
-    async def test_a_migration_loses_no_step(self, stage: Stage) -> None:
+    async def test_a_migration_loses_no_step(self, stage: ClusterFixture) -> None:
         """Checkpoint, hold, stop, start elsewhere: the job resumes from exactly the last step that it reported."""
         await stage.train()
         saved = await stage.ask()
@@ -27,7 +27,7 @@ class CheckpointContract:
         assert status is not None
         assert (status.node, status.restored_step) == (stage.there, saved.step)
 
-    async def test_a_restore_names_what_it_restores(self, stage: Stage) -> None:
+    async def test_a_restore_names_what_it_restores(self, stage: ClusterFixture) -> None:
         """A start from a checkpoint whose content is not the one that was chosen is refused, and nothing starts."""
         await stage.train()
         saved = await stage.ask()
@@ -40,7 +40,7 @@ class CheckpointContract:
         assert status is not None
         assert (status.incarnation, status.phase) == (1, ReplicaPhase.EXITED)
 
-    async def test_a_released_job_trains_on(self, stage: Stage) -> None:
+    async def test_a_released_job_trains_on(self, stage: ClusterFixture) -> None:
         """After release the job goes on, long before its hold is over."""
         await stage.train()
         saved = await stage.ask()
@@ -48,14 +48,14 @@ class CheckpointContract:
 
         assert await stage.reach(saved.step + 1) > saved.step
 
-    async def test_a_hold_ends_by_itself(self, stage: Stage) -> None:
+    async def test_a_hold_ends_by_itself(self, stage: ClusterFixture) -> None:
         """If neither stop nor release comes, the job goes on after ``hold_s``."""
         await stage.train()
         saved = await stage.ask(hold_s=0.1)
 
         assert await stage.reach(saved.step + 1) > saved.step
 
-    async def test_release_does_not_disturb_a_job_that_does_not_wait(self, stage: Stage) -> None:
+    async def test_release_does_not_disturb_a_job_that_does_not_wait(self, stage: ClusterFixture) -> None:
         """A release that nobody waits for changes nothing: a later request still holds until its own release."""
         await stage.train()
         await stage.cluster.release(JOB, 1, request="r0")
@@ -65,13 +65,13 @@ class CheckpointContract:
 
         assert stopped.step == saved.step
 
-    async def test_asking_again_gives_the_same_checkpoint(self, stage: Stage) -> None:
+    async def test_asking_again_gives_the_same_checkpoint(self, stage: ClusterFixture) -> None:
         """The same request, made twice, is one request."""
         await stage.train()
 
         assert await stage.ask("r1") == await stage.ask("r1")
 
-    async def test_a_job_may_refuse_to_checkpoint(self, stage: Stage) -> None:
+    async def test_a_job_may_refuse_to_checkpoint(self, stage: ClusterFixture) -> None:
         """The refusal of a job that saves only when stopped is passed on, and the job trains on."""
         await stage.train("--mode", "on-stop")
         with refused("checkpoint-refused"):
@@ -79,7 +79,7 @@ class CheckpointContract:
 
         assert await stage.phase() == ReplicaPhase.RUNNING
 
-    async def test_a_job_that_does_not_answer_times_out(self, stage: Stage) -> None:
+    async def test_a_job_that_does_not_answer_times_out(self, stage: ClusterFixture) -> None:
         """Without an answer the call ends after its time limit, and the job trains on."""
         await stage.train("--silent")
         with refused("checkpoint-timeout"):
@@ -87,7 +87,7 @@ class CheckpointContract:
 
         assert await stage.phase() == ReplicaPhase.RUNNING
 
-    async def test_a_withdrawn_request_holds_nobody(self, stage: Stage) -> None:
+    async def test_a_withdrawn_request_holds_nobody(self, stage: ClusterFixture) -> None:
         """A job that answers after the time limit does not wait: nobody would ever stop or release it."""
         await stage.train("--save-s", "0.3")
         with refused("checkpoint-timeout"):
@@ -97,7 +97,7 @@ class CheckpointContract:
         assert status is not None
         assert await stage.reach((status.step or 0) + 20)
 
-    async def test_a_spoilt_checkpoint_is_not_taken(self, stage: Stage) -> None:
+    async def test_a_spoilt_checkpoint_is_not_taken(self, stage: ClusterFixture) -> None:
         """What does not match its own manifest is refused, is never offered for a restore, and holds nobody."""
         await stage.train("--spoil")
         with refused("checkpoint-invalid"):
@@ -108,7 +108,7 @@ class CheckpointContract:
         assert status.checkpoint is None
         assert await stage.reach((status.step or 0) + 2)
 
-    async def test_only_what_runs_can_be_asked(self, stage: Stage) -> None:
+    async def test_only_what_runs_can_be_asked(self, stage: ClusterFixture) -> None:
         """A checkpoint of an ended or never started incarnation is refused."""
         with refused("not-running"):
             await stage.ask()

@@ -18,7 +18,7 @@ from __future__ import annotations
 import pytest
 
 from steepest.testing.contracts.cluster_checkpoints import CheckpointContract
-from steepest.testing.contracts.cluster_harness import ClusterHarness, Stage
+from steepest.testing.contracts.cluster_harness import ClusterFixture, ClusterHarness
 from steepest.testing.contracts.cluster_lifecycle import LifecycleContract
 from steepest.testing.contracts.cluster_reports import ReportsContract
 
@@ -27,6 +27,6 @@ class ClusterContract(LifecycleContract, CheckpointContract, ReportsContract):
     """The whole contract. Inherit it with a fixture ``harness`` that gives an empty cluster."""
 
     @pytest.fixture
-    def stage(self, harness: ClusterHarness) -> Stage:
+    def stage(self, harness: ClusterHarness) -> ClusterFixture:
         """The harness, with the acts that most tests share."""
-        return Stage(harness)
+        return ClusterFixture(harness)

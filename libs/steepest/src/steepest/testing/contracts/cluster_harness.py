@@ -71,7 +71,7 @@ def refused(code: str) -> Iterator[None]:
     assert caught.value.definite
 
 
-class Stage:
+class ClusterFixture:
     """A harness with the acts that most tests share.
 
     Attributes:

@@ -11,7 +11,7 @@ import pytest
 
 from steepest.cluster.port import ReplicaPhase, ReplicaSpec
 from steepest.events.common import CheckpointRef
-from steepest.testing.contracts.cluster_harness import JOB, PATIENCE_S, Stage, refused
+from steepest.testing.contracts.cluster_harness import JOB, PATIENCE_S, ClusterFixture, refused
 
 
 class LifecycleContract:
@@ -19,7 +19,7 @@ class LifecycleContract:
 
     # Start
 
-    async def test_a_started_replica_runs_where_it_was_put(self, stage: Stage) -> None:
+    async def test_a_started_replica_runs_where_it_was_put(self, stage: ClusterFixture) -> None:
         """After a start the process trains, and lookup says on which node and in which incarnation."""
         await stage.train(node=stage.there)
         status = await stage.cluster.lookup(JOB)
@@ -29,11 +29,11 @@ class LifecycleContract:
         assert (status.step or 0) >= 1
         assert status.restored_step is None
 
-    async def test_what_was_never_started_is_not_known(self, stage: Stage) -> None:
+    async def test_what_was_never_started_is_not_known(self, stage: ClusterFixture) -> None:
         """Lookup of a replica that was never started gives None."""
         assert await stage.cluster.lookup(JOB) is None
 
-    async def test_starting_again_changes_nothing(self, stage: Stage) -> None:
+    async def test_starting_again_changes_nothing(self, stage: ClusterFixture) -> None:
         """A start of an incarnation that runs already starts no second process."""
         await stage.train()
         await stage.cluster.start(JOB, 1, stage.here, stage.harness.job(), None)
@@ -41,7 +41,7 @@ class LifecycleContract:
 
         assert stage.output().count("begins") == 1
 
-    async def test_concurrent_starts_start_one_process(self, stage: Stage) -> None:
+    async def test_concurrent_starts_start_one_process(self, stage: ClusterFixture) -> None:
         """However many starts of one incarnation come at once, one process runs."""
         starts = (stage.cluster.start(JOB, 1, stage.here, stage.harness.job(), None) for _ in range(5))
         await asyncio.gather(*starts)
@@ -50,7 +50,7 @@ class LifecycleContract:
 
         assert stage.output().count("begins") == 1
 
-    async def test_an_ended_incarnation_is_not_started_again(self, stage: Stage) -> None:
+    async def test_an_ended_incarnation_is_not_started_again(self, stage: ClusterFixture) -> None:
         """A start of an incarnation that has ended succeeds and runs nothing."""
         await stage.cluster.start(JOB, 1, stage.here, stage.harness.job("--steps", "1"), None)
         await stage.end()
@@ -59,7 +59,7 @@ class LifecycleContract:
         assert await stage.phase() == ReplicaPhase.EXITED
         assert stage.output().count("begins") == 1
 
-    async def test_a_late_start_of_an_older_incarnation_is_refused(self, stage: Stage) -> None:
+    async def test_a_late_start_of_an_older_incarnation_is_refused(self, stage: ClusterFixture) -> None:
         """A zombie that starts an incarnation older than the newest known one is refused, and the newest runs on."""
         await stage.train(incarnation=2)
         with refused("stale-incarnation"):
@@ -67,7 +67,7 @@ class LifecycleContract:
 
         assert await stage.reach(2, incarnation=2) >= 2
 
-    async def test_a_new_incarnation_waits_for_the_end_of_the_older(self, stage: Stage) -> None:
+    async def test_a_new_incarnation_waits_for_the_end_of_the_older(self, stage: ClusterFixture) -> None:
         """Two incarnations of a replica never run at once: the newer start is refused while the older may run."""
         await stage.train()
         with refused("still-running"):
@@ -77,20 +77,20 @@ class LifecycleContract:
         assert status is not None
         assert status.incarnation == 1
 
-    async def test_an_incarnation_has_one_node(self, stage: Stage) -> None:
+    async def test_an_incarnation_has_one_node(self, stage: ClusterFixture) -> None:
         """The same incarnation on another node is refused."""
         await stage.train()
         with refused("wrong-node"):
             await stage.cluster.start(JOB, 1, stage.there, stage.harness.job(), None)
 
-    async def test_an_unknown_node_is_refused(self, stage: Stage) -> None:
+    async def test_an_unknown_node_is_refused(self, stage: ClusterFixture) -> None:
         """A start on a node that does not exist is refused, and nothing is known of the replica."""
         with refused("unknown-node"):
             await stage.cluster.start(JOB, 1, "nowhere", stage.harness.job(), None)
 
         assert await stage.cluster.lookup(JOB) is None
 
-    async def test_a_missing_program_is_refused_without_a_trace(self, stage: Stage) -> None:
+    async def test_a_missing_program_is_refused_without_a_trace(self, stage: ClusterFixture) -> None:
         """A program that is not there is refused, and the same incarnation may then start with one that is."""
         with refused("no-such-program"):
             await stage.cluster.start(JOB, 1, stage.here, ReplicaSpec(command=("/no/such/program",)), None)
@@ -98,7 +98,7 @@ class LifecycleContract:
 
         await stage.train()
 
-    async def test_a_restore_from_nothing_is_refused(self, stage: Stage) -> None:
+    async def test_a_restore_from_nothing_is_refused(self, stage: ClusterFixture) -> None:
         """A start from a checkpoint that is not on the volume is refused, and nothing starts."""
         missing = CheckpointRef(name="step-00000007-i0001", step=7, digest="sha256:00")
         with refused("checkpoint-refused"):
@@ -108,7 +108,7 @@ class LifecycleContract:
 
     # Stop
 
-    async def test_a_stopped_job_saves_and_leaves(self, stage: Stage) -> None:
+    async def test_a_stopped_job_saves_and_leaves(self, stage: ClusterFixture) -> None:
         """SIGTERM lets the job save: stop gives status 85, the last step, and the checkpoint of that step."""
         await stage.train("--mode", "on-stop")
         stopped = await stage.cluster.stop(JOB, 1, grace_s=PATIENCE_S)
@@ -118,7 +118,7 @@ class LifecycleContract:
         assert stopped.checkpoint.step == stopped.step
         assert await stage.phase() == ReplicaPhase.EXITED
 
-    async def test_a_job_that_ignores_sigterm_is_killed(self, stage: Stage) -> None:
+    async def test_a_job_that_ignores_sigterm_is_killed(self, stage: ClusterFixture) -> None:
         """After its grace a job ends by SIGKILL, and stop returns only then."""
         await stage.train("--ignore-term")
         stopped = await stage.cluster.stop(JOB, 1, grace_s=0.1)
@@ -126,14 +126,14 @@ class LifecycleContract:
         assert stopped.exit_status == -9
         assert await stage.phase() == ReplicaPhase.EXITED
 
-    async def test_stopping_again_tells_how_it_ended(self, stage: Stage) -> None:
+    async def test_stopping_again_tells_how_it_ended(self, stage: ClusterFixture) -> None:
         """A second stop succeeds and reports the same end."""
         await stage.train()
         first = await stage.cluster.stop(JOB, 1, grace_s=PATIENCE_S)
 
         assert await stage.cluster.stop(JOB, 1, grace_s=PATIENCE_S) == first
 
-    async def test_a_late_stop_of_an_older_incarnation_spares_the_newer(self, stage: Stage) -> None:
+    async def test_a_late_stop_of_an_older_incarnation_spares_the_newer(self, stage: ClusterFixture) -> None:
         """A stop names what it stops: one of an ended incarnation leaves the newer one alone."""
         await stage.train()
         await stage.cluster.stop(JOB, 1, grace_s=PATIENCE_S)
@@ -145,7 +145,7 @@ class LifecycleContract:
         assert status is not None
         assert (status.incarnation, status.phase) == (2, ReplicaPhase.RUNNING)
 
-    async def test_what_was_never_started_cannot_be_stopped(self, stage: Stage) -> None:
+    async def test_what_was_never_started_cannot_be_stopped(self, stage: ClusterFixture) -> None:
         """A stop of an incarnation that was never started is refused, also where another one runs."""
         with refused("unknown-incarnation"):
             await stage.cluster.stop(JOB, 1, grace_s=0.0)
@@ -158,21 +158,21 @@ class LifecycleContract:
     # How it ends
 
     @pytest.mark.parametrize("status", [0, 3, 85])
-    async def test_the_exit_status_is_known(self, stage: Stage, status: int) -> None:
+    async def test_the_exit_status_is_known(self, stage: ClusterFixture, status: int) -> None:
         """Lookup gives the exit status of a process that left by itself."""
         arguments = ("--steps", "2", "--exit", str(status))
         await stage.cluster.start(JOB, 1, stage.here, stage.harness.job(*arguments), None)
 
         assert await stage.end() == (ReplicaPhase.EXITED, status)
 
-    async def test_a_killed_job_has_its_signal_as_status(self, stage: Stage) -> None:
+    async def test_a_killed_job_has_its_signal_as_status(self, stage: ClusterFixture) -> None:
         """A process that SIGKILL ended has status −9."""
         await stage.train()
         await stage.harness.kill(JOB)
 
         assert await stage.end() == (ReplicaPhase.EXITED, -9)
 
-    async def test_an_end_that_nobody_saw_is_gone(self, stage: Stage) -> None:
+    async def test_an_end_that_nobody_saw_is_gone(self, stage: ClusterFixture) -> None:
         """A replica that surely does not run, without a known status, is gone; then the next incarnation may start."""
         await stage.train()
         await stage.harness.lose(JOB)
@@ -183,19 +183,19 @@ class LifecycleContract:
 
     # Steps
 
-    async def test_a_complete_training_satisfies_any_step(self, stage: Stage) -> None:
+    async def test_a_complete_training_satisfies_any_step(self, stage: ClusterFixture) -> None:
         """A job that ended with status 0 has done all that it will: waiting gives its last step."""
         await stage.cluster.start(JOB, 1, stage.here, stage.harness.job("--steps", "3"), None)
 
         assert await stage.reach(1000) == 3
 
-    async def test_a_failed_job_reaches_no_step(self, stage: Stage) -> None:
+    async def test_a_failed_job_reaches_no_step(self, stage: ClusterFixture) -> None:
         """Waiting for a step ends as soon as the job has failed."""
         await stage.cluster.start(JOB, 1, stage.here, stage.harness.job("--steps", "1", "--exit", "3"), None)
         with refused("ended"):
             await stage.reach(1000)
 
-    async def test_a_step_that_does_not_come_times_out(self, stage: Stage) -> None:
+    async def test_a_step_that_does_not_come_times_out(self, stage: ClusterFixture) -> None:
         """Waiting for a step ends after its time limit."""
         await stage.train()
         with refused("step-timeout"):

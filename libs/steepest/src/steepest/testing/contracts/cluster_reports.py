@@ -8,7 +8,7 @@ from __future__ import annotations
 from steepest.cluster.port import ReplicaPhase
 from steepest.events.common import CheckpointMode
 from steepest.events.heartbeat import NodeHeartbeat, ReplicaState
-from steepest.testing.contracts.cluster_harness import JOB, OTHER, PATIENCE_S, Stage, refused
+from steepest.testing.contracts.cluster_harness import JOB, OTHER, PATIENCE_S, ClusterFixture, refused
 
 
 class ReportsContract:
@@ -16,7 +16,7 @@ class ReportsContract:
 
     # Adoption
 
-    async def test_a_new_adapter_adopts_what_runs(self, stage: Stage) -> None:
+    async def test_a_new_adapter_adopts_what_runs(self, stage: ClusterFixture) -> None:
         """Replicas outlive their adapter: a new one finds them running, at their step, and can stop them."""
         await stage.train()
         await stage.harness.leave()
@@ -27,7 +27,7 @@ class ReportsContract:
         assert (await stage.cluster.stop(JOB, 1, grace_s=PATIENCE_S)).exit_status == 85
         assert stage.output().count("begins") == 1
 
-    async def test_a_new_adapter_learns_of_ends_while_it_was_away(self, stage: Stage) -> None:
+    async def test_a_new_adapter_learns_of_ends_while_it_was_away(self, stage: ClusterFixture) -> None:
         """The exit status of a replica that ended while nobody watched is not lost."""
         await stage.train()
         await stage.harness.leave()
@@ -36,7 +36,7 @@ class ReportsContract:
 
         assert await stage.end() == (ReplicaPhase.EXITED, -9)
 
-    async def test_closing_stops_nothing(self, stage: Stage) -> None:
+    async def test_closing_stops_nothing(self, stage: ClusterFixture) -> None:
         """Close lets go: what ran still runs under the next adapter."""
         await stage.train()
         await stage.cluster.close()
@@ -48,7 +48,7 @@ class ReportsContract:
 
     # Limits
 
-    async def test_limits_act(self, stage: Stage) -> None:
+    async def test_limits_act(self, stage: ClusterFixture) -> None:
         """Of two jobs that compute all the time, the one with a twentieth of the other's cap uses clearly less."""
         node = max(stage.harness.nodes, key=lambda name: stage.harness.nodes[name].cpu_m)
         capacity_m = min(stage.harness.nodes[node].cpu_m, 1000)
@@ -72,7 +72,7 @@ class ReportsContract:
         assert status is not None
         assert await stage.reach((status.step or 0) + 1)
 
-    async def test_only_what_runs_can_be_limited(self, stage: Stage) -> None:
+    async def test_only_what_runs_can_be_limited(self, stage: ClusterFixture) -> None:
         """A limit of what was never started, or has ended, is refused."""
         with refused("not-running"):
             await stage.cluster.limit(JOB, 1, 100)
@@ -83,7 +83,7 @@ class ReportsContract:
         with refused("not-running"):
             await stage.cluster.limit(JOB, 1, 100)
 
-    async def test_memory_is_capped_or_the_cap_refused(self, stage: Stage) -> None:
+    async def test_memory_is_capped_or_the_cap_refused(self, stage: ClusterFixture) -> None:
         """A cap of memory is set and taken away where nodes can; where they cannot, it is refused, and never ignored."""
         await stage.train()
         await stage.cluster.limit(JOB, 1, 100, memory_limit_mib=None)
@@ -101,7 +101,7 @@ class ReportsContract:
 
     # Heartbeats, files, forget
 
-    async def test_every_node_beats(self, stage: Stage) -> None:
+    async def test_every_node_beats(self, stage: ClusterFixture) -> None:
         """Each node says its name, pool and capacity, with or without replicas."""
         found: dict[str, NodeHeartbeat] = {}
         async for beat in stage.cluster.heartbeats():
@@ -112,7 +112,7 @@ class ReportsContract:
         assert {name: beat.capacity for name, beat in found.items()} == stage.harness.nodes
         assert {beat.pool for beat in found.values()} == {stage.harness.pool}
 
-    async def test_heartbeats_tell_of_running_replicas(self, stage: Stage) -> None:
+    async def test_heartbeats_tell_of_running_replicas(self, stage: ClusterFixture) -> None:
         """A running replica is reported with its step, how it can be checkpointed, and its newest checkpoint."""
         await stage.train()
         saved = await stage.ask(hold_s=0.0)
@@ -124,7 +124,7 @@ class ReportsContract:
         assert report.checkpoint == saved
         assert (report.step or 0) >= 1
 
-    async def test_heartbeats_tell_of_an_end_until_the_job_is_forgotten(self, stage: Stage) -> None:
+    async def test_heartbeats_tell_of_an_end_until_the_job_is_forgotten(self, stage: ClusterFixture) -> None:
         """A consumer that was away still learns of an end: the newest incarnation is reported until forget."""
         await stage.train()
         await stage.harness.kill(JOB)
@@ -140,12 +140,12 @@ class ReportsContract:
             if beat.node == stage.here:
                 break
 
-    async def test_heartbeats_end_when_the_cluster_is_closed(self, stage: Stage) -> None:
+    async def test_heartbeats_end_when_the_cluster_is_closed(self, stage: ClusterFixture) -> None:
         """Close ends every stream of heartbeats."""
         async for _ in stage.cluster.heartbeats():
             await stage.cluster.close()
 
-    async def test_files_lead_to_output_and_reports(self, stage: Stage) -> None:
+    async def test_files_lead_to_output_and_reports(self, stage: ClusterFixture) -> None:
         """A reader on the node finds what every incarnation printed and reported, on its own node only."""
         await stage.train()
         await stage.cluster.stop(JOB, 1, grace_s=PATIENCE_S)
@@ -157,7 +157,7 @@ class ReportsContract:
         assert first.output.read_text().split() == ["begins", JOB.job, "1"]
         assert '"step": 1' in second.reports.read_text()
 
-    async def test_a_running_job_is_not_forgotten(self, stage: Stage) -> None:
+    async def test_a_running_job_is_not_forgotten(self, stage: ClusterFixture) -> None:
         """Forget is refused while a replica may run."""
         await stage.train()
         with refused("still-running"):
@@ -165,7 +165,7 @@ class ReportsContract:
 
         assert await stage.phase() == ReplicaPhase.RUNNING
 
-    async def test_a_forgotten_job_may_begin_anew(self, stage: Stage) -> None:
+    async def test_a_forgotten_job_may_begin_anew(self, stage: ClusterFixture) -> None:
         """After forget nothing is known: the same name starts at incarnation 1 and inherits no checkpoint."""
         await stage.train()
         await stage.cluster.stop(JOB, 1, grace_s=PATIENCE_S)

@@ -19,7 +19,7 @@ from typing import Any
 STOPPED_STATUS = 85
 
 
-class Job:
+class ContractJob:
     """One run of the job. Steps are empty; the state is the number of the last one."""
 
     def __init__(self, options: argparse.Namespace) -> None:
@@ -134,7 +134,7 @@ def main() -> None:
     parser.add_argument("--ignore-term", action="store_true", help="do not leave on SIGTERM")
     parser.add_argument("--silent", action="store_true", help="answer no request")
     parser.add_argument("--spoil", action="store_true", help="write checkpoints that do not match their manifest")
-    sys.exit(Job(parser.parse_args()).run())
+    sys.exit(ContractJob(parser.parse_args()).run())
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ It owns both line shapes.
 
 import re
 
-from steepest.training_logs.format import PAIRS_EQUAL, Context, Format, LogLine, Progress, Reading, at_step, readings
+from steepest.training_logs.format import PAIRS_EQUAL, Context, Format, LogLine, Reading, RunPosition, at_step, readings
 from steepest.training_logs.syntax.numbers import NUMBER
 
 _CLU = re.compile(rb"^\[(\d{1,15})\] (?=[\w/]{1,80}=)")
@@ -19,7 +19,7 @@ def _read(line: LogLine, context: Context) -> list[Reading] | None:
         return readings(PAIRS_EQUAL.findall(text[match.end() :]), at_step(context, int(match[1])), context)
     if match := _ALGOPERF.search(text):
         step = int(match[1])
-        return readings(_DICTIONARY.findall(text[match.end() :]), Progress(step, None, (step,)), context) or None
+        return readings(_DICTIONARY.findall(text[match.end() :]), RunPosition(step, None, (step,)), context) or None
     return None
 
 

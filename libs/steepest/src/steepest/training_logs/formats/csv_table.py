@@ -3,7 +3,7 @@
 It owns recognising the header. A column is read if its name is a loss or a held-out quality; empty cells are skipped.
 """
 
-from steepest.training_logs.format import Context, Format, LogLine, Progress, Reading, at_step, readings
+from steepest.training_logs.format import Context, Format, LogLine, Reading, RunPosition, at_step, readings
 from steepest.training_logs.syntax.metric_names import read_name
 from steepest.training_logs.syntax.numbers import to_epoch, to_number, to_step
 
@@ -37,12 +37,12 @@ def _is_header(cells: list[bytes]) -> bool:
     return words and any(name.is_loss for name in names) and any(name.place for name in names)
 
 
-def _place(values: dict[str, bytes], context: Context) -> Progress:
+def _place(values: dict[str, bytes], context: Context) -> RunPosition:
     places = {place: cell for name, cell in values.items() if (place := read_name(name.encode()).place)}
     epoch = to_epoch(places.get("epoch"))
     if (step := to_step(places.get("step"))) is not None:
         return at_step(context, step, epoch)
-    return Progress() if epoch is None else Progress(None, epoch, (epoch,), coarse=True)
+    return RunPosition() if epoch is None else RunPosition(None, epoch, (epoch,), coarse=True)
 
 
 FORMAT = Format(

@@ -12,8 +12,8 @@ from steepest.training_logs.format import (
     Format,
     LogLine,
     Pair,
-    Progress,
     Reading,
+    RunPosition,
     at_step,
     readings,
     within_epoch,
@@ -38,7 +38,7 @@ def _read(line: LogLine, context: Context) -> list[Reading] | None:
         return None
     held_out = _HELD_OUT.search(line.raw) is not None or b"| valid_loss " in text
     pairs = _FIELDS.findall(b"| " + text[match.end() :])
-    at = Progress(None, int(match[1]), (int(match[1]),))
+    at = RunPosition(None, int(match[1]), (int(match[1]),))
     updates = to_step(dict(pairs).get(b"num_updates"))
     at = at if updates is None else at._replace(step=updates)
     if held_out:
@@ -46,7 +46,7 @@ def _read(line: LogLine, context: Context) -> list[Reading] | None:
     return readings(pairs, at, context, scope="epoch")
 
 
-def _with_updates(pairs: list[Pair], at: Progress, context: Context) -> Progress:
+def _with_updates(pairs: list[Pair], at: RunPosition, context: Context) -> RunPosition:
     updates = to_step(dict(pairs).get(b"num_updates"))
     return at if updates is None else at_step(context, updates, at.epoch)
 

@@ -7,7 +7,16 @@ format that matches.
 import re
 from itertools import islice
 
-from steepest.training_logs.format import PAIRS_ANY, Context, Format, LogLine, Progress, Reading, is_reported, readings
+from steepest.training_logs.format import (
+    PAIRS_ANY,
+    Context,
+    Format,
+    LogLine,
+    Reading,
+    RunPosition,
+    is_reported,
+    readings,
+)
 from steepest.training_logs.syntax.loose import place_in, split_in
 from steepest.training_logs.syntax.metric_names import read_name
 from steepest.training_logs.syntax.numbers import NUMBER
@@ -41,7 +50,7 @@ def _read(line: LogLine, context: Context) -> list[Reading] | None:
     if context.wanted is not None:
         return readings(PAIRS_ANY.findall(text), place_in(text, context, "train"), context) or None
     found: list[Reading] = []
-    at: Progress | None = None
+    at: RunPosition | None = None
     for match in islice(_LOSS.finditer(text), _MAX_LOSSES):
         before = text[max(match.start() - _LOOK_BACK_BYTES, 0) : match.start()]
         printed = _printed_name(before, match)

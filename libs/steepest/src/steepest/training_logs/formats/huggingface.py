@@ -9,8 +9,8 @@ from steepest.training_logs.format import (
     Context,
     Format,
     LogLine,
-    Progress,
     Reading,
+    RunPosition,
     at_evaluation,
     at_step,
     readings,
@@ -40,7 +40,7 @@ def _read(line: LogLine, context: Context) -> list[Reading] | None:
     return found if mine else None
 
 
-def _place(pairs: list[tuple[bytes, bytes]], before: bytes, context: Context, *, evaluation: bool) -> Progress:
+def _place(pairs: list[tuple[bytes, bytes]], before: bytes, context: Context, *, evaluation: bool) -> RunPosition:
     fields = dict(pairs)
     epoch = to_epoch(fields.get(b"epoch"))
     step = next((step for key in _STEPS if (step := to_step(fields.get(key))) is not None), None)
@@ -51,7 +51,7 @@ def _place(pairs: list[tuple[bytes, bytes]], before: bytes, context: Context, *,
     bars = _BAR.findall(before)
     if bars:
         return at_step(context, int(bars[-1][0]), epoch)
-    return Progress(None, epoch, None)
+    return RunPosition(None, epoch, None)
 
 
 FORMAT = Format(

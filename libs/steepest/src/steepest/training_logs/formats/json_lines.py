@@ -5,7 +5,7 @@ It owns how field names imply the progress and the split. Numbers may be quoted 
 
 from typing import Any
 
-from steepest.training_logs.format import Context, Format, LogLine, Progress, Reading, at_step, readings
+from steepest.training_logs.format import Context, Format, LogLine, Reading, RunPosition, at_step, readings
 from steepest.training_logs.records import Split
 from steepest.training_logs.syntax.json_object import integer, numbers, parse_object
 from steepest.training_logs.syntax.metric_names import read_name
@@ -30,7 +30,7 @@ def _split(fields: dict[str, Any]) -> Split:
     return read_name(split.encode("utf-8", "replace")).split or "train"
 
 
-def _place(fields: dict[str, Any], context: Context, split: Split) -> Progress:
+def _place(fields: dict[str, Any], context: Context, split: Split) -> RunPosition:
     places = {name.place: fields[key] for key in fields if (name := _place_name(key)).place}
     epoch = to_number(places.get("epoch"))
     whole = integer(epoch)
@@ -39,11 +39,11 @@ def _place(fields: dict[str, Any], context: Context, split: Split) -> Progress:
     inner = next((fields[key] for key in _WITHIN_EPOCH if key in fields), None)
     index = integer(inner)
     if index is not None and epoch is not None:
-        return Progress(None, epoch, (epoch, index))
+        return RunPosition(None, epoch, (epoch, index))
     step = step if step is not None else index
     if step is not None:
-        return at_step(context, step, epoch) if split == "train" else Progress(step, epoch, (step,))
-    return Progress(whole, epoch, (epoch,), coarse=True) if epoch is not None else Progress()
+        return at_step(context, step, epoch) if split == "train" else RunPosition(step, epoch, (step,))
+    return RunPosition(whole, epoch, (epoch,), coarse=True) if epoch is not None else RunPosition()
 
 
 def _place_name(key: str) -> Any:

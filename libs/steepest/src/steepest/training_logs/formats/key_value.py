@@ -3,7 +3,7 @@
 It owns the rule that distinguishes such a line from a dump of settings.
 """
 
-from steepest.training_logs.format import PAIRS_EQUAL, Context, Format, LogLine, Progress, Reading, at_step, readings
+from steepest.training_logs.format import PAIRS_EQUAL, Context, Format, LogLine, Reading, RunPosition, at_step, readings
 from steepest.training_logs.syntax.loose import place_in, split_in
 from steepest.training_logs.syntax.metric_names import read_name
 from steepest.training_logs.syntax.numbers import to_epoch, to_step
@@ -25,7 +25,7 @@ def _read(line: LogLine, context: Context) -> list[Reading] | None:
     return readings(pairs, at, context, split=split) or None
 
 
-def _place(pairs: list[tuple[bytes, bytes]], context: Context) -> Progress | None:
+def _place(pairs: list[tuple[bytes, bytes]], context: Context) -> RunPosition | None:
     places = {name.place: value for key, value in pairs if (name := read_name(key)).place}
     step = to_step(places.get("step"))
     return None if step is None else at_step(context, step, to_epoch(places.get("epoch")))

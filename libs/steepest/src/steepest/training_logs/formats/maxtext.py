@@ -11,8 +11,8 @@ from steepest.training_logs.format import (
     Context,
     Format,
     LogLine,
-    Progress,
     Reading,
+    RunPosition,
     at_step,
     readings,
 )
@@ -26,7 +26,7 @@ def _read(line: LogLine, context: Context) -> list[Reading] | None:
     if match := _STEP.search(text):
         return readings(PAIRS_COLON.findall(text[match.end() :]), at_step(context, int(match[1])), context)
     if match := _EVALUATION.search(text):
-        at = Progress(int(match[1]), None, (int(match[1]),))
+        at = RunPosition(int(match[1]), None, (int(match[1]),))
         return readings(PAIRS_ANY.findall(text[match.end() :]), at, context, split="eval")
     return None
 

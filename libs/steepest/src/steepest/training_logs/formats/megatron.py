@@ -9,8 +9,8 @@ from steepest.training_logs.format import (
     Context,
     Format,
     LogLine,
-    Progress,
     Reading,
+    RunPosition,
     at_evaluation,
     at_step,
     readings,
@@ -38,7 +38,7 @@ def _read(line: LogLine, context: Context) -> list[Reading] | None:
 
 def _evaluation(match: re.Match[bytes], body: bytes, context: Context) -> list[Reading]:
     step = match[1]
-    at = Progress(int(step), None, (int(step),)) if step else at_evaluation(context)
+    at = RunPosition(int(step), None, (int(step),)) if step else at_evaluation(context)
     pairs = [(key.removesuffix(b" value"), value) for key, value in _FIELDS.findall(body) if b"PPL" not in key]
     return readings(pairs, at, context, split="eval")
 

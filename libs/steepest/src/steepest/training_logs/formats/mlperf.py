@@ -7,7 +7,7 @@ It owns their keys. For the language-model benchmarks ``eval_accuracy`` is a los
 import re
 from typing import Any
 
-from steepest.training_logs.format import Context, Format, LogLine, Pair, Progress, Reading, readings
+from steepest.training_logs.format import Context, Format, LogLine, Pair, Reading, RunPosition, readings
 from steepest.training_logs.syntax.json_object import integer, numbers, parse_object
 from steepest.training_logs.syntax.numbers import NUMBER, to_number
 
@@ -47,13 +47,13 @@ def _named(pair: Pair, measure: object, context: Context) -> Pair:
     return pair
 
 
-def _place(metadata: dict[str, Any]) -> Progress:
+def _place(metadata: dict[str, Any]) -> RunPosition:
     step = metadata.get("step", metadata.get("step_num"))
     step = integer(step[-1] if isinstance(step, list) and step else step)
     epoch = to_number(metadata["epoch_num"]) if isinstance(metadata.get("epoch_num"), int | float) else None
     samples = integer(metadata.get("samples_count"))
     progress = next((one for one in (samples, step, epoch) if one is not None), None)
-    return Progress(step, epoch, None if progress is None else (progress,))
+    return RunPosition(step, epoch, None if progress is None else (progress,))
 
 
 def _read_old(raw: bytes, context: Context) -> list[Reading] | None:
@@ -65,7 +65,7 @@ def _read_old(raw: bytes, context: Context) -> list[Reading] | None:
         return None
     epoch = to_number(fields[b"epoch"].decode()) if b"epoch" in fields else None
     return readings(
-        [(match[2], fields[b"value"])], Progress(None, epoch, (epoch,) if epoch is not None else None), context
+        [(match[2], fields[b"value"])], RunPosition(None, epoch, (epoch,) if epoch is not None else None), context
     )
 
 

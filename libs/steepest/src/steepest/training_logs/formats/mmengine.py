@@ -10,8 +10,8 @@ from steepest.training_logs.format import (
     Context,
     Format,
     LogLine,
-    Progress,
     Reading,
+    RunPosition,
     at_evaluation,
     at_step,
     readings,
@@ -35,13 +35,13 @@ def _read(line: LogLine, context: Context) -> list[Reading] | None:
     return found if parts else None
 
 
-def _trained(match: re.Match[bytes], context: Context) -> Progress:
+def _trained(match: re.Match[bytes], context: Context) -> RunPosition:
     if match["step"] is not None:
         return at_step(context, int(match["step"]))
     return within_epoch(context, int(match["epoch"]), int(match["index"]), int(match["total"]))
 
 
-def _evaluated(match: re.Match[bytes], context: Context) -> Progress:
+def _evaluated(match: re.Match[bytes], context: Context) -> RunPosition:
     at = at_evaluation(context)
     return at if match["epoch"] is None else at._replace(epoch=int(match["epoch"]))
 

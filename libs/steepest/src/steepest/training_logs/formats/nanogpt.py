@@ -5,7 +5,7 @@ It owns those two. Both estimates come from an evaluation loop, so the one on tr
 
 import re
 
-from steepest.training_logs.format import Context, Format, LogLine, Progress, Reading, at_step, readings, total_loss
+from steepest.training_logs.format import Context, Format, LogLine, Reading, RunPosition, at_step, readings, total_loss
 from steepest.training_logs.syntax.numbers import NUMBER
 
 _ITER = re.compile(rb"^iter (\d{1,15}): loss (" + NUMBER + rb"), time ")
@@ -16,7 +16,7 @@ def _read(line: LogLine, context: Context) -> list[Reading] | None:
     if match := _ITER.match(line.text):
         return total_loss(match[2], at_step(context, int(match[1])), context)
     if match := _STEP.match(line.text):
-        at = Progress(int(match[1]), None, (int(match[1]),))
+        at = RunPosition(int(match[1]), None, (int(match[1]),))
         return [
             found._replace(split="eval")
             for found in readings([(b"train_loss", match[2]), (b"val_loss", match[3])], at, context)

@@ -10,8 +10,8 @@ from steepest.training_logs.format import (
     Context,
     Format,
     LogLine,
-    Progress,
     Reading,
+    RunPosition,
     at_evaluation,
     at_step,
     readings,
@@ -30,7 +30,7 @@ def _read(line: LogLine, context: Context) -> list[Reading] | None:
     epoch, step = _EPOCH.search(text), _STEP.search(text)
     if epoch is None or step is None or b"loss" not in text:
         return None
-    at: Progress = at_step(context, int(step[1]), to_int(epoch[1]))
+    at: RunPosition = at_step(context, int(step[1]), to_int(epoch[1]))
     context.epoch = int(epoch[1])
     return readings(PAIRS_COLON.findall(text), at, context) or None
 

@@ -5,7 +5,16 @@ It owns those two lines. The brackets count samples, not steps, so the reader co
 
 import re
 
-from steepest.training_logs.format import Context, Format, LogLine, Progress, Reading, at_evaluation, readings, segments
+from steepest.training_logs.format import (
+    Context,
+    Format,
+    LogLine,
+    Reading,
+    RunPosition,
+    at_evaluation,
+    readings,
+    segments,
+)
 from steepest.training_logs.syntax.numbers import NUMBER
 
 _HEAD = re.compile(rb"Train Epoch: (\d{1,9}) \[ {0,8}(\d{1,12})/(\d{1,12})[^\]]{0,40}\]")
@@ -20,7 +29,7 @@ def _read(line: LogLine, context: Context) -> list[Reading] | None:
         found: list[Reading] = []
         for match, body in parts:
             context.epoch = int(match[1])
-            at = Progress(None, context.epoch, (context.epoch, int(match[2])))
+            at = RunPosition(None, context.epoch, (context.epoch, int(match[2])))
             found += readings(_LOSS.findall(body), at, context)
         return found
     test = _TEST.search(line.text)

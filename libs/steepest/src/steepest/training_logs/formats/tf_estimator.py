@@ -5,7 +5,7 @@ It owns their lines. ``Loss for final step`` repeats the last one; asynchronous 
 
 import re
 
-from steepest.training_logs.format import PAIRS_EQUAL, Context, Format, LogLine, Progress, Reading, at_step, readings
+from steepest.training_logs.format import PAIRS_EQUAL, Context, Format, LogLine, Reading, RunPosition, at_step, readings
 
 _STEP = re.compile(rb"\bstep = (\d{1,15})\b")
 _SLIM = re.compile(rb"\bglobal step (\d{1,15}): (?=\w{0,30}loss = )")
@@ -16,7 +16,9 @@ def _read(line: LogLine, context: Context) -> list[Reading] | None:
     text = line.text
     if match := _SAVED.search(text):
         step = int(match[1])
-        return readings(PAIRS_EQUAL.findall(text[match.end() :]), Progress(step, None, (step,)), context, split="eval")
+        return readings(
+            PAIRS_EQUAL.findall(text[match.end() :]), RunPosition(step, None, (step,)), context, split="eval"
+        )
     match = _SLIM.search(text) or (_STEP.search(text) if b"oss = " in text else None)
     if match is None:
         return None

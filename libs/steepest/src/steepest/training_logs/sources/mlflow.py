@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from steepest.training_logs.format import Context, Progress, Reading, is_reported
+from steepest.training_logs.format import Context, Reading, RunPosition, is_reported
 from steepest.training_logs.ledger import MetricSeries, to_record
 from steepest.training_logs.records import LossRecord
 from steepest.training_logs.syntax.line_splitter import Block, LineCursor, LineSplitter
@@ -171,8 +171,8 @@ class MlflowDatabase:
         return Reading(name.metric, float(value), split, _at(step if isinstance(step, int) else None))
 
 
-def _at(step: int | None) -> Progress:
-    return Progress(step, None, None if step is None else (step,))
+def _at(step: int | None) -> RunPosition:
+    return RunPosition(step, None, None if step is None else (step,))
 
 
 def _copy(state: MetricFileState) -> MetricFileState:

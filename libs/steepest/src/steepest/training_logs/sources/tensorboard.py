@@ -13,7 +13,7 @@ from functools import cache
 
 import msgspec
 
-from steepest.training_logs.format import Context, Progress, Reading, is_reported
+from steepest.training_logs.format import Context, Reading, RunPosition, is_reported
 from steepest.training_logs.ledger import MetricSeries, to_record
 from steepest.training_logs.records import LossRecord, Split
 from steepest.training_logs.syntax.metric_names import plain, read_name
@@ -156,7 +156,7 @@ def scalars(payload: bytes, folder_split: Split | None = None) -> list[Reading]:
                 found += [_scalar(one) for key, one in _fields(value) if key == 1 and isinstance(one, bytes)]
     except (ValueError, IndexError, struct.error):
         return []
-    at = Progress(step, None, (step,))
+    at = RunPosition(step, None, (step,))
     taken = []
     for one in found:
         if one is not None:

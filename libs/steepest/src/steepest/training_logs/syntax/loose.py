@@ -5,7 +5,7 @@ It owns those words. Only the general notations use it; a known format has its o
 
 import re
 
-from steepest.training_logs.format import Context, Progress, at_epoch, at_step, within_epoch
+from steepest.training_logs.format import Context, RunPosition, at_epoch, at_step, within_epoch
 from steepest.training_logs.records import Split
 from steepest.training_logs.syntax.numbers import to_int
 
@@ -19,14 +19,14 @@ _BAR = re.compile(rb"\| {0,2}(\d{1,12})/(\d{1,12}) \[\d{1,3}:")
 _HELD_OUT = re.compile(rb"(?i:(?<![a-z])(?:val|valid|validation|validating|test|testing|eval\w{0,6}|dev)(?![a-z]))")
 
 
-def place_in(text: bytes, context: Context, split: Split) -> Progress:
+def place_in(text: bytes, context: Context, split: Split) -> RunPosition:
     """Reads the progress from words; a batch number counts within its epoch, a step over the whole run."""
     epoch_match = _EPOCH.search(text)
     epoch = int(epoch_match[1]) if epoch_match else None
     index_match = _INDEX.search(text)
     if split == "eval":
         step = int(index_match["index"]) if index_match and b"step" in index_match["word"].lower() else None
-        return Progress(context.step if step is None else step, context.epoch if epoch is None else epoch, None)
+        return RunPosition(context.step if step is None else step, context.epoch if epoch is None else epoch, None)
     if index_match is None:
         return _counted(text, context, epoch)
     index, total = int(index_match["index"]), to_int(index_match["total"])
@@ -35,11 +35,11 @@ def place_in(text: bytes, context: Context, split: Split) -> Progress:
     return within_epoch(context, epoch, index, total)
 
 
-def _counted(text: bytes, context: Context, epoch: int | None) -> Progress:
+def _counted(text: bytes, context: Context, epoch: int | None) -> RunPosition:
     """``200/ 2983 batches``, a tqdm bar, or the epoch alone."""
     if count := _COUNT.search(text) or _BAR.search(text):
         return within_epoch(context, epoch, int(count[1]), int(count[2]))
-    return at_epoch(context, epoch) if epoch is not None else Progress()
+    return at_epoch(context, epoch) if epoch is not None else RunPosition()
 
 
 def split_in(text: bytes) -> Split:
