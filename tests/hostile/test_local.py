@@ -94,7 +94,7 @@ def test_hostile_jobs_harm_only_themselves(system: RunningSystem) -> None:
     assert process.memory_info().rss < MEMORY_MIB_MOST << 20
     assert process.num_fds() < DESCRIPTORS_MOST
     assert get(system, "/healthz") == 200
-    assert not [line for line in system.told if "Traceback" in line]
+    assert not [line for line in system.output_lines if "Traceback" in line]
     assert system.breaches() == []
     found = asyncio.run(losses_of(system.state))
     assert {name: found[name] for name in INNOCENTS} == {name: list(range(1, n + 1)) for name, n in INNOCENTS.items()}

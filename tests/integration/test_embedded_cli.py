@@ -45,9 +45,9 @@ def test_a_job_goes_from_its_submission_to_its_end(system: RunningSystem) -> Non
     assert system.await_end("linear").outcome is c.Outcome.FINISHED
     job = system.job("linear")
     assert (job["phase"], job["outcome"], job["exit_status"]) == ("ended", "finished", 0)
-    chapters = [chapter["type"] for chapter in system.ask("explain", "linear")["chapters"]]
-    assert chapters[:4] == ["JobSubmitted", "JobAdmitted", "PlacementPlanned", "StepBegun"]
-    assert chapters[-1] == "JobEnded"
+    entries = [entry["type"] for entry in system.ask("explain", "linear")["entries"]]
+    assert entries[:4] == ["JobSubmitted", "JobAdmitted", "PlacementPlanned", "StepBegun"]
+    assert entries[-1] == "JobEnded"
 
 
 def test_submit_wait_reports_how_a_job_ended(system: RunningSystem) -> None:

@@ -84,7 +84,7 @@ def test_a_job_that_has_stopped_learning_is_capped_and_the_cap_acts(system: Runn
     assert system.job("flat")["limit_m"] == NODE_M // 3
     assert system.ask("nodes")[0]["limits"]["flat"] == NODE_M // 3
     story = system.ask("explain", "flat")
-    assert {"LimitsPlanned", "LimitsApplied"} <= {chapter["type"] for chapter in story["chapters"]}
+    assert {"LimitsPlanned", "LimitsApplied"} <= {entry["type"] for entry in story["entries"]}
     assert re.search(r"runs on n1 with 166m CPU", story["now"])
     assert system.breaches() == []
 

@@ -46,7 +46,7 @@ class Play:
 
     def __init__(self, rig: Rig, seed: int, trouble: float) -> None:
         self._rig = rig
-        self._lots = random.Random(seed)
+        self._rng = random.Random(seed)
         self._trouble = trouble
         self._others = rig.start("placer", "worker-monitor", rig.beats())
         self._migrators: list[RigProcess] = []
@@ -58,9 +58,9 @@ class Play:
 
     async def _meet(self, _call: str, when: When) -> None:
         """What happens to a call, before or after it takes effect. Adapters are honest: what is refused did not happen."""
-        if self._lots.random() > self._trouble:
+        if self._rng.random() > self._trouble:
             return
-        match self._lots.randrange(5):
+        match self._rng.randrange(5):
             case 0 if when is When.BEFORE:
                 raise RefusedError("a test refuses it")
             case 1:
@@ -68,18 +68,18 @@ class Play:
             case 2:
                 raise ZeroDivisionError("a test's bug")
             case _:
-                await asyncio.sleep(self._lots.uniform(0, 5))
+                await asyncio.sleep(self._rng.uniform(0, 5))
 
     async def run(self) -> None:
         """Play for a minute with faults, then without faults to the end."""
         await self._rig.configure(PoolParameters(limits=LIMITS, retry_hold_ms=100))
         for job in JOBS:
-            mode = self._lots.choice(("on-request", "on-request", "on-stop"))
-            steps = str(self._lots.randint(10, 60))
+            mode = self._rng.choice(("on-request", "on-request", "on-stop"))
+            steps = str(self._rng.randint(10, 60))
             await self._rig.submit(job, "--steps", steps, "--step-s", "1", "--mode", mode, retries=20)
         while self._rig.clock.monotonic() < PLAY_S + 54_321:
-            await asyncio.sleep(self._lots.uniform(0, 2))
-            await self._lots.choice((self._move, self._move, self._move, self._disturb, self._cross))()
+            await asyncio.sleep(self._rng.uniform(0, 2))
+            await self._rng.choice((self._move, self._move, self._move, self._disturb, self._cross))()
         self._trouble = 0.0
         for migrator in self._migrators:
             migrator.wake()
@@ -93,17 +93,17 @@ class Play:
 
     async def _move(self) -> None:
         """Plan a move that may be valid when it is folded."""
-        job = self._others.view.jobs.get(self._lots.choice(JOBS))
+        job = self._others.view.jobs.get(self._rng.choice(JOBS))
         if job is None or job.node is None:
             return
         self._moves += 1
-        target = self._lots.choice(list(NODES))
+        target = self._rng.choice(list(NODES))
         await self._rig.migrate(job.name, job.node, target, plan=f"move-{self._moves}", incarnation=job.incarnation)
 
     async def _disturb(self) -> None:
         """Kill, pause or wake migrators; often two overlap."""
-        migrator = self._lots.choice(self._migrators)
-        match self._lots.randrange(4):
+        migrator = self._rng.choice(self._migrators)
+        match self._rng.randrange(4):
             case 0:
                 migrator.kill()
                 self._start_migrator()
@@ -117,12 +117,12 @@ class Play:
 
     async def _cross(self) -> None:
         """Cancel a job, or let its process crash."""
-        job = self._lots.choice(JOBS)
+        job = self._rng.choice(JOBS)
         training = self._rig.nodes.newest(ReplicaId(job))
-        if self._lots.random() < 0.2:
+        if self._rng.random() < 0.2:
             await self._rig.cancel(job)
         elif training is not None and training.running:
-            self._lots.choice((training.kill, training.lose, lambda: training.exit(1)))()
+            self._rng.choice((training.kill, training.lose, lambda: training.exit(1)))()
 
 
 async def play(folder: Path, seed: int, trouble: float) -> None:

@@ -81,7 +81,7 @@ class Loop:
                 self.driver.tick(pick((1_000, 5_000, 60_000), which))
                 self.driver.feed(*(used(node, how) for node in NODES if (how >> int(node[1])) % 2))
             case _ if kind == REPORT:
-                self.processes.tell()
+                self.processes.report_ends()
             case _ if kind == LAG:
                 self.delay = how % 7
             case _ if kind == ACT and self.driver.view.in_flight:

@@ -42,7 +42,7 @@ def placed() -> LogBuilder:
 
 def test_a_decision_is_shown_with_its_inputs() -> None:
     """The nodes that were considered, with score, use and jobs, stand below the decision."""
-    plan = next(chapter for chapter in timeline(placed()).chapters if chapter.type == "PlacementPlanned")
+    plan = next(entry for entry in timeline(placed()).entries if entry.type == "PlacementPlanned")
 
     assert plan.sentence == "a: start planned on n1 (spread)"
     assert plan.details == ["considered n1 (score 2, 1 job, 100m CPU used)"]
@@ -53,11 +53,11 @@ def test_a_void_plan_is_told_with_its_reason() -> None:
     """A plan that came too late is part of the story, and says why it had no effect."""
     late = c.PlacementPlanned(plan="late", job="a", incarnation=0, nodes=("n1",), because=SPREAD)
 
-    chapter = timeline(placed().add(late)).chapters[-1]
+    entry = timeline(placed().add(late)).entries[-1]
 
-    assert chapter.refusal == "not-waiting"
-    assert chapter.void == "the job does not wait for a place"
-    assert chapter.details[0] == f"void (not-waiting): {chapter.void}"
+    assert entry.refusal == "not-waiting"
+    assert entry.void == "the job does not wait for a place"
+    assert entry.details[0] == f"void (not-waiting): {entry.void}"
 
 
 def test_what_changes_nothing_is_no_part_of_the_story() -> None:
@@ -71,14 +71,14 @@ def test_what_changes_nothing_is_no_part_of_the_story() -> None:
         c.JobRejected(job="a", request="other", reason="a job named a is there already"),
     )
 
-    assert timeline(story).chapters == before.chapters
+    assert timeline(story).entries == before.entries
 
 
 def test_requests_that_come_again_are_counted() -> None:
     """A converged job asks at every interval; one line says how often."""
     asking = [c.ReallocationRequested(job="a", growth=0.001, interval=number) for number in (5, 6, 7)]
 
-    last = timeline(placed().add(*asking)).chapters[-1]
+    last = timeline(placed().add(*asking)).entries[-1]
 
     assert (last.type, last.again, last.details) == ("ReallocationRequested", 2, ["requested again 2 times"])
 
@@ -154,8 +154,8 @@ def limited() -> LogBuilder:
 
 def test_limits_are_shown_with_the_inputs_of_their_plan() -> None:
     """The plan is for a whole node; the job's story has its own limit, and how every job there was seen."""
-    chapters = {chapter.type: chapter for chapter in timeline(limited()).chapters}
-    plan = chapters["LimitsPlanned"]
+    entries = {entry.type: entry for entry in timeline(limited()).entries}
+    plan = entries["LimitsPlanned"]
 
     assert plan.sentence == "a: 166m CPU planned on n1; now in CL (Algorithm 1)"
     assert plan.details == [
@@ -163,13 +163,13 @@ def test_limits_are_shown_with_the_inputs_of_their_plan() -> None:
         "considered b (NL, nothing measured yet)",
         "ΣG = 0.004, β = 1.5: no limit below 33.3% of the node",
     ]
-    assert chapters["LimitsRefused"].sentence.endswith("(busy); the old one stays: later")
-    assert chapters["LimitsApplied"].sentence == "a now has 166m CPU on n1"
+    assert entries["LimitsRefused"].sentence.endswith("(busy); the old one stays: later")
+    assert entries["LimitsApplied"].sentence == "a now has 166m CPU on n1"
 
 
 def test_a_plan_that_changes_nothing_for_a_job_is_not_in_its_story() -> None:
     """Nor is one that does not name it."""
-    types = [chapter.type for chapter in timeline(limited()).chapters]
+    types = [entry.type for entry in timeline(limited()).entries]
 
     assert types.count("LimitsPlanned") == 1
 

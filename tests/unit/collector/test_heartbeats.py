@@ -45,7 +45,7 @@ async def test_a_quiet_pool_writes_little(tmp_path: Path) -> None:
     """One fact a node in five seconds, which stands for all that was measured; no node is lost, and none joins twice."""
     async with contextlib.aclosing(Rig(tmp_path, {"n1": 500, "n2": 500})) as rig:
         process = rig.start("placer", "worker-monitor", "migrator", "log-collector")
-        await rig.tell(configured(STATE_IS_BOUNDED))
+        await rig.append(configured(STATE_IS_BOUNDED))
         await rig.submit("a", "--steps", "100", "--step-s", "1")
         await until(lambda: "a" in process.view.jobs and process.view.jobs["a"].phase is Phase.ENDED, within_s=300)
         usages = await rig.of_type(c.NodeUsage)

@@ -93,7 +93,7 @@ def output(rig: Rig, text: str, job: str = "a") -> None:
 async def submit(rig: Rig, job: str, *arguments: str, **spec: Any) -> None:
     """Submit a training with more to its spec than the rig knows."""
     asked = c.JobSpec(command=(PROGRAM, *arguments), requests=Resources(cpu_m=100), **spec)
-    await rig.tell(c.JobSubmitted(job=job, request=f"submit-{job}", spec=asked))
+    await rig.append(c.JobSubmitted(job=job, request=f"submit-{job}", spec=asked))
 
 
 async def begun(process: RigProcess, rig: Rig, job: str = "a") -> None:

@@ -43,13 +43,13 @@ async def test_jobs_of_a_node_that_is_gone_go_on_elsewhere_and_the_node_may_retu
     beats.silent = "n1"
     rig.nodes.lose("n1")
     await until(lambda: process.view.nodes["n1"].lost)
-    await rig.tell(c.NodeGone(node="n1"))
+    await rig.append(c.NodeGone(node="n1"))
     await until(lambda: process.view.jobs["a"].node == "n2" and process.view.jobs["a"].alive)
     assert "n1" not in process.view.nodes
     assert process.view.jobs["a"].retries_used == 0
 
     beats.silent = ""
-    rig.nodes.mend("n1")
+    rig.nodes.repair("n1")
     await until(lambda: "n1" in process.view.nodes and not process.view.nodes["n1"].lost)
     await rig.submit("b", "--steps", "9000", node="n1")
     await until(lambda: "b" in process.view.jobs and process.view.jobs["b"].node == "n1")

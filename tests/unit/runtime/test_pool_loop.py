@@ -79,7 +79,7 @@ async def test_a_batch_appends_once_in_the_order_of_its_causes(rig: Rig) -> None
     process.log.deed = meeting = Meeting(c.JobAdmitted, When.AFTER, lambda: None)
     await read_on(process, rig)
     meeting.appends.clear()
-    await rig.tell(*[c.JobSubmitted(job=job, request=job, spec=c.JobSpec(command=("x",))) for job in "abc"])
+    await rig.append(*[c.JobSubmitted(job=job, request=job, spec=c.JobSpec(command=("x",))) for job in "abc"])
     await read_on(process, rig)
     decisions = [DecisionId.parse(text) for text in meeting.appends[0]]
 
@@ -216,7 +216,7 @@ async def test_a_reader_stops_before_what_it_does_not_know(rig: Rig, unknown: di
     """At a raised version or an unknown flag the process ends and says so; what came before is decided, nothing beyond."""
     process = rig.start("placer")
     await read_on(process, rig)
-    await rig.tell(
+    await rig.append(
         c.JobSubmitted(job="before", request="1", spec=c.JobSpec(command=("x",))),
         c.PoolConfigured(**unknown),  # type: ignore[arg-type]
         c.JobSubmitted(job="beyond", request="2", spec=c.JobSpec(command=("x",))),
@@ -235,7 +235,7 @@ async def test_an_upgraded_reader_goes_on_from_there(rig: Rig, monkeypatch: pyte
     """The process that knows the version takes the record up where the older one stopped."""
     snapshots = MemorySnapshots()
     await rig.submit("before")
-    await rig.tell(c.PoolConfigured(reads=READS + 1))
+    await rig.append(c.PoolConfigured(reads=READS + 1))
     await rig.submit("beyond")
     with pytest.raises(LogVersionError):
         await rig.start("placer", snapshots=snapshots).task
@@ -291,7 +291,7 @@ async def test_void_plans_are_counted_by_why(rig: Rig) -> None:
     process = rig.start("placer")
     because = c.Because(rule="a test says so")
     for plan in ("one", "two"):
-        await rig.tell(c.PlacementPlanned(plan=plan, job="unknown", incarnation=0, nodes=("n1",), because=because))
+        await rig.append(c.PlacementPlanned(plan=plan, job="unknown", incarnation=0, nodes=("n1",), because=because))
     await read_on(process, rig)
 
     labels = {"event": "PlacementPlanned", "refusal": "not-waiting"}

@@ -230,7 +230,7 @@ async def test_a_removed_identity_is_unknown(rig: Rig) -> None:
     """Once the first record is gone, no other is taken for it."""
     await ready(rig.start("placer"))
     assert await epoch_of(rig.log, AT)
-    await rig.tell(c.LogOpened(epoch="another"))
+    await rig.append(c.LogOpened(epoch="another"))
     rig.log.trim(AT, 1)
     assert await epoch_of(rig.log, AT) == ""
 
@@ -260,7 +260,7 @@ async def test_a_long_log_is_read_with_signs_of_life(rig: Rig, monkeypatch: pyte
     process = rig.start("placer")
     await ready(process)
     await process.stop()
-    await rig.tell(*(c.Tick(counted_ms=number) for number in range(1, 35_000)))
+    await rig.append(*(c.Tick(counted_ms=number) for number in range(1, 35_000)))
     late = rig.start("placer")
     heard: list[tuple[int, int]] = []
     progress = late.runtime.health.progress

@@ -157,7 +157,7 @@ async def test_a_new_pool_has_every_flag_and_an_older_one_keeps_its_own(rig: Rig
     """Readers of a pool that is there may not know them: they are switched on where we are its only reader."""
     new = configured(rig, None)
     await until(lambda: new.view.state.flags == tuple(FLAGS))
-    await rig.tell(c.PoolConfigured())
+    await rig.append(c.PoolConfigured())
     again = configured(rig, PoolParameters(tick_ms=700))
     await until(lambda: again.view.parameters.tick_ms == 700)
     alone = configured(rig, None, upgrades=True)
@@ -181,7 +181,7 @@ async def test_parameters_are_put_in_force_once(rig: Rig) -> None:
 async def test_parameters_raise_the_version_that_they_need(rig: Rig) -> None:
     """Also where the same parameters stand in the log already, written without the readers' version."""
     wanted = PoolParameters(flowcon=FlowConParameters(on=True))
-    await rig.tell(c.PoolConfigured(parameters=wanted))
+    await rig.append(c.PoolConfigured(parameters=wanted))
     process = configured(rig, wanted)
     await until(lambda: process.view.state.reads == 2)
     again = configured(rig, wanted)
@@ -197,7 +197,7 @@ async def test_jobs_are_limited_while_they_train_and_free_when_they_are_alone(ri
     parameters = PoolParameters(
         specon=SpeConParameters(interval_ms=3_000), flowcon=FlowConParameters(on=True, interval_ms=3_000)
     )
-    await rig.tell(c.PoolConfigured(reads=2, parameters=parameters))
+    await rig.append(c.PoolConfigured(reads=2, parameters=parameters))
     for number, flat in enumerate((4, 90, 100)):
         arguments = ("--burn", "--steps", "120", "--step-s", "0.5", "--flat-after", str(flat))
         await rig.submit(f"j{number}", *arguments, node="n1", cpu_m=80)
@@ -224,7 +224,7 @@ async def test_new_parameters_leave_what_was_switched_on(rig: Rig, monkeypatch: 
     """Starting with other parameters lowers no version, and takes back no flag, that the log has raised."""
     monkeypatch.setattr("steepest.view.cluster_view.READS", 9)
     monkeypatch.setattr("steepest.view.cluster_view.FLAGS", {4: "a test's"})
-    await rig.tell(c.PoolConfigured(reads=9, flags=(4,)))
+    await rig.append(c.PoolConfigured(reads=9, flags=(4,)))
     process = configured(rig, PoolParameters(tick_ms=700))
     await until(lambda: process.view.parameters.tick_ms == 700)
     newest = (await rig.of_type(c.PoolConfigured))[-1]

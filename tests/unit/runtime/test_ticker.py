@@ -98,7 +98,7 @@ async def test_an_outage_of_the_log_expires_nothing(rig: Rig, ticking: RigProces
 
 async def test_a_clock_at_its_end_still_writes_ticks_that_can_be_read(rig: Rig) -> None:
     """A pool without the flag that bounds a tick may be there by one forged record."""
-    await rig.tell(c.Tick(counted_ms=LARGEST))
+    await rig.append(c.Tick(counted_ms=LARGEST))
     ticking = tick(rig)
     await until(lambda: ticking.view.position >= 5)
 

@@ -62,7 +62,7 @@ async def test_an_old_reader_stops_before_a_new_event_can_come(rig: Rig, monkeyp
         old = rig.start("placer")
         await admit(rig, old, "before")
         raised = await rig.log.end(AT)
-        await rig.tell(c.PoolConfigured(reads=READS))
+        await rig.append(c.PoolConfigured(reads=READS))
         await rig.submit("beyond")
         with pytest.raises(LogVersionError, match=f"event version {READS}.*knows version {OLD}"):
             await old.task

@@ -21,14 +21,14 @@ BECAUSE = c.LimitsBecause(rule="a test says so")
 async def resizer(scene: Scene) -> RigProcess:
     """A resizer, beside a job that trains on ``n1``."""
     await scene.begin()
-    await scene.rig.tell(c.PoolConfigured(reads=2, parameters=scene.others.view.parameters))
+    await scene.rig.append(c.PoolConfigured(reads=2, parameters=scene.others.view.parameters))
     return scene.rig.start("resizer")
 
 
 async def plan(scene: Scene, cpu_m: int | None, name: str = "limits-1", incarnation: int = 1, node: str = "n1") -> None:
     """Plan a limit, as the limit-planner does."""
     limit = c.JobLimit("a", incarnation, c.GrowthList.COMPLETING, cpu_m)
-    await scene.rig.tell(c.LimitsPlanned(plan=name, node=node, limits=(limit,), because=BECAUSE))
+    await scene.rig.append(c.LimitsPlanned(plan=name, node=node, limits=(limit,), because=BECAUSE))
 
 
 def limit_of(scene: Scene) -> Limit:

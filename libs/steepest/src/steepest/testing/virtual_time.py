@@ -1,7 +1,7 @@
 """An event loop whose time is virtual: whenever everybody waits for time, it is later at once.
 
 It owns what time it is for a test. It must never know what is tested. Tasks run in the order in which asyncio would run
-them, so a test that draws its lots from a seed is the same in every run, and a night of waiting takes milliseconds.
+them, so a test that draws random numbers from a seed is the same in every run, and a night of waiting takes milliseconds.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 EPILOG = """\b
 Examples:
   steepest explain mnist-3fa2
-  steepest explain mnist-3fa2 --json | jq '.chapters[] | select(.void != "")'
+  steepest explain mnist-3fa2 --json | jq '.entries[] | select(.void != "")'
 
 Each decision is shown with its inputs: the nodes that were looked at with their scores, why others were out of
 the question, why a plan became void. The line `now` says what the job waits for. Behind it, a job that failed has the last
@@ -45,9 +45,9 @@ def explain(job: str, settings: Settings, *, as_json: bool) -> None:
     if as_json:
         give(msgspec.to_builtins(story) | ({"printed": printed} if printed else {}))
         return
-    for chapter in story.chapters:
-        tell(f"{_clock(chapter.at_ms)}  {chapter.sentence}")
-        for line in chapter.details:
+    for entry in story.entries:
+        tell(f"{_clock(entry.at_ms)}  {entry.sentence}")
+        for line in entry.details:
             tell((f"{'':10}{one_line(line)}", {"dim": True}))
     if story.left_out:
         tell(f"{'left out':<10}{story.left_out:,} of its loss records: more than is taken of one job")

@@ -68,7 +68,7 @@ class JobTimeline(msgspec.Struct, kw_only=True):
     job: str
     phase: Phase
     outcome: c.Outcome | None
-    chapters: list[TimelineEntry]
+    entries: list[TimelineEntry]
     now: str
     left_out: int = 0
 
@@ -78,7 +78,7 @@ class TimelineCollector:
 
     def __init__(self, job: str) -> None:
         self._job = job
-        self._chapters: list[TimelineEntry] = []
+        self._entries: list[TimelineEntry] = []
         self._limit: c.JobLimit | None = None
 
     def hear(self, view: ClusterView, received: Received[c.ClusterEvent], *, accepted: bool) -> None:
@@ -92,19 +92,19 @@ class TimelineCollector:
         void = "" if accepted else why_void(view, received)
         if not accepted and not void:
             return
-        last = self._chapters[-1] if self._chapters else None
+        last = self._entries[-1] if self._entries else None
         if last is not None and isinstance(event, c.ReallocationRequested) and last.type == type(event).__name__:
             last.again += 1
             last.details = [f"requested again {count(last.again, 'time')}"]
             return
-        self._chapters.append(_chapter(received, void, view.refused))
+        self._entries.append(_entry(received, void, view.refused))
 
     def _hear_limits(self, event: c.LimitsPlanned, received: Received[c.ClusterEvent]) -> None:
         """A plan for a whole node is part of the story where the job's own limit or list is another one by it."""
         mine = next((limit for limit in event.limits if limit.job == self._job), None)
         if mine is not None and mine != self._limit:
             self._limit = mine
-            self._chapters.append(_limits_chapter(event, mine, received))
+            self._entries.append(_limits_entry(event, mine, received))
 
     def story(self, view: ClusterView, left_out: int = 0) -> JobTimeline:
         """The story up to where the view stands."""
@@ -113,7 +113,7 @@ class TimelineCollector:
             job=job.name,
             phase=job.phase,
             outcome=job.outcome,
-            chapters=self._chapters,
+            entries=self._entries,
             now=now(view, job),
             left_out=left_out,
         )
@@ -137,7 +137,7 @@ def why_void(view: ClusterView, received: Received[c.ClusterEvent]) -> str:
     return "" if plan is None else plan.reason
 
 
-def _chapter(received: Received[c.ClusterEvent], void: str, refusal: Refusal | None) -> TimelineEntry:
+def _entry(received: Received[c.ClusterEvent], void: str, refusal: Refusal | None) -> TimelineEntry:
     event = received.event
     because: c.Because | None = getattr(event, "because", None)
     details = [f"void ({refusal}): {void}"] if void else []
@@ -153,7 +153,7 @@ def _chapter(received: Received[c.ClusterEvent], void: str, refusal: Refusal | N
     )
 
 
-def _limits_chapter(event: c.LimitsPlanned, mine: c.JobLimit, received: Received[c.ClusterEvent]) -> TimelineEntry:
+def _limits_entry(event: c.LimitsPlanned, mine: c.JobLimit, received: Received[c.ClusterEvent]) -> TimelineEntry:
     because = event.because
     listed = f"; now in {mine.growth_list}"
     details = [f"considered {growth_seen(job)}" for job in because.jobs]

@@ -245,12 +245,12 @@ class SimulatedNodes:
         self.jobs.pop(name, None)
 
     def lose(self, node: str) -> None:
-        """A node fails: its replicas are gone, and it starts nothing until :meth:`mend`."""
+        """A node fails: its replicas are gone, and it starts nothing until :meth:`repair`."""
         self.nodes[node].lost = True
         for training in self.on(node):
             training.lose()
 
-    def mend(self, node: str) -> None:
+    def repair(self, node: str) -> None:
         """A lost node is back, with nothing running on it."""
         self.nodes[node].lost = False
 

@@ -161,7 +161,7 @@ class SimulatedPool:
         self.timeline.call_at(self.timeline.now_s() + for_s, lambda: self._repair(node))
 
     def _repair(self, node: str) -> None:
-        self.nodes.mend(node)
+        self.nodes.repair(node)
         self.collector.joins(node)
 
     def _tick_later(self) -> None:

@@ -168,7 +168,7 @@ class LogBuilder:
             c.MigrationFinished(plan=plan, job=job, target=target, steps_lost=steps_lost, took_ms=1, paused_ms=1)
         )
 
-    # --- whole chapters ------------------------------------------------------------------------------------------------
+    # --- sequences of events -------------------------------------------------------------------------------------------
 
     def running(
         self, job: str, node: str, cpu_m: int = 500, mode: CheckpointMode | None = CheckpointMode.ON_REQUEST

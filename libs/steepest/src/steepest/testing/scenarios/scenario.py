@@ -27,7 +27,7 @@ act                             what it tells
 ``exit J [STATUS]``             the job's process ends; ``?``: nobody saw how
 ``save J STEP``                 the job's first checkpoint of this incarnation is verified
 ``cancel J``                    a user wants the job to stop
-``tick [MS]``                   time passes; a second unless told
+``tick [MS]``                   time passes; a second by default
 ``set K=V …``                   parameters of the pool or of SpeCon
 ``flags N …``                   behaviour flags come into force
 =============================== =======================================================================================
@@ -67,8 +67,8 @@ class Line(msgspec.Struct, frozen=True):
 def read(text: str) -> Iterator[Line]:
     """The lines of a scenario."""
     for number, line in enumerate(text.splitlines(), 1):
-        told = line.partition("#")[0]
-        act, arrow, expected = f"{told} ".partition(" -> ")
+        act_and_result = line.partition("#")[0]
+        act, arrow, expected = f"{act_and_result} ".partition(" -> ")
         words = tuple(act.split())
         if words:
             wanted = tuple(part.strip() for part in expected.split(" | ") if part.strip())
@@ -167,32 +167,32 @@ def _submit(driver: DeciderDriver, words: list[str], options: dict[str, str]) ->
     driver.fold(folded_pool.submitted(words[0], **_spec(options)))
 
 
-def _tell(build: Callable[..., c.ClusterEvent]) -> Callable[[DeciderDriver, list[str], dict[str, str]], None]:
+def _event_act(build: Callable[..., c.ClusterEvent]) -> Callable[[DeciderDriver, list[str], dict[str, str]], None]:
     """An act that is one event, made of the line's words."""
 
-    def tell(driver: DeciderDriver, words: list[str], _: dict[str, str]) -> None:
+    def fold(driver: DeciderDriver, words: list[str], _: dict[str, str]) -> None:
         driver.fold(build(*words))
 
-    return tell
+    return fold
 
 
 _ACTS: dict[str, Callable[[DeciderDriver, list[str], dict[str, str]], None]] = {
-    "node": _tell(lambda name, cpu_m: folded_pool.joined(name, int(cpu_m))),
-    "device": _tell(lambda name, cpu_m: folded_pool.joined(name, int(cpu_m), takes_jobs=False)),
-    "lost": _tell(lambda name: c.NodeLost(node=name, silent_ms=1)),
-    "gone": _tell(lambda name: c.NodeGone(node=name)),
-    "use": _tell(lambda name, cpu_m: folded_pool.used(name, int(cpu_m))),
+    "node": _event_act(lambda name, cpu_m: folded_pool.joined(name, int(cpu_m))),
+    "device": _event_act(lambda name, cpu_m: folded_pool.joined(name, int(cpu_m), takes_jobs=False)),
+    "lost": _event_act(lambda name: c.NodeLost(node=name, silent_ms=1)),
+    "gone": _event_act(lambda name: c.NodeGone(node=name)),
+    "use": _event_act(lambda name, cpu_m: folded_pool.used(name, int(cpu_m))),
     "submit": _submit,
     "run": _run,
     "move": _move,
     "carry": _carry,
     "fail": _fail,
-    "category": _tell(lambda name, after: folded_pool.category(name, c.Category(after))),
-    "request": _tell(folded_pool.requested),
-    "grow": _tell(folded_pool.grown),
+    "category": _event_act(lambda name, after: folded_pool.category(name, c.Category(after))),
+    "request": _event_act(folded_pool.requested),
+    "grow": _event_act(folded_pool.grown),
     "exit": _exit,
     "save": _save,
-    "cancel": _tell(folded_pool.cancelled),
+    "cancel": _event_act(folded_pool.cancelled),
     "tick": _tick,
     "set": _set,
     "flags": _flags,

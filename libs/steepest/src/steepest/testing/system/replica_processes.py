@@ -14,40 +14,40 @@ from steepest.view.state import Plan
 
 
 class ReplicaProcesses:
-    """ReplicaProcesses by job, and a migrator that carries out plans on them.
+    """The process of each job, and a migrator that carries out plans on them.
 
     Attributes:
         running: The incarnation of each job that has a process.
         ends: How each incarnation that does not run any more ended.
-        untold: Ends that the node has not told yet.
+        unreported: Ends that the node has not reported yet.
     """
 
     def __init__(self, driver: DeciderDriver) -> None:
         self.driver = driver
         self.running: dict[str, int] = {}
         self.ends: dict[tuple[str, int], int | None] = {}
-        self.untold: list[c.ReplicaStopped] = []
+        self.unreported: list[c.ReplicaStopped] = []
         self._nodes: dict[str, str] = {}
 
     # --- what happens by itself --------------------------------------------------------------------------------------
 
     def exit(self, job: str, status: int | None) -> bool:
-        """A process ends by itself, and its node tells; says whether there was one."""
+        """A process ends by itself, and its node reports it; returns whether there was one."""
         if job not in self.running:
             return False
         self._end(job, status)
-        self.tell()
+        self.report_ends()
         return True
 
-    def tell(self) -> None:
-        """The nodes tell of all ends that they have not told yet."""
-        while self.untold:
-            self.driver.fold(self.untold.pop(0))
+    def report_ends(self) -> None:
+        """The nodes report all ends that they have not reported yet."""
+        while self.unreported:
+            self.driver.fold(self.unreported.pop(0))
 
     def _end(self, job: str, status: int | None) -> None:
         incarnation = self.running.pop(job)
         self.ends[job, incarnation] = status
-        self.untold.append(
+        self.unreported.append(
             c.ReplicaStopped(job=job, incarnation=incarnation, node=self._nodes[job], exit_status=status)
         )
 
@@ -89,7 +89,7 @@ class ReplicaProcesses:
         return action if isinstance(action, c.StepBegun) else None
 
     def end(self, begun: c.StepBegun) -> None:
-        """Let a step that was begun be done, and told."""
+        """Carry out a step that was begun, and fold its outcome."""
         self.driver.fold(self.perform(begun))
 
     def settle(self) -> None:
@@ -99,7 +99,7 @@ class ReplicaProcesses:
             AssertionError: There always is something left.
         """
         for _ in range(200):
-            self.tell()
+            self.report_ends()
             self.driver.deliver(everything=True)
             plans = list(self.driver.view.in_flight.values())
             if not plans and self._quiet():

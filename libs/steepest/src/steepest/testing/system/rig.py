@@ -193,15 +193,15 @@ class Rig:
             return service
         return installed_services()[service](context_on(self.folder / "state", log, cluster, self.clock, metrics))
 
-    # --- telling -----------------------------------------------------------------------------------------------------
+    # --- appending -----------------------------------------------------------------------------------------------------
 
-    async def tell(self, *events: c.ClusterEvent) -> None:
+    async def append(self, *events: c.ClusterEvent) -> None:
         """Append events to the pool's log, as a user or an operator does."""
         await self.log.append([new_record(AT, POOL, event, self.clock.now_ms()) for event in events])
 
     async def configure(self, parameters: PoolParameters) -> None:
         """Put parameters in force, with all flags, as in a new pool."""
-        await self.tell(c.PoolConfigured(reads=READS, flags=tuple(FLAGS), parameters=parameters))
+        await self.append(c.PoolConfigured(reads=READS, flags=tuple(FLAGS), parameters=parameters))
 
     async def submit(
         self, job: str, *arguments: str, cpu_m: int = 100, node: str | None = None, retries: int = 0
@@ -210,15 +210,15 @@ class Rig:
         spec = c.JobSpec(
             command=(PROGRAM, *arguments), requests=Resources(cpu_m=cpu_m), first_node=node, retries=retries
         )
-        await self.tell(c.JobSubmitted(job=job, request=f"submit-{job}", spec=spec))
+        await self.append(c.JobSubmitted(job=job, request=f"submit-{job}", spec=spec))
 
     async def cancel(self, job: str) -> None:
         """Ask for a job's end."""
-        await self.tell(c.JobCancelRequested(job=job, request=f"cancel-{job}"))
+        await self.append(c.JobCancelRequested(job=job, request=f"cancel-{job}"))
 
     async def migrate(self, job: str, source: str, target: str, *, plan: str = "move-1", incarnation: int = 1) -> None:
         """Plan a move, as the node-scorer does."""
-        await self.tell(
+        await self.append(
             c.MigrationPlanned(
                 plan=plan,
                 job=job,

@@ -55,13 +55,13 @@ class RunningSystem:
     """A state folder, and at most one system that runs on it.
 
     Attributes:
-        told: The lines that the newest system has printed so far, on both streams.
+        output_lines: The lines that the newest system has printed so far, on both streams.
     """
 
     def __init__(self, state: Path, *options: str, env: dict[str, str] | None = None) -> None:
         """Options are those of ``steepest up``; ``env`` is added to the environment of all that is started."""
         self.state = state
-        self.told: list[str] = []
+        self.output_lines: list[str] = []
         self._options = options
         self._env = {**os.environ, **(env or {})}
         self._process: subprocess.Popen[str] | None = None
@@ -75,7 +75,7 @@ class RunningSystem:
     def start(self, *options: str) -> None:
         """Start it, and wait until it follows its log; without options, a new folder is made with those of the class."""
         options = options if StateFolder(self.state).exists else self._options
-        self.told, self._silent, self._is_down = [], False, False
+        self.output_lines, self._silent, self._is_down = [], False, False
         self._process = subprocess.Popen(
             [*STEEPEST, "up", "--state", str(self.state), *options],
             stdout=subprocess.PIPE,
@@ -96,7 +96,7 @@ class RunningSystem:
         with process.stdout:
             for line in process.stdout:
                 with self._news:
-                    self.told.append(line.rstrip("\n"))
+                    self.output_lines.append(line.rstrip("\n"))
                     self._news.notify_all()
         with self._news:
             self._silent = True
@@ -107,11 +107,11 @@ class RunningSystem:
         with self._news:
             self._news.wait_for(lambda: self._silent or self._line(part) is not None, PATIENCE_S)
             line = self._line(part)
-        assert line is not None, f"no line with {part!r} in {self.told}"
+        assert line is not None, f"no line with {part!r} in {self.output_lines}"
         return line
 
     def _line(self, part: str) -> str | None:
-        return next((line for line in self.told if part in line), None)
+        return next((line for line in self.output_lines if part in line), None)
 
     @property
     def pid(self) -> int:
@@ -207,7 +207,7 @@ class RunningSystem:
     def await_event(self, wanted: Callable[[Received[c.ClusterEvent]], T | None], since: int = 0) -> T:
         """The first answer that an event from an offset on gives; fails where none does in time."""
         answer = self.look_for(wanted, since)
-        assert answer is not None, f"it never happened; the system told {self.told}"
+        assert answer is not None, f"it never happened; the system printed {self.output_lines}"
         return answer
 
     def look_for(
