@@ -69,8 +69,8 @@ class Harm:
             await asyncio.sleep(0.1)
 
     async def _restart(self) -> None:
-        """A clean restart: it leaves every service the time to keep a snapshot."""
-        await asyncio.sleep(ASLEEP_S)  # until then the killed members still hold their partitions
+        """A clean restart. A service that is stopped before it has read its log keeps no snapshot, so all must be ready."""
+        await self._system.until_ready()
         status = await asyncio.to_thread(self._system.stop)
         assert status == 0, self._system.output()
         await self._retention.work()

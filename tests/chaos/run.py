@@ -13,6 +13,7 @@ import logging
 import signal
 import sys
 import tempfile
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ import msgspec
 from tests.chaos.harm import Harm
 from tests.chaos.load import Load, applied, reports_in
 from tests.chaos.retention import Retention
-from tests.chaos.system import KafkaSystem
+from tests.chaos.system import KafkaSystem, free_ports
 
 from steepest.app.installation import open_snapshots
 from steepest.app.logging import configure_logging
@@ -42,6 +43,8 @@ from steepest.view.cluster_view import ClusterView
 HOME = Path(__file__).parents[2] / ".kafka"
 CLUSTER = TopicPartition("cluster")
 TRAINING = Path(__file__).parent / "training.py"
+MOST_PROCESSES = 40
+"""Of the system."""
 
 
 async def chaos(
@@ -60,19 +63,24 @@ async def chaos(
     """
     kafka = KafkaSettings(bootstrap=broker.bootstrap, prefix=f"chaos{seed}-")
     nodes = [option for number in range(3) for option in ("--node", f"n{number}=0.5")]
-    system = KafkaSystem(folder / "state", kafka, "--interval", "1s", "--scale", "categorizer=2", *nodes)
+    system = KafkaSystem(folder / "state", kafka, "--interval", "1s", "--scale", "categorizer=2", *nodes,
+                         "--metrics", str(free_ports(MOST_PROCESSES)))  # fmt: skip
     marks = folder / "marks"
     marks.mkdir()
-    try:
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(asyncio.to_thread, system.end)
         await system.start()
         command = (sys.executable, str(TRAINING), str(marks), str(steps))
         await submit(system, jobs, JobSpec(command=command, working_dir=str(marks), requests=Resources(50), retries=50))
         layout = system.folder.read().layout
         log = system.log()
+        stack.push_async_callback(log.close)
         into = FileLog(folder / "recording", layout.partitions())
+        stack.push_async_callback(into.close)
         retention = Retention(system, log, layout, into)
         load, harm, stop = Load(log, layout, "default"), Harm(seed, system, broker, retention), asyncio.Event()
         loading = asyncio.create_task(load.run(stop))
+        stack.push_async_callback(cancelled, loading)
         await harm.do(kills, faults)
         await all_over(system, jobs)
         stop.set()
@@ -81,10 +89,6 @@ async def chaos(
         async for _ in record(log, into):
             pass
         found = await proof(into, load, system)
-        await into.close()
-        await log.close()
-    finally:
-        await asyncio.to_thread(system.end)
     return {
         "seed": seed,
         "kills": sum(harm.kills.values()),
@@ -96,6 +100,12 @@ async def chaos(
         "jobs": jobs,
         "killed": harm.kills,
     }
+
+
+async def cancelled(task: asyncio.Task[None]) -> None:
+    """Cancel a task, and wait until it has ended."""
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 async def submit(system: KafkaSystem, jobs: int, spec: JobSpec) -> None:
@@ -149,10 +159,11 @@ async def proof(recording: FileLog, load: Load, system: KafkaSystem) -> dict[str
 async def live_view_equal(system: KafkaSystem, cluster: list[Record]) -> bool:
     """Whether the live system's view at its stop equals a new fold of the same records."""
     log = system.log()
-    snapshot = await read_pool_snapshot(
-        open_snapshots(read_settings({"state_dir": system.folder.root}), log), log, CLUSTER
-    )
-    await log.close()
+    try:
+        store = open_snapshots(read_settings({"state_dir": system.folder.root}), log)
+        snapshot = await read_pool_snapshot(store, log, CLUSTER)
+    finally:
+        await log.close()
     assert snapshot is not None, "the system has kept no snapshot"
     view = ClusterView()
     for one in cluster[: snapshot.view.position]:

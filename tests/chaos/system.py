@@ -8,9 +8,15 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
+import re
 import signal
+import socket
 import subprocess
 import sys
+import urllib.request
+from contextlib import ExitStack
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +32,8 @@ from steepest.log.kafka.kafka_settings import KafkaSettings
 
 STEEPEST = (sys.executable, "-m", "steepest")
 PATIENCE_S = 90.0
+
+METRICS_AT = re.compile(r"metrics on (http://\S+)/metrics")
 
 
 class KafkaSystem:
@@ -63,10 +71,17 @@ class KafkaSystem:
             )
         return output
 
+    async def until_ready(self) -> None:
+        """Wait until every process is ready: all partitions are assigned, and each loop has read what was there.
+
+        The system must have been started with ``--metrics``.
+        """
+        await self.until(lambda: all(map(is_ready, METRICS_AT.findall(self.output()))), "every process to be ready")
+
     async def until(self, condition: Any, what: str) -> None:
         """Wait for something that must come while the system runs."""
         deadline = asyncio.get_running_loop().time() + PATIENCE_S
-        while not condition():
+        while not await asyncio.to_thread(condition):
             assert self._process is not None
             assert self._process.poll() is None, f"the system has ended: {self.output()}"
             assert asyncio.get_running_loop().time() < deadline, f"timed out waiting for {what}: {self.output()}"
@@ -147,3 +162,29 @@ class KafkaSystem:
     def log(self) -> Log:
         """A handle on its log."""
         return open_log(read_settings({"state_dir": self.folder.root}), self.folder.read())
+
+
+def is_ready(address: str) -> bool:
+    """Whether a process answers that it is ready."""
+    try:
+        with urllib.request.urlopen(f"{address}/readyz", timeout=5) as answer:  # noqa: S310 - its address is a line of `up`
+            return bool(answer.status == HTTPStatus.OK)
+    except OSError:
+        return False
+
+
+def free_ports(number: int) -> int:
+    """The first of so many neighbouring ports that are free now, for ``--metrics``: each process answers at one.
+
+    Raises:
+        OSError: There is none.
+    """
+    for first in random.sample(range(20_000, 32_000, number), 12_000 // number):
+        with ExitStack() as stack:
+            try:
+                for port in range(first, first + number):
+                    stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return first
+    raise OSError(f"no {number} neighbouring ports are free")

@@ -58,6 +58,17 @@ async def test_a_service_without_a_snapshot_needs_everything(rig: Rig) -> None:
         assert caught.value.code == "no-snapshot"
 
 
+async def test_a_service_that_was_ready_leaves_a_snapshot_and_one_that_was_not_may_leave_none(rig: Rig) -> None:
+    """What is stopped before it has read its partitions has nothing to keep: readiness comes before a stop."""
+    await stop(await run(rig, "placer", "worker-monitor"))
+    await stop({"categorizer": rig.start("categorizer", snapshots=store(rig, "categorizer"))})
+    with pytest.raises(InputError, match="categorizer") as caught:
+        await needed(rig)
+    assert "/readyz" in caught.value.hint
+    await stop(await run(rig, "categorizer"))
+    await needed(rig)
+
+
 async def test_a_snapshot_of_another_logic_is_none(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """The release that trims is the one that must be able to start."""
     await stop(await run(rig, *NAMES))

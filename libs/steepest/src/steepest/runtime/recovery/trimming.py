@@ -56,5 +56,5 @@ def _missing(service: Service, at: TopicPartition) -> InputError:
     return InputError(
         f"{service.name} has kept no snapshot of {at} that this version could start from",
         code="no-snapshot",
-        hint="let every service run for an hour, or stop it with SIGTERM: then it keeps one; trim afterwards",
+        hint="let every service run for an hour; or stop it with SIGTERM once it is ready (/readyz), then it keeps one",
     )
