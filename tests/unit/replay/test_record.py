@@ -128,7 +128,7 @@ async def test_a_crash_between_the_renames_loses_nothing(tmp_path: Path) -> None
     """The earlier recording under its backup name and a complete new one remain: the next call continues from there."""
     source = await filled("a")
     await recorded(await filled("b"), tmp_path / ".r.before")
-    await recorded(source, tmp_path / ".r.aside")
+    await recorded(source, tmp_path / ".r.new")
     before = tree(tmp_path / ".r.before")
 
     with pytest.raises(LogUnavailableError):

@@ -52,7 +52,7 @@ class TrainingState:
         Raises:
             ValueError: It has other parts than this training.
         """
-        # Load to the CPU, whatever device a tensor was saved from; its owner copies it to its own device.
+        # Load to the CPU: the device that a tensor was saved from may not exist here. The owner copies it to its device.
         saved = torch.load(folder / FILE, map_location="cpu", weights_only=True)
         if saved["parts"].keys() != self._parts.keys():
             raise ValueError(f"{folder / FILE} has {sorted(saved['parts'])}; this training has {sorted(self._parts)}")

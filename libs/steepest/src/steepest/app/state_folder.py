@@ -128,7 +128,7 @@ class StateFolder:
             raise _unwritable(self.root, error) from error
 
     def keep_others_out(self) -> bool:
-        """Remove all rights of other users on the folder, whatever the umask is; return whether they had any.
+        """Remove all rights of other users on the folder, independent of the umask; return whether they had any.
 
         Raises:
             OSError: It is another user's folder.

@@ -1,7 +1,7 @@
 """The picture as SVG: one file that shows the same everywhere and asks no one for anything.
 
 Rich's own template loads a font from a content delivery network; this one names the reader's monospace font, and every run
-of text has its length, so that columns stand where they belong whatever that font is.
+of text has its length, so that columns stay aligned with any font.
 """
 
 from __future__ import annotations

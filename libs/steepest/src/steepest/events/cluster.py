@@ -2,7 +2,7 @@
 
 An event's time is its record's. A decider stamps what it decides with the time of the record that made it decide.
 Fields are only ever added, with defaults; :mod:`steepest.events.registry` names each event's only writer. The events are
-defined by whom they come from, and all of them are to be had here.
+defined in a module per kind of writer, and this module exports all of them.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ Millis = Annotated[int, msgspec.Meta(ge=0, le=LARGEST)]
 """A time of the wall clock, or a span of time, in integer milliseconds."""
 
 ExitStatus = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
-"""0–255, or minus the signal's number; whatever else a system may say in 32 bits."""
+"""0–255, or minus the signal's number; or any other value of 32 bits."""
 
 Text = Annotated[str, msgspec.Meta(max_length=2000)]
 """A sentence for people; bounded because it may repeat what came from outside."""

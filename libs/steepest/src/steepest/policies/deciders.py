@@ -16,7 +16,7 @@ from steepest.policies.specon.rebalancer import Rebalancer
 CLUSTER_DECIDERS: Mapping[str, Any] = {
     kind.name: kind for kind in (Silence, Placer, NodeScorer, Rebalancer, LimitPlanner)
 }
-"""Those that read ``cluster``; each is made with its state, or with none to begin anew."""
+"""Those that read ``cluster``; each is made with its state, or without one to start from the beginning."""
 
 STREAM_DECIDERS: Mapping[str, Any] = {kind.name: kind for kind in (Facts, Categorizer)}
 """Those that read another topic; one is made for each of its partitions."""

@@ -142,7 +142,7 @@ async def replace_recording(source: Log, folder: Path, partitions: Mapping[str, 
 def _places(folder: Path) -> tuple[Path, Path, Path]:
     """The folder, where the copy is made, and where the earlier recording is while they change; no leftovers in either."""
     folder = folder.resolve()
-    copy, before = (folder.with_name(f".{folder.name}.{what}") for what in ("aside", "before"))
+    copy, before = (folder.with_name(f".{folder.name}.{what}") for what in ("new", "before"))
     if before.exists() and not folder.exists():
         before.rename(folder)
     _check_only_a_recording(folder)

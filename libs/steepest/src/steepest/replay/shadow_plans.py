@@ -51,7 +51,7 @@ class DifferenceKind(enum.StrEnum):
 
 
 class Choice(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One decision about one job: the node that it is to be on, or the CPU that it may use at most, in millicores."""
+    """One decision about one job: its node, or the CPU that it may use at most, in millicores."""
 
     offset: int
     at_ms: int

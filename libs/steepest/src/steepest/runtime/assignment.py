@@ -23,7 +23,7 @@ class Assignment(Protocol):
 
     @property
     def revoked(self) -> asyncio.Event:
-        """Set when the share that was taken last is to be given back."""
+        """Set when the share that was taken last must be given back."""
 
     async def take(self) -> Sequence[TopicPartition]:
         """Wait for a share, which may be empty, and begin to work on it.

@@ -72,7 +72,7 @@ class PoolEngine:
             effector.caught_up(self.view)
 
     def step(self, received: Received[ClusterEvent]) -> Sequence[MintedDecision]:
-        """Take in the next record, and give what is to be appended because of it, in order.
+        """Fold the next record, and return the decisions to append because of it, in order.
 
         Raises:
             LogVersionError: As :meth:`ClusterView.fold`; nothing has changed.

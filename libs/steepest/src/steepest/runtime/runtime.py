@@ -130,7 +130,7 @@ class Runtime:
             raise
 
     async def _run_once(self, loop: PoolLoop | StreamLoop, stop: asyncio.Event) -> None:
-        """Run a loop until it stops or its log fails; raise only where it is to be tried again after a wait."""
+        """Run a loop until it stops or its log fails; raise only if the caller should retry after a wait."""
         began = self._clock.monotonic()
         try:
             await loop.run(stop)

@@ -57,7 +57,7 @@ class LimitMachine:
                 self._want(job)
 
     def observe(self, view: ClusterView, received: Received[c.ClusterEvent], *, accepted: bool) -> None:
-        """Notice what is to be set."""
+        """Note the limits that the record changes."""
         match received.event:
             case c.LimitsPlanned() as event if accepted:
                 for limit in event.limits:

@@ -38,7 +38,7 @@ class Resizer(Effector):
         self._queue_due()
 
     def observe(self, view: ClusterView, received: Received[c.ClusterEvent], *, accepted: bool) -> None:
-        """Notice what is to be set."""
+        """Queue the limits that the record changes."""
         self._machine.observe(view, received, accepted=accepted)
         if self._machine.due:
             self._queue_due()

@@ -58,7 +58,7 @@ def request_of(plan: str, failures: int = 0, unclear: int = 0) -> str:
 
 
 def replica_spec(spec: c.JobSpec) -> ReplicaSpec:
-    """What is to be started."""
+    """What a start of the job runs."""
     return ReplicaSpec(
         command=spec.command,
         working_dir=spec.working_dir,

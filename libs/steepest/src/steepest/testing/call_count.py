@@ -1,4 +1,4 @@
-"""Counting function calls: what work costs, told without a clock."""
+"""Counting function calls: measures the cost of work without a clock."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def count_calls(run: Callable[[], T]) -> tuple[int, T]:
         counted += kind in {"call", "c_call"}
 
     before = sys.getprofile()
-    gc.disable()  # a collection in between calls back whoever watches collections
+    gc.disable()  # a collection would call the functions in gc.callbacks, and count them
     sys.setprofile(count)
     try:
         given = run()

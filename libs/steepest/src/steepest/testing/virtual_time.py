@@ -1,7 +1,7 @@
-"""An event loop whose time is virtual: whenever everybody waits for time, it is later at once.
+"""An event loop with virtual time: when every task waits for a timer, the clock jumps to the next timer.
 
 It owns what time it is for a test. It must never know what is tested. Tasks run in the order in which asyncio would run
-them, so a test that draws random numbers from a seed is the same in every run, and a night of waiting takes milliseconds.
+them, so a test with a seeded random generator is the same in every run, and hours of waiting take milliseconds.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             self._now_s += max(0.0, timeout_s)
             return 0.0
         if files <= 1:  # the one is the loop's own
-            raise EverybodyWaitsError("every task waits for something that nobody will do")
+            raise EverybodyWaitsError("every task waits, and no timer or file can wake one")
         return THREAD_LOOK_S
 
 

@@ -146,7 +146,7 @@ def cancel_if_free(view: Projection, job: Job, received: Received[Any]) -> None:
 
 
 def after(view: Projection, job: Job, received: Received[Any]) -> None:
-    """A plan is over: a job without a process is free, one that is to be cancelled can be."""
+    """A plan is over: a job without a process is free, and a requested cancellation can take effect."""
     settle(view, job)
     cancel_if_free(view, job, received)
     view.jobs.update(job)

@@ -10,7 +10,7 @@ from steepest.view.state import Job
 
 
 class Immovable(Refusal):
-    """Why a job must not be moved, whatever the target."""
+    """Why a job must not be moved to any target."""
 
     NO_PROCESS = "no-process", "no process of it runs"
     NO_CHECKPOINT = "no-checkpoint", "it cannot be checkpointed"
@@ -25,5 +25,5 @@ IMMOVABLE: Mapping[Immovable, Callable[[Job], bool]] = {
 
 
 def immovable(job: Job) -> Immovable | None:
-    """Why a job must not be moved, whatever the target; None if it may be."""
+    """Why a job must not be moved to any target; None if it may be."""
     return first(IMMOVABLE, job)

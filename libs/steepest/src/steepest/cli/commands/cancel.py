@@ -42,7 +42,7 @@ def cancel(job: str, settings: Settings, *, as_json: bool) -> None:
         return
     from steepest.describe import ENDED
 
-    tell(f"{job} {ENDED[answer.outcome]}" if answer.outcome else f"{job} is to be cancelled {answer.reason}")
+    tell(f"{job} {ENDED[answer.outcome]}" if answer.outcome else f"{job} will be cancelled {answer.reason}")
 
 
 async def _cancel(settings: Settings, job: str) -> RequestOutcome:

@@ -125,12 +125,12 @@ def as_words(record: Record, shows: Shows) -> str | None:
     try:
         event = received(record).event
     except UndecodableError as error:
-        told = f"{record.offset:>7}  {_clock(record.at_ms)}  this record cannot be read: {one_line(str(error))}"
-        return told if shows(None) else None
+        line = f"{record.offset:>7}  {_clock(record.at_ms)}  this record cannot be read: {one_line(str(error))}"
+        return line if shows(None) else None
     if not shows(event):
         return None
-    told = sentence(event) if record.at.topic == "cluster" or isinstance(event, LogOpened) else _fields(event)
-    return f"{record.offset:>7}  {_clock(record.at_ms)}  {told}"
+    text = sentence(event) if record.at.topic == "cluster" or isinstance(event, LogOpened) else _fields(event)
+    return f"{record.offset:>7}  {_clock(record.at_ms)}  {text}"
 
 
 def _fields(event: Any) -> str:

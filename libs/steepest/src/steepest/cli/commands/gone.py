@@ -1,7 +1,7 @@
 """``steepest nodes gone``: an operator says that a lost node never returns.
 
 It owns the order: first the cluster is made to take what ran there for ended, so that nothing refuses its next start; then
-the log is told.
+the event is appended.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ def _records(file: IO[bytes], reader: _Reader) -> Iterator[LossRecord]:
 
 
 def _print(batches: Iterator[list[LossRecord]]) -> None:
-    """Writes what each read brought at once, so that a log that is still growing can be watched."""
+    """Print the records of each read immediately, so that a log that is still growing can be watched."""
     import msgspec
 
     encoder = msgspec.json.Encoder()

@@ -37,8 +37,8 @@ under way. So only a job's first difference is what would have happened; after i
 not the one that would have come. In particular, a limit that the candidate plans is never in force: no job grows more
 slowly for it, and no move waits for it.
 
-Placements, moves and limits are decided upon the growth that the live categorizer has measured; what --alpha, --interval
-and a fitted threshold change is told by the categories that each job would have passed through.
+Placements, moves and limits are decided from the growth that the live categorizer measured. What --alpha, --interval and
+a fitted threshold change shows in the categories that each job would have passed through.
 """
 
 
@@ -142,8 +142,10 @@ def _show(found: Sequence[ShadowedJob]) -> None:
         )
     differing = sum(one.differs for one in found)
     kinds = Counter(NOUNS[plan.kind] for one in found for plan in one.plans)
-    told = ", ".join(count(number, noun) for noun, number in sorted(kinds.items()))
-    tell(f"{count(differing, 'job')} of {len(found)} would have gone otherwise{f' ({told})' if told else ''}")
+    differences = ", ".join(count(number, noun) for noun, number in sorted(kinds.items()))
+    tell(
+        f"{count(differing, 'job')} of {len(found)} would have gone otherwise{f' ({differences})' if differences else ''}"
+    )
 
 
 def _course(course: CategoryHistory) -> str:

@@ -37,7 +37,7 @@ Examples:
   steepest simulate --policies
 
 Workloads: traces of Muri, Tiresias, Pollux, Gavel, Philly and openb, Slurm's `sacct --parsable2`, your own JSON Lines,
-or thesis:NAME (docs/workloads.md). The same seed gives the same result, wherever and beside whatever it runs.
+or thesis:NAME (docs/workloads.md). The same seed gives the same result on any machine, alone or in parallel.
 """
 
 

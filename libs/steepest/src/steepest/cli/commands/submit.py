@@ -274,7 +274,7 @@ def _tell(job: str, answer: RequestOutcome, pool: StoredPool, *, running: bool) 
 
 
 async def _wait(log: Log, pool: StoredPool, place: RequestCursor, job: str, *, talk: bool) -> RequestOutcome:
-    """Tell what happens to a job until it is over; say once if nobody runs it any more."""
+    """Print what happens to a job until it is over; warn once if no system runs it any more."""
     from steepest.cli.jobs.job_output import printed_last
     from steepest.cli.pool.user_requests import RequestOutcome, end_of
     from steepest.describe import is_routine, sentence

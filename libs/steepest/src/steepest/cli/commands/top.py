@@ -28,7 +28,7 @@ From top to bottom: nodes with their use and score, jobs with the course of thei
 """
 
 HISTORY_MOST = 200_000
-"""Records of a pool whose whole story is told; of a longer one, what a snapshot holds and what comes."""
+"""A log of at most this many records is shown from its beginning; a longer one, from its newest snapshot on."""
 
 
 @click.command(epilog=EPILOG)
@@ -73,7 +73,7 @@ async def _top(settings: Settings) -> None:
 
 
 async def _story(settings: Settings, log: Log, at: TopicPartition) -> RunTimeline:
-    """The story to go on from: nothing, where all of the log can be told, else the newest snapshot.
+    """The timeline to continue: an empty one if the log is short enough to be read whole, else the newest snapshot's.
 
     Raises:
         InputError: The log's beginning was removed, and no snapshot reaches so far.

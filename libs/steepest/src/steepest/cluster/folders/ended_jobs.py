@@ -17,7 +17,7 @@ import msgspec
 from steepest.events.common import Positive
 
 SPARED_S = 86_400.0
-"""A job that ended within the last day is kept, whatever the bounds say."""
+"""A job that ended within the last day is kept, even beyond the bounds."""
 
 FILES_COUNTED = 100_000
 """Files of a job whose sizes are summed: a job with millions of files must not delay the sweep."""

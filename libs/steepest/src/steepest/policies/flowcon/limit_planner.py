@@ -47,7 +47,7 @@ class ManagedProcess(msgspec.Struct):
         judged: The newest bucket that a run has judged; −1 before the first run.
         efficiency: G in the newest run.
         limit_m: The CPU limit planned last, in millicores; None: no limit.
-        told: Whether any plan has named it, so that its list is in the log.
+        planned: Whether any plan has named it, so that its list is in the log.
     """
 
     node: str
@@ -57,7 +57,7 @@ class ManagedProcess(msgspec.Struct):
     judged: int = -1
     efficiency: float | None = None
     limit_m: int | None = None
-    told: bool = False
+    planned: bool = False
 
 
 class RunSchedule(msgspec.Struct):
@@ -112,7 +112,7 @@ class LimitPlanner:
             if not self.state.limiting:
                 self.state.unlifted[limit.job] = None
             elif (watched := self.state.jobs.get(limit.job)) is not None:
-                watched.told = False
+                watched.planned = False
 
     def step(self, view: ClusterView, received: Received[c.ClusterEvent]) -> Sequence[c.ClusterEvent]:
         """Plan the limits of each node that a record triggers a run of, if any limit changes."""
@@ -210,11 +210,11 @@ class LimitPlanner:
             if share is not None:
                 watched.limit_m = limits.millicores(share, node.capacity.cpu_m, flowcon.granularity_m)
             _move_between_lists(watched, one, flowcon, regular=regular)
-            changed = changed or not watched.told or (watched.growth_list, watched.limit_m) != before
+            changed = changed or not watched.planned or (watched.growth_list, watched.limit_m) != before
         self._wait(view, name, round_, jobs.values())
         if changed and not node.lost:
             for watched in jobs.values():
-                watched.told = True
+                watched.planned = True
             yield c.LimitsPlanned(
                 plan=f"limits-{offset}-{name}",
                 node=name,

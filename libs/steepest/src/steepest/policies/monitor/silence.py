@@ -15,7 +15,7 @@ from steepest.view.cluster_view import ClusterView
 class SilenceState(AwaitsDecisions):
     """The nodes that were reported as lost and not read back yet."""
 
-    told: dict[str, None] = msgspec.field(default_factory=dict)
+    reported: dict[str, None] = msgspec.field(default_factory=dict)
 
 
 class Silence:
@@ -31,19 +31,19 @@ class Silence:
     def reconsider(self, event: c.ClusterEvent) -> None:
         """See ``ClusterDecider.reconsider``: the next tick checks whether the node is still silent."""
         if isinstance(event, c.NodeLost):
-            self.state.told.pop(event.node, None)
+            self.state.reported.pop(event.node, None)
 
     def step(self, view: ClusterView, received: Received[c.ClusterEvent]) -> Sequence[c.ClusterEvent]:
         """Report at most one lost node per tick: the one that is silent for longest."""
         match received.event:
             case c.NodeLost(node=name):
-                self.state.told.pop(name, None)
+                self.state.reported.pop(name, None)
             case c.Tick():
                 node = view.nodes.longest_silent()
-                if node is None or node.name in self.state.told:
+                if node is None or node.name in self.state.reported:
                     return ()
                 silent = view.counted_ms - node.seen_counted_ms
                 if silent >= view.parameters.node_lost_ms:
-                    self.state.told[node.name] = None
+                    self.state.reported[node.name] = None
                     return (c.NodeLost(node=node.name, silent_ms=silent),)
         return ()

@@ -68,7 +68,7 @@ class JobState(msgspec.Struct, kw_only=True, gc=False):
         sequences: The highest sequence number seen of each source.
         intervals: None before the first report that counts.
         trend: Of its growth so far, where the threshold is fitted to it.
-        untold: Whether its category is to be restated at its next interval although it does not change.
+        restate: Whether to state its category at its next interval even if it does not change.
         flags: Of the pool, as the newest ``JobWatched`` says.
         watched_ms: When that was.
         looked_ms: ``heard_ms`` when silent jobs were looked for last.
@@ -83,7 +83,7 @@ class JobState(msgspec.Struct, kw_only=True, gc=False):
     sequences: dict[str, int] = {}
     intervals: Intervals | None = None
     trend: Trend | None = None
-    untold: bool = False
+    restate: bool = False
     flags: tuple[int, ...] = ()
     watched_ms: int = 0
     looked_ms: int = -1
@@ -139,7 +139,7 @@ class Categorizer:
     def restate(self) -> None:
         """See ``StreamDecider.restate``: each job's category is said at its next interval."""
         for job in self.state.jobs.values():
-            job.untold = True
+            job.restate = True
 
     def step(self, received: Received[LossEvent | LogOpened]) -> Out:
         """What follows from ``received``: measured growth, a change of category, a request, in this order."""
@@ -288,8 +288,8 @@ def _judge(name: str, job: JobState, intervals: Intervals) -> Out:
         threshold=threshold,
     )
     decided = [Decision(job.pool, measured)]
-    if after is not before or job.untold:
-        job.untold = False
+    if after is not before or job.restate:
+        job.restate = False
         decided.append(Decision(job.pool, CategoryChanged(job=name, before=before, after=after, growth=growth)))
     judged_from = before if parameters.request_tick is RequestTick.NEXT else after
     if judged_from is Category.CONVERGED and comparison is Comparison.BELOW:

@@ -55,7 +55,7 @@ class Health:
         self.loops[loop] = LoopHealth(self._clock.monotonic(), position, lag, ready)
 
     def wait(self, loop: str) -> None:
-        """A loop's log takes or gives nothing: it begins anew. Starting the process anew would not help."""
+        """A loop cannot read or append, and starts again. Restarting the process would not help."""
         health = self.loops[loop]
         health.spoke_at, health.ready = self._clock.monotonic(), False
 
@@ -64,7 +64,7 @@ class Health:
         self.refusal = why
 
     def is_alive(self) -> bool:
-        """Whether no loop is stuck; where one is, the process should be started anew."""
+        """Whether no loop is stuck; if one is, the process should be restarted."""
         return not self.stuck()
 
     def stuck(self) -> list[str]:

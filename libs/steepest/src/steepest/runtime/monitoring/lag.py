@@ -14,7 +14,7 @@ LOOK_EVERY_S = 1.0
 
 
 class LagMeter:
-    """The lag of one loop, which does not wait for a look: it is told by the one before."""
+    """The lag of one loop, without waiting: a reading returns what the reading before it found."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
@@ -48,7 +48,9 @@ class LagMeter:
         looking, self._looking = self._looking, None
         if looking is not None:
             looking.cancel()
-            looking.add_done_callback(lambda task: task.cancelled() or task.exception())  # nobody asks for it any more
+            looking.add_done_callback(
+                lambda task: task.cancelled() or task.exception()
+            )  # retrieve the error of a task that has no reader
 
     async def _look(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return {at: await self._log.end(at) for at in partitions}

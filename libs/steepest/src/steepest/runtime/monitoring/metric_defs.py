@@ -1,6 +1,6 @@
 """Every metric of a process: what it means, and what to do about it. ``docs/metrics.md`` is generated from here.
 
-Both stand in the metric's help text, so that whoever scrapes it reads them as well.
+Both stand in the metric's help text, so that people who scrape it read them as well.
 """
 
 from __future__ import annotations

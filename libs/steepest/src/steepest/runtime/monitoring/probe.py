@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from steepest.runtime.runtime import Runtime
 
 ANSWER_S = 5.0
-"""An event loop that has no turn for this long serves nobody; whoever probes gives up at about the same time."""
+"""An event loop that is blocked for this long does no work. Probes time out after about as long."""
 
 
 class Address(NamedTuple):

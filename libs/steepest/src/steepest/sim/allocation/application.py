@@ -93,7 +93,7 @@ class Application:
         return self._steps[replicas]
 
     def _batches(self, replicas: int, least: int = 0) -> tuple[int, int]:
-        """Batch size on each GPU at once, and how many times it is accumulated before the last."""
+        """Batch size of one pass on each GPU, and the number of accumulation passes before the last."""
         local = _ceiling(self.asked_batch / replicas)
         times = max(_ceiling(local / self.tables.local_most) - 1, least)
         if replicas == 1 and self.asked_batch > self.tables.batches[0]:

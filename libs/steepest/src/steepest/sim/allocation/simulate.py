@@ -133,7 +133,7 @@ def _assumptions(
     if without:
         assumptions.append(f"{without} jobs ask for no {unit} and are left out")
     if any(node.mtbf_s for node in cluster.nodes) or any(job.sim.fails_at for job in jobs):
-        assumptions.append("no node and no job fails, whatever cluster and workload say")
+        assumptions.append("no node and no job fails, even where the cluster or the workload has failures")
     if isinstance(rules.overhead, AtRestart) and any(not job.sim.memory_mib for job in jobs):
         assumptions.append(f"a checkpoint of a job of unknown memory has {rules.overhead.checkpoint_mib:g} MiB")
     if isinstance(rules.overhead, AtRestart):

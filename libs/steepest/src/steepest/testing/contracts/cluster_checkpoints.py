@@ -11,7 +11,7 @@ from steepest.testing.contracts.cluster_harness import JOB, PATIENCE_S, ClusterF
 
 
 class CheckpointContract:
-    """A job is asked to save, waits for what follows, and loses no step; nobody waits for ever."""
+    """A job saves on request, waits for its stop or release, and loses no step; every wait has a time limit."""
 
     async def test_a_migration_loses_no_step(self, stage: ClusterFixture) -> None:
         """Checkpoint, hold, stop, start elsewhere: the job resumes from exactly the last step that it reported."""
@@ -56,7 +56,7 @@ class CheckpointContract:
         assert await stage.reach(saved.step + 1) > saved.step
 
     async def test_release_does_not_disturb_a_job_that_does_not_wait(self, stage: ClusterFixture) -> None:
-        """A release that nobody waits for changes nothing: a later request still holds until its own release."""
+        """A release without a waiting job changes nothing: a later request still holds until its own release."""
         await stage.train()
         await stage.cluster.release(JOB, 1, request="r0")
         saved = await stage.ask("r1")
@@ -88,7 +88,7 @@ class CheckpointContract:
         assert await stage.phase() == ReplicaPhase.RUNNING
 
     async def test_a_withdrawn_request_holds_nobody(self, stage: ClusterFixture) -> None:
-        """A job that answers after the time limit does not wait: nobody would ever stop or release it."""
+        """A job that answers after the time limit does not wait: no stop or release would ever come."""
         await stage.train("--save-s", "0.3")
         with refused("checkpoint-timeout"):
             await stage.ask(timeout_s=0.1)
@@ -98,7 +98,7 @@ class CheckpointContract:
         assert await stage.reach((status.step or 0) + 20)
 
     async def test_a_spoilt_checkpoint_is_not_taken(self, stage: ClusterFixture) -> None:
-        """What does not match its own manifest is refused, is never offered for a restore, and holds nobody."""
+        """A checkpoint that does not match its own manifest is refused, is never restored, and holds no job."""
         await stage.train("--spoil")
         with refused("checkpoint-invalid"):
             await stage.ask()

@@ -55,7 +55,7 @@ class ClusterHarness(abc.ABC):
 
     @abc.abstractmethod
     async def lose(self, replica: ReplicaId) -> None:
-        """End a running replica in a way that nobody sees its exit status."""
+        """End a running replica so that its exit status is lost."""
 
     @abc.abstractmethod
     async def aclose(self) -> None:

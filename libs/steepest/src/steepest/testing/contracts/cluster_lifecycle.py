@@ -15,7 +15,7 @@ from steepest.testing.contracts.cluster_harness import JOB, PATIENCE_S, ClusterF
 
 
 class LifecycleContract:
-    """A replica comes into being once, where it was put, and ends as it is told or as it likes."""
+    """A replica starts once, on the node of its start, and ends by itself or by a stop."""
 
     # Start
 
@@ -42,7 +42,7 @@ class LifecycleContract:
         assert stage.output().count("begins") == 1
 
     async def test_concurrent_starts_start_one_process(self, stage: ClusterFixture) -> None:
-        """However many starts of one incarnation come at once, one process runs."""
+        """Concurrent starts of one incarnation start one process."""
         starts = (stage.cluster.start(JOB, 1, stage.here, stage.harness.job(), None) for _ in range(5))
         await asyncio.gather(*starts)
         await stage.reach(1)
@@ -68,7 +68,7 @@ class LifecycleContract:
         assert await stage.reach(2, incarnation=2) >= 2
 
     async def test_a_new_incarnation_waits_for_the_end_of_the_older(self, stage: ClusterFixture) -> None:
-        """Two incarnations of a replica never run at once: the newer start is refused while the older may run."""
+        """Two incarnations of a replica never run at the same time: a start is refused while an older one may run."""
         await stage.train()
         with refused("still-running"):
             await stage.cluster.start(JOB, 2, stage.there, stage.harness.job(), None)

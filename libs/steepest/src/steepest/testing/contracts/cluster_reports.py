@@ -28,7 +28,7 @@ class ReportsContract:
         assert stage.output().count("begins") == 1
 
     async def test_a_new_adapter_learns_of_ends_while_it_was_away(self, stage: ClusterFixture) -> None:
-        """The exit status of a replica that ended while nobody watched is not lost."""
+        """The exit status of a replica that ended while no adapter ran is not lost."""
         await stage.train()
         await stage.harness.leave()
         await stage.harness.kill(JOB)

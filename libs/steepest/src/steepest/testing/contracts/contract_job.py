@@ -1,4 +1,4 @@
-"""A job for cluster contract suites: counts steps, speaks the control folder's protocol, and misbehaves as told.
+"""A job for cluster contract suites: counts steps, speaks the control folder's protocol, and misbehaves on request.
 
 It needs nothing but Python's standard library, so that it runs wherever an adapter puts it. It is a second writer of the
 protocol beside the SDK, on purpose: it stands for the job's side of ``docs/control-folder.md``, and can also break it.
@@ -102,11 +102,11 @@ class ContractJob:
             "files": {"state.json": {"bytes": len(content), "sha256": sha256}},
         }
         if not (self._checkpoints / name).exists():
-            aside = self._checkpoints / f".{name}.new"
-            aside.mkdir(parents=True)
-            (aside / "state.json").write_bytes(content if not self._options.spoil else b"x" * len(content))
-            (aside / "manifest.json").write_text(json.dumps(manifest))
-            aside.rename(self._checkpoints / name)
+            temporary = self._checkpoints / f".{name}.new"
+            temporary.mkdir(parents=True)
+            (temporary / "state.json").write_bytes(content if not self._options.spoil else b"x" * len(content))
+            (temporary / "manifest.json").write_text(json.dumps(manifest))
+            temporary.rename(self._checkpoints / name)
         return {"name": name, "step": self._step, "digest": digest}
 
     def _get(self, name: str) -> dict[str, Any] | None:
@@ -117,9 +117,9 @@ class ContractJob:
         return found
 
     def _put(self, name: str, content: object) -> None:
-        aside = self._control / f".{name}"
-        aside.write_text(json.dumps(content))
-        aside.replace(self._control / name)
+        temporary = self._control / f".{name}"
+        temporary.write_text(json.dumps(content))
+        temporary.replace(self._control / name)
 
 
 def main() -> None:

@@ -144,7 +144,7 @@ class LogContract:
         assert await log.end(CLUSTER) == 0
 
     async def test_the_end_is_where_the_next_record_goes(self, log: Log) -> None:
-        """The end is 0 before the first record, and counts what was appended, at once and by partition."""
+        """The end is 0 before the first record, and counts appended records immediately, by partition."""
         assert [await log.end(at) for at in (CLUSTER, *LOSS)] == [0, 0, 0, 0]
         await log.append([*numbered(3), *numbered(2, LOSS[2])])
         assert [await log.end(at) for at in (CLUSTER, *LOSS)] == [3, 0, 0, 2]
@@ -155,7 +155,7 @@ class LogContract:
         assert list(await log.partitions("cluster")) == [CLUSTER]
 
     async def test_records_of_one_append_stand_together(self, log: Log, reopen: Reopen) -> None:
-        """However many append at once, the records of one call and partition are neighbours in the order given."""
+        """The records of one call and partition stay neighbours in their order while other writers append."""
         other = await reopen()
 
         async def append(writer: int) -> None:
@@ -185,7 +185,7 @@ class LogContract:
 
     @pytest.mark.parametrize("value", VALUES.values(), ids=VALUES.keys())
     async def test_a_value_comes_back_byte_for_byte(self, log: Log, value: bytes) -> None:
-        """Whatever bytes a value is, they come back as they were, and so do its neighbours."""
+        """Any bytes as a value come back unchanged, and so do its neighbours."""
         given_records = [new(b"before"), new(value), new(b"after")]
         await log.append(given_records)
         assert [as_new(record) for record in await read_all(log, CLUSTER)] == given_records
@@ -300,7 +300,7 @@ class LogContract:
         await second.close()
 
     async def test_another_handle_reads_what_was_kept(self, log: Log, reopen: Reopen) -> None:
-        """Once an append has returned, whoever opens the log finds the records in it."""
+        """Once an append has returned, every handle that is opened afterwards finds the records."""
         await log.append(numbered(3))
         other = await reopen()
         assert values(await read_all(other, CLUSTER)) == [b"0", b"1", b"2"]
@@ -317,7 +317,7 @@ class LogContract:
     async def test_a_waiting_poll_wakes_for_a_record(
         self, log: Log, reopen: Reopen, *, by_another_handle: bool
     ) -> None:
-        """A reader that waits at its end gets the next record of any of its partitions, whoever appends it."""
+        """A reader that waits at its end gets the next record of any of its partitions, from any writer."""
         writer = await reopen() if by_another_handle else log
         reader = log.reader(dict.fromkeys(LOSS, 0))
         for number, at in enumerate((LOSS[2], LOSS[0], LOSS[2])):
@@ -331,7 +331,7 @@ class LogContract:
             await writer.close()
 
     async def test_cancelling_a_poll_loses_nothing(self, log: Log) -> None:
-        """However often a poll is cancelled, at whatever moment, the next one gives what it would have given."""
+        """However often and whenever a poll is cancelled, the next one returns what it would have returned."""
         reader = log.reader(dict.fromkeys(LOSS[:2], 0))
         found: list[Record] = []
 

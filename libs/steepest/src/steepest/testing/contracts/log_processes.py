@@ -1,4 +1,4 @@
-"""What a log that several processes share must do besides: hold while they append at once, and when one is killed.
+"""What a log that several processes share must do in addition: stay correct while they append concurrently, or are killed.
 
 It owns the tests with real processes. It must never know which implementation it runs on.
 """
@@ -42,7 +42,7 @@ def task_for(
 
 @contextlib.asynccontextmanager
 async def writing(*tasks: Task) -> AsyncIterator[list[Process]]:
-    """A process for each task, all let go at once when each has opened the log; killed at the end if they still live."""
+    """A process for each task; they begin together, once each has opened the log. The end kills those that run."""
     async with contextlib.AsyncExitStack() as stack:
         processes = [await stack.enter_async_context(_opened(task)) for task in tasks]
         for process in processes:

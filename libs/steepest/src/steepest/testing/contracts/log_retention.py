@@ -54,7 +54,7 @@ class RetentionContract:
         await reader.close()
 
     async def test_a_removed_position_is_named(self, log: Log, trim: Trim) -> None:
-        """Whoever asks for a record that was removed is refused, with its offset and a code of its own."""
+        """A read of a record that was removed is refused, with its offset and a code of its own."""
         await log.append(numbered(5))
         await trim(CLUSTER, 3)
         reader = log.reader({CLUSTER: 2})

@@ -248,7 +248,7 @@ CASES = {
 """By what the older logic passes over; a test holds them to all deciders that there are."""
 
 BESIDE_EACH_OTHER = [name for name, case in CASES.items() if case.decider in CLUSTER_DECIDERS]
-"""Those of deciders that may run twice at once; another topic's partition has one reader at a time."""
+"""Those of deciders of which two may run at the same time; another topic's partition has one reader at a time."""
 
 
 # --- the upgrade -----------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
-"""Logs of a pool made by hand: a story told in a line an act, with the headers that the runtime would have written.
+"""Logs of a pool made by hand: one method call per event, with the headers that the runtime would have written.
 
-It owns what a sound story looks like; tests make it unsound by leaving acts out or putting wrong ones in. It must never
-know the view or any decider.
+It owns what a valid log looks like; tests make it invalid by omitting events or adding wrong ones. It must never know the
+view or any decider.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DECIDERS = {
 }
 """Each event type that a decider makes, with (one of) its deciders."""
 
-BECAUSE = c.Because(rule="told by hand")
+BECAUSE = c.Because(rule="written by hand")
 
 
 class LogBuilder:
@@ -93,11 +93,11 @@ class LogBuilder:
         return self.add(c.StepBegun(plan=plan, step=step, attempt=attempt, job=job, incarnation=incarnation, node=node))
 
     def placement_planned(self, plan: str, job: str, node: str, incarnation: int = 0) -> Self:
-        """A waiting job is to be started; ``incarnation`` is the one before."""
+        """Plan the start of a waiting job; ``incarnation`` is the one before."""
         return self.add(c.PlacementPlanned(plan=plan, job=job, incarnation=incarnation, nodes=(node,), because=BECAUSE))
 
     def move_planned(self, plan: str, job: str, source: str, target: str, incarnation: int = 1) -> Self:
-        """A running job is to be moved."""
+        """Plan the move of a running job."""
         return self.add(
             c.MigrationPlanned(
                 plan=plan,

@@ -8,7 +8,7 @@ order in which they are made, with `` | `` between them. A line without an arrow
 anything. ``#`` begins a comment.
 
 =============================== =======================================================================================
-act                             what it tells
+act                             what it does
 =============================== =======================================================================================
 ``node N CPU``                  a node joins, with that many millicores
 ``device N CPU``                a node joins that only reports, and takes no jobs
@@ -24,7 +24,7 @@ act                             what it tells
 ``category J PC|WC|CC``         the job is of another category
 ``request J``                   the job asks for another place
 ``grow J``                      growth was measured
-``exit J [STATUS]``             the job's process ends; ``?``: nobody saw how
+``exit J [STATUS]``             the job's process ends; ``?``: its exit status is unknown
 ``save J STEP``                 the job's first checkpoint of this incarnation is verified
 ``cancel J``                    a user wants the job to stop
 ``tick [MS]``                   time passes; a second by default

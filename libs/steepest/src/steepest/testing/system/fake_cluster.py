@@ -1,12 +1,12 @@
-"""The simulated cluster, which fails as it is told.
+"""The simulated cluster with injected faults.
 
 It owns what a test does to a call before or after it takes effect; :mod:`steepest.testing.system.fake_nodes` owns the
 nodes' state.
 
-A call that is to fail is met by a :data:`Deed` at one of two moments: before it takes effect, or after. The deed may raise
-what the caller is to see, wait for as long as it likes, or kill the caller::
+A :data:`Deed` meets a call at one of two moments: before it takes effect, or after. The deed may raise an error for the
+caller, wait, or kill the caller::
 
-    cluster.meet("start", When.AFTER, uncertain)       # it happened, and nobody said so
+    cluster.meet("start", When.AFTER, uncertain)       # it took effect, and the caller gets no answer
     gate = Gate()
     cluster.meet("stop", When.BEFORE, gate)            # held just before it acts, until gate.open()
 """
@@ -43,7 +43,7 @@ Deed = Callable[[], Awaitable[None]]
 """What a test does to a call."""
 
 EveryDeed = Callable[[str, When], Awaitable[None]]
-"""What a test does to every call; it is told the call's name."""
+"""What a test does to every call; it gets the call's name."""
 
 
 async def refuse() -> None:

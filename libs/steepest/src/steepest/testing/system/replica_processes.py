@@ -1,7 +1,7 @@
 """The processes behind a pool in memory: steps act on them, they end when a test says so, and none is ever forgotten.
 
-It owns what is really so, which the view must come to know: a step is done at once, and each end is told once by the node,
-sooner or later. It must never look at what the view believes.
+It owns the real state, which the view must arrive at: a step is done immediately, and the node reports each end once, after
+some time. It must never read the view's state.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class ReplicaProcesses:
             case c.Step.STOP if alive:
                 self._end(job, 85)
             case c.Step.START if (job, incarnation) not in self.ends:
-                assert job not in self.running or alive, f"two processes of {job} at once"
+                assert job not in self.running or alive, f"two processes of {job} run"
                 self.running[job], self._nodes[job] = incarnation, begun.node
             case c.Step.VERIFY if not alive and status != 0:
                 return failed(begun, "ended")

@@ -108,7 +108,7 @@ class RigProcess:
         """SIGTERM: let it end as it likes to.
 
         Raises:
-            Whatever ended it before.
+            Exception: The error that ended it before.
         """
         self._stop.set()
         await self.task

@@ -133,7 +133,7 @@ class RunningSystem:
         return status
 
     def end(self) -> None:
-        """Leave nothing running, whatever a test has come to."""
+        """Stop everything, however the test ended."""
         folder = StateFolder(self.state)
         try:
             if folder.exists and not self._is_down:
@@ -199,7 +199,7 @@ class RunningSystem:
         position = 0
         for event in self.events():
             for missing in range(position, event.offset):
-                audit.skip(missing)  # it is there, and nobody can read it
+                audit.skip(missing)  # it exists, and cannot be decoded
             audit.feed(event)
             position = event.offset + 1
         return [f"{each.checker}: {each.message}" for each in audit.verdicts() if each.status is Status.BROKEN]
