@@ -73,6 +73,17 @@ PARAMETERS = st.builds(
     placement=st.sampled_from(["spread", "flowcon2", "none of ours"]),
 )
 LIMITS = st.none() | st.sampled_from([10, 99])
+PROGRESS = st.builds(
+    c.ReplicaProgress,
+    job=JOBS,
+    incarnation=SMALL,
+    replica=st.integers(0, 1),
+    step=st.none() | SIZES,
+    total=st.none() | SIZES,
+    epoch=st.none() | st.floats(0, 4),
+    epochs=st.none() | st.floats(0, 4),
+    cpu_ms=st.none() | SIZES,
+)
 
 NONSENSE: st.SearchStrategy[Any] = st.one_of(
     st.builds(c.Tick, counted_ms=st.integers(0, 60_000) | st.just(LARGEST)),
@@ -100,6 +111,7 @@ NONSENSE: st.SearchStrategy[Any] = st.one_of(
     st.builds(c.NodeLost, node=NODES, silent_ms=SIZES),
     st.builds(c.NodeGone, node=NODES),
     st.builds(used, NODES, st.integers(0, 900)),
+    st.builds(c.NodeUsage, node=NODES, used=st.just(Resources()), progress=st.lists(PROGRESS, max_size=3).map(tuple)),
     st.builds(c.ReplicaStarted, job=JOBS, incarnation=SMALL, node=NODES),
     st.builds(c.CheckpointModeDeclared, job=JOBS, incarnation=SMALL, mode=MODES, node=st.none() | NODES),
     st.builds(

@@ -11,6 +11,7 @@ from steepest.events import cluster as c
 from steepest.events.common import LARGEST, CheckpointRef
 from steepest.events.received import Received
 from steepest.view import plans as rules
+from steepest.view.folds import fold_progress
 from steepest.view.projection import Projection
 from steepest.view.state import Job, Phase, Plan, PlanKind, PlanStatus
 
@@ -50,6 +51,7 @@ def forget_old(view: Projection, plan: Plan) -> None:
 def end(view: Projection, job: Job, outcome: c.Outcome, reason: str, received: Received[Any]) -> None:
     """A job has ended, and holds nothing from here on."""
     view.nodes.release(job)
+    fold_progress.finish(job)
     job.spec = _remembered(job.spec)
     job.phase = Phase.ENDED
     job.alive = False
@@ -74,6 +76,7 @@ def begin_incarnation(job: Job, incarnation: int, node: str) -> None:
     job.incarnation, job.started_on = incarnation, node
     job.saved_since_start = False
     job.limit = None
+    fold_progress.resume(job)
     forget_stop(job)
 
 

@@ -12,6 +12,7 @@ import msgspec
 from steepest.events.cluster import Category, GrowthList, JobSpec, MoveKind, Outcome, Step
 from steepest.events.common import CheckpointMode, CheckpointRef, Resources
 from steepest.events.parameters import PoolParameters
+from steepest.view.progress_state import Progress
 
 STATE_VERSION = 6
 """Version of :class:`ViewState`; a snapshot of another version is not used."""
@@ -119,6 +120,7 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
         migrated: Algorithm 4 has decided about it (moved or stayed): its category is frozen.
         rebalanced: Algorithm 5 has moved it.
         limit: What FlowCon has planned for this incarnation; None before its first run with it.
+        progress: How far it has come.
         plan: The plan in flight, if any.
         cancel: The request that asked to stop it for good.
     """
@@ -150,6 +152,7 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
     moves_failed: int = 0
     steps_lost: int = 0
     limit: Limit | None = None
+    progress: Progress = msgspec.field(default_factory=Progress)
     plan: str | None = None
     cancel: str | None = None
     retries_used: int = 0

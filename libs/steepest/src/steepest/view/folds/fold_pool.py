@@ -9,6 +9,7 @@ from steepest.events import cluster as c
 from steepest.events.common import LARGEST
 from steepest.events.received import Received
 from steepest.events.registry import FACTS_ARE_CHECKED, GROWTH_IS_PROVEN, STATE_IS_BOUNDED
+from steepest.view.folds import fold_progress
 from steepest.view.folds.handlers import Handlers
 from steepest.view.jobs import GRACE_INTERVALS
 from steepest.view.projection import Projection
@@ -77,6 +78,8 @@ def _node_used(view: Projection, event: c.NodeUsage, received: Received[Any]) ->
     if node is None:
         return False
     view.nodes.hear(node, event.used, view.counted_ms, received.offset)
+    for found in event.progress:
+        fold_progress.advance(view, event.node, found)
     return True
 
 

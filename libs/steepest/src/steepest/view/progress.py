@@ -1,0 +1,124 @@
+"""How much of a job is left, at which pace it works, and when that is known.
+
+Pure functions of a job's spec and of what its nodes have reported (:class:`~steepest.view.progress_state.Progress`). Each of
+them says None where the answer is unknown or not to be believed: a number that is made up would be acted upon.
+
+A total is believed in this order: what the process states; its epochs, or the announced ones, times the steps an epoch that
+were measured; what was announced at submission. A source is left out where it cannot be right:
+
+* it is 0, or ``MOST_STEPS`` or more, as scripts say that train without an end;
+* the job is past it;
+* the process has stated totals that differ by more than a factor of two (a changed world begins a new incarnation, which may
+  state another one).
+
+Where the steps of an incarnation began again (:data:`steepest.view.folds.fold_progress.STEP_MAY_FALL`) they count something
+else than the whole training, and nothing is known of what is left.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from steepest.view.progress_state import Course, Progress
+
+if TYPE_CHECKING:
+    from steepest.view.state import Job
+
+MOST_STEPS = 1_000_000_000
+"""Steps, from which on a total says that the training has no end."""
+
+MOST_EPOCHS = 1_000_000
+"""Likewise epochs."""
+
+QUANTILE = 10
+"""The interval of the time left leaves out one pace in so many at each end."""
+
+
+class TimeLeft(msgspec.Struct, frozen=True):
+    """Time until a job is trained, if it goes on as in the last minutes, in milliseconds."""
+
+    p50: int
+    low: int
+    high: int
+
+
+def total_steps(job: Job) -> int | None:
+    """The steps of the whole training; None where no source of them is to be believed."""
+    progress, spec = job.progress, job.spec
+    if progress.steps_doubted:
+        return None
+    stated = None if progress.total_doubted else progress.total
+    for total in (stated, _in_steps(progress, progress.epochs), spec.steps, _in_steps(progress, spec.epochs)):
+        if total is not None and 0 < total < MOST_STEPS and (progress.step or 0) <= total:
+            return total
+    return None
+
+
+def steps_left(job: Job) -> int | None:
+    """Steps until the training is complete; None where its step or its total is unknown."""
+    total, step = total_steps(job), job.progress.step
+    if step is None and not job.incarnation:
+        return total
+    return None if total is None or step is None else total - step
+
+
+def cpu_ms_per_step(job: Job) -> float | None:
+    """CPU time of a step of all replicas, in milliseconds: the mean since each incarnation's first report.
+
+    What an incarnation uses before (imports, loading data, restoring) is no step's. None until two steps were seen.
+    """
+    steps, cpu_ms = worked(job.progress.course)
+    return cpu_ms / steps if steps > 0 and cpu_ms > 0 else None
+
+
+def worked(course: Course) -> tuple[int, int]:
+    """Steps, and their CPU time in milliseconds, between the first and the newest step of each incarnation."""
+    first, last = course.begun_at, course.reached
+    if first is None or last is None:
+        return course.steps, course.cpu_ms
+    return course.steps + last[0] - first[0], course.cpu_ms + last[1] - first[1]
+
+
+def cpu_ms_left(job: Job) -> int | None:
+    """CPU time until the training is complete, in milliseconds; None where it is unknown."""
+    left, of_each = steps_left(job), cpu_ms_per_step(job)
+    return None if left is None or of_each is None else round(left * of_each)
+
+
+def time_left(job: Job) -> TimeLeft | None:
+    """Time until a running job is trained, from the spread of its pace in the last minutes; None where it is unknown.
+
+    Each span of about five seconds between two reports has a pace, its time a step. The middle estimate is the steps left
+    times the mean pace; the bounds are the same with the fastest and the slowest pace without a tenth at each end.
+    """
+    left, recent = steps_left(job), job.progress.course.recent
+    if left is None or not job.alive or not recent[1:]:
+        return None
+    paces = sorted((later[0] - before[0]) / (later[1] - before[1]) for before, later in pairwise(recent))
+    mean = (recent[-1][0] - recent[0][0]) / (recent[-1][1] - recent[0][1])
+    drop = len(paces) // QUANTILE
+    return TimeLeft(round(left * mean), round(left * min(paces[drop], mean)), round(left * max(paces[-1 - drop], mean)))
+
+
+def epoch_steps(progress: Progress) -> float | None:
+    """Steps an epoch: those between two beginnings of epochs, by the epochs between them; None until two were seen.
+
+    It holds for epochs counted from 0 or 1, in fractions or whole, and for one report an epoch as for many.
+    """
+    course = progress.course
+    first, last = course.epoch_first, course.epoch_last
+    if first is None or last is None or last[0] <= first[0] or last[1] <= first[1]:
+        return course.epoch_steps
+    return (last[1] - first[1]) / (last[0] - first[0])
+
+
+def _in_steps(progress: Progress, epochs: float | None) -> int | None:
+    """Epochs in steps. Near the end, the estimate may be behind the job by up to half an epoch: then it is complete."""
+    of_each = epoch_steps(progress)
+    if of_each is None or epochs is None or not 0 < epochs < MOST_EPOCHS or not of_each < MOST_STEPS:
+        return None
+    total, step = round(epochs * of_each), progress.step or 0
+    return step if total < step <= total + of_each / 2 else total

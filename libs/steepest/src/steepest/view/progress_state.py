@@ -1,0 +1,83 @@
+"""What a view remembers of how far a job has come, as plain data.
+
+It owns no rule: :mod:`steepest.view.folds.fold_progress` changes it, :mod:`steepest.view.progress` says what follows.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class ReplicaCourse(msgspec.Struct, omit_defaults=True):
+    """What a replica of the current incarnation has reported.
+
+    Attributes:
+        step: The largest step that it reported.
+        cpu_ms: CPU time that it has used.
+    """
+
+    step: int | None = None
+    cpu_ms: int | None = None
+
+
+class Course(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What a job's pace is computed from.
+
+    Attributes:
+        replicas: The replicas of the current incarnation that have reported, by index.
+        chief_steps: Whether the step is the chief's; what was measured by another replica's steps does not continue then.
+        first_total: The first total that this incarnation stated.
+        begun_at: Step and the job's CPU time when this incarnation first reported a step.
+        reached: Step and CPU time when it last reported a further step.
+        steps: Steps between the first and the last report of the earlier incarnations, summed.
+        cpu_ms: CPU time between those reports, in milliseconds.
+        epoch_first: Epoch and step where this incarnation was first seen to enter an epoch.
+        epoch_last: Likewise where it was seen to enter its newest one.
+        epoch_steps: Steps an epoch, as measured in an earlier incarnation.
+        recent: Counted time and step at reports of the last minutes, the oldest first.
+    """
+
+    replicas: dict[int, ReplicaCourse] = {}
+    chief_steps: bool = False
+    first_total: int | None = None
+    begun_at: tuple[int, int] | None = None
+    reached: tuple[int, int] | None = None
+    steps: int = 0
+    cpu_ms: int = 0
+    epoch_first: tuple[float, int] | None = None
+    epoch_last: tuple[float, int] | None = None
+    epoch_steps: float | None = None
+    recent: list[tuple[int, int]] = []
+
+
+class Progress(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """How far a job has come, as its nodes report it.
+
+    All but ``cpu_ms`` is of the current incarnation. Of several replicas, that is what replica 0, the chief, reports; as
+    long as the chief reports no step, what the replica with the largest step reports.
+
+    Attributes:
+        step: Its largest step; until it reports one, that of the checkpoint from which it resumes. None: unknown.
+        total: The steps of the whole training, as the process stated them last. Whether they are to be believed is in
+            :func:`steepest.view.progress.total_steps`.
+        epoch: The epoch that it is in, from 0.
+        epochs: The epochs of the whole training, as the process stated them last.
+        cpu_ms: CPU time of all incarnations and replicas, without those of which none was measured; None where it was
+            measured of none.
+        loss: The newest value of its evaluation function.
+        seen_counted_ms: When a node last reported progress of this incarnation.
+        total_doubted: Whether the totals of this incarnation contradict each other.
+        steps_doubted: Whether its steps began again, so that they say nothing of the whole training.
+        course: What the pace is computed from.
+    """
+
+    step: int | None = None
+    total: int | None = None
+    epoch: float | None = None
+    epochs: float | None = None
+    cpu_ms: int | None = None
+    loss: float | None = None
+    seen_counted_ms: int | None = None
+    total_doubted: bool = False
+    steps_doubted: bool = False
+    course: Course = msgspec.field(default_factory=Course)
