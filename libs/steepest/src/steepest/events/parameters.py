@@ -7,7 +7,7 @@ from typing import Annotated
 
 import msgspec
 
-from steepest.events.common import Count, Positive
+from steepest.events.common import Count, Name, Positive, Priority
 
 
 class Normalisation(enum.StrEnum):
@@ -123,6 +123,57 @@ class MoveLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     moves_failed: Positive = 2
 
 
+class PriorityClass(msgspec.Struct, frozen=True):
+    """A name that users may give in place of a priority; it is resolved when a job is submitted."""
+
+    name: Name
+    priority: Priority
+
+
+PRIORITY_CLASSES = (
+    PriorityClass("low", -100),
+    PriorityClass("normal", 0),
+    PriorityClass("high", 100),
+    PriorityClass("urgent", 1000),
+)
+
+
+class QueueLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The most that the jobs of a queue may hold together; None: no limit.
+
+    Attributes:
+        replicas: Processes.
+        cpu_m: CPU that they reserve, in millicores.
+        gpu_m: GPUs that they reserve, whole ones and shares, in thousandths.
+    """
+
+    queue: Name
+    replicas: Count | None = None
+    cpu_m: Count | None = None
+    gpu_m: Count | None = None
+
+
+class QueueParameters(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """In which order waiting jobs are placed, and which must wait although there is room.
+
+    Attributes:
+        policy: Name of the queue policy.
+        blocking: Whether a job for which there is no room holds back those behind it; otherwise they are tried.
+        preempt: Whether a waiting job may have running ones of lower priority suspended; under ``priority`` only.
+        limits: Those of the queues that have any.
+        classes: The priorities that have names.
+        service_s: Attained service at which ``tiresias`` moves a job to its next level, in seconds of a GPU, or of a core
+            where it has no GPUs; the defaults are those of the simulator published with the paper.
+    """
+
+    policy: str = "fifo"
+    blocking: bool = False
+    preempt: bool = False
+    limits: tuple[QueueLimits, ...] = ()
+    classes: tuple[PriorityClass, ...] = PRIORITY_CLASSES
+    service_s: tuple[Positive, ...] = (3_250, 7_200)
+
+
 class PoolParameters(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Everything that deciders of a pool need to know beside what happens.
 
@@ -144,3 +195,4 @@ class PoolParameters(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     settle_ms: Count = 5_000
     retry_hold_ms: Count = 1_000
     flowcon: FlowConParameters = FlowConParameters()
+    queueing: QueueParameters = QueueParameters()

@@ -149,10 +149,12 @@ def members(events: Any) -> tuple[type, ...]:
 def reads_for(parameters: PoolParameters, flags: Iterable[int] = ()) -> int:
     """The event version that a pool with these parameters and flags needs of its readers.
 
-    Version 2 knows FlowCon's limits, its placement, and thresholds that are fitted. A flag that this code does not know
-    asks for nothing: it is refused by its number.
+    Version 2 knows FlowCon's limits, its placement, and thresholds that are fitted; version 5 knows queue policies. A flag
+    that this code does not know asks for nothing: it is refused by its number.
     """
     plain = PoolParameters()
+    if parameters.queueing != plain.queueing:
+        return max([5, *(FLAGS[flag].since for flag in flags if flag in FLAGS)])
     knows_more = (
         parameters.flowcon.on
         or parameters.placement != plain.placement

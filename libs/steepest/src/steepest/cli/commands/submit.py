@@ -19,6 +19,7 @@ from steepest.cli.printing.output import give, tell
 if TYPE_CHECKING:
     from steepest.app.settings.tree import Settings
     from steepest.app.state_folder import StateFolder
+    from steepest.cli.jobs.job_file import JobFile
     from steepest.cli.pool.stored_pool import StoredPool
     from steepest.cli.pool.user_requests import RequestCursor, RequestOutcome
     from steepest.events.cluster import JobSpec
@@ -32,7 +33,9 @@ Examples:
   steepest submit --metric val_loss --format keras --env SEED=7 -- python train.py
   steepest submit --pattern 'it (?P<step>\\d+) cost: (?P<value>\\S+)' -- ./train.sh
   steepest submit --array 4 -- python sweep.py       STEEPEST_ARRAY_INDEX is 0, 1, 2, 3
+  steepest submit --priority urgent --queue paper --steps 20000 -- python train.py
 
+A job of several replicas is described in a TOML file, -f job.toml (docs/commands.md); options given beside it count more.
 The job runs in this folder unless --workdir names another. A bare `python` is the one that this shell finds (in containers:
 the image's). Otherwise the job's environment is that of `steepest up` (PATH, ...) and --env. Everything after -- is the
 command; no shell reads it. Where a job of that name is over, the new one is called NAME.2.
@@ -46,6 +49,12 @@ MODES = ("on-request", "on-stop", "none")
 
 @click.command(epilog=EPILOG, context_settings={"allow_interspersed_args": False})
 @installation_options
+@click.option(
+    "-f",
+    "--file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="A TOML file that describes the job; the options given here count more.",
+)
 @click.option("--name", help="The job's name; without it, the script's and four letters.")
 @click.option("--cpu", type=CPU, default="0.05", show_default=True, help="CPU to reserve: cores, or 50m.")
 @click.option("--memory", type=MEMORY, default="0", help="Memory to reserve: MiB, or 2Gi.")
@@ -60,6 +69,11 @@ MODES = ("on-request", "on-stop", "none")
     help="Read its losses from TensorBoard event files or an MLflow store below this folder too.",
 )
 @click.option("--model", default="", help="What it trains, for people.")
+@click.option("--priority", help="A number, more is more urgent, or a class: low, normal, high, urgent.")
+@click.option("--queue", default="default", show_default=True, help="The queue that it waits in.")
+@click.option("--replicas", multiple=True, metavar="[ROLE=]N", help="How many processes. Repeat it for each role.")
+@click.option("--steps", type=click.IntRange(1), help="Steps of the whole training, where you know them.")
+@click.option("--epochs", type=click.IntRange(1), help="Likewise, epochs.")
 @click.option("--env", multiple=True, metavar="K=V", help="A variable for its environment. Repeat it.")
 @click.option("--workdir", type=click.Path(file_okay=False, path_type=Path), help="Where it runs; default: here.")
 @click.option(
@@ -70,10 +84,11 @@ MODES = ("on-request", "on-stop", "none")
 @click.option("--device", help="The device over MQTT that trains it and reports its losses.")
 @click.option("--wait/--no-wait", default=False, help="Wait to its end; exit with 1 if it did not finish.")
 @json_option
-@click.argument("command", nargs=-1, required=True)
+@click.argument("command", nargs=-1)
 def submit(
     settings: Settings,
     *,
+    file: Path | None,
     name: str | None,
     python: Path | None,
     array: int | None,
@@ -85,9 +100,13 @@ def submit(
     import asyncio
 
     from steepest.cli.jobs.job_names import name_for, why_not_found, with_python
+    from steepest.cli.jobs.job_options import spec_of
 
-    spec = spec_of(**asked)
-    jobs = _jobs(name or name_for(spec.command), spec, array)
+    described = _described(file)
+    given = {key: asked[key] for key in asked if described is None or _is_given(key)}
+    spec = spec_of(described.spec if described else None, **given)
+    named = name or (described.name if described else None)
+    jobs = _jobs(named or name_for(spec.command), spec, array)
     if python is not None or not _in_containers(settings.folder, spec):
         command = with_python(spec.command, python)
         if command != spec.command:
@@ -124,63 +143,19 @@ def _jobs(name: str, spec: JobSpec, array: int | None) -> list[tuple[str, JobSpe
     ]
 
 
-def spec_of(
-    *,
-    command: Sequence[str],
-    cpu: int,
-    memory: int,
-    checkpoint: str | None,
-    retries: int,
-    metric: str,
-    log_format: str,
-    pattern: str,
-    metrics_folder: Path | None,
-    model: str,
-    env: Sequence[str],
-    workdir: Path | None,
-    image: str = "",
-    device: str | None = None,
-) -> JobSpec:
-    """What the options ask for. Paths are made absolute: the job runs where its user meant.
+def _described(file: Path | None) -> JobFile | None:
+    if file is None:
+        return None
+    from steepest.cli.jobs.job_file import read_job_file
 
-    Raises:
-        InputError: The log format is unknown, or the pattern is no expression.
-        UsageError: A variable is none, or the folder is not there.
-    """
-    from steepest.events.cluster import JobSpec
-    from steepest.events.common import CheckpointMode, Resources
-
-    if log_format != "auto" or pattern:
-        from steepest.training_logs import LogReader
-
-        LogReader(log_format, pattern=pattern or None)  # it knows the names, and says which are close
-    folder = (workdir or Path()).absolute()
-    if not folder.is_dir():
-        raise click.UsageError(f"the folder {folder} is not there; name another with --workdir")
-    return JobSpec(
-        command=tuple(command),
-        working_dir=str(folder),
-        image=image,
-        env=dict(_variable(text) for text in env),
-        requests=Resources(cpu, memory),
-        checkpoint_mode=CheckpointMode(checkpoint) if checkpoint else None,
-        retries=retries,
-        model=model,
-        metric=metric,
-        log_format=log_format,
-        pattern=pattern,
-        metrics_folder=str(metrics_folder.absolute()) if metrics_folder else "",
-        device=device,
-    )
+    return read_job_file(file)
 
 
-def _variable(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not name or not equals:
-        raise click.UsageError(f"--env {text}: write it like SEED=7")
-    if name.startswith("STEEPEST_"):
-        raise click.UsageError(f"--env {text}: names that begin with STEEPEST_ are the cluster's own")
-    return name, value
+def _is_given(option: str) -> bool:
+    """Whether the caller wrote an option; beside a file, defaults do not count."""
+    from click.core import ParameterSource
+
+    return click.get_current_context().get_parameter_source(option) is ParameterSource.COMMANDLINE
 
 
 def _checked(name: str) -> str:
@@ -207,6 +182,7 @@ async def _ask(settings: Settings, jobs: Sequence[tuple[str, JobSpec]], *, wait:
 
     answers: list[Answer] = []
     async with asking(settings) as (log, pool):
+        jobs = [(name, _with_priority(spec, pool)) for name, spec in jobs]
         _refuse_what_never_fits(pool, jobs[0][1])
         events = [JobSubmitted(job=_free(pool, name), request=new_request(), spec=spec) for name, spec in jobs]
         places = [await append(log, pool, event) for event in events]
@@ -246,19 +222,36 @@ def _free(pool: StoredPool, name: str) -> str:
     return _checked(free)
 
 
+def _with_priority(spec: JobSpec, pool: StoredPool) -> JobSpec:
+    """The description with the number that its priority class stands for now; a later change of the class leaves the job."""
+    if not spec.priority_class:
+        return spec
+    import msgspec
+
+    from steepest.errors import InputError
+
+    classes = pool.view.parameters.queueing.classes
+    for each in classes:
+        if each.name == spec.priority_class:
+            return msgspec.structs.replace(spec, priority=each.priority)
+    names = ", ".join(each.name for each in classes)
+    raise InputError(f"priority: there is no class {spec.priority_class}", hint=f"write a number, or one of {names}")
+
+
 def _refuse_what_never_fits(pool: StoredPool, spec: JobSpec) -> None:
     """Emulated nodes never change, so what fits none of them is wrong already here."""
     from steepest.errors import InputError
     from steepest.view.nodes import format_resources
 
     nodes = pool.installation.nodes
-    if any(spec.requests.fits(node.capacity) for node in nodes):
-        return
     largest = max(nodes, key=lambda node: node.capacity.cpu_m)
-    raise InputError(
-        f"the job asks for {format_resources(spec.requests)}, more than any node has",
-        hint=f"ask for less: the largest, {largest.name}, has {format_resources(largest.capacity)}",
-    )
+    for role in spec.all_roles:
+        if not any(role.requests.fits(node.capacity) for node in nodes):
+            who = f"each {role.name} of the job" if spec.roles else "the job"
+            raise InputError(
+                f"{who} asks for {format_resources(role.requests)}, more than any node has",
+                hint=f"ask for less: the largest, {largest.name}, has {format_resources(largest.capacity)}",
+            )
 
 
 def _tell(job: str, answer: RequestOutcome, pool: StoredPool, *, running: bool) -> None:

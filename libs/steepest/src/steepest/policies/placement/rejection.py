@@ -12,6 +12,7 @@ from steepest.view.cluster_view import ClusterView
 from steepest.view.nodes import format_resources
 from steepest.view.queue import wish_of
 from steepest.view.refusal import Refusal, first
+from steepest.view.spec_rules import what_is_wrong
 from steepest.view.state import Job
 
 
@@ -19,9 +20,8 @@ class Rejection(Refusal):
     """Why a job is not taken."""
 
     NAME_TAKEN = "name-taken", "a job named {job.name} is there already; choose another name"
-    NO_COMMAND = "no-command", "a job has a command; this one names no program"
+    WRONG = "wrong", "{wrong}"
     SEVERAL_REPLICAS = "several-replicas", "jobs of several replicas need the gang scheduler"
-    NO_REPLICA = "no-replica", "a job has at least one replica"
     FIRST_NODE_UNKNOWN = "first-node-unknown", "it must start on node {node}, and there is no such node"
     FIRST_NODE_TAKES_NO_JOBS = (
         "first-node-takes-no-jobs",
@@ -33,9 +33,8 @@ class Rejection(Refusal):
 
 REQUEST: Mapping[Rejection, Callable[[Job, str], bool]] = {
     Rejection.NAME_TAKEN: lambda job, request: job.request != request,
-    Rejection.NO_COMMAND: lambda job, _: not job.spec.command,
-    Rejection.SEVERAL_REPLICAS: lambda job, _: job.spec.replicas > 1,
-    Rejection.NO_REPLICA: lambda job, _: job.spec.replicas < 1,
+    Rejection.WRONG: lambda job, _: next(what_is_wrong(job.spec), None) is not None,
+    Rejection.SEVERAL_REPLICAS: lambda job, _: job.spec.is_gang,
 }
 """What is wrong with a request, regardless of the nodes."""
 
@@ -43,7 +42,7 @@ REQUEST: Mapping[Rejection, Callable[[Job, str], bool]] = {
 def why_not_taken(job: Job, request: str) -> str | None:
     """Why a request for a job of that name is rejected; None where it is admitted."""
     rejection = first(REQUEST, job, request)
-    return None if rejection is None else rejection.about(job=job)
+    return None if rejection is None else rejection.about(job=job, wrong=next(what_is_wrong(job.spec), ""))
 
 
 def why_never_placed(view: ClusterView, job: Job) -> str | None:

@@ -1,0 +1,150 @@
+"""A job's description from the options of ``steepest submit`` and, where there is one, a file.
+
+It owns how the two are put together, and what is refused before anything is asked of a pool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from steepest.errors import InputError
+from steepest.events.cluster import JobSpec
+from steepest.events.common import CheckpointMode
+from steepest.view.spec_rules import what_is_wrong
+
+LONGEST_NUMBER = 9
+"""Digits; what is longer is no number of replicas."""
+
+
+def spec_of(
+    base: JobSpec | None = None,
+    *,
+    command: Sequence[str] = (),
+    cpu: int | None = None,
+    memory: int | None = None,
+    checkpoint: str | None = None,
+    env: Sequence[str] = (),
+    workdir: Path | None = None,
+    metrics_folder: Path | None = None,
+    replicas: Sequence[str] = (),
+    priority: str | None = None,
+    **fields: Any,
+) -> JobSpec:
+    """What a file and the options beside it ask for. Paths are made absolute: the job runs where its user meant.
+
+    Args:
+        base: What the file says; None: there is none.
+        command: Program and arguments; empty: the file's.
+        cpu: Millicores of each replica.
+        memory: MiB of each replica.
+        checkpoint: A checkpoint mode.
+        env: Variables, each as K=V.
+        workdir: Where it runs; None: where the file says, else here.
+        metrics_folder: Where its losses are read from too.
+        replicas: Numbers of replicas, each as N or ROLE=N.
+        priority: A number, or the name of a class.
+        fields: Other fields of the description, as they are.
+
+    Raises:
+        InputError: The log format is unknown, the pattern is no expression, or the description is wrong.
+        UsageError: A variable is none, a role is not there, or the folder is not.
+    """
+    spec = base or JobSpec(command=())
+    folder = (workdir or Path(spec.working_dir or "")).absolute()
+    changes: dict[str, Any] = {
+        **fields,
+        "working_dir": str(folder),
+        "env": {**spec.env, **dict(map(_variable, env))},
+        **({"command": tuple(command)} if command else {}),
+        **({"checkpoint_mode": CheckpointMode(checkpoint)} if checkpoint else {}),
+        **({"metrics_folder": str(metrics_folder.absolute())} if metrics_folder else {}),
+        **_urgency(priority),
+    }
+    for name in changes["env"]:
+        _refuse_reserved(name)
+    spec = _of_each_replica(msgspec.structs.replace(spec, **changes), replicas, cpu=cpu, memory=memory)
+    if spec.log_format != "auto" or spec.pattern:
+        from steepest.training_logs import LogReader
+
+        LogReader(spec.log_format, pattern=spec.pattern or None)  # it knows the names, and says which are close
+    if not spec.command:
+        raise click.UsageError("Missing argument 'COMMAND...'")
+    if not folder.is_dir():
+        raise click.UsageError(f"the folder {folder} is not there; name another with --workdir")
+    if wrong := next(what_is_wrong(spec), None):
+        raise InputError(wrong)
+    return _checked_spec(spec)
+
+
+def _urgency(priority: str | None) -> dict[str, Any]:
+    """A number is a priority; anything else may be the name of a class, which the pool's parameters know."""
+    if priority is None:
+        return {}
+    try:
+        return {"priority": int(priority), "priority_class": ""}
+    except ValueError:
+        return {"priority": 0, "priority_class": priority}
+
+
+def _of_each_replica(spec: JobSpec, replicas: Sequence[str], *, cpu: int | None, memory: int | None) -> JobSpec:
+    """The description with other numbers of replicas, and other requests where it has one role."""
+    asked = {name: value for name, value in (("cpu_m", cpu), ("memory_mib", memory)) if value is not None}
+    if asked and spec.roles:
+        raise click.UsageError("--cpu, --memory: the file names roles; write there what each of them requests")
+    spec = msgspec.structs.replace(spec, requests=msgspec.structs.replace(spec.requests, **asked))
+    for text in replicas:
+        spec = _with_replicas(spec, text)
+    return spec
+
+
+def _with_replicas(spec: JobSpec, text: str) -> JobSpec:
+    role, equals, number = text.rpartition("=")
+    if not (number.isdecimal() and number.isascii() and len(number) <= LONGEST_NUMBER):
+        raise click.UsageError(f"--replicas {text}: write it like 4 or worker=4")
+    if not equals and len(spec.roles) > 1:
+        names = ", ".join(role.name for role in spec.roles)
+        raise click.UsageError(
+            f"--replicas {text}: say which role, like {spec.roles[0].name}={number}; there are {names}"
+        )
+    if not spec.roles and role in {"", "worker"}:
+        return msgspec.structs.replace(spec, replicas=int(number))
+    if equals and role not in {each.name for each in spec.roles}:
+        names = ", ".join(each.name for each in spec.all_roles)
+        raise click.UsageError(f"--replicas {text}: there is no role {role}; the job has {names}")
+    roles = tuple(
+        msgspec.structs.replace(each, replicas=int(number)) if each.name == role or not equals else each
+        for each in spec.roles
+    )
+    return msgspec.structs.replace(spec, roles=roles)
+
+
+def _checked_spec(spec: JobSpec) -> JobSpec:
+    """A description whose fields a log can hold.
+
+    Raises:
+        UsageError: One is beyond its range.
+    """
+    try:
+        return msgspec.convert(msgspec.to_builtins(spec), type(spec))
+    except msgspec.ValidationError as error:
+        what, _, where = str(error).rpartition(" - at `$.")
+        raise click.UsageError(f"{where.rstrip('`').replace('_', ' ')}: {what.replace('`', '')}") from None
+
+
+def _variable(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise click.UsageError(f"--env {text}: write it like SEED=7")
+    return name, value
+
+
+def _refuse_reserved(name: str) -> None:
+    if not name or "=" in name or "\0" in name:
+        raise click.UsageError(f"env {name}: this is no name of a variable; write it like SEED=7")
+    if name.startswith("STEEPEST_"):
+        raise click.UsageError(f"env {name}: names that begin with STEEPEST_ are the cluster's own")

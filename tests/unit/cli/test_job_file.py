@@ -1,0 +1,205 @@
+"""``steepest submit -f``: what a file may say, how options count beside it, and how wrong fields are named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.unit.cli.conftest import Holding
+from tests.unit.cli.test_submit import call, spec_of
+
+from steepest.cli.jobs.job_file import job_of
+from steepest.errors import InputError
+from steepest.events import cluster as c
+from steepest.events.common import Resources
+from steepest.events.parameters import PoolParameters, PriorityClass, QueueParameters
+from steepest.events.registry import encode
+from steepest.events.requests import Role
+
+GANG = """
+name = "resnet"
+command = ["true", "--epochs", "20"]
+queue = "vision"
+priority = "high"
+steps = 20000
+
+[[roles]]
+name = "chief"
+requests = { cpu_m = 200, memory_mib = 64 }
+
+[[roles]]
+name = "worker"
+replicas = 4
+min = 2
+max = 8
+sizes = [2, 4, 8]
+requests = { cpu_m = 100, extended = { "nvidia.com/mig-1g.5gb" = 1, "a.b/c" = 2 } }
+"""
+
+
+def written(folder: Path, text: str) -> str:
+    """A file with this text."""
+    path = folder / "job.toml"
+    path.write_text(text)
+    return str(path)
+
+
+def test_a_file_describes_a_job(tmp_path: Path) -> None:
+    """Its fields are those of ``JobSpec``; extended resources are a table."""
+    job = job_of(GANG, "job.toml", tmp_path)
+    extended = (("a.b/c", 2), ("nvidia.com/mig-1g.5gb", 1))
+
+    assert job.name == "resnet"
+    assert job.spec == c.JobSpec(
+        command=("true", "--epochs", "20"),
+        queue="vision",
+        priority_class="high",
+        steps=20000,
+        roles=(
+            Role(name="chief", requests=Resources(200, 64)),
+            Role(
+                name="worker",
+                replicas=4,
+                min=2,
+                max=8,
+                sizes=(2, 4, 8),
+                requests=Resources(100, extended=extended),
+            ),
+        ),
+    )
+    assert job.spec.world == 5
+
+
+def test_options_count_more_than_the_file(holding: Holding, tmp_path: Path) -> None:
+    """Only those that are written; the others' defaults leave what the file says."""
+    folder = holding()
+    path = written(tmp_path, 'command = ["true"]\nqueue = "a"\nretries = 3\nmodel = "m"\nrequests = { cpu_m = 70 }\n')
+    done = call(
+        folder, "-f", path, "--name", "a", "--queue", "b", "--memory", "0", "--replicas", "2", "--env", "SEED=1"
+    )
+    spec = spec_of(folder, "a")
+
+    assert done.exit_code == 0
+    assert (spec.queue, spec.retries, spec.model, spec.requests, spec.replicas) == ("b", 3, "m", Resources(70), 2)
+    assert spec.env == {"SEED": "1"}
+    assert spec.working_dir == str(Path().absolute())
+
+
+def test_a_file_without_a_command_gets_one(holding: Holding, tmp_path: Path) -> None:
+    """From behind the options; without any, that is the error."""
+    folder = holding()
+    path = written(tmp_path, 'steps = 7\nworking_dir = "."\n')
+
+    assert "COMMAND" in call(folder, "-f", path).stderr
+    assert call(folder, "-f", path, "--name", "a", "--", "true").exit_code == 0
+    assert (spec_of(folder, "a").command, spec_of(folder, "a").steps) == (("true",), 7)
+    assert spec_of(folder, "a").working_dir == str(tmp_path)
+
+
+def test_replicas_are_those_of_a_role(holding: Holding, tmp_path: Path) -> None:
+    """Where there are several, the option names one that there is."""
+    folder = holding()
+    text = GANG.replace(', extended = { "nvidia.com/mig-1g.5gb" = 1, "a.b/c" = 2 }', "").replace(
+        ", memory_mib = 64", ""
+    )
+    path = written(tmp_path, text)
+
+    assert call(folder, "-f", path, "--replicas", "worker=8").exit_code == 0
+    assert spec_of(folder, "resnet").world == 9
+    assert "say which role, like chief=8" in call(folder, "-f", path, "--replicas", "8").stderr
+    assert "there is no role ps; the job has chief, worker" in call(folder, "-f", path, "--replicas", "ps=1").stderr
+    assert "roles.worker.replicas: 9" in call(folder, "-f", path, "--replicas", "worker=9").stderr
+    assert "write it like 4" in call(folder, "--replicas", "many", "--", "true").stderr
+
+
+def test_a_class_is_resolved_when_a_job_is_submitted(holding: Holding) -> None:
+    """By the pool's parameters; the number counts, and the name is kept for people."""
+    classes = (PriorityClass("best", 5),)
+    folder = holding(c.PoolConfigured(reads=5, parameters=PoolParameters(queueing=QueueParameters(classes=classes))))
+    call(folder, "--name", "a", "--priority", "best", "--", "true")
+    call(folder, "--name", "b", "--priority", "-7", "--", "true")
+
+    assert (spec_of(folder, "a").priority, spec_of(folder, "a").priority_class) == (5, "best")
+    assert (spec_of(folder, "b").priority, spec_of(folder, "b").priority_class) == (-7, "")
+    assert "no class high; write a number, or one of best" in call(folder, "--priority", "high", "--", "true").stderr
+    assert "priority: Expected" in call(folder, "--priority", "1000001", "--", "true").stderr
+
+
+def test_one_replica_is_as_short_on_the_log_as_ever(holding: Holding) -> None:
+    """Announcing nothing adds no field."""
+    folder = holding()
+    call(folder, "--name", "a", "--", "true")
+    spec = spec_of(folder, "a")
+
+    assert encode(spec) == b'{"command":["true"],"working_dir":"%s","requests":{"cpu_m":50}}' % bytes(Path().absolute())
+
+
+ROLE = 'command = ["true"]\n[[roles]]\nname = "w"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("comand = []", "comand: there is no such field; did you mean command?"),
+        ("[requests]\ncpu = 1", "requests.cpu: there is no such field; did you mean cpu_m?"),
+        (f"{ROLE}replica = 2", "roles[0].replica: there is no such field; did you mean replicas?"),
+        (f"{ROLE}requests = {{ gpu = 2 }}", "roles[0].requests.gpu: there is no such field"),
+        ('command = "train.py"', "command: Expected array, got str"),
+        ('name = "A B"', "name: Expected str matching"),
+        ("priority = 1000001", "priority: Expected int <= 1000000"),
+        ('priority = 1\npriority_class = "high"', "priority: it excludes priority_class"),
+        (f"{ROLE}replicas = 0", "roles[0].replicas: Expected int >= 1"),
+        (f"{ROLE}replicas = 10001", "roles[0].replicas: Expected int <= 10000"),
+        ("steps = 0", "steps: Expected int >= 1"),
+        ("env = { A = 1 }", "env[...]: Expected str, got int"),
+        ("a = ", "Invalid value"),
+        ("roles = 3", "roles: Expected array, got int"),
+    ],
+)
+def test_a_wrong_field_is_named(text: str, wrong: str, tmp_path: Path) -> None:
+    """With the file, and what it should have been."""
+    with pytest.raises(InputError) as caught:
+        job_of(text, "job.toml", tmp_path)
+
+    message = f"{caught.value}; {caught.value.hint}"
+    assert message.startswith("job.toml: ")
+    assert wrong in message
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        (f"{ROLE}replicas = 3\nmin = 4\nmax = 3", "roles.w.min: 4 is more than max, 3"),
+        (f"{ROLE}replicas = 5\nmin = 1\nmax = 3", "roles.w.replicas: 5 is not from min, 1, to max, 3"),
+        (f"{ROLE}replicas = 2\nmin = 1\nmax = 3\nsizes = [2, 4]", "roles.w.sizes: 4 is not from min, 1, to max, 3"),
+        (f"{ROLE}replicas = 2\nmin = 1\nmax = 3\nsizes = [1, 3]", "roles.w.sizes: 2, its replicas, is not among them"),
+        (f'{ROLE}[[roles]]\nname = "w"', "roles: two of them are named w"),
+        (f"replicas = 2\n{ROLE}", "replicas: the roles say how many there are"),
+        ('command = ["true"]\nreplicas = 10001', "replicas: the job has up to 10001, and 10000 are allowed"),
+        ('command = ["true"]\nreplicas = 0', "a job has at least one replica"),
+        (f"{ROLE}requests = {{ gpus = 1, gpu_m = 500 }}", "roles.w.requests: gpus and gpu_m exclude each other"),
+        (f"{ROLE}requests = {{ gpu_m = 1000 }}", "roles.w.requests.gpu_m: a share of a GPU is less than 1000"),
+        (f"{ROLE}requests = {{ extended = {{ a = 0 }} }}", "roles.w.requests.extended: amounts are from 1"),
+        ('command = ["true"]\nenv = { STEEPEST_JOB = "x" }', "env STEEPEST_JOB: names that begin with STEEPEST_"),
+        (f"{ROLE}requests = {{ cpu_m = 5000 }}", "each w of the job asks for 5000m CPU, more than any node has"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_it_is_asked(text: str, wrong: str, holding: Holding, tmp_path: Path) -> None:
+    """The command exits with 2 and names the field; nothing is in the log."""
+    folder = holding()
+    done = call(folder, "-f", written(tmp_path, text))
+
+    assert done.exit_code == 2
+    assert wrong in done.stderr
+
+
+@pytest.mark.parametrize("content", [b"\xff", b"name = '\x00'"])
+def test_a_file_that_is_none_is_refused(content: bytes, holding: Holding, tmp_path: Path) -> None:
+    """One that is not there, a folder, or bytes that are no text."""
+    path = tmp_path / "job.toml"
+    path.write_bytes(content)
+
+    for name in (path, tmp_path / "none.toml"):
+        done = call(holding(), "-f", str(name))
+        assert done.exit_code == 2
+        assert str(name) in done.stderr
