@@ -219,7 +219,7 @@ def test_an_ended_job_keeps_its_result_and_no_course() -> None:
     pool.report(step=5_000, cpu_ms=LARGEST)
     found = pool.a.progress
     assert (found.step, found.total, found.loss, found.cpu_ms) == (20, 20, 0.5, 3_000)
-    assert found.course == Trained().a.progress.course
+    assert found.history == Trained().a.progress.history
 
 
 def test_a_gang_is_where_its_chief_is_and_uses_what_all_replicas_use() -> None:
@@ -261,7 +261,7 @@ def test_any_reports_fold_and_no_answer_is_impossible(facts: list[tuple[str, c.R
         assert job_ms is None or 0 <= job_ms.low <= job_ms.p50 <= job_ms.high
         assert (pool.a.progress.cpu_ms or 0) >= used
         used = pool.a.progress.cpu_ms or 0
-        assert len(pool.a.progress.course.recent) <= 13
+        assert len(pool.a.progress.history.recent) <= 13
     assert ClusterView.restore(pool.view.snapshot()).snapshot() == pool.view.snapshot()
 
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from steepest.view.progress_state import Course, Progress
+from steepest.view.progress_state import Progress, ProgressHistory
 
 if TYPE_CHECKING:
     from steepest.view.state import Job
@@ -70,16 +70,16 @@ def cpu_ms_per_step(job: Job) -> float | None:
 
     What an incarnation uses before (imports, loading data, restoring) is no step's. None until two steps were seen.
     """
-    steps, cpu_ms = worked(job.progress.course)
+    steps, cpu_ms = worked(job.progress.history)
     return cpu_ms / steps if steps > 0 and cpu_ms > 0 else None
 
 
-def worked(course: Course) -> tuple[int, int]:
+def worked(history: ProgressHistory) -> tuple[int, int]:
     """Steps, and their CPU time in milliseconds, between the first and the newest step of each incarnation."""
-    first, last = course.begun_at, course.reached
+    first, last = history.begun_at, history.reached
     if first is None or last is None:
-        return course.steps, course.cpu_ms
-    return course.steps + last[0] - first[0], course.cpu_ms + last[1] - first[1]
+        return history.steps, history.cpu_ms
+    return history.steps + last[0] - first[0], history.cpu_ms + last[1] - first[1]
 
 
 def cpu_ms_left(job: Job) -> int | None:
@@ -94,7 +94,7 @@ def time_left(job: Job) -> TimeLeft | None:
     Each span of about five seconds between two reports has a pace, its time a step. The middle estimate is the steps left
     times the mean pace; the bounds are the same with the fastest and the slowest pace without a tenth at each end.
     """
-    left, recent = steps_left(job), job.progress.course.recent
+    left, recent = steps_left(job), job.progress.history.recent
     if left is None or not job.alive or not recent[1:]:
         return None
     paces = sorted((later[0] - before[0]) / (later[1] - before[1]) for before, later in pairwise(recent))
@@ -108,10 +108,10 @@ def epoch_steps(progress: Progress) -> float | None:
 
     It holds for epochs counted from 0 or 1, in fractions or whole, and for one report an epoch as for many.
     """
-    course = progress.course
-    first, last = course.epoch_first, course.epoch_last
+    history = progress.history
+    first, last = history.epoch_first, history.epoch_last
     if first is None or last is None or last[0] <= first[0] or last[1] <= first[1]:
-        return course.epoch_steps
+        return history.epoch_steps
     return (last[1] - first[1]) / (last[0] - first[0])
 
 

@@ -20,7 +20,7 @@ class ReplicaCourse(msgspec.Struct, omit_defaults=True):
     cpu_ms: int | None = None
 
 
-class Course(msgspec.Struct, kw_only=True, omit_defaults=True):
+class ProgressHistory(msgspec.Struct, kw_only=True, omit_defaults=True):
     """What a job's pace is computed from.
 
     Attributes:
@@ -68,7 +68,7 @@ class Progress(msgspec.Struct, kw_only=True, omit_defaults=True):
         seen_counted_ms: When a node last reported progress of this incarnation.
         total_doubted: Whether the totals of this incarnation contradict each other.
         steps_doubted: Whether its steps began again, so that they say nothing of the whole training.
-        course: What the pace is computed from.
+        history: What the pace is computed from.
     """
 
     step: int | None = None
@@ -80,4 +80,4 @@ class Progress(msgspec.Struct, kw_only=True, omit_defaults=True):
     seen_counted_ms: int | None = None
     total_doubted: bool = False
     steps_doubted: bool = False
-    course: Course = msgspec.field(default_factory=Course)
+    history: ProgressHistory = msgspec.field(default_factory=ProgressHistory)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from steepest.events.cluster import ReplicaProgress
 from steepest.events.common import LARGEST
 from steepest.view.progress import epoch_steps, worked
-from steepest.view.progress_state import Course, Progress, ReplicaCourse
+from steepest.view.progress_state import Progress, ProgressHistory, ReplicaCourse
 from steepest.view.projection import Projection
 from steepest.view.state import Job, Phase
 
@@ -24,10 +24,10 @@ STEP_MAY_FALL = 2
 its last checkpoint. A step that is further back counts something from its beginning."""
 
 RECENT_EVERY_MS = 5_000
-"""Least counted time between two points of ``Course.recent``."""
+"""Least counted time between two points of ``ProgressHistory.recent``."""
 
 RECENT_KEPT = 13
-"""Points of ``Course.recent``: at least the last minute."""
+"""Points of ``ProgressHistory.recent``: at least the last minute."""
 
 
 def advance(view: Projection, node: str, found: ReplicaProgress) -> None:
@@ -41,10 +41,10 @@ def advance(view: Projection, node: str, found: ReplicaProgress) -> None:
     if not _has_replica(job, found.replica, node):
         return
     progress = job.progress
-    replica = progress.course.replicas.setdefault(found.replica, ReplicaCourse())
+    replica = progress.history.replicas.setdefault(found.replica, ReplicaCourse())
     _use(progress, replica, found.cpu_ms)
     progress.seen_counted_ms = view.counted_ms
-    if _leads(progress.course, found):
+    if _leads(progress.history, found):
         _follow(progress, found)
         if found.step is not None:
             _step(progress, found, found.step, view.counted_ms)
@@ -55,17 +55,17 @@ def advance(view: Projection, node: str, found: ReplicaProgress) -> None:
 def resume(job: Job) -> None:
     """A new incarnation is about to start: it continues from the checkpoint, and its CPU time adds to the job's."""
     before = job.progress
-    steps, cpu_ms = worked(before.course)
+    steps, cpu_ms = worked(before.history)
     job.progress = Progress(
         step=None if job.checkpoint is None else job.checkpoint.step,
         cpu_ms=before.cpu_ms,
-        course=Course(steps=min(steps, LARGEST), cpu_ms=cpu_ms, epoch_steps=epoch_steps(before)),
+        history=ProgressHistory(steps=min(steps, LARGEST), cpu_ms=cpu_ms, epoch_steps=epoch_steps(before)),
     )
 
 
 def finish(job: Job) -> None:
-    """The job has ended: nothing more is computed from its course."""
-    job.progress.course = Course()
+    """The job has ended: nothing more is computed from its history."""
+    job.progress.history = ProgressHistory()
 
 
 def _has_replica(job: Job, replica: int, node: str) -> bool:
@@ -82,15 +82,15 @@ def _use(progress: Progress, replica: ReplicaCourse, cpu_ms: int | None) -> None
     replica.cpu_ms = cpu_ms
 
 
-def _leads(course: Course, found: ReplicaProgress) -> bool:
+def _leads(history: ProgressHistory, found: ReplicaProgress) -> bool:
     """Whether the job is where this replica is: the chief, or who is furthest as long as the chief reports no step."""
-    chief = course.replicas.get(CHIEF)
+    chief = history.replicas.get(CHIEF)
     if found.replica == CHIEF:
         known = found.step is not None or (chief is not None and chief.step is not None)
-        return known or all(one.step is None for one in course.replicas.values())
+        return known or all(one.step is None for one in history.replicas.values())
     if (chief is not None and chief.step is not None) or found.step is None:
         return False
-    return all(found.step >= (one.step or 0) for one in course.replicas.values())
+    return all(found.step >= (one.step or 0) for one in history.replicas.values())
 
 
 def _follow(progress: Progress, found: ReplicaProgress) -> None:
@@ -98,37 +98,37 @@ def _follow(progress: Progress, found: ReplicaProgress) -> None:
     progress.loss = progress.loss if found.loss is None else found.loss
     progress.epochs = progress.epochs if found.epochs is None else found.epochs
     progress.epoch = progress.epoch if found.epoch is None else found.epoch
-    course = progress.course
+    history = progress.history
     if found.total is not None:
-        course.first_total = first = found.total if course.first_total is None else course.first_total
+        history.first_total = first = found.total if history.first_total is None else history.first_total
         near = found.total <= first * TOTAL_MAY_CHANGE and first <= found.total * TOTAL_MAY_CHANGE
         progress.total_doubted = progress.total_doubted or not near
         progress.total = found.total
     if found.epoch is not None and found.step is not None:
-        _enter(course, found.epoch, found.step)
+        _enter(history, found.epoch, found.step)
 
 
-def _enter(course: Course, epoch: float, step: int) -> None:
+def _enter(history: ProgressHistory, epoch: float, step: int) -> None:
     """Remember where an epoch was entered; an epoch or a step that goes back begins the measurement again."""
-    last = course.epoch_last
+    last = history.epoch_last
     if last is None or epoch < last[0] or step < last[1]:
-        course.epoch_first, course.epoch_last = None, (epoch, step)
+        history.epoch_first, history.epoch_last = None, (epoch, step)
     elif epoch > last[0]:
-        course.epoch_last = (epoch, step)
-        course.epoch_first = course.epoch_first or course.epoch_last
+        history.epoch_last = (epoch, step)
+        history.epoch_first = history.epoch_first or history.epoch_last
 
 
 def _step(progress: Progress, found: ReplicaProgress, step: int, counted_ms: int) -> None:
-    course, before = progress.course, progress.step
-    if course.chief_steps != (found.replica == CHIEF):
-        course.chief_steps, course.begun_at, course.reached, course.recent = found.replica == CHIEF, None, None, []
-    if course.recent and before is not None and step <= before:
+    history, before = progress.history, progress.step
+    if history.chief_steps != (found.replica == CHIEF):
+        history.chief_steps, history.begun_at, history.reached, history.recent = found.replica == CHIEF, None, None, []
+    if history.recent and before is not None and step <= before:
         progress.steps_doubted = progress.steps_doubted or step * STEP_MAY_FALL < before
         return
     progress.step = step
     if progress.cpu_ms is not None:
-        course.reached = (step, progress.cpu_ms)
-        course.begun_at = course.begun_at or course.reached
-    if not course.recent or counted_ms - course.recent[-1][0] >= RECENT_EVERY_MS:
-        course.recent.append((counted_ms, step))
-        del course.recent[:-RECENT_KEPT]
+        history.reached = (step, progress.cpu_ms)
+        history.begun_at = history.begun_at or history.reached
+    if not history.recent or counted_ms - history.recent[-1][0] >= RECENT_EVERY_MS:
+        history.recent.append((counted_ms, step))
+        del history.recent[:-RECENT_KEPT]
