@@ -253,7 +253,10 @@ def cpu_limit(cpu_m: int | None) -> str:
 
 
 def _limits(event: c.LimitsPlanned) -> str:
-    limits = ", ".join(f"{one.job} {cpu_limit(one.cpu_m)} ({one.growth_list})" for one in event.limits)
+    limits = ", ".join(
+        f"{one.job} {cpu_limit(one.cpu_m)}" + (f" ({one.growth_list})" if one.growth_list else "")
+        for one in event.limits
+    )
     return f"limits planned on {event.node} ({event.because.rule}): {limits}"
 
 

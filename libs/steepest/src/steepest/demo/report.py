@@ -15,7 +15,11 @@ from steepest.events import cluster as c
 Table = tuple[Sequence[str], list[list[str]]]
 """Columns (``#`` before those that hold numbers) and rows."""
 
-ALGORITHMS = {c.MoveKind.REALLOCATION: "Algorithm 4", c.MoveKind.REBALANCE: "Algorithm 5"}
+ALGORITHMS = {
+    c.MoveKind.REALLOCATION: "Algorithm 4",
+    c.MoveKind.REBALANCE: "Algorithm 5",
+    c.MoveKind.STEEPEST: "steepest",
+}
 
 CATEGORIES_TOLD = 4
 """Spells of a category that a row shows; of more, the first two and the last."""

@@ -43,6 +43,7 @@ from steepest.events.outcomes import (
 )
 from steepest.events.plans import (
     Because,
+    FairStanding,
     GrowthList,
     GrowthSeen,
     JobLimit,
@@ -50,6 +51,7 @@ from steepest.events.plans import (
     LimitsPlanned,
     MigrationPlanned,
     MoveKind,
+    MoveOption,
     NodeScore,
     PlacementPlanned,
     RetryPlanned,
@@ -107,6 +109,7 @@ __all__ = [
     "CheckpointSaved",
     "CheckpointVerified",
     "ClusterEvent",
+    "FairStanding",
     "GrowthList",
     "GrowthMeasured",
     "GrowthSeen",
@@ -129,6 +132,7 @@ __all__ = [
     "MigrationFinished",
     "MigrationPlanned",
     "MoveKind",
+    "MoveOption",
     "NodeGone",
     "NodeJoined",
     "NodeLost",

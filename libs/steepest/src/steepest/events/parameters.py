@@ -103,6 +103,41 @@ class FlowConParameters(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     granularity_m: Positive = 1
 
 
+class SteepestParameters(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Parameters of the policy ``steepest`` (:mod:`steepest.policies.steepest`).
+
+    Attributes:
+        on: Whether it limits and moves jobs at all; FlowCon limits none then.
+        learning_weight: λ: the value of a job's learning, as a share of the value of the whole job; the rest is that of
+            its end. 0 is shortest remaining time first, within what the fair ends allow.
+        lateness: How much later than its fair end a job is due, as a share of its fair completion time.
+        slot_ms: What cannot wait for so long must run now.
+        learning_share: The share of its steps after which a job has learned most of what it will learn.
+        floor: Share of a node that is divided among all its jobs, so that each keeps reporting.
+        plan_every_ms: The longest time between two plans of a node with jobs, in counted time.
+        least_change: A limit that changes by less than this share of the node is not set again.
+        young_ms: How long a job whose speed or demand was never measured runs ahead of the others.
+        move_cost_ms: What a move is assumed to cost a job until moves were measured.
+        pays: A move is worth it where it gains this many times its cost.
+        dwell_ms: Counted time for which a job stays after a move.
+        roomy: A node whose jobs can use less than this share of it takes a waiting job from another one.
+    """
+
+    on: bool = False
+    learning_weight: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.45
+    lateness: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.04
+    slot_ms: Positive = 5_000
+    learning_share: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.27
+    floor: Annotated[float, msgspec.Meta(ge=0, le=0.5)] = 0.02
+    plan_every_ms: Positive = 2_000
+    least_change: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.04
+    young_ms: Count = 8_000
+    move_cost_ms: Positive = 6_000
+    pays: Annotated[float, msgspec.Meta(gt=0)] = 4.0
+    dwell_ms: Count = 60_000
+    roomy: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.6
+
+
 class MoveLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How long the steps of a move may take, and how often they are tried.
 
@@ -195,4 +230,8 @@ class PoolParameters(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     settle_ms: Count = 5_000
     retry_hold_ms: Count = 1_000
     flowcon: FlowConParameters = FlowConParameters()
+<<<<<<< HEAD
     queueing: QueueParameters = QueueParameters()
+=======
+    steepest: SteepestParameters = SteepestParameters()
+>>>>>>> 9486b59 (events, view: what the policy steepest needs of limits, moves and parameters)

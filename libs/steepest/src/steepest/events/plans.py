@@ -20,6 +20,41 @@ class NodeScore(msgspec.Struct, frozen=True, omit_defaults=True):
     """Why the node was out of the question; empty where it was not."""
 
 
+class FairStanding(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How a job stands against fair sharing, as the policy ``steepest`` saw it. Times are those of records.
+
+    Attributes:
+        cpu_m: The CPU that it is to have, in millicores.
+        demand_m: The CPU that it can use.
+        must_m: The CPU that it needs now in order to end when it is due.
+        left_ms: CPU time that it still needs; None: unknown.
+        fair_end_ms: When it would end, or has ended, under fair sharing; None: nothing says when.
+        due_ms: The end that it is promised: its fair end, and a small share of its completion time.
+        index: Value of a core-second given to it: of learning and of its end.
+    """
+
+    job: Name
+    cpu_m: Count
+    demand_m: Count = 0
+    must_m: Count = 0
+    left_ms: Millis | None = None
+    fair_end_ms: Millis | None = None
+    due_ms: Millis | None = None
+    index: float | None = None
+
+
+class MoveOption(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A move that was compared with others.
+
+    Attributes:
+        gain_ms: How much is gained by it after its cost.
+    """
+
+    job: Name
+    target: Name
+    gain_ms: Count
+
+
 class Because(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a decision was made from, so that it can explain itself.
 
@@ -29,6 +64,9 @@ class Because(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         growing: |PC| + |WC| on the job's node, where the rule looks at it.
         balance_factor: bf of Algorithm 5, where the rule looks at it.
         converged_ms: Counted time since the job converged, where the rule looks at it.
+        standing: How the job stands against fair sharing, where the rule looks at it.
+        gain_ms: What the rule expects to gain, after the cost of the move.
+        alternatives: The next best moves under the same rule; at most 4 of them.
     """
 
     rule: Text
@@ -36,6 +74,9 @@ class Because(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     growing: Count | None = None
     balance_factor: Count | None = None
     converged_ms: Millis | None = None
+    standing: FairStanding | None = None
+    gain_ms: Count | None = None
+    alternatives: tuple[MoveOption, ...] = ()
 
 
 class PlacementPlanned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
@@ -56,10 +97,11 @@ class PlacementPlanned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
 
 
 class MoveKind(enum.StrEnum):
-    """Which algorithm moves a job; a job is moved at most once by each."""
+    """Which algorithm moves a job; a job is moved at most once by each of SpeCon's."""
 
     REALLOCATION = "reallocation"  # Algorithm 4
     REBALANCE = "rebalance"  # Algorithm 5
+    STEEPEST = "steepest"  # the policy of that name, which may move a job again after a while
 
 
 class MigrationPlanned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
@@ -140,15 +182,16 @@ class GrowthList(enum.StrEnum):
 
 
 class JobLimit(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The CPU limit that an incarnation is to have, and the list that it is in from here on.
+    """The CPU limit that an incarnation is to have.
 
     Attributes:
+        growth_list: FlowCon's list that it is in from here on; None: another policy limits it.
         cpu_m: In millicores; None: no limit but the node's own.
     """
 
     job: Name
     incarnation: Count
-    growth_list: GrowthList
+    growth_list: GrowthList | None = None
     cpu_m: Positive | None = None
 
 
@@ -180,6 +223,7 @@ class LimitsBecause(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         beta: β = 1 + 1/n.
         floor: The least share of the node that a limit leaves, 1/(β·n).
         interval_ms: Until the next run, unless a job starts or stops before.
+        standing: Every job on the node, where the policy ``steepest`` plans.
     """
 
     rule: Text
@@ -188,6 +232,7 @@ class LimitsBecause(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     beta: float = 0.0
     floor: float = 0.0
     interval_ms: Millis = 0
+    standing: tuple[FairStanding, ...] = ()
 
     @property
     def count(self) -> int:
@@ -196,7 +241,7 @@ class LimitsBecause(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class LimitsPlanned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
-    """The jobs on a node should have these CPU limits (FlowCon, Algorithm 1). For each job the newest plan holds."""
+    """The jobs on a node should have these CPU limits (FlowCon, or the policy steepest). The newest plan for a job holds."""
 
     plan: Text
     node: Name

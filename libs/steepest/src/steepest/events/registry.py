@@ -149,8 +149,13 @@ def members(events: Any) -> tuple[type, ...]:
 def reads_for(parameters: PoolParameters, flags: Iterable[int] = ()) -> int:
     """The event version that a pool with these parameters and flags needs of its readers.
 
-    Version 2 knows FlowCon's limits, its placement, and thresholds that are fitted; version 5 knows queue policies. A flag
-    that this code does not know asks for nothing: it is refused by its number.
+    <<<<<<< HEAD
+        Version 2 knows FlowCon's limits, its placement, and thresholds that are fitted; version 5 knows queue policies. A flag
+        that this code does not know asks for nothing: it is refused by its number.
+    =======
+        Version 2 knows FlowCon's limits, its placement, and thresholds that are fitted; version 5 the policy
+        ``steepest``. A flag that this code does not know asks for nothing: it is refused by its number.
+    >>>>>>> 9486b59 (events, view: what the policy steepest needs of limits, moves and parameters)
     """
     plain = PoolParameters()
     if parameters.queueing != plain.queueing:
@@ -160,7 +165,8 @@ def reads_for(parameters: PoolParameters, flags: Iterable[int] = ()) -> int:
         or parameters.placement != plain.placement
         or parameters.specon.threshold is not plain.specon.threshold
     )
-    return max([2 if knows_more else 1, *(FLAGS[flag].since for flag in flags if flag in FLAGS)])
+    least = 5 if parameters.steepest.on else 2 if knows_more else 1
+    return max([least, *(FLAGS[flag].since for flag in flags if flag in FLAGS)])
 
 
 def _topic(
@@ -199,8 +205,8 @@ CLUSTER: Topic[c.ClusterEvent] = _topic(
         "placer": (c.PlacementPlanned, c.RetryPlanned, c.JobAdmitted, c.JobRejected, c.JobEnded),
         "any planner": (c.TransitionPlanned,),
         "node-scorer": (c.StayDecided,),
-        "node-scorer, rebalancer": (c.MigrationPlanned,),
-        "limit-planner": (c.LimitsPlanned,),
+        "node-scorer, rebalancer, steepest-planner": (c.MigrationPlanned,),
+        "steepest-planner, limit-planner": (c.LimitsPlanned,),
         "resizer": (c.LimitsApplied, c.LimitsRefused),
         "migrator": (
             c.StepBegun,

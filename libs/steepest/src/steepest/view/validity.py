@@ -38,6 +38,7 @@ class Void(Refusal):
     OTHER_REPLICAS = "other-replicas", "it places {placed} replicas of {job.spec.replicas}"
     DECIDED_BEFORE = "decided-before", "Algorithm 4 has decided about it already"
     REBALANCED_BEFORE = "rebalanced-before", "Algorithm 5 has moved it already"
+    MOVED_RECENTLY = "moved-recently", "it was moved recently, and stays for a while"
     OTHER_SOURCE = (
         "other-source",
         "the job is on {job.node}, and the plan moves it from {event.source} to {event.target}",
@@ -82,11 +83,14 @@ STALE_MOVE: Mapping[Void, Callable[[MigrationPlanned, Job], bool]] = {
 }
 """What makes a migration void; then :data:`~steepest.view.movable.IMMOVABLE`, :data:`MOVE`, and :data:`NO_ROOM`."""
 
-MOVE: Mapping[Void, Callable[[MigrationPlanned, Job, Nodes], bool]] = {
-    Void.DECIDED_BEFORE: lambda event, job, _: event.kind is MoveKind.REALLOCATION and job.migrated,
-    Void.REBALANCED_BEFORE: lambda event, job, _: event.kind is MoveKind.REBALANCE and job.rebalanced,
-    Void.OTHER_SOURCE: lambda event, job, _: job.node != event.source or event.source == event.target,
-    Void.SOURCE_LOST: lambda event, _, nodes: nodes.is_lost(event.source),
+MOVE: Mapping[Void, Callable[[MigrationPlanned, Job, Nodes, int], bool]] = {
+    Void.DECIDED_BEFORE: lambda event, job, *_: event.kind is MoveKind.REALLOCATION and job.migrated,
+    Void.REBALANCED_BEFORE: lambda event, job, *_: event.kind is MoveKind.REBALANCE and job.rebalanced,
+    Void.MOVED_RECENTLY: lambda event, job, _, counted_ms: (
+        event.kind is MoveKind.STEEPEST and counted_ms < job.dwells_until_counted_ms
+    ),
+    Void.OTHER_SOURCE: lambda event, job, *_: job.node != event.source or event.source == event.target,
+    Void.SOURCE_LOST: lambda event, _, nodes, __: nodes.is_lost(event.source),
 }
 
 NO_ROOM: Mapping[NoRoom, Callable[[Resources, Node], bool]] = {
@@ -109,11 +113,11 @@ def void_placement(event: PlacementPlanned, job: Job | None, nodes: Nodes) -> Re
     return None
 
 
-def void_migration(event: MigrationPlanned, job: Job | None, nodes: Nodes) -> Refused | None:
-    """Why a migration is void where it stands; None if it is valid."""
+def void_migration(event: MigrationPlanned, job: Job | None, nodes: Nodes, counted_ms: int) -> Refused | None:
+    """Why a migration is void where it stands, at that counted time; None if it is valid."""
     if job is None:
         return Refused(Void.NOT_RUNNING, Void.NOT_RUNNING.sentence)
-    if void := first(STALE_MOVE, event, job) or immovable(job) or first(MOVE, event, job, nodes):
+    if void := first(STALE_MOVE, event, job) or immovable(job) or first(MOVE, event, job, nodes, counted_ms):
         return Refused(void, void.about(event=event, job=job))
     target, wanted = nodes.get(event.target), job.spec.requests
     if full := no_room(wanted, target):

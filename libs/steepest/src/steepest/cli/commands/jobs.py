@@ -249,7 +249,8 @@ def _limit(job: Job) -> str:
     if job.limit is None:
         return ""
     limit_m = job.limit.in_force_m
-    return f"{job.limit.growth_list} {'none' if limit_m is None else f'{limit_m}m'}"
+    limit = "none" if limit_m is None else f"{limit_m}m"
+    return f"{job.limit.growth_list} {limit}" if job.limit.growth_list else limit
 
 
 def _what(job: Job) -> str:

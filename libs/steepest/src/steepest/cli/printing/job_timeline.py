@@ -155,7 +155,7 @@ def _entry(received: Received[c.ClusterEvent], void: str, refusal: Refusal | Non
 
 def _limits_entry(event: c.LimitsPlanned, mine: c.JobLimit, received: Received[c.ClusterEvent]) -> TimelineEntry:
     because = event.because
-    listed = f"; now in {mine.growth_list}"
+    listed = f"; now in {mine.growth_list}" if mine.growth_list else ""
     details = [f"considered {growth_seen(job)}" for job in because.jobs]
     if because.jobs:
         details.append(

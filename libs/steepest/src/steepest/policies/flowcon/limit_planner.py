@@ -288,8 +288,9 @@ class LimitPlanner:
 
 
 def _is_on(view: ClusterView) -> bool:
-    """Whether FlowCon is on and all readers of the log know its events."""
-    return view.parameters.flowcon.on and view.state.reads >= SINCE[c.LimitsPlanned]
+    """Whether FlowCon is on, no other policy limits jobs, and all readers of the log know its events."""
+    parameters = view.parameters
+    return parameters.flowcon.on and not parameters.steepest.on and view.state.reads >= SINCE[c.LimitsPlanned]
 
 
 def _running_on(view: ClusterView, node: Node) -> Iterator[Job]:

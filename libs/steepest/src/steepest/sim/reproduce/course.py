@@ -59,7 +59,8 @@ class Course(msgspec.Struct):
                 self._growth(event, at_s)
             case c.LimitsPlanned() if self.lists:
                 for limit in event.limits:
-                    _begin(self.categories, limit.job, at_s, limit.growth_list.value)
+                    if limit.growth_list is not None:
+                        _begin(self.categories, limit.job, at_s, limit.growth_list.value)
             case c.ReplicaStarted():
                 _begin(self.places, event.job, at_s, event.node)
             case c.MigrationFinished():

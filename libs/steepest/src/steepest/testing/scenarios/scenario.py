@@ -213,7 +213,7 @@ def _ended(event: c.JobEnded) -> str:
 
 
 def _moved(event: c.MigrationPlanned) -> str:
-    verb = "move" if event.kind is c.MoveKind.REALLOCATION else "rebalance"
+    verb = "rebalance" if event.kind is c.MoveKind.REBALANCE else "move"
     return f"{verb} {event.job} {event.source}->{event.target}"
 
 

@@ -59,16 +59,19 @@ def _migration(view: Projection, event: c.MigrationPlanned, received: Received[A
         return False
     plan = _new_plan(PlanKind.MIGRATE, event, received)
     plan.sources, plan.targets, plan.move = (event.source,), (event.target,), event.kind
-    if refused := void_migration(event, job, view.nodes):
+    if refused := void_migration(event, job, view.nodes, view.counted_ms):
         return _void(view, plan, refused)
     assert job is not None  # noqa: S101 - a plan without its job is void
     view.nodes.take(job, event.target)
     view.nodes.unassign(job, event.source)
     view.nodes.assign(job, event.target)
-    if event.kind is c.MoveKind.REALLOCATION:
-        job.migrated = True
-    else:
-        job.rebalanced = True
+    match event.kind:
+        case c.MoveKind.REALLOCATION:
+            job.migrated = True
+        case c.MoveKind.REBALANCE:
+            job.rebalanced = True
+        case c.MoveKind.STEEPEST:
+            job.dwells_until_counted_ms = view.counted_ms + view.parameters.steepest.dwell_ms
     lifecycle.fly(view, plan, job)
     view.jobs.update(job)
     return True
@@ -233,10 +236,11 @@ def undo_move(view: Projection, job: Job, plan: Plan) -> None:
                 view.nodes.assign(job, source)
     job.moves_failed += 1
     if job.moves_failed < view.parameters.limits.moves_failed:
-        if plan.move is c.MoveKind.REALLOCATION:
-            job.migrated = False
-        else:
-            job.rebalanced = False
+        match plan.move:
+            case c.MoveKind.REALLOCATION:
+                job.migrated = False
+            case c.MoveKind.REBALANCE:
+                job.rebalanced = False
 
 
 HANDLERS: Handlers = {
