@@ -58,7 +58,7 @@ class FlowConPool(DeciderDriver):
         self.fold(c.Tick(counted_ms=self.view.counted_ms + ITVAL_MS))
         return [event for event in self.decided[before:] if isinstance(event, c.LimitsPlanned)]
 
-    def limit(self, job: str) -> tuple[c.GrowthList, int | None]:
+    def limit(self, job: str) -> tuple[c.GrowthList | None, int | None]:
         """The list and the limit that a job is to have by the view."""
         limit = self.job(job).limit
         assert limit is not None

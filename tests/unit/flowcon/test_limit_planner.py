@@ -23,7 +23,9 @@ def two() -> FlowConPool:
     return pool
 
 
-def planned(pool: FlowConPool, number: int, **jobs: tuple[float, int]) -> dict[str, tuple[c.GrowthList, int | None]]:
+def planned(
+    pool: FlowConPool, number: int, **jobs: tuple[float, int]
+) -> dict[str, tuple[c.GrowthList | None, int | None]]:
     """What the run at the end of an interval plans; nothing where it plans nothing."""
     plans = pool.interval(number, **jobs)
     assert len(plans) <= 1

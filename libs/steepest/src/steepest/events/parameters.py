@@ -230,8 +230,5 @@ class PoolParameters(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     settle_ms: Count = 5_000
     retry_hold_ms: Count = 1_000
     flowcon: FlowConParameters = FlowConParameters()
-<<<<<<< HEAD
     queueing: QueueParameters = QueueParameters()
-=======
     steepest: SteepestParameters = SteepestParameters()
->>>>>>> 9486b59 (events, view: what the policy steepest needs of limits, moves and parameters)

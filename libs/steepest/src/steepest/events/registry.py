@@ -149,23 +149,17 @@ def members(events: Any) -> tuple[type, ...]:
 def reads_for(parameters: PoolParameters, flags: Iterable[int] = ()) -> int:
     """The event version that a pool with these parameters and flags needs of its readers.
 
-    <<<<<<< HEAD
-        Version 2 knows FlowCon's limits, its placement, and thresholds that are fitted; version 5 knows queue policies. A flag
-        that this code does not know asks for nothing: it is refused by its number.
-    =======
-        Version 2 knows FlowCon's limits, its placement, and thresholds that are fitted; version 5 the policy
-        ``steepest``. A flag that this code does not know asks for nothing: it is refused by its number.
-    >>>>>>> 9486b59 (events, view: what the policy steepest needs of limits, moves and parameters)
+    Version 2 knows FlowCon's limits, its placement, and thresholds that are fitted; version 5 knows queue policies and the
+    policy ``steepest``. A flag that this code does not know asks for nothing: it is refused by its number.
     """
     plain = PoolParameters()
-    if parameters.queueing != plain.queueing:
-        return max([5, *(FLAGS[flag].since for flag in flags if flag in FLAGS)])
     knows_more = (
         parameters.flowcon.on
         or parameters.placement != plain.placement
         or parameters.specon.threshold is not plain.specon.threshold
     )
-    least = 5 if parameters.steepest.on else 2 if knows_more else 1
+    knows_most = parameters.steepest.on or parameters.queueing != plain.queueing
+    least = 5 if knows_most else 2 if knows_more else 1
     return max([least, *(FLAGS[flag].since for flag in flags if flag in FLAGS)])
 
 

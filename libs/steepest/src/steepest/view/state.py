@@ -104,30 +104,26 @@ class Limit(msgspec.Struct, kw_only=True, omit_defaults=True):
 class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A job from its submission on.
 
-        Attributes:
-            submitted_offset: Its place in the queue.
-            incarnation: The newest one that was begun; 0 before the first.
-            started_on: The node of its newest beginning, also if nothing started there.
-            nodes: Where each replica of that incarnation is; empty while it has none.
-            alive: Whether its processes run, as far as the log shows.
-            holds: Replica places that it has reserved, by node; two nodes while it moves.
-            assigned: Replicas that count in a node's score, by node.
-            declared_mode: The checkpoint mode that the process declares.
-            growth: The newest growth measured.
-            measured: Whether any growth was measured.
-            unknown: Whether that took so long that nothing is known of its growth; until it is measured, it is in no category.
-            converged_counted_ms: When it became CC.
-            migrated: Algorithm 4 has decided about it (moved or stayed): its category is frozen.
-            rebalanced: Algorithm 5 has moved it.
-    <<<<<<< HEAD
-            limit: What FlowCon has planned for this incarnation; None before its first run with it.
-            progress: How far it has come.
-    =======
-            dwells_until_counted_ms: Until when the policy ``steepest`` leaves it where it is.
-            limit: The CPU limit that was planned for this incarnation; None before the first.
-    >>>>>>> 9486b59 (events, view: what the policy steepest needs of limits, moves and parameters)
-            plan: The plan in flight, if any.
-            cancel: The request that asked to stop it for good.
+    Attributes:
+        submitted_offset: Its place in the queue.
+        incarnation: The newest one that was begun; 0 before the first.
+        started_on: The node of its newest beginning, also if nothing started there.
+        nodes: Where each replica of that incarnation is; empty while it has none.
+        alive: Whether its processes run, as far as the log shows.
+        holds: Replica places that it has reserved, by node; two nodes while it moves.
+        assigned: Replicas that count in a node's score, by node.
+        declared_mode: The checkpoint mode that the process declares.
+        growth: The newest growth measured.
+        measured: Whether any growth was measured.
+        unknown: Whether that took so long that nothing is known of its growth; until it is measured, it is in no category.
+        converged_counted_ms: When it became CC.
+        migrated: Algorithm 4 has decided about it (moved or stayed): its category is frozen.
+        rebalanced: Algorithm 5 has moved it.
+    dwells_until_counted_ms: Until when the policy ``steepest`` leaves it where it is.
+    limit: The CPU limit that was planned for this incarnation; None before the first.
+    progress: How far it has come.
+        plan: The plan in flight, if any.
+        cancel: The request that asked to stop it for good.
     """
 
     name: str
