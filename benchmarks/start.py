@@ -6,6 +6,7 @@ Run: ``python benchmarks/start.py [--runs 20] [--json]``
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import statistics
 import subprocess
@@ -15,18 +16,27 @@ import time
 from pathlib import Path
 
 from steepest.app.state_folder import Installation, NodeSpec, StateFolder
+from steepest.cli.main import COMMANDS
+from steepest.clock import SystemClock
 from steepest.events.common import Resources
 from steepest.log.files.file_log import FileLog
+from steepest.runtime.recovery.log_identity import open_partitions
 
 STEEPEST = "from steepest.cli.main import main; main(prog_name='steepest')"
 
 
 def prepared(root: Path) -> Path:
-    """A state folder whose log is empty."""
+    """A state folder on which a system once ran, and no job."""
     folder = StateFolder(root)
     installation = Installation(nodes=(NodeSpec("n1", Resources(1_000)),))
     folder.create(installation)
-    FileLog(folder.log, installation.layout.partitions())
+
+    async def begin() -> None:
+        log = FileLog(folder.log, installation.layout.partitions())
+        await open_partitions(log, installation.layout, SystemClock())
+        await log.close()
+
+    asyncio.run(begin())
     return root
 
 
@@ -52,8 +62,10 @@ def main() -> None:
         calls = {
             "python -c pass": ["-c", "pass"],
             "steepest --help": ["-c", STEEPEST, "--help"],
-            "steepest submit --help": ["-c", STEEPEST, "submit", "--help"],
+            **{f"steepest {name} --help": ["-c", STEEPEST, name, "--help"] for name in COMMANDS},
             "steepest jobs": ["-c", STEEPEST, "jobs", *state],
+            "steepest nodes": ["-c", STEEPEST, "nodes", *state],
+            "steepest submit": ["-c", STEEPEST, "submit", *state, "--", "true"],
         }
         medians = measure(calls, options.runs)
     bare = medians["python -c pass"]
@@ -62,7 +74,7 @@ def main() -> None:
         print(json.dumps(figures))
         return
     for name, figure in figures.items():
-        print(f"{name:24} {figure['ms']:7.0f} ms  {figure['times_bare']:5.1f} × python -c pass")
+        print(f"{name:28} {figure['ms']:7.0f} ms  {figure['times_bare']:5.1f} × python -c pass")
 
 
 if __name__ == "__main__":

@@ -16,8 +16,7 @@ from steepest.log.files.file_log import FileLog
 from steepest.log.kafka.kafka_topics import KafkaTopics
 from steepest.policies.deciders import STREAM_DECIDERS
 from steepest.replay.record import record
-from steepest.runtime.dead_letters import DEAD_LETTERS
-from steepest.runtime.layout import Layout
+from steepest.runtime.layout import DEAD_LETTERS, Layout
 from steepest.runtime.outbox import patiently
 from steepest.runtime.recovery.loop_snapshots import read_stream_snapshot
 

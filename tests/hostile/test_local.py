@@ -19,8 +19,8 @@ from steepest.cli.pool.user_requests import append, asking, new_request
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.loss import LossReported
-from steepest.runtime.dead_letters import DEAD_LETTERS
 from steepest.runtime.decode import received
+from steepest.runtime.layout import DEAD_LETTERS
 from steepest.testing.system.running_system import RunningSystem
 
 INNOCENTS = {"innocent-1": 50, "innocent-2": 50}

@@ -8,6 +8,8 @@ import sys
 import pytest
 from tests.unit.cli.conftest import Holding
 
+from steepest.cli.main import COMMANDS
+
 SCRIPT = """
 import sys
 from steepest.cli.main import main
@@ -16,9 +18,23 @@ main(sys.argv[1:], prog_name="steepest", standalone_mode=False)
 LISTED = f"{SCRIPT.replace('main(sys', 'try: main(sys')}except SystemExit: pass\nprint('modules:', *sys.modules)"
 
 HEAVY = (
-    *("numpy", "scipy", "sklearn", "docker", "kafka", "aiokafka", "paho", "re2"),
+    *(
+        "numpy",
+        "scipy",
+        "sklearn",
+        "docker",
+        "kafka",
+        "aiokafka",
+        "paho",
+        "re2",
+        "rich",
+        "structlog",
+        "prometheus_client",
+    ),
+    *("psutil", "importlib.metadata", "attr"),
     *("steepest.sim", "steepest.policies.placement", "steepest.training_logs", "steepest.cluster.local"),
 )
+HELP_NEEDS_NOT = (*HEAVY, "asyncio", "msgspec", "steepest.events", "steepest.view", "steepest.log")
 
 
 def imported(*call: str) -> list[str]:
@@ -27,14 +43,29 @@ def imported(*call: str) -> list[str]:
     return done.stdout.splitlines()[-1].split()[1:]
 
 
-@pytest.mark.parametrize(
-    ("call", "own"), [(("--help",), 5), (("jobs",), 110), (("submit", "--name", "a", "--", "true"), 110)]
-)
-def test_a_command_imports_what_it_needs(holding: Holding, call: tuple[str, ...], own: int) -> None:
-    """None of the libraries that others need, and few modules of Steepest."""
-    state = () if call == ("--help",) else ("--state", str(holding().root))
-    modules = imported(*call[:1], *state, *call[1:])
-    heavy = [name for name in modules if any(name == each or name.startswith(f"{each}.") for each in HEAVY)]
+def among(modules: list[str], unwanted: tuple[str, ...]) -> list[str]:
+    """Those that are an unwanted one, or within it."""
+    return [name for name in modules if any(name == each or name.startswith(f"{each}.") for each in unwanted)]
 
-    assert heavy == []
-    assert sum(name.split(".")[0] == "steepest" for name in modules) <= own
+
+def of_steepest(modules: list[str]) -> int:
+    """How many are Steepest's own."""
+    return sum(name.split(".")[0] == "steepest" for name in modules)
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_help_imports_the_command_and_nothing_that_it_runs(command: str) -> None:
+    """The help of every command, and that of all of them."""
+    modules = imported(*command.split(), "--help")
+
+    assert among(modules, HELP_NEEDS_NOT) == []
+    assert of_steepest(modules) <= 18
+
+
+@pytest.mark.parametrize("call", [("jobs",), ("nodes",), ("submit", "--name", "a", "--", "true")])
+def test_a_command_imports_what_it_needs(holding: Holding, call: tuple[str, ...]) -> None:
+    """None of the libraries that others need, and few modules of Steepest."""
+    modules = imported(*call[:1], "--state", str(holding().root), *call[1:])
+
+    assert among(modules, HEAVY) == []
+    assert of_steepest(modules) <= 115

@@ -21,8 +21,8 @@ from steepest.events import cluster as c
 from steepest.events.dead_letter import DeadLetter
 from steepest.events.parameters import PoolParameters, SpeConParameters
 from steepest.log.base import Log
-from steepest.runtime.dead_letters import DEAD_LETTERS
 from steepest.runtime.decode import LARGEST_REQUEST, new_record
+from steepest.runtime.layout import DEAD_LETTERS
 from steepest.testing.scenarios.folded_pool import submitted
 
 

@@ -19,9 +19,9 @@ from steepest.events.parameters import SpeConParameters
 from steepest.events.received import ID, SEQUENCE, SOURCE
 from steepest.events.registry import TOPICS, encode
 from steepest.log.base import NewRecord, TopicPartition
-from steepest.runtime.dead_letters import DEAD_LETTERS, LETTER_BYTES
+from steepest.runtime.dead_letters import LETTER_BYTES
 from steepest.runtime.decode import received
-from steepest.runtime.layout import Layout
+from steepest.runtime.layout import DEAD_LETTERS, Layout
 from steepest.testing.system.rig import AT, POOL, Rig, read_all
 
 SERVICES = ("placer", "categorizer", "worker-monitor")

@@ -16,7 +16,8 @@ from steepest.log.base import Log, NewRecord, TopicPartition
 from steepest.log.files.file_log import FileLog
 from steepest.log.files.recording import partition_file
 from steepest.log.snapshot_store import MemorySnapshots
-from steepest.runtime.dead_letters import DEAD_LETTERS, LETTER_BYTES
+from steepest.runtime.dead_letters import LETTER_BYTES
+from steepest.runtime.layout import DEAD_LETTERS
 from steepest.runtime.recovery.loop_snapshots import read_pool_snapshot
 from steepest.testing.system.rig import AT, POOL, Rig, RigProcess, events_of, read_all
 from steepest.testing.waiting import until

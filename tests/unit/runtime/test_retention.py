@@ -13,8 +13,8 @@ from steepest.log.base import TopicPartition
 from steepest.log.snapshot_store import MemorySnapshots
 from steepest.policies.placement.placer import Placer
 from steepest.runtime import pool_loop
-from steepest.runtime.dead_letters import DEAD_LETTERS
 from steepest.runtime.decode import new_record
+from steepest.runtime.layout import DEAD_LETTERS
 from steepest.runtime.recovery.log_identity import epoch_of
 from steepest.runtime.recovery.loop_snapshots import SNAPSHOT_AFTER_S, read_pool_snapshot, read_stream_snapshot
 from steepest.runtime.service import Service

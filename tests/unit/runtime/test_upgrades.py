@@ -15,7 +15,7 @@ from steepest.events.registry import CLUSTER, READS, SINCE, TOPICS, encode
 from steepest.log.base import NewRecord
 from steepest.log.snapshot_store import MemorySnapshots
 from steepest.runtime import decode
-from steepest.runtime.dead_letters import DEAD_LETTERS
+from steepest.runtime.layout import DEAD_LETTERS
 from steepest.runtime.recovery import loop_snapshots as kept
 from steepest.testing.system.rig import AT, POOL, Rig, RigProcess, read_all
 from steepest.testing.waiting import until

@@ -6,14 +6,12 @@ import logging
 import sys
 from typing import TextIO
 
-import structlog
-
 
 def configure_logging(level: int = logging.INFO, stream: TextIO | None = None) -> None:
     """Set up structlog for this process."""
+    import structlog  # noqa: PLC0415 - it takes long to import, and few commands log
+
     out = stream or sys.stderr
-    # Kafka's client logs every failed attempt, several times a second; its caller reports the outcome.
-    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     renderer = structlog.dev.ConsoleRenderer() if out.isatty() else structlog.processors.JSONRenderer(sort_keys=True)
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(level),

@@ -13,7 +13,6 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import click
-import structlog
 
 from steepest.app.compose import composed
 from steepest.app.context import Build
@@ -24,10 +23,11 @@ from steepest.app.settings.tables import help_table
 from steepest.app.settings.tree import Settings
 from steepest.app.signals import stop_at_eof, stop_on_signals
 from steepest.errors import SteepestError
+from steepest.logger import Logger
 from steepest.runtime.monitoring.health import Health
 from steepest.runtime.monitoring.probe import Address, probes
 
-logger = structlog.get_logger(__name__)
+logger = Logger()
 
 STUCK_STATUS = 70
 LOOK_EVERY_S = 2.0

@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
-import psutil
 
 from steepest import flock
 from steepest.cluster.folders.ended_jobs import Retention
@@ -257,6 +256,8 @@ def began(pid: int) -> str:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]  # in ticks since the boot
     except FileNotFoundError:
+        import psutil  # noqa: PLC0415 - it takes long to import, and Linux does without
+
         try:
             return str(psutil.Process(pid).create_time())  # where the system has no /proc
         except psutil.Error:

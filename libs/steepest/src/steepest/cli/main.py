@@ -112,12 +112,11 @@ def _one_line(text: str) -> str:
 
 
 def _load(name: str) -> click.Command:
+    from steepest.cli.quiet import quiet
+
     module = name.replace("-", "_")
     command: click.Command = getattr(importlib.import_module(f"steepest.cli.commands.{module}"), module)
-    if "structlog" in sys.modules:
-        from steepest.cli.quiet import quiet
-
-        quiet()
+    quiet()
     return command
 
 

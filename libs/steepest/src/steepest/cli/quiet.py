@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-import logging
-
-from steepest.app.logging import configure_logging
+from steepest.logger import set_up
 
 
-def quiet(level: int = logging.ERROR) -> None:
+def quiet(level: str = "ERROR") -> None:
     """Log from this level on; without this, structlog would print to standard output, among what programs read."""
-    configure_logging(level)
+
+    def configure() -> None:
+        import logging
+
+        from steepest.app.logging import configure_logging
+
+        configure_logging(logging.getLevelNamesMapping()[level])
+
+    set_up(configure)

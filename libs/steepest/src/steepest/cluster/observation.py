@@ -6,12 +6,12 @@ It owns the vocabulary and the two files of an end. It must never know how a sta
 from __future__ import annotations
 
 import msgspec
-import structlog
 
 from steepest.cluster.folders.adapter_folder import ExitRecord, GoneRecord, IncarnationFolder
 from steepest.cluster.port import ReplicaPhase
+from steepest.logger import Logger
 
-_log = structlog.get_logger(__name__)
+_log = Logger()
 _REASON_MOST = 400
 
 

@@ -14,7 +14,6 @@ import math
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
 import msgspec
-import structlog
 
 from steepest.clock import Clock
 from steepest.collector.allowance import RECORDS_BURST, RECORDS_S, Allowance
@@ -24,6 +23,7 @@ from steepest.collector.source import Source, numbered
 from steepest.events import cluster as c
 from steepest.events.common import LARGEST
 from steepest.events.loss import JobWatched, LossDiverged, LossReported
+from steepest.logger import Logger
 from steepest.runtime.effector import Send
 from steepest.training_logs.records import LossRecord
 
@@ -32,7 +32,7 @@ LONGEST_NAME = 2_000
 WATCH_AGAIN_S = 86_400.0
 """Time after which a job is announced again before its next report: deciders forget jobs that are silent for long."""
 
-logger = structlog.get_logger(__name__)
+logger = Logger()
 
 
 class Rank(enum.IntEnum):

@@ -14,19 +14,19 @@ from pathlib import Path
 from typing import Protocol
 
 import msgspec
-import structlog
 
 from steepest.aio import until_stopped
 from steepest.clock import Clock
 from steepest.collector.source import numbered
 from steepest.errors import UntrustedError
+from steepest.logger import Logger
 from steepest.training_logs.records import LossRecord, Split
 from steepest.training_logs.sources.mlflow import MetricFileReader, MlflowDatabase
 from steepest.training_logs.sources.tail import follow_folder
 from steepest.training_logs.sources.tensorboard import EventReader
 from steepest.untrusted.threads import run_detached
 
-logger = structlog.get_logger(__name__)
+logger = Logger()
 
 TENSORBOARD = "events.out.tfevents.*"
 MLFLOW_FILES = "metrics/*"

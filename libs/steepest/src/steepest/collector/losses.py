@@ -15,7 +15,6 @@ from functools import partial
 from pathlib import Path
 
 import msgspec
-import structlog
 
 from steepest.clock import Clock
 from steepest.cluster.port import Cluster, ReplicaFiles
@@ -27,12 +26,13 @@ from steepest.errors import SteepestError
 from steepest.events import cluster as c
 from steepest.events.loss import JobUnwatched
 from steepest.events.received import Received
+from steepest.logger import Logger
 from steepest.runtime.effector import Effector, Send
 from steepest.training_logs.recognise import AUTO
 from steepest.view.cluster_view import ClusterView
 from steepest.view.state import Job, Phase
 
-logger = structlog.get_logger(__name__)
+logger = Logger()
 
 SDK_FORMAT = "steepest-sdk"
 

@@ -11,18 +11,18 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import msgspec
-import structlog
 
 from steepest.clock import Clock
 from steepest.collector.allowance import BYTES_BURST, BYTES_S, Allowance
 from steepest.log.files.atomic_write import write_atomically
+from steepest.logger import Logger
 from steepest.training_logs.reader import LogReader, ReaderState
 from steepest.training_logs.recognise import AUTO, FormatError
 from steepest.training_logs.records import LossRecord
 from steepest.training_logs.sources.tail import TailCursor, follow
 from steepest.training_logs.syntax.patterns import PatternError
 
-logger = structlog.get_logger(__name__)
+logger = Logger()
 
 STORE_EVERY_S = 5.0
 """Minimum time between two stores of a cursor, which sync the disk; after a crash that much is sent again."""

@@ -15,10 +15,10 @@ from typing import Protocol
 from urllib.parse import quote, unquote
 
 import msgspec
-import structlog
 
 from steepest.errors import InputError, LogUnavailableError
 from steepest.log.files.atomic_write import write_atomically
+from steepest.logger import Logger
 
 NEWEST = ".snapshot"
 PREVIOUS = ".previous"
@@ -26,7 +26,7 @@ PREVIOUS = ".previous"
 MAX_NAME_BYTES = 200
 """File systems allow names of 255 bytes, of which the endings need some."""
 
-_log = structlog.get_logger(__name__)
+_log = Logger()
 
 
 class SnapshotStore(Protocol):

@@ -17,7 +17,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
-import structlog
 from paho.mqtt.client import Client, ConnectFlags
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.properties import Properties
@@ -28,12 +27,13 @@ from steepest.events.cluster import ClusterEvent
 from steepest.events.heartbeat import NodeHeartbeat
 from steepest.events.received import Received
 from steepest.events.registry import encode
+from steepest.logger import Logger
 from steepest.mqtt.payload import Envelope, topic_of
 from steepest.mqtt.settings import KEEPALIVE_S, RECONNECT_FIRST_S, RECONNECT_MAX_S, MqttSettings
 from steepest.runtime.effector import Effector, Send
 from steepest.view.cluster_view import ClusterView
 
-logger = structlog.get_logger(__name__)
+logger = Logger()
 
 NO_MATCHING_SUBSCRIBERS = 0x10
 """MQTT's reason code for a message that the broker accepted and dropped, because no session subscribes to its topic."""

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import aiomqtt
 import msgspec
-import structlog
 
 from steepest.clock import Clock
 from steepest.events import cluster as c
@@ -20,6 +19,7 @@ from steepest.events.heartbeat import NodeHeartbeat
 from steepest.events.loss import JobWatched
 from steepest.events.received import SEQUENCE, SOURCE, Received
 from steepest.log.base import Log, NewRecord, TopicPartition
+from steepest.logger import Logger
 from steepest.mqtt.authorization import Authorization
 from steepest.mqtt.cursor import ORIGIN, BridgeCursor, origin
 from steepest.mqtt.dead_letters import MessageDeadLetters
@@ -36,7 +36,7 @@ from steepest.runtime.layout import Layout
 from steepest.runtime.outbox import patiently
 from steepest.view.cluster_view import ClusterView
 
-logger = structlog.get_logger(__name__)
+logger = Logger()
 
 SAVE_EVERY_S = 10.0
 """A restart reads the log of about this long again, to find what was appended last."""

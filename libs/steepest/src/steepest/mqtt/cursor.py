@@ -11,18 +11,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
-import structlog
 
 from steepest.errors import UndecodableError
 from steepest.events.loss import JobUnwatched, JobWatched
 from steepest.events.received import SOURCE
 from steepest.log.base import Log, Record, TopicPartition
 from steepest.log.files.atomic_write import write_atomically
+from steepest.logger import Logger
 from steepest.mqtt.deduplication import Deduplication, DeviceStream, SequenceCheck
 from steepest.mqtt.payload import HEARTBEATS, LOSS, DeviceMessage
 from steepest.runtime.decode import received
 
-logger = structlog.get_logger(__name__)
+logger = Logger()
 
 ORIGIN = "mqtt"
 """The header that names the message: device, generation, number and digest."""

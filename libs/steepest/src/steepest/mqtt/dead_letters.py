@@ -11,8 +11,9 @@ from steepest.clock import Clock
 from steepest.events.dead_letter import DeadLetter
 from steepest.log.base import NewRecord
 from steepest.mqtt.payload import RefusedMessageError
-from steepest.runtime.dead_letters import DEAD_LETTERS, LETTER_BYTES
+from steepest.runtime.dead_letters import LETTER_BYTES
 from steepest.runtime.decode import new_record
+from steepest.runtime.layout import DEAD_LETTERS
 
 TOPIC = "mqtt"
 """Stands for the source topic; the letter's key is the topic at the broker."""

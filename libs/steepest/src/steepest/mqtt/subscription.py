@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-import structlog
 from aiomqtt import Client, Message, MqttError, ProtocolVersion
 from aiomqtt.exceptions import MqttConnectError
 from paho.mqtt.packettypes import PacketTypes
@@ -21,10 +20,11 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from steepest.clock import Clock
+from steepest.logger import Logger
 from steepest.mqtt.metric_defs import MqttMetrics
 from steepest.mqtt.settings import KEEPALIVE_S, RECONNECT_FIRST_S, RECONNECT_MAX_S, MqttSettings
 
-logger = structlog.get_logger(__name__)
+logger = Logger()
 
 RECEIVE_MAXIMUM = 500
 """Messages that the broker sends ahead of their acknowledgement, so at most this many wait in memory."""

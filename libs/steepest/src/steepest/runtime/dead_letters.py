@@ -8,19 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import structlog
-
 from steepest.errors import UndecodableError
 from steepest.events.dead_letter import DeadLetter
 from steepest.events.received import ID
 from steepest.log.base import NewRecord, Record, TopicPartition
+from steepest.logger import Logger
 from steepest.runtime.decision_stream import Found, decision_id
 from steepest.runtime.decode import new_record
+from steepest.runtime.layout import DEAD_LETTERS
 from steepest.runtime.monitoring.metric_defs import Metrics
 
-logger = structlog.get_logger(__name__)
-
-DEAD_LETTERS = TopicPartition("dead-letters")
+logger = Logger()
 
 WRITER = "reader"
 """Stands for the decider in the id of a letter."""

@@ -11,6 +11,8 @@ from steepest.errors import InputError
 from steepest.events.registry import TOPICS
 from steepest.log.base import TopicPartition
 
+DEAD_LETTERS = TopicPartition("dead-letters")
+
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True):
     """Topics and partitions of an installation.

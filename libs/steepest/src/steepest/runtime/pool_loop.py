@@ -17,10 +17,11 @@ from steepest.events.received import Received
 from steepest.log.base import Log, NewRecord, Record, TopicPartition
 from steepest.log.snapshot_store import SnapshotStore
 from steepest.runtime.batch import count_decisions, poll_or_stop
-from steepest.runtime.dead_letters import DEAD_LETTERS, DeadLetters
+from steepest.runtime.dead_letters import DeadLetters
 from steepest.runtime.decode import minted_record, received
 from steepest.runtime.effector import Effector
 from steepest.runtime.engine import PoolEngine
+from steepest.runtime.layout import DEAD_LETTERS
 from steepest.runtime.monitoring.health import Health
 from steepest.runtime.monitoring.lag import LagMeter
 from steepest.runtime.monitoring.metric_defs import Metrics

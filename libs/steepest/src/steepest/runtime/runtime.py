@@ -9,13 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-import structlog
-
 from steepest.aio import leaves
 from steepest.clock import Clock
 from steepest.errors import LogEpochError, LogUnavailableError, LogVersionError
 from steepest.log.base import Log
 from steepest.log.snapshot_store import SnapshotStore
+from steepest.logger import Logger
 from steepest.runtime.assignment import Assignment
 from steepest.runtime.effector import Effector
 from steepest.runtime.layout import Layout
@@ -27,7 +26,7 @@ from steepest.runtime.recovery.log_identity import open_partitions
 from steepest.runtime.service import Service, StreamDeciderType
 from steepest.runtime.stream_loop import StreamLoop
 
-logger = structlog.get_logger(__name__)
+logger = Logger()
 
 
 class Runtime:

@@ -11,20 +11,20 @@ from itertools import groupby
 from operator import attrgetter
 
 import msgspec
-import structlog
 
 from steepest.clock import Clock
 from steepest.errors import UndecodableError
 from steepest.events.cluster import LogOpened
 from steepest.log.base import Log, NewRecord, Reader, Record, TopicPartition
 from steepest.log.snapshot_store import SnapshotStore
+from steepest.logger import Logger
 from steepest.policies.decider import StreamDecider
 from steepest.runtime.assignment import Assignment, follow_assignments
 from steepest.runtime.batch import count_decisions, poll_or_stop
-from steepest.runtime.dead_letters import DEAD_LETTERS, DeadLetters
+from steepest.runtime.dead_letters import DeadLetters
 from steepest.runtime.decision_stream import DecisionStream
 from steepest.runtime.decode import minted_record, received
-from steepest.runtime.layout import Layout
+from steepest.runtime.layout import DEAD_LETTERS, Layout
 from steepest.runtime.monitoring.health import Health
 from steepest.runtime.monitoring.lag import LagMeter
 from steepest.runtime.monitoring.metric_defs import Metrics
@@ -40,7 +40,7 @@ from steepest.runtime.recovery.loop_snapshots import (
 )
 from steepest.runtime.service import StreamDeciderType
 
-logger = structlog.get_logger(__name__)
+logger = Logger()
 
 BATCH = 20_000
 """Records a batch at most. No effector waits for its turn here, and each batch waits once for its outputs to be kept; where

@@ -9,11 +9,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import structlog
-
 from steepest.cluster.port import Cluster, ReplicaId
 from steepest.errors import ClusterError, UncertainError
 from steepest.events import cluster as c
+from steepest.logger import Logger
 from steepest.sagas.step_calls import (
     LOOK_UP_S,
     Call,
@@ -30,7 +29,7 @@ from steepest.sagas.step_calls import (
 )
 from steepest.sagas.step_task import StepTask
 
-logger = structlog.get_logger(__name__)
+logger = Logger()
 
 
 async def act(cluster: Cluster, task: StepTask) -> c.ClusterEvent:

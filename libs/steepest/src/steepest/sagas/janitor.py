@@ -13,15 +13,15 @@ import asyncio
 from collections.abc import Awaitable
 
 import msgspec
-import structlog
 
 from steepest.cluster.port import Cluster, ReplicaId
 from steepest.errors import RefusedError
 from steepest.events import cluster as c
+from steepest.logger import Logger
 from steepest.view.cluster_view import ClusterView
 from steepest.view.state import Phase
 
-logger = structlog.get_logger(__name__)
+logger = Logger()
 
 FORGET_AFTER_MS = 60_000
 """Counted time for which a job that is over is kept: a log-collector that restarts reads it to its end meanwhile."""

@@ -9,12 +9,11 @@ from __future__ import annotations
 import asyncio
 import secrets
 
-import structlog
-
 from steepest.clock import Clock
 from steepest.cluster.port import Cluster, ReplicaId
 from steepest.events import cluster as c
 from steepest.events.received import Received
+from steepest.logger import Logger
 from steepest.runtime.effector import Effector, Send
 from steepest.sagas.act import act, release
 from steepest.sagas.janitor import Janitor
@@ -22,7 +21,7 @@ from steepest.sagas.migration_machine import MigrationMachine, SendEvent
 from steepest.sagas.step_task import StepTask
 from steepest.view.cluster_view import ClusterView
 
-logger = structlog.get_logger(__name__)
+logger = Logger()
 
 ACT_WITHIN_S = 10.0
 """Age of a ``StepBegun`` of ours beyond which the step is begun again before acting."""

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 
-import structlog
-
 from steepest.cluster.port import Cluster
 from steepest.errors import ClusterError, UncertainError
 from steepest.events import cluster as c
 from steepest.events.received import Received
+from steepest.logger import Logger
 from steepest.runtime.effector import Effector, Send
 from steepest.sagas.limit_machine import LimitMachine, LimitTask
 from steepest.view.cluster_view import ClusterView
 
-logger = structlog.get_logger(__name__)
+logger = Logger()
 
 LIMIT_S = 15.0
 """How long a node may take to set a limit."""

@@ -5,7 +5,6 @@ It owns the command's options, its outputs and its exit status. It must never kn
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import sys
 from collections.abc import Iterator, Sequence
@@ -90,13 +89,11 @@ def demo(
 
     All that happened is kept in a recording, which `steepest replay` and `steepest check` take.
     """
-    import logging
+    import asyncio
 
-    from steepest.cli.quiet import quiet
     from steepest.demo import stage
     from steepest.demo.workload import workload
 
-    quiet(logging.ERROR)
     stage.refuse_without_libraries()
     if svg is not None:
         _refuse_unwritable(svg)
@@ -184,7 +181,6 @@ def _paired(plays: Sequence[Play]) -> tuple[list[Pair], list[tuple[str, str]]]:
 
 
 def _audience(title: str, *, as_json: bool) -> Audience:
-
     from steepest.demo.audience import Lines, NoAudience, Screen
 
     if as_json:

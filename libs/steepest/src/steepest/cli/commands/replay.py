@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
 from steepest.cli.printing.output import give, tell
-from steepest.log.files.file_log import FileLog
-from steepest.replay.compare import Report
-from steepest.replay.replay import Replay
+
+if TYPE_CHECKING:
+    from steepest.replay.compare import Report
 
 EPILOG = """\b
 Examples:
@@ -34,6 +33,8 @@ def replay(recording: Path, *, into: str | None, speed: float, as_json: bool) ->
     Exits with 0 if every decision is the same byte for byte, and with 1 if one differs; the first position that
     differs is named, with both versions.
     """
+    import asyncio
+
     if into is not None:
         fed = asyncio.run(_feed(recording, into, speed))
         give({"fed": fed}) if as_json else tell(f"fed {fed} records to {into}")
@@ -48,6 +49,9 @@ def replay(recording: Path, *, into: str | None, speed: float, as_json: bool) ->
 
 
 async def _replay(recording: Path) -> Report:
+    from steepest.log.files.file_log import FileLog
+    from steepest.replay.replay import Replay
+
     log = FileLog.open(log_folder(recording), read_only=True)
     try:
         return await Replay(log).run()
@@ -58,13 +62,12 @@ async def _replay(recording: Path) -> Report:
 async def _feed(recording: Path, into: str, speed: float) -> int:
     """Feed a recording to the cluster that is named; its topics must be there, and the pools have the same names."""
     from steepest.app.settings.reading import read_settings
-    from steepest.cli.quiet import quiet
     from steepest.clock import SystemClock
+    from steepest.log.files.file_log import FileLog
     from steepest.log.kafka.kafka_log import KafkaLog
     from steepest.replay.feed import feed
     from steepest.runtime.layout import Layout
 
-    quiet()
     kafka = read_settings({"kafka.bootstrap": into}).kafka
     source = FileLog.open(log_folder(recording), read_only=True)
     layout = Layout(loss_partitions=source.topics["loss"])
@@ -85,6 +88,8 @@ def log_folder(recording: Path) -> Path:
 
 
 def _words(report: Report) -> list[str]:
+    import msgspec
+
     deciders = ", ".join(f"{name} {count}" for name, count in report.by_decider.items())
     lines = [f"{report.decisions} decisions made again ({deciders}), {report.differences} differences"]
     if report.not_yet_recorded:

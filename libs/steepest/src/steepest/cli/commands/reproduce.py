@@ -97,13 +97,9 @@ def _simulated(paper: str, repetitions: int, workers: int | None) -> Reproductio
 
 
 def _real(count: int, out: Path) -> Reproduction:
-    import logging
-
-    from steepest.cli.quiet import quiet
     from steepest.testbed.needs import refuse_without_engine
 
     refuse_without_engine()
-    quiet(logging.ERROR)
     from steepest.testbed.experiments import PAPER
     from steepest.testbed.reproduce import repetitions, reproduced
 

@@ -61,9 +61,7 @@ def apply(
     import asyncio
 
     from steepest.app.installation import kafka_of
-    from steepest.cli.quiet import quiet
 
-    quiet()
     kafka = kafka_of(settings)
     if kafka is None:
         raise click.UsageError("say which cluster: --kafka HOST:PORT")

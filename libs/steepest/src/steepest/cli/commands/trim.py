@@ -37,10 +37,8 @@ def trim(settings: Settings, *, keep: int, dry_run: bool, as_json: bool) -> None
     """
     import asyncio
 
-    from steepest.cli.quiet import quiet
     from steepest.describe import count
 
-    quiet()
     begin, before = asyncio.run(_trim(settings, keep, dry_run=dry_run))
     if as_json:
         give({"begin": begin, "before": before, "applied": not dry_run})

@@ -17,7 +17,6 @@ import msgspec
 from steepest.app.installation import open_log, open_snapshots
 from steepest.app.settings.tree import Settings
 from steepest.app.state_folder import Installation, StateFolder
-from steepest.cli.quiet import quiet
 from steepest.clock import SystemClock
 from steepest.errors import InputError, UndecodableError
 from steepest.events.received import Received
@@ -94,7 +93,6 @@ async def _look(settings: Settings) -> StoredPool:
 @asynccontextmanager
 async def reading(settings: Settings) -> AsyncIterator[tuple[Installation, Log]]:
     """A state folder's log, read only."""
-    quiet()
     installation = settings.folder.read()
     log = open_log(settings, installation, read_only=True)
     try:

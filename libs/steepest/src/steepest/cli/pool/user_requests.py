@@ -16,15 +16,14 @@ from steepest.app.installation import open_log
 from steepest.app.settings.tree import Settings
 from steepest.cli.pool.follow import first, what_counts
 from steepest.cli.pool.stored_pool import StoredPool, fold
-from steepest.cli.quiet import quiet
 from steepest.clock import SystemClock
 from steepest.errors import InputError
 from steepest.events import cluster as c
 from steepest.events.dead_letter import DeadLetter
 from steepest.events.received import Received
 from steepest.log.base import Log, TopicPartition
-from steepest.runtime.dead_letters import DEAD_LETTERS
 from steepest.runtime.decode import asked_record
+from steepest.runtime.layout import DEAD_LETTERS
 from steepest.view.state import Job
 
 ANSWER_S = 10.0
@@ -59,7 +58,6 @@ async def asking(settings: Settings) -> AsyncIterator[tuple[Log, StoredPool]]:
     Raises:
         InputError: There is no installation in the folder, or no system ever ran on it.
     """
-    quiet()
     installation = settings.folder.read()
     log = open_log(settings, installation)
     try:

@@ -7,7 +7,6 @@ must never know what a service does.
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -47,7 +46,7 @@ def run_embedded(settings: Settings, wanted: Wanted) -> None:
         InputError: Another one runs on the folder, or the port is taken.
         LogError: Its log is not for this reader.
     """
-    quiet(logging.WARNING)
+    quiet("WARNING")
     asyncio.run(_run_embedded(settings, wanted(settings)))
 
 
@@ -66,7 +65,7 @@ def run_on_kafka(settings: Settings, wanted: Wanted) -> None:
         LogError: The log cannot be reached, or is not for this reader.
     """
     refuse_wrong_services(settings)
-    quiet(logging.WARNING)
+    quiet("WARNING")
     folder = settings.folder
     with folder.sole():
         own = settings.kafka.bootstrap == AUTO

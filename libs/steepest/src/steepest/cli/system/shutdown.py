@@ -16,7 +16,6 @@ import msgspec
 
 from steepest.app.installation import open_cluster
 from steepest.app.state_folder import Installation, StateFolder
-from steepest.cli.quiet import quiet
 from steepest.cluster.folders.adapter_folder import AdapterFolder
 from steepest.cluster.observation import declare_gone
 from steepest.cluster.port import Cluster, ReplicaId, ReplicaPhase, Stopped
@@ -86,7 +85,6 @@ async def stop_all(folder: StateFolder, installation: Installation, grace_s: flo
     Raises:
         InputError: A system runs on it.
     """
-    quiet()
     with folder.sole():
         cluster = open_cluster(folder, installation)
         try:

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 
 import requests
-import structlog
 from docker.errors import DockerException
 
 from steepest.cluster.docker.container import container_of, name_of
@@ -30,8 +29,9 @@ from steepest.cluster.observation import Observation, recorded_end
 from steepest.cluster.port import ReplicaPhase
 from steepest.errors import ClusterError
 from steepest.events.common import Resources
+from steepest.logger import Logger
 
-_log = structlog.get_logger(__name__)
+_log = Logger()
 _LOOK_AT_ALL_S = 10.0  # a safety net: no event should get lost while its stream is open
 
 

@@ -12,13 +12,13 @@ from collections.abc import Callable
 from typing import Any
 
 import requests
-import structlog
 from docker.errors import DockerException
 
 from steepest.cluster.docker.container import LABEL, UNSEEN
 from steepest.cluster.docker.host import Host
+from steepest.logger import Logger
 
-_log = structlog.get_logger(__name__)
+_log = Logger()
 _RETRY_S = 0.2
 _RETRY_S_MOST = 2.0
 

@@ -15,14 +15,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import requests
-import structlog
 from docker.errors import APIError, DockerException, NotFound
 
 from steepest.cluster.docker.host import Host
 from steepest.cluster.folders import incarnation_locks
 from steepest.cluster.folders.adapter_folder import IncarnationFolder
+from steepest.logger import Logger
 
-_log = structlog.get_logger(__name__)
+_log = Logger()
 _HANDOVER_S = 5.0  # copying an ended container's last lines takes milliseconds
 
 

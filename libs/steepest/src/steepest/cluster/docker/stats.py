@@ -13,13 +13,13 @@ from typing import Any
 
 import msgspec
 import requests
-import structlog
 from docker.errors import DockerException
 
 from steepest.cluster.docker.host import Host
 from steepest.cluster.folders.replica_roster import ResourceUse
+from steepest.logger import Logger
 
-_log = structlog.get_logger(__name__)
+_log = Logger()
 _SILENT_S = 10.0  # a stream that is silent for longer is broken
 _MIB = 1 << 20
 _LINE_BYTES_MOST = 1 << 20

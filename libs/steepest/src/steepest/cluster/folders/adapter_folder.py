@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import TypeVar
 
 import msgspec
-import structlog
 
 from steepest.cluster.port import ReplicaId, ReplicaSpec
 from steepest.errors import InputError, UntrustedError
 from steepest.events.common import LARGEST, CheckpointMode, Count, ExitStatus, Name
+from steepest.logger import Logger
 from steepest.untrusted import files, json
 
-_log = structlog.get_logger(__name__)
+_log = Logger()
 _T = TypeVar("_T")
 _FILE_BYTES_MOST = 1 << 16  # far more than any file of the control folder's contract
 _SPEC_BYTES_MOST = 1 << 24  # more than the kernel accepts as a command, with every character escaped

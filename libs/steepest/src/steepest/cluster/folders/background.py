@@ -19,8 +19,6 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import Generic
 
-import structlog
-
 from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder, SpecRecord
 from steepest.cluster.folders.checkpoint_verification import Volume
 from steepest.cluster.folders.folder_watch import Watch, wait
@@ -30,8 +28,9 @@ from steepest.cluster.time_slicer import TimeSlicer
 from steepest.errors import ClusterError
 from steepest.events.common import CheckpointRef, Resources
 from steepest.events.heartbeat import NodeHeartbeat
+from steepest.logger import Logger
 
-_log = structlog.get_logger(__name__)
+_log = Logger()
 _SETTLE_S = 5.0
 """How long the report of an end waits for the last checkpoint's verification; gigabytes are hashed in that time."""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import time
 from pathlib import Path
 
@@ -43,6 +42,8 @@ def sweep(ended: Path, retention: Retention) -> list[str]:
     Raises:
         OSError: ``ended`` cannot be listed.
     """
+    import shutil  # noqa: PLC0415 - it takes long to import, and commands only read the bounds
+
     folders = sorted(_times(ended), reverse=True)
     kept_bytes, spared_from, gone = 0, time.time() - SPARED_S, []
     for number, (at_s, name) in enumerate(folders):

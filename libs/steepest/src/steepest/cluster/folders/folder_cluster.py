@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import msgspec
-import structlog
 
 from steepest.cluster.folders import control_protocol
 from steepest.cluster.folders.acts import uncancelled
@@ -31,8 +30,9 @@ from steepest.cluster.port import ReplicaFiles, ReplicaId, ReplicaStatus, Stoppe
 from steepest.errors import ClusterError, InputError, RefusedError, UncertainError
 from steepest.events.common import CheckpointRef, Name, Resources
 from steepest.events.heartbeat import NodeHeartbeat
+from steepest.logger import Logger
 
-logger = structlog.get_logger(__name__)
+logger = Logger()
 
 _B = TypeVar("_B", bound=Background[Any])
 STEP_POLL_S = 0.05

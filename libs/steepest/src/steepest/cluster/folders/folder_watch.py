@@ -11,13 +11,13 @@ import contextlib
 import sys
 from pathlib import Path
 
-import structlog
+from steepest.logger import Logger
 
 if sys.platform == "linux":
     from asyncinotify import Inotify, Mask
     from asyncinotify import Watch as _Watch
 
-_log = structlog.get_logger(__name__)
+_log = Logger()
 _POLL_S = 0.05
 _POLL_BESIDE_EVENTS_S = 1.0  # events get lost when a queue overflows, and network file systems send none
 

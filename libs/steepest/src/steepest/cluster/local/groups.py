@@ -17,11 +17,10 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-import structlog
-
+from steepest.logger import Logger
 from steepest.untrusted.files import read
 
-_log = structlog.get_logger(__name__)
+_log = Logger()
 _PERIOD_US = 100_000
 _MIN_QUOTA_US = 1000  # the kernel's minimum
 _REAPED_S = 1.0

@@ -24,7 +24,6 @@ import time
 from pathlib import Path
 
 import psutil
-import structlog
 
 from steepest.cluster.folders import incarnation_locks
 from steepest.cluster.folders.adapter_folder import ExitRecord, IncarnationFolder, StartRecord
@@ -33,8 +32,9 @@ from steepest.cluster.local.supervisor import ON_LINUX, start_mark
 from steepest.cluster.observation import Observation, declare_gone, recorded_end
 from steepest.cluster.port import ReplicaPhase
 from steepest.errors import UntrustedError
+from steepest.logger import Logger
 
-_log = structlog.get_logger(__name__)
+_log = Logger()
 _DEATH_S = 2.0  # SIGKILL takes microseconds unless the process waits for a disk
 
 

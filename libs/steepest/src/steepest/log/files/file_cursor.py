@@ -8,15 +8,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-import structlog
-
 from steepest.errors import RecordingError
 from steepest.log.base import Record
 from steepest.log.files.partition_file import PartitionFile
 from steepest.log.files.record_lines import decode_line
 from steepest.log.validation import check_position
+from steepest.logger import Logger
 
-_log = structlog.get_logger(__name__)
+_log = Logger()
 
 
 class FileCursor:

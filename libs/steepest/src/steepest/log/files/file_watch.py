@@ -9,13 +9,9 @@ import asyncio
 import sys
 from pathlib import Path
 
-import structlog
-
 from steepest.log.base import TopicPartition
 from steepest.log.local_reader import Bell
-
-if sys.platform == "linux":
-    from asyncinotify import Inotify, Mask
+from steepest.logger import Logger
 
 POLL_S = 0.05
 """Polling period without inotify: short enough for people, cheap enough for the machine."""
@@ -23,7 +19,7 @@ POLL_S = 0.05
 POLL_WITH_EVENTS_S = 1.0
 """Polling period with inotify: writes by another kernel (of a virtual machine, for example) cause no event."""
 
-_log = structlog.get_logger(__name__)
+_log = Logger()
 
 
 class FileWatch:
@@ -43,6 +39,8 @@ class FileWatch:
         """Watch another file. Within the event loop only."""
         if sys.platform != "linux" or at in self._partitions.values():
             return
+        from asyncinotify import Inotify, Mask  # noqa: PLC0415 - Linux only, and who reads to the end waits for nothing
+
         try:
             if self._listener is None:
                 self._inotify = Inotify()

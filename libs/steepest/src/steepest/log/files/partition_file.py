@@ -16,16 +16,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
-import structlog
 
 from steepest.errors import LogEpochError, LogUnavailableError, RecordingError
 from steepest.log.base import TopicPartition
 from steepest.log.files.record_lines import MAX_LINE_BYTES
+from steepest.logger import Logger
 
 CHUNK_BYTES = 2**20
 """Read at a time: large compared to the cost of a call, small enough for the event loop (0.2 ms from the page cache)."""
 
-_log = structlog.get_logger(__name__)
+_log = Logger()
 
 
 class TornTail(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,7 +5,6 @@ It owns the folder's layout (``docs/recordings.md``). It must never know the con
 
 from __future__ import annotations
 
-import importlib.metadata
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
@@ -129,6 +128,8 @@ def create_recording(folder: Path, partitions: Mapping[str, int], begins: Mappin
 
 
 def _write(folder: Path, topics: Topics, begins: Mapping[str, int]) -> None:
+    import importlib.metadata  # noqa: PLC0415 - it takes long to import, and who reads does without
+
     # The partitions' files first: recording.json, which makes the folder a recording, must imply that all of them exist.
     for at in topics.all():
         path = partition_file(folder, at)

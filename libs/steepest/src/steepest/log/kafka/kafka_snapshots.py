@@ -22,10 +22,10 @@ from collections.abc import Mapping, Sequence
 from urllib.parse import unquote
 
 import msgspec
-import structlog
 
 from steepest.log.base import Log, NewRecord, Record, TopicPartition
 from steepest.log.snapshot_store import file_name
+from steepest.logger import Logger
 
 CHUNK_BYTES = 500 * 1024
 """Below half a MiB: within a broker's default record limit, with room for key and batch."""
@@ -34,7 +34,7 @@ SLOTS = (0, 1)
 MANIFEST_DEPTH = 2
 """Number of slashes in a manifest's record key; those in the snapshot's own key are quoted."""
 
-_log = structlog.get_logger(__name__)
+_log = Logger()
 
 
 class SnapshotManifest(msgspec.Struct, frozen=True):

@@ -11,18 +11,18 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 import msgspec
-import structlog
 
 from steepest.errors import LogUnavailableError
 from steepest.log.base import Log, TopicPartition
 from steepest.log.snapshot_store import SnapshotStore
+from steepest.logger import Logger
 from steepest.policies.decider import ClusterDecider, StreamDecider
 from steepest.runtime.recovery.checksum_marks import Mark, Positions, marks, why_not
 from steepest.runtime.recovery.log_identity import check_epoch
 from steepest.runtime.service import DeciderType
 from steepest.view.state import STATE_VERSION, ViewState
 
-logger = structlog.get_logger(__name__)
+logger = Logger()
 
 SNAPSHOT_AFTER_S = 3600.0
 """Age of a loop's newest snapshot at which it keeps another, however few records came: what stands before the oldest

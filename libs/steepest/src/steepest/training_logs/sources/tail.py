@@ -17,13 +17,13 @@ from functools import lru_cache
 from pathlib import Path
 
 import msgspec
-import structlog
 
 from steepest.aio import until_stopped
 from steepest.errors import UntrustedError
+from steepest.logger import Logger
 from steepest.untrusted.files import Entry, open_file, walk
 
-logger = structlog.get_logger(__name__)
+logger = Logger()
 
 CHUNK_BYTES = 256 << 10
 """Bytes per read: much more than a line, and little enough for a hundred followed files."""
