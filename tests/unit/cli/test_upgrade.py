@@ -14,8 +14,9 @@ from steepest.cli.commands.upgrade import upgrade
 from steepest.cli.pool.stored_pool import look
 from steepest.events import cluster as c
 from steepest.events.parameters import PoolParameters
-from steepest.events.registry import FLAGS, READS
+from steepest.events.registry import FLAGS
 
+READS_OF_FLAGS = max(flag.since for flag in FLAGS.values())
 PARAMETERS = PoolParameters(tick_ms=700)
 
 
@@ -36,9 +37,9 @@ def test_every_flag_is_put_in_force_once(old: Path) -> None:
     view = look(read_settings({"state_dir": old})).view
     second = json.loads(run("--state", old, "--json").stdout)
 
-    assert first == {"flags": list(FLAGS), "reads": READS, "applied": True}
-    assert (view.state.flags, view.state.reads, view.parameters) == (tuple(FLAGS), READS, PARAMETERS)
-    assert second == {"flags": [], "reads": READS, "applied": False}
+    assert first == {"flags": list(FLAGS), "reads": READS_OF_FLAGS, "applied": True}
+    assert (view.state.flags, view.state.reads, view.parameters) == (tuple(FLAGS), READS_OF_FLAGS, PARAMETERS)
+    assert second == {"flags": [], "reads": READS_OF_FLAGS, "applied": False}
     assert look(read_settings({"state_dir": old})).view.position == view.position
 
 
