@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from steepest import inotify
 from steepest.errors import LogUnavailableError
 from steepest.log.base import NewRecord, TopicPartition
 from steepest.log.files import file_watch
@@ -170,7 +171,7 @@ async def test_readers_wake_where_the_kernel_does_not_tell(tmp_path: Path, monke
     def refuse() -> None:
         raise OSError(24, "Too many open files")
 
-    monkeypatch.setattr(file_watch, "Inotify", refuse, raising=False)
+    monkeypatch.setattr(inotify, "FileEvents", refuse)
     log = FileLog(tmp_path, {"cluster": 1})
     other = FileLog.open(tmp_path)
     reader = log.reader({AT: 0})

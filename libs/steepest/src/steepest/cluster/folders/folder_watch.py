@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sys
 from pathlib import Path
 
+from steepest import inotify
+from steepest.inotify import FileChange, FileEvents
 from steepest.logger import Logger
-
-if sys.platform == "linux":
-    from asyncinotify import Inotify, Mask
-    from asyncinotify import Watch as _Watch
 
 _log = Logger()
 _POLL_S = 0.05
@@ -56,16 +53,16 @@ class Watch:
         self.pulse = Pulse()
         self.poll_s = _POLL_S
         self._task: asyncio.Task[None] | None = None
-        if events and sys.platform == "linux":
+        if events and inotify.AVAILABLE:
             self._open()
 
     def _open(self) -> None:
         try:
-            self._inotify = Inotify(cache_size=100)
+            self._events = FileEvents()
         except OSError as error:
             _log.warning("no inotify: polling", why=str(error), period_s=_POLL_S)
             return
-        self._watches: dict[Path, _Watch] = {}
+        self._watches: dict[Path, int] = {}
         self.poll_s = _POLL_BESIDE_EVENTS_S
         self._task = asyncio.create_task(self._listen())
 
@@ -80,9 +77,9 @@ class Watch:
         """
         if self._task is None or folder in self._watches:
             return
-        mask = Mask.ONLYDIR | Mask.MOVED_TO | (Mask.CLOSE_WRITE if closed else Mask(0))
+        changes = FileChange.MOVED_IN | FileChange.CLOSED if closed else FileChange.MOVED_IN
         try:
-            self._watches[folder] = self._inotify.add_watch(folder, mask)
+            self._watches[folder] = self._events.watch_folder(folder, changes)
         except (FileNotFoundError, NotADirectoryError):
             return
         except OSError as error:
@@ -92,18 +89,17 @@ class Watch:
     def remove(self, folder: Path) -> None:
         """Stop watching a folder."""
         if self._task is not None and (watch := self._watches.pop(folder, None)) is not None:
-            with contextlib.suppress(OSError):  # the folder is gone, and its watch with it
-                self._inotify.rm_watch(watch)
+            self._events.unwatch(watch)
 
     async def close(self) -> None:
         """Stop watching and close inotify."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-            self._inotify.close()
+            self._events.close()
             self._task = None
 
     async def _listen(self) -> None:
         while True:
-            await self._inotify.get()
+            await self._events.next()
             self.pulse.fire()

@@ -1,17 +1,20 @@
 """Notices that a file was written to, by any process: through inotify if there is one, otherwise by polling.
 
-It owns inotify. It must never know what is in a file.
+It owns which partition's file a notice is about. It must never know what is in a file.
 """
 
 from __future__ import annotations
 
 import asyncio
-import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from steepest.log.base import TopicPartition
 from steepest.log.local_reader import Bell
 from steepest.logger import Logger
+
+if TYPE_CHECKING:
+    from steepest.inotify import FileEvents
 
 POLL_S = 0.05
 """Polling period without inotify: short enough for people, cheap enough for the machine."""
@@ -34,19 +37,20 @@ class FileWatch:
         self._bell = bell
         self._partitions: dict[int, TopicPartition] = {}
         self._listener: asyncio.Task[None] | None = None
+        self._events: FileEvents
 
     def add(self, at: TopicPartition, path: Path) -> None:
         """Watch another file. Within the event loop only."""
-        if sys.platform != "linux" or at in self._partitions.values():
-            return
-        from asyncinotify import Inotify, Mask  # noqa: PLC0415 - Linux only, and who reads to the end waits for nothing
+        from steepest import inotify  # noqa: PLC0415 - a command that reads to the end and waits for nothing starts sooner
 
+        if not inotify.AVAILABLE or at in self._partitions.values():
+            return
         try:
             if self._listener is None:
-                self._inotify = Inotify()
+                self._events = inotify.FileEvents()
                 self._listener = asyncio.create_task(self._listen(), name="steepest-log-watch")
                 self.recheck_s = POLL_WITH_EVENTS_S
-            self._partitions[self._inotify.add_watch(path, Mask.MODIFY).wd] = at
+            self._partitions[self._events.watch_file(path)] = at
         except OSError as error:
             self.recheck_s = POLL_S
             _log.warning("file not watched: polling", file=str(path), reason=error.strerror)
@@ -56,12 +60,13 @@ class FileWatch:
         if self._listener is not None:
             self._listener.cancel()
             await asyncio.wait({self._listener})
-            self._inotify.close()
+            self._events.close()
             self._listener = None
 
     async def _listen(self) -> None:
-        async for event in self._inotify:
-            at = self._partitions.get(event.watch.wd) if event.watch is not None else None
+        while True:
+            watch = await self._events.next()
+            at = None if watch is None else self._partitions.get(watch)
             if at is None:
                 self._bell.ring_all()  # the kernel's queue overflowed: any file may have lost events
             else:

@@ -10,16 +10,17 @@ import contextlib
 import fnmatch
 import os
 import re
-import sys
 import time
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from functools import lru_cache
 from pathlib import Path
 
 import msgspec
 
+from steepest import inotify
 from steepest.aio import until_stopped
 from steepest.errors import UntrustedError
+from steepest.inotify import FileChange, FileEvents
 from steepest.logger import Logger
 from steepest.untrusted.files import Entry, open_file, walk
 
@@ -97,17 +98,19 @@ async def follow(
     """
     stop = stop or asyncio.Event()
     follower = _Follower(path, below, place)
+    events = _folder_events(path.parent) if notify else None
     try:
-        with _folder_events(path.parent, notify=notify) as events:
-            while True:
-                last = stop.is_set()
-                while (chunk := await asyncio.to_thread(follower.read)) is not None:
-                    yield chunk
-                if last:
-                    return
-                await _wait(events, stop, poll_s)
+        while True:
+            last = stop.is_set()
+            while (chunk := await asyncio.to_thread(follower.read)) is not None:
+                yield chunk
+            if last:
+                return
+            await _wait(events, stop, poll_s)
     finally:
         follower.close()
+        if events is not None:
+            events.close()
 
 
 async def follow_folder(
@@ -157,7 +160,7 @@ async def follow_folder(
             read[path] = written
         if last:
             return
-        await _wait(_FolderEvents(), stop, max(poll_s, (time.monotonic() - began) / LOOKING_SHARE))
+        await _wait(None, stop, max(poll_s, (time.monotonic() - began) / LOOKING_SHARE))
 
 
 def _matching(folder: Path, pattern: str) -> list[Entry]:
@@ -307,39 +310,21 @@ def _rotated_since(path: Path, place: TailCursor) -> list[Path]:
 _COMPRESSED = (".gz", ".xz", ".zst", ".bz2")
 
 
-class _FolderEvents:
-    """Waits for an event in a folder; this base class never gets one."""
-
-    async def next(self) -> None:
-        await asyncio.Event().wait()
-
-
-@contextlib.contextmanager
-def _folder_events(folder: Path, *, notify: bool) -> Iterator[_FolderEvents]:
-    if not notify or sys.platform != "linux":
-        yield _FolderEvents()
-        return
-    import asyncinotify  # noqa: PLC0415 - Linux only
-
-    mask = asyncinotify.Mask.MODIFY | asyncinotify.Mask.CREATE | asyncinotify.Mask.MOVED_TO
-
-    class Kernel(_FolderEvents):
-        async def next(self) -> None:
-            await inotify.get()
-
-    with contextlib.ExitStack() as stack:
-        try:
-            inotify = stack.enter_context(asyncinotify.Inotify())
-            inotify.add_watch(folder, mask)
-        except OSError:  # the folder does not exist yet, or there are no watches left: rely on polling
-            yield _FolderEvents()
-        else:
-            yield Kernel()
+def _folder_events(folder: Path) -> FileEvents | None:
+    """Events of a folder; None: rely on polling, because it does not exist yet, or the kernel gives no watch."""
+    if not inotify.AVAILABLE:
+        return None
+    with contextlib.suppress(OSError), contextlib.ExitStack() as opened:
+        events = opened.enter_context(contextlib.closing(FileEvents()))
+        events.watch_folder(folder, FileChange.MODIFIED | FileChange.CREATED | FileChange.MOVED_IN)
+        opened.pop_all()
+        return events
+    return None
 
 
-async def _wait(events: _FolderEvents, stop: asyncio.Event, poll_s: float) -> None:
+async def _wait(events: FileEvents | None, stop: asyncio.Event, poll_s: float) -> None:
     """Waits for an event, for ``stop``, or for the polling period."""
     # The end of the polling period and a failed watch both mean: look at the files again.
     with contextlib.suppress(TimeoutError, OSError):
         async with asyncio.timeout(poll_s):
-            await until_stopped(events.next(), stop)
+            await (stop.wait() if events is None else until_stopped(events.next(), stop))
