@@ -46,7 +46,7 @@ class TimeLeft(msgspec.Struct, frozen=True):
 
 
 def total_steps(job: Job) -> int | None:
-    """The steps of the whole training; None where no source of them is to be believed."""
+    """The steps of the whole training; None if no source of them is plausible."""
     progress, spec = job.progress, job.spec
     if progress.steps_doubted:
         return None
