@@ -150,6 +150,30 @@ SPOKEN: list[tuple[c.ClusterEvent, str]] = [
         "a could not be moved (step-timeout): too slow; it runs on n1, 1 step lost",
     ),
     (
+        c.JobSuspended(plan="p", job="a", step=120, steps_lost=3, took_ms=2_000),
+        "a is suspended at step 120, 3 steps lost, 2.0 s in all",
+    ),
+    (
+        c.JobSuspended(plan="p", job="a", took_ms=2_000),
+        "a is suspended before its first checkpoint, no step lost, 2.0 s in all",
+    ),
+    (
+        c.TransitionFinished(plan="p", job="a", nodes=("n1", "n2", "n1"), took_ms=4_000, paused_ms=3_000),
+        "a runs with 3 replicas on n1 (2 replicas), n2 (1 replica): paused for 3.0 s, no step lost, 4.0 s in all",
+    ),
+    (
+        c.TransitionFailed(plan="p", job="a", code="refused", message="no", nodes=("n1", "n1")),
+        "a: transition failed (refused): no; it runs on n1 (2 replicas)",
+    ),
+    (
+        c.TransitionFailed(plan="p", job="a", code="refused", message="no", steps_lost=1),
+        "a: transition failed (refused): no; it is queued, 1 step lost",
+    ),
+    (
+        c.JobPlaced(plan="p", attempt=1, job="a", incarnation=1, node="n1", nodes=("n1", "n2"), sizes=(2,)),
+        "a is placed on n1 (1 replica), n2 (1 replica), from its beginning (incarnation 1)",
+    ),
+    (
         c.PlanAbandoned(plan="p", job="a", code="given-up", message="cancelled"),
         "a: plan p abandoned (given-up): cancelled",
     ),

@@ -19,14 +19,26 @@ from steepest.view.movable import IMMOVABLE
 from steepest.view.plans import AT, BEGINNINGS, FAILURES, MOVES, Meaning, Result, Stage
 from steepest.view.refusal import Refusal
 from steepest.view.state import Heading, Job, Plan, PlanKind
-from steepest.view.validity import MOVE, NO_ROOM, PLACEMENT, STALE_MOVE, NoRoom
+from steepest.view.validity import (
+    MOVE,
+    NO_ROOM,
+    PLACEMENT,
+    REARRANGEMENT,
+    STALE_MOVE,
+    SUSPENSION,
+    TRANSITION,
+    NoRoom,
+    Void,
+)
 
 PAGE = Path(__file__).parents[3] / "docs" / "plan-machine.md"
 BLOCK = re.compile(r"(?<=<!-- drawn -->\n).*(?=<!-- end -->)", re.DOTALL)
 REFUSALS = re.compile(r"(?<=<!-- refusals -->\n).*(?=<!-- end of refusals -->)", re.DOTALL)
 ASKED: dict[str, Iterable[Refusal]] = {
-    "a placement": (*PLACEMENT, NoRoom.UNKNOWN_NODE, *NO_ROOM),
+    "a placement": (*PLACEMENT, Void.NO_ROOM_COMING, NoRoom.UNKNOWN_NODE, *NO_ROOM),
     "a migration": (*STALE_MOVE, *IMMOVABLE, *MOVE, NoRoom.UNKNOWN_NODE, *NO_ROOM),
+    "a suspension": (*STALE_MOVE, *IMMOVABLE, *TRANSITION, *SUSPENSION),
+    "scaling or moving a gang": (*STALE_MOVE, *IMMOVABLE, *TRANSITION, *REARRANGEMENT, NoRoom.UNKNOWN_NODE, *NO_ROOM),
 }
 SPECIAL = {Result.DONE_TARGET_GONE: Result.DONE, Result.FAILED_STOPPED: Result.FAILED}
 """Results that need no word of their own where their plain form leads to the same stage."""

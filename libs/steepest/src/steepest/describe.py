@@ -7,7 +7,8 @@ Pure: it must never know a view, a log or a terminal.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from steepest.events import cluster as c
@@ -298,7 +299,13 @@ def _stopped(event: c.JobStopped) -> str:
 
 def _placed(event: c.JobPlaced) -> str:
     since = f"from {_checkpoint(event.restore)}" if event.restore else "from its beginning"
-    return f"{event.job} is placed on {event.node}, {since} (incarnation {event.incarnation})"
+    where = places(event.nodes) if event.nodes else event.node
+    return f"{event.job} is placed on {where}, {since} (incarnation {event.incarnation})"
+
+
+def places(nodes: Sequence[str]) -> str:
+    """The nodes of a gang's replicas: ``n1 (2 replicas), n2 (1 replica)``."""
+    return ", ".join(f"{node} ({count(replicas, 'replica')})" for node, replicas in Counter(nodes).items())
 
 
 def _resumed(event: c.JobResumed) -> str:
@@ -316,6 +323,24 @@ def _not_moved(event: c.MigrationFailed) -> str:
     now = f"it runs on {event.node}" if event.node else "it is queued"
     lost = f", {count(event.steps_lost, 'step')} lost" if event.steps_lost else ""
     return f"{event.job} could not be moved ({event.code}): {event.message}; {now}{lost}"
+
+
+def _suspended(event: c.JobSuspended) -> str:
+    since = f"at step {event.step}" if event.step else "before its first checkpoint"
+    return f"{event.job} is suspended {since}, {count(event.steps_lost, 'step')} lost, {span(event.took_ms)} in all"
+
+
+def _transition_finished(event: c.TransitionFinished) -> str:
+    return (
+        f"{event.job} runs with {count(len(event.nodes), 'replica')} on {places(event.nodes)}: "
+        f"paused for {span(event.paused_ms)}, {count(event.steps_lost, 'step')} lost, {span(event.took_ms)} in all"
+    )
+
+
+def _transition_failed(event: c.TransitionFailed) -> str:
+    now = f"it runs on {places(event.nodes)}" if event.nodes else "it is queued"
+    lost = f", {count(event.steps_lost, 'step')} lost" if event.steps_lost else ""
+    return f"{event.job}: transition failed ({event.code}): {event.message}; {now}{lost}"
 
 
 def _abandoned(event: c.PlanAbandoned) -> str:
@@ -372,6 +397,9 @@ _SENTENCES: Mapping[type, Callable[[Any], str]] = {
     c.JobResumed: _resumed,
     c.MigrationFinished: _moved,
     c.MigrationFailed: _not_moved,
+    c.JobSuspended: _suspended,
+    c.TransitionFinished: _transition_finished,
+    c.TransitionFailed: _transition_failed,
     c.PlanAbandoned: _abandoned,
     c.LimitsPlanned: _limits,
     c.LimitsApplied: _limit_applied,

@@ -31,15 +31,19 @@ from steepest.events.outcomes import (
     JobRejected,
     JobResumed,
     JobStopped,
+    JobSuspended,
     LimitsApplied,
     LimitsRefused,
     MigrationFailed,
     MigrationFinished,
     PlanAbandoned,
+    ReplicaAnswer,
     Step,
     StepBegun,
     StepFailed,
     StepFailure,
+    TransitionFailed,
+    TransitionFinished,
 )
 from steepest.events.plans import (
     Because,
@@ -94,6 +98,9 @@ ClusterEvent = (
     | JobResumed
     | MigrationFinished
     | MigrationFailed
+    | JobSuspended
+    | TransitionFinished
+    | TransitionFailed
     | PlanAbandoned
     | LimitsPlanned
     | LimitsApplied
@@ -123,6 +130,7 @@ __all__ = [
     "JobSpec",
     "JobStopped",
     "JobSubmitted",
+    "JobSuspended",
     "LimitsApplied",
     "LimitsBecause",
     "LimitsPlanned",
@@ -143,6 +151,7 @@ __all__ = [
     "PlanAbandoned",
     "PoolConfigured",
     "ReallocationRequested",
+    "ReplicaAnswer",
     "ReplicaProgress",
     "ReplicaStarted",
     "ReplicaStopped",
@@ -156,5 +165,7 @@ __all__ = [
     "SuccessRule",
     "Tick",
     "Transition",
+    "TransitionFailed",
+    "TransitionFinished",
     "TransitionPlanned",
 ]

@@ -77,6 +77,25 @@ class Resources(msgspec.Struct, frozen=True, omit_defaults=True):
             tuple((name, amount * count) for name, amount in self.extended) if count else (),
         )
 
+    def larger(self, other: Resources) -> Resources:
+        """Of each resource the larger amount of the two."""
+        return self + (other - self).positive
+
+    def smaller(self, other: Resources) -> Resources:
+        """Of each resource the smaller amount of the two."""
+        return self - (self - other).positive
+
+    @property
+    def positive(self) -> Resources:
+        """Of each resource what is above 0."""
+        return Resources(
+            max(0, self.cpu_m),
+            max(0, self.memory_mib),
+            max(0, self.gpus),
+            max(0, self.gpu_m),
+            tuple((name, amount) for name, amount in self.extended if amount > 0),
+        )
+
     @property
     def all_gpus_m(self) -> int:
         """Whole GPUs and shares together, in thousandths."""

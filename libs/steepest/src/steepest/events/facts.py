@@ -129,6 +129,7 @@ class CheckpointModeDeclared(msgspec.Struct, frozen=True, kw_only=True, omit_def
     incarnation: Count
     mode: CheckpointMode
     node: Name | None = None
+    replica: Count = 0
 
 
 class CheckpointVerified(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
@@ -142,6 +143,7 @@ class CheckpointVerified(msgspec.Struct, frozen=True, kw_only=True, omit_default
     incarnation: Count
     checkpoint: CheckpointRef
     node: Name | None = None
+    replica: Count = 0
 
 
 class ReplicaStopped(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):

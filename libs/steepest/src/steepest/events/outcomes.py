@@ -33,13 +33,31 @@ class Step(enum.StrEnum):
     VERIFY = "verify"
 
 
+class ReplicaAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What one replica of a gang answered to a step.
+
+    Attributes:
+        code: Why the step failed for it; empty where it did not.
+        definite: Whether that failure surely had no effect.
+        exit_status: How its process ended, where the step stopped it.
+        step: The last step that it reported.
+    """
+
+    replica: Count
+    code: Text = ""
+    definite: bool = True
+    exit_status: ExitStatus | None = None
+    step: Count | None = None
+
+
 class StepBegun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
     """A step is about to be acted on, but only after this is read back, and only if the plan still holds there.
 
     Attributes:
         attempt: Rises with each beginning within the plan; an outcome of an earlier one no longer counts.
         incarnation: The incarnation that is acted on, or started.
-        node: The node that is acted on.
+        node: The node that is acted on; of a gang, that of replica 0.
+        nodes: Of a gang, the node of each replica; empty for a job of one replica.
     """
 
     plan: Text
@@ -48,6 +66,7 @@ class StepBegun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
     job: Name
     incarnation: Count
     node: Name
+    nodes: tuple[Name, ...] = ()
 
 
 class StepFailure(enum.StrEnum):
@@ -62,7 +81,12 @@ class StepFailure(enum.StrEnum):
 
 
 class StepFailed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
-    """A step failed. ``definite``: it definitely had no effect."""
+    """A step failed.
+
+    Attributes:
+        definite: It definitely had no effect; of a gang's START and VERIFY: no replica runs because of it.
+        replicas: Of a gang, what each replica answered that was asked.
+    """
 
     plan: Text
     step: Step
@@ -71,20 +95,27 @@ class StepFailed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     code: Text
     definite: bool
     message: Text
+    replicas: tuple[ReplicaAnswer, ...] = ()
 
 
 class CheckpointSaved(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
-    """The process saved and waits for its stop."""
+    """The process saved and waits for its stop. ``replica``: the one of a gang that saves for all."""
 
     plan: Text
     attempt: Count
     job: Name
     incarnation: Count
     checkpoint: CheckpointRef
+    replica: Count = 0
 
 
 class JobStopped(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
-    """The incarnation was stopped for the plan, or had ended before."""
+    """The incarnation was stopped for the plan, or had ended before.
+
+    Attributes:
+        exit_status: Of a gang, that of replica 0.
+        replicas: Of a gang, how each replica ended that was stopped.
+    """
 
     plan: Text
     attempt: Count
@@ -93,10 +124,17 @@ class JobStopped(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     exit_status: ExitStatus | None = None
     step: Count | None = None
     checkpoint: CheckpointRef | None = None
+    replicas: tuple[ReplicaAnswer, ...] = ()
 
 
 class JobPlaced(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
-    """The incarnation was accepted by its node, to resume from ``restore``."""
+    """The incarnation was accepted by its node, to resume from ``restore``.
+
+    Attributes:
+        node: Of a gang, the node of replica 0.
+        nodes: Of a gang, the node of each replica: all of them were accepted.
+        sizes: Of a gang, how many replicas of each role these are.
+    """
 
     plan: Text
     attempt: Count
@@ -104,6 +142,8 @@ class JobPlaced(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
     incarnation: Count
     node: Name
     restore: CheckpointRef | None = None
+    nodes: tuple[Name, ...] = ()
+    sizes: tuple[Count, ...] = ()
 
 
 class JobResumed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
@@ -141,6 +181,58 @@ class MigrationFailed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     code: Text
     message: Text
     node: Name | None = None
+    steps_lost: Count = 0
+
+
+class JobSuspended(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
+    """The suspension is done: no process of the job is left, it holds nothing, and waits to be resumed.
+
+    Attributes:
+        step: The step of the checkpoint that it will resume from; 0: it will start from its beginning.
+        steps_lost: Steps that the job has to do again.
+        took_ms: From the plan to the end of the last process.
+    """
+
+    plan: Text
+    job: Name
+    step: Count = 0
+    steps_lost: Count = 0
+    took_ms: Millis = 0
+
+
+class TransitionFinished(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
+    """The job was scaled, or moved whole.
+
+    Attributes:
+        nodes: The node of each replica.
+        sizes: How many replicas of each role there are; empty: as many as its roles name.
+        steps_lost: Steps that the job has to do again.
+        took_ms: From the plan to the first step at the new place.
+        paused_ms: From the stop of the processes to the first step at the new place.
+    """
+
+    plan: Text
+    job: Name
+    nodes: tuple[Name, ...]
+    sizes: tuple[Count, ...] = ()
+    steps_lost: Count = 0
+    took_ms: Millis = 0
+    paused_ms: Millis = 0
+
+
+class TransitionFailed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
+    """The transition failed: the job runs, or waits for a place.
+
+    Attributes:
+        nodes: The node of each replica that runs; empty: none does.
+        steps_lost: Steps that the job has to do again.
+    """
+
+    plan: Text
+    job: Name
+    code: Text
+    message: Text
+    nodes: tuple[Name, ...] = ()
     steps_lost: Count = 0
 
 

@@ -209,6 +209,18 @@ class QueueParameters(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     service_s: tuple[Positive, ...] = (3_250, 7_200)
 
 
+class PreemptionLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What protects a running job from suspensions, whichever policy plans them.
+
+    Attributes:
+        min_run_ms: Counted time for which a job runs, from each of its starts, before it may be suspended.
+        max_suspensions: Suspensions of a job after which it is suspended no more.
+    """
+
+    min_run_ms: Count = 60_000
+    max_suspensions: Count = 5
+
+
 class PoolParameters(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Everything that deciders of a pool need to know beside what happens.
 
@@ -232,3 +244,4 @@ class PoolParameters(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     flowcon: FlowConParameters = FlowConParameters()
     queueing: QueueParameters = QueueParameters()
     steepest: SteepestParameters = SteepestParameters()
+    preemption: PreemptionLimits = PreemptionLimits()

@@ -28,6 +28,9 @@ SINCE: Mapping[type, int] = {
     c.LimitsRefused: 2,
     c.NodeGone: 3,
     c.TransitionPlanned: 5,
+    c.JobSuspended: 5,
+    c.TransitionFinished: 5,
+    c.TransitionFailed: 5,
 }
 """The event version from which on an event may stand on ``cluster``; 1 for all that are not named."""
 
@@ -49,6 +52,7 @@ class Flag(msgspec.Struct, frozen=True):
 FACTS_ARE_CHECKED = 1
 STATE_IS_BOUNDED = 2
 GROWTH_IS_PROVEN = 3
+GANGS_RUN = 4
 
 FLAGS: Mapping[int, Flag] = {
     FACTS_ARE_CHECKED: Flag(
@@ -67,6 +71,10 @@ FLAGS: Mapping[int, Flag] = {
         "less than the interval before, or not at all; and a running job of which no growth was measured for four intervals "
         "is unknown: it counts in its node's score as a watched one, and nowhere as a growing one.",
         since=4,
+    ),
+    GANGS_RUN: Flag(
+        "Jobs of several replicas are admitted, started and stopped whole; jobs are suspended and scaled.",
+        since=5,
     ),
 }
 """The behaviour flags that this code knows, by number."""
@@ -158,7 +166,9 @@ def reads_for(parameters: PoolParameters, flags: Iterable[int] = ()) -> int:
         or parameters.placement != plain.placement
         or parameters.specon.threshold is not plain.specon.threshold
     )
-    knows_most = parameters.steepest.on or parameters.queueing != plain.queueing
+    knows_most = (
+        parameters.steepest.on or parameters.queueing != plain.queueing or parameters.preemption != plain.preemption
+    )
     least = 5 if knows_most else 2 if knows_more else 1
     return max([least, *(FLAGS[flag].since for flag in flags if flag in FLAGS)])
 
@@ -211,6 +221,9 @@ CLUSTER: Topic[c.ClusterEvent] = _topic(
             c.JobResumed,
             c.MigrationFinished,
             c.MigrationFailed,
+            c.JobSuspended,
+            c.TransitionFinished,
+            c.TransitionFailed,
             c.PlanAbandoned,
         ),
     },

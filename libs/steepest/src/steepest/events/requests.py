@@ -125,10 +125,30 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Whether it has several replicas, which start, move and stop together."""
         return self.world > 1 or any(role.most > role.replicas for role in self.roles)
 
+    @property
+    def chief_requests(self) -> Resources:
+        """What replica 0 asks for."""
+        return self.roles[0].requests if self.roles else self.requests
+
+    def counts(self, sizes: tuple[int, ...] = ()) -> tuple[int, ...]:
+        """How many replicas of each role there are; ``sizes``: if not as many as its roles name."""
+        return sizes or tuple(role.replicas for role in self.all_roles)
+
+    def allows(self, sizes: tuple[int, ...]) -> bool:
+        """Whether it can run with that many replicas of each role; empty: as many as its roles name."""
+        if not sizes:
+            return True
+        roles = self.all_roles
+        return len(sizes) == len(roles) and all(role.allows(count) for role, count in zip(roles, sizes, strict=True))
+
     def replica_requests(self, sizes: tuple[int, ...] = ()) -> tuple[Resources, ...]:
         """What each replica asks for, in the order of the replicas; ``sizes``: how many of each role, if not all."""
-        counts = sizes or tuple(role.replicas for role in self.all_roles)
-        return tuple(role.requests for role, count in zip(self.all_roles, counts, strict=True) for _ in range(count))
+        roles = zip(self.all_roles, self.counts(sizes), strict=True)
+        return tuple(role.requests for role, count in roles for _ in range(count))
+
+    def role_indexes(self, sizes: tuple[int, ...] = ()) -> tuple[int, ...]:
+        """The role of each replica, as its index among the roles."""
+        return tuple(index for index, count in enumerate(self.counts(sizes)) for _ in range(count))
 
 
 class JobSubmitted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):

@@ -15,7 +15,8 @@ from steepest.errors import LogVersionError
 from steepest.events import cluster as c
 from steepest.events.received import ID, PREVIOUS, DecisionId, Received
 from steepest.events.registry import FLAGS, READS
-from steepest.view.folds import fold_gone, fold_jobs, fold_limits, fold_plans, fold_pool
+from steepest.view import promises
+from steepest.view.folds import fold_gone, fold_jobs, fold_limits, fold_plans, fold_pool, fold_transitions
 from steepest.view.projection import Projection
 from steepest.view.state import ViewState
 
@@ -23,6 +24,7 @@ _HANDLERS = {
     **fold_pool.HANDLERS,
     **fold_jobs.HANDLERS,
     **fold_plans.HANDLERS,
+    **fold_transitions.HANDLERS,
     **fold_limits.HANDLERS,
     **fold_gone.HANDLERS,
 }
@@ -66,16 +68,22 @@ class ClusterView(Projection):
         self.state.position = received.offset + 1
         self.touched = self.refused = self.decision = None
         self.newly_unknown = ()
+        if self.newly_due:
+            self.newly_due = []
         self.repeated = not self._is_new(received)
         if self.repeated:
             return False
-        return _HANDLERS[type(event)](self, event, received) is not False
+        counts = _HANDLERS[type(event)](self, event, received) is not False
+        if self.waiting:
+            promises.keep(self)
+        return counts
 
     def skip(self, offset: int) -> None:
         """Pass over a record that cannot be read."""
         self.state.position = offset + 1
         self.touched = self.refused = self.decision = None
         self.newly_unknown = ()
+        self.newly_due = []
         self.repeated = False
 
     def _is_new(self, received: Received[c.ClusterEvent]) -> bool:

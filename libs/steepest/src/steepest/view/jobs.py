@@ -99,7 +99,12 @@ class Jobs:
             self._converged,
             (-job.converged_counted_ms, job.name),
             job,
-            wanted=running and converged and not job.rebalanced and job.plan is None and immovable(job) is None,
+            wanted=running
+            and converged
+            and not job.rebalanced
+            and job.plan is None
+            and not job.spec.is_gang
+            and immovable(job) is None,
         )
         if running and job.measured and not job.migrated and not converged:
             self._undecided[job.name] = None

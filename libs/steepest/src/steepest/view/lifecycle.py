@@ -10,6 +10,7 @@ import msgspec
 from steepest.events import cluster as c
 from steepest.events.common import LARGEST, CheckpointRef
 from steepest.events.received import Received
+from steepest.view import gangs
 from steepest.view import plans as rules
 from steepest.view.folds import fold_progress
 from steepest.view.projection import Projection
@@ -27,6 +28,8 @@ def fly(view: Projection, plan: Plan, job: Job) -> None:
     rules.begin_walk(plan, job.mode)
     view.state.plans[plan.id] = plan
     view.in_flight[plan.id] = plan
+    if plan.waits:
+        view.waiting[plan.id] = plan
     job.plan = plan.id
 
 
@@ -35,6 +38,7 @@ def conclude(view: Projection, plan: Plan, status: PlanStatus, reason: str = "")
     plan.status, plan.reason = status, reason
     plan.steps, plan.begun = (), False
     view.in_flight.pop(plan.id, None)
+    view.waiting.pop(plan.id, None)
     view.jobs[plan.job].plan = None
     forget_old(view, plan)
 
@@ -55,6 +59,7 @@ def end(view: Projection, job: Job, outcome: c.Outcome, reason: str, received: R
     job.spec = _remembered(job.spec)
     job.phase = Phase.ENDED
     job.alive = False
+    job.replicas, job.made_room_for = [], ()
     job.limit = None
     job.outcome = outcome
     job.stop_reason = reason
@@ -71,13 +76,15 @@ def _remembered(spec: c.JobSpec) -> c.JobSpec:
     return msgspec.structs.replace(spec, command=command, working_dir=None, image="", env={})
 
 
-def begin_incarnation(job: Job, incarnation: int, node: str) -> None:
+def begin_incarnation(job: Job, incarnation: int, node: str, plan: Plan | None = None) -> None:
     """A new process of a job is about to start on a node."""
     job.incarnation, job.started_on = incarnation, node
     job.saved_since_start = False
     job.limit = None
     fold_progress.resume(job)
     forget_stop(job)
+    if plan is not None and job.spec.is_gang:
+        gangs.begin(job, plan)
 
 
 def forget_stop(job: Job) -> None:
@@ -97,9 +104,46 @@ def stopped(job: Job, event: c.ReplicaStopped | c.JobStopped) -> None:
     remember(job, event.checkpoint)
 
 
+def gang_stopped(job: Job, event: c.JobStopped, *, is_over: bool) -> None:
+    """A step has stopped a gang; ``is_over``: how it ended is known from the replica because of which it was stopped."""
+    gangs.stop(job, event)
+    job.limit = None
+    job.stopped_incarnation = job.incarnation
+    if not is_over:
+        job.exit_status = gangs.exit_status(job)
+    job.stop_step = job.stop_step if event.step is None else event.step
+    remember(job, event.checkpoint)
+
+
+def replica_stopped(job: Job, event: c.ReplicaStopped) -> gangs.GangVerdict:
+    """A replica of a gang has ended by itself, or while it was stopped: what follows from that for the gang."""
+    before = gangs.verdict(job)
+    gangs.end(job, event.replica, event.exit_status, event.step)
+    job.stop_step = job.stop_step if event.step is None else max(event.step, job.stop_step or 0)
+    remember(job, event.checkpoint)
+    verdict = gangs.verdict(job)
+    if verdict is not before:
+        finished = verdict is gangs.GangVerdict.FINISHED
+        job.exit_status = 0 if finished else event.exit_status
+        name = f"replica {event.replica} on {event.node}"
+        job.stop_reason = "" if finished else f"{name}: {event.reason}" if event.reason else name
+        job.stopped_incarnation = job.incarnation
+    if not job.alive:
+        job.limit = None
+    return verdict
+
+
+def queue_again(view: Projection, job: Job, plan: Plan, reason: str) -> None:
+    """A plan whose room did not come is given up before anything began: its job waits as it did before."""
+    conclude(view, plan, PlanStatus.ABANDONED, reason)
+    view.nodes.release(job)
+    job.phase = Phase.SUSPENDED if plan.resumes else Phase.WAITING
+    view.jobs.update(job)
+
+
 def lost(job: Job, why: str) -> None:
     """A job's process has ended, because its node is gone."""
-    job.alive = False
+    gangs.none_runs(job)
     job.limit = None
     job.stopped_incarnation = job.incarnation
     job.stop_reason = job.stop_reason or why
@@ -123,6 +167,12 @@ def lose_steps(job: Job, steps: int) -> None:
     job.steps_lost = min(job.steps_lost + steps, LARGEST)
 
 
+def settle_places(view: Projection, job: Job) -> None:
+    """A transition is over: a job that runs holds what its replicas need that run."""
+    if job.alive:
+        gangs.hold(view, job)
+
+
 def settle(view: Projection, job: Job) -> None:
     """A job without a process and without a plan gives back all that it holds."""
     if job.phase is Phase.RUNNING and not job.alive and job.plan is None:
@@ -135,9 +185,20 @@ def cancel_if_free(view: Projection, job: Job, received: Received[Any]) -> None:
     """A cancel of a job that runs, with nothing else in flight, becomes a plan of its own."""
     if not job.cancel or job.plan or not job.alive:
         return
+    _stop_all(view, job, PlanKind.CANCEL, received)
+
+
+def clear_if_over(view: Projection, job: Job, received: Received[Any]) -> None:
+    """What is left of a gang that has finished or cannot go on, with nothing else in flight, is stopped."""
+    if job.plan or not job.alive or not job.spec.is_gang or gangs.verdict(job) is gangs.GangVerdict.GOES_ON:
+        return
+    _stop_all(view, job, PlanKind.CLEAR, received)
+
+
+def _stop_all(view: Projection, job: Job, kind: PlanKind, received: Received[Any]) -> None:
     plan = Plan(
-        id=f"cancel-{received.offset}",
-        kind=PlanKind.CANCEL,
+        id=f"{kind.value}-{received.offset}" + (f"-{job.name}" if kind is PlanKind.CLEAR else ""),
+        kind=kind,
         job=job.name,
         incarnation=job.incarnation,
         made_ms=received.at_ms,
@@ -152,4 +213,5 @@ def after(view: Projection, job: Job, received: Received[Any]) -> None:
     """A plan is over: a job without a process is free, and a requested cancellation can take effect."""
     settle(view, job)
     cancel_if_free(view, job, received)
+    clear_if_over(view, job, received)
     view.jobs.update(job)

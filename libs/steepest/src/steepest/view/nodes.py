@@ -6,8 +6,8 @@ why something is taken.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterator
+from collections import Counter, OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
 
 from steepest.errors import BugError
 from steepest.events.cluster import NodeJoined
@@ -16,6 +16,11 @@ from steepest.events.parameters import SpeConParameters
 from steepest.view.changes import Changes
 from steepest.view.order import Order
 from steepest.view.state import Job, Node
+
+Holding = tuple[int, Resources]
+"""What a job holds on a node: places of replicas, and how much they take."""
+
+NOTHING: Holding = (0, Resources())
 
 
 class Nodes:
@@ -175,7 +180,7 @@ class Nodes:
     def take(self, job: Job, name: str) -> None:
         """Reserve the place of one replica of ``job`` on a node."""
         node = self._nodes[name]
-        node.allocated += job.spec.requests
+        node.allocated += job.spec.chief_requests
         self.changes.note(name)
         node.jobs[job.name] = None
         job.holds[name] = job.holds.get(name, 0) + 1
@@ -193,9 +198,48 @@ class Nodes:
         else:
             del node.jobs[job.name]
             self._note_gone(node)
-        node.allocated -= job.spec.requests
+        node.allocated -= job.spec.chief_requests
         self.changes.note(name)
         self._fill(node)
+
+    def held(self, job: Job, name: str) -> Resources:
+        """What ``job`` holds on a node."""
+        if name in job.held:
+            return job.held[name]
+        return job.spec.chief_requests.times(job.holds.get(name, 0))
+
+    def reserve(self, job: Job, wanted: Mapping[str, Holding]) -> None:
+        """Let ``job`` hold exactly this, by node: of a gang, or where it is not the same for each replica."""
+        for name in [*job.holds, *(name for name in wanted if name not in job.holds)]:
+            count, amount = wanted.get(name, NOTHING)
+            node, before = self._nodes[name], self.held(job, name)
+            if (count, amount) == (job.holds.get(name, 0), before):
+                continue
+            job.held.pop(name, None)
+            if count:
+                job.holds[name] = count
+                node.jobs[job.name] = None
+                if job.spec.is_gang or amount != job.spec.chief_requests.times(count):
+                    job.held[name] = amount
+            else:
+                del job.holds[name], node.jobs[job.name]
+            node.allocated += amount - before
+            self.changes.note(name)
+            self._note_gone(node)
+            self._fill(node)
+
+    def count_at(self, job: Job, nodes: Sequence[str]) -> None:
+        """Count ``job`` in the scores of exactly these nodes, once for each time that one is named."""
+        wanted = Counter(nodes)
+        for name in [*job.assigned, *(name for name in wanted if name not in job.assigned)]:
+            change = wanted[name] - job.assigned.get(name, 0)
+            if not change:
+                continue
+            if wanted[name]:
+                job.assigned[name] = wanted[name]
+            else:
+                del job.assigned[name]
+            self._count(job, self._nodes[name], change)
 
     def assign(self, job: Job, name: str) -> None:
         """Count one replica of ``job`` in a node's score."""
@@ -228,6 +272,10 @@ class Nodes:
 
     def release(self, job: Job) -> None:
         """Free all that ``job`` holds, and count it nowhere."""
+        if job.held:
+            self.count_at(job, ())
+            self.reserve(job, {})
+            return
         for name, count in list(job.assigned.items()):
             for _ in range(count):
                 self.unassign(job, name)

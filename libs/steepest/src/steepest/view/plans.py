@@ -17,6 +17,12 @@ A job that ends by itself or is cancelled *dooms* its plan: the plan is abandone
 further step may begin. Only a START whose effect is unclear is begun again first, or a process might run unnoticed.
 STOP is the step that cannot be undone; before it, a migration that fails leaves its job as it was.
 
+A suspension ends where a move would start its job again: it checkpoints, stops and is done. A gang is scaled or moved as a
+job of one replica is migrated, with all its replicas in each step; the way back starts as many as there were. A START that
+definitely failed has left no replica running, and its incarnation is not used again.
+
+A plan that names others which make room for it *waits* until they are over: no step of it begins before.
+
 Where an operator declares that a node is gone for good, a plan that has nowhere else to go is over; a migration loses that
 node from its ``sources`` or ``targets``, and goes on or back with the other one.
 """
@@ -30,7 +36,7 @@ from steepest.events.cluster import Step, StepBegun, StepFailure
 from steepest.events.common import CheckpointMode
 from steepest.events.parameters import MoveLimits
 from steepest.view.refusal import Refusal
-from steepest.view.state import Heading, Job, Plan, PlanKind, PlanStatus
+from steepest.view.state import CLEARING, Heading, Job, Plan, PlanKind, PlanStatus
 
 RETRY_HOLD_MS = 1_000
 """Counted time before a step whose effect is unclear is begun again; doubles up to 32 times this."""
@@ -67,6 +73,7 @@ class Doom(Refusal):
     ENDED = "ended", "the job ended by itself"
     NODE_GONE = "node-gone", "node {node} is gone for good"
     CANCELLED = "cancelled", "cancelled"
+    NO_ROOM_MADE = "no-room-made", "plan {plan}, which was to make room, has left too little"
 
 
 class Meaning(enum.StrEnum):
@@ -91,9 +98,80 @@ BEGINNINGS: Mapping[tuple[PlanKind, CheckpointMode | None], Stage] = {
     (PlanKind.PLACE, None): Stage.START,
     (PlanKind.MIGRATE, CheckpointMode.ON_REQUEST): Stage.CHECKPOINT,
     (PlanKind.MIGRATE, CheckpointMode.ON_STOP): Stage.STOP,
+    (PlanKind.SUSPEND, CheckpointMode.ON_REQUEST): Stage.CHECKPOINT,
+    (PlanKind.SUSPEND, CheckpointMode.ON_STOP): Stage.STOP,
+    (PlanKind.SCALE, CheckpointMode.ON_REQUEST): Stage.CHECKPOINT,
+    (PlanKind.SCALE, CheckpointMode.ON_STOP): Stage.STOP,
+    (PlanKind.MOVE, CheckpointMode.ON_REQUEST): Stage.CHECKPOINT,
+    (PlanKind.MOVE, CheckpointMode.ON_STOP): Stage.STOP,
     (PlanKind.CANCEL, None): Stage.STOP,
+    (PlanKind.CLEAR, None): Stage.STOP,
 }
-"""Where a plan begins; a migration by how its job saves."""
+"""Where a plan begins; one that saves its job by how the job saves."""
+
+MOVE_STEPS: Mapping[Stage, Mapping[Result, Stage]] = {
+    Stage.CHECKPOINT: {
+        Result.DONE: Stage.STOP,
+        Result.DONE_TARGET_GONE: Stage.STOP,
+        Result.UNCLEAR: Stage.CHECKPOINT,
+        Result.RETRY: Stage.CHECKPOINT,
+        Result.FAILED: Stage.FAILED,
+        Result.FAILED_STOPPED: Stage.FAILED,
+    },
+    Stage.STOP: {
+        Result.DONE: Stage.START,
+        Result.DONE_TARGET_GONE: Stage.START_BACK,
+        Result.UNCLEAR: Stage.STOP,
+        Result.RETRY: Stage.STOP,
+        Result.FAILED: Stage.FAILED,
+        Result.FAILED_STOPPED: Stage.FAILED,
+    },
+    Stage.START: {
+        Result.DONE: Stage.VERIFY,
+        Result.DONE_TARGET_GONE: Stage.VERIFY,
+        Result.UNCLEAR: Stage.START,
+        Result.RETRY: Stage.START,
+        Result.FAILED: Stage.FAILED,
+        Result.FAILED_STOPPED: Stage.START_BACK,
+    },
+    Stage.VERIFY: {
+        Result.DONE: Stage.DONE,
+        Result.DONE_TARGET_GONE: Stage.DONE,
+        Result.UNCLEAR: Stage.VERIFY,
+        Result.RETRY: Stage.VERIFY,
+        Result.FAILED: Stage.FAILED,
+        Result.FAILED_STOPPED: Stage.START_BACK,
+    },
+    Stage.START_BACK: {
+        Result.DONE: Stage.VERIFY_BACK,
+        Result.DONE_TARGET_GONE: Stage.VERIFY_BACK,
+        Result.UNCLEAR: Stage.START_BACK,
+        Result.RETRY: Stage.START_BACK,
+        Result.FAILED: Stage.FAILED,
+        Result.FAILED_STOPPED: Stage.FAILED,
+    },
+    Stage.VERIFY_BACK: {
+        Result.DONE: Stage.FAILED,
+        Result.DONE_TARGET_GONE: Stage.FAILED,
+        Result.UNCLEAR: Stage.VERIFY_BACK,
+        Result.RETRY: Stage.VERIFY_BACK,
+        Result.FAILED: Stage.FAILED,
+        Result.FAILED_STOPPED: Stage.FAILED,
+    },
+}
+"""The steps of a plan that stops a job and starts it again."""
+
+STOP_STEPS: Mapping[Stage, Mapping[Result, Stage]] = {
+    Stage.STOP: {
+        Result.DONE: Stage.DONE,
+        Result.DONE_TARGET_GONE: Stage.DONE,
+        Result.UNCLEAR: Stage.STOP,
+        Result.RETRY: Stage.STOP,
+        Result.FAILED: Stage.FAILED,
+        Result.FAILED_STOPPED: Stage.FAILED,
+    },
+}
+"""The steps of a plan that stops a job for good."""
 
 MOVES: Mapping[PlanKind, Mapping[Stage, Mapping[Result, Stage]]] = {
     PlanKind.PLACE: {
@@ -106,68 +184,20 @@ MOVES: Mapping[PlanKind, Mapping[Stage, Mapping[Result, Stage]]] = {
             Result.FAILED_STOPPED: Stage.FAILED,
         },
     },
-    PlanKind.MIGRATE: {
-        Stage.CHECKPOINT: {
-            Result.DONE: Stage.STOP,
-            Result.DONE_TARGET_GONE: Stage.STOP,
-            Result.UNCLEAR: Stage.CHECKPOINT,
-            Result.RETRY: Stage.CHECKPOINT,
-            Result.FAILED: Stage.FAILED,
-            Result.FAILED_STOPPED: Stage.FAILED,
-        },
-        Stage.STOP: {
-            Result.DONE: Stage.START,
-            Result.DONE_TARGET_GONE: Stage.START_BACK,
-            Result.UNCLEAR: Stage.STOP,
-            Result.RETRY: Stage.STOP,
-            Result.FAILED: Stage.FAILED,
-            Result.FAILED_STOPPED: Stage.FAILED,
-        },
-        Stage.START: {
-            Result.DONE: Stage.VERIFY,
-            Result.DONE_TARGET_GONE: Stage.VERIFY,
-            Result.UNCLEAR: Stage.START,
-            Result.RETRY: Stage.START,
-            Result.FAILED: Stage.FAILED,
-            Result.FAILED_STOPPED: Stage.START_BACK,
-        },
-        Stage.VERIFY: {
-            Result.DONE: Stage.DONE,
-            Result.DONE_TARGET_GONE: Stage.DONE,
-            Result.UNCLEAR: Stage.VERIFY,
-            Result.RETRY: Stage.VERIFY,
-            Result.FAILED: Stage.FAILED,
-            Result.FAILED_STOPPED: Stage.START_BACK,
-        },
-        Stage.START_BACK: {
-            Result.DONE: Stage.VERIFY_BACK,
-            Result.DONE_TARGET_GONE: Stage.VERIFY_BACK,
-            Result.UNCLEAR: Stage.START_BACK,
-            Result.RETRY: Stage.START_BACK,
-            Result.FAILED: Stage.FAILED,
-            Result.FAILED_STOPPED: Stage.FAILED,
-        },
-        Stage.VERIFY_BACK: {
-            Result.DONE: Stage.FAILED,
-            Result.DONE_TARGET_GONE: Stage.FAILED,
-            Result.UNCLEAR: Stage.VERIFY_BACK,
-            Result.RETRY: Stage.VERIFY_BACK,
-            Result.FAILED: Stage.FAILED,
-            Result.FAILED_STOPPED: Stage.FAILED,
-        },
+    PlanKind.MIGRATE: MOVE_STEPS,
+    PlanKind.SUSPEND: {
+        Stage.CHECKPOINT: MOVE_STEPS[Stage.CHECKPOINT],
+        Stage.STOP: STOP_STEPS[Stage.STOP],
     },
-    PlanKind.CANCEL: {
-        Stage.STOP: {
-            Result.DONE: Stage.DONE,
-            Result.DONE_TARGET_GONE: Stage.DONE,
-            Result.UNCLEAR: Stage.STOP,
-            Result.RETRY: Stage.STOP,
-            Result.FAILED: Stage.FAILED,
-            Result.FAILED_STOPPED: Stage.FAILED,
-        },
-    },
+    PlanKind.SCALE: MOVE_STEPS,
+    PlanKind.MOVE: MOVE_STEPS,
+    PlanKind.CANCEL: STOP_STEPS,
+    PlanKind.CLEAR: STOP_STEPS,
 }
 """Kind of plan → stage → result of its step → the stage that is due then. Every stage has every result."""
+
+BEFORE_STOP = (Stage.CHECKPOINT, Stage.STOP)
+"""Stages of a plan whose job still runs where it was."""
 
 AT: Mapping[Stage, tuple[Heading, Step | None]] = {
     Stage.CHECKPOINT: (Heading.FORWARD, Step.CHECKPOINT),
@@ -180,6 +210,9 @@ AT: Mapping[Stage, tuple[Heading, Step | None]] = {
     Stage.FAILED: (Heading.FAILED, None),
 }
 """What a plan's ``heading`` and ``step`` are at each stage."""
+
+UNSAVED = frozenset({PlanKind.PLACE, *CLEARING})
+"""The kinds of plans that ask for no checkpoint."""
 
 _STAGES: Mapping[tuple[Heading, Step | None], Stage] = {at: stage for stage, at in AT.items()}
 
@@ -205,7 +238,7 @@ _STEPS: Mapping[tuple[PlanKind, Stage], tuple[Step, ...]] = {
 
 def begin_walk(plan: Plan, mode: CheckpointMode) -> None:
     """A new plan stands at its first step."""
-    _enter(plan, BEGINNINGS[plan.kind, mode if plan.kind is PlanKind.MIGRATE else None])
+    _enter(plan, BEGINNINGS[plan.kind, None if plan.kind in UNSAVED else mode])
 
 
 def turn_back(plan: Plan) -> None:
@@ -239,6 +272,7 @@ def may_begin(plan: Plan, event: StepBegun, job: Job) -> bool:
         plan.status is PlanStatus.IN_FLIGHT
         and event.step is plan.step
         and event.attempt == plan.attempt + 1
+        and not plan.waits
         and (plan.begun or not must_give_up(plan, job))
         and _acts_on_the_right_one(plan, event, job)
     )
@@ -247,12 +281,14 @@ def may_begin(plan: Plan, event: StepBegun, job: Job) -> bool:
 def _acts_on_the_right_one(plan: Plan, event: StepBegun, job: Job) -> bool:
     if event.step is not Step.START:
         return event.incarnation == job.incarnation
+    if event.nodes and event.nodes != plan.destinations:
+        return False
     return event.incarnation == incarnation_to_start(plan, job) and event.node == plan.destination
 
 
 def must_give_up(plan: Plan, job: Job) -> str | None:
     """Why no further step of the plan may begin, as the sentence of a :class:`Doom`; None if one may."""
-    if plan.kind is PlanKind.CANCEL or (plan.unclear and plan.step is Step.START):
+    if plan.kind in CLEARING or (plan.unclear and plan.step is Step.START):
         return None
     return plan.doomed or (Doom.CANCELLED.sentence if job.cancel else None)
 
@@ -286,7 +322,7 @@ def counts(plan: Plan | None, step: Step, attempt: int) -> bool:
 
 def step_done(plan: Plan) -> None:
     """The step under way is done: the next one is due."""
-    result = Result.DONE if plan.targets else Result.DONE_TARGET_GONE
+    result = Result.DONE if plan.targets or plan.kind is PlanKind.SUSPEND else Result.DONE_TARGET_GONE
     _enter(plan, MOVES[plan.kind][stage_of(plan)][result])
 
 
@@ -294,6 +330,8 @@ def step_failed(plan: Plan, job: Job, *, definite: bool, code: str, message: str
     """The step under way failed: it is due again, or given up."""
     plan.begun = False
     if definite:
+        if plan.step is Step.START and job.spec.is_gang:
+            plan.next_incarnation = 0  # some replicas of it may have run
         plan.unclear = 0
         plan.failures += 1
         result = _failed(plan, job, meaning_of(code), limits)
@@ -318,7 +356,7 @@ def meaning_of(code: str) -> Meaning:
 
 
 def _failed(plan: Plan, job: Job, meaning: Meaning, limits: MoveLimits) -> Result:
-    if plan.kind is PlanKind.CANCEL:
+    if plan.kind in CLEARING:
         is_tried_again = meaning is not Meaning.NOT_RUNNING
     else:
         is_tried_again = meaning is Meaning.PASSING and plan.failures < limits.tries
@@ -329,6 +367,6 @@ def _failed(plan: Plan, job: Job, meaning: Meaning, limits: MoveLimits) -> Resul
 
 def _hold(plan: Plan, result: Result, now: int) -> None:
     """Let a step that is due again wait; one that is given up after ``tries`` failures need not."""
-    if result is Result.UNCLEAR or plan.kind is PlanKind.CANCEL:
+    if result is Result.UNCLEAR or plan.kind in CLEARING:
         failures = plan.unclear or plan.failures
         plan.not_before_counted_ms = now + int(RETRY_HOLD_MS * 2 ** min(failures - 1, 5))

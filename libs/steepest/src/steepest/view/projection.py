@@ -23,6 +23,8 @@ class Projection:
         nodes: The nodes, in the orders that deciders ask for.
         jobs: The jobs, likewise.
         in_flight: The plans that are valid and not over.
+        waiting: Those of them that wait for other plans to make room.
+        newly_due: Plans that wait no longer since the newest record.
         over: The plans that are over or void and still remembered, oldest first.
         touched: The job that the newest record was about, if any.
         newly_unknown: The jobs whose growth became unknown at the newest record.
@@ -36,6 +38,8 @@ class Projection:
         self.in_flight: dict[str, Plan] = {
             plan.id: plan for plan in self.state.plans.values() if plan.status is PlanStatus.IN_FLIGHT
         }
+        self.waiting: dict[str, Plan] = {name: plan for name, plan in self.in_flight.items() if plan.waits}
+        self.newly_due: list[Plan] = []
         self.over: dict[str, None] = {plan: None for plan in self.state.plans if plan not in self.in_flight}
         self.touched: Job | None = None
         self.refused: Refusal | None = None

@@ -11,7 +11,7 @@ from sortedcontainers import SortedDict
 
 from steepest.events.common import Resources
 from steepest.view.changes import Changes
-from steepest.view.state import Job, Phase
+from steepest.view.state import Job
 
 Place = tuple[int, str]
 """Where a job stands in the queue: the offset of its submission, and its name."""
@@ -58,7 +58,7 @@ class Queue:
     def put(self, job: Job) -> None:
         """A job may have begun to wait, or waits no longer."""
         place = (job.submitted_offset, job.name)
-        if job.phase is not Phase.WAITING:
+        if not job.is_queued:
             if self._all.pop(place, None) is not None:
                 self._leave(job)
         elif place not in self._all:

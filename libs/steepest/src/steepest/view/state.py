@@ -71,6 +71,7 @@ class Phase(enum.StrEnum):
     """Where a job stands."""
 
     WAITING = "waiting"  # for a place
+    SUSPENDED = "suspended"  # for a place too, to resume from where it was suspended: no process, no place
     RUNNING = "running"  # an incarnation was started, or a plan holds its place while it is between two
     STOPPED = "stopped"  # no process, no plan: the placer decides whether it is over
     ENDED = "ended"
@@ -101,6 +102,27 @@ class Limit(msgspec.Struct, kw_only=True, omit_defaults=True):
     not_before_counted_ms: int = 0
 
 
+class Replica(msgspec.Struct, omit_defaults=True):
+    """A replica of a gang's newest incarnation.
+
+    Attributes:
+        node: Where it was started.
+        role: Its role's index among the job's roles.
+        alive: Whether its process runs, as far as the log shows.
+        ended: Whether its process definitely runs no more.
+        step: The last step that it reported.
+        cpu_ms: CPU time that it has used.
+    """
+
+    node: str
+    role: int = 0
+    alive: bool = False
+    ended: bool = False
+    exit_status: int | None = None
+    step: int | None = None
+    cpu_ms: int | None = None
+
+
 class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A job from its submission on.
 
@@ -109,8 +131,12 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
         incarnation: The newest one that was begun; 0 before the first.
         started_on: The node of its newest beginning, also if nothing started there.
         nodes: Where each replica of that incarnation is; empty while it has none.
-        alive: Whether its processes run, as far as the log shows.
+        sizes: How many replicas of each role that incarnation has; empty: as many as its roles name.
+        replicas: The replicas of a gang's newest incarnation; empty for a job of one replica.
+        alive: Whether its processes run, as far as the log shows; of a gang, any of them.
         holds: Replica places that it has reserved, by node; two nodes while it moves.
+        held: What it holds on a node, where that is not its requests for each of those places.
+        saver: The replica of a gang that saves for all.
         assigned: Replicas that count in a node's score, by node.
         declared_mode: The checkpoint mode that the process declares.
         growth: The newest growth measured.
@@ -124,6 +150,12 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
     progress: How far it has come.
         plan: The plan in flight, if any.
         cancel: The request that asked to stop it for good.
+        placed_counted_ms: When its newest incarnation was accepted by its nodes.
+        suspensions: How often it was suspended.
+        resumptions: How often it was placed again after that.
+        scalings: How often it was scaled.
+        suspended_counted_ms: When it was suspended last.
+        made_room_for: The jobs that it was suspended for.
     """
 
     name: str
@@ -137,10 +169,14 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
     incarnation: int = 0
     started_on: str = ""
     nodes: tuple[str, ...] = ()
+    sizes: tuple[int, ...] = ()
+    replicas: list[Replica] = []
     alive: bool = False
     holds: dict[str, int] = {}
+    held: dict[str, Resources] = {}
     assigned: dict[str, int] = {}
     declared_mode: CheckpointMode | None = None
+    saver: int = 0
     checkpoint: CheckpointRef | None = None
     category: Category = Category.PROGRESSING
     growth: float | None = None
@@ -168,9 +204,37 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
     saved_since_start: bool = False
     first_placed_ms: int | None = None
     started_counted_ms: int = 0
+    placed_counted_ms: int = 0
+    suspensions: int = 0
+    resumptions: int = 0
+    scalings: int = 0
+    suspended_counted_ms: int = 0
+    made_room_for: tuple[str, ...] = ()
     ended_ms: int | None = None
     ended_offset: int = -1
     outcome: Outcome | None = None
+
+    @property
+    def is_queued(self) -> bool:
+        """Whether it waits for a place, to start or to resume."""
+        return self.phase is Phase.WAITING or self.phase is Phase.SUSPENDED
+
+    @property
+    def running_on(self) -> tuple[str, ...]:
+        """The node of each replica whose process runs, as far as the log shows."""
+        if self.spec.is_gang:
+            return tuple(replica.node for replica in self.replicas if replica.alive)
+        return self.nodes if self.alive else ()
+
+    @property
+    def running_sizes(self) -> tuple[int, ...]:
+        """How many replicas of each role run; empty: as many as its roles name, or none."""
+        if not self.spec.is_gang:
+            return ()
+        counts = [0] * len(self.spec.all_roles)
+        for replica in self.replicas:
+            counts[replica.role] += replica.alive
+        return tuple(counts)
 
     @property
     def mode(self) -> CheckpointMode:
@@ -193,7 +257,21 @@ class PlanKind(enum.StrEnum):
 
     PLACE = "place"
     MIGRATE = "migrate"
+    SUSPEND = "suspend"
+    SCALE = "scale"
+    MOVE = "move"  # of a whole gang
     CANCEL = "cancel"  # made by the view when a cancel is asked for: there is nothing to decide about it
+    CLEAR = "clear"  # likewise, when a gang has lost a replica without which it cannot go on
+
+
+MOVING = frozenset({PlanKind.MIGRATE, PlanKind.SCALE, PlanKind.MOVE})
+"""The kinds of plans that stop a job and start it again."""
+
+TRANSITIONS = frozenset({PlanKind.SUSPEND, PlanKind.SCALE, PlanKind.MOVE})
+"""The kinds of plans that a ``TransitionPlanned`` makes."""
+
+CLEARING = frozenset({PlanKind.CANCEL, PlanKind.CLEAR})
+"""The kinds of plans that the view makes, and that are never given up while the job may run."""
 
 
 class PlanStatus(enum.StrEnum):
@@ -222,6 +300,13 @@ class Plan(msgspec.Struct, kw_only=True, omit_defaults=True):
         incarnation: The job's incarnation that it is about.
         sources: The job's nodes when it was made; empty for a placement, and once they are gone for good.
         targets: The node of each replica afterwards; empty once it is gone for good.
+        source_sizes: How many replicas of each role are at ``sources``; empty: as many as the job's roles name.
+        sizes: Likewise at ``targets``.
+        after: The plans that make room for it.
+        waits: Those of them that are not over; while there are any, none of its steps may begin.
+        promised: What each of these plans will leave to it, by node.
+        room_for: The job that room is made for.
+        resumes: Whether it starts a job that was suspended.
         step: The step that is due or begun.
         begun: Whether the step was begun; its outcome is awaited.
         attempt: The newest beginning, over all steps.
@@ -246,6 +331,13 @@ class Plan(msgspec.Struct, kw_only=True, omit_defaults=True):
     reason: str = ""
     sources: tuple[str, ...] = ()
     targets: tuple[str, ...] = ()
+    source_sizes: tuple[int, ...] = ()
+    sizes: tuple[int, ...] = ()
+    after: tuple[str, ...] = ()
+    waits: tuple[str, ...] = ()
+    promised: dict[str, dict[str, Resources]] = {}
+    room_for: str = ""
+    resumes: bool = False
     move: MoveKind | None = None
     heading: Heading = Heading.FORWARD
     steps: tuple[Step, ...] = ()
@@ -269,8 +361,18 @@ class Plan(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     @property
     def destination(self) -> str:
-        """Where START starts the job."""
-        return (self.sources if self.heading is Heading.BACK else self.targets)[0]
+        """Where START starts the job; of a gang, its replica 0."""
+        return self.destinations[0]
+
+    @property
+    def destinations(self) -> tuple[str, ...]:
+        """Where START starts each replica."""
+        return self.sources if self.heading is Heading.BACK else self.targets
+
+    @property
+    def destination_sizes(self) -> tuple[int, ...]:
+        """How many replicas of each role START starts; empty: as many as the job's roles name."""
+        return self.source_sizes if self.heading is Heading.BACK else self.sizes
 
 
 class ViewState(msgspec.Struct, kw_only=True, omit_defaults=True):

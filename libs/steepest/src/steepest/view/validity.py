@@ -4,24 +4,26 @@ Rules: all that makes a plan void is in these tables, in the order in which it i
 the view at its place in the log.
 
 Theory. A plan is valid if the incarnation that it names is the job's current one, no other plan is in flight for the job,
-its algorithm has not decided about the job before, and its requests fit what is free at its target. The first in log order
-wins. A valid plan holds its target's place from there on; a void one changes nothing, and keeps its reason.
+its algorithm has not decided about the job before, and its requests fit what is free at its target, or will be once the
+plans are over that it waits for. The first in log order wins. A valid plan holds its target's place from there on; a void
+one changes nothing, and keeps its reason.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from steepest.events.cluster import MigrationPlanned, MoveKind, PlacementPlanned
+from steepest.events.cluster import MigrationPlanned, MoveKind, PlacementPlanned, Transition, TransitionPlanned
 from steepest.events.common import Resources
+from steepest.view import gangs, promises
 from steepest.view.movable import immovable
-from steepest.view.nodes import Nodes, format_resources
+from steepest.view.nodes import Holding, Nodes, format_resources
+from steepest.view.projection import Projection
 from steepest.view.refusal import Refusal, first
 from steepest.view.state import Job, Node, Phase
 
-Planned = PlacementPlanned | MigrationPlanned
+Planned = PlacementPlanned | MigrationPlanned | TransitionPlanned
 
 
 class Void(Refusal):
@@ -35,7 +37,10 @@ class Void(Refusal):
     )
     CANCELLED = "cancelled", "the job is cancelled"
     PLAN_IN_FLIGHT = "plan-in-flight", "plan {job.plan} is in flight"
-    OTHER_REPLICAS = "other-replicas", "it places {placed} replicas of {job.spec.replicas}"
+    OTHER_SIZES = "other-sizes", "the job's roles do not allow {event.sizes} replicas"
+    OTHER_REPLICAS = "other-replicas", "it places {placed} replicas of {replicas}"
+    NO_ROOM_COMING = "no-room-coming", "plan {missing}, which is to make room for it, is void, failed or unknown"
+    IS_GANG = "is-gang", "the job is a gang, which is moved whole"
     DECIDED_BEFORE = "decided-before", "Algorithm 4 has decided about it already"
     REBALANCED_BEFORE = "rebalanced-before", "Algorithm 5 has moved it already"
     MOVED_RECENTLY = "moved-recently", "it was moved recently, and stays for a while"
@@ -44,6 +49,15 @@ class Void(Refusal):
         "the job is on {job.node}, and the plan moves it from {event.source} to {event.target}",
     )
     SOURCE_LOST = "source-lost", "node {event.source} is lost, so the job cannot be saved and stopped there"
+    OTHER_SOURCES = "other-sources", "the job's replicas are on {running}, and not where the plan has them"
+    A_SOURCE_LOST = "a-source-lost", "a node of the job is lost, so it cannot be saved and stopped there"
+    NOTHING_CHANGES = "nothing-changes", "the job is as the plan would have it"
+    OTHER_SCALE = "other-scale", "it moves the job and scales it"
+    HAS_TARGETS = "has-targets", "a suspended job has no nodes"
+    ROOM_FOR_NONE = "room-for-none", "job {event.room_for}, which room is made for, is over or unknown"
+    TOO_SOON = "too-soon", "the job was started less than {limits.min_run_ms} ms ago"
+    TOO_OFTEN = "too-often", "the job was suspended {job.suspensions} times, and {limits.max_suspensions} are allowed"
+    PING_PONG = "ping-pong", "the job made room for {event.room_for} before, and is more urgent"
 
 
 class NoRoom(Refusal):
@@ -71,19 +85,22 @@ OUTDATED: Mapping[Void, Callable[[Planned, Job], bool]] = {
 """What makes any plan void that was made before the view changed."""
 
 PLACEMENT: Mapping[Void, Callable[[PlacementPlanned, Job], bool]] = {
-    Void.NOT_WAITING: lambda _, job: job.phase is not Phase.WAITING,
+    Void.NOT_WAITING: lambda _, job: not job.is_queued,
     **OUTDATED,
-    Void.OTHER_REPLICAS: lambda event, job: len(event.nodes) != job.spec.replicas or not event.nodes,
+    Void.OTHER_SIZES: lambda event, job: not job.spec.allows(event.sizes),
+    Void.OTHER_REPLICAS: lambda event, job: len(event.nodes) != sum(job.spec.counts(event.sizes)) or not event.nodes,
 }
 """What makes a placement void; then :data:`NO_ROOM`, for each of its nodes."""
 
-STALE_MOVE: Mapping[Void, Callable[[MigrationPlanned, Job], bool]] = {
+STALE_MOVE: Mapping[Void, Callable[[MigrationPlanned | TransitionPlanned, Job], bool]] = {
     Void.NOT_RUNNING: lambda _, job: job.phase is not Phase.RUNNING,
     **OUTDATED,
 }
-"""What makes a migration void; then :data:`~steepest.view.movable.IMMOVABLE`, :data:`MOVE`, and :data:`NO_ROOM`."""
+"""What makes a migration or a transition void; of a migration then
+:data:`~steepest.view.movable.IMMOVABLE`, :data:`MOVE`, and :data:`NO_ROOM`."""
 
 MOVE: Mapping[Void, Callable[[MigrationPlanned, Job, Nodes, int], bool]] = {
+    Void.IS_GANG: lambda _, job, *__: job.spec.is_gang,
     Void.DECIDED_BEFORE: lambda event, job, *_: event.kind is MoveKind.REALLOCATION and job.migrated,
     Void.REBALANCED_BEFORE: lambda event, job, *_: event.kind is MoveKind.REBALANCE and job.rebalanced,
     Void.MOVED_RECENTLY: lambda event, job, _, counted_ms: (
@@ -93,6 +110,33 @@ MOVE: Mapping[Void, Callable[[MigrationPlanned, Job, Nodes, int], bool]] = {
     Void.SOURCE_LOST: lambda event, _, nodes, __: nodes.is_lost(event.source),
 }
 
+TRANSITION: Mapping[Void, Callable[[TransitionPlanned, Job, Nodes], bool]] = {
+    Void.OTHER_SOURCES: lambda event, job, _: event.sources != job.running_on,
+    Void.A_SOURCE_LOST: lambda event, _, nodes: any(nodes.is_lost(node) for node in event.sources),
+}
+"""What makes a transition void after :data:`STALE_MOVE` and :data:`~steepest.view.movable.IMMOVABLE`."""
+
+SUSPENSION: Mapping[Void, Callable[[TransitionPlanned, Job, Projection], bool]] = {
+    Void.HAS_TARGETS: lambda event, _, __: bool(event.nodes or event.sizes),
+    Void.ROOM_FOR_NONE: lambda event, _, view: _is_over(view, event.room_for),
+    Void.TOO_SOON: lambda _, job, view: view.counted_ms - job.placed_counted_ms < view.parameters.preemption.min_run_ms,
+    Void.TOO_OFTEN: lambda _, job, view: job.suspensions >= view.parameters.preemption.max_suspensions,
+    Void.PING_PONG: lambda event, job, view: (
+        event.room_for in job.made_room_for and view.jobs[event.room_for].spec.priority < job.spec.priority
+    ),
+}
+"""What makes a suspension void after :data:`TRANSITION`: the rules that protect a job, whichever policy plans."""
+
+REARRANGEMENT: Mapping[Void, Callable[[TransitionPlanned, Job], bool]] = {
+    Void.OTHER_SIZES: lambda event, job: not job.spec.allows(event.sizes),
+    Void.OTHER_REPLICAS: lambda event, job: len(event.nodes) != sum(job.spec.counts(event.sizes)),
+    Void.OTHER_SCALE: lambda event, job: event.kind is Transition.MOVE and _is_scaled(event, job),
+    Void.NOTHING_CHANGES: lambda event, job: (
+        not _is_scaled(event, job) if event.kind is Transition.SCALE else event.nodes == event.sources
+    ),
+}
+"""What makes scaling or moving a gang void after :data:`TRANSITION`; then :data:`NO_ROOM`, for each of its nodes."""
+
 NO_ROOM: Mapping[NoRoom, Callable[[Resources, Node], bool]] = {
     NoRoom.NODE_LOST: lambda _, node: node.lost,
     NoRoom.TAKES_NO_JOBS: lambda _, node: not node.takes_jobs,
@@ -100,17 +144,13 @@ NO_ROOM: Mapping[NoRoom, Callable[[Resources, Node], bool]] = {
 }
 
 
-def void_placement(event: PlacementPlanned, job: Job | None, nodes: Nodes) -> Refused | None:
+def void_placement(event: PlacementPlanned, job: Job | None, view: Projection) -> Refused | None:
     """Why a placement is void where it stands; None if it is valid."""
     if job is None:
         return Refused(Void.NOT_WAITING, Void.NOT_WAITING.sentence)
     if void := first(PLACEMENT, event, job):
-        return Refused(void, void.about(event=event, job=job, placed=len(event.nodes)))
-    for name, replicas in Counter(event.nodes).items():
-        node, wanted = nodes.get(name), _times(job.spec.requests, replicas)
-        if full := no_room(wanted, node):
-            return Refused(full, room_sentence(full, wanted, node, name))
-    return None
+        return Refused(void, void.about(event=event, job=job, **_numbers(event, job)))
+    return _no_places(event, gangs.places(job, event.nodes, event.sizes), {}, view)
 
 
 def void_migration(event: MigrationPlanned, job: Job | None, nodes: Nodes, counted_ms: int) -> Refused | None:
@@ -119,9 +159,64 @@ def void_migration(event: MigrationPlanned, job: Job | None, nodes: Nodes, count
         return Refused(Void.NOT_RUNNING, Void.NOT_RUNNING.sentence)
     if void := first(STALE_MOVE, event, job) or immovable(job) or first(MOVE, event, job, nodes, counted_ms):
         return Refused(void, void.about(event=event, job=job))
-    target, wanted = nodes.get(event.target), job.spec.requests
+    target, wanted = nodes.get(event.target), job.spec.chief_requests
     if full := no_room(wanted, target):
         return Refused(full, room_sentence(full, wanted, target, event.target))
+    return None
+
+
+def void_transition(event: TransitionPlanned, job: Job | None, view: Projection) -> Refused | None:
+    """Why a transition is void where it stands; None if it is valid."""
+    if job is None:
+        return Refused(Void.NOT_RUNNING, Void.NOT_RUNNING.sentence)
+    void = first(STALE_MOVE, event, job) or immovable(job) or first(TRANSITION, event, job, view.nodes)
+    suspends = event.kind is Transition.SUSPEND
+    void = void or (first(SUSPENSION, event, job, view) if suspends else first(REARRANGEMENT, event, job))
+    if void:
+        facts = {"running": ", ".join(job.running_on) or "no node", "limits": view.parameters.preemption}
+        return Refused(void, void.about(event=event, job=job, **facts, **_numbers(event, job)))
+    now = gangs.running(job)
+    return _no_places(event, now if suspends else gangs.together(now, _afterwards(event, job)), now, view)
+
+
+def _numbers(event: PlacementPlanned | TransitionPlanned, job: Job) -> dict[str, int]:
+    replicas = sum(job.spec.counts(event.sizes)) if job.spec.allows(event.sizes) else job.spec.world
+    return {"placed": len(event.nodes), "replicas": replicas}
+
+
+def _is_scaled(event: TransitionPlanned, job: Job) -> bool:
+    """Whether a plan changes how many replicas of each role there are."""
+    return job.spec.counts(event.sizes) != job.spec.counts(job.running_sizes)
+
+
+def _afterwards(event: TransitionPlanned, job: Job) -> dict[str, Holding]:
+    return gangs.places(job, event.nodes, event.sizes)
+
+
+def _is_over(view: Projection, name: str | None) -> bool:
+    """Whether a job that is named is over or unknown."""
+    if name is None:
+        return False
+    job = view.jobs.get(name)
+    return job is None or job.phase is Phase.ENDED
+
+
+def _no_places(
+    event: PlacementPlanned | TransitionPlanned, wanted: dict[str, Holding], now: dict[str, Holding], view: Projection
+) -> Refused | None:
+    """Why a job cannot hold what it wants beyond what it holds now, with what other plans will leave to it."""
+    missing = promises.not_coming(view, event.after) if event.after else None
+    if missing is not None:
+        return Refused(Void.NO_ROOM_COMING, Void.NO_ROOM_COMING.about(missing=missing))
+    for name, (_, amount) in wanted.items():
+        node = view.nodes.get(name)
+        more = amount - now[name][1] if name in now else amount
+        if more == Resources() and name in now:
+            continue
+        for part in promises.share(view, event.after, name, more).values() if event.after else ():
+            more -= part
+        if full := no_room(more, node):
+            return Refused(full, room_sentence(full, more, node, name))
     return None
 
 
@@ -134,10 +229,3 @@ def room_sentence(refusal: NoRoom, wanted: Resources, node: Node | None, name: s
     """The sentence of a refusal for want of room on the node of that name."""
     free = "" if node is None else format_resources(node.free)
     return refusal.about(node=name, free=free, wanted=format_resources(wanted))
-
-
-def _times(requests: Resources, replicas: int) -> Resources:
-    total = requests
-    for _ in range(replicas - 1):
-        total += requests
-    return total

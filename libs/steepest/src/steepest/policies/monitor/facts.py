@@ -198,12 +198,20 @@ def _changes(beat: NodeHeartbeat, report: ReplicaReport, known: KnownReplica) ->
     if report.checkpoint_mode is not None and report.checkpoint_mode is not known.mode:
         known.mode = report.checkpoint_mode
         yield c.CheckpointModeDeclared(
-            job=report.job, incarnation=report.incarnation, mode=report.checkpoint_mode, node=node
+            job=report.job,
+            incarnation=report.incarnation,
+            mode=report.checkpoint_mode,
+            node=node,
+            replica=report.replica,
         )
     if report.checkpoint is not None and not known.proven:
         known.proven = True
         yield c.CheckpointVerified(
-            job=report.job, incarnation=report.incarnation, checkpoint=report.checkpoint, node=node
+            job=report.job,
+            incarnation=report.incarnation,
+            checkpoint=report.checkpoint,
+            node=node,
+            replica=report.replica,
         )
     if known.state is ReplicaState.RUNNING and report.state is not ReplicaState.RUNNING:
         known.state = report.state

@@ -207,7 +207,7 @@ def _admission(job: Job, request: str) -> Iterator[c.ClusterEvent]:
 
 def _may_place(view: ClusterView, job: Job) -> bool:
     placeable = job.spec.replicas == 1 and bool(job.spec.command)
-    return job.phase is Phase.WAITING and placeable and job.not_before_counted_ms <= view.counted_ms
+    return job.is_queued and placeable and job.not_before_counted_ms <= view.counted_ms
 
 
 def _first_node(job: Job) -> str | None:
@@ -218,7 +218,7 @@ def _verdict(view: ClusterView, job: Job) -> c.ClusterEvent | None:
     """A job without a process and without a plan: is it over, or does it wait again? None where there is nothing to say."""
     if job.phase is Phase.STOPPED and job.exit_status == 0:
         return c.JobEnded(job=job.name, outcome=c.Outcome.FINISHED, exit_status=0)
-    if job.cancel and job.phase in {Phase.WAITING, Phase.STOPPED}:
+    if job.cancel and (job.is_queued or job.phase is Phase.STOPPED):
         return c.JobEnded(job=job.name, outcome=c.Outcome.CANCELLED, exit_status=job.exit_status, reason="cancelled")
     if job.phase is not Phase.STOPPED:
         return None

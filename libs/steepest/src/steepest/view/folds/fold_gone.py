@@ -18,9 +18,6 @@ from steepest.view.plans import Stage
 from steepest.view.projection import Projection
 from steepest.view.state import Job, Node, Plan, PlanKind, PlanStatus
 
-BEFORE_STOP = (Stage.CHECKPOINT, Stage.STOP)
-"""Stages of a move whose job still runs at its source."""
-
 AFTER_STOP = (Stage.START, Stage.VERIFY, Stage.DONE)
 """Stages of a move whose job can go on at its target."""
 
@@ -78,7 +75,7 @@ def _without_target(view: Projection, job: Job, plan: Plan, target: str, why: st
     view.nodes.assign(job, plan.sources[0])
     plan.targets = ()
     stage = rules.stage_of(plan)
-    if stage in BEFORE_STOP:
+    if stage in rules.BEFORE_STOP:
         if not (plan.begun and stage is Stage.STOP):
             plan.doomed = plan.doomed or why
     elif stage in AFTER_STOP or (job.alive and job.started_on == target):

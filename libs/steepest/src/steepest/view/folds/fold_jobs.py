@@ -8,13 +8,15 @@ from __future__ import annotations
 from typing import Any
 
 from steepest.events import cluster as c
+from steepest.events.common import CheckpointMode
 from steepest.events.received import Received
 from steepest.events.registry import FACTS_ARE_CHECKED
-from steepest.view import lifecycle
+from steepest.view import gangs, lifecycle
+from steepest.view import plans as rules
 from steepest.view.folds.handlers import Handlers
 from steepest.view.plans import Doom
 from steepest.view.projection import Projection
-from steepest.view.state import Job, Phase
+from steepest.view.state import CLEARING, Job, Phase
 
 
 def _submitted(view: Projection, event: c.JobSubmitted, received: Received[Any]) -> bool:
@@ -63,7 +65,7 @@ def _rejected(view: Projection, event: c.JobRejected, received: Received[Any]) -
 
 def _ended(view: Projection, event: c.JobEnded, received: Received[Any]) -> bool:
     job = view.find(event.job)
-    if job is None or job.phase not in {Phase.WAITING, Phase.STOPPED}:
+    if job is None or job.phase not in {Phase.WAITING, Phase.SUSPENDED, Phase.STOPPED}:
         return False  # a job that runs, or may, ends by its process first
     lifecycle.end(view, job, event.outcome, event.reason, received)
     return True
@@ -86,11 +88,13 @@ def _replica_started(view: Projection, event: c.ReplicaStarted, _: Received[Any]
     job = view.find(event.job)
     if job is None or job.phase is not Phase.RUNNING:
         return False
-    return job.incarnation == event.incarnation and _has_it(view, job, event.node)
+    return job.incarnation == event.incarnation and _has_it(view, job, event.node, event.replica)
 
 
-def _has_it(view: Projection, job: Job, node: str | None) -> bool:
-    """Whether the node that speaks of a job's newest incarnation is the one that it was started on."""
+def _has_it(view: Projection, job: Job, node: str | None, replica: int) -> bool:
+    """Whether the node that speaks of a replica of a job's newest incarnation is the one that it was started on."""
+    if job.spec.is_gang:
+        return replica < len(job.replicas) and job.replicas[replica].node == node
     return node == job.started_on or not view.has(FACTS_ARE_CHECKED)
 
 
@@ -98,18 +102,32 @@ def _mode_declared(view: Projection, event: c.CheckpointModeDeclared, _: Receive
     job = view.find(event.job)
     if job is None or job.incarnation != event.incarnation or job.phase is Phase.ENDED:
         return False
-    if not _has_it(view, job, event.node):
+    if not _has_it(view, job, event.node, event.replica):
+        return False
+    if job.spec.is_gang and not _saves_for_all(job, event):
         return False
     job.declared_mode = event.mode
     view.jobs.update(job)
     return True
 
 
+def _saves_for_all(job: Job, event: c.CheckpointModeDeclared) -> bool:
+    """Whether a gang's mode is that which this replica declares: the chief's, or another's where the chief cannot save."""
+    can = event.mode is not CheckpointMode.NONE
+    chief_can = job.saver == 0 and job.declared_mode not in {None, CheckpointMode.NONE}
+    if event.replica == 0 and not can:
+        return job.saver == 0
+    if event.replica in {0, job.saver} or (can and not chief_can and job.saver == 0):
+        job.saver = event.replica
+        return True
+    return False
+
+
 def _checkpoint_verified(view: Projection, event: c.CheckpointVerified, _: Received[Any]) -> bool:
     job = view.find(event.job)
     if job is None or job.incarnation != event.incarnation or job.phase is Phase.ENDED:
         return False
-    if not _has_it(view, job, event.node):
+    if not _has_it(view, job, event.node, event.replica):
         return False
     if job.checkpoint is not None and event.checkpoint.step < job.checkpoint.step:
         return False  # a newer one was reported before it
@@ -118,12 +136,17 @@ def _checkpoint_verified(view: Projection, event: c.CheckpointVerified, _: Recei
     return True
 
 
-def _replica_stopped(view: Projection, event: c.ReplicaStopped, _: Received[Any]) -> bool:
+def _replica_stopped(view: Projection, event: c.ReplicaStopped, received: Received[Any]) -> bool:
     job = view.find(event.job)
     if job is None or job.phase is Phase.ENDED or job.incarnation != event.incarnation:
         return False
-    if not _has_it(view, job, event.node):
+    if not _has_it(view, job, event.node, event.replica):
         return False
+    fold = _gang_replica_stopped if job.spec.is_gang else _process_stopped
+    return fold(view, job, event, received)
+
+
+def _process_stopped(view: Projection, job: Job, event: c.ReplicaStopped, _: Received[Any]) -> bool:
     plan = view.plan_of(job)
     starting = plan is not None and plan.step is c.Step.START and plan.next_incarnation == event.incarnation
     if not job.alive and not starting:
@@ -139,6 +162,31 @@ def _replica_stopped(view: Projection, event: c.ReplicaStopped, _: Received[Any]
         plan.doomed = plan.doomed or Doom.FINISHED.sentence
     elif not stopping and plan.step is not c.Step.VERIFY:
         plan.doomed = plan.doomed or Doom.ENDED.sentence
+    return True
+
+
+def _gang_replica_stopped(view: Projection, job: Job, event: c.ReplicaStopped, received: Received[Any]) -> bool:
+    plan = view.plan_of(job)
+    starting = plan is not None and plan.step is c.Step.START and plan.next_incarnation == event.incarnation
+    if job.replicas[event.replica].ended or not (job.alive or starting):
+        return False
+    verdict = lifecycle.replica_stopped(job, event)
+    if starting or (plan is not None and plan.kind in CLEARING):
+        return True
+    stopping = plan is not None and plan.begun and plan.step is c.Step.STOP
+    if stopping:
+        return True  # its outcome says what became of the gang
+    if plan is None:
+        gangs.hold(view, job)
+        lifecycle.after(view, job, received)
+        return True
+    if rules.stage_of(plan) in rules.BEFORE_STOP:
+        plan.sources, plan.source_sizes = job.running_on, job.running_sizes
+        gangs.hold(view, job)
+        if verdict is not gangs.GangVerdict.GOES_ON:
+            over = Doom.FINISHED if verdict is gangs.GangVerdict.FINISHED else Doom.ENDED
+            plan.doomed = plan.doomed or over.sentence
+    view.jobs.update(job)
     return True
 
 

@@ -11,44 +11,39 @@ from typing import Any
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointRef
 from steepest.events.received import Received
-from steepest.view import lifecycle
+from steepest.view import gangs, lifecycle
 from steepest.view import plans as rules
 from steepest.view.folds.handlers import Handlers
+from steepest.view.folds.plan_records import concerned, new_plan, promise, void
 from steepest.view.projection import Projection
-from steepest.view.state import Heading, Job, Phase, Plan, PlanKind, PlanStatus
-from steepest.view.validity import Refused, void_migration, void_placement
-
-Outcome = (
-    c.StepBegun
-    | c.StepFailed
-    | c.CheckpointSaved
-    | c.JobStopped
-    | c.JobPlaced
-    | c.JobResumed
-    | c.MigrationFinished
-    | c.MigrationFailed
-    | c.PlanAbandoned
-)
+from steepest.view.state import CLEARING, MOVING, TRANSITIONS, Heading, Job, Phase, Plan, PlanKind, PlanStatus
+from steepest.view.validity import void_migration, void_placement
 
 
 def _placement(view: Projection, event: c.PlacementPlanned, received: Received[Any]) -> bool:
     job = view.find(event.job)
     if event.plan in view.state.plans:
         return False
-    plan = _new_plan(PlanKind.PLACE, event, received)
+    plan = new_plan(PlanKind.PLACE, event, received)
     plan.targets = event.nodes
-    if refused := void_placement(event, job, view.nodes):
-        return _void(view, plan, refused)
+    if refused := void_placement(event, job, view):
+        return void(view, plan, refused)
     assert job is not None  # noqa: S101 - a plan without its job is void
     job.unknown = False
-    for node in event.nodes:
-        view.nodes.take(job, node)
-        view.nodes.assign(job, node)
+    plan.resumes = job.phase is Phase.SUSPENDED
+    if job.spec.is_gang or event.after:
+        promise(view, plan, job, event)
+    else:
+        view.nodes.take(job, event.nodes[0])
+        view.nodes.assign(job, event.nodes[0])
     job.phase = Phase.RUNNING
     job.nodes = ()
+    job.replicas = []
     job.started_counted_ms = view.counted_ms
     lifecycle.forget_stop(job)
     lifecycle.fly(view, plan, job)
+    if job.spec.is_gang or event.after:
+        gangs.hold(view, job)
     view.jobs.update(job)
     return True
 
@@ -57,10 +52,10 @@ def _migration(view: Projection, event: c.MigrationPlanned, received: Received[A
     job = view.find(event.job)
     if event.plan in view.state.plans:
         return False
-    plan = _new_plan(PlanKind.MIGRATE, event, received)
+    plan = new_plan(PlanKind.MIGRATE, event, received)
     plan.sources, plan.targets, plan.move = (event.source,), (event.target,), event.kind
     if refused := void_migration(event, job, view.nodes, view.counted_ms):
-        return _void(view, plan, refused)
+        return void(view, plan, refused)
     assert job is not None  # noqa: S101 - a plan without its job is void
     view.nodes.take(job, event.target)
     view.nodes.unassign(job, event.source)
@@ -77,47 +72,25 @@ def _migration(view: Projection, event: c.MigrationPlanned, received: Received[A
     return True
 
 
-def _new_plan(kind: PlanKind, event: c.PlacementPlanned | c.MigrationPlanned, received: Received[Any]) -> Plan:
-    return Plan(
-        id=event.plan,
-        kind=kind,
-        job=event.job,
-        incarnation=event.incarnation,
-        made_ms=received.at_ms,
-        made_offset=received.offset,
-    )
-
-
-def _void(view: Projection, plan: Plan, refused: Refused) -> bool:
-    view.refused = refused.code
-    plan.status, plan.code, plan.reason = PlanStatus.VOID, refused.code.value, refused.reason
-    lifecycle.forget_old(view, plan)
-    return False
-
-
-def _concerned(view: Projection, event: Outcome) -> tuple[Job | None, Plan | None]:
-    """The job and the plan in flight that an event is about; no plan where it is another job's."""
-    job, plan = view.find(event.job), view.in_flight.get(event.plan)
-    return job, plan if plan is not None and plan.job == event.job else None
-
-
 def _step_begun(view: Projection, event: c.StepBegun, _: Received[Any]) -> bool:
-    job, plan = _concerned(view, event)
+    job, plan = concerned(view, event)
     if job is None or plan is None or not rules.may_begin(plan, event, job):
         return False
     rules.begun(plan, event)
     if event.step is c.Step.START and event.incarnation != job.incarnation:
-        lifecycle.begin_incarnation(job, event.incarnation, event.node)
+        lifecycle.begin_incarnation(job, event.incarnation, event.node, plan)
     return True
 
 
 def _step_failed(view: Projection, event: c.StepFailed, _: Received[Any]) -> bool:
-    job, plan = _concerned(view, event)
+    job, plan = concerned(view, event)
     if job is None or plan is None or not rules.counts(plan, event.step, event.attempt):
         return False
     if event.definite and rules.meaning_of(event.code) is rules.Meaning.NOT_RUNNING:
-        job.alive = False
+        gangs.none_runs(job)
         job.limit = None
+    elif event.definite and event.step is c.Step.START and job.spec.is_gang:
+        gangs.none_runs(job)
     rules.step_failed(
         plan,
         job,
@@ -131,7 +104,7 @@ def _step_failed(view: Projection, event: c.StepFailed, _: Received[Any]) -> boo
 
 
 def _checkpoint_saved(view: Projection, event: c.CheckpointSaved, _: Received[Any]) -> bool:
-    job, plan = _concerned(view, event)
+    job, plan = concerned(view, event)
     if job is None or plan is None or not rules.counts(plan, c.Step.CHECKPOINT, event.attempt):
         return False
     lifecycle.remember(job, event.checkpoint)
@@ -140,17 +113,20 @@ def _checkpoint_saved(view: Projection, event: c.CheckpointSaved, _: Received[An
 
 
 def _job_stopped(view: Projection, event: c.JobStopped, received: Received[Any]) -> bool:
-    job, plan = _concerned(view, event)
+    job, plan = concerned(view, event)
     if job is None or plan is None or not rules.counts(plan, c.Step.STOP, event.attempt):
         return False
-    lifecycle.stopped(job, event)
+    if job.spec.is_gang:
+        lifecycle.gang_stopped(job, event, is_over=plan.kind is PlanKind.CLEAR)
+    else:
+        lifecycle.stopped(job, event)
     plan.stopped_ms = received.at_ms
     plan.stopped_step = job.stop_step or 0
     plan.steps_lost = _steps_lost(plan, job.checkpoint)
     if job.exit_status == 0:
         plan.doomed = plan.doomed or rules.Doom.FINISHED.sentence
     rules.step_done(plan)
-    if plan.kind is PlanKind.CANCEL:
+    if plan.kind in CLEARING:
         lifecycle.conclude(view, plan, PlanStatus.FINISHED)
         lifecycle.settle(view, job)
     return True
@@ -161,25 +137,35 @@ def _steps_lost(plan: Plan, restore: CheckpointRef | None) -> int:
 
 
 def _job_placed(view: Projection, event: c.JobPlaced, received: Received[Any]) -> bool:
-    job, plan = _concerned(view, event)
+    job, plan = concerned(view, event)
     if job is None or plan is None or not rules.counts(plan, c.Step.START, event.attempt):
         return False
     if (event.node, event.incarnation) != (plan.destination, plan.next_incarnation):
         return False
-    job.nodes = (event.node,)
-    job.alive = job.stopped_incarnation != event.incarnation
+    if job.spec.is_gang:
+        if event.nodes != plan.destinations:
+            return False
+        gangs.placed(job)
+    else:
+        job.nodes = (event.node,)
+        job.alive = job.stopped_incarnation != event.incarnation
+    job.placed_counted_ms = view.counted_ms
+    job.resumptions += plan.resumes
+    plan.resumes = False
     job.first_placed_ms = received.at_ms if job.first_placed_ms is None else job.first_placed_ms
-    if plan.kind is PlanKind.MIGRATE:
+    if plan.kind in MOVING:
         plan.steps_lost = _steps_lost(plan, event.restore)  # a newer checkpoint may have been reported since the stop
     rules.step_done(plan)
     if plan.kind is PlanKind.PLACE:
         lifecycle.conclude(view, plan, PlanStatus.FINISHED)
         lifecycle.after(view, job, received)
+        if job.spec.is_gang:
+            gangs.hold(view, job)
     return True
 
 
 def _resumed(view: Projection, event: c.JobResumed, _: Received[Any]) -> bool:
-    job, plan = _concerned(view, event)
+    job, plan = concerned(view, event)
     if job is None or plan is None or not rules.counts(plan, c.Step.VERIFY, event.attempt):
         return False
     rules.step_done(plan)
@@ -187,7 +173,7 @@ def _resumed(view: Projection, event: c.JobResumed, _: Received[Any]) -> bool:
 
 
 def _migration_finished(view: Projection, event: c.MigrationFinished, received: Received[Any]) -> bool:
-    job, plan = _concerned(view, event)
+    job, plan = concerned(view, event)
     if job is None or plan is None or plan.heading is not Heading.DONE:
         return False
     for source in plan.sources:
@@ -200,7 +186,7 @@ def _migration_finished(view: Projection, event: c.MigrationFinished, received: 
 
 
 def _migration_failed(view: Projection, event: c.MigrationFailed, received: Received[Any]) -> bool:
-    job, plan = _concerned(view, event)
+    job, plan = concerned(view, event)
     if job is None or plan is None or plan.heading is not Heading.FAILED:
         return False
     lifecycle.lose_steps(job, event.steps_lost)
@@ -212,13 +198,19 @@ def _migration_failed(view: Projection, event: c.MigrationFailed, received: Rece
 
 
 def _abandoned(view: Projection, event: c.PlanAbandoned, received: Received[Any]) -> bool:
-    job, plan = _concerned(view, event)
+    job, plan = concerned(view, event)
     if job is None or plan is None or plan.begun or (plan.unclear and plan.step is c.Step.START):
         return False
+    reason = event.message or event.code
+    if plan.kind is PlanKind.PLACE and plan.after and not plan.attempt:
+        lifecycle.queue_again(view, job, plan, reason)
+        return True
     if plan.kind is PlanKind.MIGRATE:
         undo_move(view, job, plan)
     lifecycle.not_started(job, event.code, event.message)
-    lifecycle.conclude(view, plan, PlanStatus.ABANDONED, event.message or event.code)
+    lifecycle.conclude(view, plan, PlanStatus.ABANDONED, reason)
+    if plan.kind in TRANSITIONS:
+        lifecycle.settle_places(view, job)
     lifecycle.after(view, job, received)
     return True
 
@@ -246,7 +238,6 @@ def undo_move(view: Projection, job: Job, plan: Plan) -> None:
 HANDLERS: Handlers = {
     c.PlacementPlanned: _placement,
     c.MigrationPlanned: _migration,
-    c.TransitionPlanned: lambda *_: False,
     c.StepBegun: _step_begun,
     c.StepFailed: _step_failed,
     c.CheckpointSaved: _checkpoint_saved,

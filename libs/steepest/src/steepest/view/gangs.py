@@ -1,0 +1,149 @@
+"""What a gang is, wherever it stands: which places it holds and counts at, how it starts, and what a replica's end means.
+
+A gang is a job of several replicas, or of one that may be scaled. Its replicas start, stop and move together. Jobs of one
+replica that always was one pass here only where a plan is for both.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+
+from steepest.events.cluster import JobStopped, SuccessRule
+from steepest.events.common import Resources
+from steepest.view.nodes import Holding
+from steepest.view.projection import Projection
+from steepest.view.state import CLEARING, Heading, Job, Plan, PlanKind, Replica
+
+
+class GangVerdict(enum.Enum):
+    """What follows from how a gang's replicas stand."""
+
+    GOES_ON = enum.auto()
+    FINISHED = enum.auto()  # whatever of it still runs is stopped
+    BROKEN = enum.auto()  # likewise, and the placer decides whether it starts again
+
+
+# --- places -----------------------------------------------------------------------------------------------------------
+
+
+def is_clearing(plan: Plan) -> bool:
+    """Whether a plan only stops what runs, so that nothing is held afterwards."""
+    return plan.kind in CLEARING or plan.kind is PlanKind.SUSPEND
+
+
+def places(job: Job, nodes: Sequence[str], sizes: tuple[int, ...] = ()) -> dict[str, Holding]:
+    """What replicas on these nodes hold, by node in the order of the first replica on each."""
+    held: dict[str, Holding] = {}
+    requests = job.spec.replica_requests(sizes) if job.spec.is_gang else (job.spec.chief_requests,)
+    for node, amount in zip(nodes, requests, strict=False):  # a plan that is judged may have other replicas
+        count, total = held.get(node, (0, Resources()))
+        held[node] = (count + 1, total + amount)
+    return held
+
+
+def together(some: dict[str, Holding], others: dict[str, Holding]) -> dict[str, Holding]:
+    """What is held on each node by a job that is first in some places and then in others."""
+    both = dict(some)
+    for node, (count, amount) in others.items():
+        before, total = both.get(node, (0, Resources()))
+        both[node] = (max(before, count), total.larger(amount))
+    return both
+
+
+def running(job: Job) -> dict[str, Holding]:
+    """What the replicas hold that run."""
+    return places(job, job.running_on, job.running_sizes)
+
+
+def _wanted(job: Job, plan: Plan | None) -> dict[str, Holding]:
+    if plan is None or plan.kind in CLEARING:
+        return running(job)
+    held = places(job, plan.targets, plan.sizes)
+    if plan.sources:
+        held = together(places(job, plan.sources, plan.source_sizes), held)
+    for promised in plan.promised.values():
+        for node, amount in promised.items():
+            count, total = held[node]
+            held[node] = (count, total - amount)
+    return held
+
+
+def hold(view: Projection, job: Job) -> None:
+    """Let a job hold what its replicas and its plan need, and count where it runs or will run."""
+    plan = view.plan_of(job)
+    view.nodes.reserve(job, _wanted(job, plan))
+    going = plan is not None and plan.targets and plan.kind not in CLEARING and plan.heading is Heading.FORWARD
+    staying = plan.sources if plan is not None and plan.kind not in CLEARING else job.running_on
+    view.nodes.count_at(job, plan.targets if plan is not None and going else staying)
+
+
+# --- starts and ends --------------------------------------------------------------------------------------------------
+
+
+def begin(job: Job, plan: Plan) -> None:
+    """All replicas of a new incarnation are about to start."""
+    job.nodes, job.sizes = plan.destinations, plan.destination_sizes
+    roles = job.spec.role_indexes(job.sizes)
+    job.replicas = [Replica(node, role) for node, role in zip(job.nodes, roles, strict=True)]
+
+
+def placed(job: Job) -> None:
+    """All replicas were accepted; some may have been reported as ended before that."""
+    for replica in job.replicas:
+        replica.alive = not replica.ended
+    job.alive = any(replica.alive for replica in job.replicas)
+
+
+def none_runs(job: Job) -> None:
+    """No replica of the newest incarnation runs, as far as the log shows."""
+    for replica in job.replicas:
+        replica.alive = False
+    job.alive = False
+
+
+def end(job: Job, index: int, exit_status: int | None, step: int | None) -> None:
+    """A replica definitely runs no more. Two events may report it, each with facts that the other lacks."""
+    replica = job.replicas[index]
+    replica.alive, replica.ended = False, True
+    replica.exit_status = replica.exit_status if exit_status is None else exit_status
+    replica.step = replica.step if step is None else step
+    job.alive = any(replica.alive for replica in job.replicas)
+
+
+def stop(job: Job, event: JobStopped) -> None:
+    """A step has stopped all replicas."""
+    for answer in event.replicas:
+        if answer.replica < len(job.replicas):
+            end(job, answer.replica, answer.exit_status, answer.step)
+    for index in range(len(job.replicas)):
+        end(job, index, None, None)
+
+
+def verdict(job: Job) -> GangVerdict:
+    """What follows from the ends of replicas so far.
+
+    Replica 0, the chief, saves for all: without it no gang goes on. Any other may be lost where its role stays at a size
+    that the job allows.
+    """
+    chief = job.replicas[0]
+    has_finished = chief.ended and chief.exit_status == 0
+    if has_finished and job.spec.success is SuccessRule.CHIEF:
+        return GangVerdict.FINISHED
+    if chief.ended and not has_finished:
+        return GangVerdict.BROKEN
+    going = [0] * len(job.spec.all_roles)
+    for replica in job.replicas:
+        going[replica.role] += not replica.ended or replica.exit_status == 0
+    counts = job.spec.counts(job.sizes)
+    for role, count, before in zip(job.spec.all_roles, going, counts, strict=True):
+        if count != before and not role.allows(count):
+            return GangVerdict.BROKEN
+    return GangVerdict.GOES_ON if any(not replica.ended for replica in job.replicas) else GangVerdict.FINISHED
+
+
+def exit_status(job: Job) -> int | None:
+    """The exit status that tells of the whole gang, once none of it runs: 0 only where it has finished."""
+    if verdict(job) is GangVerdict.FINISHED:
+        return 0
+    return next((replica.exit_status for replica in job.replicas if replica.exit_status != 0), None)
