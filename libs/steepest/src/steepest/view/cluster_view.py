@@ -15,8 +15,8 @@ from steepest.errors import LogVersionError
 from steepest.events import cluster as c
 from steepest.events.received import ID, PREVIOUS, DecisionId, Received
 from steepest.events.registry import FLAGS, READS
-from steepest.view import promises
 from steepest.view.folds import fold_gone, fold_jobs, fold_limits, fold_plans, fold_pool, fold_transitions
+from steepest.view.places import promises
 from steepest.view.projection import Projection
 from steepest.view.state import ViewState
 

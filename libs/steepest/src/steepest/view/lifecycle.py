@@ -10,9 +10,9 @@ import msgspec
 from steepest.events import cluster as c
 from steepest.events.common import LARGEST, CheckpointRef
 from steepest.events.received import Received
-from steepest.view import gangs
 from steepest.view import plans as rules
 from steepest.view.folds import fold_progress
+from steepest.view.places import gangs
 from steepest.view.projection import Projection
 from steepest.view.state import Job, Phase, Plan, PlanKind, PlanStatus
 

@@ -13,8 +13,8 @@ from steepest.errors import BugError
 from steepest.events.cluster import NodeJoined
 from steepest.events.common import Resources
 from steepest.events.parameters import SpeConParameters
-from steepest.view.changes import Changes
-from steepest.view.order import Order
+from steepest.view.orders.changes import Changes
+from steepest.view.orders.order import Order
 from steepest.view.state import Job, Node
 
 Holding = tuple[int, Resources]

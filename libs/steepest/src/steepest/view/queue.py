@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from sortedcontainers import SortedDict
 
 from steepest.events.common import Resources
-from steepest.view.changes import Changes
+from steepest.view.orders.changes import Changes
 from steepest.view.state import Job
 
 Place = tuple[int, str]

@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 from steepest.events.cluster import MigrationPlanned, MoveKind, PlacementPlanned, Transition, TransitionPlanned
 from steepest.events.common import Resources
-from steepest.view import gangs, promises
 from steepest.view.movable import immovable
 from steepest.view.nodes import Holding, Nodes, format_resources
+from steepest.view.places import gangs, promises
 from steepest.view.projection import Projection
 from steepest.view.refusal import Refusal, first
 from steepest.view.state import Job, Node, Phase

@@ -11,9 +11,10 @@ from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode
 from steepest.events.received import Received
 from steepest.events.registry import FACTS_ARE_CHECKED
-from steepest.view import gangs, lifecycle
+from steepest.view import lifecycle
 from steepest.view import plans as rules
 from steepest.view.folds.handlers import Handlers
+from steepest.view.places import gangs
 from steepest.view.plans import Doom
 from steepest.view.projection import Projection
 from steepest.view.state import CLEARING, Job, Phase

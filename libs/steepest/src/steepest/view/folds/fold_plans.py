@@ -11,10 +11,11 @@ from typing import Any
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointRef
 from steepest.events.received import Received
-from steepest.view import gangs, lifecycle
+from steepest.view import lifecycle
 from steepest.view import plans as rules
 from steepest.view.folds.handlers import Handlers
 from steepest.view.folds.plan_records import concerned, new_plan, promise, void
+from steepest.view.places import gangs
 from steepest.view.projection import Projection
 from steepest.view.state import CLEARING, MOVING, TRANSITIONS, Heading, Job, Phase, Plan, PlanKind, PlanStatus
 from steepest.view.validity import void_migration, void_placement

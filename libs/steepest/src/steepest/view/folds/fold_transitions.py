@@ -9,9 +9,10 @@ from typing import Any
 
 from steepest.events import cluster as c
 from steepest.events.received import Received
-from steepest.view import gangs, lifecycle
+from steepest.view import lifecycle
 from steepest.view.folds.handlers import Handlers
 from steepest.view.folds.plan_records import concerned, new_plan, promise, void
+from steepest.view.places import gangs
 from steepest.view.projection import Projection
 from steepest.view.state import TRANSITIONS, Heading, Phase, PlanKind, PlanStatus
 from steepest.view.validity import void_transition

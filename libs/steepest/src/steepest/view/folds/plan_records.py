@@ -6,7 +6,8 @@ from typing import Any
 
 from steepest.events import cluster as c
 from steepest.events.received import Received
-from steepest.view import gangs, lifecycle, promises
+from steepest.view import lifecycle
+from steepest.view.places import gangs, promises
 from steepest.view.projection import Projection
 from steepest.view.state import Job, Plan, PlanKind, PlanStatus
 from steepest.view.validity import Refused

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from steepest.events.common import Resources
-from steepest.view import gangs
+from steepest.view.places import gangs
 from steepest.view.plans import Doom
 from steepest.view.projection import Projection
 from steepest.view.state import Plan, PlanStatus

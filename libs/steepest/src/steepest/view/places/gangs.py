@@ -20,7 +20,7 @@ class GangVerdict(enum.Enum):
     """What follows from how a gang's replicas stand."""
 
     GOES_ON = enum.auto()
-    FINISHED = enum.auto()  # whatever of it still runs is stopped
+    FINISHED = enum.auto()  # what still runs of it is stopped
     BROKEN = enum.auto()  # likewise, and the placer decides whether it starts again
 
 
