@@ -145,9 +145,9 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
         converged_counted_ms: When it became CC.
         migrated: Algorithm 4 has decided about it (moved or stayed): its category is frozen.
         rebalanced: Algorithm 5 has moved it.
-    dwells_until_counted_ms: Until when the policy ``steepest`` leaves it where it is.
-    limit: The CPU limit that was planned for this incarnation; None before the first.
-    progress: How far it has come.
+        dwells_until_counted_ms: Until when the policy ``steepest`` leaves it where it is.
+        limit: The CPU limit that was planned for this incarnation; None before the first.
+        progress: How far it has come.
         plan: The plan in flight, if any.
         cancel: The request that asked to stop it for good.
         placed_counted_ms: When its newest incarnation was accepted by its nodes.
