@@ -115,7 +115,8 @@ def share_of(runs: Sequence[Sequence[Report]]) -> list[float]:
 def tenths(workloads: Sequence[Sequence[float]]) -> list[float]:
     """The middles of the tenths of the shares, each workload with equal weight."""
     weighted = sorted((share, 1 / len(shares)) for shares in workloads for share in shares)
-    found, sums = [], 0.0
+    found: list[float] = []
+    sums = 0.0
     for share, weight in weighted:
         sums += weight
         while len(found) < len(SHARES) and sums >= (len(found) + 0.5) / len(SHARES) * len(workloads):
