@@ -353,9 +353,18 @@ def test_a_node_joins_again_every_hour() -> None:
 def test_a_node_joins_again_after_a_silence() -> None:
     """A node that was silent for as long as a lost one may no longer belong to the pool."""
     monitor = Sparing()
-    answers = [kinds(monitor.hear(report(), later_ms=ms)) for ms in (0, 14_999, 15_000, 500)]
+    answers = [kinds(monitor.hear(report(), later_ms=ms)) for ms in (0, 5_000, 14_999, 5_000, 15_000, 500)]
 
-    assert answers == [["NodeJoined", "ReplicaStarted"], [], ["NodeJoined"], []]
+    assert answers == [["NodeJoined", "ReplicaStarted"], [], [], [], ["NodeJoined"], []]
+
+
+def test_a_node_with_rare_heartbeats_joins_no_more_often_than_others() -> None:
+    """Its own period is no silence, however short the period of the usage facts is; twice its period is one."""
+    monitor = Sparing()
+    answers = [kinds(monitor.hear(later_ms=ms)) for ms in (0, *[20_000] * 50, 39_999, 20_000, 40_000, 20_000)]
+
+    assert [number for number, events in enumerate(answers) if events] == [0, 1, 53]
+    assert {name for events in answers for name in events} == {"NodeJoined"}
 
 
 def test_a_node_that_is_silent_for_long_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,6 +53,7 @@ class KnownNode(msgspec.Struct):
         untold: Whether its next heartbeat must be reported completely.
         joined_ms: When it joined last, by its own clock.
         use: Its usage since its newest ``NodeUsage``.
+        gap_ms: Time between its two newest ``NodeUsage``; 0 before the second.
         beat: The number of its newest heartbeat among those of all nodes.
     """
 
@@ -64,6 +65,7 @@ class KnownNode(msgspec.Struct):
     untold: bool = False
     joined_ms: int = -JOIN_EVERY_MS
     use: UsageTotal = msgspec.field(default_factory=UsageTotal)
+    gap_ms: int = 0
     beat: int = 0
 
 
@@ -82,7 +84,7 @@ class Facts:
     """Turns ``NodeHeartbeat`` into ``NodeJoined``, ``NodeUsage`` and the facts of each replica."""
 
     name = "worker-monitor"
-    logic = 1
+    logic = 2
     topic = "heartbeats"
     state_type = FactsState
 
@@ -156,8 +158,12 @@ class Facts:
 
 
 def _may_be_forgotten(node: KnownNode, beat: NodeHeartbeat) -> bool:
-    """Whether a node must join again: its last join is long ago, or it was silent for as long as a lost node."""
-    was_silent = beat.at_ms - node.usage_ms >= FACTS_PER_SILENCE * (beat.usage_every_ms or 0)
+    """Whether a node must join again: its last join is long ago, or it was silent for as long as a lost node.
+
+    A node whose heartbeats are always that far apart is not silent: its silence is twice its own period.
+    """
+    silent_ms = beat.at_ms - node.usage_ms
+    was_silent = silent_ms >= max(FACTS_PER_SILENCE * beat.usage_every_ms, 2 * node.gap_ms)
     return was_silent or not 0 <= beat.at_ms - node.joined_ms < JOIN_EVERY_MS
 
 
@@ -172,6 +178,7 @@ def _usage(node: KnownNode, beat: NodeHeartbeat, jobs: dict[str, int]) -> Iterat
     if is_due or beat.usage_every_ms:
         node.use.add(beat.used, jobs)
     if is_due:
+        node.gap_ms = max(0, beat.at_ms - node.usage_ms) if node.usage_ms >= 0 else 0
         node.usage_ms = beat.at_ms
         yield node.use.mean(beat.node)
         node.use = UsageTotal()
