@@ -1,6 +1,6 @@
 """The steps that every start from a state folder shares: the fence, the incarnation's folder, its environment.
 
-It owns the rule that at most one incarnation of a replica runs, and that it is the newest. It must never know whether a
+It owns the rule that at most one incarnation of a job runs, and that it is the newest. It must never know whether a
 process or a container runs it. Its calls block; the caller holds the job's lock.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder, spec_record
+from steepest.cluster.gang_variables import GangAddresses, gang_variables
 from steepest.cluster.observation import Observation
 from steepest.cluster.port import ReplicaSpec
 from steepest.errors import RefusedError, UncertainError
@@ -33,9 +34,12 @@ def is_made(
     Raises:
         RefusedError: ``stale-incarnation``, ``wrong-node`` or ``still-running``.
     """
-    known = state.incarnations(folder.replica)
-    if known and known[-1].incarnation > folder.incarnation:
-        raise RefusedError(f"{folder} is stale: {known[-1]} is known", code="stale-incarnation")
+    others = [replica for replica in state.replicas(folder.replica.job) if replica != folder.replica]
+    # Of another replica the newest is enough: it was started after the ends of those before it.
+    known = state.incarnations(folder.replica) + [found for other in others for found in state.incarnations(other)[-1:]]
+    newest = max(known, key=lambda one: one.incarnation, default=folder)
+    if newest.incarnation > folder.incarnation:
+        raise RefusedError(f"{folder} is stale: {newest} is known", code="stale-incarnation")
     for older in known:
         if older.incarnation < folder.incarnation:
             _refuse_if_it_runs(older, observe)
@@ -61,13 +65,22 @@ def make(state: AdapterFolder, folder: IncarnationFolder, node: str, spec: Repli
 
 
 def environment(
-    state: AdapterFolder, folder: IncarnationFolder, spec: ReplicaSpec, restore: CheckpointRef | None
+    state: AdapterFolder,
+    folder: IncarnationFolder,
+    spec: ReplicaSpec,
+    restore: CheckpointRef | None,
+    addresses: GangAddresses | None,
 ) -> dict[str, str]:
-    """The variables of an incarnation: one thread for numerical libraries, the spec's own, the control folder's."""
+    """The variables of an incarnation: one thread for numerical libraries, the spec's own, its gang's, the control folder's.
+
+    ``addresses``: where its gang listens, if it is in one.
+    """
+    of_gang = gang_variables(spec.gang, addresses) if spec.gang and addresses else {}
     return {
         **_ONE_THREAD,
         "PYTHONUNBUFFERED": "1",
         **spec.env,
+        **of_gang,
         "STEEPEST_JOB": folder.replica.job,
         "STEEPEST_REPLICA": str(folder.replica.index),
         "STEEPEST_INCARNATION": str(folder.incarnation),

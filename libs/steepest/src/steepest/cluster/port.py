@@ -6,8 +6,9 @@ made: plans and policies are not its business. Every adapter passes the suite in
 
 Every adapter guarantees:
 
-* *Conditional.* Every call names an incarnation. A start is refused (``stale-incarnation``) where the adapter knows a
-  newer incarnation of the replica; a stop, checkpoint, release or limit acts on exactly the incarnation that it names.
+* *Conditional.* Every call names an incarnation, which is the job's: all replicas of a gang have the same one. A start is
+  refused (``stale-incarnation``) where the adapter knows a newer incarnation of any of the job's replicas; a stop,
+  checkpoint, release or limit acts on exactly the incarnation that it names.
 * *Idempotent.* A call whose goal is already reached succeeds and changes nothing.
 * *Honest failures.* :class:`~steepest.errors.RefusedError` means that nothing happened;
   :class:`~steepest.errors.UncertainError` that it may have. After the second, ``lookup`` returns the actual state.
@@ -155,9 +156,10 @@ class Cluster(Protocol):
         known on that node (running or ended), nothing happens.
 
         Raises:
-            RefusedError: ``stale-incarnation``, ``still-running`` (an older incarnation is not proven ended),
-                ``unknown-node``, ``node-lost``, ``no-such-program``, ``no-such-image``, ``checkpoint-refused`` or
-                ``wrong-node`` (that incarnation was started on another node).
+            RefusedError: ``stale-incarnation``, ``still-running`` (an older incarnation of a replica of the job is not
+                proven ended), ``unknown-node``, ``node-lost``, ``no-such-program``, ``no-such-image``,
+                ``checkpoint-refused``, ``no-free-ports`` (for its gang) or ``wrong-node`` (that incarnation was started
+                on another node).
             UncertainError: It may have started.
         """
 

@@ -21,6 +21,7 @@ from steepest.cluster.docker.host import SERVER_FAILED, DockerNode, EngineInfo, 
 from steepest.cluster.docker.launch import ContainerLaunch, launch, remove
 from steepest.cluster.docker.mounts import Allowed
 from steepest.cluster.docker.observe import observe
+from steepest.cluster.docker.peer_hosts import peer_hosts
 from steepest.cluster.fence import is_made
 from steepest.cluster.folders import incarnation_locks
 from steepest.cluster.folders.acts import definite, uncancelled
@@ -28,9 +29,11 @@ from steepest.cluster.folders.adapter_folder import IncarnationFolder, spec_reco
 from steepest.cluster.folders.ended_jobs import Retention
 from steepest.cluster.folders.folder_cluster import FolderCluster
 from steepest.cluster.folders.folder_watch import wait
+from steepest.cluster.folders.gang_ports import PortTable
 from steepest.cluster.folders.replica_roster import Roster
+from steepest.cluster.gang_variables import GangAddresses
 from steepest.cluster.observation import Observation, declare_gone
-from steepest.cluster.port import ReplicaId, ReplicaSpec, Stopped
+from steepest.cluster.port import GangPlace, ReplicaId, ReplicaSpec, Stopped
 from steepest.errors import ClusterError, RefusedError, UncertainError
 from steepest.events.common import CheckpointRef, Resources
 
@@ -80,6 +83,7 @@ class DockerCluster(FolderCluster[DockerBackground]):
         self._allowed = allowed
         self._soft = soft_limits
         self._label = label_of(self._state)
+        self._ports = PortTable(self._state)
 
     async def start(
         self,
@@ -143,8 +147,21 @@ class DockerCluster(FolderCluster[DockerBackground]):
                 allowed=self._allowed,
                 soft=self._soft,
                 engine=engine,
+                addresses=self._addresses(folder, spec.gang) if spec.gang is not None else None,
             )
             launch(host, self._state, folder, order)
+
+    def _addresses(self, folder: IncarnationFolder, gang: GangPlace) -> GangAddresses:
+        """Where a gang listens. It blocks.
+
+        Raises:
+            RefusedError: ``unknown-node``, ``no-address`` or ``no-free-ports``.
+        """
+        if unknown := [node for node in gang.nodes if node not in self._hosts]:
+            raise RefusedError(f"there is no node {unknown[0]!r}", code="unknown-node")
+        hosts = peer_hosts([self._hosts[node].node.url for node in gang.nodes])
+        found = self._ports.reserve(folder.replica.job, folder.incarnation, gang.world_size)
+        return GangAddresses(hosts, found.of_ranks, found.master)
 
     def _is_known(self, folder: IncarnationFolder, node: str) -> bool:
         """Whether the incarnation was started (it runs or has ended); False: it may be started now.

@@ -22,6 +22,7 @@ from msgspec import UnsetType
 from steepest.cluster.docker.mounts import Mounts
 from steepest.cluster.fence import environment
 from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder
+from steepest.cluster.gang_variables import GangAddresses
 from steepest.cluster.observation import Observation
 from steepest.cluster.port import ReplicaPhase, ReplicaSpec
 from steepest.events.common import CheckpointRef, Resources
@@ -174,6 +175,7 @@ def creation(
     soft: bool,
     label: str,
     mounts: Mounts,
+    addresses: GangAddresses | None,
 ) -> dict[str, Any]:
     """The arguments of ``create_container``. It drops all capabilities: training needs none."""
     memory = capacity.memory_mib * _MIB
@@ -186,7 +188,7 @@ def creation(
         "command": list(spec.command[1:]),
         "name": name_of(label, folder),
         "labels": labels_of(label, folder),
-        "environment": environment(state, folder, spec, restore),
+        "environment": environment(state, folder, spec, restore, addresses),
         "working_dir": spec.working_dir,
         "user": mounts.user,
         "host_config": client.create_host_config(

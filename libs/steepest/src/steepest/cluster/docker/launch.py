@@ -25,6 +25,7 @@ from steepest.cluster.docker.container import NO_PROGRAM, ContainerRecord, creat
 from steepest.cluster.docker.host import EngineInfo, Host, status_of
 from steepest.cluster.docker.mounts import Allowed, mounts_of, set_owner
 from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder
+from steepest.cluster.gang_variables import GangAddresses
 from steepest.cluster.port import ReplicaSpec
 from steepest.errors import ClusterError, RefusedError, UncertainError
 from steepest.events.common import CheckpointRef, Resources
@@ -46,6 +47,7 @@ class ContainerLaunch(msgspec.Struct, frozen=True, kw_only=True):
         soft: The CPU limit is a weight.
         engine: The engine's description.
         allowed: The folders of the machine that containers may use.
+        addresses: Where its gang listens; None: it has none.
     """
 
     node: str
@@ -57,6 +59,18 @@ class ContainerLaunch(msgspec.Struct, frozen=True, kw_only=True):
     soft: bool
     engine: EngineInfo
     allowed: Allowed
+    addresses: GangAddresses | None = None
+
+    @property
+    def network(self) -> str | None:
+        """The container's network; None is the engine's bridge.
+
+        A gang's processes connect to each other at ports that their frameworks choose, from machine to machine: only the
+        machine's own network passes all of them without anything to be set up on the hosts.
+        """
+        if self.addresses is not None:
+            return "host"
+        return None if self.engine.has_bridge else "none"
 
 
 def launch(host: Host, state: AdapterFolder, folder: IncarnationFolder, order: ContainerLaunch) -> None:
@@ -82,11 +96,12 @@ def launch(host: Host, state: AdapterFolder, folder: IncarnationFolder, order: C
             spec=order.spec,
             image=order.image,
             restore=order.restore,
-            network=None if order.engine.has_bridge else "none",
+            network=order.network,
             capacity=order.capacity,
             soft=order.soft,
             label=order.label,
             mounts=mounts,
+            addresses=order.addresses,
         )
         made = _create(host, client, folder, order, asked)
         folder.write(record_of(folder), ContainerRecord(id=made, engine=order.engine.id))

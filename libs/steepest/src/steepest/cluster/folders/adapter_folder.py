@@ -176,13 +176,14 @@ class IncarnationFolder:
 
 
 class AdapterFolder:
-    """``state_dir``: ``jobs/<job>/<replica>/<incarnation>/``, ``jobs/<job>/checkpoints/``, ``ended/`` and ``locks/``."""
+    """``state_dir``: ``jobs/<job>/<replica>/<incarnation>/``, ``jobs/<job>/checkpoints/``, ``ended/``, ``locks/``."""
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
         self.jobs = self.path / "jobs"
         self.ended = self.path / "ended"
         self.locks = self.path / "locks"
+        self.gang_ports = self.path / "gang-ports.json"
 
     def make(self) -> None:
         """Make the folders that are missing, readable by the owner only: jobs print secrets."""

@@ -22,6 +22,8 @@ from steepest.cluster.folders.adapter_folder import IncarnationFolder, LimitReco
 from steepest.cluster.folders.ended_jobs import Retention
 from steepest.cluster.folders.folder_cluster import STEP_POLL_S, FolderCluster
 from steepest.cluster.folders.folder_watch import wait
+from steepest.cluster.folders.gang_ports import PortTable
+from steepest.cluster.gang_variables import GangAddresses
 from steepest.cluster.local.duty_cycles import send_order
 from steepest.cluster.local.groups import Groups, cap, find_groups
 from steepest.cluster.local.launch import ProcessLaunch, is_known, launch
@@ -30,11 +32,12 @@ from steepest.cluster.local.phases import boot_id, observe
 from steepest.cluster.local.process_roster import LocalRoster
 from steepest.cluster.local.supervisor import FULL_SHARE
 from steepest.cluster.observation import Observation, declare_gone
-from steepest.cluster.port import ReplicaId, ReplicaSpec, Stopped
+from steepest.cluster.port import GangPlace, ReplicaId, ReplicaSpec, Stopped
 from steepest.errors import ClusterError, RefusedError, UncertainError
 from steepest.events.common import CheckpointRef, Name, Resources
 
 _KILL_S = 10.0  # SIGKILL takes longer only for a process that waits for a disk
+_LOOPBACK = "127.0.0.1"
 
 
 class LocalNode(msgspec.Struct, frozen=True):
@@ -79,6 +82,7 @@ class LocalCluster(FolderCluster[LocalBackground]):
         )
         self._cpu = cpu
         self._boot = boot_id()
+        self._ports = PortTable(self._state)
 
     async def start(
         self,
@@ -125,12 +129,18 @@ class LocalCluster(FolderCluster[LocalBackground]):
         with definite(f"{folder} did not start"), incarnation_locks.held(self._state.locks / job):
             if is_known(self._state, folder, order.node, self._boot):
                 return
+            if order.spec.gang is not None:
+                order = msgspec.structs.replace(order, addresses=self._addresses(folder, order.spec.gang))
             if groups is not None:
                 name = f"{job}.{folder.replica.index}.{folder.incarnation}"
                 capacity_m = self._capacities[order.node].cpu_m
                 group = groups.make(order.node, name, order.spec.cpu_limit_m, capacity_m)
                 order = msgspec.structs.replace(order, cgroup=group)
             launch(self._state, folder, order)
+
+    def _addresses(self, folder: IncarnationFolder, gang: GangPlace) -> GangAddresses:
+        found = self._ports.reserve(folder.replica.job, folder.incarnation, gang.world_size)
+        return GangAddresses((_LOOPBACK,) * gang.world_size, found.of_ranks, found.master)
 
     async def stop(self, replica: ReplicaId, incarnation: int, *, grace_s: float) -> Stopped:
         """See ``Cluster.stop``."""

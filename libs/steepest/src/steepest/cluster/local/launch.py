@@ -23,6 +23,7 @@ import msgspec
 from steepest.cluster import fence
 from steepest.cluster.folders import incarnation_locks
 from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder
+from steepest.cluster.gang_variables import GangAddresses
 from steepest.cluster.local import supervisor
 from steepest.cluster.local.phases import observe
 from steepest.cluster.observation import Observation
@@ -41,6 +42,7 @@ class ProcessLaunch(msgspec.Struct, frozen=True, kw_only=True):
         boot: The id of the machine's current boot.
         cgroup: The existing control group to run in; None: none.
         share: The initial share of the time in which it may run, in ‰.
+        addresses: Where its gang listens; None: it has none.
     """
 
     node: str
@@ -49,6 +51,7 @@ class ProcessLaunch(msgspec.Struct, frozen=True, kw_only=True):
     boot: str
     share: int
     cgroup: Path | None = None
+    addresses: GangAddresses | None = None
 
 
 def is_known(state: AdapterFolder, folder: IncarnationFolder, node: str, boot: str) -> bool:
@@ -82,7 +85,7 @@ def launch(state: AdapterFolder, folder: IncarnationFolder, order: ProcessLaunch
         OSError: It did not start because a file could not be written or a process not be created.
         UncertainError: It may have started.
     """
-    env = environment(state, folder, order.spec, order.restore)
+    env = environment(state, folder, order)
     program = find_program(order.spec, env)
     fence.make(state, folder, order.node, order.spec)
     lock = incarnation_locks.take(folder.lock, patience_s=1.0)
@@ -90,15 +93,13 @@ def launch(state: AdapterFolder, folder: IncarnationFolder, order: ProcessLaunch
         _judge(folder, _spawn(folder, order, program, env, lock))
 
 
-def environment(
-    state: AdapterFolder, folder: IncarnationFolder, spec: ReplicaSpec, restore: CheckpointRef | None
-) -> dict[str, str]:
+def environment(state: AdapterFolder, folder: IncarnationFolder, order: ProcessLaunch) -> dict[str, str]:
     """The job's environment: the inherited variables, and those that every job gets."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("STEEPEST_")}
     return {
         **inherited,
         "VECLIB_MAXIMUM_THREADS": "1",  # macOS's
-        **fence.environment(state, folder, spec, restore),
+        **fence.environment(state, folder, order.spec, order.restore, order.addresses),
     }
 
 

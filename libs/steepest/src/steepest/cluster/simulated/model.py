@@ -38,6 +38,8 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
         checkpoint_mib: Size of a checkpoint in MiB; a save or restore takes the time for it in addition to the delays.
         exit_status: The status after the last step.
         crash_at: The step at which the first incarnation fails with status 1; 0: never.
+        launch_status: The status with which it ends instead of its first step; None: it trains.
+        lockstep: In a gang it does each step together with the others, and fails when one of them does.
         ignore_term: It ignores SIGTERM.
         silent: It never answers a request.
         spoil: Its checkpoints fail verification.
@@ -54,6 +56,8 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint_mib: float = 0.0
     exit_status: int = 0
     crash_at: int = 0
+    launch_status: int | None = None
+    lockstep: bool = True
     ignore_term: bool = False
     silent: bool = False
     spoil: bool = False

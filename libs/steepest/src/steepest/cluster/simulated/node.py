@@ -6,8 +6,10 @@ on the number of trainings on this node.
 
 from __future__ import annotations
 
+import math
 from typing import Protocol
 
+from steepest.cluster.simulated.lockstep import Lockstep, couple_all
 from steepest.cluster.simulated.model import Model
 from steepest.cluster.simulated.shares import share_out, slowdown
 from steepest.cluster.simulated.timeline import Timeline, Timer
@@ -15,6 +17,8 @@ from steepest.events.common import Resources
 
 DUE_TOLERANCE_S = 1e-9
 """Tolerance for due times, in seconds: the rounding error of float sums is smaller."""
+
+_STEP_TOLERANCE = 1e-6
 
 
 class CpuConsumer(Protocol):
@@ -25,6 +29,9 @@ class CpuConsumer(Protocol):
         pace: Steps per second since then.
         share_m: CPU share, in millicores.
         limit_m: CPU limit in millicores; None: no limit.
+        own_pace: ``pace``, if it did not wait for the other members of its gang.
+        own_share_m: ``share_m`` likewise.
+        gang: The trainings with which it does each step together; None: it trains alone.
     """
 
     model: Model
@@ -33,6 +40,9 @@ class CpuConsumer(Protocol):
     pace: float
     share_m: float
     limit_m: int | None
+    own_pace: float
+    own_share_m: float
+    gang: Lockstep | None
 
     def advance(self, now_s: float) -> None:
         """Add the steps completed up to now."""
@@ -98,9 +108,12 @@ class SimulatedNode:
         """The training stops executing steps; does nothing if it does not."""
         if training not in self.training:
             return
-        training.advance(self._timeline.now_s())
+        now_s = self._timeline.now_s()
+        training.advance(now_s)
         del self.training[training]
-        training.pace = training.share_m = 0.0
+        training.pace = training.share_m = training.own_pace = training.own_share_m = 0.0
+        if training.gang is not None:
+            training.gang.couple(now_s)
         self.share()
 
     def share(self) -> None:
@@ -114,8 +127,11 @@ class SimulatedNode:
         slower = slowdown(self._contention, capacity, demands, limits)
         for training, demand, share in zip(trainings, demands, shares, strict=True):
             training.advance(now_s)
-            training.share_m = share if demand else float(training.model.idle_m)
-            training.pace = self.speed / training.model.step_s * (share / demand / slower if demand else 1.0)
+            training.share_m = training.own_share_m = share if demand else float(training.model.idle_m)
+            training.pace = training.own_pace = (
+                self.speed / training.model.step_s * (share / demand / slower if demand else 1.0)
+            )
+        couple_all([training.gang for training in trainings if training.gang is not None], now_s)
         self.retime()
 
     def retime(self) -> None:
@@ -123,19 +139,17 @@ class SimulatedNode:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        due_s = [one.since_s + (one.target() - one.done) / one.pace for one in self.training if one.pace > 0.0]
-        if due_s:
-            self._timer = self._timeline.call_at(min(due_s), self._reach)
+        due_s = min((_due_s(one) for one in self.training), default=math.inf)
+        if due_s < math.inf:
+            self._timer = self._timeline.call_at(due_s, self._reach)
 
     def _reach(self) -> None:
         """Call ``reach`` of the trainings whose target step is completed."""
         self._timer = None
         now_s = self._timeline.now_s()
         for training in list(self.training):
-            if training not in self.training or training.pace <= 0.0:
-                continue
-            target = training.target()
-            if training.since_s + (target - training.done) / training.pace <= now_s + DUE_TOLERANCE_S:
+            if training in self.training and _due_s(training) <= now_s + DUE_TOLERANCE_S:
+                target = training.target()
                 training.advance(now_s)
                 training.reach(int(target))
         self.retime()
@@ -143,3 +157,11 @@ class SimulatedNode:
     def used_m(self) -> int:
         """CPU in use now, in millicores."""
         return round(sum(training.share_m for training in self.training))
+
+
+def _due_s(training: CpuConsumer) -> float:
+    """When its target step is completed. A gang that pauses at the end of a step has completed it in all members."""
+    left = training.target() - training.done
+    if training.pace > 0.0:
+        return training.since_s + left / training.pace
+    return training.since_s if left <= _STEP_TOLERANCE else math.inf

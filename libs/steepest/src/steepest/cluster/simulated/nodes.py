@@ -13,6 +13,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from steepest.cluster.port import ReplicaId, ReplicaPhase, ReplicaSpec, ReplicaStatus, Stopped
+from steepest.cluster.simulated.lockstep import Lockstep
 from steepest.cluster.simulated.model import Model
 from steepest.cluster.simulated.node import SimulatedNode
 from steepest.cluster.simulated.timeline import Timeline
@@ -42,10 +43,15 @@ _STATES = {
 
 
 class KnownJob(msgspec.Struct):
-    """The records of a job until it is forgotten: its volume, and the incarnations of each replica."""
+    """The records of a job until it is forgotten: its volume, the incarnations of each replica, its gang by incarnation."""
 
     volume: list[CheckpointRef] = []
     incarnations: dict[ReplicaId, dict[int, Training]] = {}
+    gangs: dict[int, Lockstep] = {}
+
+    def newest(self) -> list[Training]:
+        """The newest incarnation of each replica."""
+        return [known[max(known)] for known in self.incarnations.values()]
 
 
 class SimulatedNodes:
@@ -135,15 +141,15 @@ class SimulatedNodes:
         """See ``Cluster.start``."""
         if node not in self.nodes:
             raise RefusedError(f"there is no node {node!r}", code="unknown-node")
-        newest = self.newest(replica)
         if (known := self.get(replica, incarnation)) is not None:
             if known.node != node:
                 raise RefusedError(f"{replica}.{incarnation} is on {known.node}", code="wrong-node")
             return
-        if newest is not None and newest.incarnation > incarnation:
-            raise RefusedError(f"{replica} is at incarnation {newest.incarnation}", code="stale-incarnation")
-        if newest is not None and newest.running:
-            raise RefusedError(f"{replica}.{newest.incarnation} still runs", code="still-running")
+        for other in self.jobs[replica.job].newest() if replica.job in self.jobs else ():
+            if other.incarnation > incarnation:
+                raise RefusedError(f"{other.replica} is at incarnation {other.incarnation}", code="stale-incarnation")
+            if other.incarnation < incarnation and other.running:
+                raise RefusedError(f"{other.replica}.{other.incarnation} still runs", code="still-running")
         if self.nodes[node].lost:
             raise RefusedError(f"{node} is lost", code="node-lost")
         model = self._model_of(replica, spec)
@@ -265,6 +271,9 @@ class SimulatedNodes:
         model: Model,
     ) -> Training:
         job = self.jobs[replica.job]
+        gang = None
+        if spec.gang is not None and model.lockstep:
+            gang = job.gangs.setdefault(incarnation, Lockstep(spec.gang.world_size))
         training = Training(
             replica,
             incarnation,
@@ -275,6 +284,7 @@ class SimulatedNodes:
             volume=job.volume,
             timeline=self.timeline,
             witness=self._witness,
+            gang=gang,
         )
         job.incarnations.setdefault(replica, {})[incarnation] = training
         self._on[node][training] = None

@@ -21,6 +21,7 @@ from collections.abc import Callable
 import msgspec
 
 from steepest.cluster.port import ReplicaId, ReplicaPhase, ReplicaSpec
+from steepest.cluster.simulated.lockstep import Lockstep
 from steepest.cluster.simulated.model import Delay, Model
 from steepest.cluster.simulated.node import SimulatedNode
 from steepest.cluster.simulated.timeline import Timeline, Timer
@@ -31,6 +32,9 @@ STEP_TOLERANCE = 1e-9
 
 LEFT = 85
 """Exit status of a process that saved and exited."""
+
+PEER_LOST = 1
+"""Exit status of a process that cannot do its step because another process of its gang has failed."""
 
 
 class State(enum.Enum):
@@ -77,6 +81,9 @@ class Training:
         share_m: CPU share in millicores since then.
         pace: Steps per second since then.
         cpu_m_s: CPU used up to then, in millicore-seconds.
+        own_pace: The pace that its node gives it, if its gang does not make it wait.
+        own_share_m: The CPU share at that pace.
+        gang: The trainings with which it does each step together; None: it trains alone.
         held: The request after whose checkpoint it waits or will wait; None: it does not.
     """
 
@@ -92,6 +99,7 @@ class Training:
         volume: list[CheckpointRef],
         timeline: Timeline,
         witness: Witness,
+        gang: Lockstep | None = None,
     ) -> None:
         self.replica = replica
         self.incarnation = incarnation
@@ -111,6 +119,9 @@ class Training:
         self.since_s = timeline.now_s()
         self.share_m = 0.0
         self.pace = 0.0
+        self.own_share_m = 0.0
+        self.own_pace = 0.0
+        self.gang = gang
         self.cpu_m_s = 0.0
         self._node = node
         self._timeline = timeline
@@ -127,6 +138,11 @@ class Training:
         return self._node.name
 
     @property
+    def runs_on(self) -> SimulatedNode:
+        """Its node."""
+        return self._node
+
+    @property
     def running(self) -> bool:
         """Whether the process has not ended."""
         return self.phase is ReplicaPhase.RUNNING
@@ -134,6 +150,8 @@ class Training:
     def begin(self) -> None:
         """Start the process: it launches, and then trains."""
         self._witness.begins(self)
+        if self.gang is not None:
+            self.gang.join(self)
         delay_s = self.model.delay_s(Delay.LAUNCH, self.incarnation)
         if self.restored_step is not None:
             delay_s += self.model.delay_s(Delay.RESTORE, self.incarnation) + self._transfer_s()
@@ -144,6 +162,8 @@ class Training:
         self.done = float(step)
         self.step = self._completed = step
         self.mode = mode
+        if self.gang is not None:
+            self.gang.join(self)
         if self.model.steps is not None and step >= self.model.steps:
             self._after(0.0, lambda: self.exit(self.model.exit_status))
         else:
@@ -176,11 +196,12 @@ class Training:
                 self._train_on()
 
     def terminate(self) -> None:
-        """SIGTERM: save and exit at the end of the step."""
+        """SIGTERM: save and exit at the end of the step; a training that waits for its gang exits without it."""
         if self.model.ignore_term or not self.running:
             return
         self._stop = True
-        if self.state is State.HOLDING:
+        waits = self.gang is not None and self.state is State.TRAINING and (not self.pace or not self._saves)
+        if self.state is State.HOLDING or waits:
             self._leave()
         else:
             self._node.retime()
@@ -196,6 +217,18 @@ class Training:
     def lose(self) -> None:
         """End without an exit status, as when its node fails."""
         self._finish(ReplicaPhase.GONE, None)
+
+    # --- what its gang does ------------------------------------------------------------------------------------------
+
+    def set_pace(self, now_s: float, pace: float, share_m: float) -> None:
+        """See ``LockstepMember``."""
+        self.advance(now_s)
+        self.pace, self.share_m = pace, share_m
+
+    def lose_peer(self) -> None:
+        """See ``LockstepMember``: it fails, unless it is saving or waits after a checkpoint."""
+        if self.state in (State.LAUNCHING, State.TRAINING):
+            self.exit(PEER_LOST)
 
     # --- what its node does --------------------------------------------------------------------------------------------
 
@@ -236,6 +269,9 @@ class Training:
     # --- what it does itself -------------------------------------------------------------------------------------------
 
     def _launched(self) -> None:
+        if self.model.launch_status is not None:
+            self.exit(self.model.launch_status)
+            return
         self.mode = self.model.mode
         if self.model.steps is not None and self.done >= self.model.steps:
             self.exit(self.model.exit_status)
@@ -262,11 +298,16 @@ class Training:
 
     def _must_prove_saving(self) -> bool:
         """Whether it must save once to prove that it can: a process that saves only when stopped does so."""
-        return self.model.mode is CheckpointMode.ON_STOP and not self.volume and not self.model.spoil
+        return self._saves and self.model.mode is CheckpointMode.ON_STOP and not self.volume and not self.model.spoil
+
+    @property
+    def _saves(self) -> bool:
+        """Whether it saves for its job: replica 0 does."""
+        return self.replica.index == 0
 
     def _serve(self, request: Request) -> None:
-        if self.model.mode is not CheckpointMode.ON_REQUEST:
-            self.answers[request.name] = "it saves when it is stopped"
+        if self.model.mode is not CheckpointMode.ON_REQUEST or not self._saves:
+            self.answers[request.name] = "it saves when it is stopped" if self._saves else "replica 0 saves"
             if self.state is not State.TRAINING:
                 self._train_on()
             return
@@ -286,7 +327,7 @@ class Training:
         self._changed()
 
     def _leave(self) -> None:
-        if self.model.mode is CheckpointMode.NONE or self._is_saved():
+        if not self._saves or self.model.mode is CheckpointMode.NONE or self._is_saved():
             self.exit(LEFT)
         else:
             self._save_then(lambda: self.exit(LEFT))
@@ -334,6 +375,8 @@ class Training:
         self._node.leave(self)
         self.state = State.ENDED
         self.phase, self.exit_status = phase, status
+        if self.gang is not None:
+            self.gang.leave(self, failed=status not in (0, LEFT))
         self._changed()
 
     def _changed(self) -> None:

@@ -18,12 +18,13 @@ from __future__ import annotations
 import pytest
 
 from steepest.testing.contracts.cluster_checkpoints import CheckpointContract
+from steepest.testing.contracts.cluster_gangs import GangContract
 from steepest.testing.contracts.cluster_harness import ClusterFixture, ClusterHarness
 from steepest.testing.contracts.cluster_lifecycle import LifecycleContract
 from steepest.testing.contracts.cluster_reports import ReportsContract
 
 
-class ClusterContract(LifecycleContract, CheckpointContract, ReportsContract):
+class ClusterContract(LifecycleContract, CheckpointContract, ReportsContract, GangContract):
     """The whole contract. Inherit it with a fixture ``harness`` that gives an empty cluster."""
 
     @pytest.fixture

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import abc
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
+import msgspec
 import pytest
 
-from steepest.cluster.port import Cluster, ReplicaId, ReplicaPhase, ReplicaSpec
+from steepest.cluster.port import Cluster, GangPlace, ReplicaId, ReplicaPhase, ReplicaSpec
 from steepest.errors import RefusedError
 from steepest.events.common import CheckpointRef, Resources
 from steepest.events.heartbeat import ReplicaReport, ReplicaState
@@ -94,6 +95,29 @@ class ClusterFixture:
         await self.cluster.start(replica, incarnation, node or self.here, spec, None)
         await self.reach(1, replica=replica, incarnation=incarnation)
 
+    async def start_gang(
+        self,
+        nodes: Sequence[str],
+        *arguments: str,
+        job: str = JOB.job,
+        incarnation: int = 1,
+        ranks: Sequence[int] | None = None,
+        restore: CheckpointRef | None = None,
+    ) -> None:
+        """Start a gang with a replica on each of these nodes, the same node twice where it is named twice.
+
+        ``ranks``: only these of its replicas.
+        """
+        for rank in range(len(nodes)) if ranks is None else ranks:
+            place = GangPlace(role="worker", role_index=rank, rank=rank, world_size=len(nodes), nodes=tuple(nodes))
+            spec = msgspec.structs.replace(self.harness.job(*arguments), gang=place)
+            await self.cluster.start(ReplicaId(job, rank), incarnation, nodes[rank], spec, restore)
+
+    async def reach_all(self, step: int, count: int, *, job: str = JOB.job, incarnation: int = 1) -> None:
+        """Wait until every replica of a gang reports a step."""
+        for index in range(count):
+            await self.reach(step, replica=ReplicaId(job, index), incarnation=incarnation)
+
     async def reach(self, step: int, *, replica: ReplicaId = JOB, incarnation: int = 1) -> int:
         """Wait until an incarnation reports a step."""
         return await self.cluster.wait_for_step(replica, incarnation, at_least=step, timeout_s=PATIENCE_S)
@@ -110,7 +134,10 @@ class ClusterFixture:
     async def end(self, replica: ReplicaId = JOB) -> tuple[ReplicaPhase, int | None]:
         """Wait for the end of a replica; give its phase and exit status."""
         async for beat in self.cluster.heartbeats():
-            if any(report.job == replica.job and report.state != ReplicaState.RUNNING for report in beat.replicas):
+            if any(
+                ReplicaId(report.job, report.replica) == replica and report.state != ReplicaState.RUNNING
+                for report in beat.replicas
+            ):
                 break
         status = await self.cluster.lookup(replica)
         assert status is not None

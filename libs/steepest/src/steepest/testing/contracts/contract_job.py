@@ -7,16 +7,75 @@ protocol beside the SDK, on purpose: it stands for the job's side of ``docs/cont
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import json
 import os
 import signal
+import socket
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
 STOPPED_STATUS = 85
+LOST_STATUS = 4
+"""A peer is gone, so the step cannot be done."""
+
+_LOOK_S = 0.02
+
+
+class PeerLost(Exception):  # noqa: N818 - named by what happened
+    """A peer has closed its connection."""
+
+
+class Meeting:
+    """The peers of a gang, which do every step together: each tells rank 0, and rank 0 answers when all have."""
+
+    def __init__(self, job: ContractJob) -> None:
+        self._job = job
+        self._rank = int(os.environ["STEEPEST_RANK"])
+        self._peers = [peer.rsplit(":", 1) for peer in os.environ["STEEPEST_PEERS"].split(",")]
+        self._links: list[socket.socket] = []
+
+    def begin(self) -> None:
+        """Connect: rank 0 with all others."""
+        if self._rank == 0:
+            with socket.create_server(("", int(self._peers[0][1])), backlog=len(self._peers)) as server:
+                server.settimeout(_LOOK_S)
+                while len(self._links) < len(self._peers) - 1 and not self._job.stopping:
+                    with contextlib.suppress(TimeoutError):
+                        self._links.append(server.accept()[0])
+            return
+        host, port = self._peers[0]
+        while not self._links and not self._job.stopping:
+            try:
+                self._links.append(socket.create_connection((host, int(port)), timeout=5.0))
+            except OSError:
+                time.sleep(_LOOK_S)
+
+    def step(self) -> None:
+        """Wait for the peers' step."""
+        if self._rank:
+            self._links[0].sendall(b".")
+        for link in self._links:
+            self._receive(link)
+        if not self._rank:
+            for link in self._links:
+                with contextlib.suppress(OSError):
+                    link.sendall(b".")
+
+    def _receive(self, link: socket.socket) -> None:
+        link.settimeout(_LOOK_S)
+        while not self._job.stopping:
+            try:
+                if link.recv(1):
+                    return
+            except TimeoutError:
+                continue
+            except OSError:
+                pass
+            raise PeerLost
 
 
 class ContractJob:
@@ -26,7 +85,9 @@ class ContractJob:
         self._options = options
         self._control = Path(os.environ["STEEPEST_CONTROL"])
         self._checkpoints = Path(os.environ["STEEPEST_CHECKPOINTS"])
-        self._stop = False
+        self.stopping = False
+        self._replica = int(os.environ["STEEPEST_REPLICA"])
+        self._meeting = Meeting(self) if options.meet else None
         self._answered = ""
         self._restored = os.environ.get("STEEPEST_RESTORE") or None
         self._step = 0
@@ -34,7 +95,10 @@ class ContractJob:
     def run(self) -> int:
         """Train; give the exit status."""
         signal.signal(signal.SIGTERM, self._on_term)
-        print("begins", os.environ["STEEPEST_JOB"], os.environ["STEEPEST_INCARNATION"], flush=True)  # noqa: T201
+        in_gang = [str(self._replica)] if "STEEPEST_RANK" in os.environ else []
+        print("begins", os.environ["STEEPEST_JOB"], os.environ["STEEPEST_INCARNATION"], *in_gang, flush=True)  # noqa: T201
+        if self._options.fail_start == self._replica:
+            return 7
         if self._restored:
             self._step = json.loads((self._checkpoints / self._restored / "state.json").read_text())["step"]
         self._put(
@@ -45,28 +109,37 @@ class ContractJob:
                 "restored": self._restored,
             },
         )
+        if self._meeting is not None:
+            self._meeting.begin()
         while self._options.steps is None or self._step < self._options.steps:
-            self._train_a_step()
-            if not self._stop:
+            try:
+                self._train_a_step()
+            except PeerLost:
+                return LOST_STATUS
+            if not self.stopping:
                 self._serve()
-            if self._stop:
+            if self.stopping:
                 return self._leave()
         return int(self._options.exit)
 
     def _on_term(self, _number: int, _frame: object) -> None:
-        self._stop = not self._options.ignore_term
+        self.stopping = not self._options.ignore_term
 
     def _train_a_step(self) -> None:
         until = time.monotonic() + self._options.step_s
         while time.monotonic() < until:
             if not self._options.burn:
                 time.sleep(self._options.step_s)
+        if self._meeting is not None:
+            self._meeting.step()
+            if self.stopping:  # the step was not done
+                return
         self._step += 1
         with (self._control / "reports.jsonl").open("a") as reports:
             reports.write(json.dumps({"step": self._step, "at_ms": time.time_ns() // 10**6, "metrics": {}}) + "\n")
 
     def _leave(self) -> int:
-        if self._options.mode != "none":
+        if self._options.mode != "none" and self._replica == 0:
             self._save()
         return STOPPED_STATUS
 
@@ -75,13 +148,16 @@ class ContractJob:
         if request is None or request["request"] == self._answered or self._options.silent:
             return
         self._answered = request["request"]
+        if self._replica:
+            self._put("checkpoint-ack.json", {"request": self._answered, "refused": "replica 0 saves"})
+            return
         if self._options.mode != "on-request":
             self._put("checkpoint-ack.json", {"request": self._answered, "refused": "it saves when it is stopped"})
             return
         time.sleep(self._options.save_s)
         self._put("checkpoint-ack.json", {"request": self._answered, **self._save()})
         until = time.monotonic() + request["hold_s"]
-        while time.monotonic() < until and not self._stop:
+        while time.monotonic() < until and not self.stopping:
             release = self._get("release.json")
             if release is not None and release["request"] == self._answered:
                 return
@@ -133,6 +209,8 @@ def main() -> None:
     parser.add_argument("--burn", action="store_true", help="compute during the steps instead of sleeping")
     parser.add_argument("--ignore-term", action="store_true", help="do not leave on SIGTERM")
     parser.add_argument("--silent", action="store_true", help="answer no request")
+    parser.add_argument("--meet", action="store_true", help="do each step together with the peers of the gang")
+    parser.add_argument("--fail-start", type=int, help="the replica with this index leaves with status 7 as it starts")
     parser.add_argument("--spoil", action="store_true", help="write checkpoints that do not match their manifest")
     sys.exit(ContractJob(parser.parse_args()).run())
 

@@ -26,12 +26,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--burn", action="store_true", help="compute all the time, instead of waiting")
     parser.add_argument("--flat-after", type=int, default=0, help="the step from which on the loss stays; 0: no loss")
     parser.add_argument("--crash-at", type=int, default=0)
-    for name in ("--ignore-term", "--silent", "--spoil"):
+    parser.add_argument("--crash-replica", type=int, help="only the replica with this index crashes; else all do")
+    parser.add_argument("--fail-start", type=int, help="the replica with this index ends with status 7 as it starts")
+    for name in ("--meet", "--ignore-term", "--silent", "--spoil"):
         parser.add_argument(name, action="store_true")
     return parser
 
 
-def model_of(_: ReplicaId, spec: ReplicaSpec) -> Model:
+def model_of(replica: ReplicaId, spec: ReplicaSpec) -> Model:
     """What a command does.
 
     Raises:
@@ -49,7 +51,9 @@ def model_of(_: ReplicaId, spec: ReplicaSpec) -> Model:
         loss=_falling(given.flat_after) if given.flat_after else None,
         delay_s=lambda delay, _incarnation: given.save_s if delay is Delay.SAVE else 0.0,
         exit_status=given.exit,
-        crash_at=given.crash_at,
+        crash_at=given.crash_at if given.crash_replica in (None, replica.index) else 0,
+        launch_status=7 if given.fail_start == replica.index else None,
+        lockstep=given.meet,
         ignore_term=given.ignore_term,
         silent=given.silent,
         spoil=given.spoil,

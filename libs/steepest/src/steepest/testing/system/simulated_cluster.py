@@ -59,7 +59,8 @@ class FileWitness(Witness):
         folder = self._folder / replica.job / f"{replica.index}.{training.incarnation}.{self._begun}"
         folder.mkdir(parents=True)
         self._folders[training] = folder
-        (folder / "output.log").write_text(f"begins {replica.job} {training.incarnation}\n")
+        in_gang = f" {replica.index}" if training.spec.gang else ""
+        (folder / "output.log").write_text(f"begins {replica.job} {training.incarnation}{in_gang}\n")
         self._reports[training] = (folder / "reports.jsonl").open("a")
         self.pulse()
 
