@@ -41,12 +41,20 @@ def with_more(value: Any) -> Any:
     """The message with a field more in every object; names of jobs and the like are no fields."""
     match value:
         case dict():
-            named = {"env", "jobs", "headers"}
-            inner = {key: one if key in named else with_more(one) for key, one in value.items()}
+            inner = {key: _with_more_of(key, one) for key, one in value.items()}
             return inner | {"a_field_of_tomorrow": [{"x": 1}]}
         case list():
             return [with_more(one) for one in value]
     return value
+
+
+def _with_more_of(field: str, value: Any) -> Any:
+    match field:
+        case "env" | "jobs" | "headers":
+            return value
+        case "others":
+            return {job: with_more(one) for job, one in value.items()}
+    return with_more(value)
 
 
 OLDER = [(old, new) for new in range(2, READS + 1) for old in range(1, new)]

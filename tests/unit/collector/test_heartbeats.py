@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from steepest.events import cluster as c
-from steepest.events.parameters import PoolParameters, SpeConParameters
+from steepest.events.parameters import FlowConParameters, PoolParameters, Resource, SpeConParameters
 from steepest.events.registry import STATE_IS_BOUNDED
+from steepest.policies.monitor.others import usage_of
 from steepest.policies.monitor.use import usage_every_ms
 from steepest.testing.scenarios.folded_pool import FoldedPool
 from steepest.testing.system.rig import Rig
@@ -39,6 +40,18 @@ def test_use_is_told_often_enough_for_silence_and_for_buckets(configured: c.Pool
     pool.fold(configured)
 
     assert usage_every_ms(pool.view) == every_ms
+
+
+@pytest.mark.parametrize(("on", "wanted"), [(True, (Resource.MEMORY, Resource.BLOCK_IO)), (False, ())])
+def test_use_besides_cpu_is_asked_for_where_flowcon_considers_it(*, on: bool, wanted: tuple[Resource, ...]) -> None:
+    """Otherwise it never becomes a fact."""
+    resources = (Resource.CPU, Resource.MEMORY, Resource.BLOCK_IO)
+    pool = FoldedPool(w1=1_000)
+    pool.fold(
+        c.PoolConfigured(reads=3, parameters=PoolParameters(flowcon=FlowConParameters(on=on, resources=resources)))
+    )
+
+    assert usage_of(pool.view) == wanted
 
 
 async def test_a_quiet_pool_writes_little(tmp_path: Path) -> None:

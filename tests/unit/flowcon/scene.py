@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from steepest.events import cluster as c
@@ -41,8 +43,10 @@ class FlowConPool(DeciderDriver):
         assert isinstance(planner, LimitPlanner)
         return planner
 
-    def interval(self, number: int, **jobs: tuple[float, int]) -> list[c.LimitsPlanned]:
-        """An interval of the categorizer passes: of each job the mean of its loss, and the CPU that it used.
+    def interval(
+        self, number: int, others: Mapping[str, c.OtherUse] | None = None, **jobs: tuple[float, int]
+    ) -> list[c.LimitsPlanned]:
+        """An interval of the categorizer passes: of each job the mean of its loss, and what it used.
 
         Its tick comes last, so that the run that is due looks at it. Gives what was planned.
         """
@@ -52,7 +56,8 @@ class FlowConPool(DeciderDriver):
             node = self.job(name).node
             assert node is not None
             self.now_ms = end_ms - ITVAL_MS // 2
-            self.fold(used(node, cpu_m, **{name: cpu_m}))
+            mine = {name: others[name]} if others and name in others else {}
+            self.fold(msgspec.structs.replace(used(node, cpu_m, **{name: cpu_m}), others=mine))
         self.now_ms = end_ms
         self.feed(*(bucket(name, number, mean) for name, (mean, _) in jobs.items()))
         self.fold(c.Tick(counted_ms=self.view.counted_ms + ITVAL_MS))

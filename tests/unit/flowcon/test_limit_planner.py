@@ -9,6 +9,7 @@ import pytest
 from tests.unit.flowcon.scene import CL, ITVAL_MS, NL, WL, FlowConPool, bucket
 
 from steepest.events import cluster as c
+from steepest.events.common import Resources
 from steepest.events.parameters import ProgressUnit, Resource
 from steepest.policies.flowcon.limit_planner import LimitPlanner
 from steepest.testing.scenarios.folded_pool import placement, used
@@ -125,6 +126,49 @@ def test_an_unmeasured_resource_is_left_out(resources: tuple[Resource, ...], wan
         pool.interval(number, mnist=(mean, 4_000), vae=(mean, 4_000))
 
     assert pool.limit("mnist")[0] is wanted
+
+
+def test_a_job_is_measured_by_the_resource_of_which_it_uses_most() -> None:
+    """Of 8 cores and 1 GiB one job uses half the CPU, the other nearly all memory: that is what each one's G is for."""
+    pool = two()
+    pool.fold(c.NodeJoined(node="w1", capacity=Resources(cpu_m=8_000, memory_mib=1_000)))
+    pool.configure(resources=(Resource.CPU, Resource.MEMORY))
+    plans = []
+    for number, mean in enumerate((1.0, 0.8, 0.6), 1):
+        others = {"mnist": c.OtherUse(memory_mib=100), "vae": c.OtherUse(memory_mib=900)}
+        plans += pool.interval(number, others, mnist=(mean, 4_000), vae=(mean, 1_000))
+
+    because = plans[-1].because
+    assert because.resources == (Resource.CPU, Resource.MEMORY)
+    assert [(one.job, one.use, one.resource) for one in because.jobs] == [
+        ("mnist", 0.5, None),
+        ("vae", 0.9, Resource.MEMORY),
+    ]
+    assert [one.efficiency for one in because.jobs] == [pytest.approx(0.04), pytest.approx(0.02 / 0.9)]
+
+
+def test_io_is_shared_out_of_what_all_jobs_move() -> None:
+    """No capacity of it is known: of 40 MB/s a job that moves 30 has three quarters."""
+    pool = two()
+    pool.configure(resources=(Resource.NETWORK_IO,))
+    plans = []
+    for number, mean in enumerate((1.0, 0.8, 0.6), 1):
+        others = {"mnist": c.OtherUse(network_bytes_s=30_000_000), "vae": c.OtherUse(network_bytes_s=10_000_000)}
+        plans += pool.interval(number, others, mnist=(mean, 4_000), vae=(mean, 1_000))
+
+    assert [one.use for one in plans[-1].because.jobs] == [0.75, 0.25]
+
+
+def test_a_resource_that_is_unknown_of_one_job_is_left_out_for_all() -> None:
+    """Otherwise jobs would be compared by different measures."""
+    pool = two()
+    pool.configure(resources=(Resource.CPU, Resource.MEMORY))
+    plans = []
+    for number, mean in enumerate((1.0, 0.8, 0.6), 1):
+        plans += pool.interval(number, {"vae": c.OtherUse(memory_mib=900)}, mnist=(mean, 4_000), vae=(mean, 1_000))
+
+    assert plans[-1].because.resources == ()
+    assert [one.resource for one in plans[-1].because.jobs] == [None, None]
 
 
 def test_alpha_can_be_read_per_interval() -> None:

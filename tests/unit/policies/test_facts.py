@@ -10,6 +10,7 @@ import pytest
 from steepest.events import cluster as c
 from steepest.events.common import LARGEST, CheckpointMode, Resources
 from steepest.events.heartbeat import NodeHeartbeat, ReplicaReport, ReplicaState
+from steepest.events.parameters import Resource
 from steepest.events.received import Received
 from steepest.events.registry import CLUSTER, encode
 from steepest.policies.monitor import facts
@@ -60,6 +61,7 @@ class Monitor:
         capacity: Resources = SIZE,
         used: int = 0,
         takes_jobs: bool | None = None,
+        usage_of: tuple[Resource, ...] = (),
     ) -> list[c.ClusterEvent]:
         """What follows from a node's heartbeat."""
         self.at_ms += later_ms
@@ -72,6 +74,7 @@ class Monitor:
             replicas=replicas,
             takes_jobs=takes_jobs,
             usage_every_ms=self.every_ms,
+            usage_of=usage_of,
         )
         received = Received(event=beat, topic="heartbeats", partition=0, offset=0, at_ms=self.at_ms)
         decided = self.facts.step(received)
@@ -118,6 +121,42 @@ def test_usage_is_told_at_most_once_in_half_a_second() -> None:
     ]
     assert USAGE_EVERY_MS == 500
     assert usages == [1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1]
+
+
+def test_use_besides_cpu_is_a_fact_where_the_heartbeat_asks_for_it() -> None:
+    """The sum over a job's replicas of each resource that is asked for; what is not measured is left out."""
+    reports = (
+        report("a", cpu_m=10, memory_mib=100, block_bytes_s=7),
+        report("a", cpu_m=10, memory_mib=50, replica=1),
+        report("b", cpu_m=10),
+    )
+    for usage_of, wanted in (
+        ((), {}),
+        ((Resource.MEMORY,), {"a": c.OtherUse(memory_mib=150)}),
+        ((Resource.CPU, Resource.NETWORK_IO, Resource.BLOCK_IO), {"a": c.OtherUse(block_bytes_s=7)}),
+    ):
+        assert usages(Monitor().hear_all(*reports, usage_of=usage_of))[0].others == wanted
+    device = Monitor().hear_all(*reports, usage_of=(Resource.MEMORY,), takes_jobs=False)
+    assert usages(device)[0].others == {}
+
+
+def test_use_besides_cpu_is_a_mean_of_what_was_measured() -> None:
+    """A measurement that lacks a resource does not count for it."""
+    monitor = Monitor()
+    monitor.every_ms = 1_000
+    facts_seen = [
+        fact
+        for memory_mib in (None, 100, None, 300)
+        for fact in monitor.hear_all(
+            report("a", cpu_m=10, memory_mib=memory_mib), later_ms=400, usage_of=(Resource.MEMORY,)
+        )
+    ]
+    assert [one.others for one in usages(facts_seen)] == [{}, {"a": c.OtherUse(memory_mib=200)}]
+
+
+def usages(events: Sequence[c.ClusterEvent]) -> list[c.NodeUsage]:
+    """The facts about usage among events."""
+    return [event for event in events if isinstance(event, c.NodeUsage)]
 
 
 def test_usage_names_the_cpu_of_each_running_job() -> None:

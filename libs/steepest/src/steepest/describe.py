@@ -265,7 +265,8 @@ def growth_seen(job: c.GrowthSeen) -> str:
     """A job as FlowCon saw it."""
     if job.efficiency is None:
         return f"{job.job} ({job.before}, nothing measured yet)"
-    use = "" if job.use is None else f", {job.use:.1%} of the node used"
+    of = "the node" if job.resource is None else f"the node's {job.resource.replace('-io', ' I/O')}"
+    use = "" if job.use is None else f", {job.use:.1%} of {of} used"
     return f"{job.job} ({job.before}, growth efficiency {job.efficiency:.4g}{use})"
 
 

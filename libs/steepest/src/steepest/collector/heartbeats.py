@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from steepest.cluster.port import Cluster
+from steepest.policies.monitor.others import usage_of
 from steepest.policies.monitor.use import usage_every_ms
 from steepest.runtime.effector import Effector, Send
 from steepest.view.cluster_view import ClusterView
@@ -30,5 +31,7 @@ class HeartbeatSender(Effector):
     async def run(self, send: Send) -> None:
         """Send until cancelled."""
         async for measured in self._cluster.heartbeats():
-            heartbeat = msgspec.structs.replace(measured, usage_every_ms=usage_every_ms(self._view))
+            heartbeat = msgspec.structs.replace(
+                measured, usage_every_ms=usage_every_ms(self._view), usage_of=usage_of(self._view)
+            )
             await send(heartbeat, topic="heartbeats", key=heartbeat.node, times=(heartbeat.at_ms,))

@@ -93,6 +93,20 @@ class ReplicaProgress(msgspec.Struct, frozen=True, omit_defaults=True):
     loss: float | None = None
 
 
+class OtherUse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the processes of a job on a node used besides CPU; None: it is not measured.
+
+    Attributes:
+        memory_mib: Resident memory.
+        block_bytes_s: Read from and written to block devices, a second.
+        network_bytes_s: Received and sent, a second.
+    """
+
+    memory_mib: Count | None = None
+    block_bytes_s: Count | None = None
+    network_bytes_s: Count | None = None
+
+
 class NodeUsage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
     """Measured use of a node; the resource use R(w, t) of SpeCon's Algorithm 4.
 
@@ -100,6 +114,7 @@ class NodeUsage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
         jobs: CPU of each job on the node, in millicores.
         measured: How many measurements this is the mean of.
         progress: The replicas on the node that have come further since they were named last.
+        others: What each job used besides CPU, in a pool whose policy considers it.
     """
 
     node: Name
@@ -107,6 +122,7 @@ class NodeUsage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
     jobs: dict[Name, Count] = {}
     measured: Positive = 1
     progress: tuple[ReplicaProgress, ...] = ()
+    others: dict[Name, OtherUse] = {}
 
 
 class ReplicaStarted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):

@@ -7,6 +7,7 @@ import enum
 import msgspec
 
 from steepest.events.common import CheckpointMode, CheckpointRef, Count, ExitStatus, Millis, Name, Resources
+from steepest.events.parameters import Resource
 
 
 class ReplicaState(enum.StrEnum):
@@ -57,6 +58,7 @@ class NodeHeartbeat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
             agent is older than this field, and its node takes jobs.
         usage_every_ms: How often its use becomes a fact of the pool, as the mean since the one before; 0: as it comes, at
             most twice a second.
+        usage_of: The resources besides CPU whose use by each job becomes a fact as well.
     """
 
     node: Name
@@ -67,6 +69,7 @@ class NodeHeartbeat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     replicas: tuple[ReplicaReport, ...] = ()
     takes_jobs: bool | None = None
     usage_every_ms: Count = 0
+    usage_of: tuple[Resource, ...] = ()
 
 
 HeartbeatEvent = NodeHeartbeat

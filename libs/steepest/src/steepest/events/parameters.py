@@ -90,7 +90,8 @@ class FlowConParameters(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
         interval_ms: Time between two runs on a node (``itval``), and the span that each looks at. Rounded up to a
             multiple of SpeCon's interval, because progress is made of the categorizer's buckets.
         most_doublings: How often the interval is doubled while all jobs of a node complete. The authors have no such cap.
-        resources: What efficiency is measured against; those that are not measured are left out.
+        resources: What efficiency is measured against: of these, the one of which a job uses the largest share of its
+            node. Those that are not measured for every job on a node are left out there.
         granularity_m: CPU limits are rounded down to multiples of this, in millicores. The authors' are whole cores.
     """
 

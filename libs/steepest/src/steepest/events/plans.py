@@ -7,6 +7,7 @@ import enum
 import msgspec
 
 from steepest.events.common import Count, Millis, Name, Positive, Text
+from steepest.events.parameters import Resource
 
 
 class NodeScore(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -200,10 +201,10 @@ class GrowthSeen(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         before: The list that it was in, from which its limit follows.
-        efficiency: G: its progress for each whole node's worth of use, the mean over the resources that are considered
-            and measured; None: it has no measured progress or use yet.
+        efficiency: G: its progress for each whole node's worth of use; None: it has no measured progress or use yet.
         progress: P, in the unit of the threshold α.
-        use: Mean measured CPU over the same span, as a share of the node.
+        use: Mean measured use of one resource over the same span, as a share of the node.
+        resource: Which one: of those that are considered, the one of which the job uses the largest share. None: CPU.
     """
 
     job: Name
@@ -211,6 +212,7 @@ class GrowthSeen(msgspec.Struct, frozen=True, omit_defaults=True):
     efficiency: float | None = None
     progress: float | None = None
     use: float | None = None
+    resource: Resource | None = None
 
 
 class LimitsBecause(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -224,6 +226,7 @@ class LimitsBecause(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         floor: The least share of the node that a limit leaves, 1/(β·n).
         interval_ms: Until the next run, unless a job starts or stops before.
         standing: Every job on the node, where the policy ``steepest`` plans.
+        resources: What growth efficiency was measured against; empty: CPU alone.
     """
 
     rule: Text
@@ -233,6 +236,7 @@ class LimitsBecause(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     floor: float = 0.0
     interval_ms: Millis = 0
     standing: tuple[FairStanding, ...] = ()
+    resources: tuple[Resource, ...] = ()
 
     @property
     def count(self) -> int:

@@ -12,28 +12,35 @@ bucket and the last report of the bucket.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from steepest.events.cluster import GrowthMeasured
+from steepest.events.cluster import GrowthMeasured, OtherUse
 from steepest.events.common import LARGEST
-from steepest.events.parameters import ProgressUnit
+from steepest.events.parameters import ProgressUnit, Resource
+from steepest.policies.monitor.others import FIELDS, Measured
 from steepest.policies.specon.growth import DIGITS, LARGEST_VALUE
 
 SAMPLES_KEPT = 128
 """Bound on measurements of use that wait for their bucket; more are merged in pairs, so that a slow epoch uses no memory."""
 
 
-class UseSample(msgspec.Struct, gc=False):
-    """The sum of ``count`` measurements of use, in millicores, the last of them at ``at_ms``."""
+class UseSample(msgspec.Struct):
+    """Measurements of use, the last of them at ``at_ms``.
+
+    Attributes:
+        total: The sum of ``count`` measurements of CPU, in millicores.
+        others: Those of other resources, in the units of the facts.
+    """
 
     at_ms: int
     total: int
     count: int = 1
+    others: dict[Resource, Measured] = {}
 
 
-class Bucket(msgspec.Struct, gc=False):
+class Bucket(msgspec.Struct):
     """An interval of the categorizer, with the sum and number of measurements of use in it."""
 
     interval: int
@@ -43,6 +50,7 @@ class Bucket(msgspec.Struct, gc=False):
     last_ms: int
     used_m: int = 0
     used_count: int = 0
+    others: dict[Resource, Measured] = {}
 
 
 class GrowthHistory(msgspec.Struct):
@@ -65,13 +73,17 @@ class GrowthHistory(msgspec.Struct):
         """The number of the newest complete bucket; 0 before the first."""
         return self.buckets[-1].interval if self.buckets else 0
 
-    def use(self, at_ms: int, cpu_m: int, measured: int = 1) -> None:
-        """Add ``measured`` measurements of the job's use with mean ``cpu_m``, the last one at ``at_ms``."""
-        self.samples.append(UseSample(at_ms, min(cpu_m * measured, LARGEST), measured))
+    def use(self, at_ms: int, cpu_m: int, measured: int = 1, others: OtherUse | None = None) -> None:
+        """Add ``measured`` measurements of the job's use with mean ``cpu_m`` and ``others``, the last one at ``at_ms``."""
+        known = {} if others is None else {one: getattr(others, field) for one, field in FIELDS.items()}
+        sums = {
+            one: Measured(min(mean * measured, LARGEST), measured) for one, mean in known.items() if mean is not None
+        }
+        self.samples.append(UseSample(at_ms, min(cpu_m * measured, LARGEST), measured, sums))
         if len(self.samples) > SAMPLES_KEPT:
             pairs = zip(self.samples[::2], self.samples[1::2], strict=False)
             odd = self.samples[len(self.samples) // 2 * 2 :]
-            self.samples = [UseSample(b.at_ms, a.total + b.total, a.count + b.count) for a, b in pairs] + odd
+            self.samples = [_merged(*pair) for pair in pairs] + odd
 
     def measure(self, event: GrowthMeasured, kept: int) -> None:
         """Add a complete bucket; keep the newest ``kept``."""
@@ -90,6 +102,7 @@ class GrowthHistory(msgspec.Struct):
                 last_ms=event.last_ms,
                 used_m=sum(one.total for one in before),
                 used_count=sum(one.count for one in before),
+                others=_sum([one.others for one in before]),
             )
         )
         self.buckets = self.buckets[-kept:]
@@ -118,6 +131,17 @@ class GrowthHistory(msgspec.Struct):
                 return sum(bucket.used_m for bucket in buckets) / count
         return None
 
+    def mean_use(self, span: int) -> dict[Resource, float]:
+        """Mean use of each resource that was measured, likewise; CPU in millicores, the others as in the facts."""
+        found: dict[Resource, float] = {}
+        cpu_m = self.mean_use_m(span)
+        if cpu_m is not None:
+            found[Resource.CPU] = cpu_m
+        for buckets in (self.buckets, self._window(span, self.newest)):
+            sums = _sum([bucket.others for bucket in buckets])
+            found |= {one: sums[one].total / sums[one].count for one in FIELDS if one in sums}
+        return found
+
     def _window(self, span: int, end: int) -> list[Bucket]:
         return [bucket for bucket in self.buckets if end - span < bucket.interval <= end]
 
@@ -138,6 +162,19 @@ def efficiency(progress: float | None, use: float | None, least_use: float) -> f
 def finite(value: float) -> float | None:
     """A rounded number; None for NaN, infinity, or a number so large that a sum could become infinite."""
     return round(value, DIGITS) if value <= LARGEST_VALUE else None
+
+
+def _merged(one: UseSample, next_: UseSample) -> UseSample:
+    others = _sum([one.others, next_.others])
+    return UseSample(next_.at_ms, one.total + next_.total, one.count + next_.count, others)
+
+
+def _sum(parts: Sequence[Mapping[Resource, Measured]]) -> dict[Resource, Measured]:
+    sums: dict[Resource, Measured] = {}
+    for part in parts:
+        for resource, measured in part.items():
+            sums.setdefault(resource, Measured()).add(measured.total, measured.count)
+    return sums
 
 
 def _mean(buckets: Sequence[Bucket]) -> float:

@@ -28,9 +28,10 @@ from steepest.events import cluster as c
 from steepest.events.parameters import FlowConParameters, PoolParameters, Resource
 from steepest.events.received import Received
 from steepest.events.registry import SINCE
-from steepest.policies.flowcon import limits
+from steepest.policies.flowcon import limits, shares
 from steepest.policies.flowcon.efficiency import GrowthHistory, efficiency
 from steepest.policies.flowcon.list_machine import Judgement, judge, move
+from steepest.policies.flowcon.shares import UsedShare
 from steepest.policies.flowcon.with_specon import goes_on_as
 from steepest.policies.unread import AwaitsDecisions
 from steepest.view.cluster_view import ClusterView
@@ -200,12 +201,17 @@ class LimitPlanner:
         """Measure, limit by the lists before the run, then move the jobs between the lists."""
         flowcon, node, round_ = view.parameters.flowcon, view.nodes[name], self.state.rounds[name]
         jobs = {job: self.state.jobs[job] for job, _ in round_.ids}
-        seen = [self._look(view.parameters, node, job, watched) for job, watched in jobs.items()]
+        used = [watched.course.mean_use(_span(view.parameters)) for watched in jobs.values()]
+        resources = shares.considered(flowcon.resources, used)
+        seen = [
+            _look(view.parameters, node, job, watched, shares.dominant(resources, node.capacity, used, at))
+            for at, (job, watched) in enumerate(jobs.items())
+        ]
         grown = [(one.before, one.efficiency) for one in seen]
         total = limits.sum_of(grown, flowcon.alpha)
-        shares = limits.shares(grown, flowcon.alpha)
+        planned = limits.shares(grown, flowcon.alpha)
         changed = False
-        for watched, share, one in zip(jobs.values(), shares, seen, strict=True):
+        for watched, share, one in zip(jobs.values(), planned, seen, strict=True):
             before = (watched.growth_list, watched.limit_m)
             if share is not None:
                 watched.limit_m = limits.millicores(share, node.capacity.cpu_m, flowcon.granularity_m)
@@ -229,20 +235,9 @@ class LimitPlanner:
                     beta=limits.beta(len(seen)),
                     floor=limits.floor(len(seen)),
                     interval_ms=_interval_ms(view.parameters) << round_.doublings,
+                    resources=() if resources == (Resource.CPU,) else resources,
                 ),
             )
-
-    def _look(self, parameters: PoolParameters, node: Node, name: str, watched: ManagedProcess) -> c.GrowthSeen:
-        """G of one job over the last window."""
-        course, flowcon, span = watched.course, parameters.flowcon, _span(parameters)
-        capacity_m = max(node.capacity.cpu_m, 1)
-        progress = course.progress(span, flowcon.per, _interval_ms(parameters)) if course.buckets else None
-        use_m = course.mean_use_m(span) if Resource.CPU in flowcon.resources else None
-        use = None if use_m is None else round(use_m / capacity_m, 9)
-        watched.efficiency = efficiency(progress, use, 1 / capacity_m)
-        return c.GrowthSeen(
-            job=name, before=watched.growth_list, efficiency=watched.efficiency, progress=progress, use=use
-        )
 
     def _wait(self, view: ClusterView, name: str, round_: RunSchedule, jobs: Iterable[ManagedProcess]) -> None:
         """Schedule the next run: an interval later, or two, four, … while all jobs are measured and completing."""
@@ -258,7 +253,7 @@ class LimitPlanner:
         for job, cpu_m in event.jobs.items():
             watched = self.state.jobs.get(job)
             if watched is not None and watched.node == event.node:
-                watched.course.use(at_ms, cpu_m, event.measured)
+                watched.course.use(at_ms, cpu_m, event.measured, event.others.get(job))
 
     def _refused(self, view: ClusterView, event: c.LimitsRefused) -> None:
         """A refused limit leaves the previous one in force: the next run plans from that, and requests it again."""
@@ -307,6 +302,15 @@ def _span(parameters: PoolParameters) -> int:
 
 def _interval_ms(parameters: PoolParameters) -> int:
     return _span(parameters) * parameters.specon.interval_ms
+
+
+def _look(parameters: PoolParameters, node: Node, name: str, watched: ManagedProcess, used: UsedShare) -> c.GrowthSeen:
+    """G of one job over the last window."""
+    course, per = watched.course, parameters.flowcon.per
+    progress = course.progress(_span(parameters), per, _interval_ms(parameters)) if course.buckets else None
+    watched.efficiency = efficiency(progress, used.share, shares.least(used.resource, node.capacity))
+    resource = None if used.resource is Resource.CPU else used.resource
+    return c.GrowthSeen(name, watched.growth_list, watched.efficiency, progress, used.share, resource)
 
 
 def _move_between_lists(

@@ -23,6 +23,7 @@ from steepest.events.common import CheckpointMode, Resources
 from steepest.events.heartbeat import NodeHeartbeat, ReplicaReport, ReplicaState
 from steepest.events.received import SEQUENCE, SOURCE, Received, is_number
 from steepest.policies.decider import Decision
+from steepest.policies.monitor.others import others_used
 from steepest.policies.monitor.use import FACTS_PER_SILENCE, USAGE_EVERY_MS, UsageTotal
 
 JOIN_EVERY_MS = 3_600_000
@@ -176,7 +177,7 @@ def _usage(node: KnownNode, beat: NodeHeartbeat, jobs: dict[str, int]) -> Iterat
         yield node.use.mean(beat.node)
         node.use, is_due = UsageTotal(), True
     if is_due or beat.usage_every_ms:
-        node.use.add(beat.used, jobs)
+        node.use.add(beat.used, jobs, others_used(beat) if beat.takes_jobs is not False else {})
     if is_due:
         node.gap_ms = max(0, beat.at_ms - node.usage_ms) if node.usage_ms >= 0 else 0
         node.usage_ms = beat.at_ms

@@ -12,7 +12,9 @@ import msgspec
 
 from steepest.events import cluster as c
 from steepest.events.common import LARGEST, Resources
+from steepest.events.parameters import Resource
 from steepest.events.registry import STATE_IS_BOUNDED
+from steepest.policies.monitor import others
 from steepest.view.cluster_view import ClusterView
 
 USAGE_EVERY_MS = 500
@@ -40,17 +42,19 @@ class UsageTotal(msgspec.Struct):
     measured: int = 0
     total: Resources = Resources()
     jobs: dict[str, int] = {}
+    others: others.Sums = {}
 
-    def add(self, used: Resources, jobs: Mapping[str, int]) -> None:
+    def add(self, used: Resources, jobs: Mapping[str, int], used_besides: Mapping[str, Mapping[Resource, int]]) -> None:
         """Add a measurement with the same jobs."""
         sum_ = self.total + used
         self.measured += 1
         self.total = Resources(min(sum_.cpu_m, LARGEST), min(sum_.memory_mib, LARGEST), min(sum_.gpus, LARGEST))
         self.jobs = {job: min(self.jobs.get(job, 0) + cpu_m, LARGEST) for job, cpu_m in jobs.items()}
+        others.add(self.others, used_besides)
 
     def mean(self, node: str) -> c.NodeUsage:
         """The fact with their mean."""
         count, total = self.measured, self.total
         used = Resources(total.cpu_m // count, total.memory_mib // count, total.gpus // count)
         jobs = {job: cpu_m // count for job, cpu_m in self.jobs.items()}
-        return c.NodeUsage(node=node, used=used, jobs=jobs, measured=count)
+        return c.NodeUsage(node=node, used=used, jobs=jobs, measured=count, others=others.means(self.others))
