@@ -44,7 +44,7 @@ class FlowConPool(DeciderDriver):
         return planner
 
     def interval(
-        self, number: int, others: Mapping[str, c.OtherUse] | None = None, **jobs: tuple[float, int]
+        self, number: int, others: Mapping[str, c.OtherUse] | None = None, /, **jobs: tuple[float, int]
     ) -> list[c.LimitsPlanned]:
         """An interval of the categorizer passes: of each job the mean of its loss, and what it used.
 
