@@ -64,6 +64,24 @@ async def test_containers_outlive_their_engine(
     assert stage.output().count("begins") == 1
 
 
+async def test_waits_do_not_need_the_engine(
+    stage: ClusterFixture, harness: DockerHarness, engine: DockerEngine
+) -> None:
+    """A checkpoint and a step that are waited for while the engine is away arrive: the job reports them in its folder."""
+    await stage.train("--save-s", "1")
+    folder = harness.state.incarnation(JOB, 1)
+    asking = asyncio.create_task(stage.ask())
+    await until(folder.request.exists)
+    await asyncio.to_thread(engine.kill)
+    saved = await asking
+    await stage.cluster.release(JOB, 1, request="r1")
+    reached = await stage.reach(saved.step + 5)
+    await asyncio.to_thread(engine.start)
+
+    assert reached >= saved.step + 5
+    assert await stage.phase() == ReplicaPhase.RUNNING
+
+
 async def test_no_heartbeat_speaks_for_an_engine_that_is_away(stage: ClusterFixture, engine: DockerEngine) -> None:
     """Once the engine is away, only the other node beats; once it is back, both do."""
     async with contextlib.aclosing(stage.cluster.heartbeats()) as beats:  # type: ignore[type-var]

@@ -73,12 +73,12 @@ class CheckpointRequester:
     async def _answer(self, request: str, deadline: float) -> CheckpointAnswer:
         while True:
             pulse = self._watch.pulse.next_pulse()
-            seen = await self._observe(self._folder)
+            seen = await observed(self._observe, self._folder)
             # Read after observing the process: an answer that it wrote just before its end counts.
             answer = await asyncio.to_thread(control_protocol.answer, self._folder, request)
             if answer is not None:
                 return answer
-            if seen.ended:
+            if seen is not None and seen.ended:
                 raise RefusedError(f"{self._folder} ended before it answered", code="not-running")
             if time.monotonic() >= deadline:
                 raise RefusedError(f"{self._folder} did not answer in time", code="checkpoint-timeout")
@@ -94,6 +94,20 @@ class CheckpointRequester:
         if (found.step, found.digest) != (answer.step, answer.digest):
             raise RefusedError(f"{answer.name} differs from what {self._folder} reported", code="checkpoint-invalid")
         return found
+
+
+async def observed(
+    observe: Callable[[IncarnationFolder], Awaitable[Observation]], folder: IncarnationFolder
+) -> Observation | None:
+    """The state of an incarnation; None if its node does not answer.
+
+    For waits with a time limit of their own: an engine that is busy, or restarts, may answer the next time, and what the
+    job writes does not pass through it.
+    """
+    try:
+        return await observe(folder)
+    except UncertainError:
+        return None
 
 
 async def withdraw(folder: IncarnationFolder, request: str) -> None:

@@ -20,7 +20,7 @@ from steepest.cluster.folders import control_protocol
 from steepest.cluster.folders.acts import uncancelled
 from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder
 from steepest.cluster.folders.background import Background
-from steepest.cluster.folders.checkpoint_request import CheckpointRequester, withdraw
+from steepest.cluster.folders.checkpoint_request import CheckpointRequester, observed, withdraw
 from steepest.cluster.folders.checkpoint_verification import Volume
 from steepest.cluster.folders.control_protocol import ReportsTail
 from steepest.cluster.folders.ended_jobs import Retention, sweep
@@ -166,14 +166,14 @@ class FolderCluster(abc.ABC, Generic[_B]):
         deadline = time.monotonic() + timeout_s
         while True:
             pulse = background.watch.pulse.next_pulse()
-            seen = await self._observe(folder)
+            seen = await observed(self._observe, folder)
             look_again = time.monotonic() + background.watch.poll_s
             while True:
                 # Read after observing the process: what it reported just before its end counts.
                 step = await asyncio.to_thread(tail.read)
                 if step is not None and step >= at_least:
                     return step
-                if seen.ended:
+                if seen is not None and seen.ended:
                     return await self._last_step(folder, seen, step)
                 now = time.monotonic()
                 if now >= deadline:
