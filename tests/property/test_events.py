@@ -40,7 +40,8 @@ def _(info: msgspec.inspect.IntType) -> st.SearchStrategy[int]:
 
 @values.register
 def _(info: msgspec.inspect.FloatType) -> st.SearchStrategy[float]:
-    return st.floats(info.gt, exclude_min=info.gt is not None, allow_nan=False, allow_infinity=False)
+    least = info.ge if info.gt is None else info.gt
+    return st.floats(least, info.le, exclude_min=info.gt is not None, allow_nan=False, allow_infinity=False)
 
 
 @values.register
@@ -76,6 +77,11 @@ def _(info: msgspec.inspect.UnionType) -> st.SearchStrategy[Any]:
 @values.register
 def _(info: msgspec.inspect.VarTupleType) -> st.SearchStrategy[tuple[Any, ...]]:
     return st.lists(values(info.item_type), max_size=3).map(tuple)
+
+
+@values.register
+def _(info: msgspec.inspect.TupleType) -> st.SearchStrategy[tuple[Any, ...]]:
+    return st.tuples(*[values(item) for item in info.item_types])
 
 
 @values.register

@@ -47,7 +47,7 @@ class Resources(msgspec.Struct, frozen=True, omit_defaults=True):
     memory_mib: Count = 0
     gpus: Count = 0
     gpu_m: Count = 0
-    extended: tuple[tuple[ExtendedName, int], ...] = ()
+    extended: tuple[tuple[ExtendedName, Count], ...] = ()
 
     def __add__(self, other: Resources) -> Resources:
         return Resources(
