@@ -1,16 +1,17 @@
-"""The limit-planner: FlowCon's Algorithms 1 and 2, which CPU limits the jobs of each node are to have."""
+"""The limit-planner: the CPU limits of each node's jobs, by FlowCon or by the policy ``steepest``, which also moves jobs."""
 
 from __future__ import annotations
 
 from steepest.app.context import ServiceContext
 from steepest.app.service_main import run_service
 from steepest.policies.flowcon.limit_planner import LimitPlanner
+from steepest.policies.steepest.steepest_planner import SteepestPlanner
 from steepest.runtime.service import Service
 
 
 def build(_: ServiceContext) -> Service:
     """The service's parts."""
-    return Service(name="limit-planner", cluster_deciders=(LimitPlanner,))
+    return Service(name="limit-planner", cluster_deciders=(LimitPlanner, SteepestPlanner))
 
 
 def main() -> None:

@@ -113,7 +113,6 @@ class SteepestParameters(msgspec.Struct, frozen=True, kw_only=True, omit_default
             its end. 0 is shortest remaining time first, within what the fair ends allow.
         lateness: How much later than its fair end a job is due, as a share of its fair completion time.
         slot_ms: What cannot wait for so long must run now.
-        learning_share: The share of its steps after which a job has learned most of what it will learn.
         floor: Share of a node that is divided among all its jobs, so that each keeps reporting.
         plan_every_ms: The longest time between two plans of a node with jobs, in counted time.
         least_change: A limit that changes by less than this share of the node is not set again.
@@ -128,7 +127,6 @@ class SteepestParameters(msgspec.Struct, frozen=True, kw_only=True, omit_default
     learning_weight: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.45
     lateness: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.04
     slot_ms: Positive = 5_000
-    learning_share: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.27
     floor: Annotated[float, msgspec.Meta(ge=0, le=0.5)] = 0.02
     plan_every_ms: Positive = 2_000
     least_change: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.04

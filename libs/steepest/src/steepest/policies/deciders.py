@@ -12,9 +12,10 @@ from steepest.policies.placement.placer import Placer
 from steepest.policies.specon.categorizer import Categorizer
 from steepest.policies.specon.node_scorer import NodeScorer
 from steepest.policies.specon.rebalancer import Rebalancer
+from steepest.policies.steepest.steepest_planner import SteepestPlanner
 
 CLUSTER_DECIDERS: Mapping[str, Any] = {
-    kind.name: kind for kind in (Silence, Placer, NodeScorer, Rebalancer, LimitPlanner)
+    kind.name: kind for kind in (Silence, Placer, NodeScorer, Rebalancer, LimitPlanner, SteepestPlanner)
 }
 """Those that read ``cluster``; each is made with its state, or without one to start from the beginning."""
 

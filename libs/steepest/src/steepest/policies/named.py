@@ -16,16 +16,19 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         title: Its name for people.
         moves: Whether SpeCon moves jobs.
         limits: Whether FlowCon limits them.
+        steepest: Whether the policy ``steepest`` moves and limits them.
         threshold: The source of SpeCon's threshold.
     """
 
     title: str
     moves: bool = False
     limits: bool = False
+    steepest: bool = False
     threshold: Threshold = Threshold.FIXED
 
 
 POLICIES: Mapping[str, Policy] = {
+    "steepest": Policy(title="steepest", steepest=True),
     "none": Policy(title="neither moves nor limits"),
     "specon": Policy(title="SpeCon", moves=True),
     "specon-adaptive": Policy(title="SpeCon with fitted thresholds", moves=True, threshold=Threshold.FITTED),
@@ -43,13 +46,14 @@ def under(name: str, parameters: PoolParameters) -> PoolParameters:
         moves=policy.moves,
         specon=msgspec.structs.replace(parameters.specon, threshold=policy.threshold),
         flowcon=msgspec.structs.replace(parameters.flowcon, on=policy.limits),
+        steepest=msgspec.structs.replace(parameters.steepest, on=policy.steepest),
     )
 
 
 def named(parameters: PoolParameters) -> str:
     """The name of the policy that the parameters correspond to."""
-    switched = (parameters.moves, parameters.flowcon.on, parameters.specon.threshold)
+    switched = (parameters.moves, parameters.flowcon.on, parameters.specon.threshold, parameters.steepest.on)
     return next(
-        (name for name, one in POLICIES.items() if (one.moves, one.limits, one.threshold) == switched),
+        (name for name, one in POLICIES.items() if (one.moves, one.limits, one.threshold, one.steepest) == switched),
         "none",
     )

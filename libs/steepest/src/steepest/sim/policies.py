@@ -44,6 +44,10 @@ LIVE: Mapping[str, PoolPolicy] = {
     "spread": PoolPolicy(
         about="first placement only, least allocated node first (Kubernetes' default)", switches="none"
     ),
+    "steepest": PoolPolicy(
+        about="fair sharing's slack, spent where learning per core-second is steepest (limits and moves)",
+        switches="steepest",
+    ),
     "specon": PoolPolicy(
         about="moves by category of growth, then rebalances (SpeCon, Algorithms 3-5)", switches="specon"
     ),

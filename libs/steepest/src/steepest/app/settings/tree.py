@@ -28,7 +28,7 @@ Adapter = Annotated[
     str, Meta(pattern=r"^(local|docker(=\S+)?)$", examples=["local", "docker", "docker=gpu1,tcp://gpu2:2376"])
 ]
 Node = Annotated[str, Meta(examples=["n1=0.5", "n1=2:4Gi"], extra={"check": node})]
-Policy = Literal["specon", "specon-adaptive", "flowcon", "specon+flowcon", "none"]
+Policy = Literal["steepest", "specon", "specon-adaptive", "flowcon", "specon+flowcon", "none"]
 Placement = Literal["spread", "flowcon2"]
 
 

@@ -3,7 +3,7 @@
 Every job is promised its end under fair sharing (:mod:`~steepest.policies.steepest.fair_pool`), plus a small share of its
 completion time. What must run now to keep all promises runs now (:mod:`~steepest.policies.steepest.must_run`); the rest of
 each node goes to the jobs whose next core-second is worth most, in learning or in their end
-(:mod:`~steepest.policies.steepest.index`).
+(:func:`~steepest.policies.steepest.learning.worth`).
 
 Why this is safe. On one server whose jobs can each use all of it, an order in which no job ends after its end under
 processor sharing exists at any time, and any order may be used as long as the slack stays positive: the Fair Sojourn

@@ -1,0 +1,247 @@
+"""The virtual fair pool: the same jobs on the same nodes under fair sharing, each placed by ``spread`` and never moved.
+
+A fold: it is informed of nodes, of jobs that come and end, and of what is known of their sizes, and answers when each job
+would end. Each node keeps its own time and is brought up to date only when something about it is asked or changes, so an
+event costs what the jobs of one node cost. Only a new job brings all nodes up to date, because it goes where fewest are.
+
+The sizes are those that are known now: where a job turns out longer or shorter than thought, its fair end moves with
+it. A job that has really ended keeps running here until its fair copy has used as much.
+"""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from steepest.events.common import Resources
+from steepest.policies.steepest.fair_sharing import Load, fair_level, run_fairly
+from steepest.view.nodes import allocation
+
+LEAST_DEMAND = 0.01
+"""Cores; a job that can use nothing would never end."""
+
+SAME_SIZE = 0.01
+"""Estimates that differ by less than this share are the same: the ends are not computed again."""
+
+SAME_DEMAND = 0.01
+"""Likewise demands, in cores."""
+
+
+class FairJob(msgspec.Struct):
+    """A job's fair copy. Times are seconds of counted time.
+
+    Attributes:
+        began_s: When the job was first planned to a node: its completion time counts from there.
+        demand: Cores that it can use.
+        used: Core-seconds that it has got here.
+        size: Core-seconds of the whole job; None: unknown.
+        end_s: When it ended here; None: it has not.
+        forecast_s: When it will end if no other job comes; None: nothing says when.
+        over: Whether the real job has ended.
+    """
+
+    node: str
+    requests: Resources
+    began_s: float
+    demand: float
+    used: float = 0.0
+    size: float | None = None
+    end_s: float | None = None
+    forecast_s: float | None = None
+    over: bool = False
+
+
+class FairNode(msgspec.Struct):
+    """A node under fair sharing.
+
+    Attributes:
+        now_s: Up to when its jobs have run.
+        jobs: The copies that have not ended, and the jobs that are on their way (``planned``).
+        stale: Whether the forecasts must be made again.
+    """
+
+    capacity: Resources
+    now_s: float = 0.0
+    jobs: dict[str, None] = {}
+    planned: dict[str, None] = {}
+    allocated: Resources = Resources()
+    stale: bool = False
+
+    @property
+    def cores(self) -> float:
+        """CPU that is shared."""
+        return max(self.capacity.cpu_m / 1000, LEAST_DEMAND)
+
+    @property
+    def count(self) -> int:
+        """How many jobs are here or on their way."""
+        return len(self.jobs) + len(self.planned)
+
+
+class FairPool(msgspec.Struct):
+    """The pool under fair sharing.
+
+    Attributes:
+        nodes: By name.
+        jobs: Copies of the jobs that run, and of those that have ended but would not yet under fair sharing.
+        planned: Jobs that were placed for the first time and do not train yet.
+    """
+
+    nodes: dict[str, FairNode] = {}
+    jobs: dict[str, FairJob] = {}
+    planned: dict[str, FairJob] = {}
+
+    # --- what happens ------------------------------------------------------------------------------------------------
+
+    def join(self, name: str, capacity: Resources, now_s: float) -> None:
+        """A node is here, or has another capacity now."""
+        node = self.nodes.get(name)
+        if node is None:
+            self.nodes[name] = FairNode(capacity, now_s)
+        elif node.capacity != capacity:
+            self._bring_up(name, now_s)
+            node.capacity, node.stale = capacity, True
+
+    def leave(self, name: str, now_s: float) -> None:
+        """A node is gone for good: its jobs continue on the others, where there are any."""
+        if name not in self.nodes:
+            return
+        self._bring_up(name, now_s)
+        node = self.nodes.pop(name)
+        for job in [*node.jobs, *node.planned]:
+            copy = self.jobs.get(job) or self.planned[job]
+            target = self._choose(copy.requests)
+            if target is None:
+                self.jobs.pop(job, None)
+                self.planned.pop(job, None)
+                continue
+            self._bring_up(target, now_s)
+            copy.node = target
+            self._enter(job, copy, running=job in self.jobs)
+
+    def plan(self, job: str, requests: Resources, first_node: str | None, now_s: float) -> None:
+        """A job is placed for the first time; ``first_node``: where it must be placed first."""
+        if job in self.jobs or job in self.planned:
+            return
+        for name in self.nodes:
+            self._bring_up(name, now_s)
+        node = first_node if first_node in self.nodes else self._choose(requests)
+        if node is not None:
+            self.planned[job] = FairJob(node, requests, now_s, 1.0)
+            self._enter(job, self.planned[job], running=False)
+
+    def start(self, job: str, demand: float, now_s: float, used: float = 0.0) -> None:
+        """A planned job trains from here on; ``used``: core-seconds that it has got already."""
+        copy = self.planned.pop(job, None)
+        if copy is None:
+            return
+        del self.nodes[copy.node].planned[job]
+        self.nodes[copy.node].allocated -= copy.requests
+        self._bring_up(copy.node, now_s)
+        copy.demand, copy.used = max(demand, LEAST_DEMAND), used
+        self.jobs[job] = copy
+        self._enter(job, copy, running=True)
+
+    def know(self, job: str, size: float | None, demand: float, now_s: float) -> None:
+        """What is known of a job's size and demand now."""
+        copy = self.jobs.get(job)
+        if copy is None or copy.end_s is not None:
+            return
+        demand = max(demand, LEAST_DEMAND)
+        if _is_same(copy.size, size) and abs(copy.demand - demand) < SAME_DEMAND:
+            return
+        self._bring_up(copy.node, now_s)
+        if copy.end_s is None:
+            copy.size, copy.demand = size, demand
+            self.nodes[copy.node].stale = True
+
+    def finish(self, job: str, size: float, now_s: float) -> None:
+        """The real job has ended after ``size`` core-seconds."""
+        if (planned := self.planned.pop(job, None)) is not None:
+            del self.nodes[planned.node].planned[job]
+            self.nodes[planned.node].allocated -= planned.requests
+        copy = self.jobs.get(job)
+        if copy is None:
+            return
+        self.know(job, size, copy.demand, now_s)
+        copy.over = True
+        if job not in self.nodes[copy.node].jobs:
+            del self.jobs[job]
+
+    # --- what is asked -----------------------------------------------------------------------------------------------
+
+    def look(self, job: str, now_s: float) -> FairJob | None:
+        """A job's copy as it is now, with its end or the forecast of it."""
+        copy = self.jobs.get(job)
+        if copy is not None and copy.end_s is None:
+            self._bring_up(copy.node, now_s)
+            self._forecast(copy.node)
+        return copy
+
+    def rate(self, job: str) -> float:
+        """Cores that a job's copy gets now; 0 once it has ended."""
+        copy = self.jobs.get(job)
+        if copy is None or copy.end_s is not None:
+            return 0.0
+        node = self.nodes[copy.node]
+        return min(copy.demand, fair_level(node.cores, [self.jobs[name].demand for name in node.jobs]))
+
+    # --- how it runs -------------------------------------------------------------------------------------------------
+
+    def _choose(self, requests: Resources) -> str | None:
+        """The node that ``spread`` would take (:mod:`steepest.policies.placement.spread`), whether there is room or not."""
+
+        def fullness(name: str) -> tuple[bool, float, int, str]:
+            node = self.nodes[name]
+            after = node.allocated + requests
+            return (not after.fits(node.capacity), allocation(after, node.capacity), node.count, name)
+
+        return min(self.nodes, key=fullness, default=None)
+
+    def _enter(self, job: str, copy: FairJob, *, running: bool) -> None:
+        node = self.nodes[copy.node]
+        node.allocated += copy.requests
+        if running:
+            node.jobs[job] = None
+            node.stale = True
+        else:
+            node.planned[job] = None
+
+    def _bring_up(self, name: str, now_s: float) -> None:
+        """Let a node's jobs run up to now."""
+        node = self.nodes[name]
+        seconds = now_s - node.now_s
+        if seconds <= 0:
+            return
+        copies = {job: self.jobs[job] for job in node.jobs}
+        run = run_fairly(node.cores, [_load(copy) for copy in copies.values()], seconds)
+        for (job, copy), end, used in zip(copies.items(), run.ends, run.used, strict=True):
+            copy.used += used
+            if end <= seconds:
+                copy.end_s = copy.forecast_s = node.now_s + end
+                del node.jobs[job]
+                node.allocated -= copy.requests
+                if copy.over:
+                    del self.jobs[job]
+        node.now_s = now_s
+
+    def _forecast(self, name: str) -> None:
+        node = self.nodes[name]
+        if not node.stale:
+            return
+        copies = [self.jobs[job] for job in node.jobs]
+        run = run_fairly(node.cores, [_load(copy) for copy in copies])
+        for copy, end in zip(copies, run.ends, strict=True):
+            copy.forecast_s = None if math.isinf(end) else node.now_s + end
+        node.stale = False
+
+
+def _load(copy: FairJob) -> Load:
+    return Load(None if copy.size is None else max(copy.size - copy.used, 0.0), copy.demand)
+
+
+def _is_same(one: float | None, other: float | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return abs(one - other) <= SAME_SIZE * one

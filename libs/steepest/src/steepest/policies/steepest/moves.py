@@ -1,0 +1,245 @@
+"""Which jobs move to another node, and for what gain. Pure.
+
+Three reasons, in this order; at most one job is on its way to a node at a time, and a job moves only where the promises of
+both nodes are kept as well as before:
+
+* *room*: a node has CPU to spare, and a job that waits elsewhere would end earlier there;
+* *balance*: the node with the most work left for its CPU gives a job that waits to the one with the least;
+* *rescue*: promises cannot be kept on a node, and a move lessens what is late.
+
+A large pool is not searched: only the ``MOST_SOURCES`` fullest and the ``MOST_TARGETS`` emptiest nodes are compared.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+
+from steepest.events.parameters import SteepestParameters
+from steepest.policies.steepest.must_run import Promise, must_run
+
+OVERFULL = 1.05
+"""A node whose jobs can use more than this many times its CPU may give one away for room."""
+
+WAITS_FOR_ROOM = 0.7
+WAITS_FOR_BALANCE = 0.5
+"""A job that gets at most this share of what it can use waits."""
+
+WORTH = 0.25
+"""A job must get more by this share of its demand."""
+
+MOST_SOURCES = 16
+MOST_TARGETS = 8
+ALTERNATIVES = 4
+
+LESS_LATE = 0.05
+"""A rescue lessens what is late by at least this share, and by a core-second."""
+
+EQUAL = 1e-6
+UNKNOWN_LEFT = 60.0
+"""Core-seconds that a job of unknown size is taken to need at least."""
+
+
+class Resident(msgspec.Struct, frozen=True, kw_only=True):
+    """A job on a node, or on its way there.
+
+    Attributes:
+        left: Core-seconds; None: unknown.
+        demand: Cores that it can use.
+        rate: Cores that it is to have now.
+        used: Core-seconds so far.
+        due_s: When it is due, in counted time; None: nothing is promised.
+        index: What work for it is worth.
+        free: Whether it may move: it can be saved, has no plan, and has not moved recently.
+    """
+
+    name: str
+    left: float | None
+    demand: float
+    rate: float = 0.0
+    used: float = 0.0
+    due_s: float | None = None
+    index: float = 0.0
+    free: bool = False
+
+    @property
+    def backlog(self) -> float:
+        """Core-seconds that it still needs, or is taken to need."""
+        return max(UNKNOWN_LEFT, self.used) if self.left is None else self.left
+
+
+class Residence(msgspec.Struct):
+    """A node and its jobs.
+
+    Attributes:
+        awaits: Whether a job is on its way here.
+    """
+
+    name: str
+    cores: float
+    jobs: list[Resident]
+    awaits: bool = False
+
+    @property
+    def load(self) -> float:
+        """Cores that its jobs can use."""
+        return sum(job.demand for job in self.jobs)
+
+    @property
+    def fullness(self) -> float:
+        """Seconds in which the node could do all that is left."""
+        return sum(job.backlog for job in self.jobs) / self.cores
+
+
+Fits = Callable[[str, str], bool]
+"""Whether the reservation of a job fits a node."""
+
+
+class Reason(enum.StrEnum):
+    """Why a job moves."""
+
+    ROOM = "a job that waits goes where there is room"
+    BALANCE = "a job that waits goes where least is left to do"
+    RESCUE = "promises cannot be kept on its node"
+
+
+class Move(msgspec.Struct, frozen=True):
+    """A move, and what else was possible for the same reason.
+
+    Attributes:
+        gain_s: Seconds that the job, or the pool, gains after the move's cost; of a rescue the core-seconds less late.
+    """
+
+    job: Resident
+    source: str
+    target: str
+    reason: Reason
+    gain_s: float
+    alternatives: Sequence[Move] = ()
+
+
+def choose_moves(
+    nodes: Sequence[Residence], parameters: SteepestParameters, fits: Fits, now_s: float
+) -> Iterator[Move]:
+    """The moves to be made now. The residences are changed as if each was made.
+
+    Args:
+        nodes: All nodes that are open, in the order of their names.
+        parameters: Of the policy.
+        fits: Whether a job's reservation fits a node.
+        now_s: Counted time.
+    """
+    search = _Search(nodes, parameters, fits, now_s)
+    yield from search.room()
+    yield from search.balance()
+    yield from search.rescue()
+
+
+class _Search:
+    def __init__(self, nodes: Sequence[Residence], parameters: SteepestParameters, fits: Fits, now_s: float) -> None:
+        self._nodes = nodes
+        self._now_s = now_s
+        self._fits = fits
+        self._parameters = parameters
+        self._cost_s = parameters.move_cost_ms / 1000
+        self._slot_s = parameters.slot_ms / 1000
+        self._sources = sorted(nodes, key=lambda node: -node.fullness)[:MOST_SOURCES]
+
+    def room(self) -> Iterator[Move]:
+        """To nodes with CPU to spare."""
+        roomy = [node for node in self._nodes if node.load < self._parameters.roomy * node.cores]
+        for target in sorted(roomy, key=lambda node: node.load / node.cores)[:MOST_TARGETS]:
+            found = []
+            for source in self._sources:
+                if source is not target and source.load > OVERFULL * source.cores and len(source.jobs) > 1:
+                    found += [move for job in source.jobs if (move := self._to_room(job, source, target))]
+            yield from self._best(found)
+
+    def _to_room(self, job: Resident, source: Residence, target: Residence) -> Move | None:
+        cpu = min(job.demand, target.cores - target.load)
+        waits = job.rate <= WAITS_FOR_ROOM * min(job.demand, source.cores)
+        if not waits or cpu < job.rate + WORTH * job.demand or not self._may(job, source):
+            return None
+        left = job.backlog
+        ahead = sum(other.backlog for other in source.jobs if other is not job and other.index >= job.index)
+        stay_s = max((ahead + left) / source.cores, left / min(job.demand, source.cores))
+        gain_s = stay_s - self._cost_s - left / cpu
+        if gain_s <= self._parameters.pays / 2 * self._cost_s:
+            return None
+        return Move(job, source.name, target.name, Reason.ROOM, gain_s)
+
+    def balance(self) -> Iterator[Move]:
+        """From the fullest node to the emptiest."""
+        open_ = [node for node in self._nodes if not node.awaits]
+        if not open_ or len(self._nodes) < 2:  # noqa: PLR2004 - a move needs two
+            return
+        source, target = self._sources[0], min(open_, key=lambda node: node.fullness)
+        gap_s = source.fullness - target.fullness
+        found = []
+        for job in source.jobs:
+            if source is target or not self._may(job, source):
+                continue
+            if job.rate >= WAITS_FOR_BALANCE * min(job.demand, source.cores):
+                continue
+            after_s = abs(source.fullness - job.backlog / source.cores - target.fullness - job.backlog / target.cores)
+            if gap_s - after_s > self._parameters.pays * self._cost_s:
+                found.append(Move(job, source.name, target.name, Reason.BALANCE, gap_s - after_s))
+        yield from self._best(found)
+
+    def rescue(self) -> Iterator[Move]:
+        """From nodes where promises cannot be kept."""
+        for source in self._sources:
+            late = self._late(source) if len(source.jobs) > 1 else 0.0
+            if late <= EQUAL:
+                continue
+            found = []
+            targets = sorted(self._nodes, key=lambda node: node.fullness)[:MOST_TARGETS]
+            before = {target.name: self._late(target) for target in targets}
+            for job in source.jobs:
+                if not self._may(job, source):
+                    continue
+                without = self._late(source, without=job)
+                for target in targets:
+                    if target is source or target.awaits:
+                        continue
+                    gain = late + before[target.name] - without - self._late(target, with_job=job)
+                    if gain > LESS_LATE * late + 1:
+                        found.append(Move(job, source.name, target.name, Reason.RESCUE, gain))
+            yield from self._best(found, is_safe=True)
+
+    def _may(self, job: Resident, source: Residence) -> bool:
+        if not job.free or job.left is None:
+            return False
+        return job.left / min(job.demand, source.cores) > self._parameters.pays * self._cost_s
+
+    def _best(self, found: list[Move], *, is_safe: bool = False) -> Iterator[Move]:
+        """The first of the best moves that breaks no promise, with the next ones beside it."""
+        by_name = {node.name: node for node in self._nodes}
+        ranked = sorted(found, key=lambda move: (-move.gain_s, move.job.name, move.target))
+        for rank, move in enumerate(ranked):
+            source, target = by_name[move.source], by_name[move.target]
+            if target.awaits or not self._fits(move.job.name, target.name):
+                continue
+            if not is_safe and not self._keeps_promises(move.job, source, target):
+                continue
+            source.jobs.remove(move.job)
+            target.jobs.append(msgspec.structs.replace(move.job, free=False))
+            target.awaits = True
+            yield msgspec.structs.replace(move, alternatives=ranked[rank + 1 : rank + 1 + ALTERNATIVES])
+            return
+
+    def _keeps_promises(self, job: Resident, source: Residence, target: Residence) -> bool:
+        here, there = self._late(source), self._late(target)
+        after = self._late(target, with_job=job)
+        return after <= there + EQUAL or after < here + there - EQUAL
+
+    def _late(self, node: Residence, *, without: Resident | None = None, with_job: Resident | None = None) -> float:
+        promises = [self._promise(job, 0.0) for job in node.jobs if job is not without and job.due_s is not None]
+        if with_job is not None and with_job.due_s is not None:
+            promises.append(self._promise(with_job, self._cost_s))
+        return must_run(promises, node.cores, self._slot_s).late
+
+    def _promise(self, job: Resident, ready_s: float) -> Promise:
+        return Promise(job.left or EQUAL, job.demand, (job.due_s or 0.0) - self._now_s, ready_s)

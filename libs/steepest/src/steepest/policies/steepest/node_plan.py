@@ -1,0 +1,128 @@
+"""How one node's CPU is divided among its jobs, and which limits bring that about. Pure; O(n log n) for n jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from steepest.events.parameters import SteepestParameters
+from steepest.policies.steepest.must_run import Promise, must_run
+
+CATCH_UP_S = 10.0
+"""In how many seconds a job of unknown size makes up for what it got less than its fair copy."""
+
+LEAST_LIMIT_M = 10
+"""No limit is below 1 % of a core."""
+
+ENOUGH = 0.05
+"""Cores; a job that gets its demand but for this is not limited."""
+
+LEAST_FREE = 0.01
+"""Cores for promises, where others take all of the node."""
+
+
+class JobOnNode(msgspec.Struct, frozen=True, kw_only=True):
+    """What a plan needs to know of a job. CPU is in cores, work in core-seconds, times in seconds from now.
+
+    Attributes:
+        left: Work until it ends; None: unknown.
+        demand: CPU that it can use.
+        due_s: When it is due; None: nothing is promised.
+        index: What work for it is worth (:func:`steepest.policies.steepest.learning.worth`); 0 where its size is unknown.
+        fair_rate: What its fair copy gets now; 0 once that has ended.
+        fair_over: Whether its fair copy has ended.
+        behind: Work that its fair copy has got more than it.
+        young: Whether it just began and its speed or its demand was never measured.
+        steady: Whether it must not be limited now, because it is moved.
+    """
+
+    name: str
+    left: float | None
+    demand: float
+    due_s: float | None = None
+    index: float = 0.0
+    fair_rate: float = 0.0
+    fair_over: bool = False
+    behind: float = 0.0
+    young: bool = False
+    steady: bool = False
+
+
+class JobShare(msgspec.Struct):
+    """What a job is to have.
+
+    Attributes:
+        rate: Cores.
+        must: Cores of it that cannot wait.
+        limit_m: The limit that brings it about, in millicores; None: none.
+    """
+
+    rate: float = 0.0
+    must: float = 0.0
+    limit_m: int | None = None
+
+
+class NodePlan(msgspec.Struct, frozen=True):
+    """The plan of a node.
+
+    Attributes:
+        shares: By job.
+        late: Core-seconds of promises that cannot be kept here.
+    """
+
+    shares: dict[str, JobShare]
+    late: float = 0.0
+
+
+def plan_node(cores: float, jobs: Sequence[JobOnNode], parameters: SteepestParameters) -> NodePlan:
+    """Divide a node: unknown jobs fairly, a floor for all, what must run, the young, then by falling index.
+
+    Args:
+        cores: The node's CPU.
+        jobs: All that run on it.
+        parameters: Of the policy.
+    """
+    shares = {job.name: JobShare() for job in jobs}
+    known = [job for job in jobs if job.left is not None]
+    if not known:  # the operating system shares fairly already
+        return NodePlan(shares)
+    slot_s = parameters.slot_ms / 1000
+    free = cores
+
+    def give(job: JobOnNode, cpu: float) -> None:
+        nonlocal free
+        share = shares[job.name]
+        more = max(0.0, min(cpu, job.demand - share.rate, free))
+        share.rate += more
+        free -= more
+
+    unknown = [job for job in jobs if job.left is None]
+    for job in unknown:
+        equal = cores / len(jobs)
+        fair = equal if job.fair_over else job.fair_rate
+        give(job, max(fair + max(0.0, job.behind) / CATCH_UP_S, equal / 2))
+    for job in known:
+        give(job, parameters.floor * cores / len(jobs))
+    promised = [(job, left, due_s) for job in known if (left := job.left) and (due_s := job.due_s) is not None]
+    needed = must_run(
+        [Promise(left, job.demand, due_s) for job, left, due_s in promised], max(free, LEAST_FREE), slot_s
+    )
+    first_due = sorted(zip(promised, needed.now, strict=True), key=lambda one: (one[0][2], one[0][0].name))
+    for (job, _, _), work in first_due:
+        shares[job.name].must = work / slot_s
+        give(job, work / slot_s)
+    for job in sorted(jobs, key=lambda job: (not job.young, job.left is None, -job.index, job.name)):
+        give(job, job.demand)
+    _limit(cores, jobs, shares)
+    return NodePlan(shares, needed.late)
+
+
+def _limit(cores: float, jobs: Sequence[JobOnNode], shares: dict[str, JobShare]) -> None:
+    """Limit those that are to have less than they can use, where all want more than there is."""
+    if len(jobs) < 2 or sum(job.demand for job in jobs) <= cores:  # noqa: PLR2004 - one has nothing to share
+        return
+    for job in jobs:
+        share = shares[job.name]
+        if not job.steady and share.rate < job.demand - ENOUGH:
+            share.limit_m = max(LEAST_LIMIT_M, round(share.rate * 1000))

@@ -1,0 +1,59 @@
+"""All that the steepest-planner remembers between records."""
+
+from __future__ import annotations
+
+import msgspec
+
+from steepest.policies.pending import Pending
+from steepest.policies.steepest.fair_pool import FairPool
+from steepest.policies.steepest.moves import Residence
+from steepest.policies.steepest.running_job import RunningJob
+
+DEMANDS_KEPT = 50
+"""The mean of measured demands forgets at this many."""
+
+
+class SteepestPlannerState(Pending):
+    """The state of the steepest-planner; empty while it is off.
+
+    Attributes:
+        on: Whether the policy is on.
+        fair: The virtual fair pool.
+        running: The jobs that train, by name.
+        other: Measured cores that jobs use which are not managed, by node.
+        residences: Each node as it was planned last.
+        due: When a node is planned next, in seconds of counted time; 0: at the next tick.
+        tick_ms: The record time of the newest tick.
+        now_s: The newest time that was used, which never falls.
+        demands: Of how many jobs the demand was measured, at most ``DEMANDS_KEPT``, and their mean.
+        unlifted: Jobs that may still be limited although the policy is off.
+    """
+
+    on: bool = False
+    fair: FairPool = msgspec.field(default_factory=FairPool)
+    running: dict[str, RunningJob] = msgspec.field(default_factory=dict)
+    other: dict[str, float] = msgspec.field(default_factory=dict)
+    residences: dict[str, Residence] = msgspec.field(default_factory=dict)
+    due: dict[str, float] = msgspec.field(default_factory=dict)
+    tick_ms: int = 0
+    now_s: float = 0.0
+    demands: tuple[int, float] = (0, 0.0)
+    unlifted: dict[str, None] = msgspec.field(default_factory=dict)
+
+    def time_s(self, counted_ms: int, at_ms: int, period_ms: int) -> float:
+        """Counted time of a record, in seconds: finer than ticks, and no clock that jumps moves it by more than a tick."""
+        since_ms = min(max(at_ms - self.tick_ms, 0), period_ms) if self.tick_ms else 0
+        self.now_s = max(self.now_s, (counted_ms + since_ms) / 1000)
+        return self.now_s
+
+    def learn_demand(self, demand: float) -> None:
+        """Another job's demand was measured for the first time."""
+        count, mean = self.demands
+        count = min(count + 1, DEMANDS_KEPT)
+        self.demands = (count, mean + (demand - mean) / count)
+
+    def demand(self, job: RunningJob, cores: float) -> float:
+        """Cores that a job can use; while it never showed, the mean of those that did."""
+        count, mean = self.demands
+        known = job.demand if job.demand is not None else mean if count else cores
+        return min(max(known, job.most), cores)

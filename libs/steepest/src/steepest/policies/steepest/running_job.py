@@ -1,0 +1,139 @@
+"""What the planner remembers of a job that runs: what it used, what it can use, and what was planned for it.
+
+A job's *demand*, the CPU that it can use, shows only while nothing holds it back: it is not limited, and either its node has
+CPU to spare or a limited job beside it gets more than its limit (limits yield where CPU would be idle).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+FULL = 0.97
+"""A node whose measured use is at least this share of its CPU has none to spare."""
+
+BEYOND_LIMIT = 1.03
+BEYOND_LIMIT_M = 50
+"""A job that uses this many times its limit, and this much more, gets CPU that no other job wants."""
+
+SETTLES_S = 5.5
+"""Seconds from its start for which a job's use shows nothing yet; one measurement is the mean of up to five seconds."""
+
+SAME = 0.05
+"""Two measurements that differ by less than this share agree."""
+
+
+class RunningJob(msgspec.Struct):
+    """An incarnation of a job. Times are seconds of counted time, CPU is in cores, work in core-seconds.
+
+    Attributes:
+        began_s: When the job first trained.
+        since_s: When this incarnation did.
+        seen_s: When its use was measured last.
+        cpu: Its use then.
+        used: Its work up to then, over all incarnations.
+        used_reported: Its work when it last reported a step.
+        most: The highest use that was ever measured.
+        demand: What it can use, as measured; None: it never showed.
+        agreed: The newest use that may be its demand, until a second one agrees.
+        limit_m: The limit that was planned last for this incarnation, in millicores; None: none.
+        planned: Whether a plan in the log, or on its way there, says so.
+        tightest_m: The lowest limit in force since ``seen_s``; None: none was.
+        loosest_m: The highest one; None: there was none for a while.
+        step_ms: CPU time of its steps, as measured last.
+        unlimited_until_s: No limit is planned before, because one was refused.
+        rate: The CPU that the newest plan of its node wants it to have.
+    """
+
+    node: str
+    incarnation: int
+    began_s: float
+    since_s: float
+    seen_s: float
+    cpu: float = 0.0
+    used: float = 0.0
+    used_reported: float = 0.0
+    most: float = 0.0
+    demand: float | None = None
+    agreed: float | None = None
+    limit_m: int | None = None
+    planned: bool = True
+    in_force_m: int | None = None
+    tightest_m: int | None = None
+    loosest_m: int | None = None
+    step_ms: float | None = None
+    unlimited_until_s: float = 0.0
+    rate: float = 0.0
+
+    def used_by(self, now_s: float) -> float:
+        """Its work up to now, if it goes on as it was measured last."""
+        return self.used + self.cpu * max(0.0, now_s - self.seen_s)
+
+    def measure(self, cpu_m: int, now_s: float) -> None:
+        """Its mean use since it was measured last."""
+        self.cpu = cpu_m / 1000
+        self.used += self.cpu * max(0.0, now_s - self.seen_s)
+        self.seen_s = now_s
+        self.most = max(self.most, self.cpu)
+
+    def limit(self, limit_m: int | None) -> None:
+        """This limit is in force from here on."""
+        self.in_force_m = limit_m
+        if limit_m is not None:
+            self.tightest_m = limit_m if self.tightest_m is None else min(self.tightest_m, limit_m)
+        if limit_m is None or (self.loosest_m is not None and limit_m > self.loosest_m):
+            self.loosest_m = limit_m
+
+    def forget_limits(self) -> None:
+        """Only the limit in force counts for the next measurement."""
+        self.tightest_m = self.loosest_m = self.in_force_m
+
+    def exceeds_limit(self) -> bool:
+        """Whether it used more than it was limited to, so that CPU was to spare."""
+        return self.loosest_m is not None and self.cpu * 1000 > BEYOND_LIMIT * self.loosest_m + BEYOND_LIMIT_M
+
+    def show(self, part: float) -> bool:
+        """Nothing holds it back: its use is its demand.
+
+        Args:
+            part: An equal part of its node. Less than that may be a job that saves, loads data or waits, so a second
+                measurement must agree.
+
+        Returns:
+            Whether its demand shows for the first time.
+        """
+        if self.cpu <= 0:
+            return False
+        agreed, self.agreed = self.agreed, self.cpu
+        if self.cpu < FULL * part and (agreed is None or abs(agreed - self.cpu) > SAME * self.cpu):
+            return False
+        first = self.demand is None
+        self.demand = self.cpu
+        return first
+
+
+def measure_node(
+    jobs: Mapping[str, RunningJob], uses_m: Mapping[str, int], capacity_m: int, now_s: float
+) -> list[float]:
+    """Take in the measured use of a node; returns the demands that showed for the first time.
+
+    Args:
+        jobs: The running jobs by name; others on the node are of no concern here.
+        uses_m: Use of every job on the node, in millicores.
+        capacity_m: The node's CPU.
+        now_s: Counted time.
+    """
+    here = {name: jobs[name] for name in uses_m if name in jobs}
+    for name, job in here.items():
+        job.measure(uses_m[name], now_s)
+    is_full = sum(uses_m.values()) >= FULL * capacity_m
+    beyond = [name for name, job in here.items() if job.exceeds_limit()]
+    shown = []
+    for name, job in here.items():
+        spare = not is_full or any(other != name for other in beyond)
+        settled = now_s - job.since_s > SETTLES_S
+        if spare and settled and job.tightest_m is None and job.show(capacity_m / 1000 / max(1, len(uses_m))):
+            shown.append(job.cpu)
+        job.forget_limits()
+    return shown

@@ -1,0 +1,281 @@
+"""Fair sharing, must-run and the plan of a node, against what they promise and against slow versions of themselves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from steepest.events.common import Resources
+from steepest.events.parameters import SteepestParameters
+from steepest.policies.steepest.fair_pool import FairPool
+from steepest.policies.steepest.fair_sharing import Load, fair_level, run_fairly
+from steepest.policies.steepest.learning import worth
+from steepest.policies.steepest.must_run import Promise, must_run
+from steepest.policies.steepest.node_plan import JobOnNode, plan_node
+
+CORES = st.sampled_from([1.0, 2.0, 4.0, 7.5, 16.0])
+DEMANDS = st.sampled_from([0.25, 1.0, 2.0, 4.0, 5.5, 8.0, 32.0])
+WORK = st.one_of(st.sampled_from([1.0, 10.0, 64.0]), st.floats(0.1, 1000))
+LOADS = st.lists(st.builds(Load, st.one_of(st.none(), WORK), DEMANDS), min_size=1, max_size=12)
+PROMISES = st.lists(
+    st.builds(Promise, WORK, DEMANDS, st.one_of(st.sampled_from([5.0, 20.0]), st.floats(-10, 200))),
+    min_size=1,
+    max_size=12,
+)
+SLOT_S = 5.0
+
+
+def max_min(cores: float, demands: Sequence[float]) -> list[float]:
+    """Shares by filling up from the smallest demand."""
+    shares, left, waiting = [0.0] * len(demands), cores, len(demands)
+    for index in sorted(range(len(demands)), key=demands.__getitem__):
+        shares[index] = min(demands[index], left / waiting)
+        left -= shares[index]
+        waiting -= 1
+    return shares
+
+
+def slow_ends(cores: float, loads: Sequence[Load]) -> list[float]:
+    """The ends under fair sharing, with all shares computed again after each end."""
+    now, used, ends, here = 0.0, [0.0] * len(loads), [math.inf] * len(loads), list(range(len(loads)))
+    while True:
+        shares = max_min(cores, [loads[index].demand for index in here])
+        left = {index: loads[index].left for index in here}
+        until = [
+            (work - used[index]) / share
+            for index, share in zip(here, shares, strict=True)
+            if (work := left[index]) is not None and share > 0
+        ]
+        if not until:
+            return ends
+        now += min(until)
+        for index, share in zip(list(here), shares, strict=True):
+            used[index] += share * min(until)
+            if (work := left[index]) is not None and used[index] >= work - 1e-9:
+                ends[index] = now
+                here.remove(index)
+
+
+@given(CORES, LOADS)
+def test_fair_sharing_equals_its_slow_version(cores: float, loads: list[Load]) -> None:
+    """Heaps find the same ends as shares that are computed again after each end."""
+    assert run_fairly(cores, loads).ends == pytest.approx(slow_ends(cores, loads))
+
+
+@given(CORES, LOADS, st.floats(0, 100))
+def test_fair_sharing_gives_equal_parts_and_all_there_is(cores: float, loads: list[Load], seconds: float) -> None:
+    """No job gets more than it can use or needs, and no CPU is idle while one could use it."""
+    run = run_fairly(cores, loads, seconds)
+    for load, used in zip(loads, run.used, strict=True):
+        assert used <= load.demand * seconds + 1e-6
+        assert load.left is None or used <= load.left + 1e-6
+    assert sum(run.used) <= cores * seconds + 1e-6
+    if all(end > seconds for end in run.ends):
+        assert sum(run.used) == pytest.approx(min(cores, sum(load.demand for load in loads)) * seconds, abs=1e-5)
+
+
+@given(CORES, st.lists(DEMANDS, min_size=1, max_size=20))
+def test_the_level_is_what_the_hungriest_get(cores: float, demands: list[float]) -> None:
+    """Each gets its demand or the level."""
+    level = fair_level(cores, demands)
+    assert [min(demand, level) for demand in demands] == pytest.approx(max_min(cores, demands))
+
+
+ARRIVALS = st.lists(st.tuples(st.floats(0, 60), WORK, st.sampled_from([1.0, 2.0, 8.0])), min_size=1, max_size=10).map(
+    sorted
+)
+
+
+@given(st.integers(1, 3), ARRIVALS)
+def test_the_virtual_pool_equals_a_run_under_fair_sharing(
+    nodes: int, arrivals: list[tuple[float, float, float]]
+) -> None:
+    """Jobs that come one after the other end when small steps of max-min sharing on the nodes of spread end them."""
+    pool, capacity = FairPool(), Resources(cpu_m=4000)
+    for number in range(nodes):
+        pool.join(f"n{number}", capacity, 0.0)
+    on: dict[str, dict[str, list[float]]] = {f"n{number}": {} for number in range(nodes)}
+    ends: dict[str, float] = {}
+
+    def run(seconds: float, begin_s: float) -> None:
+        for jobs in on.values():
+            now = 0.0
+            while jobs and now < seconds:
+                shares = max_min(4.0, [demand for _, demand in jobs.values()])
+                step = min(seconds - now, *(left / s for (left, _), s in zip(jobs.values(), shares, strict=True)))
+                now += step
+                for (name, job), share in zip(list(jobs.items()), shares, strict=True):
+                    job[0] -= share * step
+                    if job[0] <= 1e-9:
+                        ends[name] = begin_s + now
+                        del jobs[name]
+
+    now_s = 0.0
+    for number, (at_s, work, demand) in enumerate(arrivals):
+        run(at_s - now_s, now_s)
+        now_s = at_s
+        name = f"job-{number}"
+        pool.plan(name, Resources(cpu_m=10), None, now_s)
+        pool.start(name, demand, now_s)
+        pool.know(name, work, demand, now_s)
+        copy = pool.look(name, now_s)
+        assert copy is not None
+        assert len(on[copy.node]) == min(len(jobs) for jobs in on.values())
+        on[copy.node][name] = [work, demand]
+    run(1e6, now_s)
+
+    for name, end in ends.items():
+        copy = pool.look(name, now_s)
+        assert copy is not None
+        found = copy.forecast_s if copy.end_s is None else copy.end_s
+        assert found == pytest.approx(end, rel=1e-6, abs=1e-6)
+
+
+def slow_must_run(promises: Sequence[Promise], cores: float) -> list[float]:
+    """Backwards from the last due time: in each interval y = clamp(left − θ·demand, 0, demand·length), Σy = cores·length."""
+    rest = [promise.left for promise in promises]
+    demand = [min(promise.demand, cores) for promise in promises]
+    due = [max(promise.due_s, SLOT_S) for promise in promises]
+    order = sorted(range(len(promises)), key=due.__getitem__)
+    for rank in range(len(order) - 1, -1, -1):
+        length = due[order[rank]] - (due[order[rank - 1]] if rank else SLOT_S)
+        low, high = 0.0, max(rest[index] / demand[index] for index in order[rank:])
+
+        def work(theta: float, index: int, length: float = length) -> float:
+            return min(max(rest[index] - theta * demand[index], 0.0), demand[index] * length)
+
+        for _ in range(100):
+            theta = (low + high) / 2
+            if sum(work(theta, index) for index in order[rank:]) > cores * length:
+                low = theta
+            else:
+                high = theta
+        if sum(work(0.0, index) for index in order[rank:]) <= cores * length:
+            high = 0.0
+        for index in order[rank:]:
+            rest[index] -= work(high, index)
+    return rest
+
+
+@given(CORES, PROMISES)
+def test_must_run_equals_its_slow_version(cores: float, promises: list[Promise]) -> None:
+    """The level algorithm leaves for now what the search for θ in each interval leaves."""
+    rest = slow_must_run(promises, cores)
+    fits = [min(promise.demand, cores) * SLOT_S for promise in promises]
+    now = [min(left, most) for left, most in zip(rest, fits, strict=True)]
+    late = sum(rest) - sum(now) + max(0.0, sum(now) - cores * SLOT_S)
+
+    found = must_run(promises, cores, SLOT_S)
+
+    assert found.now == pytest.approx(now, rel=1e-6, abs=1e-5)
+    assert found.late == pytest.approx(late, rel=1e-6, abs=1e-4)
+
+
+@given(CORES, PROMISES, st.floats(6, 60))
+def test_a_job_that_is_not_ready_makes_more_late(cores: float, promises: list[Promise], ready_s: float) -> None:
+    """It cannot run before, so no less is late; and it never must run now."""
+    first, *others = promises
+    before = must_run(promises, cores, SLOT_S)
+    after = must_run([Promise(first.left, first.demand, first.due_s, ready_s), *others], cores, SLOT_S)
+    assert after.late >= before.late - 1e-6
+    assert after.now[0] == 0.0
+
+
+JOBS = st.lists(
+    st.builds(
+        lambda left, demand, due_s, index, behind, young, steady: (left, demand, due_s, index, behind, young, steady),
+        st.one_of(st.none(), WORK),
+        DEMANDS,
+        st.one_of(st.none(), st.floats(-50, 500)),
+        st.floats(0, 1),
+        st.floats(-50, 50),
+        st.booleans(),
+        st.booleans(),
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+@given(CORES, JOBS)
+def test_a_plan_gives_all_there_is_and_no_more(
+    cores: float, facts: list[tuple[float | None, float, float, float, float, bool, bool]]
+) -> None:
+    """A node is never idle while a job could use it; limits are below the demand, and above 1 % of a core."""
+    jobs = [
+        JobOnNode(
+            name=f"job-{number}",
+            left=left,
+            demand=min(demand, cores),
+            due_s=due_s,
+            index=index,
+            fair_rate=cores / len(facts),
+            behind=behind,
+            young=young,
+            steady=steady,
+        )
+        for number, (left, demand, due_s, index, behind, young, steady) in enumerate(facts)
+    ]
+    shares = plan_node(cores, jobs, SteepestParameters()).shares
+    if all(job.left is None for job in jobs):
+        assert all(share.limit_m is None for share in shares.values())
+        return
+    wanted = min(cores, sum(job.demand for job in jobs))
+    assert sum(share.rate for share in shares.values()) == pytest.approx(wanted)
+    for job in jobs:
+        limit_m = shares[job.name].limit_m
+        assert shares[job.name].rate <= job.demand + 1e-9
+        assert limit_m is None or 10 <= limit_m < job.demand * 1000
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 40)), min_size=1, max_size=8), st.floats(0, 1))
+def test_one_node_with_exact_sizes_never_misses_a_fair_end(jobs: list[tuple[int, int]], learning_weight: float) -> None:
+    """Where each job can use the whole node, none ends later than under fair sharing, whatever work is worth.
+
+    In steps of a slot; what is lost by planning only once a slot is less than one slot a job.
+    """
+    slot_s, cores = 0.5, 4.0
+    parameters = SteepestParameters(lateness=0.0, slot_ms=500, floor=0.0, young_ms=0, learning_weight=learning_weight)
+    pool = FairPool()
+    pool.join("n", Resources(cpu_m=4000), 0.0)
+    left: dict[str, float] = {}
+    sizes: dict[str, float] = {}
+    waiting = sorted((at / 2, f"job-{number}", float(work)) for number, (at, work) in enumerate(jobs))
+    now_s, ends = 0.0, dict[str, float]()
+    while waiting or left:
+        while waiting and waiting[0][0] <= now_s:
+            _, name, work = waiting.pop(0)
+            pool.plan(name, Resources(), None, now_s)
+            pool.start(name, cores, now_s)
+            pool.know(name, work, cores, now_s)
+            left[name] = sizes[name] = work
+        copies = {name: pool.look(name, now_s) for name in left}
+        plan = plan_node(
+            cores,
+            [
+                JobOnNode(
+                    name=name,
+                    left=work,
+                    demand=cores,
+                    due_s=((copy.end_s or copy.forecast_s) or 0.0) - now_s if (copy := copies[name]) else None,
+                    index=worth(1 - work / sizes[name], work, learning_weight),
+                )
+                for name, work in left.items()
+            ],
+            parameters,
+        )
+        now_s += slot_s
+        for name in list(left):
+            left[name] -= plan.shares[name].rate * slot_s
+            if left[name] <= 1e-9:
+                ends[name] = now_s
+                del left[name]
+    for name, end in ends.items():
+        copy = pool.look(name, now_s)
+        assert copy is not None
+        assert copy.end_s is not None
+        assert end <= copy.end_s + slot_s * (1 + len(jobs))
