@@ -8,8 +8,8 @@ import pytest
 
 from steepest.events.parameters import PoolParameters
 from steepest.policies.named import POLICIES, named, under
+from steepest.policies.steepest.managed_job import ManagedJob, measure_node
 from steepest.policies.steepest.planner_state import SteepestPlannerState
-from steepest.policies.steepest.running_job import RunningJob, measure_node
 
 
 def test_the_names_of_policies_stand_for_their_parameters() -> None:
@@ -26,9 +26,9 @@ def test_time_never_falls_and_no_clock_moves_it_by_more_than_a_tick() -> None:
     assert state.time_s(7_000, 3, 1_000) == pytest.approx(7.0)
 
 
-def running(**fields: Any) -> RunningJob:
+def running(**fields: Any) -> ManagedJob:
     """A job that has trained for a minute."""
-    return RunningJob("n", 1, 0.0, 0.0, 55.0, **fields)
+    return ManagedJob("n", 1, 0.0, 0.0, 55.0, **fields)
 
 
 def test_demand_shows_where_nothing_holds_a_job_back() -> None:

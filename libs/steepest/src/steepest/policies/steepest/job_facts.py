@@ -7,9 +7,9 @@ import msgspec
 from steepest.events import cluster as c
 from steepest.events.parameters import SteepestParameters
 from steepest.policies.steepest.learning import worth
+from steepest.policies.steepest.managed_job import ManagedJob
 from steepest.policies.steepest.node_plan import JobOnNode, JobShare
 from steepest.policies.steepest.planner_state import SteepestPlannerState
-from steepest.policies.steepest.running_job import RunningJob
 from steepest.view.progress import cpu_ms_left, cpu_ms_per_step, total_steps
 from steepest.view.state import Job
 
@@ -36,7 +36,7 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     due_s: float | None = None
     index: float = 0.0
 
-    def on_node(self, state: SteepestPlannerState, job: RunningJob, *, young: bool, steady: bool) -> JobOnNode:
+    def on_node(self, state: SteepestPlannerState, job: ManagedJob, *, young: bool, steady: bool) -> JobOnNode:
         """It as the plan of its node needs it."""
         copy = state.fair.jobs.get(self.name)
         return JobOnNode(

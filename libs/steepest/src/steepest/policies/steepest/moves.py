@@ -105,7 +105,7 @@ class Reason(enum.StrEnum):
     RESCUE = "promises cannot be kept on its node"
 
 
-class Move(msgspec.Struct, frozen=True):
+class MoveChoice(msgspec.Struct, frozen=True):
     """A move, and what else was possible for the same reason.
 
     Attributes:
@@ -117,12 +117,12 @@ class Move(msgspec.Struct, frozen=True):
     target: str
     reason: Reason
     gain_s: float
-    alternatives: Sequence[Move] = ()
+    alternatives: Sequence[MoveChoice] = ()
 
 
 def choose_moves(
     nodes: Sequence[Residence], parameters: SteepestParameters, fits: Fits, now_s: float
-) -> Iterator[Move]:
+) -> Iterator[MoveChoice]:
     """The moves to be made now. The residences are changed as if each was made.
 
     Args:
@@ -147,7 +147,7 @@ class _Search:
         self._slot_s = parameters.slot_ms / 1000
         self._sources = sorted(nodes, key=lambda node: -node.fullness)[:MOST_SOURCES]
 
-    def room(self) -> Iterator[Move]:
+    def room(self) -> Iterator[MoveChoice]:
         """To nodes with CPU to spare."""
         roomy = [node for node in self._nodes if node.load < self._parameters.roomy * node.cores]
         for target in sorted(roomy, key=lambda node: node.load / node.cores)[:MOST_TARGETS]:
@@ -157,7 +157,7 @@ class _Search:
                     found += [move for job in source.jobs if (move := self._to_room(job, source, target))]
             yield from self._best(found)
 
-    def _to_room(self, job: Resident, source: Residence, target: Residence) -> Move | None:
+    def _to_room(self, job: Resident, source: Residence, target: Residence) -> MoveChoice | None:
         cpu = min(job.demand, target.cores - target.load)
         waits = job.rate <= WAITS_FOR_ROOM * min(job.demand, source.cores)
         if not waits or cpu < job.rate + WORTH * job.demand or not self._may(job, source):
@@ -168,9 +168,9 @@ class _Search:
         gain_s = stay_s - self._cost_s - left / cpu
         if gain_s <= self._parameters.pays / 2 * self._cost_s:
             return None
-        return Move(job, source.name, target.name, Reason.ROOM, gain_s)
+        return MoveChoice(job, source.name, target.name, Reason.ROOM, gain_s)
 
-    def balance(self) -> Iterator[Move]:
+    def balance(self) -> Iterator[MoveChoice]:
         """From the fullest node to the emptiest."""
         open_ = [node for node in self._nodes if not node.awaits]
         if not open_ or len(self._nodes) < 2:  # noqa: PLR2004 - a move needs two
@@ -185,10 +185,10 @@ class _Search:
                 continue
             after_s = abs(source.fullness - job.backlog / source.cores - target.fullness - job.backlog / target.cores)
             if gap_s - after_s > self._parameters.pays * self._cost_s:
-                found.append(Move(job, source.name, target.name, Reason.BALANCE, gap_s - after_s))
+                found.append(MoveChoice(job, source.name, target.name, Reason.BALANCE, gap_s - after_s))
         yield from self._best(found)
 
-    def rescue(self) -> Iterator[Move]:
+    def rescue(self) -> Iterator[MoveChoice]:
         """From nodes where promises cannot be kept."""
         for source in self._sources:
             late = self._late(source) if len(source.jobs) > 1 else 0.0
@@ -206,7 +206,7 @@ class _Search:
                         continue
                     gain = late + before[target.name] - without - self._late(target, with_job=job)
                     if gain > LESS_LATE * late + 1:
-                        found.append(Move(job, source.name, target.name, Reason.RESCUE, gain))
+                        found.append(MoveChoice(job, source.name, target.name, Reason.RESCUE, gain))
             yield from self._best(found, is_safe=True)
 
     def _may(self, job: Resident, source: Residence) -> bool:
@@ -214,7 +214,7 @@ class _Search:
             return False
         return job.left / min(job.demand, source.cores) > self._parameters.pays * self._cost_s
 
-    def _best(self, found: list[Move], *, is_safe: bool = False) -> Iterator[Move]:
+    def _best(self, found: list[MoveChoice], *, is_safe: bool = False) -> Iterator[MoveChoice]:
         """The first of the best moves that breaks no promise, with the next ones beside it."""
         by_name = {node.name: node for node in self._nodes}
         ranked = sorted(found, key=lambda move: (-move.gain_s, move.job.name, move.target))

@@ -6,8 +6,8 @@ import msgspec
 
 from steepest.policies.pending import Pending
 from steepest.policies.steepest.fair_pool import FairPool
+from steepest.policies.steepest.managed_job import ManagedJob
 from steepest.policies.steepest.moves import Residence
-from steepest.policies.steepest.running_job import RunningJob
 
 DEMANDS_KEPT = 50
 """The mean of measured demands forgets at this many."""
@@ -31,7 +31,7 @@ class SteepestPlannerState(Pending):
 
     on: bool = False
     fair: FairPool = msgspec.field(default_factory=FairPool)
-    running: dict[str, RunningJob] = msgspec.field(default_factory=dict)
+    running: dict[str, ManagedJob] = msgspec.field(default_factory=dict)
     other: dict[str, float] = msgspec.field(default_factory=dict)
     residences: dict[str, Residence] = msgspec.field(default_factory=dict)
     due: dict[str, float] = msgspec.field(default_factory=dict)
@@ -52,7 +52,7 @@ class SteepestPlannerState(Pending):
         count = min(count + 1, DEMANDS_KEPT)
         self.demands = (count, mean + (demand - mean) / count)
 
-    def demand(self, job: RunningJob, cores: float) -> float:
+    def demand(self, job: ManagedJob, cores: float) -> float:
         """Cores that a job can use; while it never showed, the mean of those that did."""
         count, mean = self.demands
         known = job.demand if job.demand is not None else mean if count else cores

@@ -22,10 +22,10 @@ from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.events.registry import SINCE
 from steepest.policies.steepest.job_facts import JobFacts, facts_of
-from steepest.policies.steepest.moves import Move, Reason, Residence, Resident, choose_moves
+from steepest.policies.steepest.managed_job import ManagedJob, measure_node
+from steepest.policies.steepest.moves import MoveChoice, Reason, Residence, Resident, choose_moves
 from steepest.policies.steepest.node_plan import JobShare, plan_node
 from steepest.policies.steepest.planner_state import SteepestPlannerState
-from steepest.policies.steepest.running_job import RunningJob, measure_node
 from steepest.view.cluster_view import ClusterView
 from steepest.view.movable import immovable
 from steepest.view.progress import total_steps
@@ -138,7 +138,7 @@ class SteepestPlanner:
             return
         if known is not None and (known.incarnation, known.node) == (job.incarnation, node):
             return
-        fresh = RunningJob(node, job.incarnation, now_s, now_s, now_s)
+        fresh = ManagedJob(node, job.incarnation, now_s, now_s, now_s)
         if known is not None:
             fresh.began_s, fresh.used, fresh.used_reported = known.began_s, known.used, known.used
             fresh.most, fresh.demand = known.most, known.demand
@@ -308,7 +308,7 @@ class SteepestPlanner:
             yield from self._move(view, move, received, number)
 
     def _move(
-        self, view: ClusterView, move: Move, received: Received[c.ClusterEvent], number: int
+        self, view: ClusterView, move: MoveChoice, received: Received[c.ClusterEvent], number: int
     ) -> Iterator[c.ClusterEvent]:
         """Lift the job's limit, so that its next step ends soon, and move it."""
         state, job = self.state, view.jobs[move.job.name]
@@ -372,7 +372,7 @@ def _is_managed(job: Job) -> bool:
     return not spec.is_gang and not any(role.requests.gpus or role.requests.gpu_m for role in spec.all_roles)
 
 
-def _differs(running: RunningJob, share: JobShare, least_m: float) -> bool:
+def _differs(running: ManagedJob, share: JobShare, least_m: float) -> bool:
     """Whether a job's limit must be planned again."""
     before, after = running.limit_m, share.limit_m
     if before is None or after is None or not running.planned:

@@ -24,7 +24,7 @@ SAME = 0.05
 """Two measurements that differ by less than this share agree."""
 
 
-class RunningJob(msgspec.Struct):
+class ManagedJob(msgspec.Struct):
     """An incarnation of a job. Times are seconds of counted time, CPU is in cores, work in core-seconds.
 
     Attributes:
@@ -114,7 +114,7 @@ class RunningJob(msgspec.Struct):
 
 
 def measure_node(
-    jobs: Mapping[str, RunningJob], uses_m: Mapping[str, int], capacity_m: int, now_s: float
+    jobs: Mapping[str, ManagedJob], uses_m: Mapping[str, int], capacity_m: int, now_s: float
 ) -> list[float]:
     """Take in the measured use of a node; returns the demands that showed for the first time.
 
