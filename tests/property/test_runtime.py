@@ -120,7 +120,6 @@ class Stage:
             [self._service],
             log=FaultyLog(self.log.reopen(), life, self._deed(life)),
             layout=LAYOUT,
-            pool=POOL,
             snapshots=MortalSnapshots(self.snapshots, life),
             clock=VirtualClock(),
         )
@@ -160,7 +159,7 @@ class Stage:
     def _is_done(self, ends: Mapping[str, int]) -> bool:
         """Whether the process was killed, or has read up to these ends."""
         health = self.runtime.health
-        has_read = all(loop.position >= ends[name] for name, loop in health.loops.items())
+        has_read = all(loop.position >= ends.get(name, 0) for name, loop in health.loops.items())
         return self._killed or (health.is_ready() and has_read)
 
     async def end(self) -> None:

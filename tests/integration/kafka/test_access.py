@@ -60,6 +60,10 @@ super.users=User:{USER}
 """
 
 
+POOLS_GROUP = "`NAME-pools`"
+"""Stands for the group by which the replicas of a service share the pools."""
+
+
 class Rights(msgspec.Struct):
     """The rights of one user, beside reading every topic."""
 
@@ -75,9 +79,11 @@ def documented() -> dict[str, Rights]:
         if not line.startswith("| `"):
             continue
         who, writes, groups = (re.findall(r"`([a-z-]+)`", cell) for cell in line.strip("|").split("|"))
-        rights |= dict.fromkeys(
-            [one for one in who if one not in {"submit", "cancel"}], Rights(set(writes), set(groups))
-        )
+        rights |= {
+            one: Rights(set(writes), {*groups, *([f"{one}-pools"] if POOLS_GROUP in line else [])})
+            for one in who
+            if one not in {"submit", "cancel"}
+        }
     return rights
 
 

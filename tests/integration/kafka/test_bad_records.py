@@ -98,9 +98,7 @@ async def test_every_bad_record_is_a_letter_and_the_reader_goes_on(kafka: KafkaS
     await producer.stop()
     log = KafkaLog(kafka, LAYOUT.partitions())
     service = Service(name="all", cluster_deciders=(Placer,), stream_deciders=(Categorizer, Facts))
-    runtime = Runtime(
-        [service], log=log, layout=LAYOUT, pool="default", snapshots=MemorySnapshots(), clock=SystemClock()
-    )
+    runtime = Runtime([service], log=log, layout=LAYOUT, snapshots=MemorySnapshots(), clock=SystemClock())
     stop = asyncio.Event()
     running = asyncio.create_task(runtime.run(stop))
     try:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import sys
 from collections.abc import AsyncIterator
 
 import pytest
@@ -20,7 +22,7 @@ ALL = [TopicPartition("loss", number) for number in range(4)]
 async def shares(kafka: KafkaSettings) -> AsyncIterator[list[KafkaAssignment]]:
     """Assignments of one group that have not joined yet."""
     await KafkaTopics(kafka, {"loss": 4}).apply()
-    members = [KafkaAssignment(kafka, "loss", "categorizer") for _ in range(3)]
+    members = [KafkaAssignment(kafka, ALL, "categorizer") for _ in range(3)]
     yield members
     for member in members:
         await member.close()
@@ -70,3 +72,73 @@ async def test_a_share_is_handed_over_only_when_given_back(shares: list[KafkaAss
     first.give_back()
 
     assert len(await taking) == len(await first.take()) == 2
+
+
+SLEEPER = """
+import asyncio, sys
+from steepest.log.base import TopicPartition
+from steepest.log.kafka.consumer_group import KafkaAssignment
+from steepest.log.kafka.kafka_settings import KafkaSettings
+
+async def main():
+    all_of_it = [TopicPartition("loss", number) for number in range(4)]
+    share = KafkaAssignment(KafkaSettings(bootstrap=sys.argv[1], prefix=sys.argv[2]), all_of_it, "categorizer")
+    (at, *_) = await share.take()
+    print(await share.is_held(at), flush=True)
+    await asyncio.to_thread(sys.stdin.readline)
+    print(await share.is_held(at), flush=True)
+    share.give_back()
+    await share.close()
+
+asyncio.run(main())
+"""
+
+
+async def test_a_member_that_slept_learns_that_its_share_is_another_s(
+    shares: list[KafkaAssignment], kafka: KafkaSettings
+) -> None:
+    """The coordinator answers it, so that it does not act before its own clock and tasks have noticed anything."""
+    sleeper = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", SLEEPER, kafka.bootstrap, kafka.prefix,
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    assert sleeper.stdin is not None
+    assert sleeper.stdout is not None
+    try:
+        held = await sleeper.stdout.readline()
+        sleeper.send_signal(signal.SIGSTOP)
+        successor = shares[0]
+        taken = await successor.take()
+        assert await successor.is_held(ALL[0])
+        sleeper.send_signal(signal.SIGCONT)
+        sleeper.stdin.write(b"\n")
+        lost = await sleeper.stdout.readline()
+    finally:
+        sleeper.kill()
+        await sleeper.wait()
+
+    assert (held, lost) == (b"True\n", b"False\n")
+    assert taken == ALL
+
+
+async def test_a_share_that_is_to_be_given_back_is_not_held(shares: list[KafkaAssignment]) -> None:
+    """No act may begin that the next member would not know of."""
+    first, second, _ = shares
+    await first.take()
+    held = await first.is_held(ALL[0])
+    taking = asyncio.create_task(second.take())
+    await first.revoked.wait()
+
+    assert held
+    assert not await first.is_held(ALL[0])
+    first.give_back()
+    await taking
+
+
+async def test_partitions_that_a_member_does_not_know_are_left_alone(kafka: KafkaSettings) -> None:
+    """A pool that was added while it runs is worked on once it is restarted."""
+    await KafkaTopics(kafka, {"loss": 4}).apply()
+    older = KafkaAssignment(kafka, ALL[:3], "categorizer")
+
+    assert await older.take() == ALL[:3]
+    await older.close()

@@ -55,7 +55,7 @@ def deciding(folder: Path, log: Log) -> list[Service]:
     cluster = FakeCluster(FakeNodes({}, folder / "nodes", clock), "default", clock)
     context = context_on(folder, log, cluster, clock, mqtt="broker:1883")
     services = [build(context) for build in installed_services().values()]
-    return [msgspec.structs.replace(service, effectors=(Idle(),)) for service in services]
+    return [msgspec.structs.replace(service, effectors=lambda _: (Idle(),)) for service in services]
 
 
 @asynccontextmanager
@@ -67,7 +67,6 @@ async def following(folder: Path, log: Log) -> AsyncIterator[dict[str, Runtime]]
             [service],
             log=log,
             layout=LAYOUT,
-            pool="default",
             snapshots=LogSnapshots(log, TopicPartition(SNAPSHOTS), service.name),
             clock=SystemClock(),
         )
@@ -124,18 +123,24 @@ async def test_every_service_goes_on_after_a_quiet_time_beyond_retention(
 ) -> None:
     """With snapshots, nothing but their position is needed: topics may be empty, and ``cluster`` cut off behind them."""
     async with following(tmp_path, log) as before:
-        await until(lambda: all("first" in one.pool.view.jobs for one in before.values() if one.pool.view.position))
-    reached = min(one.pool.view.position for one in before.values() if one.pool.view.position)
+        await until(
+            lambda: all(
+                "first" in one.pools["default"].view.jobs
+                for one in before.values()
+                if one.pools["default"].view.position
+            )
+        )
+    reached = min(one.pools["default"].view.position for one in before.values() if one.pools["default"].view.position)
     await age(log, kafka)
     await KafkaTopics(kafka, LAYOUT.partitions()).trim({CLUSTER: reached})
     async with following(tmp_path, log) as again:
         await submit(log, "second")
-        placer = again["placer"].pool
+        placer = again["placer"].pools["default"]
         await until(lambda: "second" in placer.view.jobs and placer.view.jobs["second"].admitted)
 
         assert "first" in placer.view.jobs
         assert placer.view.state.gaps == 0
-        assert placer.view.state.epoch == before["placer"].pool.view.state.epoch != ""
+        assert placer.view.state.epoch == before["placer"].pools["default"].view.state.epoch != ""
         assert [
             one.metrics.missed.labels(loop)._value.get() for one in again.values() for loop in one.health.loops
         ] == [0] * sum(len(one.health.loops) for one in again.values())
@@ -146,7 +151,7 @@ async def test_every_service_starts_without_a_snapshot(log: KafkaLog, kafka: Kaf
     await age(log, kafka)
     async with following(tmp_path, log) as runtimes:
         await submit(log, "second")
-        placer = runtimes["placer"].pool
+        placer = runtimes["placer"].pools["default"]
         await until(lambda: "second" in placer.view.jobs and placer.view.jobs["second"].admitted)
         missed = runtimes["categorizer"].metrics.missed.labels("categorizer:loss")._value.get()
 
@@ -178,10 +183,12 @@ async def test_processes_that_open_new_topics_at_once_are_one_installation(
     assert len(opened) > 1, "they did not meet"
     for name in ("first", "second"):
         async with following(tmp_path, log) as runtimes:
-            placer = runtimes["placer"].pool
+            placer = runtimes["placer"].pools["default"]
             await submit(log, name)
             await until(lambda: name in placer.view.jobs and placer.view.jobs[name].admitted)  # noqa: B023
-            assert {one.pool.view.state.epoch for one in runtimes.values() if one.pool.view.position} == {opened[0]}
+            assert {
+                one.pools["default"].view.state.epoch for one in runtimes.values() if one.pools["default"].view.position
+            } == {opened[0]}
     for handle in handles:
         await handle.close()
 

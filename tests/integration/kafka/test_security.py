@@ -164,7 +164,7 @@ async def test_every_client_gets_in(secure: Secure, way: str) -> None:
     layout = Layout()
     await apply_topics(settings, layout)
     log = KafkaLog(settings, layout.partitions())
-    share = KafkaAssignment(settings, "loss", "categorizer")
+    share = KafkaAssignment(settings, layout.of_topic("loss"), "categorizer")
     try:
         (offset,) = await log.append([NewRecord(to=AT, key="job", value=b"{}", at_ms=1)])
         reader = log.reader({AT: offset})

@@ -195,7 +195,7 @@ async def follow_until_ready(log: KafkaLog) -> Runtime:
     """A placer and a categorizer in one process, until they have read everything; each then keeps a snapshot."""
     service = Service(name="all", cluster_deciders=(Placer,), stream_deciders=(Categorizer,))
     store = LogSnapshots(log, AT, "all")
-    runtime = Runtime([service], log=log, layout=LAYOUT, pool="default", snapshots=store, clock=SystemClock())
+    runtime = Runtime([service], log=log, layout=LAYOUT, snapshots=store, clock=SystemClock())
     stop = asyncio.Event()
     running = asyncio.create_task(runtime.run(stop))
     await until(lambda: running.done() or runtime.health.is_ready(), "the services to have read everything")

@@ -133,9 +133,7 @@ async def test_a_recreated_topic_is_noticed(kafka: KafkaSettings) -> None:
 async def run_until_ready(kafka: KafkaSettings, snapshots: MemorySnapshots) -> None:
     """Run a service with nothing in it until it has caught up; it keeps a snapshot when it stops."""
     log = KafkaLog(kafka, LAYOUT.partitions())
-    runtime = Runtime(
-        [Service(name="nothing")], log=log, layout=LAYOUT, pool="default", snapshots=snapshots, clock=SystemClock()
-    )
+    runtime = Runtime([Service(name="nothing")], log=log, layout=LAYOUT, snapshots=snapshots, clock=SystemClock())
     stop = asyncio.Event()
     running = asyncio.create_task(runtime.run(stop))
     await until(lambda: running.done() or runtime.health.is_ready(), "the runtime to catch up")

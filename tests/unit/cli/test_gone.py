@@ -89,7 +89,7 @@ def test_its_jobs_are_free_and_what_ran_there_has_ended(tmp_path: Path) -> None:
     replica, spec = ReplicaId("a"), ReplicaSpec(command=(sys.executable, "-c", "import time; time.sleep(600)"))
 
     async def start(incarnation: int, node: str) -> ReplicaPhase:
-        cluster = open_cluster(folder, folder.read())
+        cluster = open_cluster(folder, folder.read(), "default")
         assert isinstance(cluster, LocalCluster)
         try:
             await cluster.start(replica, incarnation, node, spec, None)

@@ -25,7 +25,7 @@ from steepest.log.base import NewRecord
 from steepest.testing.system.fake_cluster import When
 from steepest.testing.system.fake_nodes import FakeNodes
 from steepest.testing.system.fake_training import PROGRAM
-from steepest.testing.system.rig import Rig, RigProcess, events_of
+from steepest.testing.system.rig import POOL, Rig, RigProcess, events_of
 from steepest.testing.waiting import until
 from steepest.view.state import Phase
 
@@ -435,7 +435,7 @@ async def test_a_node_that_cannot_be_looked_at_stops_nothing(rig: Rig, monkeypat
 
     process = rig.start("log-collector")
     await until(process.runtime.health.is_ready)
-    collector = next(one for one in process.runtime._effectors if isinstance(one, LossCollector))
+    collector = next(one for one in process.runtime.pools[POOL].effectors if isinstance(one, LossCollector))
     monkeypatch.setattr(collector._cluster, "files", lambda node: unreadable(rig.nodes, node))
     await rig.submit("bad", "--steps", "5", "--step-s", "1", "--flat-after", "5")
     await begun(process, rig, "bad")

@@ -41,11 +41,11 @@ async def placer(folder: Path, *events: c.ClusterEvent, dies: bool = True) -> As
     await log.append([new_record(AT, "default", event, 1) for event in events])
     service = Service(name="placer", cluster_deciders=(Placer,))
     store = FolderSnapshots(folder / "snapshots")
-    runtime = Runtime([service], log=log, layout=LAYOUT, pool="default", snapshots=store, clock=SystemClock())
+    runtime = Runtime([service], log=log, layout=LAYOUT, snapshots=store, clock=SystemClock())
     stop = asyncio.Event()
     task = asyncio.create_task(runtime.run(stop))
     end = await log.end(AT)
-    await until(lambda: task.done() or (runtime.health.is_ready() and runtime.pool.view.position >= end))
+    await until(lambda: task.done() or (runtime.health.is_ready() and runtime.pools["default"].view.position >= end))
     yield log, runtime
     task.cancel() if dies else stop.set()
     await asyncio.gather(task, return_exceptions=True)
@@ -53,7 +53,7 @@ async def placer(folder: Path, *events: c.ClusterEvent, dies: bool = True) -> As
 
 async def check_view(log: FileLog, runtime: Runtime, newest: str) -> None:
     """Once the newest job has its place, the view holds what the log does."""
-    view = runtime.pool.view
+    view = runtime.pools["default"].view
     await until(lambda: newest in view.jobs and view.jobs[newest].plan)
     held = view.snapshot()
     assert held == fold_all((await events_of(log))[: view.position]).snapshot()
@@ -72,7 +72,7 @@ async def test_a_snapshot_is_of_what_the_disk_has(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(PartitionFile, "sync", note)
     before = tmp_path / "before"
     async with placer(before, joined("n1"), submitted("a"), submitted("b")) as (log, runtime):
-        view = runtime.pool.view
+        view = runtime.pools["default"].view
         await until(lambda: len(view.in_flight) == 2)
         safe = synced[AT]
         unfinished = shutil.ignore_patterns("*.aside")  # a snapshot that is being written
@@ -108,6 +108,6 @@ async def test_of_two_snapshots_the_one_that_the_log_still_holds_is_used(tmp_pat
         async with placer(tmp_path, *(submitted(job) for job in "xyz")) as (log, runtime):
             await check_view(log, runtime, "z")
             read = runtime.metrics.records.labels("pool:default")._value.get()
-            assert read < runtime.pool.view.position
+            assert read < runtime.pools["default"].view.position
     (why,) = [one["why"] for one in entries if "snapshot not used" in one["event"]]
     assert "cluster/0 holds other records" in why

@@ -27,6 +27,6 @@ def test_other_keys_are_hashed_the_same_way_everywhere() -> None:
 
 
 def test_every_topic_has_its_partitions() -> None:
-    """There is one partition of ``cluster`` for each pool, and as many of ``loss`` as configured."""
-    assert LAYOUT.partitions() == {"cluster": 2, "loss": 4, "heartbeats": 1, "dead-letters": 1}
+    """There is one partition of ``cluster`` and of ``heartbeats`` for each pool, and as many of ``loss`` as configured."""
+    assert LAYOUT.partitions() == {"cluster": 2, "loss": 4, "heartbeats": 2, "dead-letters": 1}
     assert LAYOUT.of_topic("cluster") == [TopicPartition("cluster", 0), TopicPartition("cluster", 1)]

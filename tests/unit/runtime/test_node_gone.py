@@ -36,7 +36,7 @@ class SomeBeats(HeartbeatSender):
 async def test_jobs_of_a_node_that_is_gone_go_on_elsewhere_and_the_node_may_return(rig: Rig) -> None:
     """The job runs again, nothing runs twice, and the node is one to place jobs on once it is heard of again."""
     beats = SomeBeats(FakeCluster(rig.nodes, POOL, rig.clock))
-    process = rig.start(*SERVICES, Service(name="beats", effectors=(beats,)))
+    process = rig.start(*SERVICES, Service(name="beats", effectors=lambda _: (beats,)))
     await rig.configure(PoolParameters(node_lost_ms=3_000))
     await rig.submit("a", "--steps", "9000", node="n1")
     await until(lambda: "a" in process.view.jobs and process.view.jobs["a"].alive)

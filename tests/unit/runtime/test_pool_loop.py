@@ -161,7 +161,7 @@ async def test_effectors_never_see_history_as_live(rig: Rig) -> None:
     for job in ("a", "b"):
         await rig.submit(job)
     witness = Witness()
-    process = rig.start(Service(name="witness", effectors=(witness,)))
+    process = rig.start(Service(name="witness", effectors=lambda _: (witness,)))
     await read_on(process, rig)
     await rig.submit("c")
     await read_on(process, rig)
@@ -173,7 +173,7 @@ async def test_history_is_over_at_the_start_of_the_process(rig: Rig) -> None:
     """What comes while the history is being read is live, also where it is read in one batch with it."""
     await rig.submit("a")
     witness = Witness()
-    process = rig.start(Service(name="witness", effectors=(witness,)))
+    process = rig.start(Service(name="witness", effectors=lambda _: (witness,)))
 
     polls = itertools.count(1)
 
@@ -196,7 +196,7 @@ async def test_after_a_failure_effectors_catch_up_again(rig: Rig, when: When) ->
     def fail() -> None:
         raise LogUnavailableError("a test's log fails")
 
-    process = rig.start("placer", Service(name="witness", effectors=(witness,)))
+    process = rig.start("placer", Service(name="witness", effectors=lambda _: (witness,)))
     await read_on(process, rig)
     process.log.deed = Meeting(c.JobAdmitted, when, fail)
     await rig.submit("a")

@@ -102,7 +102,7 @@ async def test_a_process_can_be_stopped_while_its_log_is_away(rig: Rig) -> None:
 async def test_reports_of_effectors_wait_for_the_log(rig: Rig) -> None:
     """An effector's events are appended in one go, with their own times, once the log takes them."""
     reporter = Reporter()
-    process = rig.start(Service(name="reporter", effectors=(reporter,)))
+    process = rig.start(Service(name="reporter", effectors=lambda _: (reporter,)))
     await until(process.runtime.health.is_ready)
     process.log.deed = outage = Outage()
     await rig.clock.sleep(0)
@@ -123,6 +123,6 @@ async def test_a_bug_ends_the_process(rig: Rig) -> None:
         async def run(self, send: Send) -> None:
             raise ZeroDivisionError(f"a bug, with {send}")
 
-    process = rig.start(Service(name="broken", effectors=(Broken(),)))
+    process = rig.start(Service(name="broken", effectors=lambda _: (Broken(),)))
     with pytest.raises(ExceptionGroup):
         await process.task

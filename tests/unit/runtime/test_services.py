@@ -24,7 +24,7 @@ from steepest.runtime.layout import Layout
 from steepest.runtime.service import Service
 from steepest.testing.system.fake_cluster import FakeCluster
 from steepest.testing.system.fake_nodes import FakeNodes
-from steepest.testing.system.rig import POOL, Rig, RigProcess, context_on
+from steepest.testing.system.rig import HELD, POOL, Rig, RigProcess, context_on
 from steepest.testing.waiting import until
 from steepest.view.state import Phase
 
@@ -62,7 +62,7 @@ def test_each_service_gets_a_process_with_the_settings_in_force(tmp_path: Path) 
         services=ServiceSettings(only=("categorizer", "placer"), scale=("categorizer=2",)),
     )
     kafka = KafkaSettings(bootstrap="host:9092", prefix="p-", password="s3cret")  # noqa: S106
-    programs = list(service_programs(settings, kafka, "default"))
+    programs = list(service_programs(settings, kafka))
     found = [read_settings(environ=program.settings) for program in programs]
 
     assert [program.name for program in programs] == ["categorizer", "categorizer-2", "placer"]
@@ -99,7 +99,7 @@ async def test_deciders_and_effectors_have_names_of_their_own(tmp_path: Path) ->
     context = context_on(tmp_path, log, cluster, clock, mqtt="broker:1883")
     services = [build(context) for build in installed_services().values()]
     deciders = [one.name for service in services for one in (*service.cluster_deciders, *service.stream_deciders)]
-    effectors = [one.name for service in services for one in service.effectors]
+    effectors = [one.name for service in services for one in service.effectors_of(HELD)]
 
     assert [name for name, count in Counter(deciders + effectors).items() if count > 1] == []
 
@@ -150,7 +150,7 @@ async def test_each_service_as_a_process_of_its_own(rig: Rig) -> None:
 
 def configured(rig: Rig, parameters: PoolParameters | None, *, upgrades: bool = False) -> RigProcess:
     """Start a process that puts these parameters in force."""
-    return rig.start(Service(name="embedded", effectors=(Configurator(parameters, upgrades=upgrades),)))
+    return rig.start(Service(name="embedded", effectors=lambda _: (Configurator(parameters, upgrades=upgrades),)))
 
 
 async def test_a_new_pool_has_every_flag_and_an_older_one_keeps_its_own(rig: Rig) -> None:

@@ -21,6 +21,10 @@ class Dealer:
         await self.deal.wait()
         return ()
 
+    async def is_held(self, at: TopicPartition) -> bool:
+        """Nothing was dealt."""
+        raise AssertionError(at)
+
     def give_back(self) -> None:
         """Take it back."""
 

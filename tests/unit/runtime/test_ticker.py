@@ -30,7 +30,7 @@ async def ticking(rig: Rig) -> RigProcess:
 
 def tick(rig: Rig) -> RigProcess:
     """Start a ticker."""
-    return rig.start(Service(name="ticker", effectors=(Ticker(rig.clock),)))
+    return rig.start(Service(name="ticker", effectors=lambda _: (Ticker(rig.clock),)))
 
 
 async def test_a_tick_a_period(rig: Rig, ticking: RigProcess) -> None:

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from steepest.app.context import ServiceContext
 from steepest.app.service_main import run_service
 from steepest.collector.heartbeats import HeartbeatSender
 from steepest.collector.losses import LossCollector
-from steepest.runtime.service import Service
+from steepest.runtime.effector import Effector
+from steepest.runtime.service import HeldPool, Service
 
 
 def build(context: ServiceContext) -> Service:
     """The service's parts."""
-    folder, pool = context.settings.folder.collector, context.installation.pool
-    effectors = (HeartbeatSender(context.cluster), LossCollector(context.cluster, context.clock, pool, folder))
+
+    def effectors(held: HeldPool) -> Sequence[Effector]:
+        cluster, folder = context.cluster_of(held), context.folder_of(held.pool).collector
+        return HeartbeatSender(cluster), LossCollector(cluster, context.clock, held.pool, folder)
+
     mqtt = context.settings.mqtt
     if not mqtt.broker or mqtt.device is None:
         return Service(name="log-collector", effectors=effectors)
     mqtt.require_client()
     from steepest.mqtt.agent import MqttAgent  # noqa: PLC0415 - its client is not needed where the log can be reached
 
-    return Service(name="log-collector", effectors=(MqttAgent(mqtt, context.clock, effectors),))
+    def agent(held: HeldPool) -> Sequence[Effector]:
+        return (MqttAgent(mqtt, context.clock, effectors(held)),) if held.pool == context.pool else ()
+
+    return Service(name="log-collector", effectors=agent)
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from steepest.sagas.migrator import Migrator
 
 def build(context: ServiceContext) -> Service:
     """The service's parts."""
-    return Service(name="migrator", effectors=(Migrator(context.cluster, context.clock),))
+    return Service(name="migrator", effectors=lambda held: (Migrator(context.cluster_of(held), context.clock),))
 
 
 def main() -> None:

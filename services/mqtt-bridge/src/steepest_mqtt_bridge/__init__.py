@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from steepest.app.context import ServiceContext
 from steepest.app.service_main import run_service
 from steepest.errors import InputError
 from steepest.mqtt.metric_defs import MqttMetrics
-from steepest.runtime.service import Service
+from steepest.runtime.effector import Effector
+from steepest.runtime.service import HeldPool, Service
 
 
 def build(context: ServiceContext) -> Service:
@@ -24,16 +27,24 @@ def build(context: ServiceContext) -> Service:
     metrics = MqttMetrics()
     for collector in metrics.collectors():
         context.metrics.registry.register(collector)
-    bridge = MqttBridge(
-        mqtt,
-        pool=context.installation.pool,
-        nodes=[node.name for node in context.installation.nodes],
-        log=context.log,
-        clock=context.clock,
-        folder=context.settings.folder.mqtt_bridge,
-        metrics=metrics,
-    )
-    return Service(name="mqtt-bridge", effectors=(bridge,))
+
+    def bridge(held: HeldPool) -> Sequence[Effector]:
+        if held.pool != context.pool:
+            return ()
+        return (
+            MqttBridge(
+                mqtt,
+                pool=held.pool,
+                layout=context.installation.layout,
+                nodes=[node.name for node in context.installation.nodes_of(held.pool)],
+                log=context.log,
+                clock=context.clock,
+                folder=context.settings.folder.mqtt_bridge,
+                metrics=metrics,
+            ),
+        )
+
+    return Service(name="mqtt-bridge", effectors=bridge)
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from steepest.sagas.resizer import Resizer
 
 def build(context: ServiceContext) -> Service:
     """The service's parts."""
-    return Service(name="resizer", effectors=(Resizer(context.cluster),))
+    return Service(name="resizer", effectors=lambda held: (Resizer(context.cluster_of(held)),))
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ def build(context: ServiceContext) -> Service:
         name="worker-monitor",
         cluster_deciders=(Silence,),
         stream_deciders=(Facts,),
-        effectors=(Ticker(context.clock),),
+        effectors=lambda _: (Ticker(context.clock),),
     )
 
 

@@ -6,14 +6,15 @@ order in which the parts are opened and closed. It must never know what a servic
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from types import MappingProxyType
 
 import msgspec
 
 from steepest.app.configurator import Configurator
 from steepest.app.context import Build, ServiceContext
-from steepest.app.installation import SYSTEM, open_cluster, open_log, open_snapshots, shares_of
+from steepest.app.installation import SYSTEM, open_cluster, open_log, open_snapshots, pool_share_of, shares_of
 from steepest.app.installed_services import wanted_services
 from steepest.app.settings.tree import Settings
 from steepest.clock import SystemClock
@@ -26,18 +27,19 @@ from steepest.runtime.monitoring.metric_defs import Metrics
 from steepest.runtime.outbox import patiently
 from steepest.runtime.recovery.log_identity import open_partitions
 from steepest.runtime.runtime import Runtime
-from steepest.runtime.service import Service
+from steepest.runtime.service import HeldPool, Service
 
 
 class Composition(msgspec.Struct, frozen=True):
     """A process that is composed.
 
     Attributes:
-        runtime: Runs its services; ``runtime.pool.view`` is the pool.
+        runtime: Runs its services; ``runtime.pools[name].view`` is a pool.
+        clusters: The nodes of each pool.
     """
 
     runtime: Runtime
-    cluster: Cluster
+    clusters: Mapping[str, Cluster]
     log: Log
 
 
@@ -59,48 +61,57 @@ async def composed(
     folder, clock, metrics = settings.folder, SystemClock(), Metrics()
     installation = folder.read()
     log = open_log(settings, installation)
-    cluster = open_cluster(folder, installation)
+    layout = installation.layout
+    pools = layout.pools if settings.pool is None else (settings.pool,)
+    clusters = {pool: open_cluster(folder, installation, pool) for pool in pools}
     try:
         context = ServiceContext(
-            settings=settings, installation=installation, log=log, cluster=cluster, clock=clock, metrics=metrics
+            settings=settings, installation=installation, log=log, clusters=clusters, clock=clock, metrics=metrics
         )
         services = [build(context) for build in builds]
         async for attempt in patiently():
             with attempt:
                 async with locked(folder.opening_lock):  # of several services that start together, one opens the log
-                    await open_partitions(log, installation.layout, clock)
+                    await open_partitions(log, layout, clock)
         runtime = Runtime(
             services if system is None else [*services, system],
             log=log,
-            layout=installation.layout,
-            pool=settings.pool or installation.pool,
+            layout=layout,
+            pools=pools,
             snapshots=open_snapshots(settings, log, services[0].name if system is None else ""),
             clock=clock,
             metrics=metrics,
-            shares=shares_of(settings),
+            pool_share=pool_share_of(settings, layout, services[0].name) if system is None else None,
+            shares=shares_of(settings, layout),
         )
-        yield Composition(runtime, cluster, log)
+        yield Composition(runtime, clusters, log)
     finally:
-        await cluster.close()
+        for cluster in clusters.values():
+            await cluster.close()
         await log.close()
 
 
 @asynccontextmanager
 async def embedded(
-    settings: Settings, parameters: PoolParameters | None = None, effectors: Sequence[Effector] = ()
+    settings: Settings,
+    parameters: Mapping[str, PoolParameters] = MappingProxyType({}),
+    effectors: Callable[[HeldPool], Sequence[Effector]] = lambda _: (),
 ) -> AsyncIterator[Composition]:
     """The whole system in one process over a log in files. One at a time for each folder.
 
     Args:
         settings: Which installation.
-        parameters: To be put in force; None leaves what the log holds.
-        effectors: What else follows the log, beside the services: what prints events, say.
+        parameters: To be put in force, by pool; elsewhere it stays what the log holds.
+        effectors: What else follows a pool's log, beside the services: what prints events, say.
 
     Raises:
         InputError: The folder is no installation, or another system runs on it.
         RecordingError: The folder is damaged, or of another version.
     """
-    system = Service(name=SYSTEM, effectors=(Configurator(parameters, upgrades=True), *effectors))
+    system = Service(
+        name=SYSTEM,
+        effectors=lambda held: (Configurator(parameters.get(held.pool), upgrades=True), *effectors(held)),
+    )
     with settings.folder.sole():
         async with composed(settings, wanted_services(settings).values(), system) as process:
             yield process

@@ -2,32 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 import msgspec
 
+from steepest.app.held_cluster import held_cluster
 from steepest.app.settings.tree import Settings
-from steepest.app.state_folder import Installation
+from steepest.app.state_folder import Installation, StateFolder
 from steepest.clock import Clock
 from steepest.cluster.port import Cluster
 from steepest.log.base import Log
 from steepest.runtime.monitoring.metric_defs import Metrics
-from steepest.runtime.service import Service
+from steepest.runtime.service import HeldPool, Service
 
 
 class ServiceContext(msgspec.Struct, frozen=True, kw_only=True):
     """The parts of a process that its services share.
 
     Attributes:
+        clusters: The nodes of each pool, by the pool's name.
         metrics: Those of the process; a service registers its own there.
     """
 
     settings: Settings
     installation: Installation
     log: Log
-    cluster: Cluster
+    clusters: Mapping[str, Cluster]
     clock: Clock
     metrics: Metrics
+
+    @property
+    def pool(self) -> str:
+        """The pool of a service that works for one only."""
+        return self.settings.pool or self.installation.pool
+
+    def cluster_of(self, held: HeldPool) -> Cluster:
+        """The nodes of a pool, which obey as long as the pool is held."""
+        return held_cluster(self.clusters[held.pool], held)
+
+    def folder_of(self, pool: str) -> StateFolder:
+        """Where a pool's files are."""
+        return self.settings.folder.of_pool(self.installation, pool)
 
 
 class Build(Protocol):

@@ -8,13 +8,13 @@ password is there, but for that of a broker of the folder's own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from steepest.app.settings.tree import Settings
-from steepest.app.state_folder import Installation, StateFolder
+from steepest.app.state_folder import Installation, NodeSpec, StateFolder
 from steepest.clock import SystemClock
 from steepest.cluster.port import Cluster
 from steepest.errors import InputError, LogUnavailableError
@@ -81,14 +81,24 @@ def open_snapshots(settings: Settings, log: Log, service: str = "") -> SnapshotS
     return FolderSnapshots(settings.folder.snapshots / service)
 
 
-def shares_of(settings: Settings) -> Callable[[StreamDeciderType], Assignment] | None:
+def shares_of(settings: Settings, layout: Layout) -> Callable[[StreamDeciderType], Assignment] | None:
     """How processes of one service share a decider's topic: on Kafka by a consumer group, in files not at all."""
     kafka = kafka_of(settings)
     if kafka is None:
         return None
     from steepest.log.kafka.consumer_group import KafkaAssignment  # noqa: PLC0415 - as above
 
-    return lambda decider: KafkaAssignment(kafka, decider.topic, decider.name)
+    return lambda decider: KafkaAssignment(kafka, layout.of_topic(decider.topic), decider.name)
+
+
+def pool_share_of(settings: Settings, layout: Layout, service: str) -> Assignment | None:
+    """How processes of a service share the pools: as above. A process that is for one pool shares nothing."""
+    kafka = kafka_of(settings)
+    if kafka is None or settings.pool is not None:
+        return None
+    from steepest.log.kafka.consumer_group import KafkaAssignment  # noqa: PLC0415 - as above
+
+    return KafkaAssignment(kafka, layout.of_topic("cluster"), f"{service}-pools")
 
 
 async def apply_topics(kafka: KafkaSettings, layout: Layout, replication: int | None = None) -> list[Change]:
@@ -133,26 +143,27 @@ def running_cluster(settings: Settings) -> Iterator[KafkaSettings]:
         broker.stop()
 
 
-def open_cluster(folder: StateFolder, installation: Installation) -> Cluster:
-    """The nodes of an installation: Docker engines, or emulated ones. They are connected when first called.
+def open_cluster(folder: StateFolder, installation: Installation, pool: str) -> Cluster:
+    """The nodes of a pool: Docker engines, or emulated ones. They are connected when first called.
 
     Raises:
-        InputError: The client that engines need is not installed.
+        InputError: The client that engines need is not installed, or there is no such pool.
     """
-    if any(node.engine for node in installation.nodes):
-        return _docker_cluster(folder, installation)
+    folder, nodes = folder.of_pool(installation, pool), installation.nodes_of(pool)
+    if any(node.engine for node in nodes):
+        return _docker_cluster(folder, installation, pool, nodes)
     from steepest.cluster.local.cluster import LocalCluster, LocalNode  # noqa: PLC0415 - few commands need it
 
     return LocalCluster(
         folder.cluster,
-        [LocalNode(node.name, node.capacity) for node in installation.nodes],
-        installation.pool,
+        [LocalNode(node.name, node.capacity) for node in nodes],
+        pool,
         heartbeat_s=installation.heartbeat_ms / 1000,
         retention=installation.ended,
     )
 
 
-def _docker_cluster(folder: StateFolder, installation: Installation) -> Cluster:
+def _docker_cluster(folder: StateFolder, installation: Installation, pool: str, nodes: Sequence[NodeSpec]) -> Cluster:
     try:
         from steepest.cluster.docker import Allowed, DockerCluster, DockerNode  # noqa: PLC0415 - the client is an extra
     except ImportError as error:
@@ -161,11 +172,8 @@ def _docker_cluster(folder: StateFolder, installation: Installation) -> Cluster:
         ) from error
     return DockerCluster(
         folder.cluster,
-        [
-            DockerNode(name=node.name, url=node.engine, capacity=node.capacity, tls=node.tls or None)
-            for node in installation.nodes
-        ],
-        installation.pool,
+        [DockerNode(name=node.name, url=node.engine, capacity=node.capacity, tls=node.tls or None) for node in nodes],
+        pool,
         image=installation.image,
         allowed=Allowed(tuple(map(Path, installation.folders)), folder.root),
         soft_limits=installation.soft_limits,

@@ -51,13 +51,12 @@ def refuse_wrong_services(settings: Settings) -> None:
         raise InputError(f"{BRIDGE} cannot be scaled: it is one process", hint="leave it out of --scale")
 
 
-def service_programs(settings: Settings, kafka: KafkaSettings, pool: str) -> Iterator[Program]:
+def service_programs(settings: Settings, kafka: KafkaSettings) -> Iterator[Program]:
     """Each wanted service as a process of its own, as often as it is asked for, in the order of the names.
 
     Args:
         settings: Of the system. Where it has a port for its metrics, the processes get the next ones.
         kafka: Where the log is.
-        pool: The pool that they work for.
     """
     scales, only = settings.services.scales, settings.services.only
     logs = settings.folder.services
@@ -72,7 +71,6 @@ def service_programs(settings: Settings, kafka: KafkaSettings, pool: str) -> Ite
             own = msgspec.structs.replace(
                 settings,
                 state_dir=str(settings.folder.root.absolute()),
-                pool=pool,
                 kafka=kafka,
                 metrics=MetricsSettings(port=port, host=settings.metrics.host),
                 stop_at_eof=True,

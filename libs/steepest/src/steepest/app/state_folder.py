@@ -25,7 +25,10 @@ from steepest.runtime.layout import Layout
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 VERSION = 1
-"""Version of the folder's layout; another one is refused."""
+"""Version of the folder's layout of one pool; others than this and the next one are refused."""
+
+POOLS_VERSION = 2
+"""Of several pools, which earlier releases do not know."""
 
 
 class NodeSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -42,11 +45,25 @@ class NodeSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tls: str = ""
 
 
+class PoolSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A pool: its nodes belong to it alone.
+
+    Attributes:
+        queues: Queues whose jobs go to this pool where no pool is named.
+    """
+
+    name: Name
+    nodes: tuple[NodeSpec, ...]
+    queues: tuple[Name, ...] = ()
+
+
 class Installation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``steepest.json``: what the folder is.
 
     Attributes:
-        pool: The pool's name.
+        pool: The first pool's name.
+        nodes: The first pool's nodes.
+        pools: The others, in the order of their partitions. A pool is never removed.
         heartbeat_ms: Period of the nodes' heartbeats.
         image: The image of jobs that name none, where nodes are Docker engines.
         soft_limits: CPU limits are weights there, and no caps.
@@ -63,11 +80,29 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     soft_limits: bool = False
     ended: Retention = Retention()
     folders: tuple[str, ...] = ()
+    pools: tuple[PoolSpec, ...] = ()
 
     @property
     def layout(self) -> Layout:
         """Its topics and partitions."""
-        return Layout(pools=(self.pool,), loss_partitions=self.loss_partitions)
+        return Layout(pools=tuple(pool.name for pool in self.all_pools), loss_partitions=self.loss_partitions)
+
+    @property
+    def all_pools(self) -> tuple[PoolSpec, ...]:
+        """Every pool, the first one first."""
+        return (PoolSpec(name=self.pool, nodes=self.nodes), *self.pools)
+
+    def nodes_of(self, pool: str) -> tuple[NodeSpec, ...]:
+        """A pool's nodes.
+
+        Raises:
+            InputError: There is no such pool.
+        """
+        return self.all_pools[self.layout.of_pool(pool).partition].nodes
+
+    def pool_of_queue(self, queue: str) -> str:
+        """The pool of the jobs of a queue that name none."""
+        return next((pool.name for pool in self.pools if queue in pool.queues), self.pool)
 
 
 class KafkaPlace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -113,8 +148,16 @@ class StateFolder:
         """Whether a log in files was begun in it."""
         return (self.log / "recording.json").exists()
 
+    def of_pool(self, installation: Installation, pool: str) -> StateFolder:
+        """This folder with what is a pool's own: the files of its nodes and of their log-collector."""
+        folder = StateFolder(self.root)
+        if pool != installation.pool:
+            own = self.root / "pools" / pool
+            folder.cluster, folder.collector = own / "cluster", own / "collector"
+        return folder
+
     def create(self, installation: Installation) -> None:
-        """Make the folder an installation.
+        """Make the folder an installation, or change what it is.
 
         Raises:
             RecordingError: It cannot be written.
@@ -122,7 +165,7 @@ class StateFolder:
         try:
             self.root.mkdir(parents=True, exist_ok=True)
             self.keep_others_out()
-            write_atomically(self._installation, msgspec.json.format(msgspec.json.encode(installation), indent=2))
+            write_atomically(self._installation, _encoded(installation))
         except OSError as error:
             raise _unwritable(self.root, error) from error
 
@@ -163,14 +206,14 @@ class StateFolder:
             raise RecordingError(f"cannot read {self._installation}: {error.strerror}") from error
         try:
             version = msgspec.json.decode(data, type=_FolderVersion).version
-            if version == VERSION:
+            if version in (VERSION, POOLS_VERSION):
                 return msgspec.json.decode(data, type=Installation)
         except msgspec.DecodeError as error:
             raise RecordingError(
                 f"{self._installation} is damaged: {error}", hint="restore it, or begin with a new folder"
             ) from error
         raise RecordingError(
-            f"the state folder {self.root} is of version {version}, and this Steepest knows version {VERSION}",
+            f"the state folder {self.root} is of version {version}, and this Steepest knows {VERSION} and {POOLS_VERSION}",
             hint="use the Steepest that made it, or begin with a new folder",
         )
 
@@ -249,6 +292,15 @@ class StateFolder:
         """Who wrote that it holds the lock: the process and when it began."""
         pid, _, start = self._up_lock.read_text().partition(" ")
         return (int(pid), start) if pid.isdecimal() else (None, "")
+
+
+def _encoded(installation: Installation) -> bytes:
+    """With one pool, a folder is as earlier releases made it, and as they can read it."""
+    content = msgspec.to_builtins(installation)
+    if not installation.pools:
+        del content["pools"]
+    content["version"] = POOLS_VERSION if installation.pools else VERSION
+    return msgspec.json.format(msgspec.json.encode(content), indent=2)
 
 
 def began(pid: int) -> str:

@@ -32,19 +32,24 @@ def config_option(command: F) -> F:
 
 
 def installation_options(command: Callable[..., None]) -> Callable[..., None]:
-    """``--state``, ``--kafka`` and ``--config``: which installation is meant, given to the command as ``settings``."""
+    """``--state``, ``--kafka``, ``--config`` and ``--pool``: what is meant, given to the command as ``settings``."""
 
     @functools.wraps(command)
-    def wrapped(*args: Any, state: Path | None, kafka: str | None, config: Path | None, **options: Any) -> None:
+    def wrapped(
+        *args: Any, state: Path | None, kafka: str | None, config: Path | None, pool: str | None, **options: Any
+    ) -> None:
         from steepest.app.settings.reading import read_settings
 
-        settings = read_settings({"state_dir": state, "kafka.bootstrap": kafka}, config)
+        settings = read_settings({"state_dir": state, "kafka.bootstrap": kafka, "pool": pool}, config)
         command(*args, settings=settings, **options)
 
     named = click.option(
         "--kafka", metavar="HOST:PORT", help="The log is on this Kafka cluster; default: where `up` has put it."
     )
-    return state_option(named(config_option(wrapped)))
+    pooled = click.option(
+        "--pool", metavar="NAME", help="Which pool; default: the first one, or all where that is said."
+    )
+    return state_option(named(config_option(pooled(wrapped))))
 
 
 def policy_option(default: str | None) -> Callable[[F], F]:

@@ -92,13 +92,13 @@ class Play:
         """
         self._folder.create(self._installation)
         with self._interruptible():
-            async with embedded(self._settings, self._parameters) as system:
+            async with embedded(self._settings, {self._installation.pool: self._parameters}) as system:
                 try:
                     await self._play(system, audience)
                 except ExceptionGroup as failures:
                     raise next(leaves(failures)) from failures  # the first one ended the run
                 finally:
-                    await self._leave_nothing(system.cluster)
+                    await self._leave_nothing(system.clusters[self._installation.pool])
         return self.story
 
     async def recorded(self) -> Sequence[Received[ClusterEvent]]:

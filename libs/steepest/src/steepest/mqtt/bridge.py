@@ -55,6 +55,7 @@ class MqttBridge(Effector):
         settings: MqttSettings,
         *,
         pool: str,
+        layout: Layout,
         nodes: Collection[str],
         log: Log,
         clock: Clock,
@@ -66,6 +67,7 @@ class MqttBridge(Effector):
         Args:
             settings: How the broker is reached.
             pool: The pool's name.
+            layout: The installation's.
             nodes: The nodes on which adapters start jobs.
             log: Where records are appended.
             clock: For waiting and for the time of records.
@@ -86,7 +88,7 @@ class MqttBridge(Effector):
         self._admission = LossAdmission(pool, {})
         self._authorization = Authorization(nodes, settings.agent_nodes)
         self._dead_letters = MessageDeadLetters(clock)
-        self._layout = Layout(pools=(pool,))
+        self._layout = layout
         self._view = ClusterView()
         self._partition: TopicPartition | None = None
         self._caught_up = asyncio.Event()
@@ -122,7 +124,8 @@ class MqttBridge(Effector):
         await self._caught_up.wait()
         async for attempt in patiently():
             with attempt:
-                self._layout = Layout(pools=(self._pool,), loss_partitions=len(await self._log.partitions(LOSS)))
+                losses = len(await self._log.partitions(LOSS))
+                self._layout = msgspec.structs.replace(self._layout, loss_partitions=losses)
                 await self._cursor.restore()
         self._admission = LossAdmission(self._pool, self._cursor.watched)
         self._authorization.restore(self._cursor.agents)
@@ -248,4 +251,4 @@ class MqttBridge(Effector):
 
     def _record(self, key: str, event: msgspec.Struct, at_ms: int, headers: dict[str, str]) -> NewRecord:
         topic = "heartbeats" if isinstance(event, NodeHeartbeat) else LOSS
-        return new_record(self._layout.of_key(topic, key), key, event, at_ms, headers)
+        return new_record(self._layout.of_key(topic, key, self._pool), key, event, at_ms, headers)

@@ -14,7 +14,7 @@ from steepest.errors import UndecodableError
 from steepest.events.cluster import JobCancelRequested, JobSubmitted, LogOpened, PoolConfigured
 from steepest.log.base import Log, NewRecord, Record
 from steepest.runtime.decode import received
-from steepest.runtime.layout import Layout
+from steepest.runtime.layout import BY_POOL, Layout
 
 FROM_OUTSIDE = (PoolConfigured, JobSubmitted, JobCancelRequested)
 """What people write on ``cluster``. All of the other topics comes from outside."""
@@ -64,7 +64,7 @@ def _due_s(record: Record, first_ms: int, speed: float) -> float:
 
 
 def _moved(record: Record, layout: Layout, at_ms: int) -> NewRecord:
-    to = layout.of_key(record.at.topic, record.key)
+    to = record.at if record.at.topic in BY_POOL else layout.of_key(record.at.topic, record.key)
     return NewRecord(to=to, key=record.key, value=record.value, at_ms=at_ms, headers=record.headers)
 
 

@@ -32,6 +32,12 @@ class Assignment(Protocol):
             LogUnavailableError: None can be had now.
         """
 
+    async def is_held(self, at: TopicPartition) -> bool:
+        """Whether the share that was taken last is still this process's, with this partition.
+
+        It waits for as long as this cannot be known.
+        """
+
     def give_back(self) -> None:
         """The loop has ended its work on the share."""
 

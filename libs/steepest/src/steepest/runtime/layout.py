@@ -1,4 +1,4 @@
-"""Which partition a key belongs to. A pool's partition is configured; any other key is hashed, the same way everywhere."""
+"""Which partition a record belongs to. A pool's partitions are configured; any other key is hashed, the same everywhere."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ from steepest.log.base import TopicPartition
 
 DEAD_LETTERS = TopicPartition("dead-letters")
 
+BY_POOL = ("cluster", "heartbeats")
+"""Topics that have a partition for each pool, whatever their records' keys are; so a pool can be added at any time."""
+
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True):
     """Topics and partitions of an installation.
 
     Attributes:
-        pools: The pools in the order of their partitions of ``cluster``.
+        pools: The pools in the order of their partitions of ``cluster`` and ``heartbeats``.
         loss_partitions: Partitions of ``loss``.
     """
 
@@ -28,7 +31,8 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     def partitions(self) -> Mapping[str, int]:
         """Every topic's number of partitions."""
         counts = {name: topic.partitions for name, topic in TOPICS.items()}
-        return {**counts, "cluster": len(self.pools), "loss": self.loss_partitions}
+        by_pool = dict.fromkeys(BY_POOL, len(self.pools))
+        return {**counts, **by_pool, "loss": self.loss_partitions}
 
     def of_topic(self, topic: str) -> Sequence[TopicPartition]:
         """A topic's partitions in order."""
@@ -44,8 +48,12 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
             raise InputError(f"no pool {pool!r}", hint=f"the pools are {', '.join(self.pools)}")
         return TopicPartition("cluster", self.pools.index(pool))
 
-    def of_key(self, topic: str, key: str) -> TopicPartition:
-        """The partition of a key."""
-        if topic == "cluster":
-            return self.of_pool(key)
+    def of_key(self, topic: str, key: str, pool: str = "") -> TopicPartition:
+        """The partition of a key's records about a pool; empty: the key is the pool's name, or the pool does not matter.
+
+        Raises:
+            InputError: There is no such pool.
+        """
+        if topic in BY_POOL:
+            return TopicPartition(topic, self.of_pool(pool or key).partition)
         return TopicPartition(topic, zlib.crc32(key.encode()) % self.partitions()[topic])

@@ -52,7 +52,7 @@ class Outbox:
     ) -> None:
         """Append ``events`` in one go, as :class:`~steepest.runtime.effector.Send` says."""
         key = self._pool if key is None else key
-        to = self._layout.of_key(topic, key)
+        to = self._layout.of_key(topic, key, self._pool)
         times = times or [self._clock.now_ms()] * len(events)
         headers = [{SOURCE: source, SEQUENCE: str(number)} for number in numbers] or [{} for _ in events]
         records = [

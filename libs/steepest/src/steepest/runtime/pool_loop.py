@@ -51,6 +51,7 @@ class PoolLoop:
 
     Attributes:
         engine: The pool as the newest record left it; made again whenever the loop starts.
+        effectors: What is shown the records, once the loop has caught up.
     """
 
     def __init__(
@@ -61,7 +62,6 @@ class PoolLoop:
         log: Log,
         snapshots: SnapshotStore,
         deciders: Sequence[ClusterDeciderType],
-        effectors: Sequence[Effector],
         metrics: Metrics,
         health: Health,
         clock: Clock,
@@ -70,10 +70,10 @@ class PoolLoop:
         self.pool = pool
         self.at = at
         self.engine = PoolEngine([], at, pool)
+        self.effectors: Sequence[Effector] = ()
         self._log = log
         self._snapshots = snapshots
         self._types = deciders
-        self._effectors = effectors
         self._metrics = metrics
         self._health = health
         self._clock = clock
@@ -152,7 +152,7 @@ class PoolLoop:
         """Effectors act once the view holds all that was there at the start; before, they would act on history."""
         if not self._live and self.view.position >= self._live_from:
             self._live = True
-            self.engine.go_live(self._effectors)
+            self.engine.go_live(self.effectors)
 
     # --- following -----------------------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -44,6 +45,18 @@ class StreamDeciderType(DeciderType[StreamDecider], Protocol):
 ClusterDeciderType = DeciderType[ClusterDecider]
 
 
+class HeldPool(msgspec.Struct, frozen=True):
+    """A pool that a process works on now.
+
+    Attributes:
+        pool: Its name.
+        is_held: Whether the process still has it, so that it may act on the pool's nodes; it waits while that is unknown.
+    """
+
+    pool: str
+    is_held: Callable[[], Awaitable[bool]]
+
+
 class Service(msgspec.Struct, frozen=True, kw_only=True):
     """A service.
 
@@ -51,13 +64,17 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
         name: Its folder's name.
         cluster_deciders: Deciders that read ``cluster``; all of a process share one view.
         stream_deciders: Deciders that read another topic.
-        effectors: What acts on the world.
+        effectors: Makes what acts on the world for a pool, each time that the process takes the pool; None: nothing acts.
     """
 
     name: str
     cluster_deciders: tuple[ClusterDeciderType, ...] = ()
     stream_deciders: tuple[StreamDeciderType, ...] = ()
-    effectors: tuple[Effector, ...] = ()
+    effectors: Callable[[HeldPool], Sequence[Effector]] | None = None
+
+    def effectors_of(self, pool: HeldPool) -> Sequence[Effector]:
+        """New effectors for a pool."""
+        return self.effectors(pool) if self.effectors else ()
 
     @property
     def follows_pool(self) -> bool:

@@ -39,8 +39,9 @@ def down(settings: Settings, *, stop_jobs: bool, grace: int, as_json: bool) -> N
 
     folder = settings.folder
     installation = folder.read()
+    pools = () if settings.pool is None else (settings.pool,)
     process = stop_system(folder)
-    stopped = asyncio.run(stop_all(folder, installation, grace / 1000)) if stop_jobs else []
+    stopped = asyncio.run(stop_all(folder, installation, grace / 1000, pools)) if stop_jobs else []
     if as_json:
         give({"process": process, "jobs": stopped})
         return

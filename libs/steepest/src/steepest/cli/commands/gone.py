@@ -95,7 +95,7 @@ async def _end_what_ran(pool: StoredPool, name: str) -> None:
     from steepest.cluster.observation import declare_gone, recorded_end
 
     files = AdapterFolder(pool.folder.cluster)
-    cluster = open_cluster(pool.folder, pool.installation)
+    cluster = open_cluster(pool.folder, pool.installation, pool.name)
     try:
         for one in await asyncio.to_thread(cluster.files, name):
             there = files.incarnation(one.replica, one.incarnation)

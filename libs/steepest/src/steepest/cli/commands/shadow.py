@@ -108,7 +108,10 @@ async def _feed(settings: Settings, candidate: Any, *, follow: bool) -> None:
     from steepest.cli.pool.stored_pool import reading
 
     async with reading(settings) as (installation, log):
-        partitions = [installation.layout.of_pool(installation.pool), *installation.layout.of_topic("loss")]
+        partitions = [
+            installation.layout.of_pool(settings.pool or installation.pool),
+            *installation.layout.of_topic("loss"),
+        ]
         left = {at: end for at in partitions if (end := await log.end(at))}
         if not left and not follow:
             return

@@ -243,7 +243,7 @@ def _refuse_what_never_fits(pool: StoredPool, spec: JobSpec) -> None:
     from steepest.errors import InputError
     from steepest.view.nodes import format_resources
 
-    nodes = pool.installation.nodes
+    nodes = pool.installation.nodes_of(pool.name)
     largest = max(nodes, key=lambda node: node.capacity.cpu_m)
     for role in spec.all_roles:
         if not any(role.requests.fits(node.capacity) for node in nodes):

@@ -51,7 +51,7 @@ async def _top(settings: Settings) -> None:
     from steepest.runtime.decode import received
 
     async with reading(settings) as (installation, log):
-        at = installation.layout.of_pool(installation.pool)
+        at = installation.layout.of_pool(settings.pool or installation.pool)
         story, now = await _story(settings, log, at), await log.end(at)
         is_running = settings.folder.running() is not None
         title = f"{settings.folder.root}{'' if is_running else ', which no system runs on'}"

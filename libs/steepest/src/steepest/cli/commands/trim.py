@@ -50,7 +50,7 @@ def trim(settings: Settings, *, keep: int, dry_run: bool, as_json: bool) -> None
 async def _trim(settings: Settings, keep_ms: int, *, dry_run: bool) -> tuple[int, int]:
     """Where the pool's log began, and where it begins now or would."""
     from steepest.app.context import ServiceContext
-    from steepest.app.installation import SYSTEM, kafka_of, open_cluster, open_log, open_snapshots
+    from steepest.app.installation import SYSTEM, kafka_of, open_log, open_snapshots
     from steepest.app.installed_services import wanted_services
     from steepest.clock import SystemClock
     from steepest.log.kafka.kafka_log import KafkaLog
@@ -62,13 +62,13 @@ async def _trim(settings: Settings, keep_ms: int, *, dry_run: bool) -> tuple[int
     installation, kafka, clock = settings.folder.read(), kafka_of(settings), SystemClock()
     if kafka is None:
         raise click.UsageError("a log in files is kept whole; say which cluster: --kafka HOST:PORT")
-    log, cluster = open_log(settings, installation), open_cluster(settings.folder, installation)
+    log, pool = open_log(settings, installation), settings.pool or installation.pool
     assert isinstance(log, KafkaLog)  # noqa: S101 - it is on Kafka
     context = ServiceContext(
-        settings=settings, installation=installation, log=log, cluster=cluster, clock=clock, metrics=Metrics()
+        settings=settings, installation=installation, log=log, clusters={}, clock=clock, metrics=Metrics()
     )
     services = [build(context) for build in wanted_services(settings).values()]
-    at = installation.layout.of_pool(installation.pool)
+    at = installation.layout.of_pool(pool)
     try:
         services.append(Service(name=SYSTEM))
         needed = await needed_from(
@@ -79,6 +79,5 @@ async def _trim(settings: Settings, keep_ms: int, *, dry_run: bool) -> tuple[int
         if before > begin and not dry_run:
             await KafkaTopics(kafka, installation.layout.partitions()).trim({at: before})
     finally:
-        await cluster.close()
         await log.close()
     return begin, before

@@ -31,11 +31,14 @@ class StoredPool(msgspec.Struct, kw_only=True):
     """A pool at one moment.
 
     Attributes:
+        name: Its name.
+        folder: The state folder, with what is the pool's own.
         at: Its partition.
         up: The process that runs on the folder; None where none does.
         now_ms: The wall clock while a system runs, else the time of the newest record: nothing has passed since.
     """
 
+    name: str
     folder: StateFolder
     installation: Installation
     at: TopicPartition
@@ -116,7 +119,8 @@ async def fold(
     Raises:
         InputError: The records that this takes were removed.
     """
-    at = installation.layout.of_pool(installation.pool)
+    name = settings.pool or installation.pool
+    at = installation.layout.of_pool(name)
     view = ClusterView() if on_record else await _view_to_begin_with(settings, log, at)
     begin = await log.begin(at)
     if view.position < begin:
@@ -134,10 +138,10 @@ async def fold(
         folded = fold_one(view, record)
         if folded is not None and on_record is not None:
             on_record(view, folded[0], accepted=folded[1])
-    folder = settings.folder
+    folder = settings.folder.of_pool(installation, name)
     up = folder.running()
     now_ms = at_ms if up is None else SystemClock().now_ms()
-    return StoredPool(folder=folder, installation=installation, at=at, view=view, up=up, now_ms=now_ms)
+    return StoredPool(name=name, folder=folder, installation=installation, at=at, view=view, up=up, now_ms=now_ms)
 
 
 def fold_one(view: ClusterView, record: Record) -> tuple[Received[Any], bool] | None:

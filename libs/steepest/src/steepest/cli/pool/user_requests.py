@@ -61,7 +61,7 @@ async def asking(settings: Settings) -> AsyncIterator[tuple[Log, StoredPool]]:
     installation = settings.folder.read()
     log = open_log(settings, installation)
     try:
-        at = installation.layout.of_pool(installation.pool)
+        at = installation.layout.of_pool(settings.pool or installation.pool)
         if not await log.end(at) and await first(log, {at: 0}, _opened, READY_S) is None:
             # The first record of a partition is its identity, and only a system gives it one.
             raise InputError(f"no system ever ran on {settings.folder.root}", hint="start one with `steepest up`")
@@ -98,7 +98,7 @@ async def append(log: Log, pool: StoredPool, event: Request) -> RequestCursor:
         InputError: No reader could read it.
         LogUnavailableError: It may not be kept; the same request may be sent again.
     """
-    record = asked_record(pool.at, pool.installation.pool, event, SystemClock().now_ms())
+    record = asked_record(pool.at, pool.name, event, SystemClock().now_ms())
     letters = await log.end(DEAD_LETTERS)
     (offset,) = await log.append([record])
     return RequestCursor(offset, letters, getattr(event, "request", ""))

@@ -50,8 +50,14 @@ class EventPrinter(Effector):
 
     name = "teller"
 
-    def __init__(self, printed_last: Callable[[str], Sequence[str]] = lambda _: ()) -> None:
-        """``printed_last`` gives the last lines that a job printed, which are shown where it failed."""
+    def __init__(self, printed_last: Callable[[str], Sequence[str]] = lambda _: (), *, label: str = "") -> None:
+        """Print a pool's events.
+
+        Args:
+            printed_last: Gives the last lines that a job printed, which are shown where it failed.
+            label: Begins each line: the pool's name, where there are several.
+        """
+        self._label = f"{label}: " if label else ""
         self._begun = False
         self._printed_last = printed_last
 
@@ -59,7 +65,7 @@ class EventPrinter(Effector):
         """Say what is there, once."""
         if not self._begun:
             self._begun = True
-            say(standing(view))
+            say(self._label + standing(view))
 
     def observe(self, view: ClusterView, received: Received[c.ClusterEvent], *, accepted: bool) -> None:
         """Print an accepted event, a plan that is void with the reason, and a job whose growth is unknown."""
@@ -68,12 +74,12 @@ class EventPrinter(Effector):
             isinstance(event, c.JobRejected) and not view.repeated
         )  # a second job of a name changes nothing either
         if (accepted and type(event) in NEWS) or refused:
-            say(sentence(event), _colour(event), received.at_ms)
+            say(self._label + sentence(event), _colour(event), received.at_ms)
             self._show_failure(event)
         elif not accepted and (void := why_void(view, received)):
-            say(f"{sentence(event)}: void ({view.refused}): {void}", "yellow", received.at_ms)
+            say(f"{self._label}{sentence(event)}: void ({view.refused}): {void}", "yellow", received.at_ms)
         for job in view.newly_unknown:
-            say(unknown_growth(job.name), "yellow", received.at_ms)
+            say(self._label + unknown_growth(job.name), "yellow", received.at_ms)
 
     def _show_failure(self, event: c.ClusterEvent) -> None:
         if isinstance(event, c.JobEnded) and event.outcome is c.Outcome.FAILED:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 
@@ -31,12 +31,12 @@ from steepest.errors import SteepestError
 from steepest.events.parameters import PoolParameters
 from steepest.log.kafka.kafka_settings import AUTO, KafkaSettings
 from steepest.runtime.monitoring.probe import Address, probes
-from steepest.runtime.service import Service
+from steepest.runtime.service import HeldPool, Service
 from steepest.view.cluster_view import ClusterView
 from steepest.view.nodes import format_resources
 
 Wanted = Callable[[Settings], PoolParameters | None]
-"""The parameters to put in force, asked for once the log is there; None: those that it holds."""
+"""The parameters to put in force in the settings' pool, asked for once the log is there; None: those that it holds."""
 
 
 def run_embedded(settings: Settings, wanted: Wanted) -> None:
@@ -47,14 +47,25 @@ def run_embedded(settings: Settings, wanted: Wanted) -> None:
         LogError: Its log is not for this reader.
     """
     quiet("WARNING")
-    asyncio.run(_run_embedded(settings, wanted(settings)))
+    asyncio.run(_run_embedded(settings, _of_each_pool(settings, wanted)))
 
 
-async def _run_embedded(settings: Settings, parameters: PoolParameters | None) -> None:
-    async with embedded(settings, parameters, (_printer(settings),)) as process:
+def _of_each_pool(settings: Settings, wanted: Wanted) -> dict[str, PoolParameters]:
+    """The parameters to put in force, by pool."""
+    found = {pool: wanted(msgspec.structs.replace(settings, pool=pool)) for pool in _pools(settings)}
+    return {pool: parameters for pool, parameters in found.items() if parameters is not None}
+
+
+def _pools(settings: Settings) -> Sequence[str]:
+    """The pools that the system works for."""
+    return settings.folder.read().layout.pools if settings.pool is None else (settings.pool,)
+
+
+async def _run_embedded(settings: Settings, parameters: Mapping[str, PoolParameters]) -> None:
+    async with embedded(settings, parameters, _printers(settings)) as process:
         say(_greeting(settings.folder))
         await _follow(process, settings)
-        say(_farewell(settings.folder, process.runtime.pool.view))
+        say(_farewell(settings.folder, [loop.view for loop in process.runtime.pools.values()]))
 
 
 def run_on_kafka(settings: Settings, wanted: Wanted) -> None:
@@ -75,8 +86,8 @@ def run_on_kafka(settings: Settings, wanted: Wanted) -> None:
             asyncio.run(_topics(kafka, folder))
             _remember(folder, KafkaPlace(kafka.bootstrap, kafka.prefix, own))
             settings = msgspec.structs.replace(settings, kafka=kafka)
-            parameters = wanted(settings)
-            nodes = ", ".join(node.name for node in folder.read().nodes)
+            parameters = _of_each_pool(settings, wanted)
+            nodes = ", ".join(node.name for pool in folder.read().all_pools for node in pool.nodes)
             say(f"up on {folder.root} (process {os.getpid()}) over Kafka at {kafka.bootstrap}, with {nodes}")
             asyncio.run(_run_on_kafka(settings, kafka, parameters))
             say("stopped; what ran goes on running: `steepest down` stops it")
@@ -99,13 +110,14 @@ async def _topics(kafka: KafkaSettings, folder: StateFolder) -> None:
         say(f"created or changed the Kafka topics {', '.join(changed)}")
 
 
-async def _run_on_kafka(settings: Settings, kafka: KafkaSettings, parameters: PoolParameters | None) -> None:
+async def _run_on_kafka(settings: Settings, kafka: KafkaSettings, parameters: Mapping[str, PoolParameters]) -> None:
     """Follow the log here, to configure it and to print what happens, beside the processes."""
-    programs = list(service_programs(settings, kafka, settings.folder.read().pool))
+    programs = list(service_programs(settings, kafka))
     for program in programs:
         if port := program.settings.get("STEEPEST_METRICS_PORT"):
             say(f"{program.name}: metrics on {Address(int(port), settings.metrics.host)}")
-    system = Service(name=SYSTEM, effectors=(Configurator(parameters), _printer(settings)))
+    printers = _printers(settings)
+    system = Service(name=SYSTEM, effectors=lambda held: (Configurator(parameters.get(held.pool)), *printers(held)))
     async with composed(settings, (), system) as process:
         await _follow(process, settings, ProcessSupervisor(programs, say))
 
@@ -126,17 +138,25 @@ async def _follow(process: Composition, settings: Settings, supervisor: ProcessS
             raise _ours(failures) or failures from failures
 
 
-def _printer(settings: Settings) -> EventPrinter:
-    return EventPrinter(partial(printed_last, settings.folder))
+def _printers(settings: Settings) -> Callable[[HeldPool], Sequence[EventPrinter]]:
+    """What prints a pool's events."""
+    installation = settings.folder.read()
+
+    def of_pool(held: HeldPool) -> Sequence[EventPrinter]:
+        folder = settings.folder.of_pool(installation, held.pool)
+        return (EventPrinter(partial(printed_last, folder), label=held.pool if installation.pools else ""),)
+
+    return of_pool
 
 
 def _greeting(folder: StateFolder) -> str:
-    nodes = ", ".join(f"{node.name} ({format_resources(node.capacity)})" for node in folder.read().nodes)
+    every = [node for pool in folder.read().all_pools for node in pool.nodes]
+    nodes = ", ".join(f"{node.name} ({format_resources(node.capacity)})" for node in every)
     return f"up on {folder.root} (process {os.getpid()}), its log in files, with {nodes}"
 
 
-def _farewell(folder: StateFolder, view: ClusterView) -> str:
-    running = sum(job.alive for job in view.jobs)
+def _farewell(folder: StateFolder, views: Sequence[ClusterView]) -> str:
+    running = sum(job.alive for view in views for job in view.jobs)
     rest = f"; {count(running, 'job')} still running: `steepest down --state {folder.root}` stops what runs"
     return f"stopped{rest if running else ''}"
 

@@ -10,12 +10,12 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from steepest.app.installation import open_cluster
-from steepest.app.state_folder import Installation, StateFolder
+from steepest.app.state_folder import Installation, NodeSpec, StateFolder
 from steepest.cluster.folders.adapter_folder import AdapterFolder
 from steepest.cluster.observation import declare_gone
 from steepest.cluster.port import Cluster, ReplicaId, ReplicaPhase, Stopped
@@ -79,27 +79,36 @@ def stop_system(folder: StateFolder) -> int | None:
     return process
 
 
-async def stop_all(folder: StateFolder, installation: Installation, grace_s: float) -> list[StoppedJob]:
-    """Stop every process of a folder on which no system runs.
+async def stop_all(
+    folder: StateFolder, installation: Installation, grace_s: float, pools: Sequence[str] = ()
+) -> list[StoppedJob]:
+    """Stop every job's process in some pools, or in all, of a folder on which no system runs.
 
     Raises:
         InputError: A system runs on it.
     """
     with folder.sole():
-        cluster = open_cluster(folder, installation)
-        try:
-            newest = dict(_incarnations(cluster, installation))
-            stopped = await asyncio.gather(
-                *(_stop(cluster, folder, replica, number, grace_s) for replica, number in sorted(newest.items()))
-            )
-        finally:
-            await cluster.close()
+        stopped = await asyncio.gather(
+            *(_stop_pool(folder, installation, pool, grace_s) for pool in pools or installation.layout.pools)
+        )
+    return [job for jobs in stopped for job in jobs]
+
+
+async def _stop_pool(folder: StateFolder, installation: Installation, pool: str, grace_s: float) -> list[StoppedJob]:
+    folder, cluster = folder.of_pool(installation, pool), open_cluster(folder, installation, pool)
+    try:
+        newest = dict(_incarnations(cluster, installation.nodes_of(pool)))
+        stopped = await asyncio.gather(
+            *(_stop(cluster, folder, replica, number, grace_s) for replica, number in sorted(newest.items()))
+        )
+    finally:
+        await cluster.close()
     return [job for job in stopped if job is not None]
 
 
-def _incarnations(cluster: Cluster, installation: Installation) -> Iterator[tuple[ReplicaId, int]]:
+def _incarnations(cluster: Cluster, nodes: Sequence[NodeSpec]) -> Iterator[tuple[ReplicaId, int]]:
     """Every incarnation that is known, the newest of each replica last."""
-    found = [(one.incarnation, one.replica) for node in installation.nodes for one in cluster.files(node.name)]
+    found = [(one.incarnation, one.replica) for node in nodes for one in cluster.files(node.name)]
     yield from ((replica, incarnation) for incarnation, replica in sorted(found))
 
 

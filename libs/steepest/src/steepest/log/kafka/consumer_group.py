@@ -18,16 +18,23 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
 from aiokafka import TopicPartition as KafkaPartition
+from aiokafka.errors import CommitFailedError, IllegalGenerationError, IllegalStateError, UnknownMemberIdError
 
 from steepest.errors import LogUnavailableError
 from steepest.log.base import TopicPartition
 from steepest.log.kafka.kafka_reader import CLIENT_ERRORS, started
 from steepest.log.kafka.kafka_settings import KafkaSettings
+from steepest.logger import Logger
+
+logger = Logger()
 
 SESSION_MS = 6_000
 """The minimum that brokers accept: a dead member's partitions are not processed for that time."""
 
 HEARTBEAT_MS = 1_000
+
+ASK_AGAIN_S = 1.0
+"""Between two attempts to ask a coordinator that does not answer."""
 
 HAND_OVER_MS = 30_000
 """How long a member may take to finish its batch and save its snapshots before the others continue without it."""
@@ -41,12 +48,13 @@ class KafkaAssignment:
         revoked: Set when they must be released; replaced by a new event after each assignment.
     """
 
-    def __init__(self, settings: KafkaSettings, topic: str, member_of: str) -> None:
-        """Assign partitions of ``topic`` by the group ``member_of``, which the first ``take`` joins."""
+    def __init__(self, settings: KafkaSettings, partitions: Sequence[TopicPartition], member_of: str) -> None:
+        """Assign these partitions of one topic by the group ``member_of``, which the first ``take`` joins."""
         self.partitions: Sequence[TopicPartition] = ()
         self.revoked = asyncio.Event()
         self._settings = settings
-        self._topic = topic
+        self._known = partitions
+        self._topic = partitions[0].topic
         self._group = settings.prefix + member_of
         self._client: AIOKafkaConsumer | None = None
         self._assigned = asyncio.Event()
@@ -64,6 +72,24 @@ class KafkaAssignment:
         await self._assigned.wait()
         self._idle.clear()
         return self.partitions
+
+    async def is_held(self, at: TopicPartition) -> bool:
+        """Whether the group counts this member in its present generation, and the share is not to be given back.
+
+        It is the group's coordinator that answers: it refuses an offset of a member that it has replaced. So a process that
+        was suspended learns from it, and not from its own clock, that it has lost its share.
+        """
+        while self._client is not None and not self.revoked.is_set() and at in self.partitions:
+            try:
+                await self._client.commit({KafkaPartition(self._settings.prefix + at.topic, at.partition): 0})
+            except (CommitFailedError, IllegalStateError, UnknownMemberIdError, IllegalGenerationError):
+                return False
+            except CLIENT_ERRORS as error:
+                logger.warning("it is not known whether this share is still held", at=str(at), why=str(error))
+                await asyncio.sleep(ASK_AGAIN_S)
+            else:
+                return not self.revoked.is_set()
+        return False
 
     def give_back(self) -> None:
         """The work on the assignment has stopped: it may be assigned to others, or taken again."""
@@ -106,7 +132,10 @@ class KafkaAssignment:
 
     def get(self, partitions: Iterable[Any]) -> None:
         """Called by the group: these partitions are assigned now."""
-        self.partitions = sorted(TopicPartition(self._topic, one.partition) for one in partitions)
+        assigned = sorted(TopicPartition(self._topic, one.partition) for one in partitions)
+        self.partitions = [at for at in assigned if at in self._known]
+        if unknown := [str(at) for at in assigned if at not in self._known]:
+            logger.warning("partitions that were added are not worked on before this process is restarted", at=unknown)
         self.revoked = asyncio.Event()
         self._assigned.set()
 

@@ -50,6 +50,14 @@ class Health:
         """There is something beside the loops that can say for how long, in seconds, it has done nothing."""
         self._others[name] = silence_s
 
+    def stop_listening(self, name: str) -> None:
+        """It is not there any more."""
+        self._others.pop(name, None)
+
+    def forget(self, loop: str) -> None:
+        """A loop is not this process's any more."""
+        self.loops.pop(loop, None)
+
     def progress(self, loop: str, position: int, lag: int, *, ready: bool) -> None:
         """A loop is at ``position``, with ``lag`` records to read."""
         self.loops[loop] = LoopHealth(self._clock.monotonic(), position, lag, ready)

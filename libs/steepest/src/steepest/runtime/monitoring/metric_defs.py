@@ -5,6 +5,8 @@ Both stand in the metric's help text, so that people who scrape it read them as 
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 
@@ -84,3 +86,9 @@ class Metrics:
             ["event"],
             registry=self.registry,
         )
+
+    def forget_loop(self, loop: str) -> None:
+        """Show no lag of a loop that another process runs now: what this one said last would look like one that is stuck."""
+        for gauge in (self.lag, self.gaps):
+            with suppress(KeyError):
+                gauge.remove(loop)

@@ -262,17 +262,18 @@ class Decides:
         self._log = log
         self._stop = asyncio.Event()
         clustered = kind.name in CLUSTER_DECIDERS
-        parts = {"cluster_deciders": (kind,)} if clustered else {"stream_deciders": (kind,)}
-        service = Service(name=kind.name, **parts)
-        self.runtime = Runtime(
-            [service], log=log, layout=LAYOUT, pool=POOL, snapshots=MemorySnapshots(), clock=SystemClock()
+        service = Service(
+            name=kind.name,
+            cluster_deciders=(kind,) if clustered else (),
+            stream_deciders=() if clustered else (kind,),
         )
+        self.runtime = Runtime([service], log=log, layout=LAYOUT, snapshots=MemorySnapshots(), clock=SystemClock())
         self._task = asyncio.create_task(self.runtime.run(self._stop))
 
     @property
     def awaits(self) -> Sequence[Any]:
         """What a decider of the pool has decided and not read back."""
-        deciders = self.runtime.pool.engine.deciders
+        deciders = self.runtime.pools[POOL].engine.deciders
         return [one for decider in deciders for one in decider.state.unread]
 
     async def caught_up(self) -> None:
@@ -280,7 +281,9 @@ class Decides:
         await until(lambda: self._task.done() or self.runtime.health.is_ready(), "the process to be ready")
         if self._kind.name in CLUSTER_DECIDERS:
             end = await self._log.end(CLUSTER)
-            await until(lambda: self._task.done() or (self.runtime.pool.view.position >= end and not self.awaits))
+            await until(
+                lambda: self._task.done() or (self.runtime.pools[POOL].view.position >= end and not self.awaits)
+            )
 
     async def stop(self) -> None:
         """SIGTERM."""

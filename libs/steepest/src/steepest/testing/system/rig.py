@@ -33,7 +33,7 @@ from steepest.runtime.decode import new_record, received
 from steepest.runtime.layout import Layout
 from steepest.runtime.monitoring.metric_defs import Metrics
 from steepest.runtime.runtime import Runtime
-from steepest.runtime.service import Service
+from steepest.runtime.service import HeldPool, Service
 from steepest.testing.system.fake_cluster import EveryDeed, FakeCluster
 from steepest.testing.system.fake_nodes import FakeNodes
 from steepest.testing.system.fake_training import PROGRAM
@@ -55,6 +55,14 @@ async def read_all(log: Log, at: TopicPartition = AT) -> list[Record]:
         records.extend(await reader.poll())
     await reader.close()
     return records
+
+
+async def _always() -> bool:
+    return True
+
+
+HELD = HeldPool(POOL, _always)
+"""The rig's pool, in a process that has it for good."""
 
 
 async def events_of(log: Log, at: TopicPartition = AT) -> list[Received[Any]]:
@@ -90,7 +98,7 @@ class RigProcess:
     @property
     def view(self) -> ClusterView:
         """The pool as this process sees it."""
-        return self.runtime.pool.view
+        return self.runtime.pools[POOL].view
 
     def kill(self) -> None:
         """SIGKILL: nothing that it does has an effect any more."""
@@ -128,7 +136,7 @@ def context_on(
         settings=Settings(state_dir=str(state), mqtt=MqttSettings(broker=mqtt)),
         installation=Installation(pool=POOL, nodes=()),
         log=log,
-        cluster=cluster,
+        clusters={POOL: cluster},
         clock=clock,
         metrics=metrics or Metrics(),
     )
@@ -174,7 +182,6 @@ class Rig:
             [self._built(service, log, cluster, metrics) for service in services],
             log=log,
             layout=self.layout,
-            pool=POOL,
             snapshots=MortalSnapshots(snapshots or MemorySnapshots(), life),
             clock=self.clock,
             metrics=metrics,
@@ -186,7 +193,7 @@ class Rig:
     def beats(self) -> Service:
         """Heartbeats of all nodes, where no log-collector sends them."""
         cluster = FakeCluster(self.nodes, POOL, self.clock)
-        return Service(name="heartbeat-sender", effectors=(HeartbeatSender(cluster),))
+        return Service(name="heartbeat-sender", effectors=lambda _: (HeartbeatSender(cluster),))
 
     def _built(self, service: str | Service, log: Log, cluster: FakeCluster, metrics: Metrics) -> Service:
         if isinstance(service, Service):
