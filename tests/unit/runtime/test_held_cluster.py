@@ -56,7 +56,7 @@ async def test_an_act_of_a_process_that_lost_the_pool_never_reaches_the_cluster(
 
 
 async def test_looks_need_no_pool(rig: Rig) -> None:
-    """What is known of the nodes is nobody's alone."""
+    """What is known of the nodes does not belong to one process."""
 
     async def is_held() -> bool:
         raise AssertionError

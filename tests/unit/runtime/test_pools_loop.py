@@ -54,7 +54,7 @@ class Dealer:
         """Nothing is left to do."""
 
     async def revoke(self) -> None:
-        """Ask for the share, and wait until nobody works on it."""
+        """Ask for the share, and wait until the process has stopped working on it."""
         self._dealt.clear()
         self.given_back.clear()
         self.revoked.set()
@@ -67,7 +67,7 @@ class Dealer:
 
 
 class Actor(Effector):
-    """Says for which pools somebody acts."""
+    """Says for which pools the process acts."""
 
     name = "actor"
 
@@ -153,7 +153,7 @@ async def ended(*processes: Process) -> None:
         await process.task
 
 
-async def test_a_process_that_shares_with_nobody_works_on_all_pools(log: MemoryLog) -> None:
+async def test_a_process_that_shares_with_no_other_works_on_all_pools(log: MemoryLog) -> None:
     """Each pool has a view, deciders and effectors of its own, and its own loop among those that must be ready."""
     process = Process(log)
     for pool in LAYOUT.pools:

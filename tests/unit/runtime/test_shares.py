@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from steepest.log.base import TopicPartition
-from steepest.runtime.assignment import follow_assignments
+from steepest.runtime.sharing.assignment import follow_assignments
 
 
 class Dealer:

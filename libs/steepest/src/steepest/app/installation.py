@@ -23,10 +23,10 @@ from steepest.log.files.file_log import FileLog
 from steepest.log.kafka.kafka_settings import AUTO, KafkaSettings
 from steepest.log.kafka.kafka_snapshots import LogSnapshots
 from steepest.log.snapshot_store import FolderSnapshots, SnapshotStore
-from steepest.runtime.assignment import Assignment
 from steepest.runtime.layout import Layout
 from steepest.runtime.recovery.log_identity import open_partitions
 from steepest.runtime.service import StreamDeciderType
+from steepest.runtime.sharing.assignment import Assignment
 
 if TYPE_CHECKING:
     from steepest.log.kafka.kafka_topics import Change

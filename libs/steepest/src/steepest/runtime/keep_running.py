@@ -52,7 +52,7 @@ async def keep_running(loop: Loop, stop: asyncio.Event, *, metrics: Metrics, hea
 
 
 async def _run_once(loop: Loop, stop: asyncio.Event, metrics: Metrics, health: Health, clock: Clock) -> None:
-    """Run a loop until it stops or its log fails; raise only where it is to be tried again after a wait."""
+    """Run a loop until it stops or its log fails; raise only if the caller should retry after a wait."""
     began = clock.monotonic()
     try:
         await loop.run(stop)

@@ -14,7 +14,7 @@ from steepest.log.base import TopicPartition
 DEAD_LETTERS = TopicPartition("dead-letters")
 
 BY_POOL = ("cluster", "heartbeats")
-"""Topics that have a partition for each pool, whatever their records' keys are; so a pool can be added at any time."""
+"""Topics that have a partition for each pool and do not hash their keys, so that a pool can be added at any time."""
 
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True):

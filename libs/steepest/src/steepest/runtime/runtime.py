@@ -14,16 +14,16 @@ from steepest.clock import Clock
 from steepest.errors import LogEpochError, LogVersionError
 from steepest.log.base import Log
 from steepest.log.snapshot_store import SnapshotStore
-from steepest.runtime.assignment import Assignment
 from steepest.runtime.keep_running import Loop, keep_running
 from steepest.runtime.layout import Layout
 from steepest.runtime.monitoring.health import Health
 from steepest.runtime.monitoring.metric_defs import Metrics
 from steepest.runtime.outbox import patiently
 from steepest.runtime.pool_loop import PoolLoop
-from steepest.runtime.pools_loop import PoolsLoop
 from steepest.runtime.recovery.log_identity import open_partitions
 from steepest.runtime.service import Service, StreamDeciderType
+from steepest.runtime.sharing.assignment import Assignment
+from steepest.runtime.sharing.pools_loop import PoolsLoop
 from steepest.runtime.stream_loop import StreamLoop
 
 

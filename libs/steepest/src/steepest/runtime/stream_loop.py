@@ -19,7 +19,6 @@ from steepest.log.base import Log, NewRecord, Reader, Record, TopicPartition
 from steepest.log.snapshot_store import SnapshotStore
 from steepest.logger import Logger
 from steepest.policies.decider import StreamDecider
-from steepest.runtime.assignment import Assignment, follow_assignments
 from steepest.runtime.batch import count_decisions, poll_or_stop
 from steepest.runtime.dead_letters import DeadLetters
 from steepest.runtime.decision_stream import DecisionStream
@@ -39,6 +38,7 @@ from steepest.runtime.recovery.loop_snapshots import (
     state_of,
 )
 from steepest.runtime.service import StreamDeciderType
+from steepest.runtime.sharing.assignment import Assignment, follow_assignments
 
 logger = Logger()
 

@@ -12,7 +12,6 @@ from functools import partial
 
 from steepest.clock import Clock
 from steepest.log.base import Log, TopicPartition
-from steepest.runtime.assignment import Assignment, follow_assignments
 from steepest.runtime.effector import Effector
 from steepest.runtime.keep_running import keep_running
 from steepest.runtime.layout import Layout
@@ -21,6 +20,7 @@ from steepest.runtime.monitoring.metric_defs import Metrics
 from steepest.runtime.outbox import Outbox
 from steepest.runtime.pool_loop import PoolLoop
 from steepest.runtime.service import HeldPool, Service
+from steepest.runtime.sharing.assignment import Assignment, follow_assignments
 
 
 class PoolsLoop:
@@ -89,7 +89,7 @@ class PoolsLoop:
                 self._metrics.forget_loop(loop.name)
 
     async def _work(self, loop: PoolLoop, ended: asyncio.Event) -> None:
-        """Work on a pool until it is to be given back; when this returns, nothing acts for it any more."""
+        """Work on a pool until it must be given back; when this returns, nothing acts for it any more."""
         held = HeldPool(loop.pool, partial(self._is_held, loop.at))
         loop.effectors = tuple(one for service in self._services for one in service.effectors_of(held))
         for effector in loop.effectors:
