@@ -11,8 +11,9 @@ from steepest.errors import ClusterError, RefusedError, UncertainError
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.parameters import MoveLimits
-from steepest.sagas.step_calls import Calls, release_calls, step_calls
-from steepest.sagas.step_task import StepTask
+from steepest.sagas.calls import Calls
+from steepest.sagas.step_calls import release_calls, step_calls
+from steepest.sagas.step_task import StepTask, replica_spec
 from steepest.testing.scenarios.folded_pool import checkpoint
 from steepest.view.state import PlanKind
 
@@ -29,7 +30,7 @@ def task(step: c.Step, attempt: int = 1) -> StepTask:
         first_start=attempt == 1,
         begun=begun,
         kind=PlanKind.MIGRATE,
-        spec=spec,
+        spec=replica_spec(spec),
         restore=checkpoint(),
         limits=MoveLimits(),
         request="p.0.0",

@@ -13,20 +13,20 @@ from steepest.cluster.port import Cluster, ReplicaId
 from steepest.errors import ClusterError, UncertainError
 from steepest.events import cluster as c
 from steepest.logger import Logger
-from steepest.sagas.step_calls import (
+from steepest.sagas.calls import (
     LOOK_UP_S,
     Call,
     Calls,
     CheckpointCall,
+    GatherCall,
     LookupCall,
+    OneCall,
     ReleaseCall,
     StartCall,
     StopCall,
     WaitCall,
-    call_limit_s,
-    release_calls,
-    step_calls,
 )
+from steepest.sagas.step_calls import call_limit_s, release_calls, step_calls
 from steepest.sagas.step_task import StepTask
 
 logger = Logger()
@@ -71,6 +71,12 @@ async def _make(cluster: Cluster, calls: Calls, error: ClusterError | None = Non
 
 
 async def _answer(cluster: Cluster, call: Call) -> Any:
+    if isinstance(call, GatherCall):
+        return tuple(await asyncio.gather(*(_answer_or_error(cluster, one, call.timeout_s) for one in call.calls)))
+    return await _answer_one(cluster, call)
+
+
+async def _answer_one(cluster: Cluster, call: OneCall) -> Any:
     match call:
         case CheckpointCall(replica, incarnation, request, hold_s, timeout_s):
             return await cluster.checkpoint(replica, incarnation, request=request, hold_s=hold_s, timeout_s=timeout_s)
@@ -84,3 +90,17 @@ async def _answer(cluster: Cluster, call: Call) -> Any:
             return await cluster.wait_for_step(replica, incarnation, at_least=at_least, timeout_s=timeout_s)
         case LookupCall(replica):
             return await cluster.lookup(replica)
+
+
+async def _answer_or_error(cluster: Cluster, call: OneCall, timeout_s: float) -> Any:
+    """The answer to one of several calls, or the error that it ends with."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await _answer_one(cluster, call)
+    except ClusterError as error:
+        return error
+    except TimeoutError:
+        return UncertainError("the cluster did not answer in time", code="timeout")
+    except Exception as bug:
+        logger.exception("a call failed in a way that no adapter should", call=call)
+        return UncertainError(f"{type(bug).__name__}: {bug}", code="bug")

@@ -11,11 +11,13 @@ import msgspec
 
 from steepest.events import cluster as c
 from steepest.events.received import SOURCE, Received
+from steepest.sagas.calls import SLACK_S
 from steepest.sagas.next_action import begin, next_action
-from steepest.sagas.step_calls import SLACK_S, time_limit_s
+from steepest.sagas.step_calls import time_limit_s
 from steepest.sagas.step_task import StepTask, request_of, step_task
 from steepest.view.cluster_view import ClusterView
-from steepest.view.state import Plan, PlanKind
+from steepest.view.plans import UNSAVED
+from steepest.view.state import Plan
 
 
 class SendEvent(msgspec.Struct, frozen=True):
@@ -24,10 +26,12 @@ class SendEvent(msgspec.Struct, frozen=True):
     Attributes:
         release: The checkpoint request after which the job's process may be waiting: the shell releases it first. Empty
             where no process waits.
+        saver: The replica that may be waiting.
     """
 
     event: c.ClusterEvent
     release: str = ""
+    saver: int = 0
 
 
 class PlanProgress(msgspec.Struct):
@@ -51,7 +55,7 @@ class PlanProgress(msgspec.Struct):
 
 
 class MigrationMachine:
-    """Carries out placements, migrations and cancels.
+    """Carries out plans.
 
     Attributes:
         due: What the shell is to do, in order; it empties the list.
@@ -82,6 +86,8 @@ class MigrationMachine:
                     self._look_after(view, plan, received.at_ms)
         if view.touched is not None and (touched := view.plan_of(view.touched)) is not None:
             self._move_on(view, touched, received.at_ms)
+        for due in view.newly_due:
+            self._move_on(view, due, received.at_ms)
         over = getattr(received.event, "plan", None) if self._plans else None
         if over is not None and over not in view.in_flight:
             self._plans.pop(over, None)
@@ -105,12 +111,12 @@ class MigrationMachine:
         if isinstance(action, c.StepBegun):
             self._send_beginning(plan, action)
         elif action is not None:
-            # A process waits only after the checkpoint of a move, and trains on only when that is given up.
-            given_up = isinstance(action, c.MigrationFailed | c.PlanAbandoned)
-            may_wait = given_up and plan.kind is PlanKind.MIGRATE and view.jobs[plan.job].alive
+            # A process waits only after a checkpoint, and trains on only when the plan is given up.
+            given_up = isinstance(action, c.MigrationFailed | c.TransitionFailed | c.PlanAbandoned)
+            may_wait = given_up and plan.kind not in UNSAVED and view.jobs[plan.job].alive
             # What a migrator before this one requested had this name, if it was requested once.
             request = (self._of(plan).request or request_of(plan.id)) if may_wait else ""
-            self._send_once(plan, -1 - plan.attempt, action, request)
+            self._send_once(plan, -1 - plan.attempt, SendEvent(action, request, view.jobs[plan.job].saver))
 
     def _begin(self, view: ClusterView, plan: Plan) -> None:
         """Begin the step that is due, or take over the one under way."""
@@ -119,13 +125,13 @@ class MigrationMachine:
     def _send_beginning(self, plan: Plan, event: c.StepBegun) -> None:
         if event.step is c.Step.START and event.incarnation != plan.next_incarnation:
             self._of(plan).first_start = event.attempt
-        self._send_once(plan, event.attempt, event)
+        self._send_once(plan, event.attempt, SendEvent(event))
 
-    def _send_once(self, plan: Plan, number: int, event: c.ClusterEvent, release: str = "") -> None:
+    def _send_once(self, plan: Plan, number: int, action: SendEvent) -> None:
         sent = self._of(plan).sent
         if number not in sent:
             sent[number] = None
-            self.due.append(SendEvent(event, release))
+            self.due.append(action)
 
     def _read_back(self, view: ClusterView, begun: c.StepBegun, *, ours: bool) -> None:
         job, plan = view.jobs[begun.job], view.in_flight[begun.plan]

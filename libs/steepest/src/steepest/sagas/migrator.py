@@ -104,7 +104,7 @@ class Migrator(Effector):
 
     async def _send(self, action: SendEvent, send: Send) -> None:
         event = action.event
-        if action.release and isinstance(event, c.MigrationFailed | c.PlanAbandoned):
-            await release(self._cluster, event, ReplicaId(event.job), action.release)
+        if action.release and isinstance(event, c.MigrationFailed | c.TransitionFailed | c.PlanAbandoned):
+            await release(self._cluster, event, ReplicaId(event.job, action.saver), action.release)
         self._sequence += 1
         await send(event, source=self._source, numbers=(self._sequence,))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from steepest.events import cluster as c
 from steepest.view import plans as rules
 from steepest.view.cluster_view import ClusterView
-from steepest.view.state import Heading, Job, Plan, PlanKind
+from steepest.view.state import TRANSITIONS, Heading, Job, Plan, PlanKind
 
 
 def next_action(view: ClusterView, plan: Plan, now_ms: int) -> c.ClusterEvent | None:
@@ -24,7 +24,7 @@ def next_action(view: ClusterView, plan: Plan, now_ms: int) -> c.ClusterEvent | 
         return _conclusion(plan, job, now_ms)
     if why := rules.must_give_up(plan, job):
         return c.PlanAbandoned(plan=plan.id, job=job.name, code="given-up", message=why)
-    if plan.not_before_counted_ms > view.counted_ms:
+    if plan.waits or plan.not_before_counted_ms > view.counted_ms:
         return None
     return begin(plan, job)
 
@@ -33,13 +33,15 @@ def begin(plan: Plan, job: Job) -> c.StepBegun:
     """The beginning of the step that is due; of a step under way, its taking over by another migrator."""
     step = plan.steps[0]
     at_source = step in {c.Step.CHECKPOINT, c.Step.STOP}
+    nodes = () if not job.spec.is_gang else job.nodes if at_source else plan.destinations
     return c.StepBegun(
         plan=plan.id,
         step=step,
         attempt=plan.attempt + 1,
         job=job.name,
         incarnation=_incarnation(plan, job, step),
-        node=plan.sources[0] if at_source else plan.destination,
+        node=nodes[0] if nodes else plan.sources[0] if at_source else plan.destination,
+        nodes=nodes,
     )
 
 
@@ -53,6 +55,8 @@ def _incarnation(plan: Plan, job: Job, step: c.Step) -> int:
 
 
 def _conclusion(plan: Plan, job: Job, now_ms: int) -> c.ClusterEvent:
+    if plan.kind in TRANSITIONS:
+        return _conclusion_of_transition(plan, job, now_ms)
     if plan.kind is not PlanKind.MIGRATE:
         return c.PlanAbandoned(plan=plan.id, job=job.name, code=plan.code, message=plan.message)
     if plan.heading is Heading.DONE:
@@ -71,4 +75,35 @@ def _conclusion(plan: Plan, job: Job, now_ms: int) -> c.ClusterEvent:
         message=plan.message,
         node=job.node if job.alive else None,
         steps_lost=plan.steps_lost,
+    )
+
+
+def _conclusion_of_transition(plan: Plan, job: Job, now_ms: int) -> c.ClusterEvent:
+    if plan.heading is not Heading.DONE:
+        return c.TransitionFailed(
+            plan=plan.id,
+            job=job.name,
+            code=plan.code,
+            message=plan.message,
+            nodes=job.running_on,
+            steps_lost=plan.steps_lost,
+        )
+    if plan.kind is not PlanKind.SUSPEND:
+        return c.TransitionFinished(
+            plan=plan.id,
+            job=job.name,
+            nodes=plan.targets,
+            sizes=plan.sizes,
+            steps_lost=plan.steps_lost,
+            took_ms=max(0, now_ms - plan.made_ms),
+            paused_ms=max(0, now_ms - plan.stopped_ms),
+        )
+    if plan.doomed:
+        return c.PlanAbandoned(plan=plan.id, job=job.name, code="given-up", message=plan.doomed)
+    return c.JobSuspended(
+        plan=plan.id,
+        job=job.name,
+        step=job.checkpoint.step if job.checkpoint else 0,
+        steps_lost=plan.steps_lost,
+        took_ms=max(0, plan.stopped_ms - plan.made_ms),
     )

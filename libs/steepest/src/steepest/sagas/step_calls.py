@@ -7,95 +7,35 @@ or in virtual time.
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from typing import Any
-
-import msgspec
-
-from steepest.cluster.port import ReplicaId, ReplicaSpec
+from steepest.cluster.port import ReplicaId
 from steepest.errors import ClusterError, RefusedError, UncertainError
 from steepest.events import cluster as c
-from steepest.events.common import CheckpointRef
 from steepest.events.parameters import MoveLimits
+from steepest.sagas import gang_calls
+from steepest.sagas.calls import (
+    LOOK_UP_S,
+    SLACK_S,
+    START_S,
+    Calls,
+    CheckpointCall,
+    LookupCall,
+    ReleaseCall,
+    StartCall,
+    StopCall,
+    WaitCall,
+)
 from steepest.sagas.step_task import (
     StepTask,
     failed,
     looked_up,
     may_have_been_done,
     placed,
-    replica_spec,
     resumed,
     saved,
     step_wanted,
     stopped,
     was_forgotten,
 )
-
-START_S = 60.0
-"""How long a node may take to accept a process."""
-
-SLACK_S = 15.0
-"""What a call may take beyond its own limit: SIGKILL, say, and a slow disk."""
-
-LOOK_UP_S = 10.0
-"""How long looking up may take, which changes nothing and reads little."""
-
-
-class CheckpointCall(msgspec.Struct, frozen=True):
-    """Answered by a ``CheckpointRef``."""
-
-    replica: ReplicaId
-    incarnation: int
-    request: str
-    hold_s: float
-    timeout_s: float
-
-
-class ReleaseCall(msgspec.Struct, frozen=True):
-    """Answered by None."""
-
-    replica: ReplicaId
-    incarnation: int
-    request: str
-
-
-class StopCall(msgspec.Struct, frozen=True):
-    """Answered by a ``Stopped``."""
-
-    replica: ReplicaId
-    incarnation: int
-    grace_s: float
-
-
-class StartCall(msgspec.Struct, frozen=True):
-    """Answered by None."""
-
-    replica: ReplicaId
-    incarnation: int
-    node: str
-    spec: ReplicaSpec
-    restore: CheckpointRef | None
-
-
-class WaitCall(msgspec.Struct, frozen=True):
-    """Answered by the step."""
-
-    replica: ReplicaId
-    incarnation: int
-    at_least: int
-    timeout_s: float
-
-
-class LookupCall(msgspec.Struct, frozen=True):
-    """Answered by a ``ReplicaStatus``, or by None where the replica is not known."""
-
-    replica: ReplicaId
-
-
-Call = CheckpointCall | ReleaseCall | StopCall | StartCall | WaitCall | LookupCall
-"""A call of the cluster port; its fields are the method's arguments."""
-
-Calls = Generator[Call, Any, c.ClusterEvent]
 
 
 def call_limit_s(step: c.Step, limits: MoveLimits) -> float:
@@ -116,9 +56,12 @@ def time_limit_s(step: c.Step, limits: MoveLimits) -> float:
 
 def step_calls(task: StepTask) -> Calls:
     """Do a step, and return its outcome; a failure is an outcome too."""
+    steps = _GANG_STEPS if task.is_gang else _STEPS
     try:
-        return (yield from _STEPS[task.begun.step](task))
+        return (yield from steps[task.begun.step](task))
     except ClusterError as error:
+        if task.is_gang and task.begun.step is not c.Step.CHECKPOINT:
+            return (yield from gang_calls.look_up(task, error))
         if error.definite and not may_have_been_done(task):
             return failed(task, error)
         return (yield from _look_up(task, error))
@@ -147,9 +90,9 @@ def _stop(task: StepTask) -> Calls:
 
 def _start(task: StepTask) -> Calls:
     begun = task.begun
-    if task.first_start and (why := was_forgotten(task, (yield LookupCall(task.replica)))):
+    if task.first_start and (why := was_forgotten(begun, (yield LookupCall(task.replica)))):
         return failed(task, RefusedError(why, code="stale-incarnation"))
-    yield StartCall(task.replica, begun.incarnation, begun.node, replica_spec(task.spec), task.restore)
+    yield StartCall(task.replica, begun.incarnation, begun.node, task.spec, task.restore)
     return placed(task)
 
 
@@ -159,6 +102,12 @@ def _verify(task: StepTask) -> Calls:
 
 
 _STEPS = {c.Step.CHECKPOINT: _checkpoint, c.Step.STOP: _stop, c.Step.START: _start, c.Step.VERIFY: _verify}
+_GANG_STEPS = {
+    c.Step.CHECKPOINT: _checkpoint,
+    c.Step.STOP: gang_calls.stop,
+    c.Step.START: gang_calls.start,
+    c.Step.VERIFY: gang_calls.verify,
+}
 
 
 def _look_up(task: StepTask, error: ClusterError) -> Calls:

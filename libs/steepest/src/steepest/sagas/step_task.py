@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from steepest.cluster.port import ReplicaId, ReplicaPhase, ReplicaSpec, ReplicaStatus, Stopped
+from steepest.cluster.port import GangPlace, ReplicaId, ReplicaPhase, ReplicaSpec, ReplicaStatus, Stopped
 from steepest.errors import ClusterError, RefusedError, UncertainError
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointRef
@@ -15,40 +15,90 @@ from steepest.events.parameters import MoveLimits
 from steepest.view.state import Job, Plan, PlanKind
 
 
+class Member(msgspec.Struct, frozen=True):
+    """A replica of a gang that a step acts on, and its node."""
+
+    replica: ReplicaId
+    node: str
+    spec: ReplicaSpec
+
+
 class StepTask(msgspec.Struct, frozen=True, kw_only=True):
     """A step that was begun and read back, with all that is needed to act on it.
 
     Attributes:
         kind: What the plan does.
+        spec: What is to be started; of a gang, its replica 0.
         request: The name by which a checkpoint is requested, and released. A migrator that takes the step over requests it
             under the same name, and gets the answer that was given already; after a failure the name is another one.
         first_start: Whether no START of this incarnation was begun before.
+        saver: The replica that saves for all.
+        gang: Of a gang, the replicas that are acted on: all of them, but for those that have ended.
+        sizes: Of a gang that is started, how many replicas of each role it has.
     """
 
     begun: c.StepBegun
     kind: PlanKind
-    spec: c.JobSpec
+    spec: ReplicaSpec
     restore: CheckpointRef | None
     limits: MoveLimits
     request: str
     first_start: bool = False
+    saver: int = 0
+    is_gang: bool = False
+    gang: tuple[Member, ...] = ()
+    sizes: tuple[int, ...] = ()
 
     @property
     def replica(self) -> ReplicaId:
-        """The replica that is acted on."""
-        return ReplicaId(self.begun.job)
+        """The replica that is acted on; of a gang, the one that saves for all, or whose first step is waited for."""
+        return ReplicaId(self.begun.job, self.saver if self.begun.step is c.Step.CHECKPOINT else 0)
 
 
 def step_task(begun: c.StepBegun, job: Job, plan: Plan, limits: MoveLimits, *, first_start: bool = False) -> StepTask:
     """The step as it stands where it was read back."""
+    is_gang = job.spec.is_gang
+    members = _members(job) if is_gang else ()
     return StepTask(
         begun=begun,
         kind=plan.kind,
-        spec=job.spec,
+        spec=replica_spec(job.spec),
         restore=job.checkpoint,
         limits=limits,
         request=request_of(plan.id, plan.failures, plan.unclear),
         first_start=first_start,
+        saver=job.saver,
+        is_gang=is_gang,
+        gang=members,
+        sizes=job.sizes,
+    )
+
+
+def _members(job: Job) -> tuple[Member, ...]:
+    """The replicas of a gang's newest incarnation that have not ended."""
+    requests = job.spec.replica_requests(job.sizes)
+    counts, roles = job.spec.counts(job.sizes), job.spec.all_roles
+    first = [sum(counts[:role]) for role in range(len(counts))]
+    spec = replica_spec(job.spec)
+    return tuple(
+        Member(
+            ReplicaId(job.name, rank),
+            replica.node,
+            msgspec.structs.replace(
+                spec,
+                requests=requests[rank],
+                gang=GangPlace(
+                    role=roles[replica.role].name,
+                    role_index=rank - first[replica.role],
+                    rank=rank,
+                    world_size=len(job.replicas),
+                    nodes=job.nodes,
+                    roles=tuple((role.name, count) for role, count in zip(roles, counts, strict=True)),
+                ),
+            ),
+        )
+        for rank, replica in enumerate(job.replicas)
+        if not replica.ended
     )
 
 
@@ -64,7 +114,7 @@ def replica_spec(spec: c.JobSpec) -> ReplicaSpec:
         working_dir=spec.working_dir,
         image=spec.image,
         env=spec.env,
-        requests=spec.requests,
+        requests=spec.chief_requests,
     )
 
 
@@ -78,17 +128,16 @@ def may_have_been_done(task: StepTask) -> bool:
     return task.begun.step in {c.Step.START, c.Step.STOP}
 
 
-def was_forgotten(task: StepTask, status: ReplicaStatus | None) -> str:
+def was_forgotten(begun: c.StepBegun, status: ReplicaStatus | None) -> str:
     """Why a START cannot be done that the log does not explain; empty where there is no such reason.
 
     Before the first START of an incarnation is begun no migrator starts it, unless the log has lost its newest records
     since. The end of that incarnation was reported before its start and does not count, so the job would be waited for
     without end.
     """
-    begun = task.begun
     if status is None or status.incarnation < begun.incarnation:
         return ""
-    if status.incarnation == begun.incarnation and not _has_ended(status):
+    if status.incarnation == begun.incarnation and not has_ended(status):
         return ""
     return f"incarnation {status.incarnation} was started on {status.node}, and the log does not know of it"
 
@@ -97,12 +146,17 @@ def saved(task: StepTask, checkpoint: CheckpointRef) -> c.CheckpointSaved:
     """CHECKPOINT is done."""
     begun = task.begun
     return c.CheckpointSaved(
-        plan=begun.plan, attempt=begun.attempt, job=begun.job, incarnation=begun.incarnation, checkpoint=checkpoint
+        plan=begun.plan,
+        attempt=begun.attempt,
+        job=begun.job,
+        incarnation=begun.incarnation,
+        checkpoint=checkpoint,
+        replica=task.saver,
     )
 
 
-def stopped(task: StepTask, how: Stopped) -> c.JobStopped:
-    """STOP is done."""
+def stopped(task: StepTask, how: Stopped, replicas: tuple[c.ReplicaAnswer, ...] = ()) -> c.JobStopped:
+    """STOP is done; ``replicas``: how each of a gang ended."""
     begun = task.begun
     return c.JobStopped(
         plan=begun.plan,
@@ -112,6 +166,7 @@ def stopped(task: StepTask, how: Stopped) -> c.JobStopped:
         exit_status=how.exit_status,
         step=how.step,
         checkpoint=how.checkpoint,
+        replicas=replicas,
     )
 
 
@@ -125,6 +180,8 @@ def placed(task: StepTask) -> c.JobPlaced:
         incarnation=begun.incarnation,
         node=begun.node,
         restore=task.restore,
+        nodes=begun.nodes,
+        sizes=task.sizes if task.is_gang else (),
     )
 
 
@@ -134,8 +191,8 @@ def resumed(task: StepTask, step: int | None) -> c.JobResumed:
     return c.JobResumed(plan=begun.plan, attempt=begun.attempt, job=begun.job, incarnation=begun.incarnation, step=step)
 
 
-def failed(task: StepTask, error: ClusterError) -> c.StepFailed:
-    """The step failed."""
+def failed(task: StepTask, error: ClusterError, replicas: tuple[c.ReplicaAnswer, ...] = ()) -> c.StepFailed:
+    """The step failed; ``replicas``: what each of a gang answered."""
     begun = task.begun
     return c.StepFailed(
         plan=begun.plan,
@@ -145,6 +202,7 @@ def failed(task: StepTask, error: ClusterError) -> c.StepFailed:
         code=error.code,
         definite=error.definite,
         message=str(error)[:2000],
+        replicas=replicas,
     )
 
 
@@ -158,16 +216,17 @@ def looked_up(task: StepTask, status: ReplicaStatus | None, error: ClusterError)
                 return failed(task, UncertainError(str(error), code=error.code))
             case c.Step.START if status.node == begun.node:
                 return placed(task)
-            case c.Step.STOP if _has_ended(status):
+            case c.Step.STOP if has_ended(status):
                 return stopped(
                     task, Stopped(exit_status=status.exit_status, step=status.step, checkpoint=status.checkpoint)
                 )
             case c.Step.VERIFY if status.exit_status == 0 or (status.step or -1) >= step_wanted(task):
                 return resumed(task, status.step)
-            case c.Step.VERIFY if _has_ended(status):
+            case c.Step.VERIFY if has_ended(status):
                 return failed(task, RefusedError(str(error), code="ended"))
     return failed(task, RefusedError(str(error), code=error.code))
 
 
-def _has_ended(status: ReplicaStatus) -> bool:
+def has_ended(status: ReplicaStatus) -> bool:
+    """Whether a process is proven not to run any more."""
     return status.phase in {ReplicaPhase.EXITED, ReplicaPhase.GONE}

@@ -6,7 +6,8 @@ they come to is :mod:`steepest.sagas.step_calls`: the same as live.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from steepest.cluster.port import ReplicaId
@@ -14,22 +15,25 @@ from steepest.cluster.simulated.nodes import SimulatedNodes
 from steepest.errors import ClusterError
 from steepest.events import cluster as c
 from steepest.events.received import Received
-from steepest.sagas.migration_machine import MigrationMachine, SendEvent
-from steepest.sagas.step_calls import (
+from steepest.sagas.calls import (
     Call,
     Calls,
     CheckpointCall,
+    GatherCall,
     LookupCall,
     ReleaseCall,
     StartCall,
     StopCall,
     WaitCall,
-    release_calls,
-    step_calls,
 )
+from steepest.sagas.migration_machine import MigrationMachine, SendEvent
+from steepest.sagas.step_calls import release_calls, step_calls
 from steepest.sagas.step_task import StepTask
 from steepest.view.cluster_view import ClusterView
-from steepest.view.state import PlanKind
+from steepest.view.plans import UNSAVED
+
+GIVEN_UP = (c.MigrationFailed, c.TransitionFailed, c.PlanAbandoned)
+"""The conclusions of plans that leave a process waiting after its checkpoint."""
 
 Answered = Callable[[Any], None]
 """Is called once, with the answer to a call or with its error."""
@@ -74,8 +78,8 @@ class SimulatedMigrator:
             match action:
                 case StepTask():
                     self._act(action)
-                case SendEvent(event, release) if release and isinstance(event, c.MigrationFailed | c.PlanAbandoned):
-                    self._go_on(release_calls(event, ReplicaId(event.job), release), self._append)
+                case SendEvent(event, release, saver) if release and isinstance(event, GIVEN_UP):
+                    self._go_on(release_calls(event, ReplicaId(event.job, saver), release), self._append)
                 case SendEvent(event):
                     self._append(event)
 
@@ -84,7 +88,7 @@ class SimulatedMigrator:
             self._append(outcome)
             self.machine.finish(step.begun)
 
-        slow = step.kind is PlanKind.MIGRATE and step.begun.step in {c.Step.STOP, c.Step.START}
+        slow = step.kind not in UNSAVED and step.begun.step in {c.Step.STOP, c.Step.START}
         if slow and self._act_s:
             timeline = self._nodes.timeline
             timeline.call_at(timeline.now_s() + self._act_s, lambda: self._go_on(step_calls(step), end))
@@ -117,6 +121,9 @@ class SimulatedMigrator:
                         replica, incarnation, at_least=at_least, timeout_s=timeout_s, then=answered
                     )
                     return
+                case GatherCall(calls):
+                    self._gather(calls, answered)
+                    return
                 case StartCall(replica, incarnation, node, spec, restore):
                     self._nodes.start(replica, incarnation, node, spec, restore)
                 case ReleaseCall(replica, incarnation, request):
@@ -126,3 +133,20 @@ class SimulatedMigrator:
         except ClusterError as error:
             answer = error
         answered(answer)
+
+    def _gather(self, calls: Sequence[Call], answered: Answered) -> None:
+        """Make several calls; simulated nodes answer each in time."""
+        answers: list[Any] = [None] * len(calls)
+        missing = len(calls)
+
+        def take(index: int, answer: Any) -> None:
+            nonlocal missing
+            answers[index] = answer
+            missing -= 1
+            if not missing:
+                answered(tuple(answers))
+
+        for index, call in enumerate(calls):
+            self._call(call, partial(take, index))
+        if not calls:
+            answered(())

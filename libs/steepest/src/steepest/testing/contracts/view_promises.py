@@ -12,7 +12,7 @@ from steepest.events.cluster import Category
 from steepest.events.common import CheckpointMode, Resources
 from steepest.view.cluster_view import ClusterView
 from steepest.view.nodes import allocation
-from steepest.view.state import CATEGORIES, Job, Node, Phase, PlanKind, PlanStatus
+from steepest.view.state import CATEGORIES, TRANSITIONS, Job, Node, Phase, Plan, PlanKind, PlanStatus
 
 
 def check_view(view: ClusterView, *, room: bool = True) -> None:
@@ -38,8 +38,7 @@ def check_accounting(view: ClusterView, *, room: bool) -> None:
     counted: dict[str, list[int]] = defaultdict(lambda: [0] * (len(CATEGORIES) + 1))
     for job in view.jobs:
         for node, count in job.holds.items():
-            for _ in range(count):
-                taken[node] += job.spec.requests
+            taken[node] += job.held[node] if node in job.held else _one(job).times(count)
         for node, count in job.assigned.items():
             counted[node][len(CATEGORIES) if job.unknown else CATEGORIES.index(job.category)] += count
     for found in view.nodes:
@@ -72,11 +71,31 @@ def check_lives(view: ClusterView) -> None:
             continue
         assert job.alive or job.plan is not None, f"{job.name} is lost"
         plan = view.plan_of(job)
-        moving = plan is not None and plan.kind is PlanKind.MIGRATE and bool(plan.sources and plan.targets)
-        assert (held, assigned) == (job.spec.replicas + moving, job.spec.replicas), job
         assert all(node in job.holds for node in job.assigned), job
+        if job.spec.is_gang or (plan is not None and (plan.kind in TRANSITIONS or plan.waits)):
+            check_gang(job, plan)
+            continue
+        moving = plan is not None and plan.kind is PlanKind.MIGRATE and bool(plan.sources and plan.targets)
+        assert (held, assigned) == (1 + moving, 1), job
         if job.alive and plan is None:
-            assert set(job.nodes) == set(job.holds) or job.spec.replicas > 1, job
+            assert set(job.nodes) == set(job.holds), job
+
+
+def check_gang(job: Job, plan: Plan | None) -> None:
+    """A gang that nothing is planned for holds what its live replicas ask for; one that waits, no more than it needs."""
+    requests = job.spec.replica_requests(job.sizes) if job.spec.is_gang else (_one(job),)
+    there: dict[str, Resources] = defaultdict(Resources)
+    for index, replica in enumerate(job.replicas):
+        there[replica.node] += requests[index] if replica.alive else Resources()
+    if plan is None and job.spec.is_gang:
+        assert {node: amount for node, amount in there.items() if amount != Resources()} == job.held, job
+        assert job.alive == any(replica.alive for replica in job.replicas), job
+    for amount in job.held.values():
+        assert min(amount.cpu_m, amount.memory_mib, amount.gpus) >= 0, job
+
+
+def _one(job: Job) -> Resources:
+    return job.spec.roles[0].requests if job.spec.roles else job.spec.requests
 
 
 def check_node_orders(view: ClusterView) -> None:
@@ -112,8 +131,8 @@ def check_node_orders(view: ClusterView) -> None:
 def check_job_orders(view: ClusterView) -> None:
     """Each order of the jobs is the sorted list of those it is about."""
     running = [job for job in view.jobs if job.phase is Phase.RUNNING]
-    waiting = [job for job in view.jobs if job.phase is Phase.WAITING]
-    movable = [job for job in running if job.alive and job.plan is None and _can_save(job)]
+    waiting = [job for job in view.jobs if job.phase in {Phase.WAITING, Phase.SUSPENDED}]
+    movable = [job for job in running if job.alive and job.plan is None and not job.spec.is_gang and _can_save(job)]
     converged = [job for job in movable if job.category is Category.CONVERGED and not job.rebalanced]
     ready = [
         job

@@ -5,7 +5,7 @@ It owns defaults: every builder's arguments but the ones that a test is about ma
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from steepest.events import cluster as c
@@ -54,10 +54,50 @@ def cancelled(job: str) -> c.JobCancelRequested:
     return c.JobCancelRequested(job=job, request=f"cancel-{job}")
 
 
-def placement(job: str, *nodes: str, plan: str = "", incarnation: int = 0) -> c.PlacementPlanned:
+def placement(
+    job: str,
+    *nodes: str,
+    plan: str = "",
+    incarnation: int = 0,
+    sizes: tuple[int, ...] = (),
+    after: tuple[str, ...] = (),
+) -> c.PlacementPlanned:
     """A plan to start a job; ``incarnation`` is the one before."""
-    plan = plan or f"place-{job}-{incarnation}"
-    return c.PlacementPlanned(plan=plan, job=job, incarnation=incarnation, nodes=nodes, because=BECAUSE)
+    return c.PlacementPlanned(
+        plan=plan or f"place-{job}-{incarnation}",
+        job=job,
+        incarnation=incarnation,
+        nodes=nodes,
+        sizes=sizes,
+        after=after,
+        because=BECAUSE,
+    )
+
+
+def transition(
+    job: str,
+    kind: c.Transition,
+    sources: Sequence[str],
+    *nodes: str,
+    plan: str = "",
+    incarnation: int = 1,
+    sizes: tuple[int, ...] = (),
+    after: tuple[str, ...] = (),
+    room_for: str | None = None,
+) -> c.TransitionPlanned:
+    """A plan for a whole job."""
+    return c.TransitionPlanned(
+        plan=plan or f"{kind.value}-{job}-{incarnation}",
+        job=job,
+        incarnation=incarnation,
+        kind=kind,
+        sources=tuple(sources),
+        nodes=nodes,
+        sizes=sizes,
+        after=after,
+        room_for=room_for,
+        because=BECAUSE,
+    )
 
 
 def migration(
@@ -195,14 +235,17 @@ class FoldedPool:
         exit_status: int | None = 0,
         incarnation: int | None = None,
         saved: CheckpointRef | None = None,
+        *,
         reason: str = "",
+        replica: int = 0,
     ) -> c.ReplicaStopped:
-        """The job's process does not run any more."""
+        """The job's process does not run any more, or that of one of its replicas."""
         found = self.view.jobs.get(job)
         return c.ReplicaStopped(
             job=job,
+            replica=replica,
             incarnation=incarnation if incarnation is not None else found.incarnation if found else 0,
-            node=found.node or "w1" if found else "w1",
+            node=found.nodes[replica] if found and found.nodes else "w1",
             exit_status=exit_status,
             checkpoint=saved,
             reason=reason,
@@ -302,6 +345,11 @@ def success(begun: c.StepBegun, job: Job, step: int = 100, exit_status: int | No
                 exit_status=exit_status,
                 step=step,
                 checkpoint=job.checkpoint,
+                replicas=tuple(
+                    c.ReplicaAnswer(index, exit_status=exit_status, step=step)
+                    for index, replica in enumerate(job.replicas)
+                    if not replica.ended
+                ),
             )
         case c.Step.START:
             return c.JobPlaced(
@@ -311,6 +359,8 @@ def success(begun: c.StepBegun, job: Job, step: int = 100, exit_status: int | No
                 incarnation=begun.incarnation,
                 node=begun.node,
                 restore=job.checkpoint,
+                nodes=begun.nodes,
+                sizes=job.sizes,
             )
         case c.Step.VERIFY:
             return c.JobResumed(

@@ -1,7 +1,8 @@
 """What CPU limits and their outcomes change in a view: what each job is to have, and what is in force.
 
 A limit belongs to an incarnation and ends with its process: the next one starts without. For each job the newest plan
-holds, and its outcome counts once. Limits exclude nothing: a job may be limited while it moves.
+holds, and its outcome counts once. Limits exclude nothing: a job may be limited while it moves. A gang has none: its
+replicas wait for the slowest of them.
 """
 
 from __future__ import annotations
@@ -25,7 +26,13 @@ def _planned(view: Projection, event: c.LimitsPlanned, _: Received[Any]) -> bool
 
 def _plan_one(view: Projection, event: c.LimitsPlanned, wanted: c.JobLimit) -> bool:
     job = view.jobs.get(wanted.job)
-    if job is None or not job.alive or job.incarnation != wanted.incarnation or event.node not in job.nodes:
+    if (
+        job is None
+        or job.spec.is_gang
+        or not job.alive
+        or job.incarnation != wanted.incarnation
+        or event.node not in job.nodes
+    ):
         return False  # its process ended, or goes on elsewhere, before this stood in the log
     limit = job.limit
     if limit is None:

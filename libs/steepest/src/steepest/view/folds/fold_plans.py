@@ -87,11 +87,9 @@ def _step_failed(view: Projection, event: c.StepFailed, _: Received[Any]) -> boo
     job, plan = concerned(view, event)
     if job is None or plan is None or not rules.counts(plan, event.step, event.attempt):
         return False
-    if event.definite and rules.meaning_of(event.code) is rules.Meaning.NOT_RUNNING:
+    if event.definite and _runs_no_more(event, job):
         gangs.none_runs(job)
         job.limit = None
-    elif event.definite and event.step is c.Step.START and job.spec.is_gang:
-        gangs.none_runs(job)
     rules.step_failed(
         plan,
         job,
@@ -102,6 +100,13 @@ def _step_failed(view: Projection, event: c.StepFailed, _: Received[Any]) -> boo
         limits=view.parameters.limits,
     )
     return True
+
+
+def _runs_no_more(event: c.StepFailed, job: Job) -> bool:
+    """Whether a definite failure proves that nothing of the job runs."""
+    if job.spec.is_gang and event.step is not c.Step.VERIFY:
+        return event.step is c.Step.START
+    return rules.meaning_of(event.code) is rules.Meaning.NOT_RUNNING
 
 
 def _checkpoint_saved(view: Projection, event: c.CheckpointSaved, _: Received[Any]) -> bool:

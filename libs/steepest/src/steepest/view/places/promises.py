@@ -2,10 +2,10 @@
 
 A plan may be valid before there is room for it: it names the plans that make room, ``after``, and none of its steps begins
 before all of these are over. From its place in the log on it holds what it needs beyond what they will leave; what they
-will leave on a node is promised to it and to no other plan. When one of them is over, by any event, what it left is
+will leave on a node is promised to it and to no other plan. Where one of them is over, by any event, what it left is
 held in the same record; where less was left than was promised, the plan that waits must be given up.
 
-So what a node has allocated is never more than its capacity, and everything that runs there holds a part of it.
+So what a node has allocated is never more than its capacity, and whatever runs there holds a part of it.
 """
 
 from __future__ import annotations
