@@ -28,7 +28,7 @@ class StepTask(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         kind: What the plan does.
-        spec: What is to be started; of a gang, its replica 0.
+        spec: The process that START starts; of a gang, its replica 0.
         request: The name by which a checkpoint is requested, and released. A migrator that takes the step over requests it
             under the same name, and gets the answer that was given already; after a failure the name is another one.
         first_start: Whether no START of this incarnation was begun before.

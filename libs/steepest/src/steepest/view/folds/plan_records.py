@@ -57,7 +57,7 @@ def concerned(view: Projection, event: Outcome) -> tuple[Job | None, Plan | None
 
 
 def promise(view: Projection, plan: Plan, job: Job, event: c.PlacementPlanned | c.TransitionPlanned) -> None:
-    """Note how many replicas a plan starts, and what other plans are to leave to it."""
+    """Note how many replicas a plan starts, and what other plans will leave to it."""
     plan.sizes = job.spec.counts(event.sizes) if job.spec.is_gang else ()
     plan.after = event.after
     plan.waits = tuple(dict.fromkeys(name for name in event.after if name in view.in_flight))

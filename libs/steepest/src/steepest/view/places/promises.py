@@ -5,7 +5,7 @@ before all of these are over. From its place in the log on it holds what it need
 will leave on a node is promised to it and to no other plan. Where one of them is over, by any event, what it left is
 held in the same record; where less was left than was promised, the plan that waits must be given up.
 
-So what a node has allocated is never more than its capacity, and whatever runs there holds a part of it.
+So what a node has allocated is never more than its capacity, and all that runs there holds a part of it.
 """
 
 from __future__ import annotations
