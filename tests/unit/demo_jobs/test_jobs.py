@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.unit.demo_jobs.conftest import Finished, Jobs
 
 REPORTING = ["linear", "vae", "gru", "charlm", "mixture", "factorisation"]
-EVERY = [*REPORTING, "softmax", "mlp"]
+EVERY = [*REPORTING, "softmax", "mlp", "parallel"]
 
 
 @pytest.mark.parametrize("name", REPORTING)

@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from steepest_sdk import gang
+from steepest_sdk.gang import Gang
+
 _NUMBER = re.compile("[0-9]{1,9}")
 
 
@@ -21,6 +24,7 @@ class Environment:
         control: The control folder of this incarnation.
         checkpoints: The job's checkpoint folder, the same one for all incarnations.
         restore: The name of the checkpoint to restore; None: start at step 0.
+        gang: Its place among the job's processes.
     """
 
     job: str
@@ -29,6 +33,7 @@ class Environment:
     control: Path
     checkpoints: Path
     restore: str | None
+    gang: Gang
 
 
 def read(variables: Mapping[str, str]) -> Environment | None:
@@ -46,6 +51,7 @@ def read(variables: Mapping[str, str]) -> Environment | None:
         control=Path(_text(variables, "STEEPEST_CONTROL")).absolute(),
         checkpoints=Path(_text(variables, "STEEPEST_CHECKPOINTS")).absolute(),
         restore=variables.get("STEEPEST_RESTORE") or None,
+        gang=gang.read(variables),
     )
 
 

@@ -14,6 +14,7 @@ from steepest_sdk import environment
 from steepest_sdk.checkpoints import Checkpoint, CheckpointFolder
 from steepest_sdk.control import ControlFolder
 from steepest_sdk.environment import Environment
+from steepest_sdk.gang import Gang
 from steepest_sdk.notes import OnceWarner, warn
 from steepest_sdk.reports import ReportFile
 from steepest_sdk.safe_point import Mode, SafePoints
@@ -51,8 +52,10 @@ class Run:
         safe_points: SafePoints | None = None,
         step: int = 0,
         epochs: int | None = None,
+        gang: Gang = Gang(),  # noqa: B008 - frozen
     ) -> None:
         self.step = step
+        self._gang = gang
         self._epochs = epochs
         self._reports = reports
         self._safe_points = safe_points
@@ -95,6 +98,31 @@ class Run:
             self._current_epoch = None
 
     @property
+    def role(self) -> str:
+        """What this process does in its gang, as the job names it; ``worker`` if the job names no roles."""
+        return self._gang.role
+
+    @property
+    def rank(self) -> int:
+        """The index of this process in its gang, from 0; 0 if it trains alone."""
+        return self._gang.rank
+
+    @property
+    def world_size(self) -> int:
+        """Number of processes in the gang; 1 if it trains alone."""
+        return self._gang.world_size
+
+    @property
+    def peers(self) -> tuple[tuple[str, int], ...]:
+        """Host and port of each rank; a process may listen at its own. Empty if it trains alone."""
+        return self._gang.peers
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this process reports and saves for the job: rank 0 does."""
+        return self._gang.rank == 0
+
+    @property
     def epoch(self) -> int:
         """Number of complete epochs; 0 if the script does not count by epochs."""
         return self._epochs or 0
@@ -103,6 +131,8 @@ class Run:
         self, step: SupportsIndex | None = None, *, epoch: SupportsIndex | None = None, **metrics: SupportsFloat
     ) -> None:
         """Reports a step, and serves the supervisor's requests if the training may be stopped here.
+
+        In a gang the chief's metrics are the job's: of any other process only the step is reported.
 
         Args:
             step: From 1, increasing over the whole training; the default is the step of the ``steps`` loop, otherwise
@@ -179,7 +209,7 @@ class Run:
     def _append_report(self, step: int, epoch: int | None, metrics: Mapping[str, SupportsFloat]) -> None:
         self._reported = max(self._reported, step)
         if self._reports is not None:
-            self._reports.append(step, epoch, metrics)
+            self._reports.append(step, epoch, metrics if self.is_chief else {})
 
     def _numbered(self, step: SupportsIndex | None, *, counting: bool) -> int:
         if step is not None:
@@ -269,10 +299,10 @@ def _attach(supervised: Environment, save: Save | None, load: Load | None, mode:
     reports = ReportFile(supervised.control / "reports.jsonl")
     if restored is None:
         control.hello(mode, None, None)
-        return Run(reports, safe_points)
+        return Run(reports, safe_points, gang=supervised.gang)
     manifest = restored.manifest
     control.hello(mode, manifest.step, restored.folder.name)
-    return Run(reports, safe_points, manifest.step, manifest.epochs)
+    return Run(reports, safe_points, manifest.step, manifest.epochs, supervised.gang)
 
 
 def _restore(checkpoints: CheckpointFolder, wanted: str | None, load: Load | None) -> Checkpoint | None:

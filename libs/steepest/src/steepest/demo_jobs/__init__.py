@@ -7,6 +7,7 @@
 | ``linear`` | linear regression, diabetes | squared error | falls immediately, then flat |
 | ``softmax`` | logistic regression, digits; **only prints** | nats | falls fast, then more and more slowly |
 | ``mlp`` | multi-layer perceptron, digits; **prints**, SDK for checkpoints | nats | falls fast and far |
+| ``parallel`` | the same by any number of processes together, as a gang; SDK | nats | falls fast and far |
 | ``vae`` | variational auto-encoder, digits | negative evidence bound, nats | falls fast, then slowly for a long time |
 | ``gru`` | recurrent network that reads digits row by row | nats | a plateau, then a fall |
 | ``charlm`` | recurrent language model, texts letter by letter | nats per letter | slow to the end |

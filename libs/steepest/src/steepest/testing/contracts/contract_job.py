@@ -25,8 +25,8 @@ LOST_STATUS = 4
 _LOOK_S = 0.02
 
 
-class PeerLost(Exception):  # noqa: N818 - named by what happened
-    """A peer has closed its connection."""
+class MeetingLost(Exception):  # noqa: N818 - named by what happened
+    """A peer of the meeting has closed its connection."""
 
 
 class Meeting:
@@ -75,7 +75,7 @@ class Meeting:
                 continue
             except OSError:
                 pass
-            raise PeerLost
+            raise MeetingLost
 
 
 class ContractJob:
@@ -114,7 +114,7 @@ class ContractJob:
         while self._options.steps is None or self._step < self._options.steps:
             try:
                 self._train_a_step()
-            except PeerLost:
+            except MeetingLost:
                 return LOST_STATUS
             if not self.stopping:
                 self._serve()

@@ -1,0 +1,230 @@
+"""The gang among the demo jobs: as many processes as there are train the same model, and a lost one is noticed."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import signal
+import socket
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.unit.demo_jobs.conftest import PATIENCE_S, command
+
+from steepest.demo_jobs.all_reduce import PeerLost, connected
+from steepest_sdk import EXIT_STOPPED
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of loopback at which nothing listens now."""
+    servers = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [server.getsockname()[1] for server in servers]
+    for server in servers:
+        server.close()
+    return ports
+
+
+@dataclass
+class Gangs:
+    """Starts the incarnations of a gang; all have one checkpoint folder."""
+
+    root: Path
+    processes: list[subprocess.Popen[str]] = field(default_factory=list)
+    incarnation: int = 0
+
+    def start(
+        self, world_size: int, *arguments: str, restore: str = "", asked: bool = False
+    ) -> list[subprocess.Popen[str]]:
+        """Start the next incarnation; ``asked``: with a request for a checkpoint waiting for its chief."""
+        self.incarnation += 1
+        peers = ",".join(f"127.0.0.1:{port}" for port in free_ports(world_size))
+        started = []
+        for rank in range(world_size):
+            control = self.control(self.incarnation, rank)
+            control.mkdir(parents=True)
+            if asked:
+                request = {"request": "a", "hold_s": PATIENCE_S}
+                control.joinpath("checkpoint-request.json").write_text(json.dumps(request))
+            variables = {
+                "STEEPEST_JOB": "parallel",
+                "STEEPEST_REPLICA": str(rank),
+                "STEEPEST_INCARNATION": str(self.incarnation),
+                "STEEPEST_CONTROL": str(control),
+                "STEEPEST_CHECKPOINTS": str(self.root / "checkpoints"),
+                "STEEPEST_RESTORE": restore,
+                "STEEPEST_RANK": str(rank),
+                "STEEPEST_WORLD_SIZE": str(world_size),
+                "STEEPEST_PEERS": peers,
+            }
+            started.append(
+                subprocess.Popen(
+                    command("parallel", arguments), env=os.environ | variables, stdout=subprocess.PIPE, text=True
+                )
+            )
+        self.processes += started
+        return started
+
+    def control(self, incarnation: int, rank: int) -> Path:
+        """The control folder of a process."""
+        return self.root / f"control-{incarnation}-{rank}"
+
+    def reports(self, incarnation: int, rank: int = 0) -> list[dict[str, Any]]:
+        """What a process has reported."""
+        path = self.control(incarnation, rank) / "reports.jsonl"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    def losses(self, incarnation: int) -> list[float]:
+        """The losses that the chief reported."""
+        return [report["metrics"]["loss"] for report in self.reports(incarnation)]
+
+    def saved(self, incarnation: int) -> str:
+        """Wait for the name of the checkpoint."""
+        path = self.control(incarnation, 0) / "checkpoint-ack.json"
+        wait_for(path.exists)
+        return str(json.loads(path.read_text())["name"])
+
+
+def wait_for(holds: Callable[[], object]) -> None:
+    """Wait until a condition holds."""
+    pause = threading.Event()
+    for _ in range(round(PATIENCE_S / 0.01)):
+        if holds():
+            return
+        pause.wait(0.01)
+    raise AssertionError("it does not hold")
+
+
+@pytest.fixture
+def gangs(tmp_path: Path) -> Iterator[Gangs]:
+    """Starts gangs; all that is left of them is killed."""
+    made = Gangs(tmp_path)
+    yield made
+    for process in made.processes:
+        process.kill()
+        process.communicate()
+
+
+SIZE = ("--steps", "20", "--seed", "3")
+
+
+def ends(processes: list[subprocess.Popen[str]]) -> list[int]:
+    """The exit statuses of all."""
+    return [process.wait(PATIENCE_S) for process in processes]
+
+
+def test_any_number_of_processes_has_the_same_losses(gangs: Gangs) -> None:
+    """One, two and three processes train the same model: each loss is the same to 1e-6, and only the chief reports it."""
+    for world_size in (1, 2, 3):
+        assert ends(gangs.start(world_size, *SIZE)) == [0] * world_size
+
+    assert len(gangs.losses(1)) == 20
+    assert gangs.losses(1)[-1] < gangs.losses(1)[0] * 0.9
+    np.testing.assert_allclose(gangs.losses(2), gangs.losses(1), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(gangs.losses(3), gangs.losses(1), rtol=0, atol=1e-6)
+    assert [report["metrics"] for report in gangs.reports(3, 2)] == [{}] * 20
+
+
+def test_a_gang_goes_on_with_fewer_processes(gangs: Gangs) -> None:
+    """Saved by three and resumed by two: the losses go on as those of a single process without a stop."""
+    assert ends(gangs.start(1, *SIZE)) == [0]
+    three = gangs.start(3, *SIZE, asked=True)
+    checkpoint = gangs.saved(2)
+    for process in reversed(three):
+        process.terminate()
+    assert ends(three) == [EXIT_STOPPED] * 3
+    assert ends(gangs.start(2, *SIZE, restore=checkpoint)) == [0, 0]
+
+    together = gangs.losses(2) + gangs.losses(3)
+    assert gangs.losses(2)
+    assert gangs.losses(3)
+    np.testing.assert_allclose(together, gangs.losses(1), rtol=0, atol=1e-6)
+
+
+def test_a_killed_process_ends_the_others_and_costs_no_step(gangs: Gangs) -> None:
+    """When a peer is killed in mid-step the others say so and fail; the chief has saved its last complete step."""
+    three = gangs.start(3, "--steps", "100000")
+    wait_for(lambda: len(gangs.reports(1)) >= 3)
+    three[1].kill()
+    said = [process.communicate(timeout=PATIENCE_S)[0] for process in (three[0], three[2])]
+
+    assert ends(three) == [1, -signal.SIGKILL, 1]
+    assert "rank 0 of 3 has lost a peer after step" in said[0]
+    assert "rank 2 of 3 has lost a peer after step" in said[1]
+    last = gangs.reports(1)[-1]["step"]
+    assert (gangs.root / "checkpoints" / f"step-{last:08d}-i0001").is_dir()
+
+
+def test_a_stopped_gang_leaves_with_the_status_of_a_stop(gangs: Gangs) -> None:
+    """SIGTERM to one after the other is a stop for all: the chief saves, though its peers have left before it."""
+    two = gangs.start(2, "--steps", "100000")
+    wait_for(lambda: gangs.reports(1))
+    two[1].terminate()
+    assert two[1].wait(PATIENCE_S) == EXIT_STOPPED
+    two[0].terminate()
+
+    assert two[0].wait(PATIENCE_S) == EXIT_STOPPED
+    assert list((gangs.root / "checkpoints").glob("step-*"))
+
+
+def test_a_stranger_is_no_peer() -> None:
+    """What connects to rank 0 and does not greet as a peer of this gang is sent away; the peer is waited for."""
+    peers = [("127.0.0.1", port) for port in free_ports(2)]
+    sums: list[float] = []
+
+    def chief() -> None:
+        with connected(0, peers, patience_s=PATIENCE_S) as gang:
+            sums.append(float(gang.sum(1, np.ones(3))[0]))
+
+    serving = threading.Thread(target=chief)
+    serving.start()
+    for greeting in (b"GET / HTTP/1.1\r\n" + 12 * b"x", b""):
+        wait_for(functools.partial(_greets, peers[0], greeting))
+    with connected(1, peers, patience_s=PATIENCE_S) as gang:
+        assert float(gang.sum(1, np.ones(3))[0]) == 2.0
+    serving.join()
+    assert sums == [2.0]
+
+
+def _greets(address: tuple[str, int], greeting: bytes) -> bool:
+    try:
+        with socket.create_connection(address, timeout=1.0) as stranger:
+            stranger.sendall(greeting)
+    except OSError:
+        return False
+    return True
+
+
+def test_peers_of_different_steps_do_not_add_up() -> None:
+    """Two processes that are not at the same step do not sum their gradients: both know that something is wrong."""
+    peers = [("127.0.0.1", port) for port in free_ports(2)]
+    failures: list[str] = []
+
+    def chief() -> None:
+        try:
+            with connected(0, peers, patience_s=PATIENCE_S) as gang:
+                gang.sum(5, np.ones(3))
+        except PeerLost as error:
+            failures.append(str(error))
+
+    serving = threading.Thread(target=chief)
+    serving.start()
+    with pytest.raises(PeerLost), connected(1, peers, patience_s=PATIENCE_S) as gang:
+        gang.sum(4, np.ones(3))
+    serving.join()
+
+    assert failures == ["step 5: rank 1 sent (1, 2, 4, 3), not (1, 2, 5, 3)"]
+
+
+def test_a_peer_that_never_comes_is_named() -> None:
+    """Rank 0 says which ranks it has missed."""
+    peers = [("127.0.0.1", port) for port in free_ports(3)]
+
+    with pytest.raises(PeerLost, match=r"ranks \[1, 2\] have not called"), connected(0, peers, patience_s=0.1):
+        pass
