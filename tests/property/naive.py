@@ -9,18 +9,22 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from steepest.events import cluster as c
+from steepest.events.parameters import QueueParameters
 from steepest.events.received import Received
 from steepest.policies.decider import ClusterDecider
 from steepest.policies.flowcon import with_specon
+from steepest.policies.placement.gangs import GangPlaces, choose
 from steepest.policies.placement.placer import Placer, _may_place
 from steepest.policies.placement.rejection import why_never_placed
+from steepest.policies.queueing.limits import LimitsOfQueues
+from steepest.policies.queueing.ranks import queue_policy
+from steepest.policies.queueing.wish import wish_of
 from steepest.policies.specon.rebalancer import Rebalancer, balance_factor
 from steepest.runtime.decision_stream import MintedDecision
 from steepest.runtime.engine import PoolEngine
 from steepest.testing.system.driver import AT, DeciderDriver
 from steepest.view.cluster_view import ClusterView
 from steepest.view.movable import immovable
-from steepest.view.queue import Wish, wish_of
 from steepest.view.state import Job, Node, Phase
 
 
@@ -28,24 +32,47 @@ class NaivePlacer(Placer):
     """Goes through the whole queue, and searches all nodes for each job."""
 
     def _place_at_once(self, job: Job, view: ClusterView, offset: int) -> Iterator[c.ClusterEvent]:
+        if view.parameters.queueing.blocking:
+            return self._place_waiting(view, offset)
         return self._place([job], view, offset)
 
     def _place_waiting(self, view: ClusterView, offset: int) -> Iterator[c.ClusterEvent]:
-        waiting = [job for job in view.jobs if job.phase is Phase.WAITING]
-        return self._place(sorted(waiting, key=lambda job: job.submitted_offset), view, offset)
+        rules: QueueParameters = view.parameters.queueing
+        rank = queue_policy(rules.policy).rank
+        waiting = [job for job in view.jobs if job.is_queued]
+        return self._place(sorted(waiting, key=lambda job: (rank(job, rules), job.submitted_offset)), view, offset)
 
     def _place(self, jobs: Iterable[Job], view: ClusterView, offset: int) -> Iterator[c.ClusterEvent]:
-        no_room: dict[Wish, None] = {}
+        no_room: dict[object, None] = {}
+        held_back: dict[str, None] = {}
         for job in jobs:
-            if wish_of(job) in no_room or not _may_place(view, job) or self._awaits(job):
+            if wish_of(job) in no_room or not _may_place(view, job) or self._awaits(job) or job.spec.queue in held_back:
                 continue
-            node = self._node(view, job)
-            if node is not None:
-                yield self._plan(view, job, node, offset)
+            blocks, sizes = view.parameters.queueing.blocking, tuple(role.fewest for role in job.spec.roles)
+            if not LimitsOfQueues(view, self.state).allow(job.spec, sizes):
+                if blocks:
+                    held_back[job.spec.queue] = None
+                continue
+            found = self._find(view, job)
+            if found is not None:
+                yield self._plan(view, job, found, offset)
                 continue
             no_room[wish_of(job)] = None
             if why := why_never_placed(view, job):
                 yield from self._announce(job, c.JobRejected(job=job.name, request=job.request, reason=why))
+            elif blocks:
+                return
+
+    def _find(self, view: ClusterView, job: Job) -> GangPlaces | None:
+        limits = LimitsOfQueues(view, self.state)
+        if not job.spec.is_gang:
+            node = self._node(view, job)
+            return None if node is None else GangPlaces((node.name,), ())
+        free = {node.name: self.state.free(node) for node in view.nodes if node.is_open}
+        first_node = wish_of(job).first_node
+        return choose(
+            job.spec.all_roles, free, first_node=first_node, allows=lambda sizes: limits.allow(job.spec, sizes)
+        )
 
 
 class NaiveRebalancer(Rebalancer):

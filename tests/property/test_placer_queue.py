@@ -2,19 +2,42 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.property.naive import DriverBesideNaive
 
 from steepest.events import cluster as c
-from steepest.events.parameters import PoolParameters
+from steepest.events.common import Resources
+from steepest.events.parameters import PoolParameters, QueueLimits, QueueParameters
+from steepest.events.registry import FLAGS, READS
+from steepest.events.requests import Role
 from steepest.policies.placement.placer import Placer
-from steepest.policies.placement.room import Room
+from steepest.policies.placement.queue_walk import QueueWalk
+from steepest.policies.queueing.ranks import QUEUE_POLICIES
 from steepest.testing.scenarios.folded_pool import cancelled, joined, placement, submitted
 from steepest.view.state import Phase
 
 NODES = st.sampled_from(["w1", "w2", "w3"])
 CPU_M = st.sampled_from([100, 300, 500, 900, 1_500])
+ROLES = st.tuples(CPU_M, st.integers(1, 4), st.integers(1, 4))
+URGENCY = st.integers(-1, 1)
+QUEUES = st.sampled_from(["default", "other"])
+LIMITS = st.lists(
+    st.builds(QueueLimits, queue=QUEUES, replicas=st.none() | st.integers(0, 4), cpu_m=st.none() | st.integers(0, 900)),
+    max_size=2,
+)
+PARAMETERS = st.builds(
+    PoolParameters,
+    placement=st.sampled_from(["spread", "flowcon2"]),
+    queueing=st.builds(
+        QueueParameters,
+        policy=st.sampled_from([*QUEUE_POLICIES, "lottery"]),
+        blocking=st.booleans(),
+        limits=LIMITS.map(tuple),
+    ),
+)
 ACTS = st.one_of(
     st.tuples(st.just("submit"), CPU_M, st.none() | NODES | st.just("w9"), st.integers(0, 1)),
     st.tuples(st.just("node"), NODES, CPU_M, st.sampled_from([True, True, True, False])),
@@ -25,7 +48,8 @@ ACTS = st.one_of(
     st.tuples(st.just("cancel"), st.integers(0, 5)),
     st.tuples(st.just("other"), st.integers(0, 5), NODES),
     st.tuples(st.just("lag"), st.integers(0, 6)),
-    st.tuples(st.just("policy"), st.sampled_from(["spread", "flowcon2"])),
+    st.tuples(st.just("parameters"), PARAMETERS),
+    st.tuples(st.just("gang"), st.lists(ROLES, min_size=1, max_size=2), st.none() | NODES, URGENCY, QUEUES),
     st.tuples(st.just("forget")),
 )
 
@@ -36,8 +60,9 @@ def test_the_queue_is_gone_through_as_if_all_of_it_were(acts: list[tuple[object,
     """At every record the placer decides what one does that searches every node for every job."""
     lag = [0]
     driver = DriverBesideNaive(Placer(), delay=lambda: lag[0], w1=1_000, w2=500)
+    driver.fold(configured(PoolParameters()))
     if remembers_little:
-        driver.view.nodes.changes._kept = driver.view.jobs.queue.news._kept = 2
+        driver.view.nodes.changes._kept = driver.view.jobs.queue.changes._kept = 2
     for number, (kind, *what) in enumerate(acts):
         jobs = sorted(job.name for job in driver.active())
         match kind, what:
@@ -51,12 +76,28 @@ def test_the_queue_is_gone_through_as_if_all_of_it_were(acts: list[tuple[object,
                 driver.tick(ms)
             case "lag", [int() as records]:
                 lag[0] = records
-            case "policy", [str() as name]:
-                driver.fold(c.PoolConfigured(parameters=PoolParameters(placement=name)))
+            case "gang", [list() as roles, first_node, int() as priority, str() as queue]:
+                driver.fold(gang(f"job-{number}", roles, first_node=first_node, priority=priority, queue=queue))
+            case "parameters", [PoolParameters() as parameters]:
+                driver.fold(configured(parameters))
             case "forget", []:
-                driver.deciders[0]._room = None  # type: ignore[attr-defined]
+                driver.deciders[0]._walk = None  # type: ignore[attr-defined]
             case _, [int() as which, *more] if jobs:
                 act(driver, str(kind), jobs[which % len(jobs)], more, number)
+
+
+def configured(parameters: PoolParameters) -> c.PoolConfigured:
+    """These parameters, in a pool that runs gangs."""
+    return c.PoolConfigured(reads=READS, flags=tuple(FLAGS), parameters=parameters)
+
+
+def gang(name: str, roles: list[tuple[int, int, int]], **spec: Any) -> c.JobSubmitted:
+    """A job with roles of these requests; each has the larger number of replicas, and can run with the smaller."""
+    made = [
+        Role(name=f"r{index}", replicas=max(one, other), min=min(one, other), requests=Resources(cpu_m=cpu_m))
+        for index, (cpu_m, one, other) in enumerate(roles)
+    ]
+    return submitted(name, roles=tuple(made), **spec)
 
 
 def act(driver: DriverBesideNaive, kind: str, name: str, more: list[object], number: int) -> None:
@@ -76,6 +117,6 @@ def act(driver: DriverBesideNaive, kind: str, name: str, more: list[object], num
 def test_a_memory_is_of_one_view() -> None:
     """A placer that continues on another view starts with an empty memory."""
     one, other = DriverBesideNaive(Placer(), w1=100), DriverBesideNaive(Placer(), w1=100)
-    room = Room(one.view, one.deciders[0].state)
-    assert room.is_of(one.view, one.deciders[0].state)
-    assert not room.is_of(other.view, one.deciders[0].state)
+    walk = QueueWalk(one.view, one.deciders[0].state)
+    assert walk.is_of(one.view, one.deciders[0].state)
+    assert not walk.is_of(other.view, one.deciders[0].state)

@@ -7,6 +7,8 @@ closes the gap; it is a function of the log alone, and so the same in every repl
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from steepest.events.common import Resources
@@ -15,14 +17,30 @@ from steepest.view.state import Job, Node
 from steepest.view.validity import NoRoom, no_room
 
 
+class PendingPlaces(msgspec.Struct, frozen=True):
+    """Places of replicas that a pending plan takes on a node."""
+
+    node: str
+    replicas: int
+    requests: Resources
+
+
 class PendingPlan(msgspec.Struct, frozen=True):
-    """A pending plan: its job moves from ``source`` (None: from the queue) to ``target``."""
+    """A pending plan: its job moves from ``source`` (None: from the queue) to its targets.
+
+    Attributes:
+        targets: The places that it takes, one entry a node, in the order of the first replica on each.
+    """
 
     job: str
     source: str | None
-    target: str
-    requests: Resources
+    targets: tuple[PendingPlaces, ...]
     category_index: int
+
+    @property
+    def target(self) -> str:
+        """The node of its first replica."""
+        return self.targets[0].node
 
 
 class PendingNode(msgspec.Struct):
@@ -54,7 +72,18 @@ class Pending(AwaitsDecisions):
 
     def add(self, plan: str, job: Job, source: str | None, target: str) -> None:
         """Add a plan that was just made."""
-        made = self.plans[plan] = PendingPlan(job.name, source, target, job.spec.requests, job.category_index)
+        self._add(plan, job, source, (PendingPlaces(target, 1, job.spec.chief_requests),))
+
+    def add_gang(self, plan: str, job: Job, nodes: Sequence[str], sizes: tuple[int, ...]) -> None:
+        """Add a plan that was just made: the node of each replica, and how many replicas of each role these are."""
+        taken: dict[str, tuple[int, Resources]] = {}
+        for node, requests in zip(nodes, job.spec.replica_requests(sizes), strict=True):
+            count, amount = taken.get(node, (0, Resources()))
+            taken[node] = (count + 1, amount + requests)
+        self._add(plan, job, None, tuple(PendingPlaces(node, *one) for node, one in taken.items()))
+
+    def _add(self, plan: str, job: Job, source: str | None, targets: tuple[PendingPlaces, ...]) -> None:
+        made = self.plans[plan] = PendingPlan(job.name, source, targets, job.category_index)
         self.jobs[job.name] = plan
         self._apply(made, 1)
 
@@ -77,7 +106,7 @@ class Pending(AwaitsDecisions):
 
     def no_room(self, job: Job, node: Node) -> NoRoom | None:
         """Why a replica of a job has no room on a node once all plans under way hold their places; None if it has."""
-        wanted = job.spec.requests
+        wanted = job.spec.chief_requests
         if refusal := no_room(wanted, node):
             return refusal
         return None if wanted.fits(self.free(node)) else NoRoom.PLAN_UNDER_WAY
@@ -100,12 +129,16 @@ class Pending(AwaitsDecisions):
 
     def _apply(self, plan: PendingPlan, sign: int) -> None:
         """Apply a plan to its nodes (``sign`` 1), or revert it (−1)."""
-        target = self.nodes.setdefault(plan.target, PendingNode())
-        target.taken = target.taken + plan.requests if sign > 0 else target.taken - plan.requests
-        for name, change in ((plan.target, sign), (plan.source, -sign)):
-            if name is not None:
-                node = self.nodes.setdefault(name, PendingNode())
-                node.replicas[plan.category_index] += change
-                node.plans += sign
-                if not node.plans:
-                    del self.nodes[name]
+        for places in plan.targets:
+            node = self.nodes.setdefault(places.node, PendingNode())
+            node.taken = node.taken + places.requests if sign > 0 else node.taken - places.requests
+            self._count(places.node, plan, sign * places.replicas, sign)
+        if plan.source is not None:
+            self._count(plan.source, plan, -sign, sign)
+
+    def _count(self, name: str, plan: PendingPlan, replicas: int, sign: int) -> None:
+        node = self.nodes.setdefault(name, PendingNode())
+        node.replicas[plan.category_index] += replicas
+        node.plans += sign
+        if not node.plans:
+            del self.nodes[name]

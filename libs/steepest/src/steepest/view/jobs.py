@@ -12,6 +12,7 @@ from sortedcontainers import SortedDict
 from steepest.events.cluster import Category
 from steepest.view.movable import immovable
 from steepest.view.queue import Queue
+from steepest.view.queue_use import QueueUse
 from steepest.view.state import Job, Phase
 
 GRACE_INTERVALS = 4
@@ -26,12 +27,14 @@ class Jobs:
 
     Attributes:
         queue: Those that wait for a place.
+        use: What the running ones of each queue hold.
     """
 
     def __init__(self, jobs: dict[str, Job], counted_ms: int = 0) -> None:
         """Take over ``jobs``, which is state of the view, and build the orders as of the pool's counted time."""
         self._jobs = jobs
         self.queue = Queue(counted_ms)
+        self.use = QueueUse()
         self._converged: SortedDict[tuple[int, str], Job] = SortedDict()
         self._undecided: dict[str, None] = {}
         self._silent: SortedDict[tuple[int, str], Job] = SortedDict()
@@ -92,6 +95,7 @@ class Jobs:
         running = job.phase is Phase.RUNNING
         converged = job.category is Category.CONVERGED
         self.queue.put(job)
+        self.use.update(job)
         _keep(
             self._silent, (job.started_counted_ms, job.name), job, wanted=running and not (job.measured or job.unknown)
         )

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from steepest.events import cluster as c
-from steepest.events.common import LARGEST, CheckpointRef
+from steepest.events.common import LARGEST, CheckpointRef, Resources
 from steepest.events.received import Received
 from steepest.view import plans as rules
 from steepest.view.folds import fold_progress
@@ -167,6 +167,15 @@ def lose_steps(job: Job, steps: int) -> None:
     job.steps_lost = min(job.steps_lost + steps, LARGEST)
 
 
+def serve(view: Projection, job: Job) -> None:
+    """A job gives its places back: the time since it was placed, times its GPUs or else its cores, adds to its service."""
+    total = Resources()
+    for requests in job.spec.replica_requests(job.sizes):
+        total += requests
+    units_m = total.all_gpus_m or total.cpu_m
+    job.service_ms = min(job.service_ms + (view.counted_ms - job.started_counted_ms) * units_m // 1000, LARGEST)
+
+
 def settle_places(view: Projection, job: Job) -> None:
     """A transition is over: a job that runs holds what its replicas need that run."""
     if job.alive:
@@ -177,6 +186,7 @@ def settle(view: Projection, job: Job) -> None:
     """A job without a process and without a plan gives back all that it holds."""
     if job.phase is Phase.RUNNING and not job.alive and job.plan is None:
         view.nodes.release(job)
+        serve(view, job)
         job.phase = Phase.STOPPED
         view.jobs.update(job)
 

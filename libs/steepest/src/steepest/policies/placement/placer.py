@@ -6,7 +6,6 @@ node a job gets is the placement policy's business.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -14,12 +13,15 @@ import msgspec
 from steepest.events import cluster as c
 from steepest.events.common import LARGEST
 from steepest.events.received import Received
+from steepest.events.registry import GANGS_RUN
 from steepest.policies.pending import Pending
+from steepest.policies.placement.gangs import GangPlaces, choose
 from steepest.policies.placement.policies import PlacementPolicy, placement
+from steepest.policies.placement.queue_walk import QueueWalk
 from steepest.policies.placement.rejection import why_never_placed, why_not_taken
-from steepest.policies.placement.room import Room
+from steepest.policies.queueing.ranks import queue_policy
+from steepest.policies.queueing.wish import wish_of
 from steepest.view.cluster_view import ClusterView
-from steepest.view.queue import Place, Wish, wish_of
 from steepest.view.state import Job, Node, Phase
 
 LEFT = 85
@@ -35,8 +37,17 @@ MAKE_ROOM = (
     c.MigrationFinished,
     c.MigrationFailed,
     c.PlanAbandoned,
+    c.JobSuspended,
+    c.TransitionFinished,
+    c.TransitionFailed,
 )
 """Events after which a job that waits may fit."""
+
+NODES_SEEN = 16
+"""Nodes that a plan names in its reasons."""
+
+GANG_ON_ONE = "gang: the emptiest node that has room for all replicas"
+GANG_ON_SEVERAL = "gang: the fewest nodes, those with room for most replicas first"
 
 HOPELESS = frozenset({c.StepFailure.NO_SUCH_PROGRAM.value})
 """Codes of failed starts that no retry can mend."""
@@ -71,7 +82,7 @@ class Placer:
         """
         self.state = state or PlacerState()
         self._given = policy
-        self._room: Room | None = None
+        self._walk: QueueWalk | None = None
 
     def reconsider(self, event: c.ClusterEvent) -> None:
         """See ``ClusterDecider.reconsider``: a job that waits is placed when the queue is gone through next."""
@@ -88,6 +99,8 @@ class Placer:
         match event:
             case c.PlacementPlanned(plan=plan):
                 self._read_back(plan)
+                if view.refused is not None and job is not None and self._walk is not None:
+                    self._walk.holds_less(job.spec.queue)
             case c.RetryPlanned() | c.JobRejected() | c.JobEnded():
                 self.state.announced.pop(event.job, None)
         decided: list[c.ClusterEvent] = []
@@ -98,7 +111,7 @@ class Placer:
                 if stopped.name not in self.state.announced:
                     decided.extend(self._announce(stopped, _verdict(view, stopped)))
         elif isinstance(event, c.JobSubmitted) and job is not None:
-            decided.extend(_admission(job, event.request))
+            decided.extend(_admission(view, job, event.request))
             decided.extend(self._place_at_once(job, view, received.offset))
         elif job is not None and job.name not in self.state.announced:
             decided.extend(self._announce(job, _verdict(view, job)))
@@ -110,7 +123,7 @@ class Placer:
         names, self.state.again = self.state.again, {}
         for job in [view.jobs[name] for name in names if name in view.jobs]:
             if job.phase is Phase.WAITING:
-                yield from _admission(job, job.request)
+                yield from _admission(view, job, job.request)
             if job.name not in self.state.announced:
                 yield from self._announce(job, _verdict(view, job))
 
@@ -121,58 +134,60 @@ class Placer:
 
     def _read_back(self, plan: str) -> None:
         made = self.state.plans.get(plan)
-        if made is not None and self._room is not None:
-            self._room.may_be_back(made.target)
+        if made is not None and self._walk is not None:
+            self._walk.room.may_be_back(places.node for places in made.targets)
         self.state.read_back(plan)
 
     def _place_at_once(self, job: Job, view: ClusterView, offset: int) -> Iterator[c.ClusterEvent]:
-        """Place a job that was just submitted, regardless of the queue."""
-        if _may_place(view, job) and not self._awaits(job):
+        """Place a job that was just submitted, regardless of the others that wait unless the queue blocks."""
+        if view.parameters.queueing.blocking:
+            yield from self._place_waiting(view, offset)
+        elif _may_place(view, job) and not self._awaits(job):
             yield from self._try(job, view, offset)
 
     def _place_waiting(self, view: ClusterView, offset: int) -> Iterator[c.ClusterEvent]:
-        """Go through the queue in order. A job that does not fit is passed over, and so are all that ask for the same.
-
-        Work: O(log n) for each job that is placed; for the others, what :mod:`steepest.policies.placement.room` says.
-        """
-        due: list[tuple[Place, Wish]] = []
-        for wish in self._room_in(view).open():
-            self._line_up(due, view, wish)
-        while due:
-            place, wish = heapq.heappop(due)
-            made = list(self._try(view.jobs[place[1]], view, offset))
+        """Go through the queue in order. A job that does not fit blocks those behind it, or is passed over."""
+        walk = self._walk_in(view)
+        for job in walk.jobs(self._awaits):
+            made = list(self._try(job, view, offset))
             yield from made
-            if any(isinstance(event, c.PlacementPlanned) for event in made):
-                self._line_up(due, view, wish, after=place)
-
-    def _line_up(
-        self, due: list[tuple[Place, Wish]], view: ClusterView, wish: Wish, after: Place | None = None
-    ) -> None:
-        """Let the next job that asks for the same, and awaits nothing, be looked at when it is its turn."""
-        for job in view.jobs.queue.asking_for(wish, after):
-            if not self._awaits(job):
-                heapq.heappush(due, ((job.submitted_offset, job.name), wish))
-                return
+            placed = any(isinstance(event, c.PlacementPlanned) for event in made)
+            walk.tried(placed=placed, rejected=bool(made) and not placed)
 
     def _try(self, job: Job, view: ClusterView, offset: int) -> Iterator[c.ClusterEvent]:
         """Place a job that may be placed, or reject it where it never can be."""
-        room = self._room_in(view)
-        node = self._node(view, job) if room.may_have(job) else None
-        if node is not None:
-            yield self._plan(view, job, node, offset)
-            room.was_taken(node)
+        walk, wish = self._walk_in(view), wish_of(job)
+        if not walk.may_be_tried(job):
             return
-        room.found_none(job)
+        found = self._places(view, job, walk) if walk.room.may_have(wish) else None
+        if found is not None:
+            yield self._plan(view, job, found, offset)
+            walk.room.was_taken(view.nodes[name] for name in dict.fromkeys(found.nodes))
+            return
+        walk.room.found_none(wish)
         if why := why_never_placed(view, job):
             yield from self._announce(job, c.JobRejected(job=job.name, request=job.request, reason=why))
 
-    def _room_in(self, view: ClusterView) -> Room:
-        if self._room is None or not self._room.is_of(view, self.state):
-            self._room = Room(view, self.state)
-        return self._room
+    def _walk_in(self, view: ClusterView) -> QueueWalk:
+        if self._walk is None or not self._walk.is_of(view, self.state):
+            self._walk = QueueWalk(view, self.state)
+        return self._walk
 
     def _awaits(self, job: Job) -> bool:
         return self.state.concerns(job) or job.name in self.state.announced
+
+    def _places(self, view: ClusterView, job: Job, walk: QueueWalk) -> GangPlaces | None:
+        """Where a job's replicas would be; of a gang, as many as there is room for and its queue may have."""
+        wish = wish_of(job)
+        if wish.roles:
+            return choose(
+                wish.roles,
+                walk.room.slots.free,
+                first_node=wish.first_node,
+                allows=lambda sizes: walk.limits.allow(job.spec, sizes),
+            )
+        node = self._node(view, job)
+        return None if node is None else GangPlaces((node.name,), ())
 
     def _node(self, view: ClusterView, job: Job) -> Node | None:
         pinned = _first_node(job)
@@ -184,34 +199,46 @@ class Placer:
     def _policy(self, view: ClusterView) -> PlacementPolicy:
         return self._given or placement(view.parameters.placement)
 
-    def _plan(self, view: ClusterView, job: Job, node: Node, offset: int) -> c.PlacementPlanned:
-        seen = c.NodeScore(node=node.name, score=0.0, used_cpu_m=node.used.cpu_m, replicas=self.state.count(node))
-        rule = "its user names the first node" if _first_node(job) else self._policy(view).rule
+    def _plan(self, view: ClusterView, job: Job, found: GangPlaces, offset: int) -> c.PlacementPlanned:
+        nodes = [view.nodes[name] for name in dict.fromkeys(found.nodes)]
+        seen = [
+            c.NodeScore(node=node.name, score=0.0, used_cpu_m=node.used.cpu_m, replicas=self.state.count(node))
+            for node in nodes[:NODES_SEEN]
+        ]
+        if job.spec.is_gang:
+            rule = GANG_ON_ONE if len(nodes) == 1 else GANG_ON_SEVERAL
+        else:
+            rule = "its user names the first node" if _first_node(job) else self._policy(view).rule
+        if view.parameters.queueing.policy != "fifo":
+            rule = f"{rule}; {queue_policy(view.parameters.queueing.policy).rule}"
         plan = c.PlacementPlanned(
             plan=f"place-{offset}-{job.name}",
             job=job.name,
             incarnation=job.incarnation,
-            nodes=(node.name,),
-            because=c.Because(rule=rule, nodes=(seen,)),
+            nodes=found.nodes,
+            sizes=() if found.sizes == job.spec.counts() else found.sizes,
+            because=c.Because(rule=rule, nodes=tuple(seen)),
         )
-        self.state.add(plan.plan, job, None, node.name)
+        if job.spec.is_gang:
+            self.state.add_gang(plan.plan, job, found.nodes, found.sizes)
+        else:
+            self.state.add(plan.plan, job, None, found.nodes[0])
         return plan
 
 
-def _admission(job: Job, request: str) -> Iterator[c.ClusterEvent]:
-    if why := why_not_taken(job, request):
+def _admission(view: ClusterView, job: Job, request: str) -> Iterator[c.ClusterEvent]:
+    if why := why_not_taken(view, job, request):
         yield c.JobRejected(job=job.name, request=request, reason=why)
     elif not job.admitted:
         yield c.JobAdmitted(job=job.name, request=request)
 
 
 def _may_place(view: ClusterView, job: Job) -> bool:
-    placeable = job.spec.replicas == 1 and bool(job.spec.command)
-    return job.is_queued and placeable and job.not_before_counted_ms <= view.counted_ms
+    return view.jobs.queue.find_ready(job.name) is job and (not job.spec.is_gang or view.has(GANGS_RUN))
 
 
 def _first_node(job: Job) -> str | None:
-    return wish_of(job)[1]
+    return wish_of(job).first_node
 
 
 def _verdict(view: ClusterView, job: Job) -> c.ClusterEvent | None:

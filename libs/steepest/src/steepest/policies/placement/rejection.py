@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from steepest.policies.placement.room import could_ever
+from steepest.events.registry import GANGS_RUN
+from steepest.policies.placement.gangs import fewest
+from steepest.policies.placement.room import best_case, could_ever
+from steepest.policies.placement.slots import fitting
+from steepest.policies.queueing.wish import Wish, wish_of
 from steepest.view.cluster_view import ClusterView
 from steepest.view.nodes import format_resources
-from steepest.view.queue import wish_of
 from steepest.view.refusal import Refusal, first
 from steepest.view.spec_rules import what_is_wrong
 from steepest.view.state import Job
@@ -29,19 +32,28 @@ class Rejection(Refusal):
     )
     FIRST_NODE_TOO_SMALL = "first-node-too-small", "it asks for {wanted}, and its first node {node} has {capacity}"
     TOO_LARGE = "too-large", "it asks for {wanted}, more than any node has; the largest, {largest}"
+    REPLICA_TOO_LARGE = (
+        "replica-too-large",
+        "each replica of role {role} asks for {wanted}, more than any node has; the largest, {largest}",
+    )
+    GANG_TOO_LARGE = (
+        "gang-too-large",
+        "it asks for at least {count} replicas of role {role}, {wanted} each, and all nodes together, empty, hold {places}",
+    )
+    NO_PACKING = "no-packing", "its roles have no room beside each other, even if all nodes were empty"
 
 
-REQUEST: Mapping[Rejection, Callable[[Job, str], bool]] = {
-    Rejection.NAME_TAKEN: lambda job, request: job.request != request,
-    Rejection.WRONG: lambda job, _: next(what_is_wrong(job.spec), None) is not None,
-    Rejection.SEVERAL_REPLICAS: lambda job, _: job.spec.is_gang,
+REQUEST: Mapping[Rejection, Callable[[ClusterView, Job, str], bool]] = {
+    Rejection.NAME_TAKEN: lambda _, job, request: job.request != request,
+    Rejection.WRONG: lambda _, job, __: next(what_is_wrong(job.spec), None) is not None,
+    Rejection.SEVERAL_REPLICAS: lambda view, job, _: job.spec.is_gang and not view.has(GANGS_RUN),
 }
 """What is wrong with a request, regardless of the nodes."""
 
 
-def why_not_taken(job: Job, request: str) -> str | None:
+def why_not_taken(view: ClusterView, job: Job, request: str) -> str | None:
     """Why a request for a job of that name is rejected; None where it is admitted."""
-    rejection = first(REQUEST, job, request)
+    rejection = first(REQUEST, view, job, request)
     return None if rejection is None else rejection.about(job=job, wrong=next(what_is_wrong(job.spec), ""))
 
 
@@ -49,14 +61,39 @@ def why_never_placed(view: ClusterView, job: Job) -> str | None:
     """Why no node could ever take a job; None if one could, or if nodes may still be joining."""
     if not len(view.nodes) or view.counted_ms - job.submitted_counted_ms < view.parameters.settle_ms:
         return None
-    if could_ever(view, job):
+    wish = wish_of(job)
+    if wish.roles:
+        return _never_as_gang(view, wish)
+    if could_ever(view, wish):
         return None
-    wanted, (_, first_node) = format_resources(job.spec.requests), wish_of(job)
-    if first_node is not None:
-        return _never_on(view, first_node, wanted)
+    wanted = format_resources(wish.requests)
+    if wish.first_node is not None:
+        return _never_on(view, wish.first_node, wanted)
+    return Rejection.TOO_LARGE.about(wanted=wanted, largest=_largest(view))
+
+
+def _largest(view: ClusterView) -> str:
     largest = view.nodes.largest()
-    has = f"{largest.name}, has {format_resources(largest.capacity)}" if largest else "has nothing"
-    return Rejection.TOO_LARGE.about(wanted=wanted, largest=has)
+    return f"{largest.name}, has {format_resources(largest.capacity)}" if largest else "has nothing"
+
+
+def _never_as_gang(view: ClusterView, wish: Wish) -> str | None:
+    if best_case(view, wish) is not None:
+        return None
+    nodes = [node.capacity for node in view.nodes if node.takes_jobs]
+    for role, count in zip(wish.roles, fewest(wish.roles), strict=True):
+        places = sum(fitting(role.requests, capacity) for capacity in nodes)
+        if not places:
+            return Rejection.REPLICA_TOO_LARGE.about(
+                role=role.name, wanted=format_resources(role.requests), largest=_largest(view)
+            )
+        if places < count:
+            return Rejection.GANG_TOO_LARGE.about(
+                role=role.name, count=count, wanted=format_resources(role.requests), places=places
+            )
+    if wish.first_node is not None:
+        return _never_on(view, wish.first_node, format_resources(wish.requests))
+    return Rejection.NO_PACKING.sentence
 
 
 def _never_on(view: ClusterView, name: str, wanted: str) -> str:

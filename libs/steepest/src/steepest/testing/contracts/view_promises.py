@@ -12,6 +12,7 @@ from steepest.events.cluster import Category
 from steepest.events.common import CheckpointMode, Resources
 from steepest.view.cluster_view import ClusterView
 from steepest.view.nodes import allocation
+from steepest.view.spec_rules import what_is_wrong
 from steepest.view.state import CATEGORIES, TRANSITIONS, Job, Node, Phase, Plan, PlanKind, PlanStatus
 
 
@@ -137,15 +138,11 @@ def check_job_orders(view: ClusterView) -> None:
     ready = [
         job
         for job in waiting
-        if job.not_before_counted_ms <= view.counted_ms and job.spec.replicas == 1 and job.spec.command
+        if job.not_before_counted_ms <= view.counted_ms and next(what_is_wrong(job.spec), None) is None
     ]
-    wishes = dict.fromkeys(map(_wish, ready))
     silent = [job.started_counted_ms for job in running if not job.measured and not job.unknown]
     assert list(view.jobs.queue) == sorted(waiting, key=lambda job: job.submitted_offset)
-    assert set(view.jobs.queue.wishes()) == set(wishes)
-    for wish in wishes:
-        alike = [job for job in ready if _wish(job) == wish]
-        assert list(view.jobs.queue.asking_for(wish)) == sorted(alike, key=lambda job: job.submitted_offset)
+    assert sorted(job.name for job in view.jobs.queue.ready()) == sorted(job.name for job in ready)
     assert list(view.jobs.most_recently_converged()) == sorted(
         converged, key=lambda job: (-job.converged_counted_ms, job.name)
     )
@@ -156,10 +153,6 @@ def check_job_orders(view: ClusterView) -> None:
 def _can_save(job: Job) -> bool:
     proven = job.checkpoint is not None
     return job.mode is CheckpointMode.ON_REQUEST or (job.mode is CheckpointMode.ON_STOP and proven)
-
-
-def _wish(job: Job) -> tuple[Resources, str | None]:
-    return (job.spec.requests, None if job.incarnation else job.spec.first_node)
 
 
 def _is_undecided(job: Job) -> bool:

@@ -80,6 +80,7 @@ def _node_used(view: Projection, event: c.NodeUsage, received: Received[Any]) ->
     view.nodes.hear(node, event.used, view.counted_ms, received.offset)
     for found in event.progress:
         fold_progress.advance(view, event.node, found)
+        view.jobs.queue.note_progress(found.job)
     return True
 
 

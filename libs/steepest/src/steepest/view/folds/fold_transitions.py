@@ -45,6 +45,7 @@ def _suspended(view: Projection, event: c.JobSuspended, _: Received[Any]) -> boo
     lifecycle.lose_steps(job, event.steps_lost)
     lifecycle.conclude(view, plan, PlanStatus.FINISHED)
     view.nodes.release(job)
+    lifecycle.serve(view, job)
     job.phase, job.nodes, job.replicas = Phase.SUSPENDED, (), []
     job.suspensions += 1
     job.suspended_counted_ms = view.counted_ms

@@ -1,0 +1,145 @@
+"""Which nodes the replicas of a gang get: all of them at the same time, or none.
+
+The rule, after DRAGON (``scheduling.go`` of NTHU-LSALAB/DRAGON: one node that holds all; else node after node, beginning
+with the one that holds most):
+
+1. **One node** that has room for all replicas: of those that have it, the emptiest one.
+2. Else the **fewest nodes**: those with room for most replicas of the gang first, between equals the emptiest; each is
+   filled with as many as it holds, roles in their order. With several roles this is a greedy packing, which may find no
+   room where an exhaustive search would. The emptiest node is the one with most GPUs free, then most CPU, then by name.
+3. A role gets all ``replicas`` that it names. Where these have no room and the role is elastic (``min`` below
+   ``replicas``), it gets the largest allowed number that has; of several elastic roles, the first named ones come first.
+
+A gang whose user names a first node has its first replica there, and is placed beside it first.
+
+It owns this rule. It must never know plans, queues or the view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from steepest.events.common import Resources
+from steepest.events.requests import Role
+from steepest.policies.placement.slots import fitting
+
+Sizes = tuple[int, ...]
+"""How many replicas of each role."""
+
+
+class GangPlaces(NamedTuple):
+    """The node of each replica, and how many replicas of each role these are."""
+
+    nodes: tuple[str, ...]
+    sizes: Sizes
+
+
+def choose(
+    roles: Sequence[Role],
+    free: Mapping[str, Resources],
+    *,
+    first_node: str | None = None,
+    allows: Callable[[Sizes], bool] = lambda _: True,
+) -> GangPlaces | None:
+    """The nodes of a gang; None where it has no room now.
+
+    Args:
+        roles: Its roles.
+        free: What is free on each node that replicas may come to.
+        first_node: Where its first replica must be.
+        allows: Whether its queue lets it have that many replicas.
+
+    Work: O(nodes · log nodes · roles) for each size that is tried; of an elastic gang, O(log sizes) of them.
+    """
+
+    def place(sizes: Sizes) -> tuple[str, ...] | None:
+        return _place(roles, sizes, free, first_node) if allows(sizes) else None
+
+    wanted = tuple(role.replicas for role in roles)
+    nodes = place(wanted)
+    if nodes is not None:
+        return GangPlaces(nodes, wanted)
+    sizes = fewest(roles)
+    if sizes == wanted:
+        return None
+    nodes = place(sizes)
+    if nodes is None:
+        return None
+    for index, role in enumerate(roles):
+        allowed = allowed_sizes(role)
+        low, high = 0, len(allowed) - 1  # allowed[low] has room
+        while low < high:
+            middle = (low + high + 1) // 2
+            larger = (*sizes[:index], allowed[middle], *sizes[index + 1 :])
+            found = place(larger)
+            if found is None:
+                high = middle - 1
+            else:
+                low, nodes = middle, found
+        sizes = (*sizes[:index], allowed[low], *sizes[index + 1 :])
+    return GangPlaces(nodes, sizes)
+
+
+def allowed_sizes(role: Role) -> Sequence[int]:
+    """The numbers of replicas that a role may be started with, rising: none is above ``replicas``."""
+    if role.sizes:
+        return sorted(size for size in dict.fromkeys(role.sizes) if role.fewest <= size <= role.replicas)
+    return range(role.fewest, role.replicas + 1)
+
+
+def fewest(roles: Sequence[Role]) -> Sizes:
+    """The least numbers of replicas that a gang may be started with."""
+    return tuple(allowed_sizes(role)[0] for role in roles)
+
+
+def _place(
+    roles: Sequence[Role], sizes: Sizes, free: Mapping[str, Resources], first_node: str | None
+) -> tuple[str, ...] | None:
+    total = Resources()
+    for role, size in zip(roles, sizes, strict=True):
+        total += role.requests.times(size)
+    if first_node is None:
+        whole = [name for name, room in free.items() if total.fits(room)]
+    else:
+        whole = [first_node] if first_node in free and total.fits(free[first_node]) else []
+    if whole:
+        return (min(whole, key=lambda name: _emptiness(name, free[name])),) * sum(sizes)
+    return _spread_over(roles, sizes, free, first_node)
+
+
+def _spread_over(
+    roles: Sequence[Role], sizes: Sizes, free: Mapping[str, Resources], first_node: str | None
+) -> tuple[str, ...] | None:
+    holds = {name: sum(_filled(roles, sizes, room)) for name, room in free.items()}
+    order = sorted(
+        (name for name in holds if holds[name]), key=lambda name: (-holds[name], *_emptiness(name, free[name]))
+    )
+    if first_node is not None:
+        if first_node not in free or not fitting(roles[0].requests, free[first_node]):
+            return None
+        order = [first_node, *(name for name in order if name != first_node)]
+    left = list(sizes)
+    placed: list[list[str]] = [[] for _ in roles]
+    for name in order:
+        for index, count in enumerate(_filled(roles, left, free[name])):
+            placed[index] += [name] * count
+            left[index] -= count
+        if not any(left):
+            return tuple(name for names in placed for name in names)
+    return None
+
+
+def _filled(roles: Sequence[Role], left: Sequence[int], free: Resources) -> Sequence[int]:
+    """How many replicas of each role one node holds, roles in their order."""
+    counts = []
+    for role, size in zip(roles, left, strict=True):
+        count = min(fitting(role.requests, free), size)
+        counts.append(count)
+        if count and len(roles) > 1:
+            free -= role.requests.times(count)
+    return counts
+
+
+def _emptiness(name: str, free: Resources) -> tuple[int, int, str]:
+    return (-free.all_gpus_m, -free.cpu_m, name)

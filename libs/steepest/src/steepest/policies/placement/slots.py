@@ -1,0 +1,75 @@
+"""How many replicas with certain requests the nodes of a pool have room for, kept up to date as nodes change.
+
+It owns these counts. It must never know who asks, nor whose plans take of the nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from steepest.events.common import LARGEST, Resources
+
+
+def fitting(requests: Resources, free: Resources) -> int:
+    """How many replicas with these requests fit in what is free; ``LARGEST`` where they ask for nothing."""
+    most = LARGEST
+    if requests.cpu_m:
+        most = free.cpu_m // requests.cpu_m
+    elif free.cpu_m < 0:
+        return 0
+    if requests.memory_mib:
+        most = min(most, free.memory_mib // requests.memory_mib)
+    elif free.memory_mib < 0:
+        return 0
+    if gpus_m := requests.all_gpus_m:
+        most = min(most, free.all_gpus_m // gpus_m)
+    if requests.extended:
+        amounts = dict(free.extended)
+        most = min(most, *(amounts.get(name, 0) // amount for name, amount in requests.extended))
+    return max(most, 0)
+
+
+class Slots:
+    """Counts over nodes.
+
+    Attributes:
+        free: What is free on each node that replicas may come to.
+    """
+
+    def __init__(self, free: Mapping[str, Resources]) -> None:
+        """Begin with these nodes."""
+        self.free = dict(free)
+        self._counts: dict[Resources, int] = {}
+
+    def of(self, requests: Resources) -> int:
+        """How many replicas fit on all nodes together. Work: O(nodes) when it is asked first, then O(1)."""
+        count = self._counts.get(requests)
+        if count is None:
+            count = self._counts[requests] = sum(fitting(requests, free) for free in self.free.values())
+        return count
+
+    def put(self, node: str, free: Resources | None) -> list[Resources]:
+        """Another amount is free on a node; None: replicas may not come there. Work: O(requests that were asked for).
+
+        Returns:
+            The requests of which more replicas fit now.
+        """
+        before = self.free.pop(node, None)
+        if free is not None:
+            self.free[node] = free
+        if before == free:
+            return []
+        more = []
+        for requests, count in self._counts.items():
+            change = (fitting(requests, free) if free is not None else 0) - (
+                fitting(requests, before) if before is not None else 0
+            )
+            if change:
+                self._counts[requests] = count + change
+                if change > 0:
+                    more.append(requests)
+        return more
+
+    def forget(self, requests: Resources) -> None:
+        """No job asks for that any more."""
+        self._counts.pop(requests, None)

@@ -1,0 +1,109 @@
+"""The waiting jobs of a view in the order of its queue policy, and by what they ask for.
+
+It owns these orders and keeps them up to date with the view. It must never know nodes or plans. All of it follows from the
+view, so nothing of it is kept in a snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sortedcontainers import SortedDict
+
+from steepest.events.registry import GANGS_RUN
+from steepest.policies.queueing.ranks import Rank, queue_policy
+from steepest.policies.queueing.wish import Wish, wish_of
+from steepest.view.cluster_view import ClusterView
+from steepest.view.orders.changes import Changes
+from steepest.view.state import Job
+
+Place = tuple[Rank, int, str]
+"""Where a job stands: its rank, the offset of its submission, and its name."""
+
+
+class QueueOrder:
+    """The jobs of a view that may be placed now.
+
+    Attributes:
+        news: The wishes that a job was added to.
+    """
+
+    def __init__(self, view: ClusterView) -> None:
+        """Put all of them in order. Work: O(n log n); later O(log n) for each that comes or goes."""
+        self.news: Changes[Wish] = Changes()
+        self._view = view
+        self._jobs = 0
+        self._rules = self._rules_now()
+        self._look_at_all()
+
+    def wishes(self) -> Iterator[Wish]:
+        """What jobs ask for, each once."""
+        return iter(self._alike)
+
+    def asking_for(self, wish: Wish, after: Place | None = None) -> Iterator[Job]:
+        """The jobs behind a place in the queue that ask for the same, in order."""
+        jobs = self._alike.get(wish)
+        if jobs is None:
+            return iter(())
+        return map(jobs.__getitem__, jobs.irange(after, inclusive=(False, True)))
+
+    def queues(self) -> Iterator[str]:
+        """The queues in which jobs wait."""
+        return iter(self._in_queue)
+
+    def in_queue(self, queue: str, after: Place | None = None) -> Iterator[Job]:
+        """The jobs behind a place in one queue, in order."""
+        jobs = self._in_queue.get(queue)
+        if jobs is None:
+            return iter(())
+        return map(jobs.__getitem__, jobs.irange(after, inclusive=(False, True)))
+
+    def place(self, job: Job) -> Place:
+        """Where a job stands in the queue."""
+        parameters = self._view.parameters.queueing
+        return (queue_policy(parameters.policy).rank(job, parameters), job.submitted_offset, job.name)
+
+    def look(self) -> None:
+        """Take in what has changed since the last look."""
+        queue = self._view.jobs.queue
+        changed = queue.changes.since(self._jobs)
+        if changed is None or self._rules != self._rules_now():
+            self._look_at_all()
+            return
+        self._jobs = queue.changes.now
+        for name in changed:
+            self._drop(name)
+            if (job := queue.find_ready(name)) is not None:
+                self._add(job)
+
+    def _rules_now(self) -> tuple[object, ...]:
+        return (self._view.parameters.queueing, self._view.has(GANGS_RUN))
+
+    def _look_at_all(self) -> None:
+        queue = self._view.jobs.queue
+        self._rules = self._rules_now()
+        self._jobs = queue.changes.now
+        self._in_queue: dict[str, SortedDict[Place, Job]] = {}
+        self._alike: dict[Wish, SortedDict[Place, Job]] = {}
+        self._found: dict[str, tuple[Wish, Place]] = {}
+        for job in queue.ready():
+            self._add(job)
+
+    def _add(self, job: Job) -> None:
+        if job.spec.is_gang and not self._view.has(GANGS_RUN):
+            return
+        wish, place = self._found[job.name] = (wish_of(job), self.place(job))
+        self._in_queue.setdefault(wish.queue, SortedDict())[place] = job
+        self._alike.setdefault(wish, SortedDict())[place] = job
+        self.news.note(wish)
+
+    def _drop(self, name: str) -> None:
+        found = self._found.pop(name, None)
+        if found is None:
+            return
+        wish, place = found
+        del self._in_queue[wish.queue][place], self._alike[wish][place]
+        if not self._in_queue[wish.queue]:
+            del self._in_queue[wish.queue]
+        if not self._alike[wish]:
+            del self._alike[wish]

@@ -1,0 +1,77 @@
+"""The queue policies by name: in which order waiting jobs are placed.
+
+It owns the names, which ``QueueParameters.policy`` holds, and their ranks; a job with a lower rank is placed first. A rank
+is a function of the job alone, of what does not change while it waits, so that an order by ranks can be kept up to date.
+Between jobs of equal rank the one that was submitted first is first.
+
+* ``fifo``: by submission.
+* ``priority``: by ``JobSpec.priority``, the highest first.
+* ``srtf``, shortest remaining time first: by the steps that are left and the pace measured when the job ran last. Then
+  come jobs of which only the steps are known, because they were announced; the fewest first. Jobs of which
+  neither is known come last. (The baseline of the same name knows each length: :mod:`steepest.policies.baselines.shortest`.)
+* ``tiresias``: least attained service, in levels (Tiresias, NSDI 2019, §3.2): a job's service is the time for which it held
+  GPUs, times their number; jobs below the first limit of ``QueueParameters.service_s`` are first, then those below the
+  second. Of jobs without GPUs, CPU cores are counted. (Its baseline: :mod:`steepest.policies.baselines.tiresias`.)
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from steepest.events.parameters import QueueParameters
+from steepest.view.progress import steps_left
+from steepest.view.state import Job
+
+Rank = tuple[int, ...]
+
+PACES = 2
+"""Reports from which on a pace can be computed."""
+
+
+class QueuePolicy(msgspec.Struct, frozen=True):
+    """A policy, and its rule in words."""
+
+    rank: Callable[[Job, QueueParameters], Rank]
+    rule: str
+
+
+def _fifo(_: Job, __: QueueParameters) -> Rank:
+    return ()
+
+
+def _priority(job: Job, _: QueueParameters) -> Rank:
+    return (-job.spec.priority,)
+
+
+def _srtf(job: Job, _: QueueParameters) -> Rank:
+    left, recent = steps_left(job), job.progress.history.recent
+    if left is None:
+        return (2, 0)
+    if len(recent) < PACES:
+        return (1, left)
+    (began_ms, began_step), (last_ms, last_step) = recent[0], recent[-1]
+    return (0, left * (last_ms - began_ms) // (last_step - began_step))
+
+
+def _tiresias(job: Job, parameters: QueueParameters) -> Rank:
+    return (bisect_right(parameters.service_s, job.service_ms // 1000),)
+
+
+QUEUE_POLICIES: Mapping[str, QueuePolicy] = {
+    "fifo": QueuePolicy(_fifo, "fifo: in the order of submission"),
+    "priority": QueuePolicy(_priority, "priority: the most urgent first"),
+    "srtf": QueuePolicy(_srtf, "srtf: the shortest remaining time first"),
+    "tiresias": QueuePolicy(_tiresias, "tiresias: the least attained service first, in levels"),
+}
+
+
+def queue_policy(name: str) -> QueuePolicy:
+    """The policy of that name; where there is none, ``fifo``, whose rule says so."""
+    found = QUEUE_POLICIES.get(name)
+    if found is not None:
+        return found
+    usual = QUEUE_POLICIES["fifo"]
+    return QueuePolicy(usual.rank, f"{usual.rule} (no queue policy is named {name[:40]!r})")

@@ -1,0 +1,35 @@
+"""What a waiting job asks for: jobs that ask for the same have room at the same time, or have none."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from steepest.events.common import Resources
+from steepest.events.requests import Role
+from steepest.view.state import Job
+
+
+class Wish(NamedTuple):
+    """What a job asks for.
+
+    Attributes:
+        requests: Those of its first replica.
+        first_node: The node that its first replica must start on, if its user names one.
+        queue: Its queue, which may have limits.
+        roles: Of a gang, what its replicas ask for; empty: it has one replica.
+    """
+
+    requests: Resources
+    first_node: str | None
+    queue: str
+    roles: tuple[Role, ...] = ()
+
+
+def wish_of(job: Job) -> Wish:
+    """What a job asks for now; once it has started anywhere, it may go on everywhere."""
+    spec = job.spec
+    first_node = spec.first_node if job.incarnation == 0 else None
+    if spec.is_gang:
+        roles = spec.all_roles
+        return Wish(roles[0].requests, first_node, spec.queue, roles)
+    return Wish(spec.all_roles[0].requests if spec.roles else spec.requests, first_node, spec.queue)
