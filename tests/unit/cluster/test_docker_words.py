@@ -103,6 +103,15 @@ def test_use_is_what_was_counted_by_the_time(first: int, last: int, span_s: floa
     )
 
 
+def test_cpu_time_is_the_engines_own_count() -> None:
+    """In milliseconds since the container started, not since the sample before."""
+    before, after = (
+        Sample(at_s=at_s, cpu_s=cpu_s, memory_mib=None, block_bytes=None, network_bytes=None)
+        for at_s, cpu_s in ((0.0, 4.0), (2.0, 5.5))
+    )
+    assert use_between(before, after) == ResourceUse(cpu_m=750, cpu_ms=5_500)
+
+
 def test_a_cap_beyond_the_node_is_none_and_the_smallest_is_what_the_kernel_takes() -> None:
     """No group may have more than its parent."""
     assert [quota_us(limit_m, 800) for limit_m in (None, 900, 800, 799, 10, 1)] == [-1, -1, -1, 79_900, 1000, 1000]

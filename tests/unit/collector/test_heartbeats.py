@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from steepest.cluster.port import ReplicaId
 from steepest.events import cluster as c
-from steepest.events.parameters import FlowConParameters, PoolParameters, Resource, SpeConParameters
+from steepest.events.parameters import FlowConParameters, PoolParameters, Resource, SpeConParameters, SteepestParameters
 from steepest.events.registry import STATE_IS_BOUNDED
 from steepest.policies.monitor.others import usage_of
 from steepest.policies.monitor.use import usage_every_ms
@@ -18,9 +19,15 @@ from steepest.testing.waiting import until
 from steepest.view.state import Phase
 
 
-def configured(*flags: int, interval_ms: int = 30_000, node_lost_ms: int = 15_000) -> c.PoolConfigured:
+def configured(
+    *flags: int, interval_ms: int = 30_000, node_lost_ms: int = 15_000, steepest: bool = False
+) -> c.PoolConfigured:
     """A pool with these flags."""
-    parameters = PoolParameters(specon=SpeConParameters(interval_ms=interval_ms), node_lost_ms=node_lost_ms)
+    parameters = PoolParameters(
+        specon=SpeConParameters(interval_ms=interval_ms),
+        node_lost_ms=node_lost_ms,
+        steepest=SteepestParameters(on=steepest),
+    )
     return c.PoolConfigured(reads=3, flags=flags, parameters=parameters)
 
 
@@ -32,6 +39,7 @@ def configured(*flags: int, interval_ms: int = 30_000, node_lost_ms: int = 15_00
         (configured(STATE_IS_BOUNDED, interval_ms=12_000), 2_000),
         (configured(STATE_IS_BOUNDED, node_lost_ms=6_000), 2_000),
         (configured(STATE_IS_BOUNDED, interval_ms=500), 500),
+        (configured(STATE_IS_BOUNDED, steepest=True), 1_000),
     ],
 )
 def test_use_is_told_often_enough_for_silence_and_for_buckets(configured: c.PoolConfigured, every_ms: int) -> None:
@@ -52,6 +60,26 @@ def test_use_besides_cpu_is_asked_for_where_flowcon_considers_it(*, on: bool, wa
     )
 
     assert usage_of(pool.view) == wanted
+
+
+async def test_what_a_job_prints_is_its_progress(tmp_path: Path) -> None:
+    """Loss and epoch are read from its output, CPU time is measured, and the job's own step goes before a printed one."""
+    async with contextlib.aclosing(Rig(tmp_path, {"n1": 500})) as rig:
+        process = rig.start("placer", "worker-monitor", "migrator", "log-collector")
+        await rig.append(configured(STATE_IS_BOUNDED, interval_ms=6_000))
+        await rig.submit("a", "--steps", "40", "--step-s", "1")
+        await until(lambda: "a" in process.view.jobs and process.view.jobs["a"].alive)
+        training = rig.nodes.newest(ReplicaId("a"))
+        assert training is not None
+        rig.nodes.witness.files(training).output.write_text("epoch=3 step=2 loss=0.25\n")
+        await until(lambda: process.view.jobs["a"].phase is Phase.ENDED, within_s=300)
+        found = process.view.jobs["a"].progress
+        facts = [one for usage in await rig.of_type(c.NodeUsage) for one in usage.progress]
+
+        assert (found.step, found.epoch, found.loss) == (40, 3.0, 0.25)
+        assert found.cpu_ms is not None
+        assert 40 / 1.5 <= len(facts) <= 45, "about one a second"
+        assert await rig.broken() == []
 
 
 async def test_a_quiet_pool_writes_little(tmp_path: Path) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from steepest.events import cluster as c
 from steepest.events.common import LARGEST, CheckpointMode, Resources
@@ -31,6 +34,7 @@ class Monitor:
     """The decider, fed with heartbeats."""
 
     every_ms = 0
+    progress_every_ms = 0
 
     def __init__(self) -> None:
         self.facts = Facts()
@@ -75,6 +79,7 @@ class Monitor:
             takes_jobs=takes_jobs,
             usage_every_ms=self.every_ms,
             usage_of=usage_of,
+            progress_every_ms=self.progress_every_ms,
         )
         received = Received(event=beat, topic="heartbeats", partition=0, offset=0, at_ms=self.at_ms)
         decided = self.facts.step(received)
@@ -434,3 +439,78 @@ def test_figures_without_measure_make_no_unreadable_fact() -> None:
     """The sum of two replicas' CPU is bounded as every number on the log is."""
     answers = Monitor().hear_all(report("a", cpu_m=LARGEST), report("a", cpu_m=LARGEST, replica=1), used=LARGEST)
     assert [CLUSTER.decode(encode(event)) for event in answers] == answers
+
+
+# --- how far replicas have come ------------------------------------------------------------------------------------------
+
+
+class Attentive(Monitor):
+    """Heartbeats twice a second that state how often progress may become a fact."""
+
+    every_ms = 500
+    progress_every_ms = 1_000
+
+    def progress(self, *replicas: ReplicaReport, later_ms: int = 500) -> list[c.ReplicaProgress]:
+        """What a heartbeat of a node that takes jobs adds about the progress of its replicas."""
+        events = self.hear_all(*replicas, later_ms=later_ms, takes_jobs=True)
+        return [one for event in events if isinstance(event, c.NodeUsage) for one in event.progress]
+
+
+def test_progress_is_reported_of_replicas_that_came_further() -> None:
+    """With all that the heartbeat says, and not again before a second is over."""
+    monitor = Attentive()
+    assert monitor.progress(report("a", step=1), report("b")) == [], "they are known after their start"
+    said: dict[str, Any] = {"step": 2, "total": 9, "epoch": 0.5, "epochs": 3.0, "cpu_ms": 700, "loss": 0.25}
+    assert monitor.progress(report("a", **said), report("b")) == [c.ReplicaProgress(job="a", incarnation=1, **said)]
+    assert monitor.progress(report("a", step=3), report("b")) == []
+    assert monitor.progress(report("a", step=4), report("b", cpu_ms=5)) == [
+        c.ReplicaProgress(job="a", incarnation=1, step=4),
+        c.ReplicaProgress(job="b", incarnation=1, cpu_ms=5),
+    ]
+    assert monitor.progress(report("a", step=4), report("b", cpu_ms=5), later_ms=9_000) == []
+
+
+def test_the_last_progress_of_a_replica_is_reported_with_its_end() -> None:
+    """In a fact that stands before its end, whenever the one before it was."""
+    monitor = Attentive()
+    monitor.progress(report("a", cpu_m=100))
+    monitor.progress(report("a", cpu_m=100, step=1))
+    events = monitor.hear_all(report("a", EXITED, step=2, exit_status=0), later_ms=100, takes_jobs=True)
+
+    assert kinds(events) == ["NodeUsage", "ReplicaStopped"]
+    assert [one.progress for one in events if isinstance(one, c.NodeUsage)] == [
+        (c.ReplicaProgress(job="a", incarnation=1, step=2),)
+    ]
+
+
+def test_no_progress_is_reported_of_an_older_agent_or_a_device() -> None:
+    """Their heartbeats give the facts that they always gave."""
+    older, device = Attentive(), Attentive()
+    older.progress_every_ms = 0
+    for _ in range(3):
+        assert older.progress(report("a", step=1)) == []
+        events = device.hear_all(report("a", step=1), later_ms=2_000, takes_jobs=False)
+        assert all(not one.progress for one in events if isinstance(one, c.NodeUsage))
+
+
+def test_what_was_reported_is_repeated_where_the_log_lost_it() -> None:
+    """See ``restate``: all progress is reported again."""
+    monitor = Attentive()
+    for _ in range(2):
+        monitor.progress(report("a", step=1))
+    monitor.facts.restate()
+    monitor.progress(report("a", step=1))
+    assert monitor.progress(report("a", step=1)) == [c.ReplicaProgress(job="a", incarnation=1, step=1)]
+
+
+@given(st.lists(st.tuples(st.integers(-2_000, 2_000), st.integers(0, 3), st.sampled_from([RUNNING, EXITED]))))
+def test_progress_is_reported_at_most_once_a_second(beats: list[tuple[int, int, ReplicaState]]) -> None:
+    """Also where the node's clock jumps back, a fact has something new in it."""
+    monitor = Attentive()
+    monitor.progress(report("a"))
+    found: list[tuple[int, c.ReplicaProgress]] = []
+    for later_ms, step, state in beats:
+        for one in monitor.progress(report("a", state, step=step), later_ms=later_ms):
+            assert not found or one != found[-1][1]
+            assert not found or state is not RUNNING or not 0 <= monitor.at_ms - found[-1][0] < 1_000
+            found.append((monitor.at_ms, one))

@@ -8,6 +8,7 @@ from steepest.app.context import ServiceContext
 from steepest.app.service_main import run_service
 from steepest.collector.heartbeats import HeartbeatSender
 from steepest.collector.losses import LossCollector
+from steepest.collector.progress import ProgressBoard
 from steepest.runtime.effector import Effector
 from steepest.runtime.service import HeldPool, Service
 
@@ -17,7 +18,9 @@ def build(context: ServiceContext) -> Service:
 
     def effectors(held: HeldPool) -> Sequence[Effector]:
         cluster, folder = context.cluster_of(held), context.folder_of(held.pool).collector
-        return HeartbeatSender(cluster), LossCollector(cluster, context.clock, held.pool, folder)
+        board = ProgressBoard()
+        sender = HeartbeatSender(cluster, board)
+        return sender, LossCollector(cluster, context.clock, held.pool, folder, board)
 
     mqtt = context.settings.mqtt
     if not mqtt.broker or mqtt.device is None:

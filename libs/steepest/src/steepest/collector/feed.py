@@ -19,6 +19,7 @@ from steepest.clock import Clock
 from steepest.collector.allowance import RECORDS_BURST, RECORDS_S, Allowance
 from steepest.collector.folders import Batch
 from steepest.collector.metric_selection import MetricSelection
+from steepest.collector.progress import ReadProgress
 from steepest.collector.source import Source, numbered
 from steepest.events import cluster as c
 from steepest.events.common import LARGEST
@@ -59,9 +60,26 @@ class Feed:
     """
 
     def __init__(
-        self, follow: Follow, pool: str, in_force: Callable[[], c.PoolConfigured], clock: Clock, send: Send
+        self,
+        follow: Follow,
+        pool: str,
+        in_force: Callable[[], c.PoolConfigured],
+        clock: Clock,
+        send: Send,
+        *,
+        progress: ReadProgress | None = None,
     ) -> None:
-        """``in_force`` returns the pool's current configuration, which applies to the reports from then on."""
+        """Send the records of ``follow``.
+
+        Args:
+            follow: The incarnation.
+            pool: Its pool.
+            in_force: Returns the pool's current configuration, which applies to the reports from then on.
+            clock: The time of records.
+            send: Sends events.
+            progress: Where to note how far the incarnation is.
+        """
+        self._progress = progress or ReadProgress()
         self._follow = follow
         self._pool = pool
         self._in_force = in_force
@@ -114,6 +132,8 @@ class Feed:
             self._drop(len(records) - allowed)
             records = records[:allowed]
         for begin, end, judged in self._runs(records):
+            for record in records[begin:end]:
+                self._progress.take(record, judged)
             watched, now_s = self._watched(judged), self._clock.monotonic()
             if self._is_news(watched) or now_s - self._announced_s >= WATCH_AGAIN_S:
                 self._announced, self._announced_s = watched, now_s

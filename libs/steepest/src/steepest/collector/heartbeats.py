@@ -5,8 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from steepest.cluster.port import Cluster
+from steepest.collector.progress import ProgressBoard
 from steepest.policies.monitor.others import usage_of
-from steepest.policies.monitor.use import usage_every_ms
+from steepest.policies.monitor.use import progress_every_ms, usage_every_ms
 from steepest.runtime.effector import Effector, Send
 from steepest.view.cluster_view import ClusterView
 
@@ -16,8 +17,10 @@ class HeartbeatSender(Effector):
 
     name = "heartbeat-sender"
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, board: ProgressBoard | None = None) -> None:
+        """``board``: what is read of the jobs on these nodes; None: nothing is."""
         self._cluster = cluster
+        self._board = board or ProgressBoard()
         self._view = ClusterView()
 
     def caught_up(self, view: ClusterView) -> None:
@@ -32,6 +35,9 @@ class HeartbeatSender(Effector):
         """Send until cancelled."""
         async for measured in self._cluster.heartbeats():
             heartbeat = msgspec.structs.replace(
-                measured, usage_every_ms=usage_every_ms(self._view), usage_of=usage_of(self._view)
+                self._board.completed(measured),
+                usage_every_ms=usage_every_ms(self._view),
+                progress_every_ms=progress_every_ms(self._view),
+                usage_of=usage_of(self._view),
             )
             await send(heartbeat, topic="heartbeats", key=heartbeat.node, times=(heartbeat.at_ms,))

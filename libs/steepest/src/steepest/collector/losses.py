@@ -21,6 +21,7 @@ from steepest.cluster.port import Cluster, ReplicaFiles
 from steepest.collector.feed import Feed, Follow
 from steepest.collector.folders import MetricFolder
 from steepest.collector.metric_selection import DEFAULT_METRIC
+from steepest.collector.progress import CHIEF, ProgressBoard
 from steepest.collector.source import Source
 from steepest.errors import SteepestError
 from steepest.events import cluster as c
@@ -61,9 +62,12 @@ class LossCollector(Effector):
 
     name = "log-collector"
 
-    def __init__(self, cluster: Cluster, clock: Clock, pool: str, folder: Path) -> None:
-        """Store the reading cursors under ``folder``."""
+    def __init__(
+        self, cluster: Cluster, clock: Clock, pool: str, folder: Path, board: ProgressBoard | None = None
+    ) -> None:
+        """Store the reading cursors under ``folder``; ``board``: where to note how far the jobs are."""
         self._cluster = cluster
+        self._board = board or ProgressBoard()
         self._clock = clock
         self._pool = pool
         self._folder = folder
@@ -153,6 +157,7 @@ class LossCollector(Effector):
     async def _unwatch(self, job: str, send: Send) -> None:
         """Announce the end of a job's reports, after the last one."""
         await asyncio.gather(*self._reading.pop(job, []), return_exceptions=True)
+        self._board.forget(job)
         await send(JobUnwatched(job=job), topic="loss", key=job)
         now = self._clock.monotonic()
         self._ended_at[job] = now
@@ -183,7 +188,8 @@ class LossCollector(Effector):
         output = make(
             files.output, cursors / "output", log_format=follow.spec.log_format or AUTO, pattern=follow.spec.pattern
         )
-        feed = Feed(follow, self._pool, lambda: self._configured, self._clock, send)
+        read = self._board.begin(follow.job, follow.incarnation)
+        feed = Feed(follow, self._pool, lambda: self._configured, self._clock, send, progress=read)
         carrying = [feed.carry_reports(reports), feed.carry_output(output, reports)]
         if follow.spec.metrics_folder:
             folder = MetricFolder(Path(follow.spec.metrics_folder), metric, self._clock)
@@ -195,7 +201,7 @@ class LossCollector(Effector):
             logger.warning("reports dropped", job=follow.job, incarnation=follow.incarnation, count=feed.dropped)
 
     async def _kept_on(self, nodes: Iterable[str]) -> dict[Key, ReplicaFiles]:
-        """The files that the cluster has on these nodes."""
+        """The files that the cluster has on these nodes, of each job's first replica."""
         found: dict[Key, ReplicaFiles] = {}
         for node in nodes:
             try:
@@ -203,7 +209,8 @@ class LossCollector(Effector):
             except (OSError, SteepestError) as error:
                 logger.warning("cannot list the files of a node", node=node, why=str(error))
             else:
-                found.update({(files.replica.job, files.incarnation): files for files in on_node})
+                chiefs = (files for files in on_node if files.replica.index == CHIEF)
+                found.update({(files.replica.job, files.incarnation): files for files in chiefs})
         return found
 
 

@@ -76,7 +76,7 @@ class ReplicaProgress(msgspec.Struct, frozen=True, omit_defaults=True):
     Attributes:
         step: The last step that it reported; None where it reports none.
         total: The steps of the whole training, as the process states them; None where it does not.
-        epoch: The epoch that it is in, from 0; fractions where its output states them.
+        epoch: The epoch that it is in, as it counts them; fractions where its output states them.
         epochs: The epochs of the whole training, as the process states them.
         cpu_ms: CPU time that the incarnation has used on this node; None where it is not measured.
         loss: The newest value of its evaluation function; None where none is known, or it is not finite.

@@ -28,6 +28,11 @@ class ReplicaReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         block_bytes_s: Read from and written to block devices since the heartbeat before, a second; None where unknown.
         network_bytes_s: Received and sent since the heartbeat before, a second; None where unknown.
         step: The last step that the process reported.
+        total: The steps of the whole training, as the process states them.
+        epoch: The epoch that it is in, as it counts them.
+        epochs: The epochs of the whole training, as the process states them.
+        cpu_ms: CPU time that the incarnation has used on this node; None where it is unknown.
+        loss: The newest finite value of its evaluation function.
         checkpoint_mode: How the process says that it can be checkpointed; None: it has not said.
         checkpoint: The newest verified checkpoint on the job's volume.
         reason: Why it ended, in words, where the agent knows more than the status.
@@ -43,6 +48,11 @@ class ReplicaReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     block_bytes_s: Count | None = None
     network_bytes_s: Count | None = None
     step: Count | None = None
+    total: Count | None = None
+    epoch: float | None = None
+    epochs: float | None = None
+    cpu_ms: Count | None = None
+    loss: float | None = None
     checkpoint_mode: CheckpointMode | None = None
     checkpoint: CheckpointRef | None = None
     reason: str = ""
@@ -59,6 +69,8 @@ class NodeHeartbeat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         usage_every_ms: How often its use becomes a fact of the pool, as the mean since the one before; 0: as it comes, at
             most twice a second.
         usage_of: The resources besides CPU whose use by each job becomes a fact as well.
+        progress_every_ms: Least time between two facts about the progress of one of its replicas; 0: there are none, since
+            the agent is older than this field.
     """
 
     node: Name
@@ -70,6 +82,7 @@ class NodeHeartbeat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     takes_jobs: bool | None = None
     usage_every_ms: Count = 0
     usage_of: tuple[Resource, ...] = ()
+    progress_every_ms: Count = 0
 
 
 HeartbeatEvent = NodeHeartbeat

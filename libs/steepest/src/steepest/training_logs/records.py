@@ -40,6 +40,7 @@ class LossRecord(msgspec.Struct, frozen=True, gc=False):
         format: name of the log format.
         at_ms: the time that the job states, in milliseconds of its wall clock; None: it states none.
         total: the steps of the whole run, as the job states; None: it states none.
+        epochs: the epochs of the whole run, likewise.
     """
 
     line: int
@@ -54,6 +55,7 @@ class LossRecord(msgspec.Struct, frozen=True, gc=False):
     format: str
     at_ms: int | None = None
     total: int | None = None
+    epochs: int | float | None = None
 
 
 def is_training_loss(record: LossRecord) -> bool:

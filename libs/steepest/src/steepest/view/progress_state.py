@@ -60,7 +60,7 @@ class Progress(msgspec.Struct, kw_only=True, omit_defaults=True):
         step: Its largest step; until it reports one, that of the checkpoint from which it resumes. None: unknown.
         total: The steps of the whole training, as the process stated them last. Whether they are to be believed is in
             :func:`steepest.view.progress.total_steps`.
-        epoch: The epoch that it is in, from 0.
+        epoch: The epoch that it is in, as it counts them: from 0 or from 1.
         epochs: The epochs of the whole training, as the process stated them last.
         cpu_ms: CPU time of all incarnations and replicas, without those of which none was measured; None where it was
             measured of none.

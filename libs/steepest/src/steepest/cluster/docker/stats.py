@@ -120,10 +120,15 @@ def use_between(before: Sample, after: Sample) -> ResourceUse:
     network = rate(before.network_bytes, after.network_bytes)
     return ResourceUse(
         cpu_m=None if cpu is None else round(cpu * 1000),
+        cpu_ms=_cpu_ms(after),
         memory_mib=after.memory_mib,
         block_bytes_s=None if block is None else round(block),
         network_bytes_s=None if network is None else round(network),
     )
+
+
+def _cpu_ms(sample: Sample) -> int | None:
+    return None if sample.cpu_s is None else round(sample.cpu_s * 1000)
 
 
 def _seconds(read: str) -> float | None:
@@ -155,7 +160,7 @@ class Stats:
             if self._taken is not None:
                 self._use = use_between(self._taken, newest)
             else:
-                self._use = ResourceUse(memory_mib=newest.memory_mib)
+                self._use = ResourceUse(cpu_ms=_cpu_ms(newest), memory_mib=newest.memory_mib)
             self._taken = newest
         return self._use
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 import threading
+from typing import Any
 
 import msgspec
 
 from steepest.cluster.folders.adapter_folder import Hello, IncarnationFolder, warn_once
 from steepest.errors import UntrustedError
-from steepest.events.common import Count
+from steepest.events.common import LARGEST, Count
 from steepest.untrusted.files import open_file
 from steepest.untrusted.json import decode
 
@@ -37,7 +38,12 @@ class _Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Report(msgspec.Struct, frozen=True):
+    """One report. The step counts also where the total or the epoch is not a number."""
+
     step: Count
+    total: Any = None
+    epoch: Any = None
+    epochs: Any = None
 
 
 def ask(folder: IncarnationFolder, request: str, hold_s: float) -> None:
@@ -70,7 +76,14 @@ def hello(folder: IncarnationFolder) -> Hello | None:
 
 
 class ReportsTail:
-    """Follows ``reports.jsonl`` for the last step. It keeps one unfinished line of at most 64 KiB."""
+    """Follows ``reports.jsonl`` for the last step. It keeps one unfinished line of at most 64 KiB.
+
+    Attributes:
+        step: The last one reported; None before the first.
+        total: The steps of the whole training, as they were stated last.
+        epoch: The epoch of the last report that names one.
+        epochs: The epochs of the whole training, as they were stated last.
+    """
 
     def __init__(self, folder: IncarnationFolder) -> None:
         self._folder = folder
@@ -78,6 +91,9 @@ class ReportsTail:
         self._pending = b""
         self._reading = threading.Lock()
         self.step: int | None = None
+        self.total: int | None = None
+        self.epoch: float | None = None
+        self.epochs: float | None = None
 
     def read(self) -> int | None:
         """Read what was appended since the last call; return the last step reported, None before the first."""
@@ -110,7 +126,24 @@ class ReportsTail:
     def _take(self, line: bytes) -> None:
         # After a skip the first line may be incomplete: then it does not decode.
         try:
-            self.step = decode(line, _Report).step
+            report = decode(line, _Report)
         except UntrustedError as error:
             if line.strip():
                 warn_once(self._folder.reports, f"a line is not a report: {error}")
+            return
+        self.step = report.step
+        self.total = self.total if (total := _whole(report.total)) is None else total
+        self.epoch = self.epoch if (epoch := _number(report.epoch)) is None else epoch
+        self.epochs = self.epochs if (epochs := _number(report.epochs)) is None else epochs
+
+
+def _whole(value: object) -> int | None:
+    """A number of steps, as far as an event can hold it."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST else None
+
+
+def _number(value: object) -> float | None:
+    """A number of epochs, as far as an event can hold it."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    return float(value) if 0 <= value <= LARGEST else None

@@ -23,12 +23,14 @@ class ResourceUse(msgspec.Struct, frozen=True):
 
     Attributes:
         cpu_m: CPU since the previous sample, in millicores.
+        cpu_ms: CPU time since the incarnation started, in milliseconds.
         memory_mib: Resident memory, in MiB.
         block_bytes_s: Bytes per second read from and written to block devices since the previous sample.
         network_bytes_s: Bytes per second received and sent since the previous sample.
     """
 
     cpu_m: int | None = None
+    cpu_ms: int | None = None
     memory_mib: int | None = None
     block_bytes_s: int | None = None
     network_bytes_s: int | None = None
@@ -62,7 +64,7 @@ class Tracked:
         self.seen = seen
         self.hello = self.hello or hello(self.folder)
         if seen.ended:
-            self.use = ResourceUse()
+            self.use = ResourceUse(cpu_ms=self.use.cpu_ms)
         if before == (self.seen.phase, self.hello):
             return False
         self.tail.read()

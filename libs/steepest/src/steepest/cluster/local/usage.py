@@ -53,11 +53,11 @@ class Meter(Generic[_K]):
         samples = {}
         for key, place in places.items():
             cpu_s, memory_mib = _count(place, found[key])
-            cpu_m = None
+            cpu_m = cpu_ms = None
             if cpu_s is not None:
                 samples[key] = _Sample(now_s, cpu_s)
-                cpu_m = _rate_m(self._samples.get(key), samples[key])
-            uses[key] = ResourceUse(cpu_m=cpu_m, memory_mib=memory_mib)
+                cpu_m, cpu_ms = _rate_m(self._samples.get(key), samples[key]), round(cpu_s * 1000)
+            uses[key] = ResourceUse(cpu_m=cpu_m, cpu_ms=cpu_ms, memory_mib=memory_mib)
         self._samples = samples
         return uses
 

@@ -28,6 +28,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         steps: Steps of the whole training; None: it never ends.
+        total: The steps that the process states as those of the whole training; None: it states none.
         step_s: Seconds per step when it runs alone on a node of speed 1.
         demand_m: CPU in millicores that its steps use at that pace; with less CPU they take longer. 0: they compute on a
             device that is not shared, or only wait. None: all of the node's CPU.
@@ -47,6 +48,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
 
     mode: CheckpointMode = CheckpointMode.ON_REQUEST
     steps: int | None = None
+    total: int | None = None
     step_s: float = 0.01
     demand_m: int | None = 0
     idle_m: int = 10

@@ -328,6 +328,9 @@ class SimulatedNodes:
             exit_status=training.exit_status,
             cpu_m=self._used_m(training),
             step=training.step,
+            total=training.model.total if training.mode else None,
+            cpu_ms=round(self._cpu_m_s(training)),
+            loss=training.loss,
             checkpoint_mode=training.mode,
             checkpoint=_newest_checkpoint(training),
         )

@@ -73,6 +73,7 @@ class Training:
     Attributes:
         state: The state of its process.
         step: The last completed step that is visible outside; None before the first.
+        loss: The loss that it reported last.
         mode: Its announced checkpoint mode; None before it has announced one.
         phase: Running, exited, or gone if its exit status is lost.
         answers: For each answered request, the checkpoint or the reason of the refusal.
@@ -107,6 +108,7 @@ class Training:
         self.model = model
         self.state = State.LAUNCHING
         self.step: int | None = None
+        self.loss: float | None = None
         self.restored_step = restore.step if restore else None
         self.mode: CheckpointMode | None = None
         self.phase = ReplicaPhase.RUNNING
@@ -256,7 +258,8 @@ class Training:
         self.step = self._completed = step
         model = self.model
         if step % model.report_every == 0 or step == model.steps:
-            self._witness.reports(self, step, model.loss(step) if model.loss else None)
+            self.loss = model.loss(step) if model.loss else None
+            self._witness.reports(self, step, self.loss)
         if step == model.crash_at and self.incarnation == 1:
             self.exit(1)
         elif step == model.steps:

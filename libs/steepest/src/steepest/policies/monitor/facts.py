@@ -24,6 +24,7 @@ from steepest.events.heartbeat import NodeHeartbeat, ReplicaReport, ReplicaState
 from steepest.events.received import SEQUENCE, SOURCE, Received, is_number
 from steepest.policies.decider import Decision
 from steepest.policies.monitor.others import others_used
+from steepest.policies.monitor.replica_progress import ReportedProgress, newer_progress
 from steepest.policies.monitor.use import FACTS_PER_SILENCE, USAGE_EVERY_MS, UsageTotal
 
 JOIN_EVERY_MS = 3_600_000
@@ -43,6 +44,7 @@ class KnownReplica(msgspec.Struct):
     state: ReplicaState
     mode: CheckpointMode | None = None
     proven: bool = False
+    progress: ReportedProgress | None = None
 
 
 class KnownNode(msgspec.Struct):
@@ -142,7 +144,7 @@ class Facts:
             # Repeat an older agent's facts about its processes, now with the node that reports them.
             node.takes_jobs = beat.takes_jobs
             node.replicas = {key: KnownReplica(one.incarnation, one.state) for key, one in node.replicas.items()}
-        yield from _usage(node, beat, _cpu(beat) if takes_jobs else {})
+        yield from _usage_with_progress(node, beat, _cpu(beat) if takes_jobs else {})
         listed: dict[str, KnownReplica] = {}
         for report in beat.replicas if takes_jobs else ():
             key = f"{report.job}/{report.replica}"
@@ -168,9 +170,33 @@ def _may_be_forgotten(node: KnownNode, beat: NodeHeartbeat) -> bool:
     return was_silent or not 0 <= beat.at_ms - node.joined_ms < JOIN_EVERY_MS
 
 
-def _usage(node: KnownNode, beat: NodeHeartbeat, jobs: dict[str, int]) -> Iterator[c.NodeUsage]:
+def _progress(node: KnownNode, beat: NodeHeartbeat) -> Iterator[tuple[KnownReplica, ReportedProgress]]:
+    """The replicas that have come further, as far as a fact about it is due."""
+    for report in beat.replicas if beat.progress_every_ms and beat.takes_jobs else ():
+        known = node.replicas.get(f"{report.job}/{report.replica}")
+        if known is None or known.incarnation != report.incarnation:
+            continue
+        if (newer := newer_progress(known.progress, report, beat)) is not None:
+            yield known, newer
+
+
+def _usage_with_progress(node: KnownNode, beat: NodeHeartbeat, jobs: dict[str, int]) -> Iterator[c.NodeUsage]:
+    """The usage that is due, the last of it with the progress of the replicas. The end of one does not wait."""
+    further = list(_progress(node, beat))
+    ended = {f"{one.job}/{one.replica}" for one in beat.replicas if one.state is not ReplicaState.RUNNING}
+    running = {key for key, one in node.replicas.items() if one.state is ReplicaState.RUNNING}
+    usages = list(_usage(node, beat, jobs, now=bool(further) and not ended.isdisjoint(running)))
+    if further and usages:
+        for known, newer in further:
+            known.progress = newer
+        usages[-1] = msgspec.structs.replace(usages[-1], progress=tuple(newer.progress for _, newer in further))
+    yield from usages
+
+
+def _usage(node: KnownNode, beat: NodeHeartbeat, jobs: dict[str, int], *, now: bool) -> Iterator[c.NodeUsage]:
     """Report a node's usage if it is due; if its set of jobs changed, first report the usage with the previous jobs."""
-    is_due = not 0 <= beat.at_ms - node.usage_ms < (beat.usage_every_ms or USAGE_EVERY_MS)  # its clock may be set back
+    every_ms = beat.usage_every_ms or USAGE_EVERY_MS
+    is_due = now or not 0 <= beat.at_ms - node.usage_ms < every_ms  # its clock may be set back
     if not beat.usage_every_ms:
         node.use = UsageTotal()
     elif node.use.measured and node.use.jobs.keys() != jobs.keys():

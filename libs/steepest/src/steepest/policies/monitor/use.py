@@ -27,12 +27,23 @@ FACTS_PER_BUCKET = 6
 """Usage facts of a node in an interval of the categorizer: at most this fraction of FlowCon's mean is its neighbour's."""
 
 
+PROGRESS_EVERY_MS = 1_000
+"""Least time between two facts about the progress of one replica."""
+
+
+def progress_every_ms(view: ClusterView) -> int:
+    """What heartbeats state as ``progress_every_ms``; 0 in a pool whose readers are older than these facts."""
+    return PROGRESS_EVERY_MS if view.has(STATE_IS_BOUNDED) else 0
+
+
 def usage_every_ms(view: ClusterView) -> int:
     """The period of a node's usage facts in milliseconds; 0 in a pool whose readers expect every measurement."""
     if not view.has(STATE_IS_BOUNDED):
         return 0
     parameters = view.parameters
     wanted = min(parameters.node_lost_ms // FACTS_PER_SILENCE, parameters.specon.interval_ms // FACTS_PER_BUCKET)
+    if parameters.steepest.on:
+        wanted = min(wanted, PROGRESS_EVERY_MS)  # it plans by what is left of each job
     return max(wanted, USAGE_EVERY_MS)
 
 

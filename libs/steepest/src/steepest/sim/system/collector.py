@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from steepest.cluster.simulated.nodes import SimulatedNodes
 from steepest.cluster.simulated.training import Training, Witness
 from steepest.events import cluster as c
@@ -15,6 +17,7 @@ from steepest.events import loss
 from steepest.events.parameters import SpeConParameters
 from steepest.events.received import Received
 from steepest.policies.monitor.facts import Facts
+from steepest.policies.monitor.use import PROGRESS_EVERY_MS
 from steepest.policies.specon.categorizer import Categorizer
 
 
@@ -116,6 +119,7 @@ class SimulatedCollector(Witness):
     def beat(self, node: str) -> None:
         """A node sends a heartbeat."""
         beat = self.nodes.beat(node, self._pool, self._now_ms())
+        beat = msgspec.structs.replace(beat, progress_every_ms=PROGRESS_EVERY_MS)
         for decision in self._facts.step(self._received(beat, "heartbeats")):
             self._append(decision.event)
 

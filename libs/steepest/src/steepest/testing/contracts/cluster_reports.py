@@ -72,6 +72,17 @@ class ReportsContract:
         assert status is not None
         assert await stage.reach((status.step or 0) + 1)
 
+    async def test_cpu_time_grows(self, stage: ClusterFixture) -> None:
+        """Heartbeats say how much CPU time an incarnation has used since it started."""
+        await stage.train("--burn")
+        used: list[int] = []
+        async for beat in stage.cluster.heartbeats():
+            used += [one.cpu_ms for one in beat.replicas if one.job == JOB.job and one.cpu_ms is not None]
+            if len(used) >= 4 and used[-1] > used[0]:
+                break
+
+        assert used == sorted(used)
+
     async def test_only_what_runs_can_be_limited(self, stage: ClusterFixture) -> None:
         """A limit of what was never started, or has ended, is refused."""
         with refused("not-running"):
