@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from steepest.training_logs import LogReader, LossRecord, ReaderState
-from steepest.training_logs.syntax.line_splitter import MAX_LINE_BYTES
+from steepest.training_logs.syntax import line_splitter
 from steepest.training_logs.syntax.prefixes import strip_prefixes
 
 CASES = {
@@ -198,19 +198,32 @@ def test_prefixes_always_end(line: bytes) -> None:
     assert b"\x1b" in line or line.endswith(text)
 
 
-@settings(max_examples=5, deadline=None)
-@given(st.integers(0, 3), st.integers(1, 1 << 16))
-def test_a_line_that_is_too_long_is_cut_and_counted(more: int, chunk: int) -> None:
-    """A line over 1 MiB is read to there, counted, and takes nothing of the next line, however it arrives."""
-    long = b"step=1 loss=0.5 " + b"x" * MAX_LINE_BYTES + b"loss=0.7" * more
+def check_cutting(limit: int, more: int, chunk: int) -> None:
+    """Feed a line that is longer than a limit, and a short one, in chunks."""
+    long = b"step=1 loss=0.5 " + b"x" * limit + b"loss=0.7" * more
     log = long + b"\nstep=2 loss=0.25\n"
     reader = LogReader()
 
-    records = [record for at in range(0, len(log), chunk + 4096) for record in reader.feed(log[at : at + chunk + 4096])]
+    records = [record for at in range(0, len(log), chunk) for record in reader.feed(log[at : at + chunk])]
 
     assert [(record.step, record.line) for record in records] == [(1, 1), (2, 2)]
     assert reader.cut_lines == 1
     assert records[1].position == len(log)
+
+
+@untimed
+@given(st.integers(0, 400), st.integers(1, 6_000))
+def test_a_line_that_is_too_long_is_cut_and_counted(more: int, chunk: int) -> None:
+    """A line over the limit is read to there, counted, and takes nothing of the next line, however it arrives."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(line_splitter, "MAX_LINE_BYTES", 2_048)
+        patch.setattr(line_splitter, "_PIECE_BYTES", 512)
+        check_cutting(2_048, more, chunk)
+
+
+def test_the_limit_of_a_line_is_a_mebibyte() -> None:
+    """The same with the limit as it is, which is too slow for many examples."""
+    check_cutting(1 << 20, more=3, chunk=1 << 16)
 
 
 def test_a_restored_reader_needs_no_more_than_its_state() -> None:

@@ -59,8 +59,11 @@ class Outbox:
             new_record(to, key, event, at_ms, header)
             for event, at_ms, header in zip(events, times, headers, strict=True)
         ]
-        async for attempt in patiently():
-            with attempt:
-                await self._log.append(records)
+        try:
+            await self._log.append(records)  # without the retries, which cost more to set up than this takes
+        except LogUnavailableError:
+            async for attempt in patiently():
+                with attempt:
+                    await self._log.append(records)
         for event in events:
             self._metrics.reports.labels(type(event).__name__).inc()
