@@ -414,3 +414,64 @@ def test_a_plan_after_a_void_one_is_void() -> None:
     pool.feed(submitted("b"), placement("b", "w1", after=("nothing",)))
 
     assert pool.view.refused == Void.NO_ROOM_COMING
+
+
+# --- nodes that are gone ----------------------------------------------------------------------------------------------
+
+
+def lose(pool: GangPool, node: str) -> None:
+    """An operator says that a lost node never returns."""
+    pool.feed(c.NodeLost(node=node, silent_ms=15_000), c.NodeGone(node=node))
+
+
+def test_a_gang_that_loses_a_node_is_cleared_and_starts_again() -> None:
+    """What ran elsewhere is stopped."""
+    pool = GangPool(w1=1_000, w2=1_000)
+    job = pool.gang("a", "w1", "w2")
+
+    lose(pool, "w2")
+    assert pool.plan_of("a").kind is PlanKind.CLEAR
+    pool.carry_out("a")
+
+    assert (job.phase, job.exit_status, pool.allocated()) == (Phase.STOPPED, None, {})
+    assert "w2" in job.stop_reason
+
+
+def test_an_elastic_gang_goes_on_without_a_node() -> None:
+    """With the replicas that are left."""
+    pool = GangPool(w1=1_000, w2=1_000)
+    job = pool.gang("a", "w1", "w2", roles=(role(2, min=1),))
+
+    lose(pool, "w2")
+
+    assert (job.alive, job.plan, job.running_on, pool.allocated()) == (True, None, ("w1",), {"w1": 100})
+
+
+@pytest.mark.parametrize("gone", ["w1", "w2", "w3"])
+@pytest.mark.parametrize("before", [c.Step.CHECKPOINT, c.Step.STOP, c.Step.START, c.Step.VERIFY])
+@pytest.mark.parametrize("begun", [False, True])
+@pytest.mark.parametrize("kind", [SUSPEND, MOVE])
+def test_a_plan_whose_node_is_gone_comes_to_an_end(gone: str, before: c.Step, *, begun: bool, kind: c.Transition) -> None:
+    """At any step, and nothing is held of a job that does not run."""
+    pool = GangPool(w1=1_000, w2=1_000, w3=1_000)
+    configured(pool, min_run_ms=0)
+    job = pool.gang("a", "w1", "w2")
+    pool.fold(transition("a", kind, job.nodes, *(("w2", "w3") if kind is MOVE else ())))
+    pool.carry_out("a", before=before)
+    if begun and job.plan and pool.plan_of("a").step is not None:
+        pool.begin("a")
+        lose(pool, gone)
+        plan = pool.view.plan_of(job)
+        if plan is not None and plan.begun:
+            pool.fail("a", "unknown-node", begun=pool.begin("a"))
+    else:
+        lose(pool, gone)
+    pool.carry_out("a")
+
+    assert job.plan is None
+    assert job.phase in {Phase.RUNNING, Phase.STOPPED, Phase.SUSPENDED}
+    assert job.alive == (job.phase is Phase.RUNNING)
+    if job.alive:
+        assert all(replica.alive for replica in job.replicas)
+    else:
+        assert pool.allocated() == {}

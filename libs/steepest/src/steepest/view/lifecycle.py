@@ -121,12 +121,26 @@ def replica_stopped(job: Job, event: c.ReplicaStopped) -> gangs.GangVerdict:
     gangs.end(job, event.replica, event.exit_status, event.step)
     job.stop_step = job.stop_step if event.step is None else max(event.step, job.stop_step or 0)
     remember(job, event.checkpoint)
+    name = f"replica {event.replica} on {event.node}"
+    return _judge(job, before, event.exit_status, f"{name}: {event.reason}" if event.reason else name)
+
+
+def lose_replicas(job: Job, node: str, why: str) -> gangs.GangVerdict:
+    """The replicas of a gang on a node have ended, because it is gone: what follows from that for the gang."""
+    before = gangs.verdict(job) if job.replicas else gangs.GangVerdict.GOES_ON
+    for index, replica in enumerate(job.replicas):
+        if replica.node == node:
+            gangs.end(job, index, None, None)
+    return _judge(job, before, None, why) if job.replicas else before
+
+
+def _judge(job: Job, before: gangs.GangVerdict, exit_status: int | None, why: str) -> gangs.GangVerdict:
+    """Keep how a gang ended, where the end of a replica is the end of the gang."""
     verdict = gangs.verdict(job)
     if verdict is not before:
         finished = verdict is gangs.GangVerdict.FINISHED
-        job.exit_status = 0 if finished else event.exit_status
-        name = f"replica {event.replica} on {event.node}"
-        job.stop_reason = "" if finished else f"{name}: {event.reason}" if event.reason else name
+        job.exit_status = 0 if finished else exit_status
+        job.stop_reason = "" if finished else why
         job.stopped_incarnation = job.incarnation
     if not job.alive:
         job.limit = None

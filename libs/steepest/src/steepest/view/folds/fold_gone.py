@@ -14,9 +14,10 @@ from steepest.view import lifecycle
 from steepest.view import plans as rules
 from steepest.view.folds.fold_plans import undo_move
 from steepest.view.folds.handlers import Handlers
+from steepest.view.places import gangs
 from steepest.view.plans import Stage
 from steepest.view.projection import Projection
-from steepest.view.state import Job, Node, Plan, PlanKind, PlanStatus
+from steepest.view.state import CLEARING, TRANSITIONS, Heading, Job, Node, Plan, PlanKind, PlanStatus
 
 AFTER_STOP = (Stage.START, Stage.VERIFY, Stage.DONE)
 """Stages of a move whose job can go on at its target."""
@@ -35,7 +36,9 @@ def _node_gone(view: Projection, event: c.NodeGone, received: Received[Any]) -> 
 def _leave(view: Projection, job: Job, node: Node, received: Received[Any]) -> None:
     why = rules.Doom.NODE_GONE.about(node=node.name)
     plan = view.plan_of(job)
-    if plan is None or plan.kind is PlanKind.CANCEL:
+    if job.spec.is_gang or (plan is not None and plan.kind in TRANSITIONS):
+        _leave_gang(view, job, node, received)
+    elif plan is None or plan.kind is PlanKind.CANCEL:
         lifecycle.lost(job, why)
         if plan is not None:
             lifecycle.conclude(view, plan, PlanStatus.FINISHED)
@@ -51,6 +54,42 @@ def _leave(view: Projection, job: Job, node: Node, received: Received[Any]) -> N
     else:
         _give_up(view, job, plan, why, received)
     view.jobs.update(job)
+
+
+def _leave_gang(view: Projection, job: Job, node: Node, received: Received[Any]) -> None:
+    """The replicas there have ended. A plan with another place there is given up, once no step of it is under way."""
+    why = rules.Doom.NODE_GONE.about(node=node.name)
+    plan = view.plan_of(job)
+    if job.spec.is_gang:
+        verdict = lifecycle.lose_replicas(job, node.name, why)
+    else:
+        lifecycle.lost(job, why)
+        verdict = gangs.GangVerdict.BROKEN
+    if plan is not None and plan.kind not in CLEARING:
+        _adapt(plan, node.name, why, goes_on=verdict is gangs.GangVerdict.GOES_ON)
+    gangs.hold(view, job, without=node.name)
+    if plan is not None and not job.alive and (plan.kind in CLEARING or rules.stage_of(plan) in rules.BEFORE_STOP):
+        lifecycle.conclude(view, plan, PlanStatus.FINISHED if plan.kind in CLEARING else PlanStatus.FAILED, why)
+    if view.plan_of(job) is None:
+        lifecycle.after(view, job, received)
+
+
+def _adapt(plan: Plan, node: str, why: str, *, goes_on: bool) -> None:
+    """A plan for a whole job goes on where it can without a node."""
+    for promised in plan.promised.values():
+        promised.pop(node, None)
+    stage = rules.stage_of(plan)
+    stopping = plan.begun and stage is Stage.STOP
+    if stage in rules.BEFORE_STOP and not stopping:
+        if node in plan.targets or not goes_on:
+            plan.doomed = plan.doomed or why
+        plan.sources = tuple(source for source in plan.sources if source != node)
+    elif stopping and node in plan.targets:
+        plan.targets, plan.sizes = (), ()
+    elif plan.heading is Heading.FORWARD and node in plan.sources:
+        plan.sources, plan.source_sizes = (), ()
+    if stage not in rules.BEFORE_STOP and node in plan.destinations:
+        plan.doomed = plan.doomed or why
 
 
 def _without_source(view: Projection, job: Job, plan: Plan, why: str, received: Received[Any]) -> None:

@@ -64,18 +64,26 @@ def _wanted(job: Job, plan: Plan | None) -> dict[str, Holding]:
         held = together(places(job, plan.sources, plan.source_sizes), held)
     for promised in plan.promised.values():
         for node, amount in promised.items():
-            count, total = held[node]
+            count, total = held.get(node, (0, Resources()))
             held[node] = (count, total - amount)
     return held
 
 
-def hold(view: Projection, job: Job) -> None:
-    """Let a job hold what its replicas and its plan need, and count where it runs or will run."""
+def hold(view: Projection, job: Job, without: str = "") -> None:
+    """Let a job hold what its replicas and its plan need, and count where it runs or will run.
+
+    A node that is gone for good holds nothing; ``without``: one that is about to be.
+    """
+
+    def is_there(node: str) -> bool:
+        return node != without and node in view.nodes
+
     plan = view.plan_of(job)
-    view.nodes.reserve(job, _wanted(job, plan))
+    view.nodes.reserve(job, {node: held for node, held in _wanted(job, plan).items() if is_there(node)})
     going = plan is not None and plan.targets and plan.kind not in CLEARING and plan.heading is Heading.FORWARD
     staying = plan.sources if plan is not None and plan.kind not in CLEARING else job.running_on
-    view.nodes.count_at(job, plan.targets if plan is not None and going else staying)
+    nodes = plan.targets if plan is not None and going else staying
+    view.nodes.count_at(job, [node for node in nodes if is_there(node)])
 
 
 # --- starts and ends --------------------------------------------------------------------------------------------------
