@@ -193,6 +193,22 @@ async def test_a_late_acknowledgement_reaches_no_message_of_the_next_connection(
     assert again == numbered(1, 40)
 
 
+async def test_a_loss_is_noticed_while_a_batch_is_handled(mosquitto: Mosquitto) -> None:
+    """The gauge falls although the handler waits for the log, and rises with the next connection."""
+    proxy = Proxy(mosquitto.port)
+    async with proxy.running():
+        consumer = Consumer(proxy.port, blocked=True)
+        async with consumer.running():
+            await until(lambda: consumer.connected, "the subscription")
+            await publish(mosquitto.port, [b"1"])
+            await until(lambda: consumer.begun, "a batch")
+            proxy.cut()
+            await until(lambda: not consumer.connected, "the loss to be noticed")
+            assert consumer.handled == []
+            consumer.open.set()
+            await until(lambda: consumer.connected, "the next connection")
+
+
 async def test_a_broker_that_vanishes_is_noticed(mosquitto: Mosquitto, monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection that is neither closed nor answered ends by its keep-alive, and the next one delivers what waits."""
     monkeypatch.setattr(module, "KEEPALIVE_S", 1)

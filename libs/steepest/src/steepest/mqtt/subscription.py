@@ -107,6 +107,8 @@ class Subscription:
             logger.error("the broker refuses the subscription", topics=self._filter, why=", ".join(refused))
             return
         self._metrics.connected.set(1)
+        # aiomqtt reports a loss only to those who wait for the next message, and the handler may wait for the log for hours.
+        client._disconnected.add_done_callback(lambda _: self._metrics.connected.set(0))  # noqa: SLF001
         logger.info("connected", broker=self._settings.broker, topics=self._filter)
 
 
