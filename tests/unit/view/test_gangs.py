@@ -451,7 +451,9 @@ def test_an_elastic_gang_goes_on_without_a_node() -> None:
 @pytest.mark.parametrize("before", [c.Step.CHECKPOINT, c.Step.STOP, c.Step.START, c.Step.VERIFY])
 @pytest.mark.parametrize("begun", [False, True])
 @pytest.mark.parametrize("kind", [SUSPEND, MOVE])
-def test_a_plan_whose_node_is_gone_comes_to_an_end(gone: str, before: c.Step, *, begun: bool, kind: c.Transition) -> None:
+def test_a_plan_whose_node_is_gone_comes_to_an_end(
+    gone: str, before: c.Step, *, begun: bool, kind: c.Transition
+) -> None:
     """At any step, and nothing is held of a job that does not run."""
     pool = GangPool(w1=1_000, w2=1_000, w3=1_000)
     configured(pool, min_run_ms=0)

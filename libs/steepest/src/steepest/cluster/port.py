@@ -209,8 +209,12 @@ class Cluster(Protocol):
             UncertainError: It may have been set.
         """
 
-    async def lookup(self, replica: ReplicaId) -> ReplicaStatus | None:
+    async def lookup(self, replica: ReplicaId, *, verify: bool = True) -> ReplicaStatus | None:
         """The proven status of the newest incarnation; None if none was ever started.
+
+        Args:
+            replica: The replica.
+            verify: Whether to verify its newest checkpoint, for which it is read whole; without, ``checkpoint`` is None.
 
         Raises:
             UncertainError: The node does not answer.

@@ -184,7 +184,7 @@ class Play:
 
 async def _stop(cluster: Cluster, job: str) -> None:
     with contextlib.suppress(ClusterError):  # it never started, or cannot be reached: there is nothing else to try
-        status = await cluster.lookup(ReplicaId(job))
+        status = await cluster.lookup(ReplicaId(job), verify=False)
         if status is not None:
             await cluster.stop(ReplicaId(job), status.incarnation, grace_s=GRACE_S)
 

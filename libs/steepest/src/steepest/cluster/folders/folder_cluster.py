@@ -129,7 +129,7 @@ class FolderCluster(abc.ABC, Generic[_B]):
         if await asyncio.to_thread(folder.path.exists):
             await withdraw(folder, request)
 
-    async def lookup(self, replica: ReplicaId) -> ReplicaStatus | None:
+    async def lookup(self, replica: ReplicaId, *, verify: bool = True) -> ReplicaStatus | None:
         """See ``Cluster.lookup``. An interrupted start is ``STARTING``; calling ``start`` again completes it."""
         background = await self._ready()
         known = await asyncio.to_thread(self._state.incarnations, replica)
@@ -153,7 +153,7 @@ class FolderCluster(abc.ABC, Generic[_B]):
             exit_status=seen.exit_status,
             step=await asyncio.to_thread(ReportsTail(folder).read),
             restored_step=greeting.restored_step if greeting else None,
-            checkpoint=await background.checkpoint(replica.job, within_s=LOOK_S),
+            checkpoint=await background.checkpoint(replica.job, within_s=LOOK_S) if verify else None,
         )
 
     async def wait_for_step(self, replica: ReplicaId, incarnation: int, *, at_least: int, timeout_s: float) -> int:

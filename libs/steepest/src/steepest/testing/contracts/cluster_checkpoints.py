@@ -108,6 +108,18 @@ class CheckpointContract:
         assert status.checkpoint is None
         assert await stage.reach((status.step or 0) + 2)
 
+    async def test_a_lookup_verifies_the_checkpoint_on_request(self, stage: ClusterFixture) -> None:
+        """With ``verify=False`` the phase and step are as proven as before, and there is no checkpoint."""
+        await stage.train()
+        saved = await stage.ask()
+        verified = await stage.cluster.lookup(JOB)
+        plain = await stage.cluster.lookup(JOB, verify=False)
+
+        assert verified is not None
+        assert plain is not None
+        assert (verified.checkpoint, plain.checkpoint) == (saved, None)
+        assert (plain.phase, plain.incarnation, plain.step) == (verified.phase, 1, verified.step)
+
     async def test_only_what_runs_can_be_asked(self, stage: ClusterFixture) -> None:
         """A checkpoint of an ended or never started incarnation is refused."""
         with refused("not-running"):

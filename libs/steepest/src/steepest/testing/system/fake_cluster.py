@@ -156,9 +156,9 @@ class FakeCluster(SimulatedCluster):
             ),
         )
 
-    async def lookup(self, replica: ReplicaId) -> ReplicaStatus | None:
+    async def lookup(self, replica: ReplicaId, *, verify: bool = True) -> ReplicaStatus | None:
         """See ``Cluster.lookup``."""
-        return await self._call("lookup", lambda: super(FakeCluster, self).lookup(replica))
+        return await self._call("lookup", lambda: super(FakeCluster, self).lookup(replica, verify=verify))
 
     async def wait_for_step(self, replica: ReplicaId, incarnation: int, *, at_least: int, timeout_s: float) -> int:
         """See ``Cluster.wait_for_step``."""

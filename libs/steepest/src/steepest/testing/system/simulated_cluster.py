@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import TextIO, TypeVar
 
+import msgspec
 from msgspec import UNSET, UnsetType
 
 from steepest.clock import Clock
@@ -149,10 +150,11 @@ class SimulatedCluster:
             raise RefusedError("simulated nodes cannot cap memory", code="limit-unsupported")
         self._nodes.limit(replica, incarnation, cpu_limit_m)
 
-    async def lookup(self, replica: ReplicaId) -> ReplicaStatus | None:
+    async def lookup(self, replica: ReplicaId, *, verify: bool = True) -> ReplicaStatus | None:
         """See ``Cluster.lookup``."""
         self._refuse_closed()
-        return self._nodes.lookup(replica)
+        status = self._nodes.lookup(replica)
+        return status if verify or status is None else msgspec.structs.replace(status, checkpoint=None)
 
     async def wait_for_step(self, replica: ReplicaId, incarnation: int, *, at_least: int, timeout_s: float) -> int:
         """See ``Cluster.wait_for_step``."""
