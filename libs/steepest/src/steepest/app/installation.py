@@ -18,18 +18,20 @@ from steepest.app.state_folder import Installation, NodeSpec, StateFolder
 from steepest.clock import SystemClock
 from steepest.cluster.port import Cluster
 from steepest.errors import InputError, LogUnavailableError
+from steepest.events.registry import BY_POOL
 from steepest.log.base import Log, TopicPartition
 from steepest.log.files.file_log import FileLog
+from steepest.log.files.recording import grow_recording
 from steepest.log.kafka.kafka_settings import AUTO, KafkaSettings
 from steepest.log.kafka.kafka_snapshots import LogSnapshots
 from steepest.log.snapshot_store import FolderSnapshots, SnapshotStore
 from steepest.runtime.layout import Layout
 from steepest.runtime.recovery.log_identity import open_partitions
 from steepest.runtime.service import StreamDeciderType
-from steepest.runtime.sharing.assignment import Assignment
 
 if TYPE_CHECKING:
     from steepest.log.kafka.kafka_topics import Change
+    from steepest.runtime.sharing.assignment import Assignment
 
 SNAPSHOTS = TopicPartition("snapshots")
 
@@ -71,7 +73,11 @@ def open_log(settings: Settings, installation: Installation, *, read_only: bool 
         from steepest.log.kafka.kafka_log import KafkaLog  # noqa: PLC0415 - the client is an extra, and takes long to import
 
         return KafkaLog(kafka, {**partitions, SNAPSHOTS.topic: 1})
-    return FileLog.open(folder.log, read_only=True) if read_only else FileLog(folder.log, partitions)
+    if read_only:
+        return FileLog.open(folder.log, read_only=True)
+    if installation.pools and folder.has_log_in_files:
+        grow_recording(folder.log, {topic: partitions[topic] for topic in BY_POOL})
+    return FileLog(folder.log, partitions)
 
 
 def open_snapshots(settings: Settings, log: Log, service: str = "") -> SnapshotStore:

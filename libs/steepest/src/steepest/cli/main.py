@@ -32,6 +32,7 @@ COMMANDS: Mapping[str, str] = {
     "simulate": "Compare policies on a workload, in virtual time.",
     "reproduce": "The published experiments again, in virtual time, beside what was published.",
     "check": "Check a recording against the invariants.",
+    "pool": "List and add pools.",
     "topics": "Create, change and trim the topics on Kafka.",
     "upgrade": "Put in force what this version knows and a pool does not use yet.",
     "dead-letters": "Records that could not be read: list, show, resend.",

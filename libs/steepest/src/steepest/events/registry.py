@@ -258,3 +258,6 @@ DEAD_LETTERS: Topic[DeadLetter | c.LogOpened] = _topic(
 )
 
 TOPICS: Mapping[str, Topic[Any]] = {topic.name: topic for topic in (CLUSTER, LOSS, HEARTBEATS, DEAD_LETTERS)}
+
+BY_POOL = ("cluster", "heartbeats")
+"""Topics that have a partition for each pool and do not hash their keys, so that a pool can be added at any time."""

@@ -12,9 +12,10 @@ import msgspec
 from steepest.clock import Clock
 from steepest.errors import UndecodableError
 from steepest.events.cluster import JobCancelRequested, JobSubmitted, LogOpened, PoolConfigured
+from steepest.events.registry import BY_POOL
 from steepest.log.base import Log, NewRecord, Record
 from steepest.runtime.decode import received
-from steepest.runtime.layout import BY_POOL, Layout
+from steepest.runtime.layout import Layout
 
 FROM_OUTSIDE = (PoolConfigured, JobSubmitted, JobCancelRequested)
 """What people write on ``cluster``. All of the other topics comes from outside."""

@@ -8,13 +8,10 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from steepest.errors import InputError
-from steepest.events.registry import TOPICS
+from steepest.events.registry import BY_POOL, TOPICS
 from steepest.log.base import TopicPartition
 
 DEAD_LETTERS = TopicPartition("dead-letters")
-
-BY_POOL = ("cluster", "heartbeats")
-"""Topics that have a partition for each pool and do not hash their keys, so that a pool can be added at any time."""
 
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True):

@@ -123,7 +123,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """The tree. A section is a field whose type is a struct; its docstring says what it is about."""
 
     state_dir: Annotated[str, means("The state folder of the installation.", flag="--state")] = ".steepest"
-    pool: Annotated[Name | None, means("The pool that a service works for; default: the installation's.")] = None
+    pool: Annotated[
+        Name | None,
+        means(
+            "The pool that a command is about (default: the first), or that a process works for (default: all).",
+            flag="--pool",
+        ),
+    ] = None
     stop_at_eof: Annotated[
         bool, means("Stop when standard input ends, because the process that started this one is gone.")
     ] = False
@@ -138,3 +144,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def folder(self) -> StateFolder:
         """The state folder."""
         return StateFolder(Path(self.state_dir))
+
+    @property
+    def pool_folder(self) -> StateFolder:
+        """The state folder, with what is the pool's own.
+
+        Raises:
+            InputError, RecordingError: A pool is named, and the folder is no installation or is damaged.
+        """
+        return self.folder if self.pool is None else self.folder.of_pool(self.folder.read(), self.pool)

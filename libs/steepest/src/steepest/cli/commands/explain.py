@@ -41,7 +41,7 @@ def explain(job: str, settings: Settings, *, as_json: bool) -> None:
     from steepest.events.cluster import Outcome
 
     story, note = asyncio.run(_read(settings, job))
-    printed = printed_last(settings.folder, job) if story.outcome is Outcome.FAILED else []
+    printed = printed_last(settings.pool_folder, job) if story.outcome is Outcome.FAILED else []
     if as_json:
         give(msgspec.to_builtins(story) | ({"printed": printed} if printed else {}))
         return

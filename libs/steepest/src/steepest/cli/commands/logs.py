@@ -49,7 +49,7 @@ def logs(job: str, settings: Settings, *, follow: bool, lines: int, incarnation:
     """Show what JOB printed, whether it runs or is over."""
     from steepest.cli.pool.follow import run_until_stopped
 
-    folder = settings.folder
+    folder = settings.pool_folder
     folder.read()
     chosen = _chosen(folder, job, incarnation)
     if chosen is None and (incarnation is not None or not follow):
@@ -115,7 +115,7 @@ async def _follow(
 
     from steepest.cli.pool.stored_pool import fold, reading
 
-    folder = settings.folder
+    folder = settings.pool_folder
     async with reading(settings) as (installation, log):
         pool = await fold(settings, installation, log)
         pool.job(job)

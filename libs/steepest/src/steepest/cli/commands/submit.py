@@ -18,7 +18,6 @@ from steepest.cli.printing.output import give, tell
 
 if TYPE_CHECKING:
     from steepest.app.settings.tree import Settings
-    from steepest.app.state_folder import StateFolder
     from steepest.cli.jobs.job_file import JobFile
     from steepest.cli.pool.stored_pool import StoredPool
     from steepest.cli.pool.user_requests import RequestCursor, RequestOutcome
@@ -107,7 +106,8 @@ def submit(
     spec = spec_of(described.spec if described else None, **given)
     named = name or (described.name if described else None)
     jobs = _jobs(named or name_for(spec.command), spec, array)
-    if python is not None or not _in_containers(settings.folder, spec):
+    settings = _in_pool_of(settings, spec)
+    if python is not None or not _in_containers(settings, spec):
         command = with_python(spec.command, python)
         if command != spec.command:
             tell(f"{spec.command[0]} is {command[0]}", err=True)
@@ -120,9 +120,19 @@ def submit(
     sys.exit(max(_status(answer) for answer in answers))
 
 
-def _in_containers(folder: StateFolder, spec: JobSpec) -> bool:
+def _in_pool_of(settings: Settings, spec: JobSpec) -> Settings:
+    """The settings with the pool of the job's queue, unless a pool is named."""
+    import msgspec
+
+    if settings.pool is not None:
+        return settings
+    return msgspec.structs.replace(settings, pool=settings.folder.read().pool_of_queue(spec.queue))
+
+
+def _in_containers(settings: Settings, spec: JobSpec) -> bool:
     """Whether the job's programs are those of an image, and not this machine's."""
-    return bool(spec.image) or any(node.engine for node in folder.read().nodes)
+    nodes = settings.folder.read().nodes_of(str(settings.pool))
+    return bool(spec.image) or any(node.engine for node in nodes)
 
 
 def _running(spec: JobSpec, command: tuple[str, ...]) -> JobSpec:
@@ -177,14 +187,15 @@ async def _ask(settings: Settings, jobs: Sequence[tuple[str, JobSpec]], *, wait:
     """Submit all jobs, then report of each in turn."""
     import msgspec
 
-    from steepest.cli.pool.user_requests import append, asking, new_request
+    from steepest.cli.pool.user_requests import append, asking, elsewhere, new_request
     from steepest.events.cluster import JobSubmitted
 
     answers: list[Answer] = []
     async with asking(settings) as (log, pool):
         jobs = [(name, _with_priority(spec, pool)) for name, spec in jobs]
         _refuse_what_never_fits(pool, jobs[0][1])
-        events = [JobSubmitted(job=_free(pool, name), request=new_request(), spec=spec) for name, spec in jobs]
+        others = await elsewhere(settings, pool, log)
+        events = [JobSubmitted(job=_free(pool, others, name), request=new_request(), spec=spec) for name, spec in jobs]
         places = [await append(log, pool, event) for event in events]
         for event, place in zip(events, places, strict=True):
             answer = await _answer(log, pool, event.job, place, wait=wait, talk=talk)
@@ -208,13 +219,26 @@ async def _answer(
     return answer
 
 
-def _free(pool: StoredPool, name: str) -> str:
-    """The name that a job gets; that of a job which still runs or waits is left for the system to refuse."""
+def _free(pool: StoredPool, others: Sequence[StoredPool], name: str) -> str:
+    """The name that a job gets; that of a job which still runs or waits is left for the system to refuse.
+
+    Raises:
+        InputError: A job of that name runs or waits in another pool; the losses of both would be taken for one job's.
+    """
     from steepest.cli.jobs.job_names import free_name
+    from steepest.errors import InputError
+
+    for other in others:
+        job = other.view.jobs.get(name)
+        if job is not None and job.outcome is None:
+            raise InputError(
+                f"the pool {other.name} has a job named {name}: names are unique in an installation",
+                hint="give it another name with --name",
+            )
 
     def is_over(each: str) -> bool | None:
-        job = pool.view.jobs.get(each)
-        return None if job is None else job.outcome is not None
+        found = [one.view.jobs[each] for one in (pool, *others) if each in one.view.jobs]
+        return all(job.outcome is not None for job in found) if found else None
 
     free = free_name(name, is_over)
     if free != name:

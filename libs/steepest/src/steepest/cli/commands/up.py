@@ -85,6 +85,7 @@ CORES_SHARE = 0.8
 @cluster_option
 @click.option("--image", help=f"For jobs that name none, on Docker engines ({IMAGE}).")
 @click.option("--kafka", metavar="HOST:PORT|auto", help="Run every service as a process, over Kafka.")
+@click.option("--pool", metavar="NAME", help="Run this pool alone; default: all that `steepest pool list` shows.")
 @click.option("--mqtt", metavar="HOST:PORT", help="Take in heartbeats and losses from this MQTT broker.")
 @click.option("--scale", "scales", type=ScaleType(), multiple=True, help="Processes of a service. Repeat it.")
 @click.option("--service", "services", metavar="NAME", multiple=True, help="Run only this service here. Repeat it.")
@@ -130,6 +131,7 @@ def flags_of(*, metrics: tuple[str | None, int] | None, soft_limits: bool, **opt
     host, port = metrics or (None, None)
     return {
         "state_dir": options["state"],
+        "pool": options["pool"],
         "metrics.port": port,
         "metrics.host": host,
         "kafka.bootstrap": options["kafka"],

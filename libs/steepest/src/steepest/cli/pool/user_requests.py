@@ -70,6 +70,13 @@ async def asking(settings: Settings) -> AsyncIterator[tuple[Log, StoredPool]]:
         await log.close()
 
 
+async def elsewhere(settings: Settings, pool: StoredPool, log: Log) -> list[StoredPool]:
+    """The other pools of an installation as they stand: those on which a system ever ran."""
+    names = [name for name in pool.installation.layout.pools if name != pool.name]
+    ran = [name for name in names if await log.end(pool.installation.layout.of_pool(name))]
+    return [await fold(msgspec.structs.replace(settings, pool=name), pool.installation, log) for name in ran]
+
+
 def _opened(received: Received[c.ClusterEvent]) -> str | None:
     return received.event.epoch if isinstance(received.event, c.LogOpened) else None
 

@@ -127,6 +127,35 @@ def create_recording(folder: Path, partitions: Mapping[str, int], begins: Mappin
     return found
 
 
+def grow_recording(folder: Path, partitions: Mapping[str, int]) -> None:
+    """Add partitions behind those that topics of a recording have; nothing is removed.
+
+    No process may have the recording open.
+
+    Args:
+        folder: The recording's folder.
+        partitions: Topic to the number of partitions that it must have at least.
+
+    Raises:
+        LogUnavailableError: The folder is not writable.
+        RecordingError: It is not a recording, or has no such topic.
+    """
+    try:
+        with locked_blocking(folder / "recording.lock"):
+            recording = _read(folder)
+            if unknown := sorted(partitions.keys() - recording.partitions.keys()):
+                raise RecordingError(
+                    f"{folder} has no topic {unknown[0]}", hint="name a recording of this installation"
+                )
+            wanted = {topic: max(had, partitions.get(topic, 0)) for topic, had in recording.partitions.items()}
+            if wanted != recording.partitions:
+                _write(folder, Topics(wanted, source=str(folder)), recording.begins)
+    except OSError as error:
+        raise LogUnavailableError(
+            f"{folder}: cannot add partitions: {error.strerror}", hint="make room there, or check its permissions"
+        ) from error
+
+
 def _write(folder: Path, topics: Topics, begins: Mapping[str, int]) -> None:
     import importlib.metadata  # noqa: PLC0415 - it takes long to import, and who reads does without
 

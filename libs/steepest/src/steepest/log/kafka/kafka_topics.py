@@ -19,6 +19,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError, for_code
 
 from steepest.errors import InputError, LogUnavailableError
+from steepest.events.registry import BY_POOL
 from steepest.log.base import TopicPartition
 from steepest.log.kafka.kafka_log import KafkaLog
 from steepest.log.kafka.kafka_reader import CLIENT_ERRORS
@@ -195,6 +196,8 @@ class KafkaTopics:
         """Why the number of partitions must not change; empty if it may."""
         if partitions > self._wanted[name]:
             return "Kafka cannot remove partitions"
+        if name in BY_POOL:
+            return ""
         log = KafkaLog(self._settings, {name: partitions})
         try:
             ends = [await log.end(TopicPartition(name, number)) for number in range(partitions)]

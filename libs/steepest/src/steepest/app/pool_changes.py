@@ -1,0 +1,133 @@
+"""Pools of an installation that are added, or get other queues.
+
+It owns what may change: pools are added and never removed, and a pool keeps its nodes. It must never touch a pool's log.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from steepest.app.installation import apply_topics, kafka_of, open_log
+from steepest.app.settings.amounts import node
+from steepest.app.settings.tree import Settings
+from steepest.app.state_folder import Installation, PoolSpec
+from steepest.clock import SystemClock
+from steepest.errors import InputError
+from steepest.events.common import Name
+from steepest.log.kafka.kafka_settings import AUTO
+from steepest.runtime.recovery.log_identity import open_partitions
+
+MOST_POOLS = 1_000
+MOST_FILE_BYTES = 1 << 20
+
+
+class _DescribedPool(msgspec.Struct, forbid_unknown_fields=True):
+    """A ``[[pool]]`` of a file."""
+
+    name: Name
+    nodes: tuple[str, ...] = ()
+    queues: tuple[Name, ...] = ()
+
+
+class _PoolFile(msgspec.Struct, forbid_unknown_fields=True):
+    pool: tuple[_DescribedPool, ...]
+
+
+def read_pools(path: Path) -> tuple[PoolSpec, ...]:
+    """The pools that a TOML file describes: ``[[pool]]`` with ``name``, ``nodes`` as for ``--node``, and ``queues``.
+
+    Raises:
+        InputError: It cannot be read, or describes something else; the message names the field.
+    """
+    try:
+        with path.open("rb") as file:
+            text = file.read(MOST_FILE_BYTES + 1)
+        if len(text) > MOST_FILE_BYTES:
+            raise InputError(f"{path}: is larger than 1 MiB", hint="describe fewer pools")
+        content: Mapping[str, Any] = tomllib.loads(text.decode())
+        described = msgspec.convert(content, _PoolFile).pool
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}", hint="name a TOML file") from error
+    except (ValueError, RecursionError) as error:  # also those of msgspec, tomllib and the decoder
+        raise InputError(f"{path}: {error}", hint="see `steepest pool apply --help` for an example") from error
+    return tuple(_spec(path, number, pool) for number, pool in enumerate(described))
+
+
+def _spec(path: Path, number: int, pool: _DescribedPool) -> PoolSpec:
+    try:
+        return PoolSpec(name=pool.name, nodes=tuple(map(node, pool.nodes)), queues=pool.queues)
+    except ValueError as error:
+        raise InputError(f"{path}: $.pool[{number}].nodes: {error}", hint="write a node like n1=0.5:4Gi") from error
+
+
+def with_pools(installation: Installation, wanted: Sequence[PoolSpec]) -> Installation:
+    """The installation with these pools: new ones behind those that are there, known ones with their new queues.
+
+    Raises:
+        InputError: A known pool would lose or change nodes, a name of a pool, node or queue is not unique, a new pool has no
+            node, or there are too many.
+    """
+    pools = {pool.name: pool for pool in installation.all_pools}
+    if len({pool.name for pool in wanted}) < len(wanted):
+        raise InputError("two pools have the same name", hint="describe each pool once")
+    for pool in wanted:
+        known = pools.get(pool.name)
+        if known is not None and pool.nodes not in ((), known.nodes):
+            raise InputError(
+                f"the pool {pool.name} is there already, with other nodes",
+                hint="leave its nodes out, or add another pool",
+            )
+        if known is not None and pool.name == installation.pool and pool.queues:
+            raise InputError(
+                f"{pool.name} is the first pool: it gets the jobs of every queue that no other pool has",
+                hint="leave its queues out",
+            )
+        if known is None and not pool.nodes:
+            raise InputError(f"the pool {pool.name} has no nodes", hint="name them with --node")
+        pools[pool.name] = pool if known is None else msgspec.structs.replace(known, queues=pool.queues)
+    _, *others = pools.values()
+    changed = msgspec.structs.replace(installation, pools=tuple(others))
+    _refuse_twice("node", [one.name for pool in changed.all_pools for one in pool.nodes])
+    _refuse_twice("queue", [queue for pool in others for queue in pool.queues])
+    if len(pools) > MOST_POOLS:
+        raise InputError(f"{len(pools)} pools are more than {MOST_POOLS}", hint="use several installations")
+    return changed
+
+
+def _refuse_twice(what: str, names: Sequence[str]) -> None:
+    twice = [name for number, name in enumerate(names) if name in names[:number]]
+    if twice:
+        raise InputError(f"the {what} {twice[0]} would be in two pools", hint=f"give each {what} to one pool")
+
+
+async def apply_pools(settings: Settings, wanted: Sequence[PoolSpec]) -> Installation:
+    """Put pools on record, and give each new one its partitions. The system of the folder must not run.
+
+    Raises:
+        InputError: As :func:`with_pools`, or the system runs.
+        LogUnavailableError: The log cannot get the partitions; calling it again goes on.
+    """
+    folder = settings.folder
+    with folder.sole():
+        installation = with_pools(folder.read(), wanted)
+        folder.create(installation)
+        await _grow(settings, installation)
+    return installation
+
+
+async def _grow(settings: Settings, installation: Installation) -> None:
+    if settings.kafka.bootstrap == AUTO:
+        return  # the folder's own broker runs only while `up` does, which begins with this
+    if (kafka := kafka_of(settings)) is not None:
+        await apply_topics(kafka, installation.layout)
+    elif settings.folder.has_log_in_files:
+        log = open_log(settings, installation)
+        try:
+            await open_partitions(log, installation.layout, SystemClock())
+        finally:
+            await log.close()
