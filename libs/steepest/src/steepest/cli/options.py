@@ -103,9 +103,9 @@ SPAN = Amount(amounts.SPAN)
 
 
 class NodeType(click.ParamType[str]):
-    """``NAME=CPU[:MEMORY]``: an emulated node, in words that :func:`steepest.app.settings.amounts.node` reads."""
+    """``NAME=CPU[:MEMORY][:gpus=N]``: an emulated node, in words that :func:`steepest.app.settings.amounts.node` reads."""
 
-    name = "name=cpu[:memory]"
+    name = "name=cpu[:memory][:gpus=n]"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """The words, which describe a node."""

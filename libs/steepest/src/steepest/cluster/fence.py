@@ -6,7 +6,7 @@ process or a container runs it. Its calls block; the caller holds the job's lock
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder, spec_record
 from steepest.cluster.gang_variables import GangAddresses, gang_variables
@@ -22,6 +22,9 @@ _ONE_THREAD = {
     "MKL_NUM_THREADS": "1",
     "NUMEXPR_NUM_THREADS": "1",
 }
+
+_BY_PCI_ADDRESS = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+"""CUDA numbers GPUs as NVML does; by default it begins with the fastest one."""
 
 
 def is_made(
@@ -69,18 +72,28 @@ def environment(
     folder: IncarnationFolder,
     spec: ReplicaSpec,
     restore: CheckpointRef | None,
+    *,
     addresses: GangAddresses | None,
+    gpus: Sequence[int] | None,
 ) -> dict[str, str]:
     """The variables of an incarnation: one thread for numerical libraries, the spec's own, its gang's, the control folder's.
 
-    ``addresses``: where its gang listens, if it is in one.
+    Args:
+        state: The state folder.
+        folder: The incarnation.
+        spec: What it runs.
+        restore: The checkpoint to resume from.
+        addresses: Where its gang listens; None: it has none.
+        gpus: The GPUs that it may use, by their ids; None: its node has none.
     """
+    of_gpus = {} if gpus is None else {"CUDA_VISIBLE_DEVICES": ",".join(map(str, gpus)), **_BY_PCI_ADDRESS}
     of_gang = gang_variables(spec.gang, addresses) if spec.gang and addresses else {}
     return {
         **_ONE_THREAD,
         "PYTHONUNBUFFERED": "1",
         **spec.env,
         **of_gang,
+        **of_gpus,
         "STEEPEST_JOB": folder.replica.job,
         "STEEPEST_REPLICA": str(folder.replica.index),
         "STEEPEST_INCARNATION": str(folder.incarnation),

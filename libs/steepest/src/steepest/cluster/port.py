@@ -158,8 +158,8 @@ class Cluster(Protocol):
         Raises:
             RefusedError: ``stale-incarnation``, ``still-running`` (an older incarnation of a replica of the job is not
                 proven ended), ``unknown-node``, ``node-lost``, ``no-such-program``, ``no-such-image``,
-                ``checkpoint-refused``, ``no-free-ports`` (for its gang) or ``wrong-node`` (that incarnation was started
-                on another node).
+                ``checkpoint-refused``, ``no-free-ports`` (for its gang), ``no-free-gpus`` or ``wrong-node`` (that
+                incarnation was started on another node).
             UncertainError: It may have started.
         """
 

@@ -340,10 +340,10 @@ def use_per_mille(node: Node) -> int:
 
 
 def format_resources(amount: Resources) -> str:
-    """Resources for people: ``600m CPU, 2048 MiB``."""
+    """Resources for people: ``600m CPU, 2048 MiB, 1.5 GPUs``."""
     parts = [f"{amount.cpu_m}m CPU"]
     parts += [f"{amount.memory_mib} MiB"] if amount.memory_mib else []
-    parts += [f"{amount.gpus} GPUs"] if amount.gpus else []
+    parts += [f"{amount.all_gpus_m / 1000:g} GPUs"] if amount.all_gpus_m else []
     return ", ".join(parts)
 
 

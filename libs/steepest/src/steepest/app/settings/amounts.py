@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from steepest.app.state_folder import NodeSpec
 
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]*)", re.ASCII)
+_GPUS = re.compile(r"\d{1,4}", re.ASCII)
+_GPUS_ARE = "gpus="
 _MOST = 10**12
 """No machine has as much of anything, and every amount below it is exact."""
 
@@ -62,10 +64,11 @@ SPAN = Quantity("time", _TIMES, "30 (seconds), 30s, 2min or 7d")
 
 
 def node(text: str) -> NodeSpec:
-    """The node that ``NAME=CPU[:MEMORY]`` describes.
+    """The node that ``NAME=CPU[:MEMORY][:gpus=N|auto]`` describes; ``auto``: the GPUs of this machine.
 
     Raises:
         ValueError: It is none; the message says what is wrong.
+        InputError: This machine's GPUs cannot be counted.
     """
     import msgspec  # noqa: PLC0415 - help does without
 
@@ -75,9 +78,20 @@ def node(text: str) -> NodeSpec:
     name, equals, amounts = text.partition("=")
     if not equals:
         raise ValueError(f"{text!r} is no node; write it like n1=0.5 or n1=2:4Gi")
-    cpu, colon, memory = amounts.partition(":")
     try:
         msgspec.convert(name, Name)
     except msgspec.ValidationError as error:
         raise ValueError(f"{name!r} is no name of a node: {NAME_RULE}") from error
-    return NodeSpec(name, Resources(CPU.parse(cpu), MEMORY.parse(memory) if colon else 0))
+    cpu, *others = amounts.split(":")
+    gpus = others.pop().removeprefix(_GPUS_ARE) if others and others[-1].startswith(_GPUS_ARE) else "0"
+    return NodeSpec(name, Resources(CPU.parse(cpu), MEMORY.parse(":".join(others)) if others else 0, _gpus(gpus)))
+
+
+def _gpus(number: str) -> int:
+    if number == "auto":
+        from steepest.cluster.local.nvml import count_gpus  # noqa: PLC0415 - few nodes ask for it
+
+        return count_gpus()
+    if not _GPUS.fullmatch(number):
+        raise ValueError(f"{number!r} is no number of GPUs; write it like n1=4:gpus=2, or n1=4:gpus=auto")
+    return int(number)

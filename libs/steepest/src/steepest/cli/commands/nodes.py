@@ -11,6 +11,8 @@ from steepest.cli.options import installation_options, json_option
 from steepest.cli.printing.output import give, tell
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from steepest.app.settings.tree import Settings
     from steepest.cli.pool.stored_pool import StoredPool
     from steepest.cli.printing.tables import Cell
@@ -43,10 +45,13 @@ def nodes(ctx: click.Context, settings: Settings, *, as_json: bool) -> None:
 
     pool = look(settings)
     if as_json:
-        give([as_dict(pool, node) for node in pool.view.nodes])
+        assigned = gpu_ids(pool)
+        give([as_dict(pool, node, assigned.get(node.name, {})) for node in pool.view.nodes])
         return
     if len(pool.view.nodes) or list(pool.view.nodes):
-        show(COLUMNS, [_row(pool, node) for node in pool.view.nodes], GIVING_WAY)
+        with_gpus = any(node.capacity.gpus for node in pool.view.nodes)
+        columns = (*COLUMNS[:5], *(("#GPUs",) if with_gpus else ()), *COLUMNS[5:])
+        show(columns, [_row(pool, node, with_gpus=with_gpus) for node in pool.view.nodes], GIVING_WAY)
     else:
         tell("no node has joined yet")
     if pool.note:
@@ -56,8 +61,8 @@ def nodes(ctx: click.Context, settings: Settings, *, as_json: bool) -> None:
 nodes.add_command(gone)
 
 
-def as_dict(pool: StoredPool, node: Node) -> dict[str, object]:
-    """A node for programs. CPU in millicores, memory in MiB."""
+def as_dict(pool: StoredPool, node: Node, assigned: Mapping[str, list[int]]) -> dict[str, object]:
+    """A node for programs. CPU in millicores, memory in MiB, GPUs in GPUs; ``assigned``: the ids of theirs by job."""
     progressing, watched, converged = node.replicas
     return {
         "node": node.name,
@@ -66,6 +71,11 @@ def as_dict(pool: StoredPool, node: Node) -> dict[str, object]:
         "capacity": _amounts(node.capacity.cpu_m, node.capacity.memory_mib),
         "reserved": _amounts(node.allocated.cpu_m, node.allocated.memory_mib),
         "used": _amounts(node.used.cpu_m, node.used.memory_mib),
+        "gpus": {
+            "total": node.capacity.gpus,
+            "reserved": node.allocated.all_gpus_m / 1000,
+            "assigned": assigned,
+        },
         "limits": limits(pool, node),
         "score": pool.view.nodes.score(node),
         "replicas": {"PC": progressing, "WC": watched, "CC": converged, "unknown": node.unknown},
@@ -83,6 +93,22 @@ def limits(pool: StoredPool, node: Node) -> dict[str, int]:
     }
 
 
+def gpu_ids(pool: StoredPool) -> dict[str, dict[str, list[int]]]:
+    """The ids of the GPUs that replicas have, by node and job, as the nodes' adapter keeps them in the state folder."""
+    from steepest.cluster.folders.adapter_folder import AdapterFolder
+    from steepest.cluster.folders.gpu_table import GpuTable
+    from steepest.errors import RefusedError
+
+    found: dict[str, dict[str, list[int]]] = {}
+    try:
+        for one in GpuTable(AdapterFolder(pool.folder.cluster), {}).assigned():
+            ids = found.setdefault(one.node, {}).setdefault(one.job, [])
+            ids += [gpu for gpu in one.ids if gpu not in ids]
+    except RefusedError as error:
+        tell(f"Warning: {error}", err=True)
+    return found
+
+
 def _amounts(cpu_m: int, memory_mib: int) -> dict[str, int]:
     return {"cpu_m": cpu_m, "memory_mib": memory_mib}
 
@@ -93,7 +119,7 @@ def _state(node: Node) -> Cell:
     return ("ready", "green") if node.takes_jobs else "reports only"
 
 
-def _row(pool: StoredPool, node: Node) -> list[Cell]:
+def _row(pool: StoredPool, node: Node, *, with_gpus: bool) -> list[Cell]:
     from steepest.demo.colours import CATEGORIES
     from steepest.view.nodes import format_resources
 
@@ -105,6 +131,7 @@ def _row(pool: StoredPool, node: Node) -> list[Cell]:
         format_resources(node.capacity),
         format_resources(node.allocated),
         f"{node.used.cpu_m}m CPU",
+        *([f"{node.allocated.all_gpus_m / 1000:g} / {node.capacity.gpus}"] if with_gpus else []),
         f"{limited} of {len(node.jobs)}" if limited else "",
         f"{pool.view.nodes.score(node):g}",
         str(node.count),

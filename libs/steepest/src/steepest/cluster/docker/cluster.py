@@ -30,6 +30,7 @@ from steepest.cluster.folders.ended_jobs import Retention
 from steepest.cluster.folders.folder_cluster import FolderCluster
 from steepest.cluster.folders.folder_watch import wait
 from steepest.cluster.folders.gang_ports import PortTable
+from steepest.cluster.folders.gpu_table import GpuTable
 from steepest.cluster.folders.replica_roster import Roster
 from steepest.cluster.gang_variables import GangAddresses
 from steepest.cluster.observation import Observation, declare_gone
@@ -84,6 +85,7 @@ class DockerCluster(FolderCluster[DockerBackground]):
         self._soft = soft_limits
         self._label = label_of(self._state)
         self._ports = PortTable(self._state)
+        self._gpus = GpuTable(self._state, {node.name: range(node.capacity.gpus) for node in nodes})
 
     async def start(
         self,
@@ -148,8 +150,10 @@ class DockerCluster(FolderCluster[DockerBackground]):
                 soft=self._soft,
                 engine=engine,
                 addresses=self._addresses(folder, spec.gang) if spec.gang is not None else None,
+                gpus=self._gpus.assign(folder, node, spec.requests),
             )
-            launch(host, self._state, folder, order)
+            with self._gpus.released_unless_started(folder):
+                launch(host, self._state, folder, order)
 
     def _addresses(self, folder: IncarnationFolder, gang: GangPlace) -> GangAddresses:
         """Where a gang listens. It blocks.

@@ -16,7 +16,7 @@ from typing import Any
 import docker
 import msgspec
 from docker.errors import NotFound
-from docker.types import LogConfig
+from docker.types import DeviceRequest, LogConfig
 from msgspec import UnsetType
 
 from steepest.cluster.docker.mounts import Mounts
@@ -176,8 +176,15 @@ def creation(
     label: str,
     mounts: Mounts,
     addresses: GangAddresses | None,
+    gpus: tuple[int, ...] | None,
+    requests_gpus: bool,
 ) -> dict[str, Any]:
     """The arguments of ``create_container``. It drops all capabilities: training needs none."""
+    if gpus and requests_gpus:
+        devices = [DeviceRequest(device_ids=[str(gpu) for gpu in gpus], capabilities=[["gpu"]])]
+        gpus = tuple(range(len(gpus)))  # a container counts its own from 0
+    else:
+        devices = None
     memory = capacity.memory_mib * _MIB
     limits = cpu_settings(spec.cpu_limit_m, capacity.cpu_m, soft=soft) | {"mem_limit": memory, "memswap_limit": memory}
     if network is not None:
@@ -188,7 +195,7 @@ def creation(
         "command": list(spec.command[1:]),
         "name": name_of(label, folder),
         "labels": labels_of(label, folder),
-        "environment": environment(state, folder, spec, restore, addresses),
+        "environment": environment(state, folder, spec, restore, addresses=addresses, gpus=gpus),
         "working_dir": spec.working_dir,
         "user": mounts.user,
         "host_config": client.create_host_config(
@@ -199,6 +206,7 @@ def creation(
             # The engine must not restart the container, and must not drop log lines before they were copied.
             restart_policy={"Name": "no"},
             log_config=LogConfig(type=LogConfig.types.JSON),
+            device_requests=devices,
             init=True,  # the kernel does not deliver SIGTERM to a pid 1 without a handler
             **limits,
         ),

@@ -35,6 +35,7 @@ LOOK_S = 10.0
 PING_S = 5.0
 _STREAMS = 4096
 SERVER_FAILED = 500
+_NVIDIA = "nvidia"
 _NOT_SENT = (ConnectionRefusedError, FileNotFoundError, PermissionError, urllib3.exceptions.NewConnectionError)
 
 
@@ -60,11 +61,13 @@ class EngineInfo(msgspec.Struct, frozen=True):
         id: Its id, which is stable as long as it keeps its data folder.
         capacity: The machine's resources.
         has_bridge: Whether it has the default bridge network.
+        has_gpu_runtime: Whether it can give containers NVIDIA's GPUs.
     """
 
     id: str
     capacity: Resources
     has_bridge: bool
+    has_gpu_runtime: bool = False
 
 
 class Host:
@@ -137,6 +140,7 @@ class Host:
                     id=str(info["ID"]),
                     capacity=Resources(cpu_m=int(info["NCPU"]) * 1000, memory_mib=memory_mib),
                     has_bridge=bool(client.networks(names=["bridge"])),
+                    has_gpu_runtime=_NVIDIA in (info.get("Runtimes") or {}),
                 )
         return self._info
 

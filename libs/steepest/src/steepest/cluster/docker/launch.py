@@ -48,6 +48,7 @@ class ContainerLaunch(msgspec.Struct, frozen=True, kw_only=True):
         engine: The engine's description.
         allowed: The folders of the machine that containers may use.
         addresses: Where its gang listens; None: it has none.
+        gpus: The GPUs that it may use, by their ids; None: its node has none.
     """
 
     node: str
@@ -60,6 +61,7 @@ class ContainerLaunch(msgspec.Struct, frozen=True, kw_only=True):
     engine: EngineInfo
     allowed: Allowed
     addresses: GangAddresses | None = None
+    gpus: tuple[int, ...] | None = None
 
     @property
     def network(self) -> str | None:
@@ -102,6 +104,8 @@ def launch(host: Host, state: AdapterFolder, folder: IncarnationFolder, order: C
             label=order.label,
             mounts=mounts,
             addresses=order.addresses,
+            gpus=order.gpus,
+            requests_gpus=order.engine.has_gpu_runtime,
         )
         made = _create(host, client, folder, order, asked)
         folder.write(record_of(folder), ContainerRecord(id=made, engine=order.engine.id))

@@ -184,6 +184,7 @@ class AdapterFolder:
         self.ended = self.path / "ended"
         self.locks = self.path / "locks"
         self.gang_ports = self.path / "gang-ports.json"
+        self.gpus = self.path / "gpus.json"
 
     def make(self) -> None:
         """Make the folders that are missing, readable by the owner only: jobs print secrets."""

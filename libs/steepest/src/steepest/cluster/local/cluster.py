@@ -23,6 +23,7 @@ from steepest.cluster.folders.ended_jobs import Retention
 from steepest.cluster.folders.folder_cluster import STEP_POLL_S, FolderCluster
 from steepest.cluster.folders.folder_watch import wait
 from steepest.cluster.folders.gang_ports import PortTable
+from steepest.cluster.folders.gpu_table import GpuTable
 from steepest.cluster.gang_variables import GangAddresses
 from steepest.cluster.local.duty_cycles import send_order
 from steepest.cluster.local.groups import Groups, cap, find_groups
@@ -45,6 +46,16 @@ class LocalNode(msgspec.Struct, frozen=True):
 
     name: Name
     capacity: Resources
+
+
+def numbered_gpus(nodes: Sequence[LocalNode]) -> dict[str, range]:
+    """The GPUs of each node by their ids: the nodes share this machine's, so no two have the same one."""
+    found: dict[str, range] = {}
+    first = 0
+    for node in nodes:
+        found[node.name] = range(first, first + node.capacity.gpus)
+        first += node.capacity.gpus
+    return found
 
 
 class LocalCluster(FolderCluster[LocalBackground]):
@@ -83,6 +94,7 @@ class LocalCluster(FolderCluster[LocalBackground]):
         self._cpu = cpu
         self._boot = boot_id()
         self._ports = PortTable(self._state)
+        self._gpus = GpuTable(self._state, numbered_gpus(nodes))
 
     async def start(
         self,
@@ -131,12 +143,15 @@ class LocalCluster(FolderCluster[LocalBackground]):
                 return
             if order.spec.gang is not None:
                 order = msgspec.structs.replace(order, addresses=self._addresses(folder, order.spec.gang))
+            gpus = self._gpus.assign(folder, order.node, order.spec.requests)
+            order = msgspec.structs.replace(order, gpus=gpus)
             if groups is not None:
                 name = f"{job}.{folder.replica.index}.{folder.incarnation}"
                 capacity_m = self._capacities[order.node].cpu_m
                 group = groups.make(order.node, name, order.spec.cpu_limit_m, capacity_m)
                 order = msgspec.structs.replace(order, cgroup=group)
-            launch(self._state, folder, order)
+            with self._gpus.released_unless_started(folder):
+                launch(self._state, folder, order)
 
     def _addresses(self, folder: IncarnationFolder, gang: GangPlace) -> GangAddresses:
         found = self._ports.reserve(folder.replica.job, folder.incarnation, gang.world_size)

@@ -43,6 +43,7 @@ class ProcessLaunch(msgspec.Struct, frozen=True, kw_only=True):
         cgroup: The existing control group to run in; None: none.
         share: The initial share of the time in which it may run, in ‰.
         addresses: Where its gang listens; None: it has none.
+        gpus: The GPUs that it may use, by their ids; None: its node has none.
     """
 
     node: str
@@ -52,6 +53,7 @@ class ProcessLaunch(msgspec.Struct, frozen=True, kw_only=True):
     share: int
     cgroup: Path | None = None
     addresses: GangAddresses | None = None
+    gpus: tuple[int, ...] | None = None
 
 
 def is_known(state: AdapterFolder, folder: IncarnationFolder, node: str, boot: str) -> bool:
@@ -99,7 +101,7 @@ def environment(state: AdapterFolder, folder: IncarnationFolder, order: ProcessL
     return {
         **inherited,
         "VECLIB_MAXIMUM_THREADS": "1",  # macOS's
-        **fence.environment(state, folder, order.spec, order.restore, order.addresses),
+        **fence.environment(state, folder, order.spec, order.restore, addresses=order.addresses, gpus=order.gpus),
     }
 
 
