@@ -69,6 +69,9 @@ POLICY_NAMES = ("steepest", "specon", "specon-adaptive", "flowcon", "specon+flow
 PLACEMENT_NAMES = ("spread", "flowcon2")
 """Likewise, those of ``steepest.policies.placement.policies``."""
 
+QUEUE_POLICY_NAMES = ("fifo", "priority", "srtf", "tiresias")
+"""Likewise, those of ``steepest.policies.queueing.ranks``."""
+
 
 def json_option(command: F) -> F:
     """``--json``: for programs."""

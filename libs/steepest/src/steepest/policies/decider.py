@@ -74,6 +74,7 @@ class StreamDecider(Protocol):
 READ_BACK = (
     c.PlacementPlanned,
     c.MigrationPlanned,
+    c.TransitionPlanned,
     c.StayDecided,
     c.RetryPlanned,
     c.JobRejected,

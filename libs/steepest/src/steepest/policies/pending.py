@@ -82,6 +82,10 @@ class Pending(AwaitsDecisions):
             taken[node] = (count + 1, amount + requests)
         self._add(plan, job, None, tuple(PendingPlaces(node, *one) for node, one in taken.items()))
 
+    def add_suspension(self, plan: str, job: Job) -> None:
+        """Add a plan that was just made and that gives a job's places back, which nothing may count on before it is over."""
+        self._add(plan, job, None, ())
+
     def _add(self, plan: str, job: Job, source: str | None, targets: tuple[PendingPlaces, ...]) -> None:
         made = self.plans[plan] = PendingPlan(job.name, source, targets, job.category_index)
         self.jobs[job.name] = plan

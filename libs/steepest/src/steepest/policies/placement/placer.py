@@ -17,6 +17,7 @@ from steepest.events.registry import GANGS_RUN
 from steepest.policies.pending import Pending
 from steepest.policies.placement.gangs import GangPlaces, choose
 from steepest.policies.placement.policies import PlacementPolicy, placement
+from steepest.policies.placement.preemption import preempt
 from steepest.policies.placement.queue_walk import QueueWalk
 from steepest.policies.placement.rejection import why_never_placed, why_not_taken
 from steepest.policies.queueing.ranks import queue_policy
@@ -87,7 +88,7 @@ class Placer:
     def reconsider(self, event: c.ClusterEvent) -> None:
         """See ``ClusterDecider.reconsider``: a job that waits is placed when the queue is gone through next."""
         match event:
-            case c.PlacementPlanned(plan=plan):
+            case c.PlacementPlanned(plan=plan) | c.TransitionPlanned(plan=plan):
                 self._read_back(plan)
             case c.JobAdmitted(job=job) | c.JobRejected(job=job) | c.RetryPlanned(job=job) | c.JobEnded(job=job):
                 self.state.announced.pop(job, None)
@@ -97,6 +98,8 @@ class Placer:
         """What follows from a record."""
         event, job = received.event, view.touched
         match event:
+            case c.TransitionPlanned(plan=plan):
+                self._read_back(plan)
             case c.PlacementPlanned(plan=plan):
                 self._read_back(plan)
                 if view.refused is not None and job is not None and self._walk is not None:
@@ -117,6 +120,7 @@ class Placer:
             decided.extend(self._announce(job, _verdict(view, job)))
         if isinstance(event, MAKE_ROOM):
             decided.extend(self._place_waiting(view, received.offset))
+            decided.extend(self._preempt(view, event, received.offset))
         return decided
 
     def _decide_again(self, view: ClusterView) -> Iterator[c.ClusterEvent]:
@@ -153,6 +157,23 @@ class Placer:
             yield from made
             placed = any(isinstance(event, c.PlacementPlanned) for event in made)
             walk.tried(placed=placed, rejected=bool(made) and not placed)
+
+    def _preempt(self, view: ClusterView, event: c.ClusterEvent, offset: int) -> Iterator[c.ClusterEvent]:
+        """At a tick: make room for the first job in the queue, if it waits for room alone."""
+        rules, walk = view.parameters.queueing, self._walk_in(view)
+        if not isinstance(event, c.Tick) or not rules.preempt or rules.policy != "priority" or not view.has(GANGS_RUN):
+            return
+        job = walk.first(self._awaits)
+        if job is None or not walk.may_be_tried(job):
+            return
+        found = preempt(view, job, walk.room.slots.free, offset, self._awaits)
+        if found is None or not walk.limits.allow(job.spec, found.places.sizes):
+            return
+        for plan in found.suspensions:
+            self.state.add_suspension(plan.plan, view.jobs[plan.job])
+            yield plan
+        yield self._plan(view, job, found.places, offset, after=tuple(plan.plan for plan in found.suspensions))
+        walk.room.was_taken(view.nodes[name] for name in dict.fromkeys(found.places.nodes))
 
     def _try(self, job: Job, view: ClusterView, offset: int) -> Iterator[c.ClusterEvent]:
         """Place a job that may be placed, or reject it where it never can be."""
@@ -199,7 +220,9 @@ class Placer:
     def _policy(self, view: ClusterView) -> PlacementPolicy:
         return self._given or placement(view.parameters.placement)
 
-    def _plan(self, view: ClusterView, job: Job, found: GangPlaces, offset: int) -> c.PlacementPlanned:
+    def _plan(
+        self, view: ClusterView, job: Job, found: GangPlaces, offset: int, after: tuple[str, ...] = ()
+    ) -> c.PlacementPlanned:
         nodes = [view.nodes[name] for name in dict.fromkeys(found.nodes)]
         seen = [
             c.NodeScore(node=node.name, score=0.0, used_cpu_m=node.used.cpu_m, replicas=self.state.count(node))
@@ -217,6 +240,7 @@ class Placer:
             incarnation=job.incarnation,
             nodes=found.nodes,
             sizes=() if found.sizes == job.spec.counts() else found.sizes,
+            after=after,
             because=c.Because(rule=rule, nodes=tuple(seen)),
         )
         if job.spec.is_gang:

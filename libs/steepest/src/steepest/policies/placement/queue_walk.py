@@ -76,6 +76,14 @@ class QueueWalk:
             elif blocks:
                 return
 
+    def first(self, awaits: Awaits) -> Job | None:
+        """The first job in the queue about which no decision is under way."""
+        self.room.look()
+        heads = [
+            next((job for job in self.order.in_queue(queue) if not awaits(job)), None) for queue in self.order.queues()
+        ]
+        return min((job for job in heads if job is not None), key=self.order.place, default=None)
+
     def tried(self, *, placed: bool, rejected: bool) -> None:
         """What became of the job that was given last."""
         self._goes_on = placed or (rejected and self._view.parameters.queueing.blocking)

@@ -16,7 +16,7 @@ act                             what it does
 ``gone N``                      an operator says that a lost node never returns
 ``use N CPU``                   a node uses that many millicores
 ``submit J [k=v …]``            a job is submitted; ``cpu``, ``mode``, ``retries``, ``first_node``, ``request``,
-                                ``replicas``
+                                ``replicas``, ``min``, ``priority``, ``queue``, ``steps``
 ``run J N [PC|WC|CC] [k=v …]``  a job is submitted, placed and started on a node; growth was measured of one with a category
 ``move J N->N``                 Algorithm 4 moves the job, by hand
 ``carry J``                     the job's plan is carried out to its end
@@ -28,7 +28,8 @@ act                             what it does
 ``save J STEP``                 the job's first checkpoint of this incarnation is verified
 ``cancel J``                    a user wants the job to stop
 ``tick [MS]``                   time passes; a second by default
-``set K=V …``                   parameters of the pool or of SpeCon
+``set K=V …``                   parameters of the pool, of SpeCon, of the queue or of preemption
+``limit QUEUE K=V …``           the limits of a queue
 ``flags N …``                   behaviour flags come into force
 =============================== =======================================================================================
 
@@ -44,8 +45,15 @@ from typing import Any
 import msgspec
 
 from steepest.events import cluster as c
-from steepest.events.common import CheckpointMode
-from steepest.events.parameters import PoolParameters, SpeConParameters
+from steepest.events.common import CheckpointMode, Resources
+from steepest.events.parameters import (
+    PoolParameters,
+    PreemptionLimits,
+    QueueLimits,
+    QueueParameters,
+    SpeConParameters,
+)
+from steepest.events.requests import Role
 from steepest.policies.decider import ClusterDecider
 from steepest.testing.scenarios import folded_pool
 from steepest.testing.system.driver import DeciderDriver
@@ -101,13 +109,25 @@ def act(driver: DeciderDriver, words: Sequence[str]) -> None:
     _ACTS[verb](driver, plain, options)
 
 
+SECTIONS = {
+    "specon": SpeConParameters.__struct_fields__,
+    "queueing": QueueParameters.__struct_fields__,
+    "preemption": PreemptionLimits.__struct_fields__,
+}
+"""Sections of the parameters whose fields ``set`` knows by their names alone."""
+
+
 def _spec(options: dict[str, str]) -> dict[str, Any]:
     spec: dict[str, Any] = {
         "cpu_m": int(options.get("cpu", "100")),
         "mode": CheckpointMode(options.get("mode", "on-request")),
     }
-    spec |= {name: int(options[name]) for name in ("retries", "replicas") if name in options}
-    spec |= {name: options[name] for name in ("first_node", "request") if name in options}
+    spec |= {name: int(options[name]) for name in ("retries", "replicas", "priority", "steps") if name in options}
+    spec |= {name: options[name] for name in ("first_node", "request", "queue") if name in options}
+    if "min" in options:
+        requests = Resources(spec["cpu_m"])
+        role = Role(name="worker", replicas=spec.pop("replicas"), min=int(options["min"]), requests=requests)
+        spec["roles"] = (role,)
     return spec
 
 
@@ -132,9 +152,18 @@ def _save(driver: DeciderDriver, words: list[str], _: dict[str, str]) -> None:
 def _set(driver: DeciderDriver, _: list[str], options: dict[str, str]) -> None:
     now = msgspec.to_builtins(driver.view.parameters)
     for name, value in options.items():
-        group = now.setdefault("specon", {}) if name in SpeConParameters.__struct_fields__ else now
+        section = next((section for section, fields in SECTIONS.items() if name in fields), None)
+        group = now if section is None else now.setdefault(section, {})
         group[name] = value
     parameters = msgspec.convert(now, PoolParameters, strict=False)
+    driver.fold(c.PoolConfigured(flags=driver.view.state.flags, parameters=parameters))
+
+
+def _limit(driver: DeciderDriver, words: list[str], options: dict[str, str]) -> None:
+    limits = msgspec.convert({"queue": words[0], **options}, QueueLimits, strict=False)
+    now = driver.view.parameters
+    queueing = msgspec.structs.replace(now.queueing, limits=(limits,))
+    parameters = msgspec.structs.replace(now, queueing=queueing)
     driver.fold(c.PoolConfigured(flags=driver.view.state.flags, parameters=parameters))
 
 
@@ -183,6 +212,7 @@ _ACTS: dict[str, Callable[[DeciderDriver, list[str], dict[str, str]], None]] = {
     "gone": _event_act(lambda name: c.NodeGone(node=name)),
     "use": _event_act(lambda name, cpu_m: folded_pool.used(name, int(cpu_m))),
     "submit": _submit,
+    "limit": _limit,
     "run": _run,
     "move": _move,
     "carry": _carry,
@@ -220,7 +250,8 @@ def _moved(event: c.MigrationPlanned) -> str:
 _SPELLED: dict[type, Callable[[Any], str]] = {
     c.JobAdmitted: lambda event: f"admit {event.job}",
     c.JobRejected: lambda event: f"reject {event.job}: {event.reason}",
-    c.PlacementPlanned: lambda event: f"place {event.job} {' '.join(event.nodes)}",
+    c.PlacementPlanned: lambda event: f"place {event.job} {' '.join(event.nodes)}{' later' * bool(event.after)}",
+    c.TransitionPlanned: lambda event: f"{event.kind} {event.job}",
     c.RetryPlanned: lambda event: f"retry {event.job} at {event.not_before_ms}{' charged' * event.charged}",
     c.JobEnded: _ended,
     c.MigrationPlanned: _moved,

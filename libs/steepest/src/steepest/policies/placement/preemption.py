@@ -1,0 +1,179 @@
+"""Which running jobs give way to a more urgent one that has no room: as few as possible, none as urgent as it is.
+
+The rule, for the first job in the queue alone:
+
+1. Candidates are the running jobs of lower priority that the view lets be suspended (checkpointable, run long enough, not
+   suspended too often); the least urgent first, then those that started last.
+2. Where one node can hold the whole job once candidates on it are gone: the node that loses the fewest of them.
+3. Else candidates are taken from the front until the job has room on several nodes, and those that its places do not need
+   are left alone. That set has no superfluous member, but a smaller one may exist.
+
+It owns this rule. Who asks, and when, is not its business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from steepest.events.cluster import Because, Transition, TransitionPlanned
+from steepest.events.common import Resources
+from steepest.policies.placement.gangs import GangPlaces, choose
+from steepest.policies.queueing.wish import Wish, wish_of
+from steepest.view.cluster_view import ClusterView
+from steepest.view.state import Job, Phase
+from steepest.view.validity import void_transition
+
+BECAUSE = Because(rule="priority: a more urgent job has no room")
+
+
+class Preemption(msgspec.Struct, frozen=True):
+    """The suspensions that make room for a job, and where it goes then."""
+
+    suspensions: tuple[TransitionPlanned, ...]
+    places: GangPlaces
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    """A job that may be suspended: its plan, and what it leaves on each node."""
+
+    plan: TransitionPlanned
+    leaves: Mapping[str, Resources]
+
+
+def preempt(
+    view: ClusterView, job: Job, free: Mapping[str, Resources], offset: int, awaits: Callable[[Job], bool]
+) -> Preemption | None:
+    """The suspensions that make room for a job; None where no room can be made.
+
+    Args:
+        view: The pool.
+        job: The job that has no room.
+        free: What is free on each node that it may come to.
+        offset: The record that it is decided at, for the plans' names.
+        awaits: Whether a decision about a job is under way.
+
+    Work: O(jobs that run), and O(log of them) searches of all nodes.
+    """
+    wish = wish_of(job)
+    candidates = [
+        Candidate(plan, {node: view.nodes.held(victim, node) for node in victim.holds if node in free})
+        for victim, plan in _suspendable(view, job, offset, awaits)
+    ]
+    found = _on_one_node(job, wish, free, candidates) or _on_several(wish, free, candidates)
+    if found is None or not found[0]:
+        return None
+    chosen, places = found
+    return Preemption(tuple(one.plan for one in chosen), places)
+
+
+def _suspendable(
+    view: ClusterView, job: Job, offset: int, awaits: Callable[[Job], bool]
+) -> Iterator[tuple[Job, TransitionPlanned]]:
+    running = [
+        one
+        for one in view.jobs
+        if one.phase is Phase.RUNNING and one.spec.priority < job.spec.priority and not awaits(one)
+    ]
+    running.sort(key=lambda one: (one.spec.priority, -one.started_counted_ms, one.name))
+    for victim in running:
+        plan = TransitionPlanned(
+            plan=f"suspend-{offset}-{victim.name}",
+            job=victim.name,
+            incarnation=victim.incarnation,
+            kind=Transition.SUSPEND,
+            sources=victim.running_on,
+            room_for=job.name,
+            because=BECAUSE,
+        )
+        if void_transition(plan, victim, view) is None:
+            yield victim, plan
+
+
+def _on_one_node(
+    job: Job, wish: Wish, free: Mapping[str, Resources], candidates: Sequence[Candidate]
+) -> tuple[Sequence[Candidate], GangPlaces] | None:
+    sizes = job.spec.counts() if wish.roles else ()
+    total = Resources()
+    for requests in job.spec.replica_requests(sizes):
+        total += requests
+    on_nodes: dict[str, list[Candidate]] = {}
+    for one in candidates:
+        for node in one.leaves:
+            on_nodes.setdefault(node, []).append(one)
+    best: tuple[int, str, Sequence[Candidate]] | None = None
+    for node, there in on_nodes.items():
+        if wish.first_node in {None, node}:
+            needed = _needed({node: total}, free, there)
+            if needed is not None and (best is None or (len(needed), node) < best[:2]):
+                best = (len(needed), node, needed)
+    if best is None:
+        return None
+    return best[2], GangPlaces((best[1],) * max(sum(sizes), 1), sizes)
+
+
+def _on_several(
+    wish: Wish, free: Mapping[str, Resources], candidates: Sequence[Candidate]
+) -> tuple[Sequence[Candidate], GangPlaces] | None:
+    if not wish.roles:
+        return None
+
+    def place(count: int) -> GangPlaces | None:
+        left = dict(free)
+        for one in candidates[:count]:
+            for node, amount in one.leaves.items():
+                left[node] += amount
+        return choose(wish.roles, left, first_node=wish.first_node)
+
+    low, high = 1, len(candidates)
+    if not candidates or place(high) is None:
+        return None
+    while low < high:
+        middle = (low + high) // 2
+        if place(middle) is None:
+            low = middle + 1
+        else:
+            high = middle
+    places = place(low)
+    if places is None:  # a greedy packing may fail with more room
+        return None
+    wanted: dict[str, Resources] = {}
+    requests = [role.requests for role, size in zip(wish.roles, places.sizes, strict=True) for _ in range(size)]
+    for node, amount in zip(places.nodes, requests, strict=True):
+        wanted[node] = wanted.get(node, Resources()) + amount
+    needed = _needed(wanted, free, candidates[:low])
+    return None if needed is None else (needed, places)
+
+
+def _needed(
+    wanted: Mapping[str, Resources], free: Mapping[str, Resources], candidates: Sequence[Candidate]
+) -> Sequence[Candidate] | None:
+    """The candidates without whom there is no room for what is wanted on each node; None if there is none with all."""
+    left = {node: free[node] for node in wanted}
+    taken: list[Candidate] = []
+    for one in candidates:
+        if _fits(wanted, left):
+            break
+        if any(node in left for node in one.leaves):
+            taken.append(one)
+            _change(left, one, 1)
+    if not _fits(wanted, left):
+        return None
+    for one in list(taken):
+        _change(left, one, -1)
+        if _fits(wanted, left):
+            taken.remove(one)
+        else:
+            _change(left, one, 1)
+    return taken
+
+
+def _fits(wanted: Mapping[str, Resources], left: Mapping[str, Resources]) -> bool:
+    return all(amount.fits(left[node]) for node, amount in wanted.items())
+
+
+def _change(left: dict[str, Resources], one: Candidate, sign: int) -> None:
+    for node, amount in one.leaves.items():
+        if node in left:
+            left[node] = left[node] + amount if sign > 0 else left[node] - amount

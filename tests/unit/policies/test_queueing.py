@@ -1,0 +1,246 @@
+"""The queue: its policies, what blocks, the limits of queues, gangs, and who gives way to whom."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from steepest.cli.options import QUEUE_POLICY_NAMES
+from steepest.events import cluster as c
+from steepest.events.parameters import PoolParameters
+from steepest.events.registry import GANGS_RUN
+from steepest.policies.placement.placer import Placer
+from steepest.policies.queueing.ranks import QUEUE_POLICIES, queue_policy
+from steepest.testing.scenarios.folded_pool import submitted
+from steepest.testing.scenarios.scenario import check, spell
+from steepest.testing.system.driver import DeciderDriver
+from steepest.view.state import Phase
+
+SCENARIOS = {
+    "under fifo the first that was submitted is placed first, whatever its priority": """
+        node w1 100
+        submit fat                      -> admit fat | place fat w1
+        submit a                        -> admit a
+        submit b priority=10            -> admit b
+        carry fat
+        exit fat                        -> finished fat | place a w1
+    """,
+    "under priority the most urgent is placed first, then the one submitted first": """
+        node w1 100
+        set policy=priority
+        submit fat                      -> admit fat | place fat w1
+        submit low priority=-1          -> admit low
+        submit a priority=10            -> admit a
+        submit b priority=10            -> admit b
+        carry fat
+        exit fat                        -> finished fat | place a w1
+        carry a
+        exit a                          -> finished a | place b w1
+        carry b
+        exit b                          -> finished b | place low w1
+    """,
+    "another policy is in force for those that wait already": """
+        node w1 100
+        submit fat                      -> admit fat | place fat w1
+        submit a                        -> admit a
+        submit b priority=10            -> admit b
+        set policy=priority
+        carry fat
+        exit fat                        -> finished fat | place b w1
+    """,
+    "under srtf fewer announced steps come first, and unknown lengths last": """
+        node w1 100
+        set policy=srtf
+        submit fat                      -> admit fat | place fat w1
+        submit unknown                  -> admit unknown
+        submit long steps=900           -> admit long
+        submit short steps=20           -> admit short
+        carry fat
+        exit fat                        -> finished fat | place short w1
+        carry short
+        exit short                      -> finished short | place long w1
+    """,
+    "under tiresias a job that had little service comes before one that had more": """
+        node w1 1000
+        set policy=tiresias
+        submit old cpu=1000 retries=9   -> admit old | place old w1
+        carry old
+        tick 3000                       ->
+        submit new cpu=1000             -> admit new
+        tick 3600000                    ->
+        exit old 1                      -> retry old at 3604000 charged | place new w1
+        carry new
+        tick 1000                       ->
+        submit newer cpu=1000           -> admit newer
+        exit new                        -> finished new | place newer w1
+        carry newer
+        exit newer                      -> finished newer | place old w1
+    """,
+    "a queue that blocks lets none pass the first one without room": """
+        node w1 1000
+        set blocking=true
+        submit fat cpu=900              -> admit fat | place fat w1
+        submit big cpu=500              -> admit big
+        submit small                    -> admit small
+        tick                            ->
+        carry fat
+        exit fat                        -> finished fat | place big w1 | place small w1
+    """,
+    "a job that can never be placed blocks none": """
+        node w1 1000
+        set blocking=true
+        submit huge cpu=5000            -> admit huge
+        submit small                    -> admit small
+        tick 5000                       -> reject huge: it asks for 5000m CPU, more than any node has; the largest, w1, has 1000m CPU | place small w1
+    """,  # noqa: E501
+    "a queue holds at most its limit, and others pass": """
+        node w1 1000
+        limit paper replicas=1
+        submit a queue=paper            -> admit a | place a w1
+        submit b queue=paper            -> admit b
+        submit d                        -> admit d | place d w1
+        tick                            ->
+        carry a
+        exit a                          -> finished a | place b w1
+    """,
+    "a raised limit counts at the next tick": """
+        node w1 1000
+        limit paper cpu_m=150
+        submit a queue=paper            -> admit a | place a w1
+        submit b queue=paper            -> admit b
+        limit paper cpu_m=200           ->
+        tick                            -> place b w1
+    """,
+    "a queue at its limit blocks itself only": """
+        node w1 1000
+        set blocking=true
+        limit paper replicas=1
+        submit a queue=paper            -> admit a | place a w1
+        submit b queue=paper            -> admit b
+        submit d                        -> admit d | place d w1
+    """,
+    "a gang is placed whole, on one node if that has room": """
+        node w1 300
+        node w2 500
+        submit g replicas=4             -> admit g | place g w2 w2 w2 w2
+    """,
+    "else on the fewest nodes, or not at all": """
+        node w1 300
+        node w2 500
+        submit g replicas=7             -> admit g | place g w2 w2 w2 w2 w2 w1 w1
+        submit h replicas=2             -> admit h
+        tick 60000                      ->
+        carry g
+        exit g                          -> place h w1 w2
+    """,
+    "an elastic gang starts with as many as there is room for": """
+        node w1 500
+        submit a cpu=200                -> admit a | place a w1
+        submit g replicas=8 min=2       -> admit g | place g w1 w1 w1
+        submit h replicas=3 min=2       -> admit h
+    """,
+    "a gang larger than the pool is rejected, once nodes had time to join": """
+        node w1 500
+        node w2 150
+        submit g replicas=7             -> admit g
+        submit h replicas=2 cpu=600     -> admit h
+        tick 5000                       -> reject g: it asks for at least 7 replicas of role worker, 100m CPU each, and all nodes together, empty, hold 6 | reject h: each replica of role worker asks for 600m CPU, more than any node has; the largest, w1, has 500m CPU
+    """,  # noqa: E501
+    "an elastic gang is kept within its queue's limit": """
+        node w1 1000
+        limit paper replicas=5
+        submit g replicas=8 min=2 queue=paper -> admit g | place g w1 w1 w1 w1 w1
+    """,
+    "an urgent job has the fewest less urgent ones suspended, and starts when they are": """
+        node w1 500
+        node w2 500
+        set policy=priority preempt=true min_run_ms=0
+        submit a cpu=200                -> admit a | place a w1
+        submit b cpu=500                -> admit b | place b w2
+        submit d cpu=200                -> admit d | place d w1
+        carry a
+        carry b
+        carry d
+        submit u cpu=400 priority=1000  -> admit u
+        tick                            -> suspend b | place u w2 later
+        tick                            ->
+    """,
+    "jobs as urgent, and jobs that cannot be checkpointed, stay": """
+        node w1 500
+        set policy=priority preempt=true min_run_ms=0
+        submit a cpu=200 priority=5     -> admit a | place a w1
+        submit b cpu=300 mode=none      -> admit b | place b w1
+        carry a
+        carry b
+        submit u cpu=400 priority=5     -> admit u
+        tick                            ->
+    """,
+    "a job that has just started stays, until it has run long enough": """
+        node w1 500
+        set policy=priority preempt=true min_run_ms=5000
+        submit a cpu=500                -> admit a | place a w1
+        carry a
+        submit u cpu=400 priority=5     -> admit u
+        tick 4000                       ->
+        tick 1000                       -> suspend a | place u w1 later
+    """,
+    "a gang is suspended for a job, and a job for a gang": """
+        node w1 400
+        node w2 400
+        set policy=priority preempt=true min_run_ms=0
+        submit g replicas=6             -> admit g | place g w1 w1 w1 w1 w2 w2
+        submit a cpu=200 priority=1     -> admit a | place a w2
+        carry g
+        carry a
+        submit u replicas=8 priority=9  -> admit u
+        tick                            -> suspend g | suspend a | place u w1 w1 w1 w1 w2 w2 w2 w2 later
+    """,
+    "no room is made where it is not asked for": """
+        node w1 500
+        set policy=priority min_run_ms=0
+        submit a cpu=500                -> admit a | place a w1
+        carry a
+        submit u cpu=400 priority=5     -> admit u
+        tick                            ->
+    """,
+}
+
+
+@pytest.mark.parametrize("text", SCENARIOS.values(), ids=SCENARIOS)
+def test_scenario(text: str) -> None:
+    """What each scenario says."""
+    check(f"flags {GANGS_RUN}\n{text}", Placer())
+
+
+def test_a_suspended_job_waits_at_its_own_rank_and_is_resumed_by_a_placement() -> None:
+    """It made room; when the urgent job is over, it comes before one that was submitted later."""
+    driver = DeciderDriver(Placer(), w1=500)
+    parameters = {"queueing": {"policy": "priority", "preempt": True}, "preemption": {"min_run_ms": 0}}
+    driver.fold(c.PoolConfigured(reads=5, flags=(GANGS_RUN,), parameters=convert(parameters)))
+    driver.fold(submitted("a", 500))
+    driver.carry_out("a")
+    driver.feed(submitted("u", 500, priority=9), submitted("later", 500))
+    driver.tick()
+    driver.carry_out("a")
+    assert driver.job("a").phase is Phase.SUSPENDED
+    driver.carry_out("u")
+    assert driver.job("u").alive
+    driver.fold(driver.stopped("u", 0))
+    driver.carry_out("a")
+    assert [spell(event) for event in driver.decided][-2:] == ["finished u", "place a w1"]
+    assert (driver.job("a").resumptions, driver.job("later").phase) == (1, Phase.WAITING)
+
+
+def convert(parameters: dict[str, object]) -> PoolParameters:
+    """Parameters as a log has them."""
+    return msgspec.convert(parameters, PoolParameters)
+
+
+def test_an_unknown_policy_is_fifo_and_says_so() -> None:
+    """Parameters come from outside: the queue goes on."""
+    assert queue_policy("lottery").rule == "fifo: in the order of submission (no queue policy is named 'lottery')"
+
+
+def test_the_command_line_offers_what_there_is() -> None:
+    """The names that a command shows without importing a policy are all of them."""
+    assert set(QUEUE_POLICY_NAMES) == set(QUEUE_POLICIES)
