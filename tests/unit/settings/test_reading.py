@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from steepest.app.settings.amounts import queue_limits
 from steepest.app.settings.reading import OTHERS, load, read_settings
 from steepest.app.settings.rows import HIDDEN, Setting, as_environment, rows
 from steepest.app.settings.tables import example
@@ -17,6 +18,7 @@ from steepest.app.state_folder import KafkaPlace, StateFolder
 from steepest.cli.commands.up import flags_of, up
 from steepest.cli.options import PLACEMENT_NAMES, POLICY_NAMES
 from steepest.errors import InputError
+from steepest.events.parameters import QueueLimits
 from steepest.log.kafka.kafka_settings import KafkaSettings
 
 
@@ -219,3 +221,26 @@ def test_names_of_policies_are_those_of_the_options() -> None:
     """Help does without the tree, so they stand in two places."""
     assert get_args(Policy) == POLICY_NAMES
     assert get_args(Placement) == PLACEMENT_NAMES
+    assert get_args(QueuePolicyName) == QUEUE_POLICY_NAMES
+
+
+@pytest.mark.parametrize(
+    ("text", "limits"),
+    [
+        ("paper:replicas=8", QueueLimits(queue="paper", replicas=8)),
+        ("paper:cpu=0.5:gpus=1.5", QueueLimits(queue="paper", cpu_m=500, gpu_m=1500)),
+        ("paper:replicas=0", QueueLimits(queue="paper", replicas=0)),
+    ],
+)
+def test_limits_of_a_queue(text: str, limits: QueueLimits) -> None:
+    """Amounts as people write them."""
+    assert queue_limits(text) == limits
+
+
+@pytest.mark.parametrize(
+    "text", ["paper", "paper:", "A B:cpu=1", "paper:memory=1", "paper:cpu=-1", "paper:cpu=1:cpu=x"]
+)
+def test_what_is_no_limit_is_refused(text: str) -> None:
+    """With its setting, and how one is written."""
+    with pytest.raises(InputError, match=r"queue_limits|--queue-limit"):
+        load({"parameters.queue_limits": (text,)}, environ={})

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from steepest.app.state_folder import NodeSpec
+    from steepest.events.parameters import QueueLimits
 
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]*)", re.ASCII)
 _GPUS = re.compile(r"\d{1,4}", re.ASCII)
@@ -95,3 +96,34 @@ def _gpus(number: str) -> int:
     if not _GPUS.fullmatch(number):
         raise ValueError(f"{number!r} is no number of GPUs; write it like n1=4:gpus=2, or n1=4:gpus=auto")
     return int(number)
+
+
+def queue_limits(text: str) -> QueueLimits:
+    """The limits that ``QUEUE:replicas=N:cpu=CORES:gpus=N`` describes; one that is left out is none.
+
+    Raises:
+        ValueError: It describes none; the message says what is wrong.
+    """
+    import msgspec  # noqa: PLC0415 - help does without
+
+    from steepest.events.common import Name  # noqa: PLC0415 - as above
+    from steepest.events.parameters import QueueLimits  # noqa: PLC0415 - as above
+
+    queue, _, rest = text.partition(":")
+    amounts = dict(part.partition("=")[::2] for part in rest.split(":"))
+    limits = {_LIMITS[name][0]: _LIMITS[name][1].parse(amount) for name, amount in amounts.items() if name in _LIMITS}
+    if len(limits) != len(amounts):
+        raise ValueError(f"{text!r} is no limit of a queue; write it like paper:replicas=8:cpu=4:gpus=2")
+    try:
+        msgspec.convert(queue, Name)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"{queue!r} is no name of a queue: {NAME_RULE}") from error
+    return QueueLimits(queue=queue, **limits)
+
+
+_LIMITS: Mapping[str, tuple[str, Quantity]] = {
+    "replicas": ("replicas", Quantity("replicas", {"": 1}, "8", least=0)),
+    "cpu": ("cpu_m", Quantity("cpu", {"": 1000, "m": 1}, "0.5 (cores) or 500m", least=0)),
+    "gpus": ("gpu_m", Quantity("gpus", {"": 1000}, "2 or 0.5", least=0)),
+}
+"""What a queue's limits are called, the field of each, and how it is written."""

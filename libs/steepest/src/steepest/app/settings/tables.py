@@ -68,5 +68,8 @@ EXAMPLES: dict[str, object] = {
     "parameters.interval_ms": 30_000,
     "parameters.policy": "specon",
     "parameters.placement": "spread",
+    "parameters.queueing": "fifo",
+    "parameters.blocking": False,
+    "parameters.preempt": False,
 }
 """Of settings whose default is no value."""

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from steepest.app.settings.amounts import node
+from steepest.app.settings.amounts import node, queue_limits
 from steepest.app.state_folder import StateFolder
 from steepest.events.common import Name
 from steepest.log.kafka.kafka_settings import KafkaSettings
@@ -30,6 +30,8 @@ Adapter = Annotated[
 Node = Annotated[str, Meta(examples=["n1=0.5", "n1=2:4Gi"], extra={"check": node})]
 Policy = Literal["steepest", "specon", "specon-adaptive", "flowcon", "specon+flowcon", "none"]
 Placement = Literal["spread", "flowcon2"]
+QueuePolicyName = Literal["fifo", "priority", "srtf", "tiresias"]
+QueueLimit = Annotated[str, Meta(examples=["paper:replicas=8:cpu=4:gpus=2"], extra={"check": queue_limits})]
 
 
 def scale(text: str) -> tuple[str, int]:
@@ -105,6 +107,26 @@ class ParameterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     placement: Annotated[
         Placement | None, means("Which node an arrival gets; of a new pool: spread.", flag="--placement")
     ] = None
+    queueing: Annotated[
+        QueuePolicyName | None, means("In which order jobs are placed; of a new pool: fifo.", flag="--queueing")
+    ] = None
+    blocking: Annotated[
+        bool | None,
+        means("Whether a job without room holds back those behind it; of a new pool: false.", flag="--blocking"),
+    ] = None
+    preempt: Annotated[
+        bool | None,
+        means(
+            "Whether less urgent jobs are suspended for more urgent ones, under priority; of a new pool: false.",
+            flag="--preempt",
+        ),
+    ] = None
+    queue_limits: Annotated[
+        tuple[QueueLimit, ...],
+        means(
+            "The most that the jobs of a queue hold together, by queue; of a new pool: no limits.", flag="--queue-limit"
+        ),
+    ] = ()
 
 
 class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

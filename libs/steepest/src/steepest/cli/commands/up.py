@@ -10,14 +10,24 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from steepest.cli.options import PLACEMENT_NAMES, SPAN, NodeType, config_option, policy_option, state_option
+from steepest.cli.options import (
+    PLACEMENT_NAMES,
+    QUEUE_POLICY_NAMES,
+    SPAN,
+    NodeType,
+    config_option,
+    policy_option,
+    state_option,
+)
 from steepest.cli.printing.output import tell
 from steepest.cli.system.node_selection import IMAGE, cluster_option, engines, engines_as, refuse_others
 
 if TYPE_CHECKING:
-    from steepest.app.settings.tree import Settings
+    from steepest.app.settings.tree import ParameterSettings, Settings
     from steepest.app.state_folder import Installation, NodeSpec, StateFolder
-    from steepest.events.parameters import PoolParameters
+    from steepest.events.parameters import PoolParameters, QueueParameters
+
+LIMIT = "QUEUE:replicas=N:cpu=N:gpus=N"
 
 EPILOG = """\b
 Examples:
@@ -103,13 +113,17 @@ CORES_SHARE = 0.8
 @click.option("--interval", type=SPAN, help="Length of the interval in which growth is measured (30s).")
 @policy_option(None)
 @click.option("--placement", type=click.Choice(PLACEMENT_NAMES), help="Which node an arrival gets (spread).")
+@click.option("--queueing", type=click.Choice(QUEUE_POLICY_NAMES), help="In which order jobs are placed (fifo).")
+@click.option("--blocking/--no-blocking", default=None, help="A job without room holds back those behind it (no).")
+@click.option("--preempt/--no-preempt", default=None, help="Under priority, less urgent jobs are suspended (no).")
+@click.option("--queue-limit", "queue_limits", multiple=True, metavar=LIMIT, help="What a queue may hold. Repeat it.")
 @click.option("--metrics", type=AddressType(), help="Serve /metrics, /healthz and /readyz there (on 127.0.0.1).")
 def up(config: Path | None, **options: Any) -> None:
     """Run the system until SIGTERM or SIGINT, and print what happens: in this process, or on Kafka.
 
     A state folder that is not there is made, with four nodes that have 80 % of this machine's cores together. --alpha,
-    --interval, --policy and --placement are put in force where they differ from what the log holds; without them it
-    keeps what it holds. `steepest config show` prints all settings.
+    --interval, --policy, --placement, --queueing and what concerns queues are put in force where they differ from what
+    the log holds; without them it keeps what it holds. `steepest config show` prints all settings.
     """
     from steepest.app.settings.reading import read_settings
     from steepest.cli.system.foreground import run_embedded, run_on_kafka
@@ -146,6 +160,10 @@ def flags_of(*, metrics: tuple[str | None, int] | None, soft_limits: bool, **opt
         "parameters.interval_ms": options["interval"],
         "parameters.policy": options["policy"],
         "parameters.placement": options["placement"],
+        "parameters.queueing": options["queueing"],
+        "parameters.blocking": options["blocking"],
+        "parameters.preempt": options["preempt"],
+        "parameters.queue_limits": options["queue_limits"],
         "services.only": options["services"],
         "services.scale": options["scales"],
     }
@@ -271,6 +289,18 @@ def default_nodes() -> tuple[NodeSpec, ...]:
     )
 
 
+def _queueing(before: QueueParameters, asked: ParameterSettings) -> QueueParameters:
+    """How jobs are queued; queues that are not named keep their limits."""
+    import msgspec
+
+    from steepest.app.settings.amounts import queue_limits
+
+    limits = {one.queue: one for one in (*before.limits, *map(queue_limits, asked.queue_limits))}
+    changes = {"policy": asked.queueing, "blocking": asked.blocking, "preempt": asked.preempt}
+    named = {name: new for name, new in changes.items() if new is not None}
+    return msgspec.structs.replace(before, **named, limits=tuple(limits.values()))
+
+
 def wanted(settings: Settings) -> PoolParameters | None:
     """The parameters to put in force; None: those that the log holds. FlowCon looks at as long an interval as SpeCon."""
     import msgspec
@@ -293,6 +323,7 @@ def wanted(settings: Settings) -> PoolParameters | None:
         flowcon=flowcon,
         tick_ms=min(before.tick_ms, specon.interval_ms),
         placement=asked.placement or before.placement,
+        queueing=_queueing(before.queueing, asked),
     )
     after = after if asked.policy is None else under(asked.policy, after)
     return None if after == before else after
