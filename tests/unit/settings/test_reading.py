@@ -13,10 +13,10 @@ from steepest.app.settings.amounts import queue_limits
 from steepest.app.settings.reading import OTHERS, load, read_settings
 from steepest.app.settings.rows import HIDDEN, Setting, as_environment, rows
 from steepest.app.settings.tables import example
-from steepest.app.settings.tree import Placement, Policy, Settings
+from steepest.app.settings.tree import Placement, Policy, QueuePolicyName, Settings
 from steepest.app.state_folder import KafkaPlace, StateFolder
 from steepest.cli.commands.up import flags_of, up
-from steepest.cli.options import PLACEMENT_NAMES, POLICY_NAMES
+from steepest.cli.options import PLACEMENT_NAMES, POLICY_NAMES, QUEUE_POLICY_NAMES
 from steepest.errors import InputError
 from steepest.events.parameters import QueueLimits
 from steepest.log.kafka.kafka_settings import KafkaSettings
