@@ -16,6 +16,7 @@ from steepest.policies.monitor.use import usage_every_ms
 from steepest.testing.scenarios.folded_pool import FoldedPool
 from steepest.testing.system.rig import Rig
 from steepest.testing.waiting import until
+from steepest.view.progress import time_left, total_steps
 from steepest.view.state import Phase
 
 
@@ -96,3 +97,34 @@ async def test_a_quiet_pool_writes_little(tmp_path: Path) -> None:
         assert await rig.of_type(c.NodeLost) == []
         assert [one.node for one in await rig.of_type(c.NodeJoined)] == ["n1", "n2"]
         assert await rig.broken() == []
+
+
+PRINTED = {
+    "a total": ("step {n}/40 loss=0.5", 40),
+    "a total that shrinks": ("step {n}/{shrinking} loss=0.5", None),
+    "a total of nothing": ("step {n}/0 loss=0.5", None),
+    "a total without end": ("step {n}/1000000000000 loss=0.5", None),
+    "a total in words": ("step {n}/many loss=0.5", None),
+}
+
+
+@pytest.mark.parametrize("printed", PRINTED)
+async def test_what_is_left_is_known_of_a_total_that_can_be_right(tmp_path: Path, printed: str) -> None:
+    """From the line that a job prints to what the pool's view believes of it."""
+    line, total = PRINTED[printed]
+    async with contextlib.aclosing(Rig(tmp_path, {"n1": 500})) as rig:
+        process = rig.start("placer", "worker-monitor", "migrator", "log-collector")
+        await rig.append(configured(STATE_IS_BOUNDED, steepest=True))
+        await rig.submit("a", "--steps", "40", "--step-s", "1")
+        await until(lambda: "a" in process.view.jobs and process.view.jobs["a"].alive)
+        training = rig.nodes.newest(ReplicaId("a"))
+        assert training is not None
+        for number in range(1, 31):
+            with rig.nodes.witness.files(training).output.open("a") as output:
+                output.write(line.format(n=number, shrinking=4_000 // number) + "\n")
+            await rig.clock.sleep(1)
+        found = process.view.jobs["a"]
+
+        assert total_steps(found) == total
+        assert (found.progress.step or 0) > 20
+        assert (time_left(found) is None) == (total is None)

@@ -43,6 +43,33 @@ def test_step_left_out_elsewhere_is_one_more_than_the_last(tmp_path: Path) -> No
     assert positions(tmp_path / "r") == [(5, None), (6, 2), (7, 2), (8, 3), (9, 3)]
 
 
+def totals(path: Path) -> list[tuple[int | None, int | None]]:
+    """Steps and epochs of the whole training, as each report states them."""
+    fields: list[dict[str, Any]] = [json.loads(line) for line in path.read_text().splitlines()]
+    return [(line.get("total"), line.get("epochs")) for line in fields]
+
+
+def test_both_loops_state_how_long_the_training_is(tmp_path: Path) -> None:
+    """In every report from then on; an epochs loop knows no steps."""
+    run = Run(ReportFile(tmp_path / "r"))
+    run.report(loss=1)
+    for _ in run.epochs(2):
+        run.report(loss=1)
+    for _ in run.steps(4):
+        run.report(loss=1)
+    assert totals(tmp_path / "r") == [(None, None), (None, 2), (None, 2), (4, 2)]
+
+
+@pytest.mark.parametrize("unknown", [0, -1])
+def test_a_training_without_an_end_has_no_total(tmp_path: Path, unknown: int) -> None:
+    """Frameworks say so by -1; a later statement replaces an earlier one, and None changes nothing."""
+    run = Run(ReportFile(tmp_path / "r"))
+    for announced in ({"steps": 9, "epochs": 3}, {"steps": unknown}, {"epochs": unknown}, {}, {"steps": 8}):
+        run.announce(**announced)
+        run.report(loss=1)
+    assert totals(tmp_path / "r") == [(9, 3), (None, 3), (None, None), (None, None), (8, None)]
+
+
 def test_own_loop_goes_on_after_the_steps_that_are_done(tmp_path: Path) -> None:
     """A script with its own loop numbers its reports; ``run.step`` is the number of completed steps."""
     run = Run(ReportFile(tmp_path / "r"), step=4)

@@ -2,7 +2,7 @@ r"""Every format on lines of its shape with made-up numbers: what is read, and a
 
 The cases are text, a file a format in ``cases/``. ``#`` says what a case is about, ``>`` is a line of the log (with
 ``\t``, ``\r``, ``\b`` and ``\e`` written out), ``=`` a record that it must yield: step (``#`` before a counted one),
-metric, value, split.
+metric, value, split; then ``of`` the run's steps and ``in`` its epochs, where the log states them.
 """
 
 from pathlib import Path
@@ -45,7 +45,12 @@ def read(text: str, **settings: str) -> list[LossRecord]:
 
 def brief(records: list[LossRecord]) -> list[str]:
     """The notation of the cases."""
-    return [f"{'#' * one.step_counted}{one.step} {one.metric} {one.value} {one.split}" for one in records]
+    return [
+        f"{'#' * one.step_counted}{one.step} {one.metric} {one.value} {one.split}"
+        + (f" of {one.total}" if one.total is not None else "")
+        + (f" in {one.epochs}" if one.epochs is not None else "")
+        for one in records
+    ]
 
 
 @pytest.mark.parametrize(

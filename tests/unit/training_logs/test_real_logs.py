@@ -42,6 +42,18 @@ def test_it_finds_what_a_plain_count_finds(path: Path) -> None:
 
 
 @absent
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(LOGS)))
+def test_no_run_is_past_its_total(path: Path) -> None:
+    """A real log that states how long it trains stays within that, and states one total only."""
+    reader = LogReader()
+    records = reader.feed(path.read_bytes()) + reader.close()
+    trained = [one for one in records if one.split == "train" and not one.step_counted]
+
+    assert all(one.step <= one.total for one in trained if one.step is not None and one.total is not None)
+    assert len({one.total for one in trained if one.total is not None}) <= 1
+
+
+@absent
 def test_the_plain_count_finds_what_is_known_of_these_logs() -> None:
     """The count itself is right where the number is known: 62 and 49 Megatron iterations, 100 epochs of two runs."""
     known = {

@@ -44,7 +44,7 @@ class SteepestCallback(TrainerCallback):  # type: ignore[misc]  # transformers i
         self._run = steepest_sdk.start(save=self._save, load=self._remember, mode=mode)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
-        """Checks that the training can be stopped, and that it has resumed.
+        """Checks that the training can be stopped, and that it has resumed; announces its steps.
 
         Raises:
             ValueError: Its checkpoints would lack the optimiser, it trains in several processes, or ``train`` was not
@@ -58,6 +58,7 @@ class SteepestCallback(TrainerCallback):  # type: ignore[misc]  # transformers i
                 f"the training starts after step {state.global_step}, but its checkpoint is of step {self._run.step}: "
                 "call train(resume_from_checkpoint=steepest.checkpoint)"
             )
+        self._run.announce(steps=state.max_steps)
         if self.checkpoint is not None:
             _restore_renamed(model, Path(self.checkpoint))
 

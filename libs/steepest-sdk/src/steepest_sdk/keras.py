@@ -50,9 +50,12 @@ class SteepestCallback(keras.callbacks.Callback):  # type: ignore[misc]  # keras
         self._reported_sum = 0.0
 
     def on_train_begin(self, logs: Mapping[str, Any] | None = None) -> None:
-        """Reads the number of epochs."""
+        """Reads the number of epochs, and of steps where Keras knows those of an epoch before it trains."""
         del logs
-        self._epochs = self._run.epochs(self.params["epochs"])
+        epochs, steps = self.params["epochs"], self.params.get("steps")
+        self._epochs = self._run.epochs(epochs)
+        if steps is not None:
+            self._run.announce(steps=epochs * steps)
 
     def on_epoch_begin(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
         """The safe point: the previous epoch is complete, other callbacks included, and this one has not started.

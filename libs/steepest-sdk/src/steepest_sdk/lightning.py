@@ -10,6 +10,7 @@ position Lightning cannot restore, only between epochs. This file owns that rule
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -61,7 +62,9 @@ class SteepestCallback(Callback):  # type: ignore[misc]  # lightning is not inst
         self._run.keep_stop_signal()
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        """Handles SIGTERM again, and restores the position in the data, which Lightning does only within an epoch.
+        """Handles SIGTERM again, announces the steps, and restores the position in the data.
+
+        Lightning restores that position only within an epoch.
 
         Raises:
             ValueError: ``fit`` was not called with the checkpoint.
@@ -73,6 +76,7 @@ class SteepestCallback(Callback):  # type: ignore[misc]  # lightning is not inst
                 f"the training starts after step {trainer.global_step}, but its checkpoint is of step {self._run.step}: "
                 "call fit(..., ckpt_path=steepest.checkpoint)"
             )
+        self._announce(trainer)
         if self._loader_state is not None and isinstance(trainer.train_dataloader, ResumableLoader):
             trainer.train_dataloader.load_state_dict(self._loader_state)
 
@@ -149,6 +153,10 @@ class SteepestCallback(Callback):  # type: ignore[misc]  # lightning is not inst
         restore_random_state(state_dict["random"])
         self._loader_state = state_dict["loader"]
         self._losses = list(state_dict["losses"])
+
+    def _announce(self, trainer: Any) -> None:
+        steps = trainer.estimated_stepping_batches  # infinite where neither steps nor epochs are bounded
+        self._run.announce(steps=int(steps) if math.isfinite(steps) else None, epochs=trainer.max_epochs)
 
     def _add(self, outputs: Any) -> None:
         loss = outputs.get("loss") if isinstance(outputs, Mapping) else outputs

@@ -100,6 +100,7 @@ class MqttReports:
     def __init__(self, edge: Edge, outbox: MessageOutbox, sender: Sender) -> None:
         """``sender`` must be running on the outbox."""
         self.total: int | None = None
+        self.epochs: int | None = None
         self._edge = edge
         self._outbox = outbox
         self._sender = sender

@@ -21,6 +21,7 @@ class ReportFile:
         self._path = path
         self._lock = threading.Lock()
         self.total: int | None = None
+        self.epochs: int | None = None
         self._file: int | None = None
         self._torn = False
         self._warner = OnceWarner()
@@ -32,6 +33,8 @@ class ReportFile:
             line["epoch"] = epoch
         if self.total is not None:
             line["total"] = self.total
+        if self.epochs is not None:
+            line["epochs"] = self.epochs
         line["at_ms"] = time.time_ns() // 1_000_000
         line["metrics"] = self._values(metrics)
         content = json.dumps(line, allow_nan=False).encode() + b"\n"

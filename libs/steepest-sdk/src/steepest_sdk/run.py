@@ -29,9 +29,11 @@ class Reports(Protocol):
 
     Attributes:
         total: Number of steps of the whole training; None if it is unknown.
+        epochs: Number of its epochs, likewise.
     """
 
     total: int | None
+    epochs: int | None
 
     def append(self, step: int, epoch: int | None, metrics: Mapping[str, SupportsFloat]) -> None:
         """Adds the metrics of a step."""
@@ -70,8 +72,7 @@ class Run:
         Each report is a safe point: a checkpoint taken there contains the step reported, and a resumed loop continues
         with the next one. So report at the end of a step.
         """
-        if self._reports is not None and self._serving():
-            self._reports.total = total
+        self.announce(steps=total)
         try:
             for step in range(self.step + 1, total + 1):
                 self._current_step = step
@@ -85,6 +86,7 @@ class Run:
         For a script that can only resume at the start of an epoch: the end of an epoch is the only safe point, however
         often it reports in between.
         """
+        self.announce(epochs=total)
         self._epochs = self._epochs or 0
         try:
             for epoch in range(self._epochs + 1, total + 1):
@@ -96,6 +98,20 @@ class Run:
                     self.safe_point()
         finally:
             self._current_epoch = None
+
+    def announce(self, *, steps: int | None = None, epochs: int | None = None) -> None:
+        """States how long the whole training is, so that others know how much of it is left.
+
+        ``steps`` and ``epochs`` do this themselves; it is for a script with a loop of its own, and for frameworks. It may
+        be called again where the number changes. A number below 1 means that the training has no known end, and counts as
+        unknown.
+        """
+        if self._reports is None or not self._serving():
+            return
+        if steps is not None:
+            self._reports.total = steps if steps > 0 else None
+        if epochs is not None:
+            self._reports.epochs = epochs if epochs > 0 else None
 
     @property
     def role(self) -> str:

@@ -37,6 +37,7 @@ def read_fast_path(
     lane, base, steps, step = lanes.get(LANE), context.epoch_base, context.steps_per_epoch, context.step
     if lane is None or lane.top is None or lane.sources or base is None or steps is None or step is None:
         return records
+    of = (None, context.epochs * steps if context.epochs else context.total, context.epochs)
     qualities = _qualities(pattern, lanes)
     offset, whole_lines = scanner.offset, scanner.whole_lines
     at, line = scanner.at, scanner.line_at(scanner.at) - 1
@@ -66,7 +67,7 @@ def read_fast_path(
                 break
             top_epoch, top_batch, step = epoch, number, before + number
             records.append(
-                LossRecord(line, offset + end, 0, step, False, epoch, "loss", float(loss), "train", format_name)  # noqa: FBT003
+                LossRecord(line, offset + end, 0, step, False, epoch, "loss", float(loss), "train", format_name, *of)  # noqa: FBT003
             )
         at = end
     scanner.pass_to(at)

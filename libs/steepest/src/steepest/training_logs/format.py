@@ -36,7 +36,7 @@ class RunPosition(NamedTuple):
 
     ``order`` increases within one run and distinguishes a repeated line from a new one; None: unknown. If it is ``coarse``,
     several readings may have the same order, and one is a repetition only if its value is too. ``at_ms`` is the time that
-    the writer states, if it does; ``total`` is the number of steps of the whole run, likewise.
+    the writer states, if it does; ``total`` and ``epochs`` are the steps and epochs of the whole run, likewise.
     """
 
     step: int | None = None
@@ -45,6 +45,7 @@ class RunPosition(NamedTuple):
     coarse: bool = False
     at_ms: int | None = None
     total: int | None = None
+    epochs: int | float | None = None
 
 
 class Reading(NamedTuple):
@@ -66,6 +67,8 @@ class Context(msgspec.Struct):
         epoch_base: 0 or 1, the number of the first epoch.
         steps_per_epoch: from the first epoch; later ones may differ by a step, and steps must not decrease.
         step: the latest training step.
+        total: the steps of the whole run, as last stated.
+        epochs: the epochs of the whole run, as last stated.
         columns: names of a table's columns, from its header.
         bar_done: whether the latest progress bar was complete.
         headed: whether headers announce the epochs.
@@ -78,6 +81,8 @@ class Context(msgspec.Struct):
     epoch_base: int | None = None
     steps_per_epoch: int | None = None
     step: int | None = None
+    total: int | None = None
+    epochs: int | None = None
     columns: list[str] = []
     bar_done: bool = False
     headed: bool = False
@@ -111,11 +116,14 @@ class Format:
     fast_pattern: re.Pattern[bytes] | None = None
 
 
-def within_epoch(context: Context, epoch: int | None, index: int, total: int | None) -> RunPosition:
-    """The progress at batch ``index`` of ``total`` in an epoch; the step is known if the total is."""
+def within_epoch(
+    context: Context, epoch: int | None, index: int, total: int | None, epochs: int | None = None
+) -> RunPosition:
+    """The progress at batch ``index`` of ``total`` in an epoch of ``epochs``; the step is known if the total is."""
     epoch = context.epoch if epoch is None else epoch
+    context.epochs = context.epochs if epochs is None else epochs
     if epoch is None:
-        return RunPosition(index if total else None, None, (index,))
+        return RunPosition(index if total else None, None, (index,), total=total or None)
     if context.epoch_base is None or epoch == 0:
         context.epoch_base = min(epoch, 1)
     if total and context.steps_per_epoch is None:
@@ -125,19 +133,22 @@ def within_epoch(context: Context, epoch: int | None, index: int, total: int | N
     if total and context.steps_per_epoch:
         step = (epoch - context.epoch_base) * context.steps_per_epoch + index
         context.step = step
-    return RunPosition(step, epoch, (epoch, index))
+    whole = context.epochs * context.steps_per_epoch if context.epochs and context.steps_per_epoch else context.total
+    return RunPosition(step, epoch, (epoch, index), total=whole, epochs=context.epochs)
 
 
-def at_step(context: Context, step: int, epoch: float | None = None) -> RunPosition:
-    """The progress at a training step that the line itself prints."""
+def at_step(context: Context, step: int, epoch: float | None = None, *, total: int | None = None) -> RunPosition:
+    """The progress at a training step that the line itself prints, of ``total`` where it prints that too."""
     context.step = step
-    return RunPosition(step, epoch, (step,))
+    context.total = context.total if total is None else total
+    return RunPosition(step, epoch, (step,), total=context.total, epochs=context.epochs)
 
 
-def at_epoch(context: Context, epoch: int) -> RunPosition:
-    """The progress of a line that prints only its epoch."""
+def at_epoch(context: Context, epoch: int, epochs: int | None = None) -> RunPosition:
+    """The progress of a line that prints only its epoch, of ``epochs`` where it prints that too."""
     context.epoch = epoch
-    return RunPosition(None, epoch, (epoch,), coarse=True)
+    context.epochs = context.epochs if epochs is None else epochs
+    return RunPosition(None, epoch, (epoch,), coarse=True, epochs=context.epochs)
 
 
 def at_evaluation(context: Context, epoch: float | None = None) -> RunPosition:

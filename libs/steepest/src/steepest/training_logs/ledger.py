@@ -78,9 +78,8 @@ def to_record(
     line, position, index = place
     counted = at.step is None
     step = lane.accepted if counted else at.step
-    return LossRecord(
-        line, position, index, step, counted, at.epoch, metric, value, split, format_name, at.at_ms, at.total
-    )
+    of = (at.at_ms, at.total, at.epochs)
+    return LossRecord(line, position, index, step, counted, at.epoch, metric, value, split, format_name, *of)
 
 
 def _new_lane(lanes: dict[str, MetricSeries], name: str) -> MetricSeries | None:

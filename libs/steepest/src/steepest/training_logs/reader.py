@@ -17,6 +17,7 @@ from steepest.training_logs.syntax.line_splitter import Block, LineCursor, LineS
 from steepest.training_logs.syntax.metric_names import plain
 from steepest.training_logs.syntax.prefixes import strip_prefixes
 from steepest.training_logs.syntax.scan import Scanner
+from steepest.training_logs.syntax.settings import MARK, announced
 
 MAX_EXAMPLES = 20
 """Skipped lines that are kept as examples."""
@@ -128,6 +129,8 @@ class LogReader:
             self._read_line(*line, records)
 
     def _read_line(self, raw: bytes, line: int, end: int, records: list[LossRecord]) -> None:
+        if (run := announced(raw)) is not None:
+            self._state.context.total, self._state.context.epochs = run
         text, source = strip_prefixes(raw)
         name, found = self._recogniser.read(LogLine(text, raw, source), self._state.context) or ("", [])
         process = source.decode("utf-8", "replace") if source else ""
@@ -152,7 +155,7 @@ class LogReader:
         if needles is not self._needles_seen:
             self._needles_seen = needles
             looks = (b"oss", b"OSS") if self._explain and b"" not in needles else ()
-            self._needles_used = (*needles, *looks)
+            self._needles_used = (*needles, *looks, *(() if b"" in needles else (MARK,)))
         return self._needles_used
 
     def _note(self, raw: bytes, line: int, *, repeated: bool) -> None:

@@ -1,6 +1,7 @@
 """Hugging Face ``Trainer``: a Python dictionary, often after a tqdm bar on the same line.
 
-It owns the dictionary and the bar. The final dictionary (``train_runtime``) summarises the run and is not a reading.
+It owns the dictionary, the bar and the header that states the run's steps and epochs. The final dictionary
+(``train_runtime``) summarises the run and is not a reading. Without a bar, the step follows from the epoch's fraction.
 """
 
 import re
@@ -21,10 +22,18 @@ from steepest.training_logs.syntax.numbers import NUMBER, to_epoch, to_step
 _DICTIONARY = re.compile(rb"\{'[^{}]{1,8000}\}")
 _PAIRS = re.compile(rb"'([A-Za-z_][\w ./@-]{0,100})': '?(" + NUMBER + rb")")
 _BAR = re.compile(rb"(?<![\d/])(\d{1,12})/(\d{1,12}) \[")
+_TOTAL = re.compile(rb"^ {0,4}Total optimization steps = (\d{1,3}(?:,\d{3}){0,4}|\d{1,12})\s{0,4}$")
+_EPOCHS = re.compile(rb"^ {0,4}Num Epochs = (\d{1,9}|\d{1,3}(?:,\d{3}){1,2})\s{0,4}$")
 _STEPS = (b"step", b"global_step", b"global_steps")
 
 
 def _read(line: LogLine, context: Context) -> list[Reading] | None:
+    if header := _TOTAL.match(line.text):
+        context.total = int(header[1].replace(b",", b""))
+        return None
+    if header := _EPOCHS.match(line.text):
+        context.epochs = int(header[1].replace(b",", b""))
+        return None
     found: list[Reading] = []
     mine = False
     at = 0
@@ -50,13 +59,16 @@ def _place(pairs: list[tuple[bytes, bytes]], before: bytes, context: Context, *,
         return at_evaluation(context, epoch)
     bars = _BAR.findall(before)
     if bars:
-        return at_step(context, int(bars[-1][0]), epoch)
-    return RunPosition(None, epoch, None)
+        return at_step(context, int(bars[-1][0]), epoch, total=int(bars[-1][1]))
+    total, epochs = context.total, context.epochs
+    derived = round(total * epoch / epochs) if total and epochs and epoch is not None else None
+    context.step = context.step if derived is None else derived
+    return RunPosition(derived, epoch, None, total=total, epochs=epochs)
 
 
 FORMAT = Format(
     name="huggingface",
     shape=" 13%|#3 | 311/2436 [1:02<9:21, 1.2s/it]{'loss': 1.0897, 'learning_rate': 9.7e-05, 'epoch': 0.13}",
-    needles=(b"{'",),
+    needles=(b"{'", b"Total optimization steps", b"Num Epochs = "),
     read=_read,
 )

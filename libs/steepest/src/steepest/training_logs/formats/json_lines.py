@@ -35,15 +35,18 @@ def _place(fields: dict[str, Any], context: Context, split: Split) -> RunPositio
     epoch = to_number(places.get("epoch"))
     whole = integer(epoch)
     epoch = whole if whole is not None else epoch
-    step = integer(places.get("step"))
+    step, total, epochs = (integer(places.get(name)) for name in ("step", "total", "epochs"))
+    context.epochs = epochs if epochs is not None and epochs > 0 else context.epochs
     inner = next((fields[key] for key in _WITHIN_EPOCH if key in fields), None)
     index = integer(inner)
     if index is not None and epoch is not None:
         return RunPosition(None, epoch, (epoch, index))
     step = step if step is not None else index
+    if step is not None and split != "train":
+        return RunPosition(step, epoch, (step,))
     if step is not None:
-        return at_step(context, step, epoch) if split == "train" else RunPosition(step, epoch, (step,))
-    return RunPosition(whole, epoch, (epoch,), coarse=True) if epoch is not None else RunPosition()
+        return at_step(context, step, epoch, total=total if total is not None and total > 0 else None)
+    return RunPosition() if epoch is None else RunPosition(whole, epoch, (epoch,), coarse=True, epochs=context.epochs)
 
 
 def _place_name(key: str) -> Any:

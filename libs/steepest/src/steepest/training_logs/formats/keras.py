@@ -18,6 +18,7 @@ _PAIRS = re.compile(rb"(?<=- )(" + KEY + rb"): (" + NUMBER + rb")")
 def _read(line: LogLine, context: Context) -> list[Reading] | None:
     if header := _HEADER.match(line.text):
         context.epoch, context.headed, context.bar_done = int(header[1]), True, False
+        context.epochs = int(header[2])
         return None
     found: list[Reading] = []
     mine = False

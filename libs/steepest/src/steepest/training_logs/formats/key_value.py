@@ -27,8 +27,11 @@ def _read(line: LogLine, context: Context) -> list[Reading] | None:
 
 def _place(pairs: list[tuple[bytes, bytes]], context: Context) -> RunPosition | None:
     places = {name.place: value for key, value in pairs if (name := read_name(key)).place}
-    step = to_step(places.get("step"))
-    return None if step is None else at_step(context, step, to_epoch(places.get("epoch")))
+    step, epochs = to_step(places.get("step")), to_step(places.get("epochs"))
+    context.epochs = context.epochs if epochs is None else epochs
+    if step is None:
+        return None
+    return at_step(context, step, to_epoch(places.get("epoch")), total=to_step(places.get("total")))
 
 
 FORMAT = Format(

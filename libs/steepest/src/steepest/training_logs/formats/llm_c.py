@@ -23,7 +23,7 @@ _VAL = re.compile(rb"^val loss (" + NUMBER + rb")\s{0,4}$")
 
 def _read(line: LogLine, context: Context) -> list[Reading] | None:
     if match := _STEP.match(line.text):
-        return total_loss(match[3], at_step(context, int(match[1])), context)
+        return total_loss(match[3], at_step(context, int(match[1]), total=int(match[2])), context)
     if match := _VAL.match(line.text):
         return readings([(b"val_loss", match[1])], at_evaluation(context), context)
     return None

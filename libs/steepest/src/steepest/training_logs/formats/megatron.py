@@ -18,7 +18,7 @@ from steepest.training_logs.format import (
 )
 from steepest.training_logs.syntax.numbers import NUMBER
 
-_HEAD = re.compile(rb"\biteration {1,12}(\d{1,15})/ {0,12}\d{1,15} {1,4}(?=\|)")
+_HEAD = re.compile(rb"\biteration {1,12}(\d{1,15})/ {0,12}(\d{1,15}) {1,4}(?=\|)")
 _FIELDS = re.compile(rb"\| {0,4}([A-Za-z][A-Za-z0-9_ ./-]{0,60}+): {0,8}(" + NUMBER + rb")")
 _EVALUATION = re.compile(
     rb"(?:validation|test) (?:loss|results) at (?:iteration {1,4}(\d{1,15})|the end of training[^|]{0,60}) {0,4}(?=\|)"
@@ -29,7 +29,7 @@ def _read(line: LogLine, context: Context) -> list[Reading] | None:
     found: list[Reading] = []
     parts = segments(_HEAD, line.text)
     for match, body in parts:
-        found += readings(_FIELDS.findall(body), at_step(context, int(match[1])), context)
+        found += readings(_FIELDS.findall(body), at_step(context, int(match[1]), total=int(match[2])), context)
     evaluations = segments(_EVALUATION, line.text)
     for match, body in evaluations:
         found += _evaluation(match, body, context)

@@ -21,7 +21,7 @@ from steepest.training_logs.format import (
 
 _HEAD = re.compile(
     rb"\b(?:Epoch(?:\((?P<mode>\w{1,10})\))? {1,8}\[(?P<epoch>\d{1,9})\]\[ {0,9}(?P<index>\d{1,9})/(?P<total>\d{1,9})\]"
-    rb"|Iter(?:\((?P<iter_mode>\w{1,10})\))? {1,8}\[ {0,9}(?P<step>\d{1,12})/\d{1,12}\])(?=[\s])"
+    rb"|Iter(?:\((?P<iter_mode>\w{1,10})\))? {1,8}\[ {0,9}(?P<step>\d{1,12})/(?P<steps>\d{1,12})\])(?=[\s])"
 )
 
 
@@ -37,7 +37,7 @@ def _read(line: LogLine, context: Context) -> list[Reading] | None:
 
 def _trained(match: re.Match[bytes], context: Context) -> RunPosition:
     if match["step"] is not None:
-        return at_step(context, int(match["step"]))
+        return at_step(context, int(match["step"]), total=int(match["steps"]))
     return within_epoch(context, int(match["epoch"]), int(match["index"]), int(match["total"]))
 
 

@@ -16,7 +16,9 @@ def _read(line: LogLine, context: Context) -> list[Reading] | None:
     match = _LINE.match(line.text)
     if match is None:
         return None
-    return readings(_PAIRS.findall(line.text[match.end() :]), at_step(context, int(match[1])), context)
+    return readings(
+        _PAIRS.findall(line.text[match.end() :]), at_step(context, int(match[1]), total=int(match[2])), context
+    )
 
 
 FORMAT = Format(

@@ -18,7 +18,7 @@ from steepest.training_logs.format import (
 )
 from steepest.training_logs.syntax.numbers import to_int
 
-_EPOCH = re.compile(rb"\bepoch: \[?(\d{1,9})(?:/\d{1,9})?\]?[, ]")
+_EPOCH = re.compile(rb"\bepoch: \[?(\d{1,9})(?:/(\d{1,9}))?\]?[, ]")
 _STEP = re.compile(rb"\b(?:global_step|iter): \[?(\d{1,12})(?:/(\d{1,12}))?\]?(?=[,\s])")
 _EVALUATION = re.compile(rb"\[EVAL\]|\[Eval\]|\bcur metric\b")
 
@@ -30,8 +30,9 @@ def _read(line: LogLine, context: Context) -> list[Reading] | None:
     epoch, step = _EPOCH.search(text), _STEP.search(text)
     if epoch is None or step is None or b"loss" not in text:
         return None
-    at: RunPosition = at_step(context, int(step[1]), to_int(epoch[1]))
     context.epoch = int(epoch[1])
+    context.epochs = context.epochs if epoch[2] is None else int(epoch[2])
+    at: RunPosition = at_step(context, int(step[1]), context.epoch, total=to_int(step[2]))
     return readings(PAIRS_COLON.findall(text), at, context) or None
 
 

@@ -29,7 +29,7 @@ def _read(line: LogLine, context: Context) -> list[Reading] | None:
         found: list[Reading] = []
         for match, body in parts:
             context.epoch = int(match[1])
-            at = RunPosition(None, context.epoch, (context.epoch, int(match[2])))
+            at = RunPosition(None, context.epoch, (context.epoch, int(match[2])), epochs=context.epochs)
             found += readings(_LOSS.findall(body), at, context)
         return found
     test = _TEST.search(line.text)

@@ -15,9 +15,12 @@ def _read(line: LogLine, context: Context) -> list[Reading] | None:
         return None
     epoch = report.get("epoch")
     at = at_step(context, step, epoch if isinstance(epoch, int | float) else None)
-    return readings(
-        numbers(metrics), at._replace(at_ms=integer(report.get("at_ms")), total=integer(report.get("total"))), context
+    at = at._replace(
+        at_ms=integer(report.get("at_ms")),
+        total=integer(report.get("total")),
+        epochs=integer(report.get("epochs")),
     )
+    return readings(numbers(metrics), at, context)
 
 
 FORMAT = Format(

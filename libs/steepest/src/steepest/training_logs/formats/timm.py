@@ -1,6 +1,6 @@
 """timm's training script: ``Train:`` and ``Test:`` lines with running means in parentheses.
 
-It owns those lines. ``*** Best metric`` summarises the run and is not a reading.
+It owns those lines, and the one that states the run's epochs. ``*** Best metric`` summarises the run and is not a reading.
 """
 
 import re
@@ -17,10 +17,14 @@ from steepest.training_logs.format import (
 )
 
 _TRAIN = re.compile(rb"Train: (\d{1,9}) \[ {0,9}(\d{1,9})/(\d{1,9}) {1,4}\( {0,4}\d{1,3}%\)\]")
+_SCHEDULED = re.compile(rb"\bScheduled epochs: (\d{1,9})\b")
 _TEST = re.compile(rb"Test(?: \(\w{1,20}\))?: \[ {0,9}\d{1,9}/\d{1,9}\]")
 
 
 def _read(line: LogLine, context: Context) -> list[Reading] | None:
+    if header := _SCHEDULED.search(line.text):
+        context.epochs = int(header[1])
+        return None
     found: list[Reading] = []
     trained = segments(_TRAIN, line.text)
     for match, body in trained:
@@ -35,7 +39,7 @@ def _read(line: LogLine, context: Context) -> list[Reading] | None:
 FORMAT = Format(
     name="timm",
     shape="Train: 0 [   0/1251 (  0%)]  Loss: 6.94 (6.94)  Time: 1.2s\nTest: [  48/48]  Loss:   0.93 ( 1.02)  Acc@1: 75.0",
-    needles=(b"Train: ", b"Test: ", b"Test ("),
-    signs=(b"Loss: ",),
+    needles=(b"Train: ", b"Test: ", b"Test (", b"Scheduled epochs: "),
+    signs=(b"Loss: ", b"Scheduled epochs: "),
     read=_read,
 )

@@ -51,7 +51,7 @@ def _columns(header: bytes) -> list[str]:
 def _row(match: re.Match[bytes], text: bytes, context: Context) -> list[Reading]:
     bar = _BAR.search(text)
     index, total = (int(bar[1]), int(bar[2])) if bar else (0, None)
-    at = within_epoch(context, int(match[1]), index, total)
+    at = within_epoch(context, int(match[1]), index, total, int(match[2]))
     pairs = _bind(context.columns[2:], text[match.end() :])
     return readings(pairs if b":" in text else pairs[:-1], at, context)
 

@@ -66,6 +66,17 @@ _PLACES = {
     "batch": "batch",
     "batch_idx": "batch",
     "n_batch": "batch",
+    "total_steps": "total",
+    "max_steps": "total",
+    "num_training_steps": "total",
+    "total_iters": "total",
+    "max_iters": "total",
+    "total_iterations": "total",
+    "max_iterations": "total",
+    "total_epochs": "epochs",
+    "max_epochs": "epochs",
+    "num_epochs": "epochs",
+    "num_train_epochs": "epochs",
 }
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]{1,8}")
 _SPACES = re.compile(r"[\s]{1,8}")
