@@ -304,17 +304,7 @@ class DockerCluster(FolderCluster[DockerBackground]):
     async def _open(self) -> DockerBackground:
         await asyncio.to_thread(self._state.make)
         roster: Roster[DockerTracked] = Roster(self._state, DockerTracked)
-        background = DockerBackground(
-            state=self._state,
-            roster=roster,
-            capacities=self._capacities,
-            pool=self._pool,
-            heartbeat_s=self._heartbeat_s,
-            clock=self._clock,
-            events=self._events,
-            hosts=self._hosts,
-            label=self._label,
-        )
+        background = DockerBackground(self._settings, roster, self._hosts, self._label)
         for tracked in await asyncio.to_thread(roster.load):
             background.watch_incarnation(tracked.folder)
         await background.open()

@@ -22,13 +22,12 @@ from steepest.cluster.docker.observe import observe, present
 from steepest.cluster.docker.output import Output, complete
 from steepest.cluster.docker.stats import Stats
 from steepest.cluster.folders import incarnation_locks
-from steepest.cluster.folders.adapter_folder import AdapterFolder, ExitRecord, IncarnationFolder
-from steepest.cluster.folders.background import Background
+from steepest.cluster.folders.adapter_folder import ExitRecord, IncarnationFolder
+from steepest.cluster.folders.background import AdapterSettings, Background
 from steepest.cluster.folders.replica_roster import Roster, Tracked, isolated
 from steepest.cluster.observation import Observation, recorded_end
 from steepest.cluster.port import ReplicaPhase
 from steepest.errors import ClusterError
-from steepest.events.common import Resources
 from steepest.logger import Logger
 
 _log = Logger()
@@ -53,27 +52,9 @@ class DockerBackground(Background[DockerTracked]):
     """
 
     def __init__(
-        self,
-        *,
-        state: AdapterFolder,
-        roster: Roster[DockerTracked],
-        capacities: Mapping[str, Resources],
-        pool: str,
-        heartbeat_s: float,
-        clock: Callable[[], int],
-        events: bool,
-        hosts: Mapping[str, Host],
-        label: str,
+        self, settings: AdapterSettings, roster: Roster[DockerTracked], hosts: Mapping[str, Host], label: str
     ) -> None:
-        super().__init__(
-            state=state,
-            roster=roster,
-            capacities=capacities,
-            pool=pool,
-            heartbeat_s=heartbeat_s,
-            clock=clock,
-            events=events,
-        )
+        super().__init__(settings, roster)
         self._hosts = hosts
         self._label = label
         self._loop = asyncio.get_running_loop()

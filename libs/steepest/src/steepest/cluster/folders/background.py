@@ -19,6 +19,8 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import Generic
 
+import msgspec
+
 from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder, SpecRecord
 from steepest.cluster.folders.checkpoint_verification import Volume
 from steepest.cluster.folders.folder_watch import Watch, wait
@@ -35,33 +37,37 @@ _SETTLE_S = 5.0
 """How long the report of an end waits for the last checkpoint's verification; gigabytes are hashed in that time."""
 
 
-class Background(abc.ABC, Generic[T]):
-    """The adapter's background tasks. Create it in a running loop, after the roster was loaded.
+class AdapterSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What an adapter was made with, and its background tasks need.
 
-    Args:
+    Attributes:
+        state: The state folder.
         capacities: Node to capacity.
+        pool: The pool's name, for the heartbeats.
+        heartbeat_s: The heartbeats' period in seconds.
         clock: The wall clock, in integer milliseconds.
         events: False polls instead of using the file system's events.
     """
 
-    def __init__(
-        self,
-        *,
-        state: AdapterFolder,
-        roster: Roster[T],
-        capacities: Mapping[str, Resources],
-        pool: str,
-        heartbeat_s: float,
-        clock: Callable[[], int],
-        events: bool,
-    ) -> None:
+    state: AdapterFolder
+    capacities: Mapping[str, Resources]
+    pool: str
+    heartbeat_s: float
+    clock: Callable[[], int]
+    events: bool
+
+
+class Background(abc.ABC, Generic[T]):
+    """The adapter's background tasks. Create it in a running loop, after the roster was loaded."""
+
+    def __init__(self, settings: AdapterSettings, roster: Roster[T]) -> None:
         self.roster = roster
-        self.watch = Watch(events=events)
-        self._state = state
-        self._capacities = capacities
-        self._pool = pool
-        self._heartbeat_s = heartbeat_s
-        self._clock = clock
+        self.watch = Watch(events=settings.events)
+        self._state = settings.state
+        self._capacities = settings.capacities
+        self._pool = settings.pool
+        self._heartbeat_s = settings.heartbeat_s
+        self._clock = settings.clock
         self.slicer = TimeSlicer()
         self._volumes: dict[str, tuple[Volume, asyncio.Lock]] = {}
         self._verifying: dict[str, asyncio.Task[None]] = {}

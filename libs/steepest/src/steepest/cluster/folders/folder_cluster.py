@@ -19,7 +19,7 @@ import msgspec
 from steepest.cluster.folders import control_protocol
 from steepest.cluster.folders.acts import uncancelled
 from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder
-from steepest.cluster.folders.background import Background
+from steepest.cluster.folders.background import AdapterSettings, Background
 from steepest.cluster.folders.checkpoint_request import CheckpointRequester, observed, withdraw
 from steepest.cluster.folders.checkpoint_verification import Volume
 from steepest.cluster.folders.control_protocol import ReportsTail
@@ -79,10 +79,14 @@ class FolderCluster(abc.ABC, Generic[_B]):
         self._capacities: Mapping[str, Resources] = {_checked(name): capacity for name, capacity in capacities}
         if len(self._capacities) < len(capacities):
             raise InputError("two nodes have the same name", code="bad-name")
-        self._pool = _checked(pool)
-        self._heartbeat_s = heartbeat_s
-        self._clock = clock
-        self._events = events
+        self._settings = AdapterSettings(
+            state=self._state,
+            capacities=self._capacities,
+            pool=_checked(pool),
+            heartbeat_s=heartbeat_s,
+            clock=clock,
+            events=events,
+        )
         self._retention = retention
         self._sweep: asyncio.Task[None] | None = None
         self._swept_s: float | None = None

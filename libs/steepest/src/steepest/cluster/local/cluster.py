@@ -228,16 +228,7 @@ class LocalCluster(FolderCluster[LocalBackground]):
         await asyncio.to_thread(self._state.make)
         groups = await asyncio.to_thread(self._open_groups)
         roster = LocalRoster(self._state, self._boot)
-        engine = LocalBackground(
-            state=self._state,
-            roster=roster,
-            capacities=self._capacities,
-            pool=self._pool,
-            heartbeat_s=self._heartbeat_s,
-            clock=self._clock,
-            groups=groups,
-            events=self._events,
-        )
+        engine = LocalBackground(self._settings, roster, groups)
         for tracked in await asyncio.to_thread(roster.load):
             engine.watch_incarnation(tracked.folder)
         await engine.look()

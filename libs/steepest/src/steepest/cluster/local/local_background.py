@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 
-from steepest.cluster.folders.adapter_folder import AdapterFolder
-from steepest.cluster.folders.background import Background
+from steepest.cluster.folders.background import AdapterSettings, Background
 from steepest.cluster.local.duty_cycles import DutyCycles, send_order
 from steepest.cluster.local.groups import Groups
 from steepest.cluster.local.process_roster import LocalRoster, LocalTracked
-from steepest.events.common import Resources
 
 
 class LocalBackground(Background[LocalTracked]):
@@ -26,29 +24,10 @@ class LocalBackground(Background[LocalTracked]):
 
     roster: LocalRoster
 
-    def __init__(
-        self,
-        *,
-        state: AdapterFolder,
-        roster: LocalRoster,
-        capacities: Mapping[str, Resources],
-        pool: str,
-        heartbeat_s: float,
-        clock: Callable[[], int],
-        groups: Groups | None,
-        events: bool,
-    ) -> None:
-        super().__init__(
-            state=state,
-            roster=roster,
-            capacities=capacities,
-            pool=pool,
-            heartbeat_s=heartbeat_s,
-            clock=clock,
-            events=events,
-        )
+    def __init__(self, settings: AdapterSettings, roster: LocalRoster, groups: Groups | None) -> None:
+        super().__init__(settings, roster)
         self.groups = groups
-        self.duty = DutyCycles({node: capacity.cpu_m for node, capacity in capacities.items()})
+        self.duty = DutyCycles({node: capacity.cpu_m for node, capacity in settings.capacities.items()})
 
     async def see(self) -> list[LocalTracked]:
         """See ``Background.see``."""
