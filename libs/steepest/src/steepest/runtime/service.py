@@ -11,9 +11,10 @@ from steepest.policies.decider import ClusterDecider, StreamDecider
 from steepest.runtime.effector import Effector
 
 D_co = TypeVar("D_co", covariant=True)
+StateT = TypeVar("StateT", bound=msgspec.Struct)
 
 
-class DeciderType(Protocol[D_co]):
+class DeciderType(Protocol[D_co, StateT]):
     """The class of a decider.
 
     Attributes:
@@ -29,20 +30,21 @@ class DeciderType(Protocol[D_co]):
     def logic(self) -> int: ...  # noqa: D102 - see above
 
     @property
-    def state_type(self) -> type[msgspec.Struct]: ...  # noqa: D102 - see above
+    def state_type(self) -> type[StateT]: ...  # noqa: D102 - see above
 
-    def __call__(self, state: Any = None) -> D_co:
-        """A decider with the state of a snapshot, which is of ``state_type``; None: with an empty one."""
+    def __call__(self, state: StateT | None = None) -> D_co:
+        """A decider with the state of a snapshot; None: with an empty one."""
 
 
-class StreamDeciderType(DeciderType[StreamDecider], Protocol):
+class StreamDeciderType(DeciderType[StreamDecider, Any], Protocol):
     """The class of a decider that reads another topic; one is made for each of its partitions."""
 
     @property
     def topic(self) -> str: ...  # noqa: D102 - the topic
 
 
-ClusterDeciderType = DeciderType[ClusterDecider]
+ClusterDeciderType = DeciderType[ClusterDecider, Any]
+"""Of any state: a service has deciders of several."""
 
 
 class HeldPool(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ its beginning, which costs time and nothing else. For the same reason one that c
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -81,6 +81,7 @@ class StreamSnapshot(msgspec.Struct, kw_only=True):
 
 S = TypeVar("S", PoolSnapshot, StreamSnapshot)
 D = TypeVar("D")
+StateT = TypeVar("StateT", bound=msgspec.Struct)
 
 
 async def keep_pool_snapshot(
@@ -164,7 +165,7 @@ def state_of(decider: ClusterDecider | StreamDecider) -> DeciderState:
     return DeciderState(decider.logic, msgspec.msgpack.encode(decider.state))
 
 
-def restored(kinds: Sequence[DeciderType[D]], states: dict[str, DeciderState]) -> list[D] | None:
+def restored(kinds: Sequence[DeciderType[D, Any]], states: dict[str, DeciderState]) -> list[D] | None:
     """Deciders with the states that a snapshot holds; None where it does not hold all of them in this form and logic."""
     found = [_restored(kind, states.get(kind.name)) for kind in kinds]
     made = [one for one in found if one is not None]
@@ -174,7 +175,7 @@ def restored(kinds: Sequence[DeciderType[D]], states: dict[str, DeciderState]) -
     return made
 
 
-def restored_or_new(kinds: Sequence[DeciderType[D]], states: dict[str, DeciderState]) -> list[D]:
+def restored_or_new(kinds: Sequence[DeciderType[D, Any]], states: dict[str, DeciderState]) -> list[D]:
     """Likewise, but a decider whose state the snapshot does not hold begins with an empty one.
 
     This is for a log whose beginning is gone. What such a decider would decide about the removed records stays undecided
@@ -183,7 +184,7 @@ def restored_or_new(kinds: Sequence[DeciderType[D]], states: dict[str, DeciderSt
     return [_restored(kind, states.get(kind.name)) or kind() for kind in kinds]
 
 
-def _restored(kind: DeciderType[D], kept: DeciderState | None) -> D | None:
+def _restored(kind: DeciderType[D, StateT], kept: DeciderState | None) -> D | None:
     if kept is None or kept.logic != kind.logic:
         logger.warning("snapshot has no state of this decider and logic", decider=kind.name)
         return None
