@@ -23,11 +23,11 @@ ADMITTED = c.JobAdmitted(job="a", request="r")
 FAILED = c.JobEnded(job="a", outcome=c.Outcome.FAILED, exit_status=1, reason="it exited with status 1")
 
 
-def print_as(folder: StateFolder, text: str, *, incarnation: int = 1) -> None:
+def print_as(folder: StateFolder, text: str, *, incarnation: int = 1, replica: int = 0) -> None:
     """Let the job have printed something."""
     state = AdapterFolder(folder.cluster)
     state.make()
-    its = state.incarnation(ReplicaId("a"), incarnation)
+    its = state.incarnation(ReplicaId("a", replica), incarnation)
     its.path.mkdir(parents=True)
     its.output.write_text(text)
 
@@ -50,6 +50,20 @@ def test_the_newest_incarnation_is_shown_or_the_one_asked_for(holding: Holding) 
     assert short.stdout == "last\n"
     assert "earlier lines are in" in short.stderr
     assert json.loads(call(folder, "a", "-n", "1", "--json").stdout) == {"incarnation": 2, "line": "last"}
+
+
+def test_each_replica_has_its_own_output(holding: Holding) -> None:
+    """Of a gang the chief's output is shown, or that of the replica asked for, also once the job is over."""
+    spec = c.JobSpec(command=("python", "train.py"), replicas=2)
+    folder = holding(c.JobSubmitted(job="a", request="r", spec=spec), ADMITTED, FAILED)
+    print_as(folder, "chief\n")
+    print_as(folder, "worker\n", replica=1)
+    assert call(folder, "a").stdout == "chief\n"
+    assert call(folder, "a", "--replica", "1").stdout == "worker\n"
+    AdapterFolder(folder.cluster).retire("a")
+
+    assert call(folder, "a", "--replica", "1", "--follow").stdout == "worker\n"
+    assert "a has no replica 2" in str(call(folder, "a", "--replica", "2").exception)
 
 
 def test_following_a_job_that_is_over_ends(holding: Holding) -> None:

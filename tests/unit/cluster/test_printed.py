@@ -125,8 +125,8 @@ def test_incarnations_of_a_job_that_is_over_are_found(state: AdapterFolder) -> N
     for job in ("a", "a.1"):
         state.retire(job)
 
-    assert [each.incarnation for each in state.printed("a")] == [1, 2]
-    assert [str(each.path.relative_to(state.ended)) for each in state.printed("a.1")] == ["a.1.1/0/1"]
+    assert [each.incarnation for each in state.printed(ReplicaId("a"))] == [1, 2]
+    assert [str(each.path.relative_to(state.ended)) for each in state.printed(ReplicaId("a.1"))] == ["a.1.1/0/1"]
 
 
 def test_what_is_no_utf8_is_shown() -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from steepest.app.state_folder import StateFolder
     from steepest.cli.pool.stored_pool import StoredPool
     from steepest.cluster.folders.adapter_folder import IncarnationFolder
+    from steepest.cluster.port import ReplicaId
     from steepest.log.base import Log
 
 EPILOG = """\b
@@ -27,6 +28,7 @@ Examples:
   steepest logs --follow mnist-3fa2          until the job is over, wherever it moves
   steepest logs --lines 20 mnist-3fa2
   steepest logs --incarnation 1 mnist-3fa2   what it printed before its first move or retry
+  steepest logs --replica 3 mnist-3fa2       of a gang: what its process of rank 3 printed
 
 Standard output and standard error of the job are one. Control characters and colours are left out.
 """
@@ -44,35 +46,43 @@ LOOK_EVERY_S = 0.2
     "--lines", "-n", type=click.IntRange(0, LINES_MOST), default=LINES, show_default=True, help="How many of the last."
 )
 @click.option("--incarnation", type=click.IntRange(1), help="Of this incarnation; default: the newest.")
+@click.option("--replica", "index", type=click.IntRange(0), default=0, show_default=True, help="Of this replica.")
 @json_option
-def logs(job: str, settings: Settings, *, follow: bool, lines: int, incarnation: int | None, as_json: bool) -> None:
+def logs(
+    job: str, settings: Settings, *, follow: bool, lines: int, incarnation: int | None, index: int, as_json: bool
+) -> None:
     """Show what JOB printed, whether it runs or is over."""
     from steepest.cli.pool.follow import run_until_stopped
+    from steepest.cluster.port import ReplicaId
 
     folder = settings.pool_folder
     folder.read()
-    chosen = _chosen(folder, job, incarnation)
+    replica = ReplicaId(job, index)
+    chosen = _chosen(folder, replica, incarnation)
     if chosen is None and (incarnation is not None or not follow):
-        _say_why_nothing(settings, job, incarnation)
+        _say_why_nothing(settings, replica, incarnation)
     elif follow:
-        run_until_stopped(_follow(settings, job, incarnation, chosen, lines, as_json=as_json))
+        run_until_stopped(_follow(settings, replica, incarnation, chosen, lines, as_json=as_json))
     elif chosen is not None:
         _show(chosen, lines, as_json=as_json)
 
 
-def _chosen(folder: StateFolder, job: str, incarnation: int | None) -> IncarnationFolder | None:
+def _chosen(folder: StateFolder, replica: ReplicaId, incarnation: int | None) -> IncarnationFolder | None:
     from steepest.cli.jobs.job_output import incarnations
 
-    kept = incarnations(folder, job)
+    kept = incarnations(folder, replica)
     return next((each for each in reversed(kept) if incarnation in (None, each.incarnation)), None)
 
 
-def _say_why_nothing(settings: Settings, job: str, incarnation: int | None) -> None:
+def _say_why_nothing(settings: Settings, replica: ReplicaId, incarnation: int | None) -> None:
     """A job that is unknown, or whose incarnation is, is an error; one that has not started has printed nothing yet."""
     from steepest.cli.pool.stored_pool import look
     from steepest.errors import InputError
 
+    job = replica.job
     found = look(settings).job(job)
+    if replica.index >= found.spec.world:
+        raise InputError(f"{job} has no replica {replica.index}", hint=f"they count from 0 to {found.spec.world - 1}")
     if incarnation is not None:
         raise InputError(
             f"nothing is kept of incarnation {incarnation} of {job}", hint=f"its newest is {found.incarnation}"
@@ -103,7 +113,7 @@ def _print(incarnation: int, texts: Sequence[str], *, as_json: bool) -> None:
 
 async def _follow(
     settings: Settings,
-    job: str,
+    replica: ReplicaId,
     incarnation: int | None,
     chosen: IncarnationFolder | None,
     lines: int,
@@ -118,6 +128,7 @@ async def _follow(
     folder = settings.pool_folder
     async with reading(settings) as (installation, log):
         pool = await fold(settings, installation, log)
+        job = replica.job
         pool.job(job)
         if pool.note:
             tell(pool.note, err=True)
@@ -132,7 +143,7 @@ async def _follow(
                     number = shown.incarnation
                     if incarnation is not None:
                         break
-                shown = _next(folder, job, number)
+                shown = _next(folder, replica, number)
             folding.cancel()
 
 
@@ -155,7 +166,7 @@ async def _print_to_end(
             _print(number, printed.last(lines)[0], as_json=as_json)
         while True:
             # Asked before the last look: what is printed before an end is kept before it is known.
-            is_over = _is_over(pool, job, number) or _next(folder, job, number) is not None
+            is_over = _is_over(pool, job, number) or _next(folder, shown.replica, number) is not None
             _print(number, [*printed.added(), *(printed.rest() if is_over else ())], as_json=as_json)
             if is_over:
                 return
@@ -178,8 +189,8 @@ def _is_over(pool: StoredPool, job: str, incarnation: int | None) -> bool:
     return newer or (found.incarnation == incarnation and not found.alive and found.stopped_incarnation == incarnation)
 
 
-def _next(folder: StateFolder, job: str, number: int) -> IncarnationFolder | None:
+def _next(folder: StateFolder, replica: ReplicaId, number: int) -> IncarnationFolder | None:
     """The oldest incarnation after one; nothing is printed by the one before once it is there."""
     from steepest.cli.jobs.job_output import incarnations
 
-    return next((each for each in incarnations(folder, job) if each.incarnation > number), None)
+    return next((each for each in incarnations(folder, replica) if each.incarnation > number), None)

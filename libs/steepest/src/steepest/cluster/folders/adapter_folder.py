@@ -222,21 +222,20 @@ class AdapterFolder:
         numbers = _numbers(self.job(replica.job) / str(replica.index))
         return [self.incarnation(replica, number) for number in numbers]
 
-    def printed(self, job: str) -> list[IncarnationFolder]:
-        """The incarnations of a job's first replica whose output is kept, the oldest first, whether it is over or not.
+    def printed(self, replica: ReplicaId) -> list[IncarnationFolder]:
+        """The incarnations of a replica whose output is kept, the oldest first, whether its job is over or not.
 
         Raises:
             InputError: It is no name of a job.
         """
-        first = ReplicaId(job)
-        retired = (self.ended / f"{job}.{number}" for number in itertools.count(1))
+        retired = (self.ended / f"{replica.job}.{number}" for number in itertools.count(1))
         over = [
-            IncarnationFolder(path / str(number), first, number)
+            IncarnationFolder(path / str(number), replica, number)
             for folder in itertools.takewhile(Path.exists, retired)
-            for path in [folder / str(first.index)]
+            for path in [folder / str(replica.index)]
             for number in _numbers(path)
         ]
-        return over + self.incarnations(first)
+        return over + self.incarnations(replica)
 
     def replicas(self, job: str) -> list[ReplicaId]:
         """All replicas of a job that were ever started, in order."""
