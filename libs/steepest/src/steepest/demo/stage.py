@@ -5,10 +5,10 @@ It never touches what others left: a folder that holds anything is not used.
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from pathlib import Path
 
+from steepest.app.extras import refuse_without
 from steepest.errors import InputError, RecordingError
 
 DEFAULT = Path(".steepest")
@@ -21,11 +21,7 @@ def refuse_without_libraries() -> None:
     Raises:
         InputError: A library is missing.
     """
-    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
-    if missing:
-        raise InputError(
-            f"the demo's trainings need {', '.join(missing)}", hint="install steepest[demo], or run `make setup`"
-        )
+    refuse_without(NEEDED, "the demo's trainings need", "install steepest[demo], or run `make setup`")
 
 
 def own_folder(asked: Path | None) -> Path:

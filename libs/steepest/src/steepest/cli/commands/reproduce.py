@@ -68,11 +68,15 @@ def reproduce(
     Each effect comes with its 95 % confidence interval and a verdict: within a third of the published effect, inconclusive,
     better, worse, overshoots (more than twice the effect) or opposite.
     """
-    from steepest.sim.reproduce.needs import refuse_without_libraries
+    from steepest.app.extras import refuse_without
 
     if real and (paper != REAL or workers):
         raise click.UsageError(f"--real is for {REAL}, and runs one job after the other: leave --jobs out")
-    refuse_without_libraries()
+    refuse_without(
+        ("jinja2", "matplotlib", "scipy"),
+        "a reproduction needs",
+        "In a checkout run `make dev`; elsewhere `pip install 'steepest[simulate]'`.",
+    )
     from steepest.sim.reproduce.report import results_json
 
     if real:
