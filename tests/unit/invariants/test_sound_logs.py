@@ -8,7 +8,9 @@ import pytest
 
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode, Resources
+from steepest.events.parameters import PoolParameters, PreemptionLimits
 from steepest.invariants import Status, check
+from steepest.testing.scenarios.folded_pool import FoldedPool, placement, submitted, transition
 from steepest.testing.scenarios.log_builder import LogBuilder, checkpoint
 
 
@@ -220,6 +222,41 @@ def limits_set_refused_and_overtaken() -> LogBuilder:
     return story.add(c.NodeJoined(node="n1", capacity=Resources(cpu_m=100)), late)
 
 
+def gangs_that_are_suspended_scaled_and_moved() -> LogBuilder:
+    """A gang makes room for an urgent job and resumes; it is scaled, cannot be moved, and loses its chief."""
+    pool = FoldedPool(n1=400, n2=400)
+    roles = (c.Role(name="worker", replicas=2, min=1, max=4, requests=Resources(cpu_m=200)),)
+    limits = PreemptionLimits(min_run_ms=0)
+    pool.feed(c.PoolConfigured(reads=5, parameters=PoolParameters(preemption=limits)))
+    pool.feed(submitted("gang", roles=roles), placement("gang", "n1", "n2"))
+    pool.carry_out("gang")
+    pool.feed(*(c.ReplicaStarted(job="gang", replica=at, incarnation=1, node=f"n{at + 1}") for at in (0, 1)))
+    pool.feed(
+        submitted("urgent", 400, priority=100),
+        transition("gang", c.Transition.SUSPEND, ("n1", "n2"), room_for="urgent"),
+        placement("urgent", "n1", after=("suspend-gang-1",)),
+    )
+    for job in ("gang", "urgent"):
+        pool.carry_out(job)
+    pool.tick()
+    pool.feed(placement("gang", "n2", incarnation=1, sizes=(1,)))
+    pool.carry_out("gang")
+    pool.end("urgent")
+    pool.feed(transition("gang", c.Transition.SCALE, ("n2",), "n2", "n1", "n1", incarnation=2, sizes=(3,)))
+    pool.carry_out("gang")
+    pool.feed(transition("gang", c.Transition.MOVE, ("n2", "n1", "n1"), "n1", "n2", "n2", incarnation=3, sizes=(3,)))
+    pool.fail("gang")
+    pool.fail("gang")
+    pool.carry_out("gang")
+    pool.feed(pool.stopped("gang", 1, replica=0))
+    pool.carry_out("gang")
+    pool.feed(c.JobEnded(job="gang", outcome=c.Outcome.FAILED, exit_status=1))
+    story = LogBuilder()
+    for received in pool.log:
+        story.add(received.event, headers={})
+    return story
+
+
 SOUND: tuple[Callable[[], LogBuilder], ...] = (
     a_move,
     a_move_of_a_job_that_saves_when_stopped,
@@ -239,6 +276,7 @@ SOUND: tuple[Callable[[], LogBuilder], ...] = (
     a_node_that_shrinks_and_one_that_is_lost,
     decisions_delivered_again,
     limits_set_refused_and_overtaken,
+    gangs_that_are_suspended_scaled_and_moved,
 )
 
 

@@ -16,11 +16,19 @@ from steepest.invariants.audit import Audit, check_with
 from steepest.invariants.checkers.accounting import Accounting
 from steepest.invariants.checkers.capacity import Capacity
 from steepest.invariants.checkers.decision_ids import DecisionIds
+from steepest.invariants.checkers.gang_whole import GangWhole
 from steepest.invariants.checkers.incarnations_rise import Incarnations
 from steepest.invariants.checkers.limit_rules import Limits
 from steepest.invariants.checkers.one_place import OnePlace
 from steepest.invariants.checkers.parameters_in_force import AnnouncedParameters, ParametersInForce
 from steepest.invariants.checkers.plan_once import PlanOnce
+from steepest.invariants.checkers.preemption import (
+    MinRunTime,
+    MostSuspensions,
+    NoPingPong,
+    PromisedRoom,
+    SuspendedResume,
+)
 from steepest.invariants.checkers.reserved_first import ReservedFirst
 from steepest.invariants.checkers.steps_lost import StepsLost
 from steepest.invariants.checkers.valid_plans import ValidPlans
@@ -37,6 +45,12 @@ ALL: tuple[type[Checker], ...] = (
     DecisionIds,
     StepsLost,
     Limits,
+    GangWhole,
+    SuspendedResume,
+    MinRunTime,
+    MostSuspensions,
+    NoPingPong,
+    PromisedRoom,
 )
 """The checkers that need only ``cluster``, in the order of their verdicts."""
 

@@ -2,10 +2,11 @@
 
 It must never judge whether a plan should have its target.
 
-Theory. A job holds its requests on a node while one of its processes may run there, and while a plan that targets the node
-has begun and is not over: the migrator that began it considered it valid, so its target is reserved. A plan that has not
-begun may be void and reserves nothing here. For a node that shrinks, the largest capacity that it ever had counts, because
-no decision is to blame for what was on it before.
+Theory. A replica holds its requests on a node while its process may run there, and while a plan that targets the node has
+begun and is not over: the migrator that began it considered it valid, so its target is reserved. What the processes of one
+incarnation hold is their sum; the processes and the plan of a job are never there together, so the larger counts. A plan
+that has not begun may be void, or wait for room, and reserves nothing here. For a node that shrinks, the largest capacity
+that it ever had counts, because no decision is to blame for what was on it before.
 """
 
 from __future__ import annotations
@@ -20,12 +21,26 @@ from steepest.invariants.processes import RunningProcess, RunningProcesses
 
 
 class HeldCapacity(msgspec.Struct, kw_only=True):
-    """A node: the largest capacity that it ever had, whether it is lost, and the reasons of each job's reservation."""
+    """A node: the largest capacity that it ever had, whether it is lost, and the reasons of each job's reservation.
+
+    Attributes:
+        reasons: By job and reason (a plan, or an incarnation), what each replica holds.
+    """
 
     capacity: Resources
     lost: bool = False
     held: Resources = Resources()
-    reasons: dict[str, dict[str, None]] = {}
+    reasons: dict[str, dict[str, dict[int, Resources]]] = {}
+
+    def of(self, job: str) -> Resources:
+        """What a job holds here."""
+        most = Resources()
+        for replicas in self.reasons.get(job, {}).values():
+            total = Resources()
+            for amount in replicas.values():
+                total += amount
+            most = most.larger(total)
+        return most
 
 
 class Reservations:
@@ -34,50 +49,90 @@ class Reservations:
     def __init__(self) -> None:
         self.steps = Steps()
         self.processes = RunningProcesses(self.steps)
-        self.requests: dict[str, Resources] = {}
+        self.specs: dict[str, c.JobSpec] = {}
+        self._sizes: dict[tuple[str, int], tuple[int, ...]] = {}
         self._places: dict[str, HeldCapacity] = {}
+        self._gone: dict[str, None] = {}
 
     def feed(self, received: Received[c.ClusterEvent]) -> list[str]:
         """Process a record; return the nodes whose reservations it increased."""
         event = received.event
-        match event:
-            case c.NodeJoined():
-                self._join(event)
-            case c.NodeLost() if place := self._places.get(event.node):
-                place.lost = True
-            case c.NodeUsage() if place := self._places.get(event.node):
-                place.lost = False
-            case c.JobSubmitted():
-                self.requests.setdefault(event.job, event.spec.requests)
+        self._note(event)
         open_before = self.steps.in_flight(job) if (job := getattr(event, "job", None)) else []
         if isinstance(event, c.NodeGone):
             open_before = self.steps.all_in_flight()
         accepted = self.steps.feed(received)
         started = self.processes.feed(received, accepted=accepted)
+        if isinstance(event, c.StepBegun) and accepted and event.step is c.Step.START:
+            self._sizes[event.job, event.incarnation] = self._sizes_of(event)
         fuller = [node for node in self._reserved(event, accepted=accepted) if node]
-        if started is not None and self._hold(started.node, started.job, _reason(started)):
-            fuller.append(started.node)
+        fuller += [
+            process.node
+            for process in started
+            if self._hold(process.node, process.job, _reason(process), process.replica, self._asks(process))
+        ]
         for process in self.processes.left:
-            self._release(process.node, process.job, _reason(process))
+            self._release(process.node, process.job, _reason(process), process.replica)
         for progress in open_before:
             if progress.over is not None:
                 self._release_plan(progress)
         if isinstance(event, c.NodeGone):
             self._places.pop(event.node, None)
+            self._gone[event.node] = None
         if isinstance(event, c.JobEnded):
-            self.requests.pop(event.job, None)  # the name may be used again, for another job
+            self.specs.pop(event.job, None)  # the name may be used again, for another job
         return fuller
 
-    def why_no_place(self, node: str, job: str) -> str:
-        """Why a node cannot be a job's target: unknown, lost, or too full; empty if it can."""
+    def why_no_places(self, plan: c.PlacementPlanned | c.MigrationPlanned | c.TransitionPlanned) -> str:
+        """Why nodes cannot be a plan's targets: unknown, lost, or too full; empty if they can."""
+        wanted: dict[str, dict[int, Resources]] = {}
+        for replica, (node, amount) in enumerate(self._targets(plan)):
+            wanted.setdefault(node, {})[replica] = amount
+        for node, replicas in wanted.items():
+            if why := self._why_no_place(node, plan.job, replicas):
+                return why
+        return ""
+
+    def _why_no_place(self, node: str, job: str, replicas: dict[int, Resources]) -> str:
         place = self._places.get(node)
         if place is None:
             return f"there is no node {node}"
         if place.lost:
             return f"node {node} is lost"
-        if not self.fits(node, self.requests.get(job, Resources())):
-            return f"node {node} is full"
-        return ""
+        total = Resources()
+        for amount in replicas.values():
+            total += amount
+        now = place.of(job)
+        return "" if self.fits(node, now.larger(total) - now) else f"node {node} is full"
+
+    def _targets(
+        self, plan: c.PlacementPlanned | c.MigrationPlanned | c.TransitionPlanned
+    ) -> list[tuple[str, Resources]]:
+        spec = self.specs.get(plan.job)
+        nodes = (plan.target,) if isinstance(plan, c.MigrationPlanned) else plan.nodes
+        if spec is None:
+            return [(node, Resources()) for node in nodes]
+        sizes = () if isinstance(plan, c.MigrationPlanned) or not spec.allows(plan.sizes) else plan.sizes
+        return list(zip(nodes, spec.replica_requests(sizes), strict=False))
+
+    def _sizes_of(self, start: c.StepBegun) -> tuple[int, ...]:
+        """How many replicas of each role a START starts; empty: as many as the roles name."""
+        planned, spec = self.steps.plans[start.plan].planned, self.specs.get(start.job)
+        if spec is None or not start.nodes:
+            return ()
+        if isinstance(planned, c.PlacementPlanned | c.TransitionPlanned) and planned.nodes == start.nodes:
+            return planned.sizes
+        before = self._sizes.get((start.job, planned.incarnation), ()) if planned is not None else ()
+        if sum(spec.counts(before)) == len(start.nodes):
+            return before
+        return (len(start.nodes),) if len(spec.all_roles) == 1 else ()
+
+    def _asks(self, process: RunningProcess) -> Resources:
+        spec = self.specs.get(process.job)
+        if spec is None:
+            return Resources()
+        requests = spec.replica_requests(self._sizes.get((process.job, process.incarnation), ()))
+        return requests[process.replica] if process.replica < len(requests) else spec.chief_requests
 
     def fits(self, node: str, more: Resources = Resources()) -> bool:  # noqa: B008 - frozen
         """Whether a node's reservations plus ``more`` are within its capacity."""
@@ -91,7 +146,19 @@ class Reservations:
             return "no such node"
         return f"{_words(place.held)} of {_words(place.capacity)}, by {', '.join(place.reasons)}"
 
+    def _note(self, event: c.ClusterEvent) -> None:
+        match event:
+            case c.NodeJoined():
+                self._join(event)
+            case c.NodeLost() if place := self._places.get(event.node):
+                place.lost = True
+            case c.NodeUsage() if place := self._places.get(event.node):
+                place.lost = False
+            case c.JobSubmitted():
+                self.specs.setdefault(event.job, event.spec)
+
     def _join(self, event: c.NodeJoined) -> None:
+        self._gone.pop(event.node, None)
         place = self._places.setdefault(event.node, HeldCapacity(capacity=event.capacity))
         place.lost = False
         old, new = place.capacity, event.capacity
@@ -104,39 +171,51 @@ class Reservations:
         if not isinstance(event, c.StepBegun) or not accepted:
             return []
         progress = self.steps.plans[event.plan]
-        return [node for node in targets(progress) if self._hold(node, progress.job, progress.plan)]
+        if progress.planned is None:
+            return []
+        return [
+            node
+            for replica, (node, amount) in enumerate(self._targets(progress.planned))
+            if self._hold(node, progress.job, progress.plan, replica, amount)
+        ]
 
     def _release_plan(self, progress: ObservedPlan) -> None:
         for node in targets(progress):
             self._release(node, progress.job, progress.plan)
 
-    def _hold(self, node: str, job: str, reason: str) -> bool:
-        """Reserve a job's requests, once for all reasons; return whether the reservation is new."""
+    def _hold(self, node: str, job: str, reason: str, replica: int, amount: Resources) -> bool:
+        """Reserve what a replica asks for, once for all reasons; return whether more is reserved now."""
         place = self._places.get(node)
         if place is None:
-            return True
-        reasons = place.reasons.setdefault(job, {})
-        is_new = not reasons
-        reasons[reason] = None
-        if is_new:
-            place.held += self.requests.get(job, Resources())
-        return is_new
+            return node not in self._gone
+        before = place.of(job)
+        place.reasons.setdefault(job, {}).setdefault(reason, {})[replica] = amount
+        more = place.of(job) - before
+        place.held += more
+        return more != Resources()
 
-    def _release(self, node: str, job: str, reason: str) -> None:
+    def _release(self, node: str, job: str, reason: str, replica: int | None = None) -> None:
+        """Give back what a replica holds for a reason; None: what all hold."""
         place = self._places.get(node)
         reasons = place.reasons.get(job) if place else None
         if place is None or reasons is None:
             return
-        reasons.pop(reason, None)
+        before = place.of(job)
+        if replica is None:
+            reasons.pop(reason, None)
+        elif reason in reasons:
+            reasons[reason].pop(replica, None)
+            if not reasons[reason]:
+                del reasons[reason]
+        place.held -= before - place.of(job)
         if not reasons:
             del place.reasons[job]
-            place.held -= self.requests.get(job, Resources())
 
 
 def targets(progress: ObservedPlan) -> tuple[str, ...]:
     """The nodes on which a plan's job will be; empty for a cancel."""
     match progress.planned:
-        case c.PlacementPlanned(nodes=nodes):
+        case c.PlacementPlanned(nodes=nodes) | c.TransitionPlanned(nodes=nodes):
             return nodes
         case c.MigrationPlanned(target=target):
             return (target,)

@@ -5,7 +5,8 @@ It must never know capacities or categories.
 Theory. From the ``StepBegun`` of a START that counts, an incarnation *may* run on its node, because the migrator acts
 once it has read that record back. From ``JobPlaced`` or ``ReplicaStarted`` on it is *proven* to have run. It is proven
 not to run any more by ``ReplicaStopped`` from a node where it may run, a ``JobStopped`` that counts, a step that failed
-because the incarnation had ended, and the end of its job. A START that definitely failed started nothing; neither did
+because the incarnation had ended, and the end of its job. A ``JobStopped`` ends all replicas of a gang, and so does a
+definite failure of its START. A START that definitely failed started nothing; neither did
 one whose plan is abandoned before any report of the incarnation. The loss of a node proves nothing, and neither does a
 report of another node; an operator's declaration that the node is gone for good does. Facts may come late: a report
 that an incarnation started may follow its stop, and then changes nothing.
@@ -23,6 +24,10 @@ ENDED_CODES = frozenset({"ended", "unknown-incarnation"})
 """Codes of failed steps which say that the incarnation acted on does not run."""
 
 
+Key = tuple[int, int, str]
+"""A process of a job: its incarnation, replica and node."""
+
+
 class RunningProcess(msgspec.Struct, kw_only=True):
     """An incarnation that may be running.
 
@@ -37,6 +42,7 @@ class RunningProcess(msgspec.Struct, kw_only=True):
     node: str
     plan: str
     since: int
+    replica: int = 0
     proven: bool = False
 
 
@@ -45,54 +51,72 @@ class RunningProcesses:
 
     def __init__(self, steps: Steps) -> None:
         self._steps = steps
-        self._of: dict[str, dict[tuple[int, str], RunningProcess]] = {}
-        self._ended: dict[str, dict[int, None]] = {}
+        self._of: dict[str, dict[Key, RunningProcess]] = {}
+        self._ended: dict[str, dict[tuple[int, int | None], None]] = {}
         self.left: list[RunningProcess] = []
 
     def of(self, job: str) -> list[RunningProcess]:
         """The processes of a job that may run, in the order of their starts."""
         return list(self._of.get(job, {}).values())
 
-    def feed(self, received: Received[c.ClusterEvent], *, accepted: bool) -> RunningProcess | None:
-        """Process a record; return the process that may run because of it. ``left`` has those that it ended."""
+    def feed(self, received: Received[c.ClusterEvent], *, accepted: bool) -> list[RunningProcess]:
+        """Process a record; return the processes that may run because of it. ``left`` has those that it ended."""
         self.left = []
         event = received.event
         match event:
             case c.StepBegun(step=c.Step.START) if accepted:
-                return self._add(event.job, event.incarnation, event.node, event.plan, received.offset)
+                return self._begin(event, received.offset)
             case c.ReplicaStarted():
                 return self._started(event, received.offset)
             case c.JobPlaced() if accepted:
-                self._prove(event.job, event.incarnation, event.node)
+                for replica, node in enumerate(event.nodes or (event.node,)):
+                    self._prove(event.job, (event.incarnation, replica, node))
             case c.StepFailed() if accepted:
                 self._failed(event)
             case c.ReplicaStopped() if self._may_know(event):
-                self._stop(event.job, event.incarnation)
+                self._stop(event.job, event.incarnation, event.replica)
             case c.JobStopped() if accepted:
                 self._stop(event.job, event.incarnation)
-            case c.PlanAbandoned() | c.MigrationFailed() if accepted:
+            case c.PlanAbandoned() | c.MigrationFailed() | c.TransitionFailed() if accepted:
                 self._drop(event.job, [p for p in self.of(event.job) if p.plan == event.plan and not p.proven])
             case c.JobEnded():
                 self._drop(event.job, self.of(event.job))
             case c.NodeGone():
                 self._leave(event.node)
-        return None
+        return []
 
-    def _add(self, job: str, incarnation: int, node: str, plan: str, offset: int) -> RunningProcess | None:
-        processes = self._of.setdefault(job, {})
-        if incarnation in self._ended.get(job, {}) or (incarnation, node) in processes:
-            return None
-        process = RunningProcess(job=job, incarnation=incarnation, node=node, plan=plan, since=offset)
-        processes[incarnation, node] = process
-        return process
+    def _begin(self, event: c.StepBegun, offset: int) -> list[RunningProcess]:
+        added = []
+        for replica, node in enumerate(event.nodes or (event.node,)):
+            process = RunningProcess(
+                job=event.job, incarnation=event.incarnation, replica=replica, node=node, plan=event.plan, since=offset
+            )
+            added += self._add(process)
+        return added
 
-    def _started(self, event: c.ReplicaStarted, offset: int) -> RunningProcess | None:
-        process = self._add(event.job, event.incarnation, event.node, "", offset)
-        self._prove(event.job, event.incarnation, event.node)
-        return process
+    def _add(self, process: RunningProcess) -> list[RunningProcess]:
+        processes, ended = self._of.setdefault(process.job, {}), self._ended.get(process.job, {})
+        key = (process.incarnation, process.replica, process.node)
+        if key[:2] in ended or (process.incarnation, None) in ended or key in processes:
+            return []
+        processes[key] = process
+        return [process]
 
-    def _prove(self, job: str, incarnation: int, node: str) -> None:
-        process = self._of.get(job, {}).get((incarnation, node))
+    def _started(self, event: c.ReplicaStarted, offset: int) -> list[RunningProcess]:
+        process = RunningProcess(
+            job=event.job,
+            incarnation=event.incarnation,
+            replica=event.replica,
+            node=event.node,
+            plan="",
+            since=offset,
+        )
+        added = self._add(process)
+        self._prove(event.job, (event.incarnation, event.replica, event.node))
+        return added
+
+    def _prove(self, job: str, key: Key) -> None:
+        process = self._of.get(job, {}).get(key)
         if process is not None:
             process.proven = True
 
@@ -100,7 +124,14 @@ class RunningProcesses:
         begun = self._steps.plans[event.plan].begun
         if begun is None:
             return
-        if event.code in ENDED_CODES:
+        if begun.nodes:
+            if (
+                event.definite
+                and event.step in {c.Step.START, c.Step.VERIFY}
+                and event.code != c.StepFailure.STEP_TIMEOUT
+            ):
+                self._stop(event.job, begun.incarnation)
+        elif event.code in ENDED_CODES:
             self._stop(event.job, begun.incarnation)
         elif event.step is c.Step.START and event.definite:
             acted_on = (begun.incarnation, begun.node)
@@ -110,21 +141,24 @@ class RunningProcesses:
 
     def _may_know(self, event: c.ReplicaStopped) -> bool:
         """Whether a report counts: a node knows nothing about processes on other nodes."""
-        nodes = [process.node for process in self.of(event.job) if process.incarnation == event.incarnation]
+        named = (event.incarnation, event.replica)
+        nodes = [process.node for process in self.of(event.job) if (process.incarnation, process.replica) == named]
         return not nodes or event.node in nodes
 
     def _leave(self, node: str) -> None:
         there = [process for job in self._of.values() for process in job.values() if process.node == node]
         for process in there:
-            self._ended.setdefault(process.job, {})[process.incarnation] = None
-            del self._of[process.job][process.incarnation, node]
+            self._ended.setdefault(process.job, {})[process.incarnation, process.replica] = None
+            del self._of[process.job][process.incarnation, process.replica, process.node]
         self.left.extend(there)
 
-    def _stop(self, job: str, incarnation: int) -> None:
-        self._ended.setdefault(job, {})[incarnation] = None
-        self._drop(job, [process for process in self.of(job) if process.incarnation == incarnation])
+    def _stop(self, job: str, incarnation: int, replica: int | None = None) -> None:
+        """End a replica of an incarnation; None: all of them."""
+        self._ended.setdefault(job, {})[incarnation, replica] = None
+        ended = [process for process in self.of(job) if process.incarnation == incarnation]
+        self._drop(job, [process for process in ended if replica is None or process.replica == replica])
 
     def _drop(self, job: str, processes: list[RunningProcess]) -> None:
         for process in processes:
-            del self._of[job][process.incarnation, process.node]
+            del self._of[job][process.incarnation, process.replica, process.node]
         self.left.extend(processes)

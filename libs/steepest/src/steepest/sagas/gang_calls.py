@@ -134,7 +134,7 @@ def _together(task: StepTask, ends: Answers) -> Stopped:
     steps = [end.step for end in known.values() if end.step is not None]
     checkpoints: list[CheckpointRef] = [end.checkpoint for end in known.values() if end.checkpoint is not None]
     chief = known.get(0)
-    step = chief.step if chief is not None and chief.step is not None else max(steps, default=None)
+    step = chief.step if chief is not None and chief.step is not None else max(steps, default=task.stop_step)
     newest = max(checkpoints, key=lambda checkpoint: checkpoint.step, default=None)
     return Stopped(exit_status=chief.exit_status if chief else None, step=step, checkpoint=newest)
 

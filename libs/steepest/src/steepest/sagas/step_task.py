@@ -35,6 +35,7 @@ class StepTask(msgspec.Struct, frozen=True, kw_only=True):
         saver: The replica that saves for all.
         gang: Of a gang, the replicas that are acted on: all of them, but for those that have ended.
         sizes: Of a gang that is started, how many replicas of each role it has.
+        stop_step: Of a gang, the last step that is known of replicas which have ended.
     """
 
     begun: c.StepBegun
@@ -48,6 +49,7 @@ class StepTask(msgspec.Struct, frozen=True, kw_only=True):
     is_gang: bool = False
     gang: tuple[Member, ...] = ()
     sizes: tuple[int, ...] = ()
+    stop_step: int | None = None
 
     @property
     def replica(self) -> ReplicaId:
@@ -71,6 +73,7 @@ def step_task(begun: c.StepBegun, job: Job, plan: Plan, limits: MoveLimits, *, f
         is_gang=is_gang,
         gang=members,
         sizes=job.sizes,
+        stop_step=job.stop_step,
     )
 
 

@@ -28,6 +28,7 @@ class JobStatus(enum.StrEnum):
     STARTING = "starting"
     RUNNING = "running"
     MOVING = "moving"
+    SUSPENDED = "suspended"
     STOPPED = "stopped"  # and the next decision about it is not in the log yet
 
 
@@ -121,7 +122,16 @@ class Accounting(Checker):
         match event:
             case c.JobAdmitted() | c.RetryPlanned():
                 return JobStatus.WAITING
-            case c.ReplicaStopped() | c.JobStopped() | c.StepFailed() | c.PlanAbandoned() | c.MigrationFailed():
+            case c.JobSuspended():
+                return JobStatus.SUSPENDED
+            case (
+                c.ReplicaStopped()
+                | c.JobStopped()
+                | c.StepFailed()
+                | c.PlanAbandoned()
+                | c.MigrationFailed()
+                | c.TransitionFailed()
+            ) if account.stand is not JobStatus.SUSPENDED:
                 return JobStatus.STOPPED
         return account.stand
 

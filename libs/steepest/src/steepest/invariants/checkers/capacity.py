@@ -11,9 +11,9 @@ from steepest.invariants.verdict import Checker
 class Capacity(Checker):
     """Requests of what may run on a node and of what is on its way there never exceed the node's capacity.
 
-    A job holds its requests on a node while a process of it may run there and while a plan that has begun aims there;
-    twice the same job counts once. The sum is checked wherever a record adds to it. A node that shrinks below what it
-    holds is no breach.
+    Each replica of a job holds its requests on a node while its process may run there and while a plan that has begun
+    aims there; twice the same replica counts once. The sum is checked wherever a record adds to it. A node that shrinks
+    below what it holds is no breach.
     """
 
     name = "capacity"

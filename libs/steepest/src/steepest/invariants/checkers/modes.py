@@ -15,6 +15,7 @@ class Modes:
     def __init__(self) -> None:
         self._asked: dict[str, CheckpointMode] = {}
         self._declared: dict[str, CheckpointMode] = {}
+        self._savers: dict[str, int] = {}
         self.newest: dict[str, CheckpointRef] = {}
 
     def feed(self, event: c.ClusterEvent) -> None:
@@ -23,13 +24,23 @@ class Modes:
             case c.JobSubmitted(spec=c.JobSpec(checkpoint_mode=CheckpointMode() as mode)):
                 self._asked.setdefault(event.job, mode)
             case c.CheckpointModeDeclared():
-                self._declared[event.job] = event.mode
+                self._declare(event)
             case c.CheckpointSaved() | c.CheckpointVerified() | c.ReplicaStopped() | c.JobStopped():
                 if event.checkpoint is not None:
                     self.newest[event.job] = event.checkpoint
             case c.JobEnded():
-                for fold in (self._asked, self._declared, self.newest):
+                for fold in (self._asked, self._declared, self._savers, self.newest):
                     fold.pop(event.job, None)
+
+    def _declare(self, event: c.CheckpointModeDeclared) -> None:
+        """The mode of replica 0, the chief, counts; where it cannot save, that of another replica which can."""
+        mode, saver = self._declared.get(event.job, CheckpointMode.NONE), self._savers.get(event.job, 0)
+        if event.replica == 0 and not (saver and event.mode is CheckpointMode.NONE):
+            self._declared[event.job], self._savers[event.job] = event.mode, 0
+        elif event.replica and (saver == event.replica or (mode is CheckpointMode.NONE and not saver)):
+            if event.mode is not CheckpointMode.NONE:
+                self._savers[event.job] = event.replica
+            self._declared[event.job] = event.mode
 
     def of(self, job: str) -> CheckpointMode:
         """The user's declaration, otherwise the process's; without either, the job cannot be checkpointed."""

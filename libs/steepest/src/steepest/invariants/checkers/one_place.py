@@ -10,7 +10,7 @@ from steepest.invariants.verdict import Checker
 
 
 class OnePlace(Checker):
-    """A job of one replica runs in at most one place.
+    """A replica of a job runs in at most one place, and at most one incarnation of the job runs.
 
     An incarnation may run from the moment its START counts until the log proves that it does not: by
     ``ReplicaStopped``, a ``JobStopped`` that counts, a START that definitely failed, or the end of the job. Starting
@@ -24,22 +24,22 @@ class OnePlace(Checker):
         super().__init__()
         self._steps = Steps()
         self._processes = RunningProcesses(self._steps)
-        self._gangs: dict[str, None] = {}
 
     def feed(self, received: Received[c.ClusterEvent]) -> None:
         """See ``Checker.feed``."""
-        event = received.event
-        if isinstance(event, c.JobSubmitted) and event.spec.replicas > 1:
-            self._gangs[event.job] = None
         accepted = self._steps.feed(received)
-        started = self._processes.feed(received, accepted=accepted)
-        if started is None or started.job in self._gangs:
-            return
-        for other in self._processes.of(started.job):
-            if other is not started:
+        for started in self._processes.feed(received, accepted=accepted):
+            for other in self._processes.of(started.job):
+                if other is started or _are_of_one_gang(other, started):
+                    continue
                 message = f"job {started.job} may run as {_where(started)} while it may still run as {_where(other)}"
                 self.breach(message, other.since, received.offset)
 
 
+def _are_of_one_gang(one: RunningProcess, other: RunningProcess) -> bool:
+    return one.incarnation == other.incarnation and one.replica != other.replica
+
+
 def _where(process: RunningProcess) -> str:
-    return f"incarnation {process.incarnation} on {process.node}"
+    replica = f", replica {process.replica}," if process.replica else ""
+    return f"incarnation {process.incarnation}{replica} on {process.node}"

@@ -7,6 +7,9 @@ from steepest.events.received import Received
 from steepest.invariants.checkers.step_rules import ObservedPlan, Steps
 from steepest.invariants.verdict import Checker
 
+Said = c.MigrationFinished | c.MigrationFailed | c.JobSuspended | c.TransitionFinished | c.TransitionFailed
+"""The conclusions that say how a plan ended."""
+
 Acted = c.StepFailed | c.CheckpointSaved | c.JobStopped | c.JobPlaced | c.JobResumed
 
 
@@ -30,12 +33,19 @@ class PlanOnce(Checker):
         """See ``Checker.feed``."""
         event, offset = received.event, received.offset
         match event:
-            case c.PlacementPlanned() | c.MigrationPlanned():
+            case c.PlacementPlanned() | c.MigrationPlanned() | c.TransitionPlanned():
                 if (progress := self._steps.plans.get(event.plan)) is not None:
                     self.breach(f"plan {event.plan} is made twice", progress.made, offset)
             case c.StepFailed() | c.CheckpointSaved() | c.JobStopped() | c.JobPlaced() | c.JobResumed():
                 self._check_outcome(event, offset)
-            case c.MigrationFinished() | c.MigrationFailed() | c.PlanAbandoned():
+            case (
+                c.MigrationFinished()
+                | c.MigrationFailed()
+                | c.JobSuspended()
+                | c.TransitionFinished()
+                | c.TransitionFailed()
+                | c.PlanAbandoned()
+            ):
                 self._check_conclusion(self._steps.plans.get(event.plan), event, offset)
         self._steps.feed(received)
 
@@ -47,11 +57,7 @@ class PlanOnce(Checker):
 
     def _check_conclusion(self, progress: ObservedPlan | None, event: c.ClusterEvent, offset: int) -> None:
         """Check a conclusion that follows another one. One after the end of the job is late, which is harmless."""
-        if (
-            progress is None
-            or progress.over is None
-            or not isinstance(progress.end, c.MigrationFinished | c.MigrationFailed)
-        ):
+        if progress is None or progress.over is None or not isinstance(progress.end, Said):
             return
         if _conclusion(event) != _conclusion(progress.end):
             message = f"plan {progress.plan} ended as {_conclusion(progress.end)} and as {_conclusion(event)}"
@@ -65,4 +71,10 @@ def _conclusion(event: c.ClusterEvent) -> str:
             return f"finished on {event.target}"
         case c.MigrationFailed():
             return f"failed ({event.code}), with its job on {event.node or 'no node'}"
+        case c.JobSuspended():
+            return "suspended"
+        case c.TransitionFinished():
+            return f"finished on {', '.join(event.nodes)}"
+        case c.TransitionFailed():
+            return f"failed ({event.code}), with its job on {', '.join(event.nodes) or 'no node'}"
     return "abandoned"

@@ -13,11 +13,11 @@ from steepest.invariants.verdict import Checker
 class ReservedFirst(Checker):
     """A job is stopped for a move only when it is proven where it continues, and from what.
 
-    Each STOP of a migration that counts and names the incarnation to be moved is checked; the STOP of a cancel needs
-    no next place. Where it begins, the target that the plan names must be known and have room for the job beside all
-    that it holds; the step must act where the plan says the job is; and a job that saves on request must have saved
-    for this plan: its ``CheckpointSaved`` must count. A job that saves when it is stopped must have proven before that
-    it can.
+    Each STOP of a migration, or of a plan that suspends, scales or moves a whole job, that counts and names the
+    incarnation to be stopped is checked; the STOP of a cancel needs no next place. Where it begins, the targets that the
+    plan names must be known and have room for the job beside all that they hold; the step must act where the plan says
+    the job is; and a job that saves on request must have saved for this plan: its ``CheckpointSaved`` must count. A job
+    that saves when it is stopped must have proven before that it can.
     """
 
     name = "reserved-first"
@@ -44,16 +44,23 @@ class ReservedFirst(Checker):
     def _check(self, stop: c.StepBegun, offset: int) -> None:
         progress = self._reservations.steps.plans[stop.plan]
         planned = progress.planned
-        if not isinstance(planned, c.MigrationPlanned) or stop.incarnation != planned.incarnation:
+        if not isinstance(planned, c.MigrationPlanned | c.TransitionPlanned) or stop.incarnation != planned.incarnation:
             return
         for why in self._why_not(planned, stop, has_saved=(c.Step.CHECKPOINT, stop.incarnation) in progress.done):
             self.breach(f"plan {progress.plan} stops job {progress.job}: {why}", progress.made, offset)
 
-    def _why_not(self, plan: c.MigrationPlanned, stop: c.StepBegun, *, has_saved: bool) -> list[str]:
+    def _why_not(
+        self, plan: c.MigrationPlanned | c.TransitionPlanned, stop: c.StepBegun, *, has_saved: bool
+    ) -> list[str]:
         mode = self._modes.of(plan.job)
+        targets, source = (
+            ((plan.target,), plan.source)
+            if isinstance(plan, c.MigrationPlanned)
+            else (plan.nodes, plan.sources[0] if plan.sources else "")
+        )
         reasons = [
-            "its target has no room" if not self._reservations.fits(plan.target) else "",
-            f"on {stop.node}, and not on {plan.source}" if stop.node != plan.source else "",
+            "" if all(map(self._reservations.fits, targets)) else "its target has no room",
+            f"on {stop.node}, and not on {source}" if stop.node != source else "",
             self._modes.why_immovable(plan.job),
             "it has not saved" if mode is CheckpointMode.ON_REQUEST and not has_saved else "",
         ]

@@ -6,9 +6,10 @@ Theory. ``attempt`` numbers the beginnings of a plan across all its steps. A beg
 the plan is not over, and its step was not done for that incarnation; overlapping migrators may append others, which no
 migrator acts on. The first outcome of a counting beginning counts, until the next one begins. A plan is *doomed* if its
 job was cancelled, or ended by itself before the plan's STOP was under way: then no further step begins, except that a
-step under way may be taken over, and a START that may have taken effect is begun again to find out. A plan is over with
-its first conclusion, with the end of its job, and a placement with ``JobPlaced``; it cannot be abandoned while a step is
-under way. When a node is gone for good, the plans that depend on it end.
+step under way may be taken over, and a START that may have taken effect is begun again to find out. Whether a gang has
+ended is not judged here. A plan is over with its first conclusion, with the end of its job, and a placement with
+``JobPlaced``; it cannot be abandoned while a step is under way. When a node is gone for good, the plans that depend on it
+end, but for those of gangs.
 """
 
 from __future__ import annotations
@@ -22,7 +23,15 @@ from steepest.events.parameters import PoolParameters
 from steepest.events.received import Received
 
 Outcome = c.CheckpointSaved | c.JobStopped | c.JobPlaced | c.JobResumed
-Conclusion = c.MigrationFinished | c.MigrationFailed | c.PlanAbandoned
+Conclusion = (
+    c.MigrationFinished
+    | c.MigrationFailed
+    | c.JobSuspended
+    | c.TransitionFinished
+    | c.TransitionFailed
+    | c.PlanAbandoned
+)
+Planned = c.PlacementPlanned | c.MigrationPlanned | c.TransitionPlanned
 
 _DONE_BY: dict[type, c.Step] = {
     c.CheckpointSaved: c.Step.CHECKPOINT,
@@ -47,7 +56,10 @@ class EventKind(enum.StrEnum):
 
     PLACE = "place"
     MIGRATE = "migrate"
-    CANCEL = "cancel"
+    SUSPEND = "suspend"
+    SCALE = "scale"
+    MOVE = "move"
+    CANCEL = "cancel"  # or what clears a gang
 
 
 class ObservedPlan(msgspec.Struct, kw_only=True):
@@ -72,7 +84,7 @@ class ObservedPlan(msgspec.Struct, kw_only=True):
     job: str
     kind: EventKind
     made: int
-    planned: c.PlacementPlanned | c.MigrationPlanned | None = None
+    planned: Planned | None = None
     begun: c.StepBegun | None = None
     attempt: int = 0
     under_way: bool = False
@@ -112,7 +124,7 @@ class Steps:
     def __init__(self) -> None:
         self.plans: dict[str, ObservedPlan] = {}
         self._open: dict[str, dict[str, ObservedPlan]] = {}
-        self._submitted: dict[str, None] = {}
+        self._submitted: dict[str, bool] = {}
         self._cancelled: dict[str, None] = {}
         self._tries = PoolParameters().limits.tries
 
@@ -120,7 +132,7 @@ class Steps:
         """Process a record; return False for a beginning, outcome or conclusion that does not count."""
         event = received.event
         match event:
-            case c.PlacementPlanned() | c.MigrationPlanned():
+            case c.PlacementPlanned() | c.MigrationPlanned() | c.TransitionPlanned():
                 self._plan(event, received.offset)
             case c.StepBegun():
                 return self._begin(event, received.offset)
@@ -128,10 +140,17 @@ class Steps:
                 return self._fail(event)
             case c.CheckpointSaved() | c.JobStopped() | c.JobPlaced() | c.JobResumed():
                 return self._succeed(event, received.offset)
-            case c.MigrationFinished() | c.MigrationFailed() | c.PlanAbandoned():
+            case (
+                c.MigrationFinished()
+                | c.MigrationFailed()
+                | c.JobSuspended()
+                | c.TransitionFinished()
+                | c.TransitionFailed()
+                | c.PlanAbandoned()
+            ):
                 return self._conclude(event, received.offset)
             case c.JobSubmitted():
-                self._submitted[event.job] = None
+                self._submitted.setdefault(event.job, event.spec.is_gang)
             case c.JobCancelRequested() if event.job in self._submitted:
                 self._cancelled[event.job] = None
             case c.ReplicaStopped():
@@ -152,9 +171,13 @@ class Steps:
         """The plans of a job that are not over, including void ones."""
         return list(self._open.get(job, {}).values())
 
-    def _plan(self, event: c.PlacementPlanned | c.MigrationPlanned, offset: int) -> None:
+    def _plan(self, event: Planned, offset: int) -> None:
         if event.plan not in self.plans:
-            kind = EventKind.PLACE if isinstance(event, c.PlacementPlanned) else EventKind.MIGRATE
+            match event:
+                case c.TransitionPlanned(kind=transition):
+                    kind = EventKind(transition.value)
+                case _:
+                    kind = EventKind.PLACE if isinstance(event, c.PlacementPlanned) else EventKind.MIGRATE
             self._add(ObservedPlan(plan=event.plan, job=event.job, kind=kind, made=offset, planned=event))
 
     def _add(self, progress: ObservedPlan) -> ObservedPlan:
@@ -203,7 +226,7 @@ class Steps:
         if progress is None:
             return False
         progress.done[_DONE_BY[type(event)], event.incarnation] = None
-        if isinstance(event, c.JobStopped) and event.exit_status == 0:
+        if isinstance(event, c.JobStopped) and event.exit_status == 0 and not self._submitted.get(event.job):
             progress.doomed = True
         if progress.kind is EventKind.CANCEL or (progress.kind is EventKind.PLACE and isinstance(event, c.JobPlaced)):
             self._end(progress, event, offset)
@@ -218,7 +241,10 @@ class Steps:
 
     def _leave(self, event: c.NodeGone, offset: int) -> None:
         for progress in self.all_in_flight():
-            if _has_nowhere_else(progress, event.node):
+            if self._submitted.get(progress.job) or isinstance(progress.planned, c.TransitionPlanned):
+                if progress.begun is not None:
+                    progress.gone = (*progress.gone, event.node)  # the view says how it ends
+            elif _has_nowhere_else(progress, event.node):
                 self._end(progress, event, offset)
             elif isinstance(progress.planned, c.MigrationPlanned) and event.node in (
                 progress.planned.source,

@@ -10,6 +10,8 @@ from steepest.invariants.checkers.modes import Modes
 from steepest.invariants.checkers.step_rules import Steps
 from steepest.invariants.verdict import Checker
 
+Lost = c.MigrationFinished | c.MigrationFailed | c.JobSuspended | c.TransitionFinished | c.TransitionFailed
+
 
 class Stop(msgspec.Struct):
     """The stop of a move: the last step reported before it, the step that the job continues from, and its offset."""
@@ -21,7 +23,7 @@ class Stop(msgspec.Struct):
 
 
 class StepsLost(Checker):
-    """A move's ``steps_lost`` is what its stop and its checkpoint say.
+    """The ``steps_lost`` of a move or suspension is what its stop and its checkpoint say.
 
     The job reported its last step s before the ``JobStopped`` that counts, and continues from step r: that of the
     checkpoint which the plan's next ``JobPlaced`` restores, or where there is none, of the newest one that the log
@@ -49,10 +51,16 @@ class StepsLost(Checker):
                 self._stops[event.plan] = Stop(event.step or 0, newest.step if newest else 0, offset)
             case c.JobPlaced() if counts and (stop := self._stops.get(event.plan)) and not stop.restored:
                 stop.restored, stop.saved = True, event.restore.step if event.restore else 0
-            case c.MigrationFinished() | c.MigrationFailed() if counts:
+            case (
+                c.MigrationFinished()
+                | c.MigrationFailed()
+                | c.JobSuspended()
+                | c.TransitionFinished()
+                | c.TransitionFailed()
+            ) if counts:
                 self._check(event, offset)
 
-    def _check(self, event: c.MigrationFinished | c.MigrationFailed, offset: int) -> None:
+    def _check(self, event: Lost, offset: int) -> None:
         stop = self._stops.pop(event.plan, None)
         lost = max(0, stop.step - stop.saved) if stop else 0
         self._moves += 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.invariants.checkers.modes import Modes
-from steepest.invariants.checkers.step_rules import ObservedPlan
+from steepest.invariants.checkers.step_rules import ObservedPlan, Planned
 from steepest.invariants.load import Reservations
 from steepest.invariants.verdict import Checker
 
@@ -17,7 +17,7 @@ class ValidPlans(Checker):
     flight, if its target is unknown, lost or full, or if it moves a job that never ran, is on the target already or
     cannot be checkpointed. Void plans are harmless and stay in the log; a ``StepBegun`` of one is a breach. Of two
     plans of one job whose times in flight overlap at most one may begin. A cancel is not planned by an event of its
-    own: a STOP of an unknown plan is one if the job's cancel was requested before.
+    own: a STOP of an unknown plan is one if the job's cancel was requested before, or if it stops what is left of a gang.
     """
 
     name = "valid-plans"
@@ -36,7 +36,9 @@ class ValidPlans(Checker):
         """See ``Checker.feed``."""
         event = received.event
         match event:
-            case c.PlacementPlanned() | c.MigrationPlanned() if event.plan not in self._reservations.steps.plans:
+            case c.PlacementPlanned() | c.MigrationPlanned() | c.TransitionPlanned() if (
+                event.plan not in self._reservations.steps.plans
+            ):
                 self._void[event.plan] = self._why_void(event)
             case c.JobCancelRequested():
                 self._cancels[event.job] = None
@@ -58,24 +60,33 @@ class ValidPlans(Checker):
         progress = self._reservations.steps.plans.get(event.plan) if isinstance(event, c.StepBegun) else None
         return progress.attempt if progress else 0
 
-    def _why_void(self, plan: c.PlacementPlanned | c.MigrationPlanned) -> str:
+    def _why_void(self, plan: Planned) -> str:
         """Why a plan is certainly void at its position; empty if it may be valid."""
         job = plan.job
-        if job not in self._reservations.requests:
+        if job not in self._reservations.specs:
             return f"job {job} was never submitted"
         current = {self._newest.get(job, 0), self._placed.get(job, 0)}
         if plan.incarnation not in current:
             return f"it names incarnation {plan.incarnation}, but the job's is {max(current)}"
-        if isinstance(plan, c.PlacementPlanned):
-            return next((why for node in plan.nodes if (why := self._reservations.why_no_place(node, job))), "")
-        if plan.incarnation == 0 or plan.source == plan.target:
-            return "the job never ran" if plan.incarnation == 0 else f"the job is already on {plan.target}"
-        return self._modes.why_immovable(job) or self._reservations.why_no_place(plan.target, job)
+        if why := "" if isinstance(plan, c.PlacementPlanned) else self._why_not_moved(plan):
+            return why
+        if not isinstance(plan, c.MigrationPlanned) and plan.after:
+            return ""  # it waits for room; whether there is any shows when it begins
+        return self._reservations.why_no_places(plan)
+
+    def _why_not_moved(self, plan: c.MigrationPlanned | c.TransitionPlanned) -> str:
+        if plan.incarnation == 0:
+            return "the job never ran"
+        if isinstance(plan, c.MigrationPlanned) and plan.source == plan.target:
+            return f"the job is already on {plan.target}"
+        return self._modes.why_immovable(plan.job)
 
     def _check(self, event: c.StepBegun, offset: int) -> None:
         progress = self._reservations.steps.plans.get(event.plan)
         if progress is None:
-            if event.step is not c.Step.STOP or event.job not in self._cancels:
+            spec = self._reservations.specs.get(event.job)
+            clears = spec is not None and spec.is_gang
+            if event.step is not c.Step.STOP or not (event.job in self._cancels or clears):
                 self.breach(f"a step of plan {event.plan} begins, which is not in the log", offset)
         elif why := self._void.get(event.plan):
             self.breach(
@@ -92,7 +103,7 @@ class ValidPlans(Checker):
         begun = self._begun.setdefault(event.job, [])
         for other in begun:
             earlier, later = sorted((other, progress), key=lambda one: one.made)
-            if earlier.over is None or earlier.over > later.made:
+            if (earlier.over is None or earlier.over > later.made) and not earlier.gone:
                 message = f"plan {progress.plan} begins while plan {other.plan} of job {event.job} was in flight"
                 self.breach(message, other.made, progress.made, offset)
         begun.append(progress)

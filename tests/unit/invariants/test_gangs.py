@@ -1,0 +1,155 @@
+"""Unsound logs about gangs and suspensions: one anomaly each, which its checker must find."""
+
+from __future__ import annotations
+
+import pytest
+
+from steepest.events import cluster as c
+from steepest.events.common import CheckpointMode, Resources
+from steepest.events.parameters import PoolParameters, PreemptionLimits
+from steepest.invariants import Checker
+from steepest.invariants.checkers.capacity import Capacity
+from steepest.invariants.checkers.gang_whole import GangWhole
+from steepest.invariants.checkers.preemption import (
+    MinRunTime,
+    MostSuspensions,
+    NoPingPong,
+    PromisedRoom,
+    SuspendedResume,
+)
+from steepest.testing.scenarios.log_builder import BECAUSE, LogBuilder, checkpoint
+from steepest.testing.scenarios.verdicts import broken, holds
+
+
+def gang(job: str, *nodes: str, cpu_m: int = 100, priority: int = 0) -> tuple[c.ClusterEvent, ...]:
+    """A gang is submitted, placed and started."""
+    roles = (c.Role(name="worker", replicas=len(nodes), requests=Resources(cpu_m=cpu_m)),)
+    spec = c.JobSpec(command=("x",), roles=roles, priority=priority, checkpoint_mode=CheckpointMode.ON_STOP)
+    return (
+        c.JobSubmitted(job=job, request=f"r-{job}", spec=spec),
+        c.PlacementPlanned(plan=f"place-{job}", job=job, incarnation=0, nodes=nodes, because=BECAUSE),
+        *start(f"place-{job}", job, *nodes),
+        *(c.ReplicaStarted(job=job, replica=at, incarnation=1, node=node) for at, node in enumerate(nodes)),
+    )
+
+
+def start(plan: str, job: str, *nodes: str, incarnation: int = 1, saved: int = 0) -> tuple[c.ClusterEvent, ...]:
+    """A plan starts it."""
+    begun = c.StepBegun(
+        plan=plan, step=c.Step.START, attempt=1, job=job, incarnation=incarnation, node=nodes[0], nodes=nodes
+    )
+    placed = c.JobPlaced(
+        plan=plan,
+        attempt=1,
+        job=job,
+        incarnation=incarnation,
+        node=nodes[0],
+        nodes=nodes,
+        restore=checkpoint(saved) if saved else None,
+    )
+    return begun, placed
+
+
+def suspension(job: str, *nodes: str, incarnation: int = 1, room_for: str | None = None) -> tuple[c.ClusterEvent, ...]:
+    """It is suspended at step 100."""
+    plan = f"suspend-{job}-{incarnation}"
+    return (
+        c.TransitionPlanned(
+            plan=plan,
+            job=job,
+            incarnation=incarnation,
+            kind=c.Transition.SUSPEND,
+            sources=nodes,
+            room_for=room_for,
+            because=BECAUSE,
+        ),
+        c.StepBegun(
+            plan=plan, step=c.Step.STOP, attempt=1, job=job, incarnation=incarnation, node=nodes[0], nodes=nodes
+        ),
+        c.JobStopped(plan=plan, attempt=1, job=job, incarnation=incarnation, step=100, checkpoint=checkpoint(100)),
+        c.JobSuspended(plan=plan, job=job, step=100),
+    )
+
+
+def resumption(job: str, *nodes: str, incarnation: int = 1, saved: int = 100) -> tuple[c.ClusterEvent, ...]:
+    """It is placed again."""
+    plan = f"place-{job}-{incarnation}"
+    planned = c.PlacementPlanned(plan=plan, job=job, incarnation=incarnation, nodes=nodes, because=BECAUSE)
+    return planned, *start(plan, job, *nodes, incarnation=incarnation + 1, saved=saved)
+
+
+def log(*events: c.ClusterEvent, **limits: int) -> LogBuilder:
+    """A log of a pool with two nodes of 1000m, in which these limits of preemption are in force."""
+    parameters = PoolParameters(preemption=PreemptionLimits(**{"min_run_ms": 0, **limits}))
+    story = LogBuilder().opened(n1=1000, n2=1000)
+    return story.add(c.PoolConfigured(reads=5, parameters=parameters), *events, headers={})
+
+
+def test_twice_600m_do_not_fit_1000m() -> None:
+    """A node holds what each replica on it asks for."""
+    assert "1200m" in broken(Capacity, log(*gang("a", "n1", "n1", cpu_m=600)))[1]
+    holds(Capacity, log(*gang("a", "n1", "n2", cpu_m=600)))
+
+
+def test_a_gang_of_which_a_part_runs_on_is_not_whole() -> None:
+    """A worker crashed, and nobody stopped the rest for ten minutes."""
+    crashed = c.ReplicaStopped(job="a", replica=1, incarnation=1, node="n2", exit_status=1)
+    ticks = [c.Tick(counted_ms=60_000 * minute) for minute in range(1, 11)]
+
+    assert "a part of job a" in broken(GangWhole, log(*gang("a", "n1", "n2"), crashed, *ticks))[1]
+    holds(GangWhole, log(*gang("a", "n1", "n2"), crashed, *ticks[:3]))
+    holds(GangWhole, log(*gang("a", "n1", "n2"), *ticks))
+
+
+def test_a_job_that_was_suspended_resumes_where_it_was() -> None:
+    """No step is done twice without being counted."""
+    story = (*gang("a", "n1"), *suspension("a", "n1"))
+
+    assert holds(SuspendedResume, log(*story)) == "resumed: 0, suspended: 1 (a)"
+    assert holds(SuspendedResume, log(*story, *resumption("a", "n2"))) == "resumed: 1, suspended: 0"
+    assert "resumes from 50" in broken(SuspendedResume, log(*story, *resumption("a", "n2", saved=50)))[1]
+
+
+def test_a_job_that_is_suspended_does_not_run() -> None:
+    """Nothing may start it but a plan."""
+    started = c.ReplicaStarted(job="a", incarnation=2, node="n2")
+
+    assert "is suspended" in broken(SuspendedResume, log(*gang("a", "n1"), *suspension("a", "n1"), started))[1]
+
+
+@pytest.mark.parametrize(
+    ("checker", "limits"), [(MinRunTime, {"min_run_ms": 1_000}), (MostSuspensions, {"max_suspensions": 0})]
+)
+def test_limits_of_preemption(checker: type[Checker], limits: dict[str, int]) -> None:
+    """A suspension that they forbid must not begin."""
+    story = (*gang("a", "n1"), *suspension("a", "n1"))
+
+    assert "suspends job a" in broken(checker, log(*story, **limits))[1]
+    holds(checker, log(*story))
+
+
+def test_ping_pong() -> None:
+    """Twice for the same job that is less urgent."""
+    story = (
+        *gang("a", "n1", priority=10),
+        c.JobSubmitted(job="b", request="r-b", spec=c.JobSpec(command=("x",))),
+        *suspension("a", "n1", room_for="b"),
+        *resumption("a", "n1"),
+    )
+
+    holds(NoPingPong, log(*story))
+    again = suspension("a", "n1", incarnation=2, room_for="b")
+    assert "less urgent" in broken(NoPingPong, log(*story, *again))[1]
+
+
+def test_a_plan_that_does_not_wait_for_its_room() -> None:
+    """It begins before the plan that makes room is over."""
+    planned, begun, *rest = suspension("a", "n1", room_for="b")
+    spec = c.JobSpec(command=("x",))
+    waits = c.PlacementPlanned(
+        plan="place-b", job="b", incarnation=0, nodes=("n1",), after=("suspend-a-1",), because=BECAUSE
+    )
+    story = (*gang("a", "n1"), c.JobSubmitted(job="b", request="r-b", spec=spec), planned, waits, begun)
+
+    assert "before plan suspend-a-1 is over" in broken(PromisedRoom, log(*story, *start("place-b", "b", "n1")))[1]
+    assert holds(PromisedRoom, log(*story, *rest, *start("place-b", "b", "n1"))) == "plans that waited for room: 1"
