@@ -19,7 +19,7 @@ from steepest_sdk import EXIT_STOPPED
 if TYPE_CHECKING:
     from tests.unit.demo_jobs.conftest import Finished, Jobs
 
-REPORTING = ["linear", "vae", "gru", "charlm", "mixture", "factorisation"]
+REPORTING = ["linear", "vae", "gru", "rnn", "birnn", "dynamic_rnn", "charlm", "mixture", "factorisation"]
 EVERY = [*REPORTING, "softmax", "mlp", "parallel"]
 
 

@@ -9,17 +9,20 @@ import numpy as np
 import pytest
 
 from steepest.demo_jobs import harness
+from steepest.demo_jobs.birnn import BidirectionalRnn
 from steepest.demo_jobs.charlm import LanguageModel
 from steepest.demo_jobs.datasets import Array
+from steepest.demo_jobs.dynamic_rnn import DynamicRnn
 from steepest.demo_jobs.factorisation import Factorisation
 from steepest.demo_jobs.gru import Gru
 from steepest.demo_jobs.linear import Linear
 from steepest.demo_jobs.mixture import Mixture
 from steepest.demo_jobs.mlp import Perceptron
+from steepest.demo_jobs.rnn import Rnn
 from steepest.demo_jobs.softmax import Softmax
 from steepest.demo_jobs.vae import AutoEncoder
 
-BY_GRADIENT = [Linear, Softmax, Perceptron, AutoEncoder, Gru, LanguageModel]
+BY_GRADIENT = [Linear, Softmax, Perceptron, AutoEncoder, Gru, Rnn, BidirectionalRnn, DynamicRnn, LanguageModel]
 ALL = [*BY_GRADIENT, Mixture, Factorisation]
 ONE_BATCH = harness.Options(steps=150, seed=3, batches=1)
 

@@ -10,6 +10,9 @@
 | ``parallel`` | the same by any number of processes together, as a gang; SDK | nats | falls fast and far |
 | ``vae`` | variational auto-encoder, digits | negative evidence bound, nats | falls fast, then slowly for a long time |
 | ``gru`` | recurrent network that reads digits row by row | nats | a plateau, then a fall |
+| ``rnn`` | likewise, with tanh units and no gates | nats | falls fast, then more and more slowly |
+| ``birnn`` | likewise, from both ends | nats | falls fast and far |
+| ``dynamic_rnn`` | likewise, only the first four to eight rows | nats | falls fast, then slowly for a long time |
 | ``charlm`` | recurrent language model, texts letter by letter | nats per letter | slow to the end |
 | ``mixture`` | Gaussian mixture by expectation maximisation, digits | negative log-likelihood, nats | one drop, then flat |
 | ``factorisation`` | matrix factorisation, digits with missing pixels | squared error | steps |
