@@ -20,11 +20,14 @@ from steepest.docker_lab.engine_daemon import DockerEngine, running_engine
 from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.invariants import Status, check
+from steepest.sim.reproduce.placement import Start
 from steepest.sim.reproduce.report import FILES, write
 from steepest.sim.reproduce.verdict import Agreement
-from steepest.testbed.experiments import PAPER
-from steepest.testbed.jobs import Cost, costs
-from steepest.testbed.node import CPU_M, node
+from steepest.testbed import nodes
+from steepest.testbed.costs import Cost, costs
+from steepest.testbed.flowcon import PAPER
+from steepest.testbed.node import node
+from steepest.testbed.nodes import CPU_M
 from steepest.testbed.reproduce import reproduced
 from steepest.testbed.run import repetition
 from steepest.testing.contracts.docker_harness import DockerHarness, why_not
@@ -188,9 +191,10 @@ def test_an_experiment_ends_with_a_report(held: DockerEngine, tmp_path: Path) ->
     """The three jobs, each an eighth as long: all finish by default and under FlowCon, and the report has every figure."""
     experiment = PAPER.experiments[0]
     paper = msgspec.structs.replace(PAPER, experiments=(experiment,))
-    measured = costs(held, ["vae-flowcon", "mnist-pytorch", "mnist-tensorflow"])
+    testbed = nodes.one(held)
+    measured = costs(testbed, ["vae-flowcon", "mnist-pytorch", "mnist-tensorflow"])
     shorter = {name: Cost(one.start_s, one.step_s * SHORTER) for name, one in measured.items()}
-    done = repetition(experiment, shorter, held, 0, tmp_path / "recordings")
+    done = repetition(experiment, 0, shorter, testbed, tmp_path / "recordings")
     write(reproduced(paper, 1, [done]), tmp_path / "report")
 
     rows = json.loads((tmp_path / "report" / "results.json").read_bytes())
@@ -200,10 +204,32 @@ def test_an_experiment_ends_with_a_report(held: DockerEngine, tmp_path: Path) ->
     assert sorted(file.name for file in (tmp_path / "report").iterdir()) == sorted(FILES)
     assert "--real" in (tmp_path / "report" / "report.md").read_text()
     assert (tmp_path / "report" / "report.html").read_text().count("<svg") == 2  # a forest plot and a picture
-    for ran in (done.before, *done.arms):
+    (runs,) = done.starts
+    for ran in (runs.before, *runs.arms):
         assert len(ran.completions) == len(measured)
         assert 0 < max(ran.completions) <= ran.makespan
         broken = [each for each in check(ran.events) if each.status is Status.BROKEN]
         assert broken == []
-    assert not any(isinstance(each.event, c.LimitsPlanned) for each in done.before.events)
-    assert all(any(isinstance(each.event, c.LimitsPlanned) for each in arm.events) for arm in done.arms)
+    assert not any(isinstance(each.event, c.LimitsPlanned) for each in runs.before.events)
+    assert all(any(isinstance(each.event, c.LimitsPlanned) for each in arm.events) for arm in runs.arms)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_flowcon_2_runs_on_four_engines(tmp_path: Path) -> None:
+    """Four of its jobs, each an eighth as long: by default where the start says, under FlowCon 2.0 where it places them."""
+    if why := why_not():
+        pytest.skip(why)
+    experiment = PAPER.experiments[-1]
+    with nodes.several(len(experiment.nodes().nodes)) as testbed:
+        drawn = {job.model for job in experiment.jobs(Start.EVEN, 0).jobs[:4]}
+        measured = costs(testbed, sorted(drawn))
+        shorter = {name: Cost(one.start_s, one.step_s * SHORTER) for name, one in measured.items()}
+        done = repetition(experiment, 0, shorter, testbed, tmp_path / "recordings", most_jobs=4)
+
+    for runs in done.starts:
+        (flowcon2,) = runs.arms
+        assert len(flowcon2.completions) == 4
+        assert any(isinstance(each.event, c.LimitsPlanned) for each in flowcon2.events)
+        for ran in (runs.before, flowcon2):
+            assert [each for each in check(ran.events) if each.status is Status.BROKEN] == []

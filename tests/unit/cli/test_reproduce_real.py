@@ -11,10 +11,13 @@ import pytest
 from click.testing import CliRunner, Result
 
 from steepest.cli.main import main
+from steepest.sim.reproduce.experiment import Paper
 from steepest.sim.reproduce.measures import MEASURES
 from steepest.sim.workloads.arrivals import PATTERNS
-from steepest.testbed.experiments import PAPER
 from steepest.testbed.jobs import KINDS
+from steepest.testbed.papers import PAPERS
+from steepest.testbed.reproduce import tasks
+from steepest.testbed.run import runs_of
 
 
 def called(out: Path, *options: str) -> Result:
@@ -62,20 +65,34 @@ def test_images_are_needed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
 
 
 def test_options_that_do_not_go_with_it(tmp_path: Path) -> None:
-    """SpeCon has no real experiment, and jobs of an experiment share one engine."""
-    spec = CliRunner().invoke(main, ["reproduce", "specon", "--real", "--out", str(tmp_path)])
+    """Real runs share one machine, so they are made one after the other."""
+    result = called(tmp_path, "--jobs", "2")
 
-    assert spec.exit_code == 2
-    assert "--real is for flowcon" in spec.stderr
-    assert called(tmp_path, "--jobs", "2").exit_code == 2
+    assert result.exit_code == 2
+    assert "leave --jobs out" in result.stderr
 
 
-def test_every_figure_can_be_measured_and_every_model_trained() -> None:
+@pytest.mark.parametrize("paper", PAPERS.values(), ids=lambda paper: paper.name)
+def test_every_figure_can_be_measured_and_every_model_trained(paper: Paper) -> None:
     """The experiments are those of the thesis, with trainings for all models that may be drawn."""
-    assert [one.pattern for one in PAPER.experiments] == ["flowcon-3", "flowcon-5"]
-    for experiment in PAPER.experiments:
+    for experiment in paper.experiments:
         assert {*PATTERNS[experiment.pattern].models} <= {*KINDS}
         assert len({arm.setting for arm in experiment.arms}) == len(experiment.arms)
         for arm in experiment.arms:
             assert {one.measure for one in arm.published} <= {*MEASURES}
-    assert all(text.endswith(".") for text in PAPER.assumptions)
+    assert all(text.endswith(".") for text in paper.assumptions)
+
+
+def test_runs_are_paired_and_take_turns() -> None:
+    """Every run once in each repetition, and in another order in the next one."""
+    paper = PAPERS["specon"]
+    first, second = (runs_of(paper.experiments[0], seed) for seed in (0, 1))
+
+    assert [(run.start.value, run.arm) for run in first] == [
+        ("even start", None),
+        ("even start", 0),
+        ("uneven start", None),
+        ("uneven start", 0),
+    ]
+    assert [(run.start, run.arm) for run in second] == [(run.start, run.arm) for run in [*first[1:], first[0]]]
+    assert len(tasks(paper, 3)) == len({run.folder for run in tasks(paper, 3)}) == 2 * 3 * 4

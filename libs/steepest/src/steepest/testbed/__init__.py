@@ -1,1 +1,1 @@
-"""Published experiments with real trainings on a real Docker engine, at a smaller time scale."""
+"""Published experiments with real trainings, on Docker engines or emulated nodes, at a smaller time scale."""

@@ -1,9 +1,8 @@
 """The node of an experiment: a private Docker engine, pinned to one core with priority over everything else on it.
 
 It owns the engine's placement on the machine. CPU shares are accurate only on one core: on several, the kernel balances
-a few single threads too coarsely. Other work on the machine still costs cache and memory bandwidth. There is only one
-node at a
-time: a second one would take half of the core.
+a few single threads too coarsely. Other work on the machine still costs cache and memory bandwidth. There is only
+one node at a time: a second one would take half of the core.
 """
 
 from __future__ import annotations
@@ -18,9 +17,7 @@ from steepest.cluster.folders import incarnation_locks
 from steepest.docker_lab import images
 from steepest.docker_lab.engine_daemon import DockerEngine, running_engine
 from steepest.errors import ClusterError, InputError
-
-CPU_M = 800
-"""The node's size in millicores. The rest of its core is for the kernel and the engine itself."""
+from steepest.testbed.nodes import CPU_M
 
 WEIGHT = 64
 """The node's weight relative to any other process on its core."""

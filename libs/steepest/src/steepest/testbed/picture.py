@@ -16,16 +16,16 @@ from steepest.testbed.jobs import SCALE
 Event = Received[c.ClusterEvent]
 
 
-def picture(before: Sequence[Event], after: Sequence[Event], pair: BeforeAfter, title: str) -> str:
-    """The runs by default and under the policy, as SVG."""
+def picture(before: Sequence[Event], after: Sequence[Event], pair: BeforeAfter, title: str, *, lists: bool) -> str:
+    """The runs by default and under the policy, as SVG; ``lists``: it is FlowCon's, and has lists in place of categories."""
     jobs = [event.event.job for event in after if isinstance(event.event, c.JobSubmitted)]
     completions = list(zip(jobs, pair.before, pair.after, strict=True))
-    return drawn(_course(before), _course(after), completions, title)
+    return drawn(_course(before, lists=lists), _course(after, lists=lists), completions, title)
 
 
-def _course(events: Sequence[Event]) -> Course:
+def _course(events: Sequence[Event], *, lists: bool) -> Course:
     capacities = {one.event.node: one.event.capacity.cpu_m for one in events if isinstance(one.event, c.NodeJoined)}
-    course = Course(capacities, lists=True)
+    course = Course(capacities, lists=lists)
     for event in _scaled(events):
         course.notice(event)
     return course

@@ -1,53 +1,89 @@
-"""Runs all repetitions of a paper's experiments on the node, and makes rows and pictures of them.
+"""Runs all repetitions of a paper's experiments on their nodes, and makes rows and pictures of them.
 
-It owns the order of the runs; figures are computed and judged as in virtual time.
+It owns the order of the experiments; figures are computed and judged as in virtual time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from steepest.sim.reproduce.experiment import Experiment, Paper
+import msgspec
+
+from steepest.sim.reproduce.experiment import Paper
 from steepest.sim.reproduce.run import Figures, Reproduction, figures_of, reproduction
 from steepest.sim.workloads.arrivals import arrivals
-from steepest.testbed.jobs import costs
-from steepest.testbed.node import node
+from steepest.testbed import nodes, save_resume
+from steepest.testbed.costs import costs
+from steepest.testbed.papers import ON_ENGINES, nodes_for
 from steepest.testbed.picture import picture
-from steepest.testbed.run import Repetition, repetition
+from steepest.testbed.run import Repetition, RunResult, RunTask, repetition, runs_of
+from steepest.testbed.save_resume import Pause
+
+Told = Callable[[RunTask, RunResult], None]
+"""Is called after each run."""
 
 
-def repetitions(experiments: Sequence[Experiment], count: int, folder: Path) -> Iterator[Repetition]:
-    """Yield each repetition as soon as it is over, with seeds from 0; the engine runs until the last one.
+def tasks(paper: Paper, count: int) -> list[RunTask]:
+    """Every run of so many repetitions."""
+    return [task for one in paper.experiments for seed in range(count) for task in runs_of(one, seed)]
+
+
+def repetitions(paper: Paper, count: int, folder: Path, told: Told) -> Iterator[Repetition]:
+    """Yield each repetition as soon as it is over, with seeds from 0.
+
+    Nodes stay for all experiments that follow each other on as many.
 
     Args:
-        experiments: The experiments, in order.
-        count: Repetitions of each.
+        paper: The paper.
+        count: Repetitions of each experiment.
         folder: For the recordings; it is created.
+        told: Is called after each run.
 
     Raises:
-        SteepestError: The engine does not start, a training fails, or the folder cannot be used.
+        SteepestError: A node does not start, a training fails, or the folder cannot be used.
         KeyboardInterrupt: It was interrupted.
     """
-    jobs = [job for one in experiments for seed in range(count) for job in arrivals(one.workload, seed).jobs]
-    with node() as engine:
-        measured = costs(engine, list(dict.fromkeys(job.model for job in jobs)))
-        for experiment in experiments:
-            for seed in range(count):
-                yield repetition(experiment, measured, engine, seed, folder)
+    for _, alike in itertools.groupby(paper.experiments, lambda one: len(one.nodes().nodes)):
+        experiments = list(alike)
+        drawn = [arrivals(one.workload, seed) for one in experiments for seed in range(count)]
+        with nodes_for(paper, experiments[0]) as testbed:
+            measured = costs(testbed, dict.fromkeys(job.model for jobs in drawn for job in jobs.jobs))
+            for experiment in experiments:
+                for seed in range(count):
+                    yield repetition(experiment, seed, measured, testbed, folder, told=told)
 
 
-def reproduced(paper: Paper, count: int, done: Sequence[Repetition]) -> Reproduction:
+def interruptions(paper: Paper, count: int) -> list[Pause]:
+    """What saving and resuming costs, in so many repetitions; nothing for a paper that moves no job.
+
+    Raises:
+        ClusterError: A training failed, or did not save or resume in time.
+    """
+    if paper.name in ON_ENGINES:
+        return []
+    measured = costs(nodes.emulated(1), save_resume.MODELS)
+    return [pause for seed in range(count) for pause in save_resume.pauses(measured, seed)]
+
+
+def reproduced(paper: Paper, count: int, done: Sequence[Repetition], pauses: Sequence[Pause] = ()) -> Reproduction:
     """The results of all repetitions, with a picture of each experiment's first one."""
     pictures = [_picture(one) for one in done if one.seed == 0]
-    return reproduction(paper, count, [*pictures, *(_figures(one) for one in done)])
+    found = reproduction(paper, count, [*pictures, *(_figures(one) for one in done)])
+    return msgspec.structs.replace(found, rows=[*found.rows, *save_resume.rows(pauses)])
 
 
 def _figures(one: Repetition) -> Figures:
-    return [figures_of(one.experiment, one.pairs)]
+    return [figures_of(one.experiment, start.pairs) for start in one.starts]
 
 
 def _picture(one: Repetition) -> str:
-    drawn = one.experiment.drawn
-    title = f"{one.experiment.about}; {one.experiment.arms[drawn].setting}; first repetition"
-    return picture(one.before.events, one.arms[drawn].events, one.pairs[drawn], title)
+    """Of the last start, which is the uneven one where there are two."""
+    drawn, runs, start = one.experiment.drawn, one.starts[-1], one.experiment.starts[-1]
+    arm = one.experiment.arms[drawn]
+    words = [one.experiment.about, arm.setting, start.value if len(one.starts) > 1 else "", "first repetition"]
+    title = "; ".join(word for word in words if word)
+    return picture(
+        runs.before.events, runs.arms[drawn].events, runs.pairs[drawn], title, lists=arm.policy.startswith("flowcon")
+    )

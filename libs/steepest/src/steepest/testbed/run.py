@@ -1,4 +1,4 @@
-"""Runs an experiment on the node: each repetition by default and under the policy, one after the other.
+"""Runs an experiment on its nodes: each repetition from every start, by default and under the policy, one after the other.
 
 The order rotates from one repetition to the next, so that changes of the machine over time affect all runs alike.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -15,18 +15,19 @@ import msgspec
 from steepest.demo.audience import NoAudience
 from steepest.demo.play import Play
 from steepest.demo.run_timeline import RunTimeline
-from steepest.demo.workload import DemoWorkload
-from steepest.docker_lab.engine_daemon import DockerEngine
+from steepest.demo.workload import DemoWorkload, pinned
 from steepest.errors import ClusterError
 from steepest.events.cluster import ClusterEvent
 from steepest.events.parameters import PoolParameters
 from steepest.events.received import Received
-from steepest.sim.reproduce.experiment import Experiment
+from steepest.sim.policies import LIVE
+from steepest.sim.reproduce.experiment import Arm, Experiment
 from steepest.sim.reproduce.measures import BeforeAfter
-from steepest.sim.workloads.arrivals import arrivals
-from steepest.testbed.experiments import limited, unlimited
-from steepest.testbed.jobs import SCALE, Cost, scaled
-from steepest.testbed.node import CPU_M
+from steepest.sim.reproduce.placement import Start, first_nodes
+from steepest.sim.reproduce.run import DEFAULT
+from steepest.testbed.costs import Cost
+from steepest.testbed.jobs import SCALE, scaled
+from steepest.testbed.nodes import Testbed
 
 
 class RunResult(msgspec.Struct, frozen=True):
@@ -37,11 +38,9 @@ class RunResult(msgspec.Struct, frozen=True):
     events: Sequence[Received[ClusterEvent]]
 
 
-class Repetition(msgspec.Struct, frozen=True):
-    """The same jobs by default, and under the policy with the setting of each arm."""
+class PairedRuns(msgspec.Struct, frozen=True):
+    """The same jobs from one start by default, and under the policy with the setting of each arm."""
 
-    experiment: Experiment
-    seed: int
     before: RunResult
     arms: Sequence[RunResult]
 
@@ -52,26 +51,101 @@ class Repetition(msgspec.Struct, frozen=True):
         return [BeforeAfter(before.completions, arm.completions, before.makespan, arm.makespan) for arm in self.arms]
 
 
+class Repetition(msgspec.Struct, frozen=True):
+    """The runs from each of the experiment's starts, in their order."""
+
+    experiment: Experiment
+    seed: int
+    starts: Sequence[PairedRuns]
+
+
+class RunTask(msgspec.Struct, frozen=True):
+    """A run that is part of a repetition; ``arm``: which of the experiment's; None: by default."""
+
+    experiment: Experiment
+    seed: int
+    start: Start
+    arm: int | None
+
+    @property
+    def about(self) -> str:
+        """The run in words."""
+        experiment = self.experiment
+        arm = "by default" if self.arm is None else f"under {experiment.arms[self.arm].policy}"
+        setting = "" if self.arm is None else experiment.arms[self.arm].setting
+        parts = (experiment.name, "" if self.start is Start.ONE_NODE else self.start.value, arm, setting)
+        return ", ".join(part for part in parts if part)
+
+    @property
+    def folder(self) -> str:
+        """The name of its recording's folder."""
+        run = "default" if self.arm is None else f"{self.experiment.arms[self.arm].policy}-{self.arm}"
+        start = "" if self.start is Start.ONE_NODE else f"-{self.start.value.split()[0]}"
+        return f"{self.experiment.name}-{self.seed}{start}-{run}"
+
+
+def runs_of(experiment: Experiment, seed: int) -> list[RunTask]:
+    """The runs of a repetition, in the order in which they are made."""
+    arms = [None, *range(len(experiment.arms))]
+    runs = [RunTask(experiment, seed, start, arm) for start in experiment.starts for arm in arms]
+    return [*runs[seed % len(runs) :], *runs[: seed % len(runs)]]
+
+
 def repetition(
-    experiment: Experiment, costs: Mapping[str, Cost], engine: DockerEngine, seed: int, folder: Path
+    experiment: Experiment,
+    seed: int,
+    costs: Mapping[str, Cost],
+    nodes: Testbed,
+    folder: Path,
+    *,
+    told: Callable[[RunTask, RunResult], None] = lambda *_: None,
+    most_jobs: int | None = None,
 ) -> Repetition:
     """Make all runs; their recordings replace those of the same names in the folder.
+
+    Args:
+        experiment: The experiment.
+        seed: Draws jobs, arrivals and first nodes.
+        costs: Of all its models.
+        nodes: Where it runs.
+        folder: For the recordings.
+        told: Is called after each run.
+        most_jobs: Only so many jobs, the first ones.
 
     Raises:
         ClusterError: A job failed.
         SteepestError: The folder cannot be used.
         KeyboardInterrupt: It was interrupted.
     """
-    given = scaled(arrivals(experiment.workload, seed), costs, engine, CPU_M, seed)
-    runs: list[tuple[str, PoolParameters]] = [("default", unlimited(experiment.arms[0]))]
-    runs += [(f"flowcon-{number}", limited(arm)) for number, arm in enumerate(experiment.arms)]
-    ran: dict[str, RunResult] = {}
-    for name, parameters in (*runs[seed % len(runs) :], *runs[: seed % len(runs)]):
-        state = folder / f"{experiment.name}-{seed}-{name}"
+    ran: dict[tuple[Start, int | None], RunResult] = {}
+    for task in runs_of(experiment, seed):
+        given = _workload(task, costs, nodes, most_jobs)
+        state = folder / task.folder
         shutil.rmtree(state, ignore_errors=True)
-        ran[name] = asyncio.run(_run(given, parameters, state))
-    before, *arms = (ran[name] for name, _ in runs)
-    return Repetition(experiment, seed, before, arms)
+        result = ran[task.start, task.arm] = asyncio.run(_run(given, _parameters(task), state))
+        told(task, result)
+    arms = range(len(experiment.arms))
+    starts = [PairedRuns(ran[start, None], [ran[start, arm] for arm in arms]) for start in experiment.starts]
+    return Repetition(experiment, seed, starts)
+
+
+def _parameters(task: RunTask) -> PoolParameters:
+    arm: Arm = task.experiment.arms[task.arm or 0]
+    return LIVE[DEFAULT if task.arm is None else arm.policy].parameters(arm.parameters)
+
+
+def _workload(task: RunTask, costs: Mapping[str, Cost], nodes: Testbed, most_jobs: int | None) -> DemoWorkload:
+    """The jobs; on several nodes they begin where the start says, unless the policy places them itself."""
+    experiment = task.experiment
+    jobs = experiment.jobs(task.start, task.seed)
+    jobs = msgspec.structs.replace(jobs, jobs=jobs.jobs[:most_jobs])
+    given = scaled(jobs, costs, nodes, task.seed)
+    if task.start is Start.ONE_NODE or not (experiment.pinned or task.arm is None):
+        return given
+    cluster = experiment.nodes()
+    names = {theirs.name: ours.name for theirs, ours in zip(cluster.nodes, nodes.nodes, strict=True)}
+    places = first_nodes(jobs, cluster, task.start, task.seed)
+    return pinned(given, {job: names[node] for job, node in places.items()})
 
 
 async def _run(given: DemoWorkload, parameters: PoolParameters, folder: Path) -> RunResult:

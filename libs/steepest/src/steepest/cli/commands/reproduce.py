@@ -18,14 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from steepest.sim.reproduce.run import Reproduction
+    from steepest.testbed.reproduce import Told
+    from steepest.testbed.run import RunResult, RunTask
 
 PAPER_NAMES = ("specon", "flowcon")
 """Those of ``steepest.sim.reproduce.papers``, which need not be imported to describe the command; a test compares them."""
 
 OUT = "out/reproduce"
-
-REAL = "flowcon"
-"""The paper whose experiments can be run in earnest."""
 
 SIMULATED_TIMES, REAL_TIMES = 30, 5
 
@@ -37,7 +36,8 @@ Examples:
   steepest reproduce specon
   steepest reproduce flowcon --repetitions 5 --out /tmp/flowcon
   steepest reproduce specon --json | jq '.[] | select(.verdict == "worse")'
-  steepest reproduce flowcon --real     real trainings on a Docker engine (root, `make engine images`; 25 minutes)
+  steepest reproduce specon --real --repetitions 1     real trainings on emulated nodes; 20 minutes on two cores
+  steepest reproduce flowcon --real     likewise on Docker engines (root, `make engine images`); two hours
 
 It writes report.md, report.html with plots, results.csv and results.json. Simulated, the same number of repetitions gives
 the same files, on any number of processes; --real keeps the recordings of all runs. Which experiments there are, and what
@@ -58,7 +58,7 @@ had to be assumed: docs/reproduction.md, docs/docker.md.
     help=f"Folder for the report; files in it are replaced.  [default: {OUT}/PAPER]",
 )
 @click.option("--jobs", "workers", type=click.IntRange(min=1), help="Processes; default: one a core.")
-@click.option("--real", is_flag=True, help="Real trainings on a Docker engine of its own, instead of simulated ones.")
+@click.option("--real", is_flag=True, help="Run real trainings in place of simulated ones, a tenth as long.")
 @json_option
 def reproduce(
     *, paper: str, repetitions: int | None, out: Path | None, workers: int | None, real: bool, as_json: bool
@@ -70,8 +70,8 @@ def reproduce(
     """
     from steepest.app.extras import refuse_without
 
-    if real and (paper != REAL or workers):
-        raise click.UsageError(f"--real is for {REAL}, and runs one job after the other: leave --jobs out")
+    if real and workers:
+        raise click.UsageError("--real makes one run after the other: leave --jobs out")
     refuse_without(
         ("jinja2", "matplotlib", "scipy"),
         "a reproduction needs",
@@ -81,7 +81,7 @@ def reproduce(
 
     if real:
         folder = out or Path(OUT) / f"{paper}-real"
-        result = _real(repetitions or REAL_TIMES, folder)
+        result = _real(paper, repetitions or REAL_TIMES, folder)
     else:
         folder = _folder(out or Path(OUT) / paper)
         result = _simulated(paper, repetitions or SIMULATED_TIMES, workers)
@@ -100,24 +100,44 @@ def _simulated(paper: str, repetitions: int, workers: int | None) -> Reproductio
     return reproduction(PAPERS[paper], repetitions, list(_tracked(done(todo, workers), len(todo))))
 
 
-def _real(count: int, out: Path) -> Reproduction:
+def _real(name: str, count: int, out: Path) -> Reproduction:
+    from steepest.demo.stage import refuse_without_libraries
     from steepest.testbed.needs import refuse_without_engine
+    from steepest.testbed.papers import ON_ENGINES, PAPERS
 
-    refuse_without_engine()
-    from steepest.testbed.experiments import PAPER
-    from steepest.testbed.reproduce import repetitions, reproduced
+    if name in ON_ENGINES:
+        refuse_without_engine()
+    else:
+        refuse_without_libraries()
+    from steepest.testbed.reproduce import interruptions, repetitions, reproduced, tasks
 
-    folder = _folder(out / RECORDINGS)
-    total = count * len(PAPER.experiments)
-    tell(f"{total} repetitions; first, what a step of each training costs here", err=True)
-    done = []
-    for one in repetitions(PAPER.experiments, count, folder):
-        done.append(one)
-        tell(f"{len(done)} of {total}: {one.experiment.name}; completion times of the jobs", err=True)
-        for arm, pair in zip(one.experiment.arms, one.pairs, strict=True):
-            changes = ", ".join(f"{change:+.1f} %" for change in pair.changes).replace("-", "−")
-            tell(f"  {arm.setting}: {changes}", err=True)
-    return reproduced(PAPER, count, done)
+    paper, folder = PAPERS[name], _folder(out / RECORDINGS)
+    total = len(tasks(paper, count))
+    tell(f"{total} runs of real trainings; first, measure what a step of each training costs here", err=True)
+    done = list(repetitions(paper, count, folder, _teller(total)))
+    if pauses := interruptions(paper, count):
+        tell(f"{len(pauses)} interruptions measured: what saving and resuming costs", err=True)
+    return reproduced(paper, count, done, pauses)
+
+
+def _teller(total: int) -> Told:
+    """Say after each run what came out, and how long the rest will take if it goes on so."""
+    import statistics
+    import time
+
+    from steepest.describe import span
+
+    began, done = time.monotonic(), 0
+
+    def told(task: RunTask, result: RunResult) -> None:
+        nonlocal done
+        done += 1
+        left_s = (time.monotonic() - began) / done * (total - done)
+        mean = f"mean completion {statistics.fmean(result.completions):,.0f} s, makespan {result.makespan:,.0f} s"
+        left = f"; about {span(round(1000 * left_s))} left" if done < total else ""
+        tell(f"{done} of {total}: {task.about}: {mean}{left}", err=True)
+
+    return told
 
 
 def _folder(folder: Path) -> Path:

@@ -104,7 +104,7 @@ def figure(value: float | None, unit: Unit, part: Part = Part.EFFECT) -> str:
     if value is None:
         return "–"
     value = round(value, 1) + 0.0  # no −0.0
-    sign = "" if part is Part.DEFAULT or not value else "+"
+    sign = "" if part in {Part.DEFAULT, Part.OVERHEAD} or not value else "+"
     if unit is Unit.JOBS:
         return f"{value:.1f}"
     return f"{value:{sign},.1f} {unit}".replace("-", "−")
@@ -152,6 +152,7 @@ def _rendered(template: str, reproduction: Reproduction) -> str:
         effects=tables(rows, Part.EFFECT),
         defaults=tables(rows, Part.DEFAULT),
         sensitivity=tables(rows, Part.SENSITIVITY),
+        overhead=tables(rows, Part.OVERHEAD),
         charted=any(row.chart for row in rows),
         forest=forest(rows),
         pictures=reproduction.pictures,
