@@ -33,17 +33,17 @@ def test_a_repetition_pairs_every_start_and_ends_with_a_report(tmp_path: Path) -
     drawn = {job.model for start in experiment.starts for job in experiment.jobs(start, 0).jobs[:JOBS]}
     measured = costs(testbed, sorted(drawn))
     shorter = {name: Cost(one.start_s, one.step_s * SHORTER) for name, one in measured.items()}
-    told: list[tuple[str, float]] = []
+    reported: list[tuple[str, float]] = []
 
     def tell(task: RunTask, result: RunResult) -> None:
-        told.append((task.about, result.makespan))
+        reported.append((task.about, result.makespan))
 
-    done = repetition(experiment, 0, shorter, testbed, tmp_path / "recordings", told=tell, most_jobs=JOBS)
+    done = repetition(experiment, 0, shorter, testbed, tmp_path / "recordings", on_run=tell, most_jobs=JOBS)
     pauses = save_resume.pauses(measured | costs(testbed, MODELS), 0, MODELS, length_s=0.5)
     paper = msgspec.structs.replace(paper, experiments=(experiment,))
     write(reproduced(paper, 1, [done], pauses), tmp_path / "report")
 
-    assert [about for about, _ in told] == [task.about for task in runs_of(experiment, 0)]
+    assert [about for about, _ in reported] == [task.about for task in runs_of(experiment, 0)]
     assert experiment.starts == (Start.EVEN, Start.UNEVEN)
     for runs in done.starts:
         (specon,) = runs.arms

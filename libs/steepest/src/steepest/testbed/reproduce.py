@@ -21,7 +21,7 @@ from steepest.testbed.picture import picture
 from steepest.testbed.run import Repetition, RunResult, RunTask, repetition, runs_of
 from steepest.testbed.save_resume import Pause
 
-Told = Callable[[RunTask, RunResult], None]
+OnRun = Callable[[RunTask, RunResult], None]
 """Is called after each run."""
 
 
@@ -30,7 +30,7 @@ def tasks(paper: Paper, count: int) -> list[RunTask]:
     return [task for one in paper.experiments for seed in range(count) for task in runs_of(one, seed)]
 
 
-def repetitions(paper: Paper, count: int, folder: Path, told: Told) -> Iterator[Repetition]:
+def repetitions(paper: Paper, count: int, folder: Path, on_run: OnRun) -> Iterator[Repetition]:
     """Yield each repetition as soon as it is over, with seeds from 0.
 
     Nodes stay for all experiments that follow each other on as many.
@@ -39,7 +39,7 @@ def repetitions(paper: Paper, count: int, folder: Path, told: Told) -> Iterator[
         paper: The paper.
         count: Repetitions of each experiment.
         folder: For the recordings; it is created.
-        told: Is called after each run.
+        on_run: Is called after each run.
 
     Raises:
         SteepestError: A node does not start, a training fails, or the folder cannot be used.
@@ -52,7 +52,7 @@ def repetitions(paper: Paper, count: int, folder: Path, told: Told) -> Iterator[
             measured = costs(testbed, dict.fromkeys(job.model for jobs in drawn for job in jobs.jobs))
             for experiment in experiments:
                 for seed in range(count):
-                    yield repetition(experiment, seed, measured, testbed, folder, told=told)
+                    yield repetition(experiment, seed, measured, testbed, folder, on_run=on_run)
 
 
 def interruptions(paper: Paper, count: int) -> list[Pause]:

@@ -98,7 +98,7 @@ def repetition(
     nodes: Testbed,
     folder: Path,
     *,
-    told: Callable[[RunTask, RunResult], None] = lambda *_: None,
+    on_run: Callable[[RunTask, RunResult], None] = lambda *_: None,
     most_jobs: int | None = None,
 ) -> Repetition:
     """Make all runs; their recordings replace those of the same names in the folder.
@@ -109,7 +109,7 @@ def repetition(
         costs: Of all its models.
         nodes: Where it runs.
         folder: For the recordings.
-        told: Is called after each run.
+        on_run: Is called after each run.
         most_jobs: Only so many jobs, the first ones.
 
     Raises:
@@ -123,7 +123,7 @@ def repetition(
         state = folder / task.folder
         shutil.rmtree(state, ignore_errors=True)
         result = ran[task.start, task.arm] = asyncio.run(_run(given, _parameters(task), state))
-        told(task, result)
+        on_run(task, result)
     arms = range(len(experiment.arms))
     starts = [PairedRuns(ran[start, None], [ran[start, arm] for arm in arms]) for start in experiment.starts]
     return Repetition(experiment, seed, starts)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from steepest.sim.reproduce.run import Reproduction
-    from steepest.testbed.reproduce import Told
+    from steepest.testbed.reproduce import OnRun
     from steepest.testbed.run import RunResult, RunTask
 
 PAPER_NAMES = ("specon", "flowcon")
@@ -114,13 +114,13 @@ def _real(name: str, count: int, out: Path) -> Reproduction:
     paper, folder = PAPERS[name], _folder(out / RECORDINGS)
     total = len(tasks(paper, count))
     tell(f"{total} runs of real trainings; first, measure what a step of each training costs here", err=True)
-    done = list(repetitions(paper, count, folder, _teller(total)))
+    done = list(repetitions(paper, count, folder, _reporter(total)))
     if pauses := interruptions(paper, count):
         tell(f"{len(pauses)} interruptions measured: what saving and resuming costs", err=True)
     return reproduced(paper, count, done, pauses)
 
 
-def _teller(total: int) -> Told:
+def _reporter(total: int) -> OnRun:
     """Say after each run what came out, and how long the rest will take if it goes on so."""
     import statistics
     import time
@@ -129,7 +129,7 @@ def _teller(total: int) -> Told:
 
     began, done = time.monotonic(), 0
 
-    def told(task: RunTask, result: RunResult) -> None:
+    def on_run(task: RunTask, result: RunResult) -> None:
         nonlocal done
         done += 1
         left_s = (time.monotonic() - began) / done * (total - done)
@@ -137,7 +137,7 @@ def _teller(total: int) -> Told:
         left = f"; about {span(round(1000 * left_s))} left" if done < total else ""
         tell(f"{done} of {total}: {task.about}: {mean}{left}", err=True)
 
-    return told
+    return on_run
 
 
 def _folder(folder: Path) -> Path:
