@@ -19,9 +19,9 @@ Report = LossReported | LossDiverged
 LOSS = TopicPartition("loss", 0)
 
 
-def report(step: int | None, value: float = 0.5, *, incarnation: int = 1, total: int | None = None) -> LossReported:
+def report(step: int | None, value: float = 0.5, *, incarnation: int = 1) -> LossReported:
     """A report of job ``a``."""
-    return LossReported(job="a", incarnation=incarnation, step=step, value=value, total=total)
+    return LossReported(job="a", incarnation=incarnation, step=step, value=value)
 
 
 def read(*reports: Report) -> dict[str, NewestReport]:
@@ -36,27 +36,11 @@ def read(*reports: Report) -> dict[str, NewestReport]:
 
 
 def test_the_newest_report_counts() -> None:
-    """Step, total and loss are the newest; a held-out loss is none of the training."""
+    """Step and loss are the newest; a held-out loss is none of the training."""
     held_out = LossReported(job="a", incarnation=1, step=9, value=9.0, split="eval")
-    found = read(report(1, 0.9, total=100), report(3, 0.7, total=100), held_out)["a"]
+    found = read(report(1, 0.9), report(3, 0.7), held_out)["a"]
 
-    assert (found.step, found.total, found.loss) == (3, 100, 0.7)
-
-
-@pytest.mark.parametrize(
-    ("reports", "left_ms"),
-    [
-        ([report(10, total=100), report(20, total=100)], 8_000),
-        ([report(10), report(20)], None),
-        ([report(10, total=100)], None),
-        ([report(None, total=100), report(None, total=100)], None),
-        ([report(10, total=100), report(90, total=100), report(20, incarnation=2, total=100)], None),
-        ([report(99, total=100), report(120, total=100)], 0),
-    ],
-)
-def test_the_time_left_is_estimated_where_that_is_honest(reports: list[Report], left_ms: int | None) -> None:
-    """At the rate of the present incarnation, for a job that states its total; else it is not known."""
-    assert read(*reports)["a"].left_ms == left_ms
+    assert (found.step, found.loss) == (3, 0.7)
 
 
 def test_a_loss_that_is_no_number_is_none() -> None:

@@ -35,7 +35,17 @@ def test_a_row_is_a_line(rows: list[list[str]]) -> None:
 
 JOBS: list[list[Cell]] = [
     [
-        *(f"mlp-with-a-very-long-name-{number}", "n1", "running", "PC", "12.3%", "4500/10000", "3 min 20 s", "0.4512"),
+        *(
+            f"mlp-with-a-very-long-name-{number}",
+            "n1",
+            "running",
+            "PC",
+            "12.3%",
+            "4500/10000",
+            "3 min 20 s",
+            "3 min 02 s – 4 min 10 s",
+            "0.4512",
+        ),
         *("", "1", "", "0.4 s", "2 min 05 s", "perceptron --steps 10000 --seed 7", ""),
     ]
     for number in range(3)

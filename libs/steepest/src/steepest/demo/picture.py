@@ -15,11 +15,13 @@ from rich.text import Text
 from steepest.demo.colours import CATEGORIES, OUTCOMES
 from steepest.demo.headline import headline_of
 from steepest.demo.headline import in_words as in_figures
+from steepest.demo.job_progress import share_done
 from steepest.demo.run_timeline import JobStory, RunTimeline
 from steepest.demo.sparkline import sparkline
 from steepest.describe import CATEGORIES as NAMES
-from steepest.describe import count, percent, sentence
+from steepest.describe import count, percent, sentence, span
 from steepest.events import cluster as c
+from steepest.view.progress import time_left
 from steepest.view.state import Job, Node, Phase
 
 ARRIVED = "★"
@@ -183,13 +185,17 @@ def job_table(story: RunTimeline, width: int, most: int) -> Table:
     table.add_column("loss", width=SPARK if wide else SPARK * 2 // 3, no_wrap=True)
     table.add_column("growth", justify="right", no_wrap=True)
     table.add_column("category", no_wrap=True)
+    shown = _shown(story, most)
+    with_done = any(share_done(story.view.jobs[job.name]) for job in shown if job.outcome is None)
+    if with_done:
+        table.add_column("done", no_wrap=True)
     table.add_column("moves", ratio=1, no_wrap=True, overflow="ellipsis")
-    for job in _shown(story, most):
-        table.add_row(*_job_row(job, story.view.jobs[job.name], wide=wide))
+    for job in shown:
+        table.add_row(*_job_row(job, story.view.jobs[job.name], wide=wide, with_done=with_done))
     return table
 
 
-def _job_row(job: JobStory, state: Job, *, wide: bool) -> list[Text]:
+def _job_row(job: JobStory, state: Job, *, wide: bool, with_done: bool) -> list[Text]:
     over = job.outcome is not None
     style = "dim" if over else _style(state)
     growth = "" if over or state.growth is None else percent(state.growth)
@@ -200,8 +206,15 @@ def _job_row(job: JobStory, state: Job, *, wide: bool) -> list[Text]:
         Text(sparkline(job.means, SPARK if wide else SPARK * 2 // 3), style),
         Text(growth),
         _category(job, state),
+        *([Text("" if over else _done(state, wide=wide))] if with_done else []),
         Text(_path(job), "dim" if over else ""),
     ]
+
+
+def _done(state: Job, *, wide: bool) -> str:
+    """The share of its steps that a job has done, and where there is room the time that is left."""
+    left = time_left(state) if wide else None
+    return share_done(state) if left is None else f"{share_done(state)}, {span(left.p50)} left"
 
 
 def _shown(story: RunTimeline, most: int) -> list[JobStory]:

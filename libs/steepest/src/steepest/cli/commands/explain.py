@@ -52,6 +52,8 @@ def explain(job: str, settings: Settings, *, as_json: bool) -> None:
     if story.left_out:
         tell(f"{'left out':<10}{story.left_out:,} of its loss records: more than is taken of one job")
     tell((f"{'now':<10}", {"bold": True}), one_line(story.now))
+    if story.progress:
+        tell(f"{'progress':<10}{one_line(story.progress)}")
     for line in printed:
         tell((f"{'printed':<10}", {"dim": True}), click.unstyle(line))
     if note:

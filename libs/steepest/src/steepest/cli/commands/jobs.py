@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from steepest.cli.jobs.progress import NewestReport
     from steepest.cli.pool.stored_pool import StoredPool
     from steepest.cli.printing.tables import Cell
+    from steepest.view.progress import TimeLeft
     from steepest.view.state import Job, Phase
 
 EPILOG = """\b
@@ -28,9 +29,10 @@ Examples:
   steepest jobs --json | jq '.[] | select(.category == "CC") | .job'
 
 Growth is how much of its largest value the loss changed by in the last interval (PC progressing, WC watched, CC
-converged; ?: unknown, because no loss was read). Step and loss are those reported last; the time left is an estimate, for
-jobs that state how many steps they have. The limit is the CPU limit in force, with FlowCon's list (NL new, WL watched, CL
-completing). A terminal shows what has room: --json has everything.
+converged; ?: unknown, because no loss was read). Step and loss are those reported last. The time left, and the interval
+that it lies between, follow from the pace of the last minutes, for jobs of which it is known how long they train. The
+limit is the CPU limit in force, with FlowCon's list (NL new, WL watched, CL completing). A terminal shows what has
+room: --json has everything.
 """
 
 COLUMNS = (
@@ -41,6 +43,7 @@ COLUMNS = (
     "#growth",
     "#step",
     "#left",
+    "#between",
     "#loss",
     "#limit",
     "#moves",
@@ -50,7 +53,7 @@ COLUMNS = (
     "what",
     "reason",
 )
-GIVING_WAY = ("what", "#waited", "#retries", "#moves", "#limit", "reason", "#left")
+GIVING_WAY = ("what", "#between", "#waited", "#retries", "#moves", "#limit", "reason", "#left")
 """What a narrow terminal shows less of, the least important first."""
 
 WHAT_LETTERS = 40
@@ -86,11 +89,18 @@ def jobs(settings: Settings, *, show_all: bool, watch: bool, as_json: bool) -> N
 
 def as_dict(pool: StoredPool, job: Job, progress: NewestReport | None) -> dict[str, object]:
     """A job for programs. Times are milliseconds, ``growth`` is a share of the largest value."""
+    from steepest.view.progress import cpu_ms_left, total_steps
+
+    left = _time_left(pool, job)
     return {
-        "step": progress.step if progress else None,
-        "steps_total": progress.total if progress else None,
-        "loss": progress.loss if progress else None,
-        "left_ms": _left_ms(job, progress),
+        "step": progress.step if progress else job.progress.step,
+        "steps_total": total_steps(job),
+        "epoch": job.progress.epoch,
+        "epochs_total": job.progress.epochs,
+        "loss": progress.loss if progress else job.progress.loss,
+        "cpu_ms": job.progress.cpu_ms,
+        "cpu_ms_left": cpu_ms_left(job),
+        "remaining_ms": None if left is None else {"p50": left.p50, "low": left.low, "high": left.high},
         "job": job.name,
         "model": job.spec.model,
         "command": job.spec.command,
@@ -138,10 +148,10 @@ def running_ms(job: Job, now_ms: int) -> int | None:
     return max(0, (now_ms if job.ended_ms is None else job.ended_ms) - job.first_placed_ms)
 
 
-def _left_ms(job: Job, progress: NewestReport | None) -> int | None:
-    """The time that is left of a running job; the rate of an earlier incarnation says nothing of this one."""
-    is_current = progress is not None and job.alive and progress.incarnation == job.incarnation
-    return progress.left_ms if progress is not None and is_current else None
+def _time_left(pool: StoredPool, job: Job) -> TimeLeft | None:
+    from steepest.view.progress import time_left
+
+    return None if pool.has_stopped(job) else time_left(job)
 
 
 def _show_notes(pool: StoredPool, shown: Sequence[Job]) -> None:
@@ -198,21 +208,23 @@ def _phase(pool: StoredPool, job: Job) -> Phase:
 
 def _row(pool: StoredPool, job: Job, progress: NewestReport | None) -> list[Cell]:
     from steepest.demo.colours import CATEGORIES, OUTCOMES
+    from steepest.demo.job_progress import interval, steps
     from steepest.describe import span
 
     phase = str(job.outcome or _phase(pool, job))
     style = OUTCOMES[job.outcome] if job.outcome else {"running": "green", "waiting": "yellow"}.get(phase, "")
     running = running_ms(job, pool.now_ms)
-    left_ms = _left_ms(job, progress)
-    loss = None if progress is None else progress.loss
+    left = _time_left(pool, job)
+    loss = progress.loss if progress else job.progress.loss
     return [
         job.name,
         job.node or "",
         (phase, style),
         (_category(job), CATEGORIES[job.category] if job.measured else ""),
         growth_of(job),
-        _step(progress),
-        "" if left_ms is None else span(left_ms),
+        steps(job, progress.step if progress else None),
+        "" if left is None else span(left.p50),
+        "" if left is None else interval(left),
         "" if loss is None else f"{loss:.4g}",
         _limit(job),
         str(job.moves or ""),
@@ -231,12 +243,6 @@ def growth_of(job: Job) -> str:
     if job.growth is not None:
         return percent(job.growth)
     return "unknown" if job.alive else ""
-
-
-def _step(progress: NewestReport | None) -> str:
-    if progress is None or progress.step is None:
-        return ""
-    return str(progress.step) if progress.total is None else f"{progress.step}/{progress.total}"
 
 
 def _category(job: Job) -> str:

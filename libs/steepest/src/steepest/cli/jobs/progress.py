@@ -1,7 +1,6 @@
-"""How far running jobs are, as their newest reports say: step, loss, and the time that is left.
+"""The step and loss of running jobs as their newest reports say, which are newer than the pool's facts.
 
-It owns how much of the ``loss`` topic is read for it, and when an estimate is honest: only for a job that states how many
-steps it has in all, and from the rate of its present incarnation.
+It owns how much of the ``loss`` topic is read for it.
 """
 
 from __future__ import annotations
@@ -26,26 +25,12 @@ class NewestReport(msgspec.Struct, kw_only=True):
 
     Attributes:
         step: None where its output names none.
-        total: The steps of the whole training; None where the job does not state them.
         loss: None: it is not a number, or infinite.
-        at_ms: When it was reported.
-        first: Step and time of the first report of this incarnation among those that were read.
     """
 
     incarnation: int
     step: int | None
-    total: int | None
     loss: float | None
-    at_ms: int
-    first: tuple[int, int] | None = None
-
-    @property
-    def left_ms(self) -> int | None:
-        """The time from the newest report to the last step at the rate so far; None where it cannot be estimated."""
-        if self.step is None or self.total is None or self.first is None:
-            return None
-        steps, ms = self.step - self.first[0], self.at_ms - self.first[1]
-        return None if steps <= 0 or ms <= 0 else max(0, self.total - self.step) * ms // steps
 
 
 async def look_at_progress(settings: Settings) -> tuple[StoredPool, dict[str, NewestReport]]:
@@ -79,24 +64,20 @@ async def progress_of(log: Log) -> dict[str, NewestReport]:
                 except UndecodableError:
                     continue
                 if isinstance(event, LossReported | LossDiverged):
-                    _take(found, event, record.at_ms)
+                    _take(found, event)
     finally:
         await reader.close()
     return found
 
 
-def _take(found: dict[str, NewestReport], event: LossReported | LossDiverged, at_ms: int) -> None:
+def _take(found: dict[str, NewestReport], event: LossReported | LossDiverged) -> None:
     before = found.get(event.job)
     if before is not None and event.incarnation < before.incarnation:
         return
     if before is None or event.incarnation > before.incarnation:
-        first = None if event.step is None else (event.step, at_ms)
-        before = NewestReport(
-            incarnation=event.incarnation, step=event.step, total=None, loss=None, at_ms=at_ms, first=first
-        )
+        before = NewestReport(incarnation=event.incarnation, step=event.step, loss=None)
         found[event.job] = before
     if isinstance(event, LossReported) and event.split == "train":
-        before.step, before.total, before.loss = event.step, event.total or before.total, event.value
+        before.step, before.loss = event.step, event.value
     elif isinstance(event, LossDiverged):
         before.step, before.loss = event.step, None
-    before.at_ms = at_ms

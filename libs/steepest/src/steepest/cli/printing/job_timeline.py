@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from steepest.demo.job_progress import in_words
 from steepest.describe import (
     CATEGORIES,
     ENDED,
@@ -62,6 +63,7 @@ class JobTimeline(msgspec.Struct, kw_only=True):
 
     Attributes:
         now: What it does or waits for, and why.
+        progress: How far it is, and how much time is left; empty where that is unknown, and once it is over.
         left_out: How many of its loss records were left out, because they were more than is taken of one job.
     """
 
@@ -70,6 +72,7 @@ class JobTimeline(msgspec.Struct, kw_only=True):
     outcome: c.Outcome | None
     entries: list[TimelineEntry]
     now: str
+    progress: str = ""
     left_out: int = 0
 
 
@@ -115,6 +118,7 @@ class TimelineCollector:
             outcome=job.outcome,
             entries=self._entries,
             now=now(view, job),
+            progress="" if job.phase is Phase.ENDED else in_words(job),
             left_out=left_out,
         )
 

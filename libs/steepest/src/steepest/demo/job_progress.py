@@ -1,0 +1,59 @@
+"""How far a job is and how much time is left, in words: for tables, the live view and ``explain``.
+
+It owns the words. What is known is in :mod:`steepest.view.progress`.
+"""
+
+from __future__ import annotations
+
+from steepest.describe import span
+from steepest.view.progress import TimeLeft, time_left, total_steps
+from steepest.view.state import Job
+
+
+def steps(job: Job, step: int | None = None) -> str:
+    """``300/1000``, ``300``, or ``epoch 3/10`` of a job that reports no steps; empty where nothing is known.
+
+    Args:
+        job: The job.
+        step: A step that is known to be newer than the pool's; None: there is none.
+    """
+    known = job.progress.step if step is None else step
+    if known is None:
+        return _epochs(job)
+    total = total_steps(job)
+    return str(known) if total is None else f"{min(known, total)}/{total}"
+
+
+def share_done(job: Job) -> str:
+    """``30 %`` of its steps; empty where its total is unknown."""
+    total, step = total_steps(job), job.progress.step
+    return "" if total is None or step is None else f"{100 * step // total} %"
+
+
+def interval(left: TimeLeft) -> str:
+    """The bounds of an estimate: ``3 min 10 s – 5 min 20 s``, or one of them where they read the same."""
+    low, high = span(left.low), span(left.high)
+    return low if low == high else f"{low} – {high}"
+
+
+def in_words(job: Job) -> str:
+    """A sentence about a job that is not over; empty where nothing is known of its progress."""
+    where, left = steps(job), time_left(job)
+    if not where:
+        return ""
+    done = share_done(job)
+    sentence = where if where.startswith("epoch") else f"step {where}"
+    if done:
+        sentence += f", {done} done"
+    if left is not None:
+        sentence += f"; about {span(left.p50)} left ({interval(left)})"
+    elif job.alive:
+        sentence += "; how long it takes is unknown" if not done else "; its pace is not measured yet"
+    return sentence
+
+
+def _epochs(job: Job) -> str:
+    progress = job.progress
+    if progress.epoch is None:
+        return ""
+    return f"epoch {progress.epoch:g}" + (f"/{progress.epochs:g}" if progress.epochs else "")

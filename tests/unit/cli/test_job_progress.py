@@ -1,0 +1,98 @@
+"""How far a job is and how much time is left, as people and programs see it."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from tests.unit.view.test_progress import Trained
+
+from steepest.cli.commands import jobs
+from steepest.cli.pool.stored_pool import StoredPool
+from steepest.cli.printing.job_timeline import TimelineCollector
+from steepest.cli.printing.output import console
+from steepest.cli.printing.tables import drawn
+from steepest.demo.job_progress import in_words, interval, share_done, steps
+from steepest.demo.picture import picture
+from steepest.demo.run_timeline import RunTimeline
+from steepest.view.progress import TimeLeft
+
+
+def uneven(**spec: Any) -> Trained:
+    """Job ``a`` at step 300, of which the first 100 took 5 s each ten, and the others an eighth of a second each."""
+    pool = Trained(**spec)
+    pool.train(*range(0, 101, 10), *range(140, 301, 40))
+    return pool
+
+
+def stored(pool: Trained) -> StoredPool:
+    """The pool of a system that runs."""
+    nowhere: Any = None
+    return StoredPool(
+        name="default", folder=nowhere, installation=nowhere, at=nowhere, view=pool.view, up=1, now_ms=pool.now_ms
+    )
+
+
+@pytest.mark.parametrize(
+    ("spec", "said", "words"),
+    [
+        ({}, {}, ""),
+        ({}, {"epoch": 2.0}, "epoch 2; how long it takes is unknown"),
+        ({}, {"epoch": 2.5, "epochs": 10.0}, "epoch 2.5/10; how long it takes is unknown"),
+        ({}, {"step": 40}, "step 40; how long it takes is unknown"),
+        ({}, {"step": 40, "total": 20}, "step 40; how long it takes is unknown"),
+        ({"steps": 200}, {"step": 40}, "step 40/200, 20 % done; its pace is not measured yet"),
+    ],
+)
+def test_what_is_known_is_said_and_nothing_else(spec: dict[str, Any], said: dict[str, Any], words: str) -> None:
+    """A total that cannot be right is not shown, and no time is made up."""
+    assert in_words(Trained(**spec).report(**said)) == words
+
+
+def test_the_time_left_has_an_interval() -> None:
+    """The mean pace, the fastest and the slowest one."""
+    job = uneven(steps=1_000).a
+    assert in_words(job) == "step 300/1000, 30 % done; about 2 min 36 s left (1 min 28 s – 5 min 50 s)"
+    assert (steps(job, 305), share_done(job)) == ("305/1000", "30 %")
+    assert interval(TimeLeft(p50=5_000, low=5_000, high=5_000)) == "5.0 s"
+
+
+@pytest.mark.parametrize("width", [80, 140])
+def test_a_terminal_shows_the_time_left(width: int) -> None:
+    """Of 80 columns it has one; its interval needs a wider one."""
+    pool = uneven(steps=1_000)
+    row = jobs._row(stored(pool), pool.a, None)
+    written = io.StringIO()
+    terminal = console(file=written, width=width)
+    terminal.print(drawn(jobs.COLUMNS, [row], jobs.GIVING_WAY, width))
+    head, line = written.getvalue().splitlines()
+
+    assert max(len(head), len(line)) <= width
+    assert "300/1000" in line
+    assert "2 min 36 s" in line
+    assert ("1 min 28 s – 5 min 50 s" in line) is (width == 140)
+
+
+def test_programs_get_all_of_it() -> None:
+    """In milliseconds; None where it is unknown."""
+    pool = uneven(steps=1_000)
+    known = jobs.as_dict(stored(pool), pool.a, None)
+    assert (known["step"], known["steps_total"]) == (300, 1_000)
+    assert known["remaining_ms"] == {"p50": 155_556, "low": 87_500, "high": 350_000}
+    assert known["cpu_ms_left"] == 70_000
+    pool = uneven()
+    unknown = jobs.as_dict(stored(pool), pool.a, None)
+    assert (unknown["steps_total"], unknown["remaining_ms"], unknown["cpu_ms_left"]) == (None, None, None)
+
+
+@pytest.mark.parametrize(("width", "shown"), [(80, "30 %"), (110, "30 %, 2 min 36 s left")])
+def test_the_live_view_and_explain_show_it(width: int, shown: str) -> None:
+    """For as long as the job is not over."""
+    pool = uneven(steps=1_000)
+    written = io.StringIO()
+    console(file=written, width=width).print(picture(RunTimeline.of(pool.log), width, 30))
+    assert shown in written.getvalue()
+    assert TimelineCollector("a").story(pool.view).progress.startswith("step 300/1000")
+    pool.end("a")
+    assert TimelineCollector("a").story(pool.view).progress == ""
