@@ -20,8 +20,8 @@ from steepest.sim.result import JobResult, SimulationResult
 from steepest.testing.system.running_system import STEEPEST
 
 KEYS = (
-    "policy jobs finished mean_jct median_jct p90_jct p99_jct mean_wait makespan utilisation migrations preemptions "
-    "events wall_seconds"
+    "policy jobs finished mean_jct median_jct p90_jct p99_jct mean_t90 late_share late_worst mean_wait makespan "
+    "utilisation migrations preemptions events wall_seconds"
 )
 SMALL = ("--workload", "thesis:flowcon-3", "--cluster", "2x8cpu")
 RECORDING = Path(__file__).parents[2] / "golden" / "moves"
@@ -195,3 +195,14 @@ def test_what_is_guessed_of_a_recording_is_said_and_how_much_guesses_differ(tmp_
     assert mean_jct[1] == "±"
     assert float(mean_jct[2]) > 0
     assert "assumed: ends are guessed from fitted curves: " in result.stderr
+
+
+def test_a_policy_is_compared_job_by_job_with_the_first_one() -> None:
+    """Of jobs that begin on the same nodes: how many end later, and the one that is delayed most."""
+    call = ("--workload", "thesis:mixed-20", "--cluster", "2x8cpu", "--policy", "spread,steepest", "--pin", "--json")
+    spread, steepest = objects(run(*call))
+
+    assert (spread["late_share"], spread["late_worst"]) == (None, None)
+    assert 0 <= steepest["late_share"] <= 1
+    assert steepest["mean_t90"] < steepest["mean_jct"] < spread["mean_jct"]
+    assert (steepest["late_worst"] > 0.05) == (steepest["late_share"] > 0)

@@ -4,12 +4,64 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
+from steepest.events import cluster as c
 from steepest.events.parameters import PoolParameters
+from steepest.events.received import Received
+from steepest.invariants import Status, check
 from steepest.policies.named import POLICIES, named, under
 from steepest.policies.steepest.managed_job import ManagedJob, measure_node
 from steepest.policies.steepest.planner_state import SteepestPlannerState
+from steepest.sim.clusters import open_cluster
+from steepest.sim.system.simulate import simulate_system
+from steepest.sim.workload import Workload
+from steepest.sim.workloads.read import open_workload
+
+
+def simulated(policy: str, workload: Workload) -> tuple[list[float | None], list[Received[Any]]]:
+    """The ends of the jobs on two nodes, and the log."""
+    log: list[Received[Any]] = []
+    parameters = under(policy, PoolParameters())
+    result = simulate_system(workload, open_cluster("2x8cpu"), policy, parameters, 0, watch=log.append)
+    return [job.end_s for job in result.jobs], log
+
+
+@pytest.fixture(scope="module")
+def workload() -> Workload:
+    """Twelve jobs."""
+    found = open_workload("thesis:mixed-20", seed=0)
+    return msgspec.structs.replace(found, jobs=found.jobs[:12])
+
+
+def of(kind: type, log: list[Received[Any]]) -> list[Any]:
+    """The events of a type."""
+    return [received.event for received in log if isinstance(received.event, kind)]
+
+
+def test_a_pool_in_which_no_total_is_known_runs_as_under_fair_sharing(workload: Workload) -> None:
+    """No limits, no moves, the same ends."""
+    unknown = msgspec.structs.replace(
+        workload, jobs=[msgspec.structs.replace(job, announced=0.0) for job in workload.jobs]
+    )
+    ends, log = simulated("steepest", unknown)
+    assert ends == simulated("none", unknown)[0]
+    assert not of(c.LimitsPlanned, log)
+    assert not of(c.MigrationPlanned, log)
+
+
+def test_a_log_under_the_policy_breaks_no_invariant(workload: Workload) -> None:
+    """Limits and moves are planned, are valid, and say how each job stands against its fair end."""
+    ends, log = simulated("steepest", workload)
+    assert None not in ends
+    limits = of(c.LimitsPlanned, log)
+    assert any(limit.cpu_m for plan in limits for limit in plan.limits)
+    assert all(limit.growth_list is None for plan in limits for limit in plan.limits)
+    seen = [standing for plan in limits for standing in plan.because.standing]
+    assert any(one.due_ms is not None and one.fair_end_ms is not None and one.due_ms >= one.fair_end_ms for one in seen)
+    assert {plan.kind for plan in of(c.MigrationPlanned, log)} <= {c.MoveKind.STEEPEST}
+    assert [verdict for verdict in check(log) if verdict.status is Status.BROKEN] == []
 
 
 def test_the_names_of_policies_stand_for_their_parameters() -> None:

@@ -7,6 +7,9 @@ from collections.abc import Sequence
 
 import msgspec
 
+LATE = 0.05
+"""A job that ends later than by this share of its completion time is late."""
+
 
 class JobResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The result of one job. Times are seconds since the workload's start.
@@ -14,6 +17,8 @@ class JobResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         start_s: First start; None: it never ran.
         end_s: None: it did not finish.
+        learned_s: When it had 90 % of the reduction of its loss; None: it did not, or it was not followed.
+        first_node: Where it was placed first; empty: nowhere, or the policy names no nodes.
         outcome: ``finished``, or why it did not: ``rejected``, ``failed``, ``running``, ``waiting``.
     """
 
@@ -21,6 +26,8 @@ class JobResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     submit_s: float
     start_s: float | None = None
     end_s: float | None = None
+    learned_s: float | None = None
+    first_node: str = ""
     outcome: str = "finished"
     migrations: int = 0
     preemptions: int = 0
@@ -44,6 +51,11 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         jobs: Submitted.
         mean_jct: Mean job completion time over the jobs that finished; 0 if none did (so are the other means).
         p90_jct: Element ⌊n·0.9⌋, counted from 0, of the sorted completion times; the other quantiles likewise.
+        mean_t90: Mean time from submission to 90 % of the reduction of a job's own loss, over the jobs of which it is
+            known; None: it is known of none.
+        late_share: Share of the jobs that ended more than ``LATE`` later than in the run that this one is compared with,
+            as a share of their completion time there; None: it is compared with none.
+        late_worst: How much later the job ended that was delayed most, likewise; None also where no job ended in both.
         mean_wait: From submission to first start, over the jobs that started.
         makespan: The last end, from the workload's start.
         utilisation: Share of the cluster's GPU-seconds (CPU-seconds, where the jobs ask for no GPU) in use from the start
@@ -59,6 +71,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     median_jct: float
     p90_jct: float
     p99_jct: float
+    mean_t90: float | None
+    late_share: float | None
+    late_worst: float | None
     mean_wait: float
     makespan: float
     utilisation: float
@@ -87,8 +102,10 @@ class SimulationResult(msgspec.Struct, frozen=True, kw_only=True):
     wall_seconds: float
     assumptions: Sequence[str] = ()
 
-    def summary(self) -> Summary:
-        """Compute the summary figures."""
+    def summary(self, beside: SimulationResult | None = None) -> Summary:
+        """Compute the summary figures; ``beside``: the run of the same jobs that lateness is measured against."""
+        later = [] if beside is None else _later(self.jobs, beside.jobs)
+        learned = [job.learned_s - job.submit_s for job in self.jobs if job.learned_s is not None]
         finished = [job for job in self.jobs if job.end_s is not None]
         jcts = sorted(job.jct_s for job in finished)
         waits = [job.start_s - job.submit_s for job in self.jobs if job.start_s is not None]
@@ -101,6 +118,9 @@ class SimulationResult(msgspec.Struct, frozen=True, kw_only=True):
             median_jct=_quantile(jcts, 0.5),
             p90_jct=_quantile(jcts, 0.9),
             p99_jct=_quantile(jcts, 0.99),
+            mean_t90=_mean(learned) if learned else None,
+            late_share=sum(one > LATE for one in later) / len(later) if later else None,
+            late_worst=max(later) if later else None,
             mean_wait=_mean(waits),
             makespan=makespan,
             utilisation=self.used / (self.capacity * makespan) if self.capacity and makespan else 0.0,
@@ -109,6 +129,12 @@ class SimulationResult(msgspec.Struct, frozen=True, kw_only=True):
             events=self.events,
             wall_seconds=self.wall_seconds,
         )
+
+
+def _later(jobs: Sequence[JobResult], others: Sequence[JobResult]) -> list[float]:
+    """By how much each job ended later than in another run, as a share of its completion time there."""
+    before = {job.name: job.jct_s for job in others if job.end_s is not None and job.jct_s > 0}
+    return [job.jct_s / before[job.name] - 1 for job in jobs if job.end_s is not None and job.name in before]
 
 
 def _mean(values: Sequence[float]) -> float:

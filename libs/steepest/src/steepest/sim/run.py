@@ -22,6 +22,9 @@ from steepest.sim.rules import RULES
 from steepest.sim.system.simulate import simulate_system
 from steepest.sim.workloads.read import open_workload
 
+SPREAD = "spread"
+"""The policy whose first placements others are pinned to."""
+
 R = TypeVar("R")
 T = TypeVar("T")
 
@@ -33,6 +36,7 @@ class SimulationSpec(msgspec.Struct, frozen=True, kw_only=True):
         workload: A file, or a name like ``thesis:fixed-20``.
         cluster: E.g. ``8x8gpu``, or a file.
         rules: Of :data:`steepest.sim.rules.RULES`.
+        pinned: Whether each job begins where ``spread`` places it first, so that policies differ in what they do then.
         parameters: Of the pool, for the policies of a pool.
         profiles: Folder of measured tables, for rules that go by them.
     """
@@ -44,6 +48,7 @@ class SimulationSpec(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 0
     parameters: PoolParameters = PoolParameters()
     profiles: Path | None = None
+    pinned: bool = False
 
 
 def simulate(run: SimulationSpec) -> SimulationResult:
@@ -57,7 +62,14 @@ def simulate(run: SimulationSpec) -> SimulationResult:
     cluster = open_cluster(run.cluster)
     if run.policy not in POOL:
         return simulate_allocation(workload, cluster, run.policy, RULES[run.rules], run.seed, profiles=run.profiles)
-    return simulate_system(workload, cluster, run.policy, POOL[run.policy].parameters(run.parameters), run.seed)
+    first_nodes: dict[str, str] = {}
+    if run.pinned:
+        spread = simulate_system(workload, cluster, SPREAD, POOL[SPREAD].parameters(run.parameters), run.seed)
+        first_nodes = {job.name: job.first_node for job in spread.jobs if job.first_node}
+        if run.policy == SPREAD:
+            return spread
+    parameters = POOL[run.policy].parameters(run.parameters)
+    return simulate_system(workload, cluster, run.policy, parameters, run.seed, first_nodes=first_nodes)
 
 
 def side_by_side(do: Callable[[R], T], runs: Sequence[R], workers: int | None = None) -> Iterator[T]:

@@ -30,6 +30,7 @@ FROM_HELP = "A recording to play on, instead of a workload: what would come unde
 EPILOG = """\b
 Examples:
   steepest simulate --workload thesis:mixed-20 --cluster 4x8cpu --policy spread,specon
+  steepest simulate --workload thesis:mixed-50 --cluster 4x8cpu --policy spread,steepest --seed 0-9 --pin
   steepest simulate --workload trace.csv --cluster 8x8gpu --policy fifo,srtf,tiresias --json
   steepest simulate --workload trace3.csv --cluster 8x8gpu --policy tiresias --rules muri
   steepest simulate --workload thesis:mixed-50 --cluster 8x8cpu --policy specon --seed 0-9 --out results
@@ -58,6 +59,7 @@ def _list_policies(ctx: click.Context, _param: click.Parameter, value: bool) -> 
 @click.option("--at", "position", type=int, help="With --from: what stands before this position is the past.")
 @click.option("--policy", "policies", metavar="NAME[,NAME…]", help="What to compare; see --policies.")
 @click.option("--seed", "seeds", default="0", metavar="N[,N…]", show_default=True, help="Seeds; also ranges: 0-9.")
+@click.option("--pin", "pinned", is_flag=True, help="Begin every job where spread places it first, under every policy.")
 @click.option("--rules", default="default", show_default=True, help="Costs and placement: default, muri or pollux.")
 @click.option("--profiles", type=click.Path(path_type=Path), help="Folder of measured tables, for --rules pollux.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Write jobs.csv and summary.json there.")
@@ -80,6 +82,7 @@ def simulate(
     position: int | None,
     policies: str | None,
     seeds: str,
+    pinned: bool,
     rules: str,
     profiles: Path | None,
     out: Path | None,
@@ -100,7 +103,7 @@ def simulate(
     if recording is not None:
         from steepest.sim.whatif.run import what_if
 
-        if workload or cluster or rules != "default" or profiles:
+        if workload or cluster or rules != "default" or profiles or pinned:
             raise click.UsageError("a recording brings its own jobs, nodes and rules; leave those options out")
         what_ifs = _what_ifs(recording, position, chosen, seed_list)
         _make_folder(out)
@@ -111,7 +114,15 @@ def simulate(
         _refuse_unknown(chosen, rules, profiles)
         _make_folder(out)
         runs = [
-            SimulationSpec(workload=workload, cluster=cluster, policy=name, rules=rules, seed=seed, profiles=profiles)
+            SimulationSpec(
+                workload=workload,
+                cluster=cluster,
+                policy=name,
+                rules=rules,
+                seed=seed,
+                profiles=profiles,
+                pinned=pinned,
+            )
             for name in chosen
             for seed in seed_list
         ]
@@ -163,11 +174,14 @@ def _what_ifs(recording: Path, position: int | None, policies: Sequence[str], se
 def _results(
     do: Callable[[R], SimulationResult], runs: Sequence[R], workers: int | None, *, as_json: bool
 ) -> list[SimulationResult]:
-    results = []
+    """The results; as JSON, each is compared with the first policy's under the same seed."""
+    results: list[SimulationResult] = []
     for result in _simulated(do, runs, workers):
         results.append(result)
         if as_json:
-            give(result.summary())
+            from steepest.cli.printing.simulate_summary import compared_with
+
+            give(result.summary(compared_with(results, result)))
     return results
 
 

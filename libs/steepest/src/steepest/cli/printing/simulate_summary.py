@@ -16,11 +16,13 @@ from steepest.cli.printing.output import tell
 from steepest.cli.printing.tables import show
 from steepest.errors import InputError
 from steepest.policies.baselines.by_name import BASELINES
-from steepest.sim.result import SimulationResult, Summary
+from steepest.sim.result import LATE, SimulationResult, Summary
 
-JOB_COLUMNS = ("name", "submit_s", "start_s", "end_s", "outcome", "migrations", "preemptions")
+JOB_COLUMNS = ("name", "submit_s", "start_s", "end_s", "learned_s", "outcome", "migrations", "preemptions")
 SECONDS = ("mean_jct", "median_jct", "p90_jct", "p99_jct", "mean_wait", "makespan")
 COLUMNS = ("#mean JCT", "#median", "#p90", "#p99", "#mean wait", "#makespan", "#used", "#moved", "#preempted")
+LATE_COLUMNS = ("#late", "#worst")
+"""How many jobs end more than 5 % later than under the first policy, and by how much the most delayed one."""
 
 
 def make_folder(folder: Path) -> None:
@@ -42,7 +44,11 @@ def write(folder: Path, results: Sequence[SimulationResult]) -> None:
         InputError: They cannot be written.
     """
     rows = [
-        {"seed": result.seed, **msgspec.structs.asdict(result.summary()), "assumptions": result.assumptions}
+        {
+            "seed": result.seed,
+            **msgspec.structs.asdict(result.summary(compared_with(results, result))),
+            "assumptions": result.assumptions,
+        }
         for result in results
     ]
     try:
@@ -65,22 +71,33 @@ def show_results(results: Sequence[SimulationResult]) -> None:
     """A line a policy; of several seeds, the mean and the standard deviation over them. Then what they do not tell."""
     by_policy: dict[str, list[Summary]] = {}
     for result in results:
-        by_policy.setdefault(result.policy, []).append(result.summary())
+        by_policy.setdefault(result.policy, []).append(result.summary(compared_with(results, result)))
     several = any(len(runs) > 1 for runs in by_policy.values())
     changes = {policy: _change(policy, by_policy, several=several) for policy in by_policy}
     change = ["#JCT change"] if any(changes.values()) else []
+    learned = ["#T90"] if any(run.mean_t90 is not None for runs in by_policy.values() for run in runs) else []
+    late = LATE_COLUMNS if len(by_policy) > len({_kind(policy) for policy in by_policy}) else ()
     columns = ["policy", *(["#seeds"] if several else []), "#finished", COLUMNS[0], *change, *COLUMNS[1:]]
+    columns += [*learned, *late]
     rows = []
     for policy, runs in by_policy.items():
         row = _row(runs, several=several)
         if change:
             row.insert(columns.index("#JCT change"), changes[policy])
+        row += [_mean_t90(runs)] if learned else []
+        row += _tail(runs) if late else []
         rows.append(row)
     show(columns, rows)
     if several:
         tell("± is the standard deviation over the seeds.")
     for note in _notes(results):
         tell(note, err=True)
+
+
+def compared_with(results: Sequence[SimulationResult], one: SimulationResult) -> SimulationResult | None:
+    """The run that a run's lateness is measured against: the first policy's of its kind; None where it is that."""
+    first = next(result for result in results if result.seed == one.seed and _kind(result.policy) == _kind(one.policy))
+    return None if first.policy == one.policy else first
 
 
 def _row(runs: Sequence[Summary], *, several: bool) -> list[str]:
@@ -95,6 +112,21 @@ def _row(runs: Sequence[Summary], *, several: bool) -> list[str]:
         mean = statistics.fmean(int(getattr(run, name)) for run in runs)
         row.append(f"{mean:.1f}" if several else f"{mean:.0f}")
     return row
+
+
+def _mean_t90(runs: Sequence[Summary]) -> str:
+    """Mean time to 90 % of the reduction of the loss; empty where no job was followed."""
+    known = [run.mean_t90 for run in runs if run.mean_t90 is not None]
+    return f"{statistics.fmean(known):,.0f}" if known else ""
+
+
+def _tail(runs: Sequence[Summary]) -> tuple[str, str]:
+    """Share of the jobs that are late, over all seeds, and the most that one is; empty for the first policy."""
+    shares = [run.late_share for run in runs if run.late_share is not None]
+    worst = [run.late_worst for run in runs if run.late_worst is not None]
+    if not shares or not worst:
+        return "", ""
+    return f"{statistics.fmean(shares):.1%}", f"{max(worst):+.0%}"
 
 
 def _change(policy: str, by_policy: Mapping[str, Sequence[Summary]], *, several: bool) -> str:
@@ -125,6 +157,8 @@ def _notes(results: Sequence[SimulationResult]) -> Iterable[str]:
         ]
         if any(rejected):
             yield f"{policy}: {max(rejected)} jobs ask for more than any node has"
+    if len(policies) > len(kinds):
+        yield f"late: the share of jobs that end more than {LATE:.0%} later than under the first policy; worst: the most"
     assumed: dict[str, dict[str, None]] = {}
     for result in results:
         for assumption in result.assumptions:

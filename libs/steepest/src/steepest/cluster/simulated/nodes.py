@@ -327,7 +327,7 @@ class SimulatedNodes:
             state=_STATES[training.phase],
             exit_status=training.exit_status,
             cpu_m=self._used_m(training),
-            step=training.step,
+            step=training.step_at(self.timeline.now_s()),
             total=training.model.total if training.mode else None,
             cpu_ms=round(self._cpu_m_s(training)),
             loss=training.loss,

@@ -171,6 +171,12 @@ class Training:
         else:
             self._train_on()
 
+    def step_at(self, now_s: float) -> int | None:
+        """The last step that it has completed by now, also where it has not reported it; None before its first report."""
+        if self.mode is None or not self.running:
+            return self.step
+        return max(self.step or 0, int(self.done + (now_s - self.since_s) * self.pace + STEP_TOLERANCE))
+
     # --- what a supervisor does ----------------------------------------------------------------------------------------
 
     def watch(self, look: Callable[[], bool]) -> None:

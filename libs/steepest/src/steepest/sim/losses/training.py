@@ -34,6 +34,19 @@ class JobLosses:
         self._iterations = job.iterations
         self._stream = stream_of(seed, job.name)
 
+    def steps_to_learn(self, share: float) -> int:
+        """The first step at which the expected loss has fallen by a share of what it falls by over the whole run."""
+        expected = self.family.curve.expected
+        goal = expected(0.0) - share * (expected(0.0) - expected(1.0))
+        low, high = 0, self._iterations
+        while low < high:
+            middle = (low + high) // 2
+            if expected(middle / self._iterations) <= goal:
+                high = middle
+            else:
+                low = middle + 1
+        return high
+
     def loss(self, step: int) -> float:
         """What the job reports after so many of its iterations, to nine digits; above 0."""
         expected = self.family.curve.expected(min(1.0, step / self._iterations))

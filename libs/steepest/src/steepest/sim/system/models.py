@@ -32,7 +32,7 @@ def model_of(job: SimJob, seed: int, interval_s: float) -> Model:
     demand_m = 0 if job.gpus else (job.demand_cpu_m or job.requests.cpu_m * job.replicas)
     return Model(
         steps=job.iterations,
-        total=job.iterations,
+        total=round(job.iterations * job.announced) or None,
         step_s=step_s,
         demand_m=demand_m,
         idle_m=0,

@@ -23,6 +23,7 @@ from steepest.events.parameters import PoolParameters
 from steepest.events.received import Received
 from steepest.log.base import TopicPartition
 from steepest.sim.cluster_spec import ClusterSpec, SimNode
+from steepest.sim.losses.training import JobLosses
 from steepest.sim.result import JobResult, SimulationResult
 from steepest.sim.system.collector import SimulatedCollector
 from steepest.sim.system.models import model_of
@@ -36,6 +37,9 @@ ACT_S = 0.55
 
 TICKS = 20_000
 """Long workloads tick less often, so that a run of months is not made of ticks; at most once an interval."""
+
+LEARNED = 0.9
+"""A job has learned most when it has this share of the reduction of its loss."""
 
 PATIENCE_S = 30 * 86_400.0
 """A run in which for so long no job comes, starts, learns or ends is over."""
@@ -51,6 +55,10 @@ class Schedule(msgspec.Struct):
     """The schedule that a run comes to, job by job.
 
     Attributes:
+        first_nodes: Where each job was placed first.
+        to_learn: The steps after which each job has 90 % of the reduction of its loss.
+        learned_ms: When it had them; between two reports, as if it went at one pace.
+        seen: The newest report of each job: when, and the step.
         newest_ms: When a job last came, started, learned, moved or ended.
     """
 
@@ -58,6 +66,10 @@ class Schedule(msgspec.Struct):
     ends_ms: dict[str, int] = {}
     outcomes: dict[str, str] = {}
     migrations: dict[str, int] = {}
+    first_nodes: dict[str, str] = {}
+    to_learn: dict[str, int] = {}
+    learned_ms: dict[str, int] = {}
+    seen: dict[str, tuple[int, int]] = {}
     newest_ms: int = 0
 
     def add(self, received: Received[Any]) -> None:
@@ -66,10 +78,17 @@ class Schedule(msgspec.Struct):
         match event:
             case c.JobPlaced():
                 self.starts_ms.setdefault(event.job, received.at_ms)
+                self.first_nodes.setdefault(event.job, event.node)
+            case c.NodeUsage():
+                for progress in event.progress:
+                    self._follow(progress, received.at_ms)
+                return
             case c.JobSubmitted() | c.GrowthMeasured():
                 pass
             case c.JobEnded():
                 self.ends_ms[event.job] = received.at_ms
+                if event.outcome is c.Outcome.FINISHED:
+                    self.learned_ms.setdefault(event.job, received.at_ms)
                 self.outcomes[event.job] = event.outcome.value
             case c.JobRejected():
                 self.outcomes[event.job] = "rejected"
@@ -78,6 +97,16 @@ class Schedule(msgspec.Struct):
             case _:
                 return
         self.newest_ms = received.at_ms
+
+    def _follow(self, progress: c.ReplicaProgress, at_ms: int) -> None:
+        job, step, goal = progress.job, progress.step, self.to_learn.get(progress.job)
+        if step is None or goal is None or job in self.learned_ms:
+            return
+        before_ms, before = self.seen.get(job, (self.starts_ms.get(job, at_ms), 0))
+        if step >= goal:
+            share = (goal - before) / (step - before) if step > before else 1.0
+            self.learned_ms[job] = round(before_ms + share * (at_ms - before_ms))
+        self.seen[job] = (at_ms, step)
 
 
 def simulate_system(
@@ -118,7 +147,7 @@ def simulate_system(
         nodes = [_node(node, timeline) for node in cluster.nodes]
         return SimulatedNodes(nodes, model, timeline, witness=collector)
 
-    schedule = Schedule()
+    schedule = Schedule(to_learn={job.name: JobLosses(job, seed).steps_to_learn(LEARNED) for job in workload.jobs})
 
     def see(received: Received[Any]) -> None:
         schedule.add(received)
@@ -217,6 +246,8 @@ def _result(job: SimJob, schedule: Schedule) -> JobResult:
         submit_s=job.submit_s,
         start_s=_seconds(schedule.starts_ms.get(job.name)),
         end_s=_seconds(schedule.ends_ms.get(job.name)) if outcome == "finished" else None,
+        learned_s=_seconds(schedule.learned_ms.get(job.name)),
+        first_node=schedule.first_nodes.get(job.name, ""),
         outcome=outcome,
         migrations=schedule.migrations.get(job.name, 0),
     )
