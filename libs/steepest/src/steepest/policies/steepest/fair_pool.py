@@ -172,7 +172,7 @@ class FairPool(msgspec.Struct):
     # --- what is asked -----------------------------------------------------------------------------------------------
 
     def look(self, job: str, now_s: float) -> FairJob | None:
-        """A job's copy as it is now, with its end or the forecast of it."""
+        """Bring a job's copy up to date, with its end or the forecast of it."""
         copy = self.jobs.get(job)
         if copy is not None and copy.end_s is None:
             self._bring_up(copy.node, now_s)

@@ -82,8 +82,11 @@ def facts_of(state: SteepestPlannerState, parameters: SteepestParameters, job: J
         since_report = running.used_by(now_s) - running.used_reported
         left = max(left_ms / 1000 - since_report, LEAST_LEFT * size)
     running.step_ms = of_each
-    state.fair.know(job.name, size, demand, now_s)
-    copy = state.fair.look(job.name, now_s)
+    shares = state.learned.shares(job.spec.model)
+    copy = state.fair.jobs.get(job.name)
+    if copy is not None:
+        state.fair.know(job.name, size, state.demand(running, state.fair.nodes[copy.node].cores), now_s)
+        state.fair.look(job.name, now_s)
     end_s = None if copy is None else copy.end_s if copy.end_s is not None else copy.forecast_s
     return JobFacts(
         name=job.name,
@@ -94,5 +97,5 @@ def facts_of(state: SteepestPlannerState, parameters: SteepestParameters, job: J
         due_s=None
         if end_s is None or copy is None
         else copy.began_s + (1 + parameters.lateness) * (end_s - copy.began_s),
-        index=0.0 if size is None or left is None else worth(1 - left / size, left, parameters.learning_weight),
+        index=0.0 if size is None or left is None else worth(1 - left / size, left, parameters.learning_weight, shares),
     )

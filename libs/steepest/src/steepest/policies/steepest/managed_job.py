@@ -10,6 +10,8 @@ from collections.abc import Mapping
 
 import msgspec
 
+from steepest.policies.steepest.learning_history import LossCourse
+
 FULL = 0.97
 """A node whose measured use is at least this share of its CPU has none to spare."""
 
@@ -42,6 +44,7 @@ class ManagedJob(msgspec.Struct):
         tightest_m: The lowest limit in force since ``seen_s``; None: none was.
         loosest_m: The highest one; None: there was none for a while.
         step_ms: CPU time of its steps, as measured last.
+        losses: Some of its losses.
         unlimited_until_s: No limit is planned before, because one was refused.
         rate: The CPU that the newest plan of its node wants it to have.
     """
@@ -63,6 +66,7 @@ class ManagedJob(msgspec.Struct):
     tightest_m: int | None = None
     loosest_m: int | None = None
     step_ms: float | None = None
+    losses: LossCourse = msgspec.field(default_factory=LossCourse)
     unlimited_until_s: float = 0.0
     rate: float = 0.0
 
@@ -93,17 +97,18 @@ class ManagedJob(msgspec.Struct):
         """Whether it used more than it was limited to, so that CPU was to spare."""
         return self.loosest_m is not None and self.cpu * 1000 > BEYOND_LIMIT * self.loosest_m + BEYOND_LIMIT_M
 
-    def show(self, part: float) -> bool:
-        """Nothing holds it back: its use is its demand.
+    def show(self, part: float, cores: float) -> bool:
+        """Nothing holds it back: its use is its demand, if that is less than its whole node.
 
         Args:
+            cores: Of its node.
             part: An equal part of its node. Less than that may be a job that saves, loads data or waits, so a second
                 measurement must agree.
 
         Returns:
             Whether its demand shows for the first time.
         """
-        if self.cpu <= 0:
+        if not 0 < self.cpu < FULL * cores:
             return False
         agreed, self.agreed = self.agreed, self.cpu
         if self.cpu < FULL * part and (agreed is None or abs(agreed - self.cpu) > SAME * self.cpu):
@@ -127,13 +132,14 @@ def measure_node(
     here = {name: jobs[name] for name in uses_m if name in jobs}
     for name, job in here.items():
         job.measure(uses_m[name], now_s)
+    cores = capacity_m / 1000
     is_full = sum(uses_m.values()) >= FULL * capacity_m
     beyond = [name for name, job in here.items() if job.exceeds_limit()]
     shown = []
     for name, job in here.items():
         spare = not is_full or any(other != name for other in beyond)
         settled = now_s - job.since_s > SETTLES_S
-        if spare and settled and job.tightest_m is None and job.show(capacity_m / 1000 / max(1, len(uses_m))):
+        if spare and settled and job.tightest_m is None and job.show(cores / max(1, len(uses_m)), cores):
             shown.append(job.cpu)
         job.forget_limits()
     return shown

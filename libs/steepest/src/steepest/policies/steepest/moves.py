@@ -85,7 +85,7 @@ class Residence(msgspec.Struct):
     @property
     def load(self) -> float:
         """Cores that its jobs can use."""
-        return sum(job.demand for job in self.jobs)
+        return sum(min(job.demand, self.cores) for job in self.jobs)
 
     @property
     def fullness(self) -> float:

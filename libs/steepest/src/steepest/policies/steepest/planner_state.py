@@ -7,6 +7,7 @@ import msgspec
 from steepest.policies.pending import Pending
 from steepest.policies.steepest.fair_pool import FairPool
 from steepest.policies.steepest.managed_job import ManagedJob
+from steepest.policies.steepest.learning_history import LearningHistory
 from steepest.policies.steepest.moves import Residence
 
 DEMANDS_KEPT = 50
@@ -22,6 +23,8 @@ class SteepestPlannerState(Pending):
         running: The jobs that train, by name.
         other: Measured cores that jobs use which are not managed, by node.
         residences: Each node as it was planned last.
+        learned: When finished jobs had learned most.
+        largest: Cores of the largest node.
         due: When a node is planned next, in seconds of counted time; 0: at the next tick.
         tick_ms: The record time of the newest tick.
         now_s: The newest time that was used, which never falls.
@@ -34,6 +37,8 @@ class SteepestPlannerState(Pending):
     running: dict[str, ManagedJob] = msgspec.field(default_factory=dict)
     other: dict[str, float] = msgspec.field(default_factory=dict)
     residences: dict[str, Residence] = msgspec.field(default_factory=dict)
+    learned: LearningHistory = msgspec.field(default_factory=LearningHistory)
+    largest: float = 0.0
     due: dict[str, float] = msgspec.field(default_factory=dict)
     tick_ms: int = 0
     now_s: float = 0.0

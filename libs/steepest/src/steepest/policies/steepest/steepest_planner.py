@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from steepest.events import cluster as c
+from steepest.events.common import Resources
 from steepest.events.received import Received
 from steepest.events.registry import SINCE
 from steepest.policies.steepest.job_facts import JobFacts, facts_of
@@ -96,7 +97,7 @@ class SteepestPlanner:
         state.on, state.unlifted = True, {}
         for node in view.nodes:
             if node.takes_jobs:
-                state.fair.join(node.name, node.capacity, now_s)
+                self._join(node.name, node.capacity, now_s)
         for job in view.jobs:
             if job.alive and _is_managed(job):
                 self._place(job, now_s)
@@ -106,7 +107,7 @@ class SteepestPlanner:
         state, job = self.state, view.touched
         match event:
             case c.NodeJoined() if event.takes_jobs:
-                state.fair.join(event.node, event.capacity, now_s)
+                self._join(event.node, event.capacity, now_s)
             case c.NodeGone():
                 state.fair.leave(event.node, now_s)
                 state.residences.pop(event.node, None)
@@ -128,6 +129,10 @@ class SteepestPlanner:
         if isinstance(event, CHANGES) and job is not None:
             self._plan_soon(job)
 
+    def _join(self, node: str, capacity: Resources, now_s: float) -> None:
+        self.state.fair.join(node, capacity, now_s)
+        self.state.largest = max(self.state.largest, capacity.cpu_m / 1000)
+
     def _place(self, job: Job, now_s: float) -> None:
         self.state.fair.plan(job.name, job.spec.requests, job.spec.first_node, now_s)
 
@@ -141,7 +146,7 @@ class SteepestPlanner:
         fresh = ManagedJob(node, job.incarnation, now_s, now_s, now_s)
         if known is not None:
             fresh.began_s, fresh.used, fresh.used_reported = known.began_s, known.used, known.used
-            fresh.most, fresh.demand = known.most, known.demand
+            fresh.most, fresh.demand, fresh.losses = known.most, known.demand, known.losses
         if job.limit is not None:
             fresh.limit_m = job.limit.cpu_m
             fresh.limit(job.limit.in_force_m)
@@ -165,6 +170,8 @@ class SteepestPlanner:
         for progress in event.progress:
             if (running := here.get(progress.job)) is not None and progress.incarnation == running.incarnation:
                 running.used_reported = running.used
+                if progress.step is not None and progress.loss is not None:
+                    running.losses.add(progress.step, progress.loss)
 
     def _is_here(self, name: str, node: str) -> bool:
         running = self.state.running.get(name)
@@ -178,6 +185,8 @@ class SteepestPlanner:
         steps = job.stop_step or job.progress.step
         size = steps * running.step_ms / 1000 if steps and running.step_ms else running.used_by(now_s)
         self.state.fair.finish(job.name, size, now_s)
+        if job.outcome is c.Outcome.FINISHED and steps and (share := running.losses.learned_at(steps)) is not None:
+            self.state.learned.add(job.spec.model, share)
         self.state.due[running.node] = 0.0
 
     def _plan_soon(self, job: Job) -> None:
@@ -281,7 +290,7 @@ class SteepestPlanner:
         return Resident(
             name=job.name,
             left=facts.left,
-            demand=facts.demand,
+            demand=self.state.demand(running, self.state.largest),
             rate=running.rate,
             used=running.used,
             due_s=facts.due_s if facts.left is not None else None,

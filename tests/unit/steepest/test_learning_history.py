@@ -1,0 +1,65 @@
+"""What finished jobs teach about when the next ones have learned most."""
+
+from __future__ import annotations
+
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from steepest.policies.steepest.learning import SHARES
+from steepest.policies.steepest.learning_history import MODELS_KEPT, MOST_POINTS, LearningHistory, LossCourse
+
+
+def course(rate: float, steps: int = 1000) -> LossCourse:
+    """A loss that falls exponentially."""
+    found = LossCourse()
+    for step in range(1, steps + 1):
+        found.add(step, 1.0 + math.exp(-rate * step / steps))
+    return found
+
+
+def test_the_share_at_which_a_loss_had_fallen_is_found_in_few_points() -> None:
+    """1 − e^(−10 q) = 0.9 at q = 0.23."""
+    found = course(10.0)
+    assert len(found.points) <= MOST_POINTS
+    share = found.learned_at(1000)
+    assert share is not None
+    assert abs(share - 0.23) < 0.05
+
+
+def test_a_loss_that_rises_or_was_hardly_seen_says_nothing() -> None:
+    """Nor does one that is not finite."""
+    assert course(-1.0).learned_at(1000) is None
+    assert course(10.0, steps=3).learned_at(3) is None
+    silent = LossCourse()
+    silent.add(1, math.nan)
+    assert silent.learned_at(100) is None
+
+
+def test_steps_that_a_restarted_job_repeats_do_not_count_again() -> None:
+    """Its losses go on where it was."""
+    found = LossCourse()
+    for step in (1, 2, 3, 2, 3, 4):
+        found.add(step, 1.0)
+    assert [step for step, _ in found.points] == [1, 2, 3, 4]
+
+
+def test_a_model_that_has_finished_before_says_when_it_learns() -> None:
+    """Others get the shares of other trainings, and of this pool."""
+    history = LearningHistory()
+    assert history.shares("resnet") == SHARES
+    history.add("resnet", 0.5)
+    assert history.shares("resnet") == (0.5,)
+    assert history.shares("") == tuple(sorted((*SHARES, 0.5)))
+
+
+@given(st.lists(st.tuples(st.text(max_size=3), st.floats(0, 1)), max_size=600))
+def test_its_memory_is_bounded(jobs: list[tuple[str, float]]) -> None:
+    """Models come and go."""
+    history = LearningHistory()
+    for model, share in jobs:
+        history.add(model, share)
+    assert len(history.models) <= MODELS_KEPT
+    assert len(history.pool) <= 30
+    assert list(history.shares("other")) == sorted(history.shares("other"))
