@@ -6,8 +6,8 @@ import msgspec
 
 from steepest.policies.pending import Pending
 from steepest.policies.steepest.fair_pool import FairPool
-from steepest.policies.steepest.managed_job import ManagedJob
 from steepest.policies.steepest.learning_history import LearningHistory
+from steepest.policies.steepest.managed_job import ManagedJob
 from steepest.policies.steepest.moves import Residence
 
 DEMANDS_KEPT = 50
