@@ -2,8 +2,8 @@
 
     python benchmarks/policies.py [--seeds N] [--case NAME[,NAME…]] [--policy NAME] [--out FILE]
 
-Each case is a workload on a cluster. Under each seed the same jobs run three times: under ``spread``, under the policy, and
-under the policy with every job's first node pinned to the one that ``spread`` gave it. Changes are paired by seed, in %, with
+Each case is a workload on a cluster. Under each seed the jobs run three times: under ``spread``, under the policy, and
+under the policy with every job's first node pinned to that of ``spread``. Changes are paired by seed, in %, with
 the 95 % interval of their mean (Student's t). The tail is that of the pinned runs, because placements that flip delay
 some jobs under any policy, ``spread`` against itself included.
 
