@@ -116,6 +116,7 @@ class PoolLoop:
         self._live = False
         snapshot = await read_pool_snapshot(self._snapshots, self._log, self.at)
         begin = await self._log.begin(self.at)
+        # A log without its beginning cannot be folded again for the sake of one decider that the snapshot lacks.
         restore = restored_or_new if begin else restored
         deciders = restore(self._types, snapshot.deciders) if snapshot else None
         if snapshot is None or deciders is None:

@@ -177,6 +177,7 @@ class StreamLoop:
         snapshot = await read_stream_snapshot(self._snapshots, self._log, self._kind.name, at)
         deciders = restored([self._kind], {self._kind.name: snapshot.decider}) if snapshot else None
         if snapshot is None or deciders is None:
+            # The position belongs to the decider's state: with a new decider, all is read again.
             snapshot, deciders = None, [self._kind()]
         (decider,) = deciders
         lane = PartitionLoop(
@@ -222,6 +223,7 @@ class StreamLoop:
         snapshots = self._due(SNAPSHOT_EVERY)
         if out or snapshots:
             self._keeping = asyncio.create_task(self._keep(out, snapshots))
+        # There is no next batch to decide about meanwhile.
         if count < BATCH:
             await self._kept()
         self._metrics.records.labels(self.name).inc(count)
@@ -236,6 +238,7 @@ class StreamLoop:
         ends = {to: await self._log.end(to) for to in self._outputs} if snapshots else {}
         for due in snapshots:
             if due.is_settled:
+                # The ends were read after the append: all that the snapshot stands for is before them.
                 due.lane.scan_from = due.snapshot.scan_from = {str(to): end for to, end in ends.items()}
             at = due.lane.at
             stands_for = {**ends, at: due.snapshot.position}

@@ -35,6 +35,7 @@ logger = Logger()
 async def act(cluster: Cluster, task: StepTask) -> c.ClusterEvent:
     """Do the step and give its outcome; a failure is an outcome too."""
     calls, error = step_calls(task), None
+    # The second round looks up what became of the step, when the first has ended with an error.
     for limit_s in (call_limit_s(task.begun.step, task.limits), LOOK_UP_S):
         try:
             async with asyncio.timeout(limit_s):

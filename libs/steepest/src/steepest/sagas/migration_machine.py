@@ -123,6 +123,7 @@ class MigrationMachine:
         self._send_beginning(plan, begin(plan, view.jobs[plan.job]))
 
     def _send_beginning(self, plan: Plan, event: c.StepBegun) -> None:
+        # If the cluster knows an incarnation that was never begun, the log has lost its newest records (was_forgotten).
         if event.step is c.Step.START and event.incarnation != plan.next_incarnation:
             self._of(plan).first_start = event.attempt
         self._send_once(plan, event.attempt, SendEvent(event))
@@ -137,6 +138,7 @@ class MigrationMachine:
         job, plan = view.jobs[begun.job], view.in_flight[begun.plan]
         progress = self._of(plan)
         progress.attempt, progress.since_counted_ms = begun.attempt, view.counted_ms
+        # The migrator that began the step acts on it; this one takes over only if it hears nothing (_look_after).
         if not ours:
             return
         first_start = begun.attempt == progress.first_start

@@ -63,6 +63,7 @@ class ClusterView(Projection):
             LogVersionError: The log asks for a newer reader; the view is as it was before the record.
         """
         event = received.event
+        # First of all, so that a log that is too new leaves the view, and its position, as they are.
         if type(event) is c.PoolConfigured:
             refuse_unknown_version(event.reads, event.flags)
         self.state.position = received.offset + 1

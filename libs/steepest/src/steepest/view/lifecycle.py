@@ -56,6 +56,7 @@ def end(view: Projection, job: Job, outcome: c.Outcome, reason: str, received: R
     """A job has ended, and holds nothing from here on."""
     view.nodes.release(job)
     fold_progress.finish(job)
+    # The view remembers jobs that are over, and each snapshot holds them: a long command would be kept with them.
     job.spec = _remembered(job.spec)
     job.phase = Phase.ENDED
     job.alive = False

@@ -123,6 +123,7 @@ class Nodes:
         if node is None:
             node = self._nodes[event.node] = Node(name=event.node, capacity=event.capacity)
         else:
+            # Out of all orders first, because they are found by the capacity that the node had.
             self.lose(node)
         node.capacity, node.takes_jobs = event.capacity, event.takes_jobs
         node.lost = False
@@ -142,6 +143,7 @@ class Nodes:
             self._index(node)
         else:
             self._weigh(node)
+            # Kept in the order of the last heartbeats, so the node that is silent for longest is found without a search.
             self._silence.move_to_end(node.name)
 
     def lose(self, node: Node) -> None:
@@ -307,6 +309,7 @@ class Nodes:
             node.unknown += change
         else:
             node.replicas[job.category_index] += change
+        # A node that is not open is in no order; it is counted when it opens (_index).
         if not node.is_open:
             return
         self.replicas += change

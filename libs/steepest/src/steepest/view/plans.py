@@ -273,6 +273,7 @@ def may_begin(plan: Plan, event: StepBegun, job: Job) -> bool:
         and event.step is plan.step
         and event.attempt == plan.attempt + 1
         and not plan.waits
+        # A step under way may always be begun again: what it has done must be known before the plan is given up.
         and (plan.begun or not must_give_up(plan, job))
         and _acts_on_the_right_one(plan, event, job)
     )
@@ -295,6 +296,7 @@ def must_give_up(plan: Plan, job: Job) -> str | None:
 
 def incarnation_to_start(plan: Plan, job: Job) -> int:
     """The number that the plan's START gives: one more than any before, and the same again for a repeated attempt."""
+    # An unclear START is repeated under its own number, because the cluster starts an incarnation at most once.
     return plan.next_incarnation or job.incarnation + 1
 
 
@@ -332,6 +334,7 @@ def step_failed(plan: Plan, job: Job, *, definite: bool, code: str, message: str
     if definite:
         if plan.step is Step.START and job.spec.is_gang:
             plan.next_incarnation = 0  # some replicas of it may have run
+        # A definite answer also settles what the beginnings before it left unclear.
         plan.unclear = 0
         plan.failures += 1
         result = _failed(plan, job, meaning_of(code), limits)

@@ -88,6 +88,7 @@ def launch(state: AdapterFolder, folder: IncarnationFolder, order: ProcessLaunch
         UncertainError: It may have started.
     """
     env = environment(state, folder, order)
+    # Before the fence is made: a refusal leaves nothing behind.
     program = find_program(order.spec, env)
     fence.make(state, folder, order.node, order.spec)
     lock = incarnation_locks.take(folder.lock, patience_s=1.0)

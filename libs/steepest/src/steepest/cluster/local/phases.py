@@ -90,6 +90,7 @@ def _nothing_left(folder: IncarnationFolder, boot: str) -> bool:
     start = folder.started()
     if start is None:  # the record is damaged: only the lock that the job inherited shows whether it runs
         return not incarnation_locks.is_held(folder.job_lock)
+    # No process outlives the machine's boot, and another one may have the pid now.
     if start.boot != boot:
         return True
     deadline = time.monotonic() + _DEATH_S

@@ -316,6 +316,7 @@ def _become_job(order: dict[str, Any], folder: Path, gate: int, failure: int, ou
     """The child's side of the fork: wait for the gate, then execute the job's program. It never returns."""
     try:
         os.setsid()
+        # Without its supervisor nothing would throttle the job, stop it or record its end.
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         lock = os.open(folder / "job.lock", os.O_RDWR | os.O_CREAT, 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -345,6 +346,7 @@ def _start_job(order: dict[str, Any], folder: Path, output: int) -> tuple[int, b
         os.close(gate_in)
         os.close(failure_out)
         _become_job(order, folder, gate_out, failure_in, output)
+    # Only the child may hold these ends: else the reads below would not end when it dies or executes its program.
     os.close(gate_out)
     os.close(failure_in)
     os.close(output)

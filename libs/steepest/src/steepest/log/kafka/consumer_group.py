@@ -125,6 +125,7 @@ class KafkaAssignment:
 
     async def give_up(self) -> None:
         """Called by the group: request the release of the assignment, and wait for it."""
+        # Before the work is asked to stop: when it does, it must wait for the next assignment and not take this one again.
         self._assigned.clear()
         self.revoked.set()
         await self._idle.wait()

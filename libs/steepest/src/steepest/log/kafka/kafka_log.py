@@ -65,6 +65,7 @@ class KafkaLog:
         async with self._sending:
             try:
                 producer = await self._connected_producer()
+                # All partitions are sent before the first acknowledgement is awaited, so they wait side by side.
                 sent = [
                     (mine, await self._send(producer, at, [records[index] for index in mine]))
                     for at, mine in indices.items()
@@ -75,6 +76,7 @@ class KafkaLog:
                 await self._drop_producer()
                 raise self._unavailable(error) from error
             except asyncio.CancelledError:
+                # The caller no longer waits, and may append again: these batches must not be retried beside that.
                 await self._drop_producer()
                 raise
         return offsets

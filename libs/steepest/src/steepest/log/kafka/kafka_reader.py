@@ -121,6 +121,7 @@ class KafkaReader:
                 if got and (self._must_verify or self._is_due()):
                     await self._verify(client)
                     self._verified_at = asyncio.get_running_loop().time()
+                    # Verifying moved the client back to the positions: what it fetched before comes again.
                     got = await client.getmany(timeout_ms=FETCH_MS, max_records=max_records)
         except UnicodeDecodeError as error:
             return await self._skip_undecodable(client, max_records, error)
@@ -207,6 +208,7 @@ class KafkaReader:
         begins = await self._check_positions(client)
         for partition, position in self._next.items():
             given = self._given.get(partition)
+            # A record that retention has removed cannot be compared; that the position is still there was checked above.
             if given is not None and given.offset >= begins[partition]:
                 client.seek(partition, given.offset)
                 got: Sequence[Any] = ()

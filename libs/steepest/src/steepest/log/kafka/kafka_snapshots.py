@@ -65,6 +65,7 @@ class LogSnapshots:
         chunks = [data[start : start + CHUNK_BYTES] for start in range(0, len(data), CHUNK_BYTES)]
         manifest = SnapshotManifest(sequence, len(chunks), hashlib.sha256(data).hexdigest())
         values = {f"{name}/{slot}/{number}": chunk for number, chunk in enumerate(chunks)}
+        # Last: without it, the slot's older manifest does not match the new chunks, and the slot is skipped.
         values[f"{name}/{slot}"] = msgspec.json.encode(manifest)
         now_ms = time.time_ns() // 1_000_000
         records = [NewRecord(to=self._at, key=key, value=value, at_ms=now_ms) for key, value in values.items()]

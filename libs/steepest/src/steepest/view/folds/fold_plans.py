@@ -30,6 +30,7 @@ def _placement(view: Projection, event: c.PlacementPlanned, received: Received[A
     if refused := void_placement(event, job, view):
         return void(view, plan, refused)
     assert job is not None  # noqa: S101 - a plan without its job is void
+    # Before its replicas are counted, which depends on it: a job that starts has not been silent yet.
     job.unknown = False
     plan.resumes = job.phase is Phase.SUSPENDED
     if job.spec.is_gang or event.after:
@@ -58,6 +59,7 @@ def _migration(view: Projection, event: c.MigrationPlanned, received: Received[A
     if refused := void_migration(event, job, view.nodes, view.counted_ms):
         return void(view, plan, refused)
     assert job is not None  # noqa: S101 - a plan without its job is void
+    # The source is held as well until the move is over: a move that fails starts the job there again.
     view.nodes.take(job, event.target)
     view.nodes.unassign(job, event.source)
     view.nodes.assign(job, event.target)
@@ -154,6 +156,7 @@ def _job_placed(view: Projection, event: c.JobPlaced, received: Received[Any]) -
         gangs.placed(job)
     else:
         job.nodes = (event.node,)
+        # A heartbeat may have reported the end of this incarnation before the migrator reported its start.
         job.alive = job.stopped_incarnation != event.incarnation
     job.placed_counted_ms = view.counted_ms
     job.resumptions += plan.resumes
@@ -205,6 +208,7 @@ def _migration_failed(view: Projection, event: c.MigrationFailed, received: Rece
 
 def _abandoned(view: Projection, event: c.PlanAbandoned, received: Received[Any]) -> bool:
     job, plan = concerned(view, event)
+    # An unclear START may have left a process: it is begun again, and so looked up, before the plan is given up.
     if job is None or plan is None or plan.begun or (plan.unclear and plan.step is c.Step.START):
         return False
     reason = event.message or event.code
