@@ -37,6 +37,10 @@ EVENT_STYLES = {
     c.LimitsRefused: "red",
     c.MigrationFinished: "",
     c.MigrationFailed: "red",
+    c.TransitionPlanned: "magenta",
+    c.JobSuspended: "",
+    c.TransitionFinished: "",
+    c.TransitionFailed: "red",
     c.JobRejected: "red",
     c.JobEnded: "dim",
 }
@@ -79,7 +83,7 @@ def picture(story: RunTimeline, width: int, height: int, title: str = TITLE) -> 
 def headline(story: RunTimeline, title: str = TITLE) -> Text:
     """What is shown and where it is, in one line."""
     phases = [job.phase for job in story.view.jobs]
-    waiting = phases.count(Phase.WAITING)
+    waiting = phases.count(Phase.WAITING) + phases.count(Phase.SUSPENDED)
     facts = [
         f"{phases.count(Phase.RUNNING)} running",
         *([f"{waiting} waiting"] if waiting else []),

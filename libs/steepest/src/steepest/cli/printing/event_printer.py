@@ -33,6 +33,10 @@ NEWS: dict[type, str] = {
     c.MigrationPlanned: "yellow",
     c.MigrationFinished: "yellow",
     c.MigrationFailed: "red",
+    c.TransitionPlanned: "yellow",
+    c.JobSuspended: "yellow",
+    c.TransitionFinished: "yellow",
+    c.TransitionFailed: "red",
     c.LimitsApplied: "",
     c.LimitsRefused: "red",
     c.StepFailed: "red",
@@ -90,7 +94,7 @@ class EventPrinter(Effector):
 def standing(view: ClusterView) -> str:
     """What a system finds when it starts."""
     running = sum(job.phase is Phase.RUNNING for job in view.jobs)
-    waiting = sum(job.phase is Phase.WAITING for job in view.jobs)
+    waiting = sum(job.is_queued for job in view.jobs)
     if not running and not waiting:
         return "caught up: no job waits or runs yet"
     return f"caught up: {count(running, 'job')} running, {count(waiting, 'job')} waiting; what runs is taken over"

@@ -186,6 +186,18 @@ def _inputs(because: c.Because) -> Iterator[str]:
         yield f"it converged {span(because.converged_ms)} before"
 
 
+BEING = {
+    PlanKind.PLACE: "placed on",
+    PlanKind.MIGRATE: "moved to",
+    PlanKind.SUSPEND: "suspended on",
+    PlanKind.SCALE: "scaled, to run on",
+    PlanKind.MOVE: "moved to",
+    PlanKind.CANCEL: "cancelled on",
+    PlanKind.CLEAR: "stopped, because a replica ended, on",
+}
+"""What a plan in flight does to its job, as a part of a sentence."""
+
+
 def now(view: ClusterView, job: Job) -> str:
     """What a job does or waits for, and why."""
     plan = view.plan_of(job)
@@ -198,6 +210,9 @@ def now(view: ClusterView, job: Job) -> str:
     match job.phase:
         case Phase.WAITING:
             return f"{job.name} is queued: {'; '.join(_why_waiting(view, job))}"
+        case Phase.SUSPENDED:
+            step = f" at step {job.checkpoint.step}" if job.checkpoint else ""
+            return f"{job.name} is suspended{step}, and queued to resume: {'; '.join(_why_waiting(view, job))}"
         case Phase.RUNNING:
             return f"{job.name} runs on {job.node}{_limited(job)}{_growth(job)}; {_why_there(view, job)}"
         case _:
@@ -210,8 +225,9 @@ def _how_over(job: Job) -> str:
 
 
 def _planned(view: ClusterView, plan: Plan) -> str:
-    what = {PlanKind.PLACE: "placed on", PlanKind.MIGRATE: "moved to", PlanKind.CANCEL: "cancelled on"}[plan.kind]
-    doing = f"{plan.job} is being {what} {', '.join(plan.targets)}"
+    doing = f"{plan.job} is being {BEING[plan.kind]} {', '.join(dict.fromkeys(plan.targets or plan.sources))}"
+    if plan.waits:
+        return f"{doing}: it waits for the room that {', '.join(plan.waits)} will leave"
     if plan.step is None:
         return f"{doing}: all steps are done"
     hold = plan.not_before_counted_ms - view.counted_ms

@@ -291,7 +291,7 @@ def _is_on(view: ClusterView) -> bool:
 def _running_on(view: ClusterView, node: Node) -> Iterator[Job]:
     for name in node.jobs:
         job = view.jobs[name]
-        if job.alive and node.name in job.nodes:
+        if job.alive and node.name in job.nodes and not job.spec.is_gang:
             yield job
 
 

@@ -19,6 +19,7 @@ class Undecided(Refusal):
 
     MOVES_OFF = "moves-off", "moves are switched off"
     NO_PROCESS = "no-process", "no process of it runs"
+    IS_GANG = "is-gang", "it is a gang, and Algorithm 4 moves jobs of one replica"
     PLAN_IN_FLIGHT = "plan-in-flight", "a plan is in flight for it"
     DECIDED_BEFORE = (
         "decided-before",
@@ -33,6 +34,7 @@ class Undecided(Refusal):
 OPEN: Mapping[Undecided, Callable[[ClusterView, Job], bool]] = {
     Undecided.MOVES_OFF: lambda view, _: not view.parameters.moves,
     Undecided.NO_PROCESS: lambda _, job: not job.alive,
+    Undecided.IS_GANG: lambda _, job: job.spec.is_gang,
     Undecided.PLAN_IN_FLIGHT: lambda _, job: job.plan is not None,
     Undecided.DECIDED_BEFORE: lambda _, job: job.migrated,
 }
