@@ -208,15 +208,18 @@ def now(view: ClusterView, job: Job) -> str:
     if job.cancel:
         return f"{job.name} waits to be cancelled"
     match job.phase:
-        case Phase.WAITING:
-            return f"{job.name} is queued: {'; '.join(_why_waiting(view, job))}"
-        case Phase.SUSPENDED:
-            step = f" at step {job.checkpoint.step}" if job.checkpoint else ""
-            return f"{job.name} is suspended{step}, and queued to resume: {'; '.join(_why_waiting(view, job))}"
+        case Phase.WAITING | Phase.SUSPENDED:
+            return f"{job.name} is {_queued(job)}: {'; '.join(_why_waiting(view, job))}"
         case Phase.RUNNING:
             return f"{job.name} runs on {job.node}{_limited(job)}{_growth(job)}; {_why_there(view, job)}"
         case _:
             return f"{job.name} has stopped; whether it starts again is not decided yet"
+
+
+def _queued(job: Job) -> str:
+    if job.phase is Phase.WAITING:
+        return "queued"
+    return f"suspended at step {job.checkpoint.step if job.checkpoint else 0}, and queued to resume"
 
 
 def _how_over(job: Job) -> str:
