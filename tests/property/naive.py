@@ -16,6 +16,7 @@ from steepest.policies.flowcon import with_specon
 from steepest.policies.placement.gangs import GangPlaces, choose
 from steepest.policies.placement.placer import Placer, _may_place
 from steepest.policies.placement.rejection import why_never_placed
+from steepest.policies.placement.slots import Slots
 from steepest.policies.queueing.limits import LimitsOfQueues
 from steepest.policies.queueing.ranks import queue_policy
 from steepest.policies.queueing.wish import wish_of
@@ -71,7 +72,7 @@ class NaivePlacer(Placer):
         free = {node.name: self.state.free(node) for node in view.nodes if node.is_open}
         first_node = wish_of(job).first_node
         return choose(
-            job.spec.all_roles, free, first_node=first_node, allows=lambda sizes: limits.allow(job.spec, sizes)
+            job.spec.all_roles, Slots(free), first_node=first_node, allows=lambda sizes: limits.allow(job.spec, sizes)
         )
 
 

@@ -44,7 +44,7 @@ def roles(draw: st.DrawFn, most: int) -> list[Role]:
 @given(roles(3), FREE, st.none() | st.sampled_from(["n1", "n9"]))
 def test_what_is_placed_fits(asked: list[Role], free: dict[str, Resources], first_node: str | None) -> None:
     """On every node all that comes there fits beside each other; each role has an allowed number of replicas."""
-    found = choose(asked, free, first_node=first_node)
+    found = choose(asked, Slots(free), first_node=first_node)
     if found is None:
         return
     left = dict(free)
@@ -62,7 +62,7 @@ def test_a_gang_of_one_role_is_as_large_as_there_is_room_for(asked: list[Role], 
     (role,) = asked
     holds = sorted((fitting(role.requests, room) for room in free.values()), reverse=True)
     possible = [size for size in allowed_sizes(role) if size <= sum(holds)]
-    found = choose(asked, free)
+    found = choose(asked, Slots(free))
 
     assert (found is None) == (not possible)
     if found is not None:
@@ -92,9 +92,12 @@ def test_the_rule_by_example() -> None:
     chief = Role(name="chief", requests=Resources(200))
     free = {"n1": Resources(400), "n2": Resources(500), "n3": Resources(100)}
 
-    assert choose([worker], free) == (("n2",) * 4, (4,))
-    assert choose([chief, worker], free) == (("n2", "n2", "n2", "n2", "n1"), (1, 4))
-    assert choose([chief, worker], {"n1": Resources(300), "n3": Resources(200)}) == (("n1", "n1", "n3", "n3"), (1, 3))
-    assert choose([worker], free, first_node="n1") == (("n1",) * 4, (4,))
-    assert choose([worker], {"n3": Resources(100)}) is None
+    assert choose([worker], Slots(free)) == (("n2",) * 4, (4,))
+    assert choose([chief, worker], Slots(free)) == (("n2", "n2", "n2", "n2", "n1"), (1, 4))
+    assert choose([chief, worker], Slots({"n1": Resources(300), "n3": Resources(200)})) == (
+        ("n1", "n1", "n3", "n3"),
+        (1, 3),
+    )
+    assert choose([worker], Slots(free), first_node="n1") == (("n1",) * 4, (4,))
+    assert choose([worker], Slots({"n3": Resources(100)})) is None
     assert fewest([chief, worker]) == (1, 2)

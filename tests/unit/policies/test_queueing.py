@@ -11,6 +11,7 @@ from steepest.events.parameters import PoolParameters
 from steepest.events.registry import GANGS_RUN
 from steepest.policies.placement.placer import Placer
 from steepest.policies.queueing.ranks import QUEUE_POLICIES, queue_policy
+from steepest.testing.call_count import count_calls
 from steepest.testing.scenarios.folded_pool import submitted
 from steepest.testing.scenarios.scenario import check, spell
 from steepest.testing.system.driver import DeciderDriver
@@ -244,3 +245,34 @@ def test_an_unknown_policy_is_fifo_and_says_so() -> None:
 def test_the_command_line_offers_what_there_is() -> None:
     """The names that a command shows without importing a policy are all of them."""
     assert set(QUEUE_POLICY_NAMES) == set(QUEUE_POLICIES)
+
+
+@pytest.mark.parametrize("event", [c.Tick(counted_ms=9_000_000), submitted("small", 150)], ids=["tick", "submission"])
+def test_a_record_costs_the_same_however_many_gangs_wait(event: c.ClusterEvent) -> None:
+    """Gangs that are short of slots are not looked at before there are more slots: 10,000 of them, 1,000 different ones."""
+
+    def calls(waiting: int) -> int:
+        driver = DeciderDriver(Placer(), large=20_000, **{f"n{number:03}": 50 for number in range(40)})
+        driver.fold(c.PoolConfigured(reads=5, flags=(GANGS_RUN,), parameters=convert({"settle_ms": 10**9})))
+        driver.fold(c.NodeLost(node="large", silent_ms=1))
+        for number in range(waiting):
+            driver.fold(submitted(f"job-{number}", 100 + number % 500, replicas=2 + number % 2))
+        driver.tick()
+        assert len(driver.view.jobs.queue) == waiting
+        received = driver.append(event)
+        assert driver.view.fold(received)
+        return count_calls(lambda: driver.deciders[0].step(driver.view, received))[0]
+
+    assert calls(10_000) <= 1.5 * calls(100)
+
+
+def test_what_a_lost_node_takes_with_it_is_asked_for_again() -> None:
+    """A gang's plan is void because its nodes are lost; other nodes had room for it all the time, and it gets that."""
+    driver = DeciderDriver(Placer(), delay=2, w1=1_000, w2=500)
+    driver.fold(c.PoolConfigured(reads=5, flags=(GANGS_RUN,)))
+    driver.ask(submitted("g", 200, replicas=2))
+    driver.fold(c.NodeLost(node="w1", silent_ms=1))
+    driver.deliver(everything=True)
+    driver.tick()
+    driver.deliver(everything=True)
+    assert [spell(event) for event in driver.decided] == ["admit g", "place g w1 w1", "place g w2 w2"]

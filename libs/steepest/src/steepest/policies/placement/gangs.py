@@ -17,12 +17,13 @@ It owns this rule. It must never know plans, queues or the view.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from steepest.events.common import Resources
 from steepest.events.requests import Role
-from steepest.policies.placement.slots import fitting
+from steepest.policies.placement.slots import Slots, fitting
 
 Sizes = tuple[int, ...]
 """How many replicas of each role."""
@@ -37,7 +38,7 @@ class GangPlaces(NamedTuple):
 
 def choose(
     roles: Sequence[Role],
-    free: Mapping[str, Resources],
+    slots: Slots,
     *,
     first_node: str | None = None,
     allows: Callable[[Sizes], bool] = lambda _: True,
@@ -46,15 +47,18 @@ def choose(
 
     Args:
         roles: Its roles.
-        free: What is free on each node that replicas may come to.
+        slots: What is free on each node that replicas may come to.
         first_node: Where its first replica must be.
         allows: Whether its queue lets it have that many replicas.
 
-    Work: O(nodes · log nodes · roles) for each size that is tried; of an elastic gang, O(log sizes) of them.
+    Work: of one role, O(n log n) for n nodes that hold any of its replicas; of several, O(nodes · log nodes · roles) for
+    each size that is tried, which are O(log sizes) for each elastic role.
     """
+    if len(roles) == 1:
+        return _choose_alike(roles[0], slots, first_node, allows)
 
     def place(sizes: Sizes) -> tuple[str, ...] | None:
-        return _place(roles, sizes, free, first_node) if allows(sizes) else None
+        return _place(roles, sizes, slots.free, first_node) if allows(sizes) else None
 
     wanted = tuple(role.replicas for role in roles)
     nodes = place(wanted)
@@ -79,6 +83,30 @@ def choose(
                 low, nodes = middle, found
         sizes = (*sizes[:index], allowed[low], *sizes[index + 1 :])
     return GangPlaces(nodes, sizes)
+
+
+def _choose_alike(
+    role: Role, slots: Slots, first_node: str | None, allows: Callable[[Sizes], bool]
+) -> GangPlaces | None:
+    """The nodes of replicas that all ask for the same, of which a count says how many have room."""
+    holds = slots.holds(role.requests)
+    if first_node is not None and first_node not in holds:
+        return None
+    sizes, there = allowed_sizes(role), slots.of(role.requests)
+    possible = bisect_left(sizes, 1, key=lambda size: int(size > there or not allows((size,))))
+    if not possible:
+        return None
+    size = sizes[possible - 1]
+    whole = [name for name in ([first_node] if first_node else holds) if holds[name] >= size]
+    if whole:
+        return GangPlaces((min(whole, key=lambda name: _emptiness(name, slots.free[name])),) * size, (size,))
+    order = sorted(holds, key=lambda name: (name != first_node, -holds[name], *_emptiness(name, slots.free[name])))
+    nodes: list[str] = []
+    for name in order:
+        nodes += [name] * min(holds[name], size - len(nodes))
+        if len(nodes) == size:
+            break
+    return GangPlaces(tuple(nodes), (size,))
 
 
 def allowed_sizes(role: Role) -> Sequence[int]:

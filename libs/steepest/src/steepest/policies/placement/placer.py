@@ -21,7 +21,7 @@ from steepest.policies.placement.preemption import preempt
 from steepest.policies.placement.queue_walk import QueueWalk
 from steepest.policies.placement.rejection import why_never_placed, why_not_taken
 from steepest.policies.queueing.ranks import queue_policy
-from steepest.policies.queueing.wish import wish_of
+from steepest.policies.queueing.wish import Wish, wish_of
 from steepest.view.cluster_view import ClusterView
 from steepest.view.state import Job, Node, Phase
 
@@ -88,8 +88,10 @@ class Placer:
     def reconsider(self, event: c.ClusterEvent) -> None:
         """See ``ClusterDecider.reconsider``: a job that waits is placed when the queue is gone through next."""
         match event:
-            case c.PlacementPlanned(plan=plan) | c.TransitionPlanned(plan=plan):
+            case c.PlacementPlanned(plan=plan, job=job) | c.TransitionPlanned(plan=plan, job=job):
                 self._read_back(plan)
+                if self._walk is not None:
+                    self._walk.is_back(job)
             case c.JobAdmitted(job=job) | c.JobRejected(job=job) | c.RetryPlanned(job=job) | c.JobEnded(job=job):
                 self.state.announced.pop(job, None)
                 self.state.again[job] = None
@@ -102,8 +104,8 @@ class Placer:
                 self._read_back(plan)
             case c.PlacementPlanned(plan=plan):
                 self._read_back(plan)
-                if view.refused is not None and job is not None and self._walk is not None:
-                    self._walk.holds_less(job.spec.queue)
+                if view.refused is not None and self._walk is not None:
+                    self._walk.is_back(event.job)
             case c.RetryPlanned() | c.JobRejected() | c.JobEnded():
                 self.state.announced.pop(event.job, None)
         decided: list[c.ClusterEvent] = []
@@ -147,6 +149,7 @@ class Placer:
         if view.parameters.queueing.blocking:
             yield from self._place_waiting(view, offset)
         elif _may_place(view, job) and not self._awaits(job):
+            self._walk_in(view).room.look()
             yield from self._try(job, view, offset)
 
     def _place_waiting(self, view: ClusterView, offset: int) -> Iterator[c.ClusterEvent]:
@@ -177,10 +180,11 @@ class Placer:
 
     def _try(self, job: Job, view: ClusterView, offset: int) -> Iterator[c.ClusterEvent]:
         """Place a job that may be placed, or reject it where it never can be."""
-        walk, wish = self._walk_in(view), wish_of(job)
+        walk = self._walk_in(view)
+        wish = walk.order.wish(job.name) or wish_of(job)
         if not walk.may_be_tried(job):
             return
-        found = self._places(view, job, walk) if walk.room.may_have(wish) else None
+        found = self._places(view, job, wish, walk) if walk.room.may_have(wish) else None
         if found is not None:
             yield self._plan(view, job, found, offset)
             walk.room.was_taken(view.nodes[name] for name in dict.fromkeys(found.nodes))
@@ -197,13 +201,12 @@ class Placer:
     def _awaits(self, job: Job) -> bool:
         return self.state.concerns(job) or job.name in self.state.announced
 
-    def _places(self, view: ClusterView, job: Job, walk: QueueWalk) -> GangPlaces | None:
+    def _places(self, view: ClusterView, job: Job, wish: Wish, walk: QueueWalk) -> GangPlaces | None:
         """Where a job's replicas would be; of a gang, as many as there is room for and its queue may have."""
-        wish = wish_of(job)
         if wish.roles:
             return choose(
                 wish.roles,
-                walk.room.slots.free,
+                walk.room.slots,
                 first_node=wish.first_node,
                 allows=lambda sizes: walk.limits.allow(job.spec, sizes),
             )

@@ -20,6 +20,7 @@ import msgspec
 from steepest.events.cluster import Because, Transition, TransitionPlanned
 from steepest.events.common import Resources
 from steepest.policies.placement.gangs import GangPlaces, choose
+from steepest.policies.placement.slots import Slots
 from steepest.policies.queueing.wish import Wish, wish_of
 from steepest.view.cluster_view import ClusterView
 from steepest.view.state import Job, Phase
@@ -124,7 +125,7 @@ def _on_several(
         for one in candidates[:count]:
             for node, amount in one.leaves.items():
                 left[node] += amount
-        return choose(wish.roles, left, first_node=wish.first_node)
+        return choose(wish.roles, Slots(left), first_node=wish.first_node)
 
     low, high = 1, len(candidates)
     if not candidates or place(high) is None:

@@ -62,8 +62,11 @@ class QueueWalk:
         due: list[tuple[Place, Wish | str]] = []
         for line in list(self.order.queues()) if blocks else self.room.open():
             self._line_up(due, line, awaits)
+        heapq.heapify(due)
         while due:
             place, line = heapq.heappop(due)
+            if isinstance(line, Wish) and self.room.is_short(line):
+                continue  # what it might have had went to those before it
             job = self._view.jobs[place[-1]]
             if not self.may_be_tried(job):
                 if isinstance(line, Wish):
@@ -72,7 +75,10 @@ class QueueWalk:
                 continue
             yield job
             if self._goes_on:
-                self._line_up(due, line, awaits, after=place)
+                behind: list[tuple[Place, Wish | str]] = []
+                self._line_up(behind, line, awaits, after=place)
+                for one in behind:
+                    heapq.heappush(due, one)
             elif blocks:
                 return
 
@@ -88,8 +94,15 @@ class QueueWalk:
         """What became of the job that was given last."""
         self._goes_on = placed or (rejected and self._view.parameters.queueing.blocking)
 
+    def is_back(self, name: str) -> None:
+        """A plan for a job was not valid: it waits, as if it had just come."""
+        wish = self.order.wish(name)
+        if wish is not None:
+            self.holds_less(wish.queue)
+            self.room.reopen((wish,))
+
     def holds_less(self, queue: str) -> None:
-        """A plan for a job of that queue was not valid: its limits may leave more."""
+        """The jobs of a queue hold less than before: its limits may leave more."""
         self.room.reopen(self._held_back.pop(queue, ()))
 
     def _let_go_on(self) -> None:
@@ -104,10 +117,15 @@ class QueueWalk:
     ) -> None:
         """Let the next job of a line that awaits nothing be tried when it is its turn."""
         order = self.order
+        if after is None and isinstance(line, Wish):
+            head = order.head(line)
+            if head is None or not awaits(self._view.jobs[head[-1]]):
+                due += [] if head is None else [(head, line)]
+                return
         jobs = order.asking_for(line, after) if isinstance(line, Wish) else order.in_queue(line, after)
         for job in jobs:
             if not awaits(job):
-                heapq.heappush(due, (order.place(job), line))
+                due.append((order.place(job), line))
                 return
 
 

@@ -8,16 +8,14 @@ no node could fulfil, were it empty, stays open, because sooner or later its job
 or goes, all are open, because that may have become so. All of this follows from the view and from the plans under way, so
 nothing of it is kept in a snapshot: a memory that begins empty searches more, with the same result.
 
-A gang needs room for several replicas, on any nodes. Each of its roles is *short* as long as all nodes together have fewer
-slots for its requests than the fewest replicas that it can start with; the slots are counted as nodes change, so a short
-gang costs nothing until its slots are there. A gang that is short of nothing and still found no room (one of several roles,
-or one with a first node) is open again as soon as anything becomes free.
+Gangs of one role are *counted*: such a gang has room exactly where all nodes together have slots for the fewest replicas
+that it can start with. The slots are kept as nodes change, so that a counted gang is open only after its slots have
+become more, and enough. Gangs of several roles, or with a first node, are open again as soon as anything becomes free.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
 
 import msgspec
 from sortedcontainers import SortedDict
@@ -31,6 +29,11 @@ from steepest.policies.queueing.wish import Wish
 from steepest.view.cluster_view import ClusterView
 from steepest.view.state import Node
 
+MORE_THAN_WAIT = 2
+"""Counted gangs that are remembered, for each that waits; beyond that, those that left are forgotten."""
+
+FEW = 1_000
+
 
 class Seen(msgspec.Struct, frozen=True):
     """A node as it was looked at last; ``free`` is None where no job may come."""
@@ -38,13 +41,6 @@ class Seen(msgspec.Struct, frozen=True):
     capacity: Resources
     takes_jobs: bool
     free: Resources | None
-
-
-class Short(NamedTuple):
-    """What a gang is short of: as many slots for replicas with these requests."""
-
-    requests: Resources
-    slots: int
 
 
 class Room:
@@ -60,8 +56,9 @@ class Room:
         self._order = order
         self._open: dict[Wish, None] = {}
         self._full: dict[Wish, None] = {}
-        self._gangs: dict[Wish, Short | None] = {}
-        self._short: dict[Resources, SortedDict[int, dict[Wish, None]]] = {}
+        self._counted: dict[Wish, int] = {}
+        self._waiting: dict[Resources, SortedDict[int, dict[Wish, None]]] = {}
+        self._risen: dict[Resources, None] = {}
         self._seen: dict[str, Seen] = {}
         self._returned: dict[str, None] = {}
         self._nodes = self._wishes = 0
@@ -74,30 +71,34 @@ class Room:
         return self._view is view and self._pending is pending
 
     def open(self) -> Iterator[Wish]:
-        """The wishes that jobs have which may be placed now, and that may have room."""
+        """The wishes that may have room; of some of them, the jobs may be gone."""
         self.look()
         for wish in list(self._open):
-            if next(self._order.asking_for(wish), None) is None:
+            if self._order.head(wish) is None:
                 del self._open[wish]
-            else:
+            elif self.may_have(wish) or not self.could_ever(wish):
                 yield wish
+            else:
+                del self._open[wish]  # its slots will say when it has room
+        risen, self._risen = self._risen, {}
+        for requests in risen:
+            yield from (wish for wish in self._have_slots(requests) if wish not in self._open)
 
     def may_have(self, wish: Wish) -> bool:
         """Whether nodes are worth searching."""
-        self.look()
-        return wish not in self._full and wish not in self._gangs and self._is_short_of(wish) is None
+        count = self._counted.get(wish)
+        return wish not in self._full if count is None else count <= self.slots.of(wish.requests)
+
+    def is_short(self, wish: Wish) -> bool:
+        """Whether a counted gang has too few slots now, and would have enough if all nodes were empty."""
+        count = self._counted.get(wish)
+        return count is not None and self.slots.of(wish.requests) < count <= self._capacities.of(wish.requests)
 
     def found_none(self, wish: Wish) -> None:
         """There is no room for a wish now."""
-        if wish in self._gangs or not self.could_ever(wish):
-            return
-        self._open.pop(wish, None)
-        if not wish.roles:
+        if self.could_ever(wish) and wish not in self._counted:
+            self._open.pop(wish, None)
             self._full[wish] = None
-            return
-        short = self._gangs[wish] = self._is_short_of(wish)
-        if short is not None:
-            self._short.setdefault(short.requests, SortedDict()).setdefault(short.slots, {})[wish] = None
 
     def close(self, wish: Wish) -> None:
         """A wish may not have what room there is, before :meth:`reopen` or another job with this wish opens it again."""
@@ -105,7 +106,10 @@ class Room:
 
     def reopen(self, wishes: Iterable[Wish]) -> None:
         """These wishes may have what room there is."""
-        self._open.update((wish, None) for wish in wishes if wish not in self._full and wish not in self._gangs)
+        for wish in wishes:
+            if wish not in self._full:
+                self._open[wish] = None
+                self._count(wish)
 
     def was_taken(self, nodes: Iterable[Node]) -> None:
         """A plan was made that takes of these nodes."""
@@ -121,19 +125,21 @@ class Room:
         """Whether the nodes could fulfil a wish, were they empty and there."""
         if not wish.roles:
             return could_ever(self._view, wish)
+        if wish in self._counted:
+            return self._counted[wish] <= self._capacities.of(wish.requests)
         if any(
             self._capacities.of(role.requests) < count
             for role, count in zip(wish.roles, fewest(wish.roles), strict=True)
         ):
             return False
-        return (len(wish.roles) == 1 and wish.first_node is None) or best_case(self._view, wish) is not None
+        return best_case(self._view, wish) is not None
 
     def look(self) -> None:
         """Take in what has changed since the last look."""
         self._order.look()
         nodes, wishes = self._view.nodes.changes, self._order.news
         changed, added = nodes.since(self._nodes), wishes.since(self._wishes)
-        if changed is None or added is None:
+        if changed is None or added is None or len(self._counted) > MORE_THAN_WAIT * len(self._order) + FEW:
             self._look_at_all()
             return
         self._nodes, self._wishes = nodes.now, wishes.now
@@ -145,64 +151,53 @@ class Room:
     def _look_at_all(self) -> None:
         nodes = self._view.nodes
         self._nodes, self._wishes = nodes.changes.now, self._order.news.now
-        self._open, self._full, self._returned = dict.fromkeys(self._order.wishes()), {}, {}
-        self._gangs, self._short = {}, {}
+        self._open, self._full, self._returned, self._risen = {}, {}, {}, {}
+        self._counted, self._waiting = {}, {}
         self._seen = {node.name: self._look_at(node) for node in nodes}
         self.slots = Slots({name: seen.free for name, seen in self._seen.items() if seen.free is not None})
         self._capacities = Slots({name: seen.capacity for name, seen in self._seen.items() if seen.takes_jobs})
+        self.reopen(self._order.wishes())
 
     def _look_again(self, name: str) -> None:
         node, before = self._view.nodes.get(name), self._seen.pop(name, None)
         now = None if node is None else self._look_at(node)
         if now is not None:
             self._seen[name] = now
-        more = self.slots.put(name, now.free if now else None)
+        self._risen.update(dict.fromkeys(self.slots.put(name, now.free if now else None)))
         self._capacities.put(name, now.capacity if now and now.takes_jobs else None)
         if before is not None and (
             now is None or (now.capacity, now.takes_jobs) != (before.capacity, before.takes_jobs)
         ):
-            self._reopen([*self._full, *self._gangs])
+            self._reopen(list(self._full))
+            self.reopen(self._counted)
         elif now is not None and now.free is not None and not (before and before.free and now.free.fits(before.free)):
             free = now.free
-            self._reopen([wish for wish in self._full if wish.requests.fits(free) and wish.first_node in {None, name}])
-            self._reopen([wish for wish, short in self._gangs.items() if short is None])
-            self._reopen([wish for requests in more for wish in self._no_longer_short(requests)])
+            self._reopen([wish for wish in self._full if _may_fit(wish, free, name)])
 
-    def _is_short_of(self, wish: Wish) -> Short | None:
-        """The first of a gang's roles that all free slots together are too few for."""
-        for role, count in zip(wish.roles, fewest(wish.roles) if wish.roles else (), strict=True):
-            if self.slots.of(role.requests) < count:
-                return Short(role.requests, count)
-        return None
+    def _reopen(self, wishes: Iterable[Wish]) -> None:
+        for wish in wishes:
+            del self._full[wish]
+            self._open[wish] = None
 
-    def _no_longer_short(self, requests: Resources) -> Iterator[Wish]:
-        waiting = self._short.get(requests)
+    def _count(self, wish: Wish) -> None:
+        """Remember how many slots a gang of one role needs."""
+        if len(wish.roles) == 1 and wish.first_node is None and wish not in self._counted:
+            (count,) = fewest(wish.roles)
+            self._counted[wish] = count
+            self._waiting.setdefault(wish.requests, SortedDict()).setdefault(count, {})[wish] = None
+
+    def _have_slots(self, requests: Resources) -> Iterator[Wish]:
+        waiting = self._waiting.get(requests)
         if waiting is not None:
             for count in waiting.irange(maximum=self.slots.of(requests)):
                 yield from waiting[count]
 
-    def _reopen(self, wishes: Sequence[Wish]) -> None:
-        for wish in wishes:
-            if wish.roles:
-                self._forget(wish, self._gangs.pop(wish))
-            else:
-                del self._full[wish]
-            self._open[wish] = None
-
-    def _forget(self, wish: Wish, short: Short | None) -> None:
-        """A gang is no longer known to be short of something."""
-        if short is None:
-            return
-        waiting = self._short[short.requests]
-        del waiting[short.slots][wish]
-        if not waiting[short.slots]:
-            del waiting[short.slots]
-        if not waiting:
-            del self._short[short.requests]
-            self.slots.forget(short.requests)
-
     def _look_at(self, node: Node) -> Seen:
         return Seen(node.capacity, node.takes_jobs, self._pending.free(node) if node.is_open else None)
+
+
+def _may_fit(wish: Wish, free: Resources, node: str) -> bool:
+    return bool(wish.roles) or (wish.requests.fits(free) and wish.first_node in {None, node})
 
 
 def could_ever(view: ClusterView, wish: Wish) -> bool:
@@ -216,4 +211,4 @@ def could_ever(view: ClusterView, wish: Wish) -> bool:
 def best_case(view: ClusterView, wish: Wish) -> GangPlaces | None:
     """Where a gang would be, were all nodes empty and there."""
     capacities = {node.name: node.capacity for node in view.nodes if node.takes_jobs}
-    return choose(wish.roles, capacities, first_node=wish.first_node)
+    return choose(wish.roles, Slots(capacities), first_node=wish.first_node)

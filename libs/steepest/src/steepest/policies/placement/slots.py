@@ -9,6 +9,9 @@ from collections.abc import Mapping
 
 from steepest.events.common import LARGEST, Resources
 
+ALIKE_KEPT = 100
+"""Amounts that were free on nodes for which the counts are remembered."""
+
 
 def fitting(requests: Resources, free: Resources) -> int:
     """How many replicas with these requests fit in what is free; ``LARGEST`` where they ask for nothing."""
@@ -40,13 +43,23 @@ class Slots:
         """Begin with these nodes."""
         self.free = dict(free)
         self._counts: dict[Resources, int] = {}
+        self._holds: dict[Resources, dict[str, int]] = {}
+        self._fitting: dict[Resources, dict[Resources, int]] = {}
 
     def of(self, requests: Resources) -> int:
         """How many replicas fit on all nodes together. Work: O(nodes) when it is asked first, then O(1)."""
         count = self._counts.get(requests)
         if count is None:
-            count = self._counts[requests] = sum(fitting(requests, free) for free in self.free.values())
+            each = {name: fitting(requests, free) for name, free in self.free.items()}
+            self._fitting.clear()
+            self._holds[requests] = {name: slots for name, slots in each.items() if slots}
+            count = self._counts[requests] = sum(each.values())
         return count
+
+    def holds(self, requests: Resources) -> Mapping[str, int]:
+        """How many replicas fit on each node that has room for any, in no order that means anything."""
+        self.of(requests)
+        return self._holds[requests]
 
     def put(self, node: str, free: Resources | None) -> list[Resources]:
         """Another amount is free on a node; None: replicas may not come there. Work: O(requests that were asked for).
@@ -60,16 +73,23 @@ class Slots:
         if before == free:
             return []
         more = []
-        for requests, count in self._counts.items():
-            change = (fitting(requests, free) if free is not None else 0) - (
-                fitting(requests, before) if before is not None else 0
-            )
+        fits = {} if free is None else self._fitting_in(free)
+        for requests, holds in self._holds.items():
+            slots = fits.get(requests, 0)
+            change = slots - holds.pop(node, 0)
+            if slots:
+                holds[node] = slots
             if change:
-                self._counts[requests] = count + change
+                self._counts[requests] += change
                 if change > 0:
                     more.append(requests)
         return more
 
-    def forget(self, requests: Resources) -> None:
-        """No job asks for that any more."""
-        self._counts.pop(requests, None)
+    def _fitting_in(self, free: Resources) -> Mapping[Resources, int]:
+        """How many replicas with each of the requests fit; nodes that are alike have as much free."""
+        found = self._fitting.get(free)
+        if found is None:
+            if len(self._fitting) >= ALIKE_KEPT:
+                self._fitting.clear()
+            found = self._fitting[free] = {requests: fitting(requests, free) for requests in self._holds}
+        return found

@@ -47,6 +47,19 @@ class QueueOrder:
             return iter(())
         return map(jobs.__getitem__, jobs.irange(after, inclusive=(False, True)))
 
+    def __len__(self) -> int:
+        """How many wishes there are."""
+        return len(self._alike)
+
+    def head(self, wish: Wish) -> Place | None:
+        """Where the first of the jobs stands that ask for the same; None if none does."""
+        return self._heads.get(wish)
+
+    def wish(self, name: str) -> Wish | None:
+        """What a job asks for; None where it may not be placed now."""
+        found = self._found.get(name)
+        return None if found is None else found[0]
+
     def queues(self) -> Iterator[str]:
         """The queues in which jobs wait."""
         return iter(self._in_queue)
@@ -60,6 +73,9 @@ class QueueOrder:
 
     def place(self, job: Job) -> Place:
         """Where a job stands in the queue."""
+        found = self._found.get(job.name)
+        if found is not None:
+            return found[1]
         parameters = self._view.parameters.queueing
         return (queue_policy(parameters.policy).rank(job, parameters), job.submitted_offset, job.name)
 
@@ -86,15 +102,22 @@ class QueueOrder:
         self._in_queue: dict[str, SortedDict[Place, Job]] = {}
         self._alike: dict[Wish, SortedDict[Place, Job]] = {}
         self._found: dict[str, tuple[Wish, Place]] = {}
+        self._same: dict[Wish, Wish] = {}
+        self._heads: dict[Wish, Place] = {}
         for job in queue.ready():
             self._add(job)
 
     def _add(self, job: Job) -> None:
         if job.spec.is_gang and not self._view.has(GANGS_RUN):
             return
-        wish, place = self._found[job.name] = (wish_of(job), self.place(job))
+        wish = wish_of(job)
+        wish = self._same.setdefault(wish, wish)
+        place = self.place(job)
+        self._found[job.name] = (wish, place)
         self._in_queue.setdefault(wish.queue, SortedDict())[place] = job
         self._alike.setdefault(wish, SortedDict())[place] = job
+        if place <= self._heads.setdefault(wish, place):
+            self._heads[wish] = place
         self.news.note(wish)
 
     def _drop(self, name: str) -> None:
@@ -106,4 +129,6 @@ class QueueOrder:
         if not self._in_queue[wish.queue]:
             del self._in_queue[wish.queue]
         if not self._alike[wish]:
-            del self._alike[wish]
+            del self._alike[wish], self._same[wish], self._heads[wish]
+        elif place == self._heads[wish]:
+            self._heads[wish] = next(iter(self._alike[wish]))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
 from steepest.events.common import Resources
 from steepest.events.requests import Role
 from steepest.view.state import Job
 
 
-class Wish(NamedTuple):
+class Wish(msgspec.Struct, frozen=True, cache_hash=True):
     """What a job asks for.
 
     Attributes:
