@@ -6,7 +6,6 @@ on the number of trainings on this node.
 
 from __future__ import annotations
 
-import math
 from typing import Protocol
 
 from steepest.cluster.simulated.lockstep import Lockstep, couple_all
@@ -139,17 +138,25 @@ class SimulatedNode:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        due_s = min((_due_s(one) for one in self.training), default=math.inf)
-        if due_s < math.inf:
-            self._timer = self._timeline.call_at(due_s, self._reach)
+        due_s = [one.since_s + (one.target() - one.done) / one.pace for one in self.training if one.pace > 0.0]
+        if len(due_s) < len(self.training):
+            due_s += [one.since_s for one in self.training if _pauses_after_step(one)]
+        if due_s:
+            self._timer = self._timeline.call_at(min(due_s), self._reach)
 
     def _reach(self) -> None:
         """Call ``reach`` of the trainings whose target step is completed."""
         self._timer = None
         now_s = self._timeline.now_s()
         for training in list(self.training):
-            if training in self.training and _due_s(training) <= now_s + DUE_TOLERANCE_S:
-                target = training.target()
+            if training not in self.training:
+                continue
+            target = training.target()
+            if training.pace > 0.0:
+                is_due = training.since_s + (target - training.done) / training.pace <= now_s + DUE_TOLERANCE_S
+            else:
+                is_due = _pauses_after_step(training)
+            if is_due:
                 training.advance(now_s)
                 training.reach(int(target))
         self.retime()
@@ -159,9 +166,6 @@ class SimulatedNode:
         return round(sum(training.share_m for training in self.training))
 
 
-def _due_s(training: CpuConsumer) -> float:
-    """When its target step is completed. A gang that pauses at the end of a step has completed it in all members."""
-    left = training.target() - training.done
-    if training.pace > 0.0:
-        return training.since_s + left / training.pace
-    return training.since_s if left <= _STEP_TOLERANCE else math.inf
+def _pauses_after_step(training: CpuConsumer) -> bool:
+    """Whether it waits for its gang after a step that it has completed and not reported: another member was first."""
+    return training.pace <= 0.0 and training.target() - training.done <= _STEP_TOLERANCE
