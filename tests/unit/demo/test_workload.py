@@ -36,13 +36,25 @@ def test_workload_fits_two_cores_and_three_minutes(seed: int) -> None:
     assert workload(seed, 2).core_s <= 150
 
 
-@given(seed=SEEDS)
-def test_all_jobs_could_wait_on_one_node(seed: int) -> None:
-    """No request is so large that placement would have to make up for it: the largest node has room for all jobs."""
-    given_ = workload(seed, 2)
-    requests_m = sum(arrival.spec.requests.cpu_m for arrival in given_.arrivals)
+@given(seed=SEEDS, cores=st.integers(min_value=1, max_value=512))
+def test_all_usual_jobs_could_wait_on_one_node(seed: int, cores: int) -> None:
+    """No usual request is so large that placement would have to make up for it: the largest node has room for them all."""
+    given_ = workload(seed, cores)
+    usual = [arrival.spec for arrival in given_.arrivals if arrival.kind not in {"parallel", "urgent"}]
 
-    assert requests_m <= max(node.capacity.cpu_m for node in given_.nodes)
+    assert sum(spec.requests.cpu_m for spec in usual) <= max(node.capacity.cpu_m for node in given_.nodes)
+
+
+@given(seed=SEEDS, cores=st.integers(min_value=1, max_value=512))
+def test_the_urgent_job_has_room_on_the_largest_node_without_the_gang_only(seed: int, cores: int) -> None:
+    """It is the only job with a priority, fits the largest node, and does not fit there beside the gang."""
+    given_ = workload(seed, cores)
+    largest_m = max(node.capacity.cpu_m for node in given_.nodes)
+    urgent, gang = (next(one.spec for one in given_.arrivals if one.kind == kind) for kind in ("urgent", "parallel"))
+
+    assert [arrival.kind for arrival in given_.arrivals if arrival.spec.priority] == ["urgent"]
+    assert urgent.requests.cpu_m <= largest_m
+    assert urgent.requests.cpu_m + sum(one.cpu_m for one in gang.replica_requests()) > largest_m
 
 
 @given(seed=SEEDS)

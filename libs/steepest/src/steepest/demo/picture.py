@@ -16,7 +16,7 @@ from steepest.demo.colours import CATEGORIES, OUTCOMES
 from steepest.demo.headline import headline_of
 from steepest.demo.headline import in_words as in_figures
 from steepest.demo.job_progress import share_done
-from steepest.demo.run_timeline import JobStory, RunTimeline
+from steepest.demo.run_timeline import JobStory, RunTimeline, placed_on
 from steepest.demo.sparkline import sparkline
 from steepest.describe import CATEGORIES as NAMES
 from steepest.describe import count, percent, sentence, span
@@ -32,12 +32,12 @@ TITLE = "demo"
 
 EVENT_STYLES = {
     c.MigrationPlanned: "magenta",
+    c.TransitionPlanned: "magenta",
     c.StayDecided: "magenta",
     c.LimitsPlanned: "magenta",
     c.LimitsRefused: "red",
     c.MigrationFinished: "",
     c.MigrationFailed: "red",
-    c.TransitionPlanned: "magenta",
     c.JobSuspended: "",
     c.TransitionFinished: "",
     c.TransitionFailed: "red",
@@ -230,6 +230,10 @@ def _shown(story: RunTimeline, most: int) -> list[JobStory]:
 
 
 def _where(job: Job) -> str:
+    if job.phase is Phase.SUSPENDED:
+        return "suspended"
+    if job.spec.is_gang and job.nodes:
+        return placed_on(job.nodes)
     target = next((name for name in job.assigned if name != job.node), None)
     if job.node is None:
         return f"→ {target}" if target else "waits"
@@ -247,8 +251,7 @@ def _known_category(job: Job) -> Text:
 
 
 def _path(job: JobStory) -> str:
-    path = [move.target for move in job.moves if move.done]
-    return " → ".join([str(job.first_node), *path]) if path else "stays" if job.stays else ""
+    return " → ".join(job.path) if len(job.path) > 1 else "stays" if job.stays else ""
 
 
 # --- words ------------------------------------------------------------------------------------------------------------

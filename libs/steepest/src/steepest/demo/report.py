@@ -63,6 +63,9 @@ class DemoSummary(msgspec.Struct, frozen=True, kw_only=True):
         limits: How often FlowCon's limit of a job came in force.
         rebalances: Those of the migrations that Algorithm 5 planned.
         steps_lost: Steps that had to be done again.
+        gangs: Jobs of several replicas that were started.
+        suspensions: How often a job was suspended, to make room for another one.
+        resumptions: How often a suspended job was placed again.
         seconds: From the first record to the last.
         headline: Mean T90, mean completion time and makespan of the jobs that finished.
         recording: The folder of the recording.
@@ -79,6 +82,9 @@ class DemoSummary(msgspec.Struct, frozen=True, kw_only=True):
     migrations_failed: int
     steps_lost: int
     limits: int
+    gangs: int
+    suspensions: int
+    resumptions: int
     seconds: float
     headline: Headline
     recording: str
@@ -101,6 +107,9 @@ def summary(story: RunTimeline, recording: str, state: str) -> DemoSummary:
         migrations_failed=sum(bool(move.failed) for move in story.moves),
         steps_lost=story.steps_lost,
         limits=story.limits,
+        gangs=story.gangs,
+        suspensions=story.suspensions,
+        resumptions=story.resumptions,
         seconds=(story.now_ms - story.began_ms) / 1000,
         headline=headline_of(story),
         recording=recording,
@@ -119,7 +128,7 @@ def _job(job: JobStory) -> JobSummary:
         reason=job.reason,
         categories=[(category, (at_ms - began) / 1000) for at_ms, category in job.categories],
         limits=[(cpu_m, (at_ms - began) / 1000) for at_ms, cpu_m in job.limits],
-        nodes=_path(job),
+        nodes=job.path,
         waited_s=_seconds(job.waited_ms),
         completion_s=_seconds(job.completion_ms),
     )
@@ -157,7 +166,7 @@ def result(story: RunTimeline) -> str:
     jobs = ", ".join([f"{finished} of {count(len(story.jobs), 'job')} finished", *others])
     return (
         f"{jobs} in {span(story.now_ms - story.began_ms)}: {moves_in_words(story)}, {count(story.stays, 'stay')}, "
-        f"{count(story.steps_lost, 'step')} lost{_limits(story)}"
+        f"{count(story.steps_lost, 'step')} lost{_suspensions(story)}{_limits(story)}"
     )
 
 
@@ -172,6 +181,12 @@ def headline(story: RunTimeline) -> str:
     return ", ".join(f"{name} {span(round(1000 * value))}" for name, value in named if value is not None)
 
 
+def _suspensions(story: RunTimeline) -> str:
+    if not story.suspensions:
+        return ""
+    return f", {count(story.suspensions, 'suspension')} and {count(story.resumptions, 'resumption')}"
+
+
 def _limits(story: RunTimeline) -> str:
     return f", {count(story.limits, 'limit')} set" if story.view.parameters.flowcon.on else ""
 
@@ -184,7 +199,7 @@ def job_table(story: RunTimeline) -> Table:
             job.name,
             job.model,
             timeline(job),
-            " → ".join(_path(job)),
+            " → ".join(job.path),
             _span(job.waited_ms),
             _span(job.completion_ms),
             _outcome(job),
@@ -228,10 +243,6 @@ def timeline(job: JobStory) -> str:
     if len(spells) > CATEGORIES_TOLD:
         spells = [*spells[:2], f"{len(spells) - 3} more", spells[-1]]
     return " > ".join(spells)
-
-
-def _path(job: JobStory) -> list[str]:
-    return [job.first_node, *(move.target for move in job.moves if move.done)] if job.first_node else []
 
 
 def _span(ms: int | None) -> str:

@@ -7,7 +7,7 @@ their cost. The live view, the report and the picture are made of it, so that al
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -22,6 +22,10 @@ SHOWN = (
     c.MigrationPlanned,
     c.MigrationFinished,
     c.MigrationFailed,
+    c.TransitionPlanned,
+    c.TransitionFinished,
+    c.TransitionFailed,
+    c.JobSuspended,
     c.PlanAbandoned,
     c.RetryPlanned,
     c.LimitsPlanned,
@@ -65,7 +69,10 @@ class JobStory(msgspec.Struct, kw_only=True):
     """One job from its submission on. Times are milliseconds of the wall clock.
 
     Attributes:
-        first_node: Where it was placed first.
+        first_node: Where it was placed first; of a gang, its replica 0.
+        path: Where it was placed, moved or resumed, one after the other: ``n1``, or ``n1+n2`` for a gang on two nodes.
+        suspensions: How often it was suspended.
+        resumptions: How often it was placed again after that.
         started_ms: When its first process was started.
         categories: Each category that it held, with when that began.
         means: Mean of the evaluation function in each interval with reports.
@@ -79,6 +86,9 @@ class JobStory(msgspec.Struct, kw_only=True):
     model: str
     submitted_ms: int
     first_node: str | None = None
+    path: list[str] = []
+    suspensions: int = 0
+    resumptions: int = 0
     started_ms: int | None = None
     ended_ms: int | None = None
     outcome: c.Outcome | None = None
@@ -134,6 +144,7 @@ class RunTimeline:
                 model=job.spec.model,
                 submitted_ms=job.submitted_ms,
                 first_node=job.node,
+                path=[placed_on(job.nodes)] if job.nodes else [],
                 started_ms=job.first_placed_ms,
                 ended_ms=job.ended_ms,
                 outcome=job.outcome,
@@ -175,6 +186,21 @@ class RunTimeline:
         return sum(job.stays for job in self.jobs.values())
 
     @property
+    def gangs(self) -> int:
+        """Jobs of several replicas that were started."""
+        return sum(job.started_ms is not None and self.view.jobs[job.name].spec.is_gang for job in self.jobs.values())
+
+    @property
+    def suspensions(self) -> int:
+        """How often a job was suspended."""
+        return sum(job.suspensions for job in self.jobs.values())
+
+    @property
+    def resumptions(self) -> int:
+        """How often a suspended job was placed again."""
+        return sum(job.resumptions for job in self.jobs.values())
+
+    @property
     def limits(self) -> int:
         """How often a CPU limit came in force."""
         return sum(cpu_m is not None for job in self.jobs.values() for _, cpu_m in job.limits)
@@ -205,13 +231,22 @@ class RunTimeline:
     def _note_of(self, job: JobStory, event: c.ClusterEvent, at_ms: int) -> None:
         state = self.view.jobs[job.name]
         job.steps_lost = state.steps_lost
+        job.suspensions = state.suspensions
         match event:
             case c.JobPlaced(node=node) if job.started_ms is None:
                 job.first_node, job.started_ms = node, at_ms
+                job.path.append(placed_on(event.nodes or (node,)))
                 job.categories.append((at_ms, c.Category.PROGRESSING))
                 job.arrived_ms = at_ms
-            case c.MigrationFinished():
+            case c.JobPlaced(node=node) if state.resumptions > job.resumptions:
+                job.resumptions, job.arrived_ms = state.resumptions, at_ms
+                job.path.append(placed_on(event.nodes or (node,)))
+            case c.MigrationFinished(target=target):
                 job.arrived_ms = at_ms
+                job.path.append(target)
+            case c.TransitionFinished(nodes=nodes):
+                job.arrived_ms = at_ms
+                job.path.append(placed_on(nodes))
             case c.CategoryChanged(after=after):
                 job.categories.append((at_ms, after))
             case c.GrowthMeasured(total=total, count=count):
@@ -239,3 +274,8 @@ class RunTimeline:
             move.took_ms, move.paused_ms = event.took_ms, event.paused_ms
         else:
             move.failed = event.message or event.code
+
+
+def placed_on(nodes: Sequence[str]) -> str:
+    """The nodes of a job's replicas, each once: ``n1+n2``."""
+    return "+".join(dict.fromkeys(nodes))

@@ -13,9 +13,16 @@ from collections.abc import Mapping
 import msgspec
 
 from steepest.app.state_folder import NodeSpec
-from steepest.events.cluster import JobSpec
+from steepest.events.cluster import JobSpec, Role
 from steepest.events.common import Resources
-from steepest.events.parameters import FlowConParameters, PoolParameters, SpeConParameters
+from steepest.events.parameters import (
+    PRIORITY_CLASSES,
+    FlowConParameters,
+    PoolParameters,
+    PreemptionLimits,
+    QueueParameters,
+    SpeConParameters,
+)
 from steepest.policies.named import under
 
 CAPACITIES_M = (600, 450, 350, 200)
@@ -41,12 +48,33 @@ LENGTH_VARIES = 0.1
 """By how much of itself a job's number of steps differs from its recipe's at most."""
 
 
+MIN_RUN_MS = 4_000
+"""How long a job of the demo runs before it may be suspended."""
+
+GANG_REQUEST = Resources(cpu_m=125)
+"""What each replica of the gang reserves: both together as much as the urgent job lacks on the largest node."""
+
+URGENT_REQUEST = Resources(cpu_m=400)
+"""More than is free on any node while the gang runs."""
+
+
 class Recipe(msgspec.Struct, frozen=True):
-    """A kind of job: its model in words, its usual length, and the CPU time of a step."""
+    """A kind of job.
+
+    Attributes:
+        model: What it trains, in words.
+        steps: Its usual length.
+        step_core_ms: CPU time of a step, of all replicas together.
+        replicas: How many processes train together.
+        priority_class: How urgent it is; empty: as the others.
+    """
 
     model: str
     steps: int
     step_core_ms: float
+    replicas: int = 1
+    requests: Resources = REQUEST
+    priority_class: str = ""
 
 
 RECIPES: Mapping[str, Recipe] = {
@@ -58,8 +86,14 @@ RECIPES: Mapping[str, Recipe] = {
     "mixture": Recipe("Gaussian mixture", 1000, 8.6),
     "charlm": Recipe("language model", 1050, 8.4),
     "mlp": Recipe("perceptron", 1150, 7.2),
+    "parallel": Recipe("perceptron, 2 processes", 400, 24.0, replicas=2, requests=GANG_REQUEST),
+    "urgent": Recipe("logistic regression", 450, 9.6, requests=URGENT_REQUEST, priority_class="urgent"),
 }
-"""The kinds of job by their modules in ``steepest.demo_jobs``. A step's CPU time is that of one core of a server of 2020."""
+"""The kinds of job by their modules in ``steepest.demo_jobs``, or those of :data:`MODULES`. A step's CPU time is that of one
+core of a server of 2020."""
+
+MODULES = {"urgent": "softmax"}
+"""The modules of the kinds that are not named after theirs."""
 
 LINE_UP = (
     "softmax",
@@ -67,16 +101,19 @@ LINE_UP = (
     "vae",
     "gru",
     "factorisation",
-    "mixture",
+    "parallel",
     "charlm",
     "mlp",
-    "charlm",
     "mixture",
+    "urgent",
     "vae",
     "softmax",
 )
 """Kinds in the order of their arrival. ``spread`` puts the first, fourth and seventh on the largest node: one that cannot
 be checkpointed and converges soon, beside two that learn for long, so that it asks for another place and has to stay."""
+
+
+PRIORITIES = {named.name: named.priority for named in PRIORITY_CLASSES}
 
 
 class Arrival(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,17 +156,23 @@ def parameters(policy: str = "specon") -> PoolParameters:
         tick_ms=TICK_MS,
         specon=SpeConParameters(interval_ms=INTERVAL_MS),
         flowcon=FlowConParameters(interval_ms=INTERVAL_MS),
+        queueing=QueueParameters(policy="priority", preempt=True),
+        preemption=PreemptionLimits(min_run_ms=MIN_RUN_MS),
     )
     return under(policy, plain)
 
 
 def nodes(cores: int) -> tuple[NodeSpec, ...]:
     """Four nodes whose capacities are at most 80 % of the cores together."""
-    share = min(cores, CORES) / CORES
+    share = _share(cores)
     return tuple(
         NodeSpec(f"n{number}", Resources(cpu_m=int(capacity_m * share)))
         for number, capacity_m in enumerate(CAPACITIES_M, 1)
     )
+
+
+def _share(cores: int) -> float:
+    return min(cores, CORES) / CORES
 
 
 def workload(seed: int, cores: int, jobs: int = JOBS, length: float = 1.0) -> DemoWorkload:
@@ -147,7 +190,7 @@ def workload(seed: int, cores: int, jobs: int = JOBS, length: float = 1.0) -> De
     for place in range(jobs):
         kind = LINE_UP[place % len(LINE_UP)]
         number = 1 + sum(arrival.kind == kind for arrival in arrivals)
-        arrivals.append(_arrival(kind, number, at_s, rng, length))
+        arrivals.append(_arrival(kind, number, at_s, rng, length=length, share=_share(cores)))
         at_s = round(at_s + rng.uniform(*GAP_S), 1)
     return DemoWorkload(nodes=nodes(cores), arrivals=tuple(arrivals))
 
@@ -161,15 +204,25 @@ def pinned(given: DemoWorkload, places: Mapping[str, str]) -> DemoWorkload:
     return msgspec.structs.replace(given, arrivals=arrivals)
 
 
-def _arrival(kind: str, number: int, at_s: float, rng: random.Random, length: float) -> Arrival:
+def _arrival(kind: str, number: int, at_s: float, rng: random.Random, *, length: float, share: float) -> Arrival:
     recipe = RECIPES[kind]
+    requests = Resources(cpu_m=int(recipe.requests.cpu_m * share))
     steps = max(1, round(recipe.steps * length * rng.uniform(1 - LENGTH_VARIES, 1 + LENGTH_VARIES)))
     training_seed = rng.randrange(1000)
-    command = (sys.executable, "-m", f"steepest.demo_jobs.{kind}", "--steps", str(steps), "--seed", str(training_seed))
+    module = f"steepest.demo_jobs.{MODULES.get(kind, kind)}"
+    command = (sys.executable, "-m", module, "--steps", str(steps), "--seed", str(training_seed))
+    spec = JobSpec(command=command, requests=requests, model=recipe.model)
+    if recipe.replicas > 1:
+        workers = Role(name="worker", replicas=recipe.replicas, requests=requests)
+        spec = msgspec.structs.replace(spec, roles=(workers,), requests=Resources())
+    if recipe.priority_class:
+        spec = msgspec.structs.replace(
+            spec, priority=PRIORITIES[recipe.priority_class], priority_class=recipe.priority_class
+        )
     return Arrival(
         at_s=at_s,
         job=f"{kind}-{number}",
         kind=kind,
-        spec=JobSpec(command=command, requests=REQUEST, model=recipe.model),
-        core_s=START_CORE_S + steps * recipe.step_core_ms / 1000,
+        spec=spec,
+        core_s=recipe.replicas * START_CORE_S + steps * recipe.step_core_ms / 1000,
     )
