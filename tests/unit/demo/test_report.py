@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import io
+
 import msgspec
 import pytest
 from tests.unit.demo.run import story
 
+from steepest.cli.printing.output import console
+from steepest.cli.printing.tables import drawn
+from steepest.demo.colours import CATEGORIES, GAIN, LOSS, OUTCOMES
 from steepest.demo.comparison import Pair, compare, comparison_table, verdicts
 from steepest.demo.headline import headline_of, t90_ms
-from steepest.demo.report import job_table, move_table, result, summary, timeline
+from steepest.demo.report import JOBS_GIVE_WAY, job_table, move_table, result, summary, timeline
 from steepest.demo.run_timeline import JobStory, RunTimeline
 from steepest.demo.workload import parameters
 from steepest.events import cluster as c
@@ -74,8 +79,8 @@ def test_job_table_has_a_row_for_each_job() -> None:
     table = [dict(zip(columns, row, strict=True)) for row in rows]
 
     assert [row["job"] for row in table] == ["mover", "stayer", "broken", "late"]
-    assert (table[0]["nodes"], table[0]["outcome"]) == ("n1 → n2", "finished")
-    assert table[2]["outcome"] == "failed: it exited with status 3"
+    assert (table[0]["nodes"], table[0]["outcome"]) == ("n1 → n2", ("finished", OUTCOMES[c.Outcome.FINISHED]))
+    assert table[2]["outcome"] == ("failed: it exited with status 3", OUTCOMES[c.Outcome.FAILED])
     assert (table[3]["#waited"], table[3]["#completion"], table[3]["outcome"]) == ("", "", "not over")
 
 
@@ -85,7 +90,12 @@ def test_move_table_has_the_cost_of_each_move() -> None:
     move = dict(zip(columns, row, strict=True))
 
     assert (move["job"], move["from"], move["to"], move["by"]) == ("mover", "n1", "n2", "Algorithm 4")
-    assert (move["#took"], move["#paused"], move["#steps lost"], move["outcome"]) == ("0.0 s", "0.0 s", "0", "done")
+    assert (move["#took"], move["#paused"], move["#steps lost"], move["outcome"]) == (
+        "0.0 s",
+        "0.0 s",
+        "0",
+        ("done", GAIN),
+    )
 
 
 def test_timeline_tells_each_category_in_seconds_of_the_jobs_life() -> None:
@@ -93,14 +103,15 @@ def test_timeline_tells_each_category_in_seconds_of_the_jobs_life() -> None:
     job = JobStory(name="a", model="", submitted_ms=0, started_ms=1_000, ended_ms=80_000)
     job.categories = [(1_000, PC), (7_000, WC), (9_400, CC)]
 
-    assert timeline(job) == "PC 0-6s > WC 6-8s > CC 8-79s"
+    assert text(timeline(job)) == "PC 0-6s > WC 6-8s > CC 8-79s"
+    assert [style for _, style in timeline(job)] == [CATEGORIES[PC], "", CATEGORIES[WC], "", CATEGORIES[CC]]
 
 
 def test_timeline_of_a_job_that_runs_is_open() -> None:
     """The last category has no end yet."""
     job = JobStory(name="a", model="", submitted_ms=0, started_ms=0, categories=[(0, PC)])
 
-    assert timeline(job) == "PC 0-"
+    assert text(timeline(job)) == "PC 0-"
 
 
 def test_long_timeline_keeps_its_ends() -> None:
@@ -108,7 +119,34 @@ def test_long_timeline_keeps_its_ends() -> None:
     job = JobStory(name="a", model="", submitted_ms=0, started_ms=0, ended_ms=9_000)
     job.categories = [(0, PC), (1_000, WC), (2_000, PC), (3_000, WC), (4_000, PC), (5_000, WC)]
 
-    assert timeline(job) == "PC 0-1s > WC 1-2s > 3 more > WC 5-9s"
+    assert text(timeline(job)) == "PC 0-1s > WC 1-2s > 3 more > WC 5-9s"
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_a_row_of_the_report_is_a_line_of_any_terminal(width: int) -> None:
+    """With the categories, the completion time and the outcome; a wide one has everything."""
+    job = JobStory(
+        name="factorisation-1", model="matrix factorisation", submitted_ms=0, started_ms=1_900, ended_ms=119_000
+    )
+    job.categories = [(1_900, PC), (7_000, WC), (9_400, PC), (20_000, WC), (99_400, CC)]
+    job.first_node, job.outcome = "n1", c.Outcome.FINISHED
+    timeline = RunTimeline()
+    timeline.jobs[job.name] = job
+    columns, rows = job_table(timeline)
+    written = io.StringIO()
+    terminal = console(file=written, width=width)
+    terminal.print(drawn(columns, rows, JOBS_GIVE_WAY, width))
+    _, *lines = written.getvalue().splitlines()
+
+    assert len(lines) == 1
+    assert len(lines[0]) <= width
+    assert all(part in lines[0] for part in ("factorisation-1", "PC 0-5s > WC 5-7s", "1 min 59 s", "finished"))
+    assert ("matrix factorisation" in lines[0]) is (width == 200)
+
+
+def text(parts: list[tuple[str, str]]) -> str:
+    """A cell without its styles."""
+    return "".join(part for part, _ in parts)
 
 
 def ended_after(seconds: dict[str, int]) -> RunTimeline:
@@ -154,8 +192,8 @@ def test_comparison_lists_figures_and_jobs() -> None:
     second.jobs["b"].ended_ms = second.jobs["b"].outcome = None
     _, rows = comparison_table(compare([Pair(ended_after({"a": 10, "b": 30}), second)], []))
 
-    assert rows[-2:] == [["a", "10.0 s", "16.0 s", "-6.0 s"], ["b", "30.0 s", "", ""]]
-    assert rows[0] == ["mean completion time", "20.0 s", "16.0 s", "+4.0 s"]
+    assert rows[-2:] == [["a", "10.0 s", "16.0 s", ("-6.0 s", GAIN)], ["b", "30.0 s", "", ""]]
+    assert rows[0] == ["mean completion time", "20.0 s", "16.0 s", ("+4.0 s", LOSS)]
 
 
 @pytest.mark.parametrize(

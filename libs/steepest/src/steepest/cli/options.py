@@ -20,14 +20,17 @@ def state_option(command: F) -> F:
     return click.option(
         "--state",
         type=click.Path(file_okay=False, path_type=Path),
-        help="The state folder (.steepest), also STEEPEST_STATE_DIR.",
+        help="Use this state folder (.steepest); also STEEPEST_STATE_DIR.",
     )(command)
 
 
 def config_option(command: F) -> F:
     """``--config FILE``: the settings' file."""
     return click.option(
-        "--config", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="A TOML file of settings."
+        "--config",
+        type=click.Path(dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help="Read settings from this TOML file.",
     )(command)
 
 
@@ -44,10 +47,10 @@ def installation_options(command: Callable[..., None]) -> Callable[..., None]:
         command(*args, settings=settings, **options)
 
     named = click.option(
-        "--kafka", metavar="HOST:PORT", help="The log is on this Kafka cluster; default: where `up` has put it."
+        "--kafka", metavar="HOST:PORT", help="Use the log on this Kafka cluster; default: where `up` put it."
     )
     pooled = click.option(
-        "--pool", metavar="NAME", help="Which pool; default: the first one, or all where that is said."
+        "--pool", metavar="NAME", help="Use this pool; default: the first one, or all if the command says so."
     )
     return state_option(named(config_option(pooled(wrapped))))
 
@@ -59,7 +62,7 @@ def policy_option(default: str | None) -> Callable[[F], F]:
         type=click.Choice(POLICY_NAMES),
         default=default,
         show_default=default is not None,
-        help="Who moves jobs, and who limits their CPU.",
+        help="Choose the policy that moves jobs and limits their CPU.",
     )
 
 

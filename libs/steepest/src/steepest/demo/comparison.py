@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 import msgspec
 
+from steepest.demo.colours import GAIN, LOSS
 from steepest.demo.headline import Headline, headline_of
-from steepest.demo.report import Table
+from steepest.demo.report import Cell, Table
 from steepest.demo.run_timeline import RunTimeline
 from steepest.policies.named import POLICIES, named
 from steepest.sim.reproduce.verdict import estimate
@@ -123,7 +124,7 @@ def _completion(stories: Sequence[RunTimeline], name: str) -> float | None:
 
 def comparison_table(compared: DemoComparison) -> Table:
     """A row a figure, and a row a job."""
-    rows = [
+    rows: list[list[Cell]] = [
         [dict(MEASURES)[measure.name], *_times(measure.with_moves_s, measure.without_moves_s)]
         for measure in compared.measures
     ]
@@ -147,6 +148,9 @@ def _verdict(measure: MeasureComparison, policy: str) -> str:
     return f"{name}: {abs(measure.difference_s):.1f} s {word} with {policy} ({interval})"
 
 
-def _times(first: float | None, second: float | None) -> list[str]:
-    difference = "" if first is None or second is None else f"{first - second:+.1f} s"
-    return [*("" if value is None else f"{value:.1f} s" for value in (first, second)), difference]
+def _times(first: float | None, second: float | None) -> list[Cell]:
+    times = ["" if value is None else f"{value:.1f} s" for value in (first, second)]
+    if first is None or second is None:
+        return [*times, ""]
+    style = GAIN if first < second else LOSS if first > second else ""
+    return [*times, (f"{first - second:+.1f} s", style)]

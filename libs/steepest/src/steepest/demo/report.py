@@ -6,14 +6,22 @@ from collections.abc import Sequence
 
 import msgspec
 
+from steepest.demo.colours import CATEGORIES, GAIN, LOSS, OUTCOMES
 from steepest.demo.headline import Headline, headline_of
 from steepest.demo.picture import clock, moves_in_words
 from steepest.demo.run_timeline import JobStory, RunTimeline, TimelineMove
 from steepest.describe import count, span
 from steepest.events import cluster as c
 
-Table = tuple[Sequence[str], list[list[str]]]
+Cell = str | tuple[str, str] | list[tuple[str, str]]
+"""A text, a text and its style on a terminal, or several such parts."""
+
+Table = tuple[Sequence[str], list[list[Cell]]]
 """Columns (``#`` before those that hold numbers) and rows."""
+
+JOBS_GIVE_WAY = ("model", "#waited", "nodes", "categories")
+MOVES_GIVE_WAY = ("by", "#paused", "outcome")
+"""Columns that a narrow terminal shows less of, the least important first."""
 
 ALGORITHMS = {
     c.MoveKind.REALLOCATION: "Algorithm 4",
@@ -208,9 +216,11 @@ def job_table(story: RunTimeline) -> Table:
     ]
 
 
-def _outcome(job: JobStory) -> str:
-    outcome = job.outcome or "not over"
-    return outcome if job.reason in ("", job.outcome) else f"{outcome}: {job.reason}"
+def _outcome(job: JobStory) -> Cell:
+    if job.outcome is None:
+        return "not over"
+    text = job.outcome if job.reason in ("", job.outcome) else f"{job.outcome}: {job.reason}"
+    return text, OUTCOMES[job.outcome]
 
 
 def move_table(story: RunTimeline) -> Table:
@@ -226,23 +236,27 @@ def move_table(story: RunTimeline) -> Table:
             _span(move.took_ms),
             _span(move.paused_ms),
             str(move.steps_lost),
-            "done" if move.done else move.failed or "broken off",
+            ("done", GAIN) if move.done else (move.failed or "broken off", LOSS),
         ]
         for move in story.moves
     ]
 
 
-def timeline(job: JobStory) -> str:
-    """A job's categories with the seconds of its life: ``PC 0-6s > WC 6-8s > CC 8-79s``."""
+def timeline(job: JobStory) -> list[tuple[str, str]]:
+    """A job's categories with the seconds of its life, ``PC 0-6s > WC 6-8s > CC 8-79s``, each in its colour."""
     began = job.started_ms or 0
     ends = [*(at_ms for at_ms, _ in job.categories[1:]), job.ended_ms]
     spells = [
-        f"{category} {(at_ms - began) // 1000}-{'' if end is None else f'{(end - began) // 1000}s'}"
+        (
+            f"{category} {(at_ms - began) // 1000}-{'' if end is None else f'{(end - began) // 1000}s'}",
+            CATEGORIES[category],
+        )
         for (at_ms, category), end in zip(job.categories, ends, strict=False)
     ]
     if len(spells) > CATEGORIES_TOLD:
-        spells = [*spells[:2], f"{len(spells) - 3} more", spells[-1]]
-    return " > ".join(spells)
+        spells = [*spells[:2], (f"{len(spells) - 3} more", ""), spells[-1]]
+    parts = [part for spell in spells for part in ((" > ", ""), spell)]
+    return parts[1:]
 
 
 def _span(ms: int | None) -> str:

@@ -30,7 +30,7 @@ def config() -> None:
 
 @config.command(epilog=EPILOG)
 @state_option
-@click.option("--kafka", metavar="HOST:PORT|auto", help="As with `up`.")
+@click.option("--kafka", metavar="HOST:PORT|auto", help="Show the settings of a log on this Kafka cluster.")
 @config_option
 @json_option
 def show(state: Path | None, kafka: str | None, config: Path | None, *, as_json: bool) -> None:

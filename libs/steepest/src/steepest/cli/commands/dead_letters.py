@@ -37,7 +37,7 @@ def dead_letters() -> None:
 
 @dead_letters.command(name="list")
 @installation_options
-@click.option("--topic", help="Only what stood on this topic.")
+@click.option("--topic", help="Show only records of this topic.")
 @json_option
 def list_(settings: Settings, *, topic: str | None, as_json: bool) -> None:
     """List the letters, a line each: the record, its key, and why it could not be read."""

@@ -51,16 +51,18 @@ if it was interrupted.
 @click.option(
     "--state",
     type=click.Path(file_okay=False, path_type=Path),
-    help="A folder for the recording and the jobs' files, empty or not there yet. [default: the next .steepest/demo-<n>]",
+    help="Keep the recording and the jobs' files in this empty or new folder. [default: the next .steepest/demo-<n>]",
 )
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Draws order, times and lengths.")
-@click.option("--jobs", type=click.IntRange(1, 16), default=12, show_default=True, help="How many jobs.")
+@click.option(
+    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Draw arrivals and lengths from this seed."
+)
+@click.option("--jobs", type=click.IntRange(1, 16), default=12, show_default=True, help="Run so many jobs.")
 @click.option(
     "--length",
     type=click.FloatRange(0.01, 10),
     default=1.0,
     show_default=True,
-    help="Of the trainings; 0.5: half as long.",
+    help="Make the trainings so many times as long.",
 )
 @cluster_option
 @policy_option("specon")
@@ -69,8 +71,12 @@ if it was interrupted.
     is_flag=True,
     help="Run the same jobs with and without moves and limits, in pairs, from the same first placement.",
 )
-@click.option("--pairs", type=click.IntRange(3, 30), default=3, show_default=True, help="Of --compare: how many.")
-@click.option("--svg", type=click.Path(dir_okay=False, path_type=Path), help="Write the most telling picture here.")
+@click.option(
+    "--pairs", type=click.IntRange(3, 30), default=3, show_default=True, help="Run so many pairs with --compare."
+)
+@click.option(
+    "--svg", type=click.Path(dir_okay=False, path_type=Path), help="Write a picture of the live view to this file."
+)
 @json_option
 def demo(
     state: Path | None,
@@ -214,9 +220,9 @@ def _report(story: RunTimeline, figures: DemoSummary, svg: Path | None) -> None:
 
     tell(f"\n{report.result(story)}")
     tell(f"{report.headline(story)}\n")
-    _show(report.job_table(story))
+    _show(report.job_table(story), report.JOBS_GIVE_WAY)
     tell()
-    _show(report.move_table(story))
+    _show(report.move_table(story), report.MOVES_GIVE_WAY)
     most_moved = max(story.jobs.values(), key=lambda job: len(job.moves), default=None)
     tell(f"\nThe recording is in {figures.recording}. Go on with")
     tell(f"  steepest replay {figures.state}")
@@ -227,12 +233,12 @@ def _report(story: RunTimeline, figures: DemoSummary, svg: Path | None) -> None:
         tell(f"The picture is in {svg}.")
 
 
-def _show(table: Table) -> None:
+def _show(table: Table, giving_way: Sequence[str] = ()) -> None:
     from steepest.cli.printing.tables import show
 
     columns, rows = table
     if rows:
-        show(columns, rows)
+        show(columns, rows, giving_way)
 
 
 def _finish(figures: DemoSummary, comparison: DemoComparison | None, *, interrupted: bool, as_json: bool) -> None:

@@ -29,7 +29,7 @@ from its last checkpoint (from its beginning, where it has none), and it costs t
 @click.command(epilog=EPILOG)
 @installation_options
 @click.option("--stop-jobs/--keep-jobs", default=True, show_default=True, help="Stop the jobs' processes as well.")
-@click.option("--grace", type=SPAN, default="30s", show_default=True, help="From a job's SIGTERM to its SIGKILL.")
+@click.option("--grace", type=SPAN, default="30s", show_default=True, help="Wait so long after SIGTERM before SIGKILL.")
 @json_option
 def down(settings: Settings, *, stop_jobs: bool, grace: int, as_json: bool) -> None:
     """Stop the running system and its jobs. The jobs save their state and resume at the next start."""

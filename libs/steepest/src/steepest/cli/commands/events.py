@@ -39,12 +39,12 @@ TOPICS = ("cluster", "loss", "heartbeats", "dead-letters")
 
 @click.command(epilog=EPILOG)
 @installation_options
-@click.option("--topic", type=click.Choice(TOPICS), default="cluster", show_default=True, help="Which topic.")
-@click.option("--job", help="Only what is about this job.")
-@click.option("--type", "types", multiple=True, help="Only events of this type. Repeat it for several.")
-@click.option("--since", type=click.IntRange(0), default=0, help="Only from this offset on.")
+@click.option("--topic", type=click.Choice(TOPICS), default="cluster", show_default=True, help="Show this topic.")
+@click.option("--job", help="Show only events about this job.")
+@click.option("--type", "types", multiple=True, help="Show only events of this type. Repeat it for several.")
+@click.option("--since", type=click.IntRange(0), default=0, help="Start at this offset.")
 @click.option("--all/--no-all", "show_all", default=False, help="Show ticks, usage and growth as well.")
-@click.option("--follow/--no-follow", default=False, help="Go on with what comes, until interrupted.")
+@click.option("--follow/--no-follow", default=False, help="Show new events as they come, until interrupted.")
 @json_option
 def events(settings: Settings, *, topic: str, since: int, follow: bool, as_json: bool, **wanted: Any) -> None:
     """Show what happened in the pool, oldest first."""

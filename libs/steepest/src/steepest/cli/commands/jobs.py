@@ -63,7 +63,7 @@ WATCH_EVERY_S = 1.0
 @click.command(epilog=EPILOG)
 @installation_options
 @click.option("--all/--no-all", "show_all", default=False, help="Show jobs that have ended, too.")
-@click.option("--watch", is_flag=True, help="Show it again every second; q leaves.")
+@click.option("--watch", is_flag=True, help="Update the table every second; q quits.")
 @json_option
 def jobs(settings: Settings, *, show_all: bool, watch: bool, as_json: bool) -> None:
     """Show where every job stands: its node, phase, category, growth and progress."""

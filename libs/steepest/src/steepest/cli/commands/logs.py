@@ -41,12 +41,17 @@ LOOK_EVERY_S = 0.2
 @click.command(epilog=EPILOG)
 @click.argument("job")
 @installation_options
-@click.option("--follow/--no-follow", "-f", default=False, help="Continue with what it prints, until it is over.")
+@click.option("--follow/--no-follow", "-f", default=False, help="Show new lines as they come, until the job is over.")
 @click.option(
-    "--lines", "-n", type=click.IntRange(0, LINES_MOST), default=LINES, show_default=True, help="How many of the last."
+    "--lines",
+    "-n",
+    type=click.IntRange(0, LINES_MOST),
+    default=LINES,
+    show_default=True,
+    help="Show so many of the last lines.",
 )
-@click.option("--incarnation", type=click.IntRange(1), help="Of this incarnation; default: the newest.")
-@click.option("--replica", "index", type=click.IntRange(0), default=0, show_default=True, help="Of this replica.")
+@click.option("--incarnation", type=click.IntRange(1), help="Show this incarnation; default: the newest.")
+@click.option("--replica", "index", type=click.IntRange(0), default=0, show_default=True, help="Show this replica.")
 @json_option
 def logs(
     job: str, settings: Settings, *, follow: bool, lines: int, incarnation: int | None, index: int, as_json: bool

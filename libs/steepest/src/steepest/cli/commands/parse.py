@@ -43,9 +43,11 @@ class _Reader(Protocol):
 
 @click.command(epilog=EPILOG)
 @click.argument("file", type=click.File("rb"))
-@click.option("--format", "format_name", default="auto", help="Log format; without it, recognised from the lines.")
-@click.option("--metric", help="Only this metric, as printed; 'sum' adds up a detector's part losses.")
-@click.option("--pattern", help="RE2 expression of your own; groups: value, step, epoch, metric, split.")
+@click.option(
+    "--format", "format_name", default="auto", help="Read this log format; default: recognise it from the lines."
+)
+@click.option("--metric", help="Read only this metric, as printed; 'sum' adds up a detector's part losses.")
+@click.option("--pattern", help="Read lines by this RE2 expression; groups: value, step, epoch, metric, split.")
 @click.option("--json/--no-json", "as_json", default=False, help="Print one JSON object a record and nothing else.")
 def parse(file: IO[bytes], format_name: str, metric: str | None, pattern: str | None, *, as_json: bool) -> None:
     """Show the losses in FILE ('-' for standard input).

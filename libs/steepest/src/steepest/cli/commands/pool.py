@@ -45,9 +45,9 @@ def pool() -> None:
 @pool.command()
 @installation_options
 @click.argument("name")
-@click.option("--node", "nodes", type=NodeType(), multiple=True, help="An emulated node of the pool. Repeat it.")
+@click.option("--node", "nodes", type=NodeType(), multiple=True, help="Add an emulated node to the pool. Repeat it.")
 @cluster_option
-@click.option("--queue", "queues", multiple=True, help="Jobs of this queue go to the pool. Repeat it.")
+@click.option("--queue", "queues", multiple=True, help="Send jobs of this queue to the pool. Repeat it.")
 @json_option
 def add(
     settings: Settings, *, name: str, nodes: Sequence[str], cluster: str | None, queues: tuple[str, ...], as_json: bool

@@ -32,9 +32,11 @@ With --from-beginning the earlier recording stays until the new one is complete,
 
 @click.command(epilog=EPILOG)
 @installation_options
-@click.option("--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="The recording's folder.")
-@click.option("--from-beginning", is_flag=True, help="Begin with the first record, also where DIR holds a recording.")
-@click.option("--follow/--no-follow", default=False, help="Go on with what comes, until interrupted.")
+@click.option(
+    "--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="Write the recording to this folder."
+)
+@click.option("--from-beginning", is_flag=True, help="Begin with the first record, even if DIR holds a recording.")
+@click.option("--follow/--no-follow", default=False, help="Record new events as they come, until interrupted.")
 def record(settings: Settings, *, out: Path, from_beginning: bool, follow: bool) -> None:
     """Copy the topics to a recording, or go on with one."""
     from steepest.cli.pool.follow import run_until_stopped

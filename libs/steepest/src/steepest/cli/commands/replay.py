@@ -24,8 +24,14 @@ Examples:
 
 @click.command(epilog=EPILOG)
 @click.argument("recording", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--into", metavar="HOST:PORT", help="Feed what came from outside to the system on this Kafka cluster.")
-@click.option("--speed", type=click.FloatRange(0, min_open=True), default=1.0, show_default=True, help="With --into.")
+@click.option("--into", metavar="HOST:PORT", help="Feed outside events to the system on this Kafka cluster.")
+@click.option(
+    "--speed",
+    type=click.FloatRange(0, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="Feed so many times as fast, with --into.",
+)
 @click.option("--json/--no-json", "as_json", default=False, help="Print one JSON object and nothing else.")
 def replay(recording: Path, *, into: str | None, speed: float, as_json: bool) -> None:
     """Decide everything in RECORDING again and compare with what was decided then.

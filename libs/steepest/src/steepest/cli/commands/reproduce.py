@@ -50,14 +50,14 @@ had to be assumed: docs/reproduction.md, docs/docker.md.
 @click.option(
     "--repetitions",
     type=click.IntRange(1, 10_000),
-    help=f"Of each experiment, with seeds from 0.  [default: {SIMULATED_TIMES}; {REAL_TIMES} with --real]",
+    help=f"Repeat each experiment so often, with seeds from 0.  [default: {SIMULATED_TIMES}; {REAL_TIMES} with --real]",
 )
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
-    help=f"Folder for the report; files in it are replaced.  [default: {OUT}/PAPER]",
+    help=f"Write the report to this folder; files there are replaced.  [default: {OUT}/PAPER]",
 )
-@click.option("--jobs", "workers", type=click.IntRange(min=1), help="Processes; default: one a core.")
+@click.option("--jobs", "workers", type=click.IntRange(min=1), help="Use so many processes; default: one per core.")
 @click.option("--real", is_flag=True, help="Run real trainings in place of simulated ones, a tenth as long.")
 @json_option
 def reproduce(

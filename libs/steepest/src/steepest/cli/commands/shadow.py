@@ -44,11 +44,11 @@ a fitted threshold change shows in the categories that each job would have passe
 
 @click.command(epilog=EPILOG)
 @installation_options
-@click.option("--policy", metavar="NAME", help="The candidate: a live one of `steepest simulate --policies`.")
-@click.option("--placement", type=click.Choice(PLACEMENT_NAMES), help="The candidate's placement of arrivals.")
-@click.option("--alpha", type=click.FloatRange(0, min_open=True), help="The candidate's growth threshold α.")
-@click.option("--interval", type=SPAN, help="The candidate's interval.")
-@click.option("--follow/--no-follow", default=False, help="Go on with what comes, until interrupted.")
+@click.option("--policy", metavar="NAME", help="Run this candidate: a live policy of `steepest simulate --policies`.")
+@click.option("--placement", type=click.Choice(PLACEMENT_NAMES), help="Place arrivals by this policy.")
+@click.option("--alpha", type=click.FloatRange(0, min_open=True), help="Use this growth threshold α.")
+@click.option("--interval", type=SPAN, help="Use this interval.")
+@click.option("--follow/--no-follow", default=False, help="Compare new decisions as they come, until interrupted.")
 @json_option
 def shadow(
     settings: Settings,

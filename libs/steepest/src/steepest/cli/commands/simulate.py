@@ -53,18 +53,24 @@ def _list_policies(ctx: click.Context, _param: click.Parameter, value: bool) -> 
 
 
 @click.command(epilog=EPILOG)
-@click.option("--workload", metavar="FILE|NAME", help="The jobs.")
-@click.option("--cluster", metavar="SPEC", help="The nodes: 8x8gpu, 4x16cpu+2x8cpu, or a TOML file.")
+@click.option("--workload", metavar="FILE|NAME", help="Simulate these jobs.")
+@click.option("--cluster", metavar="SPEC", help="Simulate these nodes: 8x8gpu, 4x16cpu+2x8cpu, or a TOML file.")
 @click.option("--from", "recording", type=click.Path(exists=True, file_okay=False, path_type=Path), help=FROM_HELP)
-@click.option("--at", "position", type=int, help="With --from: what stands before this position is the past.")
-@click.option("--policy", "policies", metavar="NAME[,NAME…]", help="What to compare; see --policies.")
-@click.option("--seed", "seeds", default="0", metavar="N[,N…]", show_default=True, help="Seeds; also ranges: 0-9.")
+@click.option("--at", "position", type=int, help="With --from: take what is before this position as the past.")
+@click.option("--policy", "policies", metavar="NAME[,NAME…]", help="Compare these policies; see --policies.")
+@click.option(
+    "--seed", "seeds", default="0", metavar="N[,N…]", show_default=True, help="Use these seeds; also ranges: 0-9."
+)
 @click.option("--pin", "pinned", is_flag=True, help="Begin every job where spread places it first, under every policy.")
-@click.option("--rules", default="default", show_default=True, help="Costs and placement: default, muri or pollux.")
-@click.option("--profiles", type=click.Path(path_type=Path), help="Folder of measured tables, for --rules pollux.")
+@click.option(
+    "--rules", default="default", show_default=True, help="Use these costs and placements: default, muri or pollux."
+)
+@click.option(
+    "--profiles", type=click.Path(path_type=Path), help="Read measured tables from this folder, for --rules pollux."
+)
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Write jobs.csv and summary.json there.")
-@click.option("--jobs", "workers", type=click.IntRange(min=1), help="Processes; default: one a core.")
-@click.option("--json/--no-json", "as_json", default=False, help="One JSON object a run and nothing else.")
+@click.option("--jobs", "workers", type=click.IntRange(min=1), help="Use so many processes; default: one per core.")
+@click.option("--json/--no-json", "as_json", default=False, help="Print one JSON object for each run and nothing else.")
 @click.option(
     "--policies",
     "listed",
@@ -72,7 +78,7 @@ def _list_policies(ctx: click.Context, _param: click.Parameter, value: bool) -> 
     is_eager=True,
     expose_value=False,
     callback=_list_policies,
-    help="List them and exit.",
+    help="List the policies and exit.",
 )
 def simulate(
     *,

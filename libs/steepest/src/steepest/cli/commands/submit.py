@@ -52,36 +52,44 @@ MODES = ("on-request", "on-stop", "none")
     "-f",
     "--file",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="A TOML file that describes the job; the options given here count more.",
+    help="Read the job from a TOML file; options given here override it.",
 )
-@click.option("--name", help="The job's name; without it, the script's and four letters.")
-@click.option("--cpu", type=CPU, default="0.05", show_default=True, help="CPU to reserve: cores, or 50m.")
-@click.option("--memory", type=MEMORY, default="0", help="Memory to reserve: MiB, or 2Gi.")
-@click.option("--checkpoint", type=click.Choice(MODES), help="How it can be saved; without it, as its process says.")
-@click.option("--retries", type=click.IntRange(0), default=0, show_default=True, help="Failures that are tried again.")
-@click.option("--metric", default="loss", show_default=True, help="The evaluation function's name in its output.")
-@click.option("--format", "log_format", default="auto", show_default=True, help="The format of its lines.")
-@click.option("--pattern", default="", help="RE2 expression that reads its lines, as in `steepest parse`.")
+@click.option("--name", help="Name the job; default: the script's name and four letters.")
+@click.option("--cpu", type=CPU, default="0.05", show_default=True, help="Reserve so much CPU: cores, or 50m.")
+@click.option("--memory", type=MEMORY, default="0", help="Reserve so much memory: MiB, or 2Gi.")
+@click.option(
+    "--checkpoint", type=click.Choice(MODES), help="State how it can be saved; default: as its process says."
+)
+@click.option(
+    "--retries", type=click.IntRange(0), default=0, show_default=True, help="Start it again after so many failures."
+)
+@click.option("--metric", default="loss", show_default=True, help="Judge it by this metric of its output.")
+@click.option("--format", "log_format", default="auto", show_default=True, help="Read its lines in this format.")
+@click.option("--pattern", default="", help="Read its lines by this RE2 expression, as in `steepest parse`.")
 @click.option(
     "--metrics-folder",
     type=click.Path(file_okay=False, path_type=Path),
     help="Read its losses from TensorBoard event files or an MLflow store below this folder too.",
 )
-@click.option("--model", default="", help="What it trains, for people.")
-@click.option("--priority", help="A number, more is more urgent, or a class: low, normal, high, urgent.")
-@click.option("--queue", default="default", show_default=True, help="The queue that it waits in.")
-@click.option("--replicas", multiple=True, metavar="[ROLE=]N", help="How many processes. Repeat it for each role.")
-@click.option("--steps", type=click.IntRange(1), help="Steps of the whole training, where you know them.")
-@click.option("--epochs", type=click.IntRange(1), help="Likewise, epochs.")
-@click.option("--env", multiple=True, metavar="K=V", help="A variable for its environment. Repeat it.")
-@click.option("--workdir", type=click.Path(file_okay=False, path_type=Path), help="Where it runs; default: here.")
+@click.option("--model", default="", help="Say what it trains, for people.")
+@click.option("--priority", help="Set its priority: a number (more is more urgent), or low, normal, high, urgent.")
+@click.option("--queue", default="default", show_default=True, help="Let it wait in this queue.")
+@click.option("--replicas", multiple=True, metavar="[ROLE=]N", help="Start so many processes. Repeat it for each role.")
+@click.option("--steps", type=click.IntRange(1), help="State the steps of the whole training, if you know them.")
+@click.option("--epochs", type=click.IntRange(1), help="State its epochs, if you know them.")
+@click.option("--env", multiple=True, metavar="K=V", help="Set a variable of its environment. Repeat it.")
 @click.option(
-    "--python", type=click.Path(dir_okay=False, path_type=Path), help="The interpreter; default: this shell's python."
+    "--workdir", type=click.Path(file_okay=False, path_type=Path), help="Run it in this folder; default: here."
 )
-@click.option("--array", type=click.IntRange(1, ARRAY_MOST), help="Submit as many jobs, NAME-0, NAME-1, ...")
-@click.option("--image", default="", help="The container image to run it in, where nodes are Docker engines.")
-@click.option("--device", help="The device over MQTT that trains it and reports its losses.")
-@click.option("--wait/--no-wait", default=False, help="Wait to its end; exit with 1 if it did not finish.")
+@click.option(
+    "--python",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Use this interpreter; default: this shell's python.",
+)
+@click.option("--array", type=click.IntRange(1, ARRAY_MOST), help="Submit so many jobs, NAME-0, NAME-1, ...")
+@click.option("--image", default="", help="Run it in this container image, where nodes are Docker engines.")
+@click.option("--device", help="Name the MQTT device that trains it and reports its losses.")
+@click.option("--wait/--no-wait", default=False, help="Wait for its end; exit with 1 if it did not finish.")
 @json_option
 @click.argument("command", nargs=-1)
 def submit(

@@ -41,8 +41,12 @@ topics.add_command(trim)
 
 @topics.command(epilog=EPILOG)
 @installation_options
-@click.option("--loss-partitions", type=click.IntRange(1, 10_000), help="Partitions of `loss` (of a new folder: 4).")
-@click.option("--replication", type=click.IntRange(1, 100), help="Copies of each record (3, or one a broker).")
+@click.option(
+    "--loss-partitions", type=click.IntRange(1, 10_000), help="Give `loss` so many partitions (4 in a new folder)."
+)
+@click.option(
+    "--replication", type=click.IntRange(1, 100), help="Keep so many copies of each record (3, or one per broker)."
+)
 @click.option("--dry-run/--no-dry-run", default=False, help="Show what differs, and change nothing.")
 @json_option
 def apply(

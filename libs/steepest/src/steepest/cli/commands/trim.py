@@ -27,7 +27,7 @@ release that cannot read them cannot take it over (docs/kafka.md).
 
 @click.command(epilog=EPILOG)
 @installation_options
-@click.option("--keep", type=SPAN, required=True, help="Remove nothing that is younger (30d).")
+@click.option("--keep", type=SPAN, required=True, help="Keep everything younger than this, e.g. 30d.")
 @click.option("--dry-run/--no-dry-run", default=False, help="Show what would be removed, and remove nothing.")
 @json_option
 def trim(settings: Settings, *, keep: int, dry_run: bool, as_json: bool) -> None:

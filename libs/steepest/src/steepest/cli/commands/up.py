@@ -93,30 +93,36 @@ CORES_SHARE = 0.8
 @state_option
 @config_option
 @cluster_option
-@click.option("--image", help=f"For jobs that name none, on Docker engines ({IMAGE}).")
-@click.option("--kafka", metavar="HOST:PORT|auto", help="Run every service as a process, over Kafka.")
+@click.option("--image", help=f"Run jobs that name no image in this one, on Docker engines ({IMAGE}).")
+@click.option("--kafka", metavar="HOST:PORT|auto", help="Run every service as a process over this Kafka cluster.")
 @click.option("--pool", metavar="NAME", help="Run this pool alone; default: all that `steepest pool list` shows.")
 @click.option("--mqtt", metavar="HOST:PORT", help="Take in heartbeats and losses from this MQTT broker.")
-@click.option("--scale", "scales", type=ScaleType(), multiple=True, help="Processes of a service. Repeat it.")
+@click.option(
+    "--scale", "scales", type=ScaleType(), multiple=True, help="Run so many processes of a service. Repeat it."
+)
 @click.option("--service", "services", metavar="NAME", multiple=True, help="Run only this service here. Repeat it.")
-@click.option("--node", "nodes", type=NodeType(), multiple=True, help="An emulated node of a new folder. Repeat it.")
-@click.option("--soft-limits", is_flag=True, help="On Docker engines: limits are weights, which leave nothing idle.")
+@click.option(
+    "--node", "nodes", type=NodeType(), multiple=True, help="Add an emulated node to a new folder. Repeat it."
+)
+@click.option("--soft-limits", is_flag=True, help="Make CPU limits weights, which leave nothing idle (Docker engines).")
 @click.option(
     "--folder",
     "folders",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     multiple=True,
-    help="On Docker engines: jobs may have this folder and all below it (where `up` made the state folder). Repeat it.",
+    help="Let jobs on Docker engines use this folder (default: where `up` made the state folder). Repeat it.",
 )
-@click.option("--heartbeat", type=SPAN, help="Period of the nodes' heartbeats in a new folder (500ms).")
-@click.option("--alpha", type=click.FloatRange(0, min_open=True), help="SpeCon's growth threshold α (0.01).")
-@click.option("--interval", type=SPAN, help="Length of the interval in which growth is measured (30s).")
+@click.option("--heartbeat", type=SPAN, help="Set the period of heartbeats of a new folder (500ms).")
+@click.option("--alpha", type=click.FloatRange(0, min_open=True), help="Set SpeCon's growth threshold α (0.01).")
+@click.option("--interval", type=SPAN, help="Measure growth over intervals of this length (30s).")
 @policy_option(None)
-@click.option("--placement", type=click.Choice(PLACEMENT_NAMES), help="Which node an arrival gets (spread).")
-@click.option("--queueing", type=click.Choice(QUEUE_POLICY_NAMES), help="In which order jobs are placed (fifo).")
-@click.option("--blocking/--no-blocking", default=None, help="A job without room holds back those behind it (no).")
-@click.option("--preempt/--no-preempt", default=None, help="Under priority, less urgent jobs are suspended (no).")
-@click.option("--queue-limit", "queue_limits", multiple=True, metavar=LIMIT, help="What a queue may hold. Repeat it.")
+@click.option("--placement", type=click.Choice(PLACEMENT_NAMES), help="Place arrivals by this policy (spread).")
+@click.option("--queueing", type=click.Choice(QUEUE_POLICY_NAMES), help="Place waiting jobs in this order (fifo).")
+@click.option("--blocking/--no-blocking", default=None, help="Let a job without room hold back those behind it (no).")
+@click.option("--preempt/--no-preempt", default=None, help="Suspend less urgent jobs, under priority (no).")
+@click.option(
+    "--queue-limit", "queue_limits", multiple=True, metavar=LIMIT, help="Limit what a queue may hold. Repeat it."
+)
 @click.option("--metrics", type=AddressType(), help="Serve /metrics, /healthz and /readyz there (on 127.0.0.1).")
 def up(config: Path | None, **options: Any) -> None:
     """Run the system until SIGTERM or SIGINT, and print what happens: in this process, or on Kafka.

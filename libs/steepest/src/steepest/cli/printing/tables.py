@@ -15,8 +15,8 @@ from steepest.describe import one_line
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-Cell = str | tuple[str, str]
-"""A text, or a text and its style on a terminal."""
+Cell = str | tuple[str, str] | list[tuple[str, str]]
+"""A text, a text and its style on a terminal, or several such parts."""
 
 GAP = 2
 """Blanks between two columns."""
@@ -52,6 +52,8 @@ def _pad(text: str, width: int, column: str) -> str:
 
 
 def _text(cell: Cell) -> str:
+    if isinstance(cell, list):
+        return one_line("".join(text for text, _ in cell))
     return one_line(cell if isinstance(cell, str) else cell[0])
 
 
@@ -81,6 +83,11 @@ def drawn(
     from rich.table import Table
     from rich.text import Text
 
+    def _styled(cell: Cell) -> Text:
+        if isinstance(cell, list):
+            return Text.assemble(*((text.replace("\n", " "), style) for text, style in cell))
+        return Text(_text(cell), "" if isinstance(cell, str) else cell[1])
+
     shown = fitted(columns, rows, width, giving_way)
     table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
     for name, letters in shown.items():
@@ -92,5 +99,5 @@ def drawn(
         )
     for row in rows:
         cells = [cell for name, cell in zip(columns, row, strict=True) if name in shown]
-        table.add_row(*(Text(_text(cell), "" if isinstance(cell, str) else cell[1]) for cell in cells))
+        table.add_row(*map(_styled, cells))
     return table

@@ -20,7 +20,7 @@ IMAGE = "steepest-base"
 cluster_option = click.option(
     "--cluster",
     metavar="local|docker[=HOST,...]",
-    help="Nodes of a new folder: emulated (local), or Docker engines. A HOST is unix://…, tcp://… or reached by SSH.",
+    help="Make the nodes of a new folder emulated (local) or Docker engines. A HOST is unix://…, tcp://… or reached by SSH.",
 )
 
 
