@@ -57,9 +57,7 @@ MODES = ("on-request", "on-stop", "none")
 @click.option("--name", help="Name the job; default: the script's name and four letters.")
 @click.option("--cpu", type=CPU, default="0.05", show_default=True, help="Reserve so much CPU: cores, or 50m.")
 @click.option("--memory", type=MEMORY, default="0", help="Reserve so much memory: MiB, or 2Gi.")
-@click.option(
-    "--checkpoint", type=click.Choice(MODES), help="State how it can be saved; default: as its process says."
-)
+@click.option("--checkpoint", type=click.Choice(MODES), help="State how it can be saved; default: as its process says.")
 @click.option(
     "--retries", type=click.IntRange(0), default=0, show_default=True, help="Start it again after so many failures."
 )
