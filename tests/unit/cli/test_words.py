@@ -59,6 +59,10 @@ SPOKEN: list[tuple[c.ClusterEvent, str]] = [
         c.JobSubmitted(job="a", request="r", spec=c.JobSpec(command=("python", "my train.py"))),
         "a is submitted, requesting 50m CPU: python 'my train.py'",
     ),
+    (
+        c.JobSubmitted(job="a", request="r", spec=c.JobSpec(command=("x",), replicas=2)),
+        "a is submitted, requesting 50m CPU for each of 2 replicas (worker): x",
+    ),
     (c.JobCancelRequested(job="a", request="r"), "a: cancellation requested"),
     (
         c.GrowthMeasured(

@@ -142,7 +142,17 @@ def _node_usage(event: c.NodeUsage) -> str:
 
 
 def _submitted(event: c.JobSubmitted) -> str:
-    return f"{event.job} is submitted, requesting {format_resources(event.spec.requests)}: {shlex.join(event.spec.command)}"
+    return f"{event.job} is submitted, requesting {_asked(event.spec)}: {shlex.join(event.spec.command)}"
+
+
+def _asked(spec: c.JobSpec) -> str:
+    """What a job requests: ``300m CPU``, or of a gang ``300m CPU for each of 2 replicas (worker)``."""
+    if not spec.is_gang:
+        return format_resources(spec.chief_requests)
+    return ", ".join(
+        f"{format_resources(role.requests)} for each of {count(role.replicas, 'replica')} ({role.name})"
+        for role in spec.all_roles
+    )
 
 
 def _admitted(event: c.JobAdmitted) -> str:

@@ -71,5 +71,7 @@ EXAMPLES: dict[str, object] = {
     "parameters.queueing": "fifo",
     "parameters.blocking": False,
     "parameters.preempt": False,
+    "parameters.min_run_ms": 60_000,
+    "parameters.max_suspensions": 5,
 }
 """Of settings whose default is no value."""

@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from steepest.app.settings.amounts import node, queue_limits
 from steepest.app.state_folder import StateFolder
-from steepest.events.common import Name
+from steepest.events.common import Count, Name
 from steepest.log.kafka.kafka_settings import KafkaSettings
 from steepest.mqtt.settings import MqttSettings
 
@@ -120,6 +120,14 @@ class ParameterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
             "Whether less urgent jobs are suspended for more urgent ones, under priority; of a new pool: false.",
             flag="--preempt",
         ),
+    ] = None
+    min_run_ms: Annotated[
+        Count | None,
+        means("How long a job runs before it may be suspended; of a new pool: 60000.", flag="--min-run"),
+    ] = None
+    max_suspensions: Annotated[
+        Count | None,
+        means("How often a job may be suspended; of a new pool: 5.", flag="--max-suspensions"),
     ] = None
     queue_limits: Annotated[
         tuple[QueueLimit, ...],

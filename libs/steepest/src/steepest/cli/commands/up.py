@@ -25,7 +25,7 @@ from steepest.cli.system.node_selection import IMAGE, cluster_option, engines, e
 if TYPE_CHECKING:
     from steepest.app.settings.tree import ParameterSettings, Settings
     from steepest.app.state_folder import Installation, NodeSpec, StateFolder
-    from steepest.events.parameters import PoolParameters, QueueParameters
+    from steepest.events.parameters import PoolParameters, PreemptionLimits, QueueParameters
 
 LIMIT = "QUEUE:replicas=N:cpu=N:gpus=N"
 
@@ -120,6 +120,8 @@ CORES_SHARE = 0.8
 @click.option("--queueing", type=click.Choice(QUEUE_POLICY_NAMES), help="Place waiting jobs in this order (fifo).")
 @click.option("--blocking/--no-blocking", default=None, help="Let a job without room hold back those behind it (no).")
 @click.option("--preempt/--no-preempt", default=None, help="Suspend less urgent jobs, under priority (no).")
+@click.option("--min-run", type=SPAN, help="Suspend no job that has run for less than this (1min).")
+@click.option("--max-suspensions", type=click.IntRange(0), help="Suspend no job more often than this (5).")
 @click.option(
     "--queue-limit", "queue_limits", multiple=True, metavar=LIMIT, help="Limit what a queue may hold. Repeat it."
 )
@@ -169,6 +171,8 @@ def flags_of(*, metrics: tuple[str | None, int] | None, soft_limits: bool, **opt
         "parameters.queueing": options["queueing"],
         "parameters.blocking": options["blocking"],
         "parameters.preempt": options["preempt"],
+        "parameters.min_run_ms": options["min_run"],
+        "parameters.max_suspensions": options["max_suspensions"],
         "parameters.queue_limits": options["queue_limits"],
         "services.only": options["services"],
         "services.scale": options["scales"],
@@ -307,6 +311,14 @@ def _queueing(before: QueueParameters, asked: ParameterSettings) -> QueueParamet
     return msgspec.structs.replace(before, **named, limits=tuple(limits.values()))
 
 
+def _preemption(before: PreemptionLimits, asked: ParameterSettings) -> PreemptionLimits:
+    """What protects jobs from suspensions."""
+    import msgspec
+
+    changes = {"min_run_ms": asked.min_run_ms, "max_suspensions": asked.max_suspensions}
+    return msgspec.structs.replace(before, **{name: new for name, new in changes.items() if new is not None})
+
+
 def wanted(settings: Settings) -> PoolParameters | None:
     """The parameters to put in force; None: those that the log holds. FlowCon looks at as long an interval as SpeCon."""
     import msgspec
@@ -330,6 +342,7 @@ def wanted(settings: Settings) -> PoolParameters | None:
         tick_ms=min(before.tick_ms, specon.interval_ms),
         placement=asked.placement or before.placement,
         queueing=_queueing(before.queueing, asked),
+        preemption=_preemption(before.preemption, asked),
     )
     after = after if asked.policy is None else under(asked.policy, after)
     return None if after == before else after
