@@ -167,6 +167,38 @@ def test_limits_are_shown_with_the_inputs_of_their_plan() -> None:
     assert entries["LimitsApplied"].sentence == "a now has 166m CPU on n1"
 
 
+def test_limits_and_moves_of_steepest_are_explained_by_fair_ends() -> None:
+    """How the job stands against fair sharing, and what else could have moved."""
+    story = placed()
+    at_ms = 1_000 * story.end
+    known = c.FairStanding("a", 200, 800, 100, 50_000, at_ms + 60_000, at_ms + 62_000, 0.02)
+    because = c.LimitsBecause(rule="by worth", standing=(known, c.FairStanding("b", 300, 400)))
+    limits = c.LimitsPlanned(plan="l", node="n1", limits=(c.JobLimit("a", 1, cpu_m=200),), because=because)
+    move = c.MigrationPlanned(
+        plan="m",
+        job="a",
+        incarnation=1,
+        source="n1",
+        target="n2",
+        kind=c.MoveKind.STEEPEST,
+        because=c.Because(rule="room", gain_ms=30_000, alternatives=(c.MoveOption("b", "n2", 20_000),)),
+    )
+    entries = {entry.type: entry for entry in timeline(story.add(limits, move)).entries}
+
+    assert entries["LimitsPlanned"].sentence == "a: 200m CPU planned on n1 (by worth)"
+    assert entries["LimitsPlanned"].details == [
+        (
+            "considered a (200m of the 800m CPU that it can use, of which 100m cannot wait; 50 s of CPU left; "
+            "ends under fair sharing in 60 s; is due in 62 s; index 20 for 1000 s of CPU)"
+        ),
+        "considered b (300m of the 400m CPU that it can use; it is unknown how much is left)",
+    ]
+    assert [one.split(" gained")[0] for one in entries["MigrationPlanned"].details][-2:] == [
+        "30 s",
+        "or b to n2: 20 s",
+    ]
+
+
 def test_a_plan_that_changes_nothing_for_a_job_is_not_in_its_story() -> None:
     """Nor is one that does not name it."""
     types = [entry.type for entry in timeline(limited()).entries]

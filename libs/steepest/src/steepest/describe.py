@@ -271,6 +271,20 @@ def _limits(event: c.LimitsPlanned) -> str:
     return f"limits planned on {event.node} ({event.because.rule}): {limits}"
 
 
+def fair_standing(job: c.FairStanding, at_ms: int) -> str:
+    """A job as the policy ``steepest`` saw it at that time."""
+    must = f", of which {job.must_m}m cannot wait" if job.must_m else ""
+    parts = [f"{job.cpu_m}m of the {job.demand_m}m CPU that it can use{must}"]
+    parts.append("it is unknown how much is left" if job.left_ms is None else f"{job.left_ms / 1000:.0f} s of CPU left")
+    for what, when_ms in (("ends under fair sharing", job.fair_end_ms), ("is due", job.due_ms)):
+        if when_ms is not None:
+            ahead = (when_ms - at_ms) / 1000
+            parts.append(f"{what} in {ahead:.0f} s" if ahead >= 0 else f"{what} {-ahead:.0f} s before")
+    if job.index is not None:
+        parts.append(f"index {1000 * job.index:.3g} for 1000 s of CPU")
+    return f"{job.job} ({'; '.join(parts)})"
+
+
 def growth_seen(job: c.GrowthSeen) -> str:
     """A job as FlowCon saw it."""
     if job.efficiency is None:

@@ -48,7 +48,7 @@ class MoveOption(msgspec.Struct, frozen=True, omit_defaults=True):
     """A move that was compared with others.
 
     Attributes:
-        gain_ms: How much is gained by it after its cost.
+        gain_ms: Time that is gained by it after its cost; of a rescue, CPU time that would no longer be late.
     """
 
     job: Name
@@ -66,7 +66,7 @@ class Because(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         balance_factor: bf of Algorithm 5, where the rule looks at it.
         converged_ms: Counted time since the job converged, where the rule looks at it.
         standing: How the job stands against fair sharing, where the rule looks at it.
-        gain_ms: What the rule expects to gain, after the cost of the move.
+        gain_ms: Time that the rule expects to gain, after the cost of the move; of a rescue, CPU time no longer late.
         alternatives: The next best moves under the same rule; at most 4 of them.
     """
 

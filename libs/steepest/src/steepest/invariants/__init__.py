@@ -16,6 +16,7 @@ from steepest.invariants.audit import Audit, check_with
 from steepest.invariants.checkers.accounting import Accounting
 from steepest.invariants.checkers.capacity import Capacity
 from steepest.invariants.checkers.decision_ids import DecisionIds
+from steepest.invariants.checkers.fair_end import FairEnd
 from steepest.invariants.checkers.gang_whole import GangWhole
 from steepest.invariants.checkers.incarnations_rise import Incarnations
 from steepest.invariants.checkers.limit_rules import Limits
@@ -45,6 +46,7 @@ ALL: tuple[type[Checker], ...] = (
     DecisionIds,
     StepsLost,
     Limits,
+    FairEnd,
     GangWhole,
     SuspendedResume,
     MinRunTime,

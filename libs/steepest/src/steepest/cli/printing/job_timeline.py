@@ -15,6 +15,7 @@ from steepest.describe import (
     ENDED,
     count,
     cpu_limit,
+    fair_standing,
     growth_seen,
     is_routine,
     node_seen,
@@ -150,7 +151,7 @@ def _entry(received: Received[c.ClusterEvent], void: str, refusal: Refusal | Non
         at_ms=received.at_ms,
         type=type(event).__name__,
         sentence=sentence(event),
-        details=details + (list(_inputs(because)) if because else []),
+        details=details + (list(_inputs(because, received.at_ms)) if because else []),
         because=because,
         void=void,
         refusal=refusal,
@@ -161,6 +162,7 @@ def _limits_entry(event: c.LimitsPlanned, mine: c.JobLimit, received: Received[c
     because = event.because
     listed = f"; now in {mine.growth_list}" if mine.growth_list else ""
     details = [f"considered {growth_seen(job)}" for job in because.jobs]
+    details += [f"considered {fair_standing(job, received.at_ms)}" for job in because.standing]
     if because.jobs:
         details.append(
             f"ΣG = {because.total:.4g}, β = {because.beta:.3g}: no limit below {because.floor:.1%} of the node"
@@ -175,7 +177,7 @@ def _limits_entry(event: c.LimitsPlanned, mine: c.JobLimit, received: Received[c
     )
 
 
-def _inputs(because: c.Because) -> Iterator[str]:
+def _inputs(because: c.Because, at_ms: int) -> Iterator[str]:
     for node in because.nodes:
         yield f"considered {node_seen(node)}"
     if because.growing is not None:
@@ -184,6 +186,12 @@ def _inputs(because: c.Because) -> Iterator[str]:
         yield f"the balance factor is {because.balance_factor}"
     if because.converged_ms is not None:
         yield f"it converged {span(because.converged_ms)} before"
+    if because.standing is not None:
+        yield f"considered {fair_standing(because.standing, at_ms)}"
+    if because.gain_ms is not None:
+        yield f"{span(because.gain_ms)} gained, after the cost of the move"
+    for other in because.alternatives:
+        yield f"or {other.job} to {other.target}: {span(other.gain_ms)} gained"
 
 
 BEING = {

@@ -1,8 +1,10 @@
 """At which share of their runs the jobs of this pool had learned most: what the next job of the same model will do.
 
 While a job runs, some of its losses are kept; when it has finished, the share of its steps at which it had 90 % of the
-reduction of its loss is known. Jobs of a model that has finished before get the shares of that model; others get those of
-other real trainings (:data:`~steepest.policies.steepest.learning.SHARES`), and of this pool's jobs more and more.
+reduction of its loss is known. Jobs of a model that has finished before get the shares of that model. Others get one
+share: with the distribution over all real trainings (:data:`~steepest.policies.steepest.learning.SHARES`) the value of
+learning is spread so thinly that the shortest remaining time is always first, and jobs learn later than under fair
+sharing (``benchmarks/policies.py`` measured it).
 """
 
 from __future__ import annotations
@@ -11,8 +13,6 @@ import math
 import statistics
 
 import msgspec
-
-from steepest.policies.steepest.learning import SHARES
 
 MOST_POINTS = 64
 """Losses kept of a job; where there are more, every second one goes."""
@@ -24,9 +24,11 @@ SMOOTHED = 2
 """Losses on each side over which the median is taken."""
 
 LEARNED = 0.9
+UNKNOWN = (0.27,)
+"""The share of a job whose model never finished here: two of five real trainings have learned most by then."""
+
 MODELS_KEPT = 256
 OF_A_MODEL = 5
-OF_THE_POOL = 30
 
 
 class LossCourse(msgspec.Struct):
@@ -36,16 +38,21 @@ class LossCourse(msgspec.Struct):
         points: Step and loss, by rising step.
         every: One report in so many is kept.
         seen: Reports since the last one that was kept.
+        step: The newest step that counted.
+        loss: Its loss; a job that repeats it has not reported another one.
     """
 
     points: list[tuple[int, float]] = []
     every: int = 1
     seen: int = 0
+    step: int = 0
+    loss: float | None = None
 
     def add(self, step: int, loss: float) -> None:
         """A job reported a loss; steps that a restarted job repeats do not count again."""
-        if not math.isfinite(loss) or (self.points and step <= self.points[-1][0]):
+        if not math.isfinite(loss) or step <= self.step or loss == self.loss:
             return
+        self.step, self.loss = step, loss
         self.seen += 1
         if self.seen < self.every:
             return
@@ -73,15 +80,12 @@ class LearningHistory(msgspec.Struct):
 
     Attributes:
         models: By model; the model that finished longest ago comes first.
-        pool: Of all jobs.
     """
 
     models: dict[str, list[float]] = {}
-    pool: list[float] = []
 
     def add(self, model: str, share: float) -> None:
         """A job has finished."""
-        self.pool = [*self.pool, share][-OF_THE_POOL:]
         if model:
             self.models[model] = [*self.models.pop(model, []), share][-OF_A_MODEL:]
             if len(self.models) > MODELS_KEPT:
@@ -89,4 +93,4 @@ class LearningHistory(msgspec.Struct):
 
     def shares(self, model: str) -> tuple[float, ...]:
         """Equally likely shares of a job that runs, ascending."""
-        return tuple(sorted(self.models.get(model) or [*SHARES, *self.pool]))
+        return tuple(sorted(self.models[model])) if model in self.models else UNKNOWN

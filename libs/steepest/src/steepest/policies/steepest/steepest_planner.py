@@ -24,7 +24,7 @@ from steepest.events.received import Received
 from steepest.events.registry import SINCE
 from steepest.policies.steepest.job_facts import JobFacts, facts_of
 from steepest.policies.steepest.managed_job import ManagedJob, measure_node
-from steepest.policies.steepest.moves import MoveChoice, Reason, Residence, Resident, choose_moves
+from steepest.policies.steepest.moves import MoveChoice, Residence, Resident, choose_moves
 from steepest.policies.steepest.node_plan import JobShare, plan_node
 from steepest.policies.steepest.planner_state import SteepestPlannerState
 from steepest.view.cluster_view import ClusterView
@@ -334,7 +334,6 @@ class SteepestPlanner:
         state.add(plan, job, move.source, move.target)
         cores = view.nodes[move.source].capacity.cpu_m / 1000
         facts = facts_of(state, view.parameters.steepest, job, cores)
-        gain_ms = round(move.gain_s * 1000)
         yield c.MigrationPlanned(
             plan=plan,
             job=job.name,
@@ -345,7 +344,7 @@ class SteepestPlanner:
             because=c.Because(
                 rule=str(move.reason),
                 standing=facts.standing(JobShare(rate=move.job.rate), received.at_ms, state.now_s),
-                gain_ms=None if move.reason is Reason.RESCUE else gain_ms,
+                gain_ms=round(move.gain_s * 1000),
                 alternatives=tuple(
                     c.MoveOption(other.job.name, other.target, round(other.gain_s * 1000))
                     for other in move.alternatives
