@@ -188,7 +188,9 @@ def serve(view: Projection, job: Job) -> None:
     for requests in job.spec.replica_requests(job.sizes):
         total += requests
     units_m = total.all_gpus_m or total.cpu_m
-    job.service_ms = min(job.service_ms + (view.counted_ms - job.started_counted_ms) * units_m // 1000, LARGEST)
+    held_ms = view.counted_ms - job.started_counted_ms
+    job.held_ms = min(job.held_ms + held_ms, LARGEST)
+    job.service_ms = min(job.service_ms + held_ms * units_m // 1000, LARGEST)
 
 
 def settle_places(view: Projection, job: Job) -> None:

@@ -151,7 +151,8 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
         plan: The plan in flight, if any.
         cancel: The request that asked to stop it for good.
         placed_counted_ms: When its newest incarnation was accepted by its nodes.
-        service_ms: For how long it held its places, times its GPUs, or its CPU cores if it has none, up to its last end.
+        held_ms: For how long it held places, up to when it gave them back last.
+        service_ms: The same times its GPUs, or its CPU cores if it has none.
         suspensions: How often it was suspended.
         resumptions: How often it was placed again after that.
         scalings: How often it was scaled.
@@ -206,6 +207,7 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
     first_placed_ms: int | None = None
     started_counted_ms: int = 0
     placed_counted_ms: int = 0
+    held_ms: int = 0
     service_ms: int = 0
     suspensions: int = 0
     resumptions: int = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from steepest.cli.jobs.progress import NewestReport
     from steepest.cli.pool.stored_pool import StoredPool
     from steepest.cli.printing.tables import Cell
+    from steepest.policies.placement.standing import Standing
     from steepest.view.progress import TimeLeft
     from steepest.view.state import Job, Phase
 
@@ -31,7 +32,8 @@ Examples:
 Growth is how much of its largest value the loss changed by in the last interval (PC progressing, WC watched, CC
 converged; ?: unknown, because no loss was read). Step and loss are those reported last. The time left, and the interval
 that it lies between, follow from the pace of the last minutes, for jobs of which it is known how long they train. The
-limit is the CPU limit in force, with FlowCon's list (NL new, WL watched, CL completing). A terminal shows what has
+limit is the CPU limit in force, with FlowCon's list (NL new, WL watched, CL completing). Queue is the position of a job that
+waits, and its reason says what for. A terminal shows what has
 room: --json has everything.
 """
 
@@ -50,10 +52,11 @@ COLUMNS = (
     "#retries",
     "#waited",
     "#running",
+    "#queue",
     "what",
     "reason",
 )
-GIVING_WAY = ("what", "#between", "#waited", "#retries", "#moves", "#limit", "reason", "#left")
+GIVING_WAY = ("what", "#between", "#waited", "#queue", "#retries", "#moves", "#limit", "reason", "#left")
 """What a narrow terminal shows less of, the least important first."""
 
 WHAT_LETTERS = 40
@@ -78,16 +81,28 @@ def jobs(settings: Settings, *, show_all: bool, watch: bool, as_json: bool) -> N
     pool, progress = asyncio.run(look_at_progress(settings))
     shown = [job for job in pool.view.jobs if show_all or job.outcome is None]
     if as_json:
-        give([as_dict(pool, job, progress.get(job.name)) for job in shown])
+        standing = _standing(pool)
+        give([as_dict(pool, job, progress.get(job.name), standing.get(job.name)) for job in shown])
         return
     if shown:
         from steepest.cli.printing.tables import show
 
-        show(COLUMNS, [_row(pool, job, progress.get(job.name)) for job in shown], GIVING_WAY)
+        standing = _standing(pool)
+        show(COLUMNS, [_row(pool, job, progress.get(job.name), standing.get(job.name)) for job in shown], GIVING_WAY)
     _show_notes(pool, shown)
 
 
-def as_dict(pool: StoredPool, job: Job, progress: NewestReport | None) -> dict[str, object]:
+def _standing(pool: StoredPool) -> Mapping[str, Standing]:
+    if not len(pool.view.jobs.queue):
+        return {}
+    from steepest.policies.placement.standing import standings
+
+    return standings(pool.view)
+
+
+def as_dict(
+    pool: StoredPool, job: Job, progress: NewestReport | None, standing: Standing | None = None
+) -> dict[str, object]:
     """A job for programs. Times are milliseconds, ``growth`` is a share of the largest value."""
     from steepest.view.progress import cpu_ms_left, total_steps
 
@@ -131,6 +146,14 @@ def as_dict(pool: StoredPool, job: Job, progress: NewestReport | None) -> dict[s
         "submitted_ms": job.submitted_ms,
         "ended_ms": job.ended_ms,
         "waited_ms": waited_ms(job, pool.now_ms),
+        "waited_in_total_ms": waited_in_total_ms(pool, job),
+        "queue": job.spec.queue,
+        "priority": job.spec.priority,
+        "priority_class": job.spec.priority_class,
+        "queue_position": standing.position if standing else None,
+        "waits_for": standing.waits_for if standing else None,
+        "waits_because": standing.reason if standing else "",
+        "start_expected_ms": standing.start_ms if standing else None,
         "running_ms": running_ms(job, pool.now_ms),
     }
 
@@ -139,6 +162,16 @@ def waited_ms(job: Job, now_ms: int) -> int:
     """How long a job waited for its first place."""
     until = next(at for at in (job.first_placed_ms, job.ended_ms, now_ms) if at is not None)
     return max(0, until - job.submitted_ms)
+
+
+def waited_in_total_ms(pool: StoredPool, job: Job) -> int:
+    """How long it held no place, before its first one and after it lost one. Times in which the log was away count."""
+    from steepest.view.state import Phase
+
+    held_ms = job.held_ms
+    if job.phase is Phase.RUNNING:
+        held_ms += pool.view.counted_ms - job.started_counted_ms
+    return max(0, (pool.now_ms if job.ended_ms is None else job.ended_ms) - job.submitted_ms - held_ms)
 
 
 def running_ms(job: Job, now_ms: int) -> int | None:
@@ -195,7 +228,8 @@ async def _draw_again(settings: Settings, *, show_all: bool) -> None:
         while True:
             pool, progress = await look_at_progress(settings)
             shown = [job for job in pool.view.jobs if show_all or job.outcome is None]
-            rows = [_row(pool, job, progress.get(job.name)) for job in shown]
+            standing = _standing(pool)
+            rows = [_row(pool, job, progress.get(job.name), standing.get(job.name)) for job in shown]
             live.update(drawn(COLUMNS, rows, GIVING_WAY, terminal.width), refresh=True)
             await asyncio.sleep(WATCH_EVERY_S)
 
@@ -206,7 +240,7 @@ def _phase(pool: StoredPool, job: Job) -> Phase:
     return Phase.STOPPED if pool.has_stopped(job) else job.phase
 
 
-def _row(pool: StoredPool, job: Job, progress: NewestReport | None) -> list[Cell]:
+def _row(pool: StoredPool, job: Job, progress: NewestReport | None, standing: Standing | None = None) -> list[Cell]:
     from steepest.demo.colours import CATEGORIES, OUTCOMES
     from steepest.demo.job_progress import interval, steps
     from steepest.describe import span
@@ -231,8 +265,9 @@ def _row(pool: StoredPool, job: Job, progress: NewestReport | None) -> list[Cell
         f"{job.retries_used}/{job.spec.retries}" if job.spec.retries else "",
         span(waited_ms(job, pool.now_ms)),
         "" if running is None else span(running),
+        f"{standing.position}/{standing.waiting}" if standing else "",
         _what(job),
-        (job.stop_reason, "red" if job.outcome == "failed" else ""),
+        (standing.reason if standing else job.stop_reason, "red" if job.outcome == "failed" else ""),
     ]
 
 

@@ -26,6 +26,7 @@ from steepest.describe import (
 from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.policies.flowcon.with_specon import NotYet
+from steepest.policies.placement.standing import Standing, Waits, standings
 from steepest.policies.specon.undecided import Undecided, undecided
 from steepest.view.cluster_view import ClusterView
 from steepest.view.jobs import GRACE_INTERVALS
@@ -254,10 +255,20 @@ def _why_waiting(view: ClusterView, job: Job) -> list[str]:
         return [f"its next try is in {span(hold)}, after: {job.stop_reason or 'a failure'}"]
     if not list(view.nodes):
         return ["no node has joined"]
-    refusals = [(node, no_room(job.spec.requests, node)) for node in view.nodes]
-    if any(refusal is None for _, refusal in refusals):
-        return ["the placer considers it at the next record that may have made room"]
-    return [room_sentence(refusal, job.spec.requests, node, node.name) for node, refusal in refusals if refusal]
+    standing = standings(view)[job.name]
+    where = _position(standing)
+    if job.spec.is_gang or standing.waits_for is not Waits.ROOM:
+        return [standing.reason, *where]
+    wanted = job.spec.chief_requests
+    refusals = [(node, no_room(wanted, node)) for node in view.nodes]
+    return [*(room_sentence(refusal, wanted, node, node.name) for node, refusal in refusals if refusal), *where]
+
+
+def _position(standing: Standing) -> Iterator[str]:
+    if standing.waiting > 1:
+        yield f"it is number {standing.position} of {standing.waiting} in the queue"
+    if standing.start_ms is not None:
+        yield f"it may start in {span(standing.start_ms)}, if running jobs end as estimated"
 
 
 def _limited(job: Job) -> str:

@@ -1,0 +1,171 @@
+"""Where each waiting job stands: its position in the queue, why it waits, and when it may start.
+
+It owns these answers, which are for people and decide nothing. They follow from the view alone.
+"""
+
+from __future__ import annotations
+
+import enum
+import heapq
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from steepest.events.common import Resources
+from steepest.policies.pending import Pending
+from steepest.policies.placement.gangs import choose, fewest
+from steepest.policies.placement.queue_walk import smallest
+from steepest.policies.placement.slots import Slots, fitting
+from steepest.policies.queueing.limits import LimitsOfQueues
+from steepest.policies.queueing.ranks import queue_policy
+from steepest.policies.queueing.wish import Wish, wish_of
+from steepest.view.cluster_view import ClusterView
+from steepest.view.nodes import format_resources
+from steepest.view.progress import time_left
+from steepest.view.state import Job, Phase
+
+ESTIMATED = 100
+"""Jobs at the head of the queue of which a start is estimated."""
+
+
+class Waits(enum.StrEnum):
+    """What a job waits for."""
+
+    ADMISSION = "admission"
+    RETRY = "retry"  # the hold after a failure
+    NODES = "nodes"  # no node has joined
+    LIMIT = "limit"  # of its queue
+    BLOCKED = "blocked"  # a job before it has no room, and the queue blocks
+    ROOM = "room"
+    PLACER = "placer"  # it has room, and is placed when the queue is gone through next
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """How a waiting job stands.
+
+    Attributes:
+        position: Its place in the queue, from 1.
+        waiting: How many jobs wait.
+        start_ms: Counted time until it may start, if running jobs end as estimated and no other job comes; None: nothing
+            is known of that.
+    """
+
+    position: int
+    waiting: int
+    waits_for: Waits
+    reason: str
+    start_ms: int | None = None
+
+
+def standings(view: ClusterView) -> Mapping[str, Standing]:
+    """How each waiting job stands, by name. Work: O(jobs · nodes)."""
+    rules = view.parameters.queueing
+    rank = queue_policy(rules.policy).rank
+    queued = sorted(view.jobs.queue, key=lambda job: (rank(job, rules), job.submitted_offset))
+    slots = Slots({node.name: node.free for node in view.nodes if node.is_open})
+    limits = LimitsOfQueues(view, Pending())
+    starts = _starts(view, queued[:ESTIMATED], slots.free) if queued else {}
+    found: dict[str, Standing] = {}
+    before: str | None = None
+    for place, job in enumerate(queued, start=1):
+        waits_for, reason = _why(view, job, slots, limits, before)
+        if waits_for is Waits.ROOM and rules.blocking:
+            before = before or job.name
+        start_ms = starts.get(job.name) if waits_for in {Waits.ROOM, Waits.BLOCKED} else None
+        found[job.name] = Standing(
+            position=place, waiting=len(queued), waits_for=waits_for, reason=reason, start_ms=start_ms
+        )
+    return found
+
+
+def _why(view: ClusterView, job: Job, slots: Slots, limits: LimitsOfQueues, before: str | None) -> tuple[Waits, str]:
+    hold = job.not_before_counted_ms - view.counted_ms
+    its = limits.of(job.spec.queue)
+    exceeded = None if its is None else limits.within(its, job.spec, smallest(job))
+    for applies, waits_for, reason in (
+        (not job.admitted, Waits.ADMISSION, "it is not admitted yet, which a running system does"),
+        (hold > 0, Waits.RETRY, f"its next try is held back, after: {job.stop_reason or 'a failure'}"),
+        (not slots.free, Waits.NODES, "no node takes jobs now"),
+        (exceeded is not None, Waits.LIMIT, f"queue {job.spec.queue} would exceed its limit of {exceeded}"),
+        (before is not None, Waits.BLOCKED, f"job {before} is before it and has no room"),
+    ):
+        if applies:
+            return waits_for, reason
+    wish = wish_of(job)
+    if _has_room(wish, slots):
+        return Waits.PLACER, "the placer considers it at the next record that may have made room"
+    return Waits.ROOM, _no_room_for(wish, slots)
+
+
+def _has_room(wish: Wish, slots: Slots) -> bool:
+    if wish.roles:
+        return choose(wish.roles, slots, first_node=wish.first_node) is not None
+    return any(wish.requests.fits(free) for name, free in slots.free.items() if wish.first_node in {None, name})
+
+
+def _no_room_for(wish: Wish, slots: Slots) -> str:
+    for role, count in zip(wish.roles, fewest(wish.roles) if wish.roles else (), strict=True):
+        there = slots.of(role.requests)
+        if there < count:
+            each = format_resources(role.requests)
+            short = _short(role.requests, slots)
+            return f"nodes have room for {there} of the {count} replicas that it needs, {each} each{short}"
+    if wish.roles:
+        return "its replicas have no room beside each other"
+    where = "no node has" if wish.first_node is None else f"its first node {wish.first_node} has not"
+    return f"{where} {format_resources(wish.requests)} free{_short(wish.requests, slots)}"
+
+
+def _short(requests: Resources, slots: Slots) -> str:
+    """The resources that no node has enough of, in words; empty where each is there by itself."""
+    parts = {
+        "CPU": Resources(cpu_m=requests.cpu_m),
+        "memory": Resources(memory_mib=requests.memory_mib),
+        "GPUs": Resources(gpus=requests.gpus, gpu_m=requests.gpu_m),
+        **{name: Resources(extended=((name, amount),)) for name, amount in requests.extended},
+    }
+    short = [name for name, part in parts.items() if not any(fitting(part, free) for free in slots.free.values())]
+    return f": {' and '.join(short)} are short" if short[1:] else f": {short[0]} is short" if short else ""
+
+
+def _starts(view: ClusterView, queued: Sequence[Job], free: Mapping[str, Resources]) -> Mapping[str, int]:
+    """When jobs may start, if running ones end as estimated; a job that starts is taken to run on for long."""
+    left, found = dict(free), dict[str, int]()
+    ends = list(_ends(view))
+    heapq.heapify(ends)
+    while ends and len(found) < len(queued):
+        at_ms, name = heapq.heappop(ends)
+        for node in view.jobs[name].holds:
+            if node in left:
+                left[node] += view.nodes.held(view.jobs[name], node)
+        for job in queued:
+            if job.name not in found and not _take(wish_of(job), left):
+                if view.parameters.queueing.blocking:
+                    break
+            elif job.name not in found:
+                found[job.name] = at_ms
+    return found
+
+
+def _ends(view: ClusterView) -> Iterator[tuple[int, str]]:
+    for job in view.jobs:
+        remaining = time_left(job) if job.phase is Phase.RUNNING else None
+        if remaining is not None:
+            yield remaining.p50, job.name
+
+
+def _take(wish: Wish, left: dict[str, Resources]) -> bool:
+    """Let a job have its places, if there is room."""
+    if wish.roles:
+        places = choose(wish.roles, Slots(left), first_node=wish.first_node)
+        if places is None:
+            return False
+        requests = [role.requests for role, size in zip(wish.roles, places.sizes, strict=True) for _ in range(size)]
+        for node, amount in zip(places.nodes, requests, strict=True):
+            left[node] -= amount
+        return True
+    for node in sorted(left):
+        if wish.first_node in {None, node} and wish.requests.fits(left[node]):
+            left[node] -= wish.requests
+            return True
+    return False

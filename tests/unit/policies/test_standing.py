@@ -1,0 +1,83 @@
+"""What people are told of a job that waits: its position, what it waits for, and when it may start."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from steepest.events import cluster as c
+from steepest.events.common import Resources
+from steepest.events.parameters import PoolParameters
+from steepest.events.registry import GANGS_RUN
+from steepest.policies.placement.placer import Placer
+from steepest.policies.placement.standing import Standing, Waits, standings
+from steepest.testing.scenarios.scenario import act, read
+from steepest.testing.system.driver import DeciderDriver
+
+
+def standing(text: str, job: str) -> Standing:
+    """How a job stands after a scenario."""
+    driver = DeciderDriver(Placer())
+    for line in read(f"flags {GANGS_RUN}\n{text}"):
+        act(driver, line.words)
+    return standings(driver.view)[job]
+
+
+@pytest.mark.parametrize(
+    ("text", "waits_for", "reason"),
+    [
+        ("submit j", Waits.NODES, "no node takes jobs now"),
+        ("node w1 100\nsubmit j cpu=200", Waits.ROOM, "no node has 200m CPU free: CPU is short"),
+        (
+            "node w1 100\nsubmit j replicas=3",
+            Waits.ROOM,
+            "nodes have room for 1 of the 3 replicas that it needs, 100m CPU",
+        ),
+        (
+            "node w1 900\nlimit default replicas=0\nsubmit j",
+            Waits.LIMIT,
+            "queue default would exceed its limit of replicas",
+        ),
+        (
+            "node w1 100\nset blocking=true\nsubmit fat cpu=200\nsubmit j",
+            Waits.BLOCKED,
+            "job fat is before it and has no room",
+        ),
+        (
+            "node w1 100\nsubmit j retries=1\ncarry j\nexit j 1",
+            Waits.RETRY,
+            "its next try is held back, after: a failure",
+        ),
+        ("node w1 100\nsubmit j first_node=w2", Waits.ROOM, "its first node w2 has not 100m CPU free"),
+    ],
+)
+def test_what_a_job_waits_for(text: str, waits_for: Waits, reason: str) -> None:
+    """A rule, or the resource that is short."""
+    found = standing(text, "j")
+    assert found.waits_for is waits_for
+    assert found.reason.startswith(reason)
+
+
+def test_positions_are_those_of_the_policy() -> None:
+    """From 1, among all that wait."""
+    text = "node w1 100\nset policy=priority\nsubmit fat cpu=900\nsubmit a cpu=900\nsubmit b cpu=900 priority=5"
+    assert [standing(text, job).position for job in ("fat", "a", "b")] == [2, 3, 1]
+    assert standing(text, "b").waiting == 3
+
+
+def test_a_start_is_estimated_from_running_jobs_whose_end_is_known_and_from_no_others() -> None:
+    """The job that runs has 50 of 100 steps left, at 10 steps in 10 seconds."""
+    driver = DeciderDriver(Placer())
+    parameters = msgspec.convert({"settle_ms": 10**9}, PoolParameters)
+    driver.fold(c.PoolConfigured(reads=5, flags=(GANGS_RUN,), parameters=parameters))
+    for words in (["node", "w1", "500"], ["submit", "a", "cpu=300", "steps=100"], ["carry", "a"]):
+        act(driver, words)
+    for words in (["submit", "b", "cpu=400"], ["submit", "d", "cpu=400"], ["submit", "never", "cpu=600"]):
+        act(driver, words)
+    assert standings(driver.view)["b"].start_ms is None
+    for step in (10, 20, 30, 40, 50):
+        driver.tick(10_000)
+        progress = c.ReplicaProgress(job="a", incarnation=1, step=step)
+        driver.fold(c.NodeUsage(node="w1", used=Resources(), progress=(progress,)))
+    found = standings(driver.view)
+    assert [found[name].start_ms for name in ("b", "d", "never")] == [50_000, None, None]
