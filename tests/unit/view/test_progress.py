@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from steepest.events import cluster as c
 from steepest.events.common import LARGEST, Resources
-from steepest.testing.scenarios.folded_pool import FoldedPool, checkpoint, migration
+from steepest.testing.scenarios.folded_pool import FoldedPool, checkpoint, migration, placement, submitted
 from steepest.view.cluster_view import ClusterView
 from steepest.view.progress import (
     MOST_STEPS,
@@ -65,6 +64,15 @@ class Trained(FoldedPool):
             self.tick(every_ms - every_ms // 2)
             self.report(step=step, cpu_ms=1_000 + cpu_ms * step, **progress)
         return self.a
+
+
+class Gang(Trained):
+    """A pool in which job ``a`` has three replicas, the first one on node ``w1`` and the others on ``w2``."""
+
+    def run(self, job: str, node: str, *_: Any, **spec: Any) -> Job:
+        """Submit it, place it and start it."""
+        self.feed(submitted(job, **spec), placement(job, node, "w2", "w2"))
+        return self.carry_out(job)
 
 
 def test_progress_is_what_the_node_reported_last() -> None:
@@ -224,9 +232,7 @@ def test_an_ended_job_keeps_its_result_and_no_course() -> None:
 
 def test_a_gang_is_where_its_chief_is_and_uses_what_all_replicas_use() -> None:
     """As long as the chief reports no step, it is where the furthest replica is."""
-    pool = Trained(steps=100)
-    pool.a.spec = msgspec.structs.replace(pool.a.spec, replicas=3)
-    pool.a.nodes = ("w1", "w2", "w2")
+    pool = Gang(steps=100, replicas=3)
     assert pool.report("w2", replica=1, step=40, cpu_ms=10).progress.step == 40
     assert pool.report("w2", replica=2, step=50, cpu_ms=20).progress.step == 50
     assert pool.report("w2", replica=1, step=41, cpu_ms=20).progress.step == 50

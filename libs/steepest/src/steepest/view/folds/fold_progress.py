@@ -71,7 +71,7 @@ def finish(job: Job) -> None:
 def _has_replica(job: Job, replica: int, node: str) -> bool:
     if not job.spec.is_gang:
         return replica == CHIEF and node == job.started_on
-    return replica < len(job.nodes) and job.nodes[replica] == node
+    return replica < len(job.replicas) and job.replicas[replica].node == node
 
 
 def _use(progress: Progress, replica: ReplicaCourse, cpu_ms: int | None) -> None:
