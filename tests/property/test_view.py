@@ -17,6 +17,7 @@ from steepest.events.received import ID, PREVIOUS
 from steepest.events.registry import FACTS_ARE_CHECKED, FLAGS
 from steepest.policies.decider import fold_and_decide
 from steepest.policies.flowcon.limit_planner import LimitPlanner
+from steepest.policies.goals.goal_watcher import GoalWatcher
 from steepest.policies.monitor.silence import Silence
 from steepest.policies.placement.placer import Placer
 from steepest.policies.specon.node_scorer import NodeScorer
@@ -38,7 +39,7 @@ from steepest.testing.scenarios.folded_pool import (
 from steepest.view.cluster_view import ClusterView
 from steepest.view.state import Plan
 
-DECIDERS = (Placer, NodeScorer, Rebalancer, Silence, LimitPlanner)
+DECIDERS = (Placer, GoalWatcher, NodeScorer, Rebalancer, Silence, LimitPlanner)
 JOBS = st.sampled_from(["a", "b", "c", "d"])
 NODES = st.sampled_from(["w1", "w2", "w3", "w4"])
 PLANS = st.sampled_from(["p", "q"])
@@ -59,6 +60,7 @@ SPECS = st.builds(
     checkpoint_mode=st.none() | MODES,
     retries=st.integers(0, 2),
     first_node=st.none() | NODES,
+    goal=st.none() | st.builds(c.Goal, below=st.just(2.0)),
 )
 ANY_FLAGS = st.lists(st.sampled_from(sorted(FLAGS)), unique=True).map(tuple)
 PARAMETERS = st.builds(
@@ -138,6 +140,7 @@ NONSENSE: st.SearchStrategy[Any] = st.one_of(
         last_ms=SIZES,
         category=CATEGORIES,
     ),
+    st.builds(c.GoalReached, job=JOBS, incarnation=SMALL, reason=st.just("enough"), value=st.just(0.0)),
     st.builds(c.CategoryChanged, job=JOBS, before=CATEGORIES, after=CATEGORIES, growth=st.just(0.0)),
     st.builds(c.ReallocationRequested, job=JOBS, growth=st.just(0.0), interval=SIZES),
     st.builds(

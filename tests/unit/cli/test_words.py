@@ -53,6 +53,18 @@ SPOKEN: list[tuple[c.ClusterEvent, str]] = [
         "a's process on n1 ended after step 44 (killed by signal 9)",
     ),
     (c.JobEnded(job="a", outcome=c.Outcome.FINISHED, exit_status=0), "a finished"),
+    (
+        c.JobEnded(job="a", outcome=c.Outcome.FINISHED, exit_status=85, reason="goal reached: loss < 0.1"),
+        "a finished: goal reached: loss < 0.1",
+    ),
+    (
+        c.GoalReached(job="a", incarnation=1, reason="loss < 0.1: 0.09 in the last interval", value=0.09),
+        "a has reached its goal (loss < 0.1: 0.09 in the last interval): it saves, and ends",
+    ),
+    (
+        c.GoalReached(job="a", incarnation=1, reason="no improvement", value=0.09, cpu_ms_saved=20_000),
+        "a has reached its goal (no improvement): it saves, and ends; 20 s of CPU time are saved",
+    ),
     (c.JobEnded(job="a", outcome=c.Outcome.FAILED, exit_status=3), "a failed: exit status 3"),
     (c.JobEnded(job="a", outcome=c.Outcome.CANCELLED, exit_status=85), "a was cancelled"),
     (

@@ -169,8 +169,13 @@ def _cancel_requested(event: c.JobCancelRequested) -> str:
 
 def _ended(event: c.JobEnded) -> str:
     why = event.reason or (ending(event.exit_status) if event.exit_status else "")
-    reason = f": {why}" if why and event.outcome is c.Outcome.FAILED else ""
+    reason = f": {why}" if why and event.outcome is not c.Outcome.CANCELLED else ""
     return f"{event.job} {ENDED[event.outcome]}{reason}"
+
+
+def _goal(event: c.GoalReached) -> str:
+    saved = "" if event.cpu_ms_saved is None else f"; {span(event.cpu_ms_saved)} of CPU time are saved"
+    return f"{event.job} has reached its goal ({event.reason}): it saves, and ends{saved}"
 
 
 def _replica_started(event: c.ReplicaStarted) -> str:
@@ -405,6 +410,7 @@ _SENTENCES: Mapping[type, Callable[[Any], str]] = {
     c.JobSubmitted: _submitted,
     c.JobCancelRequested: _cancel_requested,
     c.GrowthMeasured: _growth,
+    c.GoalReached: _goal,
     c.CategoryChanged: _category,
     c.ReallocationRequested: _requested,
     c.PlacementPlanned: _placement,

@@ -42,6 +42,7 @@ EVENT_STYLES = {
     c.TransitionFinished: "",
     c.TransitionFailed: "red",
     c.JobRejected: "red",
+    c.GoalReached: "green",
     c.JobEnded: "dim",
 }
 """The events in words, with their colours: decisions stand out. Changes of category are to be seen at the jobs."""

@@ -24,7 +24,7 @@ from steepest.events.facts import (
     ReplicaStopped,
     Tick,
 )
-from steepest.events.growth import Category, CategoryChanged, GrowthMeasured, ReallocationRequested
+from steepest.events.growth import Category, CategoryChanged, GoalReached, GrowthMeasured, ReallocationRequested
 from steepest.events.outcomes import (
     CheckpointSaved,
     JobAdmitted,
@@ -64,7 +64,7 @@ from steepest.events.plans import (
     Transition,
     TransitionPlanned,
 )
-from steepest.events.requests import JobCancelRequested, JobSpec, JobSubmitted, Role, SuccessRule
+from steepest.events.requests import Goal, JobCancelRequested, JobSpec, JobSubmitted, Role, SuccessRule
 
 ClusterEvent = (
     LogOpened
@@ -82,6 +82,7 @@ ClusterEvent = (
     | JobSubmitted
     | JobCancelRequested
     | GrowthMeasured
+    | GoalReached
     | CategoryChanged
     | ReallocationRequested
     | PlacementPlanned
@@ -118,6 +119,8 @@ __all__ = [
     "CheckpointVerified",
     "ClusterEvent",
     "FairStanding",
+    "Goal",
+    "GoalReached",
     "GrowthList",
     "GrowthMeasured",
     "GrowthSeen",

@@ -1,4 +1,4 @@
-"""What the categorizer says of a job: how much it still learns, its category, and that it asks for another place."""
+"""What follows from a job's losses: how much it still learns, its category, that it asks for another place, its goal."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import enum
 
 import msgspec
 
-from steepest.events.common import Count, Millis, Name
+from steepest.events.common import Count, Millis, Name, Text
 
 
 class Category(enum.StrEnum):
@@ -61,3 +61,19 @@ class ReallocationRequested(msgspec.Struct, frozen=True, kw_only=True, omit_defa
     job: Name
     growth: float
     interval: Count
+
+
+class GoalReached(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
+    """A job has reached the goal that its user set: it is asked to save, and ends as finished.
+
+    Attributes:
+        reason: Which part of the goal, in words.
+        value: The mean of the evaluation function in the newest interval.
+        cpu_ms_saved: CPU time that it still needed up to its announced end; None: that is unknown.
+    """
+
+    job: Name
+    incarnation: Count
+    reason: Text
+    value: float
+    cpu_ms_saved: Millis | None = None

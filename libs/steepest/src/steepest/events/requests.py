@@ -55,6 +55,20 @@ class Role(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.fewest <= count <= self.most and (not self.sizes or count in self.sizes)
 
 
+class Goal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """When a job has learned enough, by the means of its evaluation function over intervals; any of these is enough.
+
+    Attributes:
+        below: The mean is less than this.
+        above: The mean is more than this; the evaluation function is then one that grows.
+        patience: For so many intervals, no mean was better than the best one before.
+    """
+
+    below: float | None = None
+    above: float | None = None
+    patience: Positive | None = None
+
+
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a user asks to run.
 
@@ -83,6 +97,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         epochs: Likewise the epochs.
         batch_size: Examples a step, of all replicas together.
         data_bytes: Size of the data set that each epoch reads.
+        goal: When it has learned enough and ends as finished; None: once its process says so.
     """
 
     command: tuple[str, ...]
@@ -109,6 +124,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     epochs: Positive | None = None
     batch_size: Positive | None = None
     data_bytes: Positive | None = None
+    goal: Goal | None = None
 
     @property
     def all_roles(self) -> tuple[Role, ...]:

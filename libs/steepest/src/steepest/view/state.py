@@ -150,6 +150,7 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
         progress: How far it has come.
         plan: The plan in flight, if any.
         cancel: The request that asked to stop it for good.
+        goal_reached: The part of its goal that it has reached, because of which it is stopped.
         placed_counted_ms: When its newest incarnation was accepted by its nodes.
         held_ms: For how long it held places, up to when it gave them back last.
         service_ms: The same times its GPUs, or its CPU cores if it has none.
@@ -195,6 +196,7 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
     progress: Progress = msgspec.field(default_factory=Progress)
     plan: str | None = None
     cancel: str | None = None
+    goal_reached: str = ""
     retries_used: int = 0
     retries_held: int = 0
     not_before_counted_ms: int = 0

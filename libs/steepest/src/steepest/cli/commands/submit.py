@@ -75,6 +75,8 @@ MODES = ("on-request", "on-stop", "none")
 @click.option("--replicas", multiple=True, metavar="[ROLE=]N", help="Start so many processes. Repeat it for each role.")
 @click.option("--steps", type=click.IntRange(1), help="State the steps of the whole training, if you know them.")
 @click.option("--epochs", type=click.IntRange(1), help="State its epochs, if you know them.")
+@click.option("--until", metavar="CONDITION", help="Finish it once an interval's mean is there: 'loss<0.1'.")
+@click.option("--patience", type=click.IntRange(1), help="Finish it after so many intervals without a better mean.")
 @click.option("--env", multiple=True, metavar="K=V", help="Set a variable of its environment. Repeat it.")
 @click.option(
     "--workdir", type=click.Path(file_okay=False, path_type=Path), help="Run it in this folder; default: here."

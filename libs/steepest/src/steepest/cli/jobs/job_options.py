@@ -12,6 +12,7 @@ from typing import Any
 import click
 import msgspec
 
+from steepest.cli.jobs.goal_option import goal_of
 from steepest.errors import InputError
 from steepest.events.cluster import JobSpec
 from steepest.events.common import CheckpointMode
@@ -33,6 +34,8 @@ def spec_of(
     metrics_folder: Path | None = None,
     replicas: Sequence[str] = (),
     priority: str | None = None,
+    until: str | None = None,
+    patience: int | None = None,
     **fields: Any,
 ) -> JobSpec:
     """What a file and the options beside it ask for. Paths are made absolute: the job runs where its user meant.
@@ -48,6 +51,8 @@ def spec_of(
         metrics_folder: Where its losses are read from too.
         replicas: Numbers of replicas, each as N or ROLE=N.
         priority: A number, or the name of a class.
+        until: A condition on its evaluation function that ends it.
+        patience: Intervals without a better mean that end it.
         fields: Other fields of the description, as they are.
 
     Raises:
@@ -64,6 +69,7 @@ def spec_of(
         **({"checkpoint_mode": CheckpointMode(checkpoint)} if checkpoint else {}),
         **({"metrics_folder": str(metrics_folder.absolute())} if metrics_folder else {}),
         **_urgency(priority),
+        **({"goal": goal} if (goal := goal_of(until, patience, fields.get("metric", spec.metric))) else {}),
     }
     for name in changes["env"]:
         _refuse_reserved(name)

@@ -29,6 +29,7 @@ NEWS: dict[type, str] = {
     c.JobCancelRequested: "",
     c.JobPlaced: "green",
     c.CategoryChanged: "cyan",
+    c.GoalReached: "green",
     c.StayDecided: "",
     c.MigrationPlanned: "yellow",
     c.MigrationFinished: "yellow",

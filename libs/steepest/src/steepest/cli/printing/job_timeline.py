@@ -215,7 +215,8 @@ def now(view: ClusterView, job: Job) -> str:
     if plan is not None:
         return _planned(view, plan)
     if job.cancel:
-        return f"{job.name} waits to be cancelled"
+        waits = f"has reached its goal ({job.goal_reached}) and waits to be stopped" if job.goal_reached else ""
+        return f"{job.name} {waits or 'waits to be cancelled'}"
     match job.phase:
         case Phase.WAITING | Phase.SUSPENDED:
             return f"{job.name} is {_queued(job)}: {'; '.join(_why_waiting(view, job))}"

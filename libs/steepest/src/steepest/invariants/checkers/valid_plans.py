@@ -40,7 +40,7 @@ class ValidPlans(Checker):
                 event.plan not in self._reservations.steps.plans
             ):
                 self._void[event.plan] = self._why_void(event)
-            case c.JobCancelRequested():
+            case c.JobCancelRequested() | c.GoalReached():
                 self._cancels[event.job] = None
             case c.StepBegun():
                 self._check(event, received.offset)

@@ -273,6 +273,9 @@ def _verdict(view: ClusterView, job: Job) -> c.ClusterEvent | None:
     if job.phase is Phase.STOPPED and job.exit_status == 0:
         return c.JobEnded(job=job.name, outcome=c.Outcome.FINISHED, exit_status=0)
     if job.cancel and (job.is_queued or job.phase is Phase.STOPPED):
+        if job.goal_reached:
+            reason = f"goal reached: {job.goal_reached}"
+            return c.JobEnded(job=job.name, outcome=c.Outcome.FINISHED, exit_status=job.exit_status, reason=reason)
         return c.JobEnded(job=job.name, outcome=c.Outcome.CANCELLED, exit_status=job.exit_status, reason="cancelled")
     if job.phase is not Phase.STOPPED:
         return None

@@ -19,6 +19,7 @@ from steepest.events.heartbeat import NodeHeartbeat, ReplicaReport, ReplicaState
 from steepest.events.loss import JobWatched, LossReported
 from steepest.events.parameters import FlowConParameters, PoolParameters, SpeConParameters
 from steepest.events.received import ID
+from steepest.events.registry import READS
 from steepest.invariants.audit import check_with
 from steepest.invariants.checkers.decision_ids import DecisionIds
 from steepest.invariants.verdict import Status
@@ -86,12 +87,12 @@ def older(kind: Any, passed_over: Test) -> Any:
 # --- stories ---------------------------------------------------------------------------------------------------------
 
 
-def running(job: str, node: str) -> list[Event]:
-    """The job runs on the node."""
+def running(job: str, node: str, **spec: Any) -> list[Event]:
+    """The job runs on the node; ``spec`` goes to its description."""
     plan = placement(job, node)
     begun = c.StepBegun(plan=plan.plan, step=c.Step.START, attempt=1, job=job, incarnation=1, node=node)
     placed = c.JobPlaced(plan=plan.plan, attempt=1, job=job, incarnation=1, node=node)
-    return [submitted(job), plan, begun, placed]
+    return [submitted(job, **spec), plan, begun, placed]
 
 
 def ended(job: str, node: str, exit_status: int) -> c.ReplicaStopped:
@@ -170,6 +171,19 @@ CASES = {
         decided=is_a(c.PlacementPlanned, job="b"),
         later=TICKS,
         wanted=is_a(c.PlacementPlanned, job="a"),
+    ),
+    "goal-watcher": Case(
+        decider="goal-watcher",
+        passed_over=is_a(c.GoalReached, job="a"),
+        before=[
+            c.PoolConfigured(reads=READS),
+            joined("n1"),
+            *(event for job in "ab" for event in running(job, "n1", goal=c.Goal(below=2.0))),
+            *(grown(job) for job in "ab"),
+        ],
+        decided=is_a(c.GoalReached, job="b"),
+        later=[event for tick in TICKS for event in (tick, grown("a"))],
+        wanted=is_a(c.GoalReached, job="a"),
     ),
     "worker-monitor-silence": Case(
         decider="worker-monitor-silence",

@@ -204,6 +204,17 @@ def _growth(view: Projection, event: c.GrowthMeasured, _: Received[Any]) -> bool
     return True
 
 
+def _goal_reached(view: Projection, event: c.GoalReached, received: Received[Any]) -> bool:
+    """From here on it is stopped as if its user had asked for that: it saves, and holds nothing afterwards."""
+    job = view.find(event.job)
+    if job is None or not job.alive or job.cancel or job.incarnation != event.incarnation:
+        return False
+    job.cancel, job.goal_reached = f"goal-{received.offset}", event.reason
+    lifecycle.cancel_if_free(view, job, received)
+    view.jobs.update(job)
+    return True
+
+
 def _category(view: Projection, event: c.CategoryChanged, _: Received[Any]) -> bool:
     job = view.find(event.job)
     if job is None or job.phase is Phase.ENDED or job.migrated:
@@ -246,6 +257,7 @@ HANDLERS: Handlers = {
     c.CheckpointVerified: _checkpoint_verified,
     c.ReplicaStopped: _replica_stopped,
     c.GrowthMeasured: _growth,
+    c.GoalReached: _goal_reached,
     c.CategoryChanged: _category,
     c.ReallocationRequested: _requested,
     c.StayDecided: _stays,
