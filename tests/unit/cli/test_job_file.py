@@ -181,6 +181,7 @@ def test_a_wrong_field_is_named(text: str, wrong: str, tmp_path: Path) -> None:
         (f"{ROLE}requests = {{ gpu_m = 1000 }}", "roles.w.requests.gpu_m: a share of a GPU is less than 1000"),
         (f"{ROLE}requests = {{ extended = {{ a = 0 }} }}", "roles.w.requests.extended: amounts are from 1"),
         ('command = ["true"]\nenv = { STEEPEST_JOB = "x" }', "env STEEPEST_JOB: names that begin with STEEPEST_"),
+        (f"{ROLE}replicas = 21", "it needs 21 replicas of w, and 20 fit"),
         (f"{ROLE}requests = {{ cpu_m = 5000 }}", "each w of the job asks for 5000m CPU, more than any node has"),
     ],
 )

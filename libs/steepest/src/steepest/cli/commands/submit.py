@@ -6,7 +6,7 @@ It owns the command's options, what is refused before anything is asked, and the
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from steepest.cli.pool.stored_pool import StoredPool
     from steepest.cli.pool.user_requests import RequestCursor, RequestOutcome
     from steepest.events.cluster import JobSpec
+    from steepest.events.common import Resources
     from steepest.log.base import Log
 
 EPILOG = """\b
@@ -284,6 +285,19 @@ def _refuse_what_never_fits(pool: StoredPool, spec: JobSpec) -> None:
                 f"{who} asks for {format_resources(role.requests)}, more than any node has",
                 hint=f"ask for less: the largest, {largest.name}, has {format_resources(largest.capacity)}",
             )
+    if spec.is_gang and (why := _why_too_large(spec, {node.name: node.capacity for node in nodes})):
+        raise InputError(f"the job has no room even if all nodes were empty: {why}", hint="ask for fewer replicas")
+
+
+def _why_too_large(spec: JobSpec, nodes: Mapping[str, Resources]) -> str:
+    from steepest.policies.placement.gangs import choose, fewest
+    from steepest.policies.placement.slots import Slots
+
+    roles, slots = spec.all_roles, Slots(nodes)
+    for role, count in zip(roles, fewest(roles), strict=True):
+        if slots.of(role.requests) < count:
+            return f"it needs {count} replicas of {role.name}, and {slots.of(role.requests)} fit"
+    return "" if choose(roles, slots) is not None else "its roles do not fit beside each other"
 
 
 def _tell(job: str, answer: RequestOutcome, pool: StoredPool, *, running: bool) -> None:
