@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+from collections.abc import Sequence
 
 from steepest.clock import SystemClock
 from steepest.errors import LogUnavailableError
@@ -31,17 +32,19 @@ class Load:
         acknowledged: The reports that the log has acknowledged, by source and number.
     """
 
-    def __init__(self, log: Log, layout: Layout, pool: str) -> None:
+    def __init__(self, log: Log, layout: Layout, pools: Sequence[str]) -> None:
+        """Reports of jobs of these pools in turn."""
         self.acknowledged: set[Report] = set()
         self._log = log
         self._layout = layout
-        self._pool = pool
+        self._pools = pools
 
     async def run(self, stop: asyncio.Event) -> None:
         """Append until stopped. A batch of unknown outcome is appended again, as any source does."""
-        for job in JOBS:
+        for each, job in enumerate(JOBS):
+            pool = self._pools[each % len(self._pools)]
             watched = JobWatched(
-                job=job, pool=self._pool, incarnation=1, metric="loss", parameters=SpeConParameters(interval_ms=1000)
+                job=job, pool=pool, incarnation=1, metric="loss", parameters=SpeConParameters(interval_ms=1000)
             )
             await self._append(job, [0], [watched])
         number = 0

@@ -1,5 +1,7 @@
 """``make chaos``: jobs and load on a real system and broker, faults by a seeded schedule, then proof from the topics.
 
+The system has three pools, and two replicas of every service, which share the pools out.
+
 Every proof reads a recording of the topics, which is extended before anything is removed and completed after
 the system has stopped. The services' own state is not used.
 """
@@ -24,8 +26,10 @@ from tests.chaos.retention import Retention
 from tests.chaos.system import KafkaSystem, free_ports
 
 from steepest.app.installation import open_snapshots
+from steepest.app.installed_services import installed_services
 from steepest.app.logging import configure_logging
 from steepest.app.settings.reading import read_settings
+from steepest.app.state_folder import Installation, NodeSpec, PoolSpec
 from steepest.cli.pool.user_requests import append, asking, new_request
 from steepest.events.cluster import JobSpec, JobSubmitted
 from steepest.events.common import Resources
@@ -41,10 +45,15 @@ from steepest.runtime.recovery.loop_snapshots import read_pool_snapshot
 from steepest.view.cluster_view import ClusterView
 
 HOME = Path(__file__).parents[2] / ".kafka"
-CLUSTER = TopicPartition("cluster")
+POOLS = tuple(
+    PoolSpec(name=pool, nodes=tuple(NodeSpec(f"{pool}-{number}", Resources(500)) for number in range(2)))
+    for pool in ("default", "blue", "green")
+)
+POOL_NAMES = tuple(pool.name for pool in POOLS)
+REPLICAS = 2
 TRAINING = Path(__file__).parent / "training.py"
-MOST_PROCESSES = 40
-"""Of the system."""
+ALONE = ("mqtt-bridge",)
+"""Services that do not run here."""
 
 
 async def chaos(
@@ -62,9 +71,12 @@ async def chaos(
         steps: Steps of each training.
     """
     kafka = KafkaSettings(bootstrap=broker.bootstrap, prefix=f"chaos{seed}-")
-    nodes = [option for number in range(3) for option in ("--node", f"n{number}=0.5")]
-    system = KafkaSystem(folder / "state", kafka, "--interval", "1s", "--scale", "categorizer=2", *nodes,
-                         "--metrics", str(free_ports(MOST_PROCESSES)))  # fmt: skip
+    services = [service for service in installed_services() if service not in ALONE]
+    scales = [option for service in services for option in ("--scale", f"{service}={REPLICAS}")]
+    ports = free_ports(1 + REPLICAS * len(services))
+    system = KafkaSystem(folder / "state", kafka, "--interval", "1s", "--metrics", str(ports), *scales)
+    first, *others = POOLS
+    system.folder.create(Installation(pool=first.name, nodes=first.nodes, pools=tuple(others)))
     marks = folder / "marks"
     marks.mkdir()
     async with AsyncExitStack() as stack:
@@ -78,7 +90,7 @@ async def chaos(
         into = FileLog(folder / "recording", layout.partitions())
         stack.push_async_callback(into.close)
         retention = Retention(system, log, layout, into)
-        load, harm, stop = Load(log, layout, "default"), Harm(seed, system, broker, retention), asyncio.Event()
+        load, harm, stop = Load(log, layout, layout.pools), Harm(seed, system, broker, retention), asyncio.Event()
         loading = asyncio.create_task(load.run(stop))
         stack.push_async_callback(cancelled, loading)
         await harm.do(kills, faults)
@@ -109,20 +121,22 @@ async def cancelled(task: asyncio.Task[None]) -> None:
 
 
 async def submit(system: KafkaSystem, jobs: int, spec: JobSpec) -> None:
-    """Submit jobs of one kind."""
-    async with asking(read_settings({"state_dir": system.folder.root})) as (log, pool):
-        for number in range(jobs):
-            await append(log, pool, JobSubmitted(job=f"job-{number}", request=new_request(), spec=spec))
+    """Submit jobs of one kind, to each pool in turn."""
+    for each, name in enumerate(POOL_NAMES):
+        async with asking(read_settings({"state_dir": system.folder.root, "pool": name})) as (log, pool):
+            for number in range(each, jobs, len(POOLS)):
+                await append(log, pool, JobSubmitted(job=f"job-{number}", request=new_request(), spec=spec))
 
 
 async def all_over(system: KafkaSystem, jobs: int) -> None:
     """Wait until every job has ended."""
     while True:
-        done = await asyncio.to_thread(system.call, "jobs", "--all", "--json")
-        if done.returncode == 0:
-            found = json.loads(done.stdout)
-            if len(found) >= jobs and all(job["outcome"] for job in found):
-                return
+        found: list[dict[str, Any]] = []
+        for pool in POOL_NAMES:
+            done = await asyncio.to_thread(system.call, "jobs", "--all", "--json", "--pool", pool)
+            found += json.loads(done.stdout) if done.returncode == 0 else []
+        if len(found) >= jobs and all(job["outcome"] for job in found):
+            return
         await asyncio.sleep(0.5)
 
 
@@ -131,37 +145,46 @@ async def proof(recording: FileLog, load: Load, system: KafkaSystem) -> dict[str
     losses = [one for at in await recording.partitions("loss") for one in await records(recording, at)]
     reports = reports_in(losses)
     taken = applied(reports)
-    cluster = await records(recording, CLUSTER)
-    audit, view = Audit(ALL), ClusterView()
-    for one in cluster:
-        audit.feed(received(one))
-        view.fold(received(one))
-    broken = [verdict for verdict in audit.verdicts() if verdict.status is not Status.HOLDS]
+    pools = {at: await records(recording, at) for at in await recording.partitions("cluster")}
+    views, broken = {at: ClusterView() for at in pools}, []
+    for at, cluster in pools.items():
+        audit = Audit(ALL)
+        for one in cluster:
+            audit.feed(received(one))
+            views[at].fold(received(one))
+        broken += [verdict for verdict in audit.verdicts() if verdict.status is not Status.HOLDS]
     replay = Replay(recording)
     replayed = await replay.run()
+    all_jobs = [job for view in views.values() for job in view.jobs]
+    events = [received(one).event for cluster in pools.values() for one in cluster]
     return {
         "reports": len(load.acknowledged),
         "lost": len(load.acknowledged - set(taken)),
-        "duplicated": len(taken) - len(set(taken)) + view.state.gaps,
+        "duplicated": len(taken) - len(set(taken)) + sum(view.state.gaps for view in views.values()),
         "repeated_deliveries": len(reports) - len(taken),
         "double_runs": sum(verdict.checker == "one-place" for verdict in broken),
-        "finished": sum(str(job.outcome) == "finished" for job in view.jobs),
-        "moves": sum(job.moves for job in view.jobs),
-        "nodes_lost": sum(type(received(one).event).__name__ == "NodeLost" for one in cluster),
+        "finished": sum(str(job.outcome) == "finished" for job in all_jobs),
+        "moves": sum(job.moves for job in all_jobs),
+        "nodes_lost": sum(type(event).__name__ == "NodeLost" for event in events),
         "decisions": replayed.decisions,
         "differences": replayed.differences,
         "first_difference": msgspec.to_builtins(replayed.first_difference),
         "broken": [f"{verdict.checker}: {verdict.status}: {verdict.message}" for verdict in broken],
-        "views_equal": encoded(view) == encoded(replay.views[CLUSTER]) and await live_view_equal(system, cluster),
+        "views_equal": all(
+            [
+                encoded(views[at]) == encoded(replay.views[at]) and await live_view_equal(system, at, cluster)
+                for at, cluster in pools.items()
+            ]
+        ),
     }
 
 
-async def live_view_equal(system: KafkaSystem, cluster: list[Record]) -> bool:
-    """Whether the live system's view at its stop equals a new fold of the same records."""
+async def live_view_equal(system: KafkaSystem, at: TopicPartition, cluster: list[Record]) -> bool:
+    """Whether the live system's view of a pool at its stop equals a new fold of the same records."""
     log = system.log()
     try:
         store = open_snapshots(read_settings({"state_dir": system.folder.root}), log)
-        snapshot = await read_pool_snapshot(store, log, CLUSTER)
+        snapshot = await read_pool_snapshot(store, log, at)
     finally:
         await log.close()
     assert snapshot is not None, "the system has kept no snapshot"

@@ -1,4 +1,7 @@
-"""Several categorizers on one topic: members join, leave and are killed, and the decisions are those of a single one."""
+"""Several processes of one service: members join, leave and are killed, and what they write is what a single one would.
+
+Categorizers share the partitions of ``loss``, worker-monitors the pools.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -15,8 +19,10 @@ from tests.chaos.load import Load
 
 from steepest.app.installation import apply_topics, open_log
 from steepest.app.settings.reading import read_settings
-from steepest.app.state_folder import Installation, KafkaPlace, NodeSpec, StateFolder
+from steepest.app.state_folder import Installation, KafkaPlace, NodeSpec, PoolSpec, StateFolder
+from steepest.events.cluster import PoolConfigured, Tick
 from steepest.events.common import Resources
+from steepest.events.parameters import PoolParameters
 from steepest.log.base import Log, TopicPartition
 from steepest.log.files.file_log import FileLog
 from steepest.log.kafka.kafka_settings import KafkaSettings
@@ -24,25 +30,29 @@ from steepest.replay.compare import Report
 from steepest.replay.record import record
 from steepest.replay.replay import Replay
 from steepest.runtime.decision_stream import Found
+from steepest.runtime.decode import new_record, received
+from steepest.runtime.layout import Layout
 from steepest.runtime.recovery.decision_scan import note
+from steepest.testing.system.rig import events_of
 
 CLUSTER = TopicPartition("cluster")
 PATIENCE_S = 60.0
 
 
-class Categorizers:
+class Replicas:
     """Processes of one service on one installation."""
 
-    def __init__(self, folder: StateFolder) -> None:
+    def __init__(self, folder: StateFolder, service: str) -> None:
         self._folder = folder
+        self._module = f"steepest_{service.replace('-', '_')}"
         self.running: list[subprocess.Popen[bytes]] = []
 
     def start(self) -> None:
         """Start one more process."""
         env = {**os.environ, "STEEPEST_STATE_DIR": str(self._folder.root)}
-        output = (self._folder.root / "categorizers.log").open("ab")
+        output = (self._folder.root / f"{self._module}.log").open("ab")
         self.running.append(
-            subprocess.Popen([sys.executable, "-m", "steepest_categorizer"], env=env, stdout=output, stderr=output)
+            subprocess.Popen([sys.executable, "-m", self._module], env=env, stdout=output, stderr=output)
         )
         output.close()
 
@@ -53,31 +63,49 @@ class Categorizers:
         status = process.wait(PATIENCE_S)
         assert status == (0 if number == signal.SIGTERM else -number)
 
+    def end(self) -> None:
+        """Leave nothing running."""
+        for process in self.running:
+            process.kill()
+            process.wait()
+
 
 @pytest.fixture
-def categorizers(tmp_path: Path, kafka: KafkaSettings) -> Iterator[Categorizers]:
-    """A new installation without a categorizer."""
+def installation(tmp_path: Path, kafka: KafkaSettings) -> StateFolder:
+    """A new installation of three pools."""
     folder = StateFolder(tmp_path / "state")
-    folder.create(Installation(nodes=(NodeSpec("n1", Resources(1000)),)))
+    pools = tuple(PoolSpec(name=name, nodes=(NodeSpec(f"{name}-1", Resources(1000)),)) for name in ("blue", "green"))
+    folder.create(Installation(nodes=(NodeSpec("n1", Resources(1000)),), pools=pools))
     folder.remember_kafka(KafkaPlace(kafka.bootstrap, kafka.prefix))
-    found = Categorizers(folder)
+    return folder
+
+
+@pytest.fixture
+def categorizers(installation: StateFolder) -> Iterator[Replicas]:
+    """No categorizer runs yet."""
+    found = Replicas(installation, "categorizer")
     yield found
-    for process in found.running:
-        process.kill()
-        process.wait()
+    found.end()
+
+
+@pytest.fixture
+def monitors(installation: StateFolder) -> Iterator[Replicas]:
+    """No worker-monitor runs yet."""
+    found = Replicas(installation, "worker-monitor")
+    yield found
+    found.end()
 
 
 @pytest.mark.slow
 async def test_members_come_and_go_without_a_trace(
-    categorizers: Categorizers, kafka: KafkaSettings, tmp_path: Path
+    categorizers: Replicas, installation: StateFolder, kafka: KafkaSettings, tmp_path: Path
 ) -> None:
     """Under load, members join, one leaves, one is killed: replayed, every decision is there once, byte for byte."""
-    layout = Installation(nodes=()).layout
+    layout = installation.read().layout
     await apply_topics(kafka, layout)
-    folder = StateFolder(tmp_path / "state")
-    log = open_log(read_settings({"state_dir": folder.root}), folder.read())
+    log = open_log(read_settings({"state_dir": installation.root}), installation.read())
     stop = asyncio.Event()
-    load = Load(log, layout, "default")
+    load = Load(log, layout, ("default",))
     loading = asyncio.create_task(load.run(stop))
 
     categorizers.start()
@@ -100,6 +128,56 @@ async def test_members_come_and_go_without_a_trace(
     assert report.decisions > 100
     assert report.first_difference is None
     assert set(report.by_decider) == {"categorizer"}
+
+
+TAKE_OVER_S = 30.0
+"""The session of a dead member ends after 6 s, and its successor then reads its snapshots: 10 s on a machine at rest."""
+
+
+@pytest.mark.slow
+async def test_the_pools_of_a_killed_replica_are_taken_over(
+    monitors: Replicas, installation: StateFolder, kafka: KafkaSettings
+) -> None:
+    """Two replicas write the clocks of three pools, each pool's by one of them; one is killed, and the other goes on."""
+    layout = installation.read().layout
+    await apply_topics(kafka, layout)
+    log = open_log(read_settings({"state_dir": installation.root}), installation.read())
+    try:
+        for pool in layout.pools:
+            configured = PoolConfigured(parameters=PoolParameters(tick_ms=200))
+            await log.append([new_record(layout.of_pool(pool), pool, configured, 1)])
+        monitors.start()
+        await until_all_tick(log, layout)
+        monitors.start()
+        await until_all_tick(log, layout)
+        began = time.monotonic()
+        await asyncio.to_thread(monitors.send, signal.SIGKILL)
+        await until_all_tick(log, layout)
+        took_s = time.monotonic() - began
+        assert took_s < TAKE_OVER_S
+        for pool in layout.pools:
+            counted = await counted_ms(log, layout.of_pool(pool))
+            assert counted == sorted(counted), f"two have written the clock of {pool}"
+    finally:
+        await log.close()
+
+
+async def until_all_tick(log: Log, layout: Layout) -> None:
+    """Wait until the clock of each pool has gone on three times from now on."""
+    ticks = dict.fromkeys(layout.of_topic("cluster"), 0)
+    reader = log.reader({at: await log.end(at) for at in ticks})
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            while min(ticks.values()) < 3:
+                for one in await reader.poll():
+                    ticks[one.at] += isinstance(received(one).event, Tick)
+    finally:
+        await reader.close()
+
+
+async def counted_ms(log: Log, at: TopicPartition) -> list[int]:
+    """The counted times of a pool's ticks."""
+    return [one.event.counted_ms for one in await events_of(log, at) if isinstance(one.event, Tick)]
 
 
 async def until_it_works(log: Log) -> None:

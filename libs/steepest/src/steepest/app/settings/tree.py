@@ -183,3 +183,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             InputError, RecordingError: A pool is named, and the folder is no installation or is damaged.
         """
         return self.folder if self.pool is None else self.folder.of_pool(self.folder.read(), self.pool)
+
+    @property
+    def pools(self) -> tuple[str, ...]:
+        """The pool that is named, or all of the installation.
+
+        Raises:
+            InputError, RecordingError: The folder is no installation, or is damaged.
+        """
+        return self.folder.read().layout.pools if self.pool is None else (self.pool,)

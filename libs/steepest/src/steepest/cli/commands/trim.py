@@ -31,24 +31,29 @@ release that cannot read them cannot take it over (docs/kafka.md).
 @click.option("--dry-run/--no-dry-run", default=False, help="Show what would be removed, and remove nothing.")
 @json_option
 def trim(settings: Settings, *, keep: int, dry_run: bool, as_json: bool) -> None:
-    """Remove the oldest records of the pool's log, as far as no service needs them to start.
+    """Remove the oldest records of the pools' logs, as far as no service needs them to start.
 
     Refuses where one of the services has kept no snapshot that this version could start from.
     """
     import asyncio
 
+    from steepest.cli.quiet import quiet
     from steepest.describe import count
 
-    begin, before = asyncio.run(_trim(settings, keep, dry_run=dry_run))
+    quiet()
+    trimmed = asyncio.run(_trim(settings, keep, dry_run=dry_run))
     if as_json:
-        give({"begin": begin, "before": before, "applied": not dry_run})
-    else:
-        what = "would be removed" if dry_run else "removed"
-        tell(f"{count(before - begin, 'record')} {what}; the pool's log begins at {before}")
+        found = [{"begin": begin, "before": before, "applied": not dry_run} for begin, before in trimmed.values()]
+        give(found[0] if len(found) == 1 else dict(zip(trimmed, found, strict=True)))
+        return
+    what = "would be removed" if dry_run else "removed"
+    for pool, (begin, before) in trimmed.items():
+        whose = "the pool's log" if len(trimmed) == 1 else f"the log of {pool}"
+        tell(f"{count(before - begin, 'record')} {what}; {whose} begins at {before}")
 
 
-async def _trim(settings: Settings, keep_ms: int, *, dry_run: bool) -> tuple[int, int]:
-    """Where the pool's log began, and where it begins now or would."""
+async def _trim(settings: Settings, keep_ms: int, *, dry_run: bool) -> dict[str, tuple[int, int]]:
+    """Where each pool's log began, and where it begins now or would."""
     from steepest.app.context import ServiceContext
     from steepest.app.installation import SYSTEM, kafka_of, open_log, open_snapshots
     from steepest.app.installed_services import wanted_services
@@ -62,22 +67,25 @@ async def _trim(settings: Settings, keep_ms: int, *, dry_run: bool) -> tuple[int
     installation, kafka, clock = settings.folder.read(), kafka_of(settings), SystemClock()
     if kafka is None:
         raise click.UsageError("a log in files is kept whole; say which cluster: --kafka HOST:PORT")
-    log, pool = open_log(settings, installation), settings.pool or installation.pool
+    log = open_log(settings, installation)
     assert isinstance(log, KafkaLog)  # noqa: S101 - it is on Kafka
     context = ServiceContext(
         settings=settings, installation=installation, log=log, clusters={}, clock=clock, metrics=Metrics()
     )
     services = [build(context) for build in wanted_services(settings).values()]
-    at = installation.layout.of_pool(pool)
+    services.append(Service(name=SYSTEM))
+    found: dict[str, tuple[int, int]] = {}
     try:
-        services.append(Service(name=SYSTEM))
-        needed = await needed_from(
-            log, at, installation.layout, services, lambda name: open_snapshots(settings, log, name)
-        )
-        begin = await log.begin(at)
-        before = max(begin, min(needed, await log.since(at, max(0, clock.now_ms() - keep_ms))))
-        if before > begin and not dry_run:
-            await KafkaTopics(kafka, installation.layout.partitions()).trim({at: before})
+        for pool in settings.pools:
+            at = installation.layout.of_pool(pool)
+            needed = await needed_from(
+                log, at, installation.layout, services, lambda name: open_snapshots(settings, log, name)
+            )
+            begin = await log.begin(at)
+            found[pool] = begin, max(begin, min(needed, await log.since(at, max(0, clock.now_ms() - keep_ms))))
+        before = {installation.layout.of_pool(pool): end for pool, (begin, end) in found.items() if end > begin}
+        if before and not dry_run:
+            await KafkaTopics(kafka, installation.layout.partitions()).trim(before)
     finally:
         await log.close()
-    return begin, before
+    return found

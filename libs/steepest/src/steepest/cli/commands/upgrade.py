@@ -29,20 +29,28 @@ In one process `steepest up` does the same at its start.
 @click.option("--dry-run/--no-dry-run", default=False, help="Show what would be put in force, and change nothing.")
 @json_option
 def upgrade(settings: Settings, *, dry_run: bool, as_json: bool) -> None:
-    """Put in force every flag that this version knows; parameters stay."""
+    """Put in force every flag that this version knows, in every pool or in that of --pool; parameters stay."""
     import asyncio
+
+    import msgspec
 
     from steepest.events.registry import FLAGS
 
-    view, wanted = asyncio.run(_upgrade(settings, dry_run=dry_run))
-    new = [flag for flag in wanted.flags if not view.has(flag)]
+    found = []
+    for pool in settings.pools:
+        one = msgspec.structs.replace(settings, pool=pool)
+        view, wanted = asyncio.run(_upgrade(one, dry_run=dry_run))
+        new = [flag for flag in wanted.flags if not view.has(flag)]
+        found.append({"flags": new, "reads": wanted.reads, "applied": bool(new) and not dry_run})
+        if as_json:
+            continue
+        whose = f"{pool}: " if len(settings.pools) > 1 else ""
+        for flag in new:
+            tell(f"{whose}flag {flag}: {FLAGS[flag].says}")
+        if not new:
+            tell(f"{whose}the pool uses all that this version knows")
     if as_json:
-        give({"flags": new, "reads": wanted.reads, "applied": bool(new) and not dry_run})
-        return
-    for flag in new:
-        tell(f"flag {flag}: {FLAGS[flag].says}")
-    if not new:
-        tell("the pool uses all that this version knows")
+        give(found[0] if len(found) == 1 else dict(zip(settings.pools, found, strict=True)))
 
 
 async def _upgrade(settings: Settings, *, dry_run: bool) -> tuple[ClusterView, PoolConfigured]:

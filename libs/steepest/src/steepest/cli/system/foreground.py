@@ -52,13 +52,8 @@ def run_embedded(settings: Settings, wanted: Wanted) -> None:
 
 def _of_each_pool(settings: Settings, wanted: Wanted) -> dict[str, PoolParameters]:
     """The parameters to put in force, by pool."""
-    found = {pool: wanted(msgspec.structs.replace(settings, pool=pool)) for pool in _pools(settings)}
+    found = {pool: wanted(msgspec.structs.replace(settings, pool=pool)) for pool in settings.pools}
     return {pool: parameters for pool, parameters in found.items() if parameters is not None}
-
-
-def _pools(settings: Settings) -> Sequence[str]:
-    """The pools that the system works for."""
-    return settings.folder.read().layout.pools if settings.pool is None else (settings.pool,)
 
 
 async def _run_embedded(settings: Settings, parameters: Mapping[str, PoolParameters]) -> None:
