@@ -6,16 +6,14 @@ Categorizers share the partitions of ``loss``, worker-monitors the pools.
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 from tests.chaos.load import Load
+from tests.integration.kafka.replicas import Replicas
 
 from steepest.app.installation import apply_topics, open_log
 from steepest.app.settings.reading import read_settings
@@ -37,37 +35,6 @@ from steepest.testing.system.rig import events_of
 
 CLUSTER = TopicPartition("cluster")
 PATIENCE_S = 60.0
-
-
-class Replicas:
-    """Processes of one service on one installation."""
-
-    def __init__(self, folder: StateFolder, service: str) -> None:
-        self._folder = folder
-        self._module = f"steepest_{service.replace('-', '_')}"
-        self.running: list[subprocess.Popen[bytes]] = []
-
-    def start(self) -> None:
-        """Start one more process."""
-        env = {**os.environ, "STEEPEST_STATE_DIR": str(self._folder.root)}
-        output = (self._folder.root / f"{self._module}.log").open("ab")
-        self.running.append(
-            subprocess.Popen([sys.executable, "-m", self._module], env=env, stdout=output, stderr=output)
-        )
-        output.close()
-
-    def send(self, number: int) -> None:
-        """Send the oldest a signal, and wait until it is gone."""
-        process = self.running.pop(0)
-        process.send_signal(number)
-        status = process.wait(PATIENCE_S)
-        assert status == (0 if number == signal.SIGTERM else -number)
-
-    def end(self) -> None:
-        """Leave nothing running."""
-        for process in self.running:
-            process.kill()
-            process.wait()
 
 
 @pytest.fixture
