@@ -13,6 +13,7 @@ from steepest.app.installation import open_snapshots
 from steepest.app.settings.reading import read_settings
 from steepest.log.base import Log, NewRecord
 from steepest.log.files.file_log import FileLog
+from steepest.log.kafka.kafka_snapshots import SeenSnapshots
 from steepest.log.kafka.kafka_topics import KafkaTopics
 from steepest.policies.deciders import STREAM_DECIDERS
 from steepest.replay.record import record
@@ -51,8 +52,9 @@ class Retention:
             pass
         # The last recorded record stays: it identifies the log when the recording continues.
         before = {DEAD_LETTERS: await self._recording.end(DEAD_LETTERS) - 1}
+        seen = SeenSnapshots()
         for kind in STREAM_DECIDERS.values():
-            store = open_snapshots(read_settings({"state_dir": self._system.folder.root}), self._log, kind.name)
+            store = open_snapshots(read_settings({"state_dir": self._system.folder.root}), self._log, kind.name, seen)
             for at in self._layout.of_topic(kind.topic):
                 snapshot = await read_stream_snapshot(store, self._log, kind.name, at)
                 if snapshot is not None:

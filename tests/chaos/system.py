@@ -31,7 +31,7 @@ from steepest.log.base import Log
 from steepest.log.kafka.kafka_settings import KafkaSettings
 
 STEEPEST = (sys.executable, "-m", "steepest")
-PATIENCE_S = 90.0
+PATIENCE_S = 180.0
 
 METRICS_AT = re.compile(r"metrics on (http://\S+)/metrics")
 

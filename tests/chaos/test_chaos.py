@@ -11,7 +11,7 @@ from steepest.log.kafka.broker import missing, running_broker
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 async def test_nothing_is_lost_doubled_or_run_twice(tmp_path: Path) -> None:
     """Services are killed, the broker is harmed, topics lose what was read; every report, plan and job is there once."""
     if why := missing(HOME):

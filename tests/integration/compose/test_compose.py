@@ -80,10 +80,9 @@ class Stack:
         """``docker compose exec SERVICE steepest ... --json``, decoded."""
         return json.loads(self.call("exec", "-T", service, "steepest", *arguments, "--json"))
 
-    def containers(self) -> dict[str, dict[str, Any]]:
-        """All containers, the ended ones too, by service."""
-        lines = self.call("ps", "--all", "--format", "json").splitlines()
-        return {each["Service"]: each for each in map(json.loads, lines)}
+    def containers(self) -> list[dict[str, Any]]:
+        """All containers, the ended ones too."""
+        return [json.loads(line) for line in self.call("ps", "--all", "--format", "json").splitlines()]
 
 
 def until(look: Callable[[], T | None], what: str, report: Callable[[], object]) -> T:
@@ -151,13 +150,14 @@ def test_every_service_is_there_and_ready(stack: Stack) -> None:
 
     def ready() -> bool | None:
         states = stack.containers()
-        waits = [name for name, each in states.items() if each["Health"] not in ("", "healthy")]
+        waits = [each["Name"] for each in states if each["Health"] not in ("", "healthy")]
         return None if waits else True
 
     until(ready, "health", lambda: stack.call("logs", "--tail", "20"))
     states = stack.containers()
-    assert {name for name, each in states.items() if each["State"] != "running"} <= {"demo"}
-    assert {name for name, each in states.items() if each["Health"] == "healthy"} == (
+    assert {each["Service"] for each in states if each["State"] != "running"} <= {"demo"}
+    assert [each["Service"] for each in states].count("placer") == 2
+    assert {each["Service"] for each in states if each["Health"] == "healthy"} == (
         config.keys() - {"demo", "grafana", "mosquitto", "prometheus"}
     )
 
@@ -209,6 +209,7 @@ def test_prometheus_has_every_services_metrics(stack: Stack, prometheus: str) ->
     hosts = [each["metric"]["instance"].partition(":")[0] for each in targets]
     services = stack.config()["services"]
     assert set(hosts) == services.keys() - {"kafka", "mosquitto", "demo", "prometheus", "grafana"}
+    assert hosts.count("placer") == 2
     assert hosts.count("node") == 1 + services["node"]["command"].count("--service")
     placed = 'sum(steepest_decisions_total{event="PlacementPlanned"}) > 0'
     until(lambda: ask(placed) or None, "placement", lambda: ask("steepest_decisions_total"))

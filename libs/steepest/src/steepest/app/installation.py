@@ -23,7 +23,7 @@ from steepest.log.base import Log, TopicPartition
 from steepest.log.files.file_log import FileLog
 from steepest.log.files.recording import grow_recording
 from steepest.log.kafka.kafka_settings import AUTO, KafkaSettings
-from steepest.log.kafka.kafka_snapshots import LogSnapshots
+from steepest.log.kafka.kafka_snapshots import LogSnapshots, SeenSnapshots
 from steepest.log.snapshot_store import FolderSnapshots, SnapshotStore
 from steepest.runtime.layout import Layout
 from steepest.runtime.recovery.log_identity import open_partitions
@@ -80,10 +80,10 @@ def open_log(settings: Settings, installation: Installation, *, read_only: bool 
     return FileLog(folder.log, partitions)
 
 
-def open_snapshots(settings: Settings, log: Log, service: str = "") -> SnapshotStore:
-    """Where a service keeps its snapshots; without a name, the system itself."""
+def open_snapshots(settings: Settings, log: Log, service: str = "", seen: SeenSnapshots | None = None) -> SnapshotStore:
+    """Where a service keeps its snapshots; without a name, the system itself. Stores with the same ``seen`` read together."""
     if settings.kafka.bootstrap:
-        return LogSnapshots(log, SNAPSHOTS, service or SYSTEM)
+        return LogSnapshots(log, SNAPSHOTS, service or SYSTEM, seen)
     return FolderSnapshots(settings.folder.snapshots / service)
 
 

@@ -59,6 +59,7 @@ async def _trim(settings: Settings, keep_ms: int, *, dry_run: bool) -> dict[str,
     from steepest.app.installed_services import wanted_services
     from steepest.clock import SystemClock
     from steepest.log.kafka.kafka_log import KafkaLog
+    from steepest.log.kafka.kafka_snapshots import SeenSnapshots
     from steepest.log.kafka.kafka_topics import KafkaTopics
     from steepest.runtime.monitoring.metric_defs import Metrics
     from steepest.runtime.recovery.trimming import needed_from
@@ -75,11 +76,12 @@ async def _trim(settings: Settings, keep_ms: int, *, dry_run: bool) -> dict[str,
     services = [build(context) for build in wanted_services(settings).values()]
     services.append(Service(name=SYSTEM))
     found: dict[str, tuple[int, int]] = {}
+    seen = SeenSnapshots()
     try:
         for pool in settings.pools:
             at = installation.layout.of_pool(pool)
             needed = await needed_from(
-                log, at, installation.layout, services, lambda name: open_snapshots(settings, log, name)
+                log, at, installation.layout, services, lambda name: open_snapshots(settings, log, name, seen)
             )
             begin = await log.begin(at)
             found[pool] = begin, max(begin, min(needed, await log.since(at, max(0, clock.now_ms() - keep_ms))))

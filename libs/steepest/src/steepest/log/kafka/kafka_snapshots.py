@@ -23,7 +23,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from steepest.log.base import Log, NewRecord, Record, TopicPartition
+from steepest.log.base import Log, NewRecord, TopicPartition
 from steepest.log.snapshot_store import file_name
 from steepest.logger import Logger
 
@@ -45,14 +45,34 @@ class SnapshotManifest(msgspec.Struct, frozen=True):
     sha256: str
 
 
+class SeenSnapshots(msgspec.Struct):
+    """What was read of the partition so far, for stores that are opened together and read it once.
+
+    Attributes:
+        position: Where the next read begins.
+        newest: The newest value of each record key.
+    """
+
+    position: int = 0
+    newest: dict[str, bytes] = {}
+
+
 class LogSnapshots:
     """A ``steepest.log.snapshot_store.SnapshotStore`` in one partition of a log."""
 
-    def __init__(self, log: Log, at: TopicPartition, scope: str) -> None:
-        """Store snapshots under keys that start with ``scope``, so that services do not collide."""
+    def __init__(self, log: Log, at: TopicPartition, scope: str, seen: SeenSnapshots | None = None) -> None:
+        """Store snapshots under keys that start with ``scope``, so that services do not collide.
+
+        Args:
+            log: Where they are stored.
+            at: The partition.
+            scope: The service's name.
+            seen: What several stores have read together; None: each load reads the whole partition, and remembers nothing.
+        """
         self._source = log
         self._at = at
         self._scope = scope
+        self._seen = seen
         self._newest: dict[str, tuple[int, int]] = {}
 
     async def save(self, key: str, data: bytes) -> None:
@@ -106,23 +126,19 @@ class LogSnapshots:
 
     async def _records(self, prefix: str) -> Mapping[str, bytes]:
         """The newest value of each record key with that prefix."""
-        found: dict[str, bytes] = {}
+        seen = SeenSnapshots() if self._seen is None else self._seen
         end = await self._source.end(self._at)
-        reader = self._source.reader({self._at: 0})
-        try:
-            position = 0
-            while position < end:
-                for record in await reader.poll():
-                    position = record.offset + 1
-                    _take(found, record, prefix)
-        finally:
-            await reader.close()
-        return found
-
-
-def _take(found: dict[str, bytes], record: Record, prefix: str) -> None:
-    if record.key.startswith(prefix) and not record.damage:
-        found[record.key] = record.value
+        if seen.position < end:
+            reader = self._source.reader({self._at: seen.position})
+            try:
+                while seen.position < end:
+                    for record in await reader.poll():
+                        seen.position = record.offset + 1
+                        if (self._seen is not None or record.key.startswith(prefix)) and not record.damage:
+                            seen.newest[record.key] = record.value
+            finally:
+                await reader.close()
+        return {key: value for key, value in seen.newest.items() if key.startswith(prefix)}
 
 
 def _manifest(value: bytes | None) -> SnapshotManifest | None:
