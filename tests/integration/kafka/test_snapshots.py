@@ -20,7 +20,7 @@ from steepest.events.loss import JobUnwatched
 from steepest.log.base import Log, NewRecord, TopicPartition
 from steepest.log.kafka.kafka_log import KafkaLog
 from steepest.log.kafka.kafka_settings import KafkaSettings
-from steepest.log.kafka.kafka_snapshots import CHUNK_BYTES, LogSnapshots
+from steepest.log.kafka.kafka_snapshots import CHUNK_BYTES, LogSnapshots, SeenSnapshots
 from steepest.log.kafka.kafka_topics import SNAPSHOTS, KafkaTopics
 from steepest.log.memory import MemoryLog
 from steepest.policies.placement.placer import Placer
@@ -76,6 +76,21 @@ async def test_keys_and_services_are_apart(log: Log) -> None:
     assert await LogSnapshots(log, AT, "three").keys() == []
     with pytest.raises(InputError, match="snapshot key"):
         await LogSnapshots(log, AT, "one").save("", b"")
+
+
+async def test_stores_that_read_together_find_what_each_finds_alone(log: Log) -> None:
+    """Also what was kept after the first of them has read, and by another process."""
+    seen, at = SeenSnapshots(), TopicPartition(SNAPSHOTS)
+    for service in ("one", "other"):
+        await LogSnapshots(log, at, service).save("key", service.encode())
+    together = {service: LogSnapshots(log, at, service, seen) for service in ("one", "other")}
+    before = [await store.load("key") for store in together.values()]
+    await LogSnapshots(log, at, "other").save("key", b"newer")
+
+    assert before == [[b"one"], [b"other"]]
+    assert await together["one"].load("key") == [b"one"]
+    assert await together["other"].load("key") == [b"newer", b"other"]
+    assert seen.position == await log.end(at)
 
 
 @pytest.mark.parametrize("records", [0, 1, 2, 3, 4])

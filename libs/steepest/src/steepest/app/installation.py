@@ -81,7 +81,7 @@ def open_log(settings: Settings, installation: Installation, *, read_only: bool 
 
 
 def open_snapshots(settings: Settings, log: Log, service: str = "", seen: SeenSnapshots | None = None) -> SnapshotStore:
-    """Where a service keeps its snapshots; without a name, the system itself. Stores with the same ``seen`` read together."""
+    """Where a service keeps its snapshots; without a name, the system. Stores with the same ``seen`` read together."""
     if settings.kafka.bootstrap:
         return LogSnapshots(log, SNAPSHOTS, service or SYSTEM, seen)
     return FolderSnapshots(settings.folder.snapshots / service)
