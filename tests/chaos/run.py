@@ -15,6 +15,7 @@ import logging
 import signal
 import sys
 import tempfile
+from collections.abc import Collection
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -57,7 +58,15 @@ ALONE = ("mqtt-bridge",)
 
 
 async def chaos(
-    folder: Path, broker: Broker, *, seed: int, kills: int, faults: int, jobs: int, steps: int
+    folder: Path,
+    broker: Broker,
+    *,
+    seed: int,
+    kills: int,
+    faults: int,
+    jobs: int,
+    steps: int,
+    replicated: Collection[str] | None = None,
 ) -> dict[str, Any]:
     """Run everything; return the findings.
 
@@ -69,10 +78,12 @@ async def chaos(
         faults: Times to harm the broker.
         jobs: Number of real trainings.
         steps: Steps of each training.
+        replicated: The services that have two replicas; None: all.
     """
     kafka = KafkaSettings(bootstrap=broker.bootstrap, prefix=f"chaos{seed}-")
     services = [service for service in installed_services() if service not in ALONE]
-    scales = [option for service in services for option in ("--scale", f"{service}={REPLICAS}")]
+    twice = services if replicated is None else replicated
+    scales = [option for service in twice for option in ("--scale", f"{service}={REPLICAS}")]
     ports = free_ports(1 + REPLICAS * len(services))
     system = KafkaSystem(folder / "state", kafka, "--interval", "1s", "--metrics", str(ports), *scales)
     first, *others = POOLS

@@ -9,6 +9,9 @@ from tests.chaos.run import HOME, chaos
 
 from steepest.log.kafka.broker import missing, running_broker
 
+REPLICATED = ("categorizer", "log-collector", "migrator", "placer", "worker-monitor")
+"""One service of each kind: `make chaos` runs two replicas of all, which takes longer to start than this run may."""
+
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
@@ -17,7 +20,7 @@ async def test_nothing_is_lost_doubled_or_run_twice(tmp_path: Path) -> None:
     if why := missing(HOME):
         pytest.skip(f"{why}; get it with: make kafka")
     with running_broker(tmp_path / "broker", home=HOME) as broker:
-        found = await chaos(tmp_path, broker, seed=7, kills=12, faults=2, jobs=12, steps=1500)
+        found = await chaos(tmp_path, broker, seed=7, kills=12, faults=2, jobs=12, steps=1500, replicated=REPLICATED)
 
     assert found["kills"] == 12
     assert found["broker_faults"] == 2
