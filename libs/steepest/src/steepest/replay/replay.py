@@ -153,7 +153,7 @@ class Replay:
         decision = DecisionId.parse(text) if text else None
         if decision is None:
             return
-        stream = self._then.setdefault(decision.stream, [])
+        stream = self._then.setdefault(_stream_of(decision, record.key), [])
         if not stream or decision.position > stream[-1].id.position:
             stream.append(
                 Decided(
@@ -167,7 +167,7 @@ class Replay:
 
     def _decided(self, minted: Sequence[MintedDecision], cause: Record) -> None:
         for one in minted:
-            self._now.setdefault(one.id.stream, []).append(
+            self._now.setdefault(_stream_of(one.id, one.key), []).append(
                 Decided(
                     id=one.id,
                     value=encode(one.event),
@@ -181,3 +181,8 @@ class Replay:
 def _sound(record: Record) -> Record:
     """A record that was changed by hand is folded as it stands, so that its consequences are seen."""
     return msgspec.structs.replace(record, damage="") if record.damage else record
+
+
+def _stream_of(decision: DecisionId, pool: str) -> str:
+    """The decisions that are recorded in order: of a decider of another topic, those of each pool by themselves."""
+    return decision.stream if decision.topic == "cluster" else f"{decision.stream} {pool}"
