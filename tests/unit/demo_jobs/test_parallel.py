@@ -173,6 +173,16 @@ def test_a_stopped_gang_leaves_with_the_status_of_a_stop(gangs: Gangs) -> None:
     assert list((gangs.root / "checkpoints").glob("step-*"))
 
 
+def test_a_chief_whose_peers_never_come_can_be_stopped(gangs: Gangs) -> None:
+    """A gang that started in part is taken back: its chief leaves on SIGTERM though it waits for the others."""
+    chief, worker = gangs.start(2, *SIZE)
+    worker.kill()
+    wait_for((gangs.control(1, 0) / "hello.json").exists)
+    chief.terminate()
+
+    assert chief.wait(PATIENCE_S) == EXIT_STOPPED
+
+
 def test_a_stranger_is_no_peer() -> None:
     """What connects to rank 0 and does not greet as a peer of this gang is sent away; the peer is waited for."""
     peers = [("127.0.0.1", port) for port in free_ports(2)]

@@ -13,7 +13,7 @@ import contextlib
 import socket
 import struct
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ SILENCE_S = 660.0
 
 _GREETING_S = 5.0
 _RETRY_S = 0.05
+_LOOK_S = 0.2
 _KEEP_ALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}  # seconds, seconds, probes
 _HEADER = struct.Struct("!4sIIQQ")  # magic, rank, world size, step, values
 _MAGIC = b"sgd1"
@@ -81,8 +82,20 @@ class AllReduce:
 
 
 @contextlib.contextmanager
-def connected(rank: int, peers: Sequence[tuple[str, int]], *, patience_s: float = CONNECT_S) -> Iterator[AllReduce]:
-    """Connect the processes of a gang; ``peers`` are host and port of each rank, empty for a process that is alone.
+def connected(
+    rank: int,
+    peers: Sequence[tuple[str, int]],
+    *,
+    patience_s: float = CONNECT_S,
+    while_waiting: Callable[[], object] = lambda: None,
+) -> Iterator[AllReduce]:
+    """Connect the processes of a gang.
+
+    Args:
+        rank: The rank of this one.
+        peers: Host and port of each rank; empty for a process that is alone.
+        patience_s: How long to wait for all.
+        while_waiting: Called several times a second while rank 0 waits for the others.
 
     Raises:
         PeerLost: Not all were there in time.
@@ -91,7 +104,10 @@ def connected(rank: int, peers: Sequence[tuple[str, int]], *, patience_s: float 
         if rank:
             found = [links.enter_context(_called(rank, peers, patience_s))]
         else:
-            found = [links.enter_context(link) for link in (_answered(peers, patience_s) if len(peers) > 1 else [])]
+            found = [
+                links.enter_context(link)
+                for link in (_answered(peers, patience_s, while_waiting) if len(peers) > 1 else [])
+            ]
         for link in found:
             _keep_alive(link)
         yield AllReduce(rank, max(1, len(peers)), found)
@@ -112,7 +128,9 @@ def _called(rank: int, peers: Sequence[tuple[str, int]], patience_s: float) -> s
             return link
 
 
-def _answered(peers: Sequence[tuple[str, int]], patience_s: float) -> list[socket.socket]:
+def _answered(
+    peers: Sequence[tuple[str, int]], patience_s: float, while_waiting: Callable[[], object]
+) -> list[socket.socket]:
     """A connection from each other rank, in order. Who does not greet as a peer is sent away."""
     deadline = time.monotonic() + patience_s
     found: dict[int, socket.socket] = {}
@@ -120,10 +138,13 @@ def _answered(peers: Sequence[tuple[str, int]], patience_s: float) -> list[socke
     with contextlib.ExitStack() as unless_all:
         server = unless_all.enter_context(socket.create_server((host if host.startswith("127.") else "", port)))
         while len(found) < len(peers) - 1:
-            server.settimeout(max(_RETRY_S, deadline - time.monotonic()))
+            while_waiting()
+            server.settimeout(_LOOK_S)
             try:
                 link = unless_all.enter_context(server.accept()[0])
             except TimeoutError as error:
+                if time.monotonic() < deadline:
+                    continue
                 missing = sorted(set(range(1, len(peers))) - set(found))
                 raise PeerLost(f"ranks {missing} have not called at {peers[0]}") from error
             rank = _greeting(link, len(peers))

@@ -76,7 +76,7 @@ def main() -> None:
     model = Perceptron(given.seed)
     run = steepest_sdk.start(save=harness.save(model), load=harness.load(model))
     try:
-        with connected(run.rank, run.peers) as gang:
+        with connected(run.rank, run.peers, while_waiting=run.keep_stop_signal) as gang:
             train(run, model, given, gang)
     except PeerLost as error:
         _leave(run, error)
