@@ -55,6 +55,15 @@ TALL = 20
 WIDE = 100
 """From this width on, jobs are shown with their models and longer courses."""
 
+WITH_TIME_LEFT = 130
+"""From this width on, jobs are shown with the time that is left."""
+
+CATEGORY_LETTERS = len("cancelled")
+MOVES_LETTERS = len("n1 → n2 → n3")
+
+MODEL_LETTERS = 20
+"""Most letters of a model; a longer one is cut, so that no other column is."""
+
 WORDS_LINES = 8
 WORDS_LEAST = 3
 HEADS = 6
@@ -153,7 +162,7 @@ def legend(story: RunTimeline, width: int) -> Text:
         name = NAMES[category] if width >= WIDE else ""
         text.append(f"{' + ' if number else ''}{weights[number]:g}")
         text.append(f" {category.value}{' ' + name if name else ''}", style)
-    text.append(f" · lowest takes the next · {ARRIVED} just arrived · → on its way")
+    text.append(f" · lowest takes the next · {ARRIVED} just arrived · → moving")
     return text
 
 
@@ -185,22 +194,23 @@ def job_table(story: RunTimeline, width: int, most: int) -> Table:
     table = _table(width)
     table.add_column("job", no_wrap=True)
     if wide:
-        table.add_column("model", no_wrap=True)
+        table.add_column("model", no_wrap=True, max_width=MODEL_LETTERS if width < WITH_TIME_LEFT else None)
     table.add_column("node", no_wrap=True)
     table.add_column("loss", width=SPARK if wide else SPARK * 2 // 3, no_wrap=True)
     table.add_column("growth", justify="right", no_wrap=True)
-    table.add_column("category", no_wrap=True)
+    table.add_column("cat", no_wrap=True, min_width=CATEGORY_LETTERS if wide else None)
     shown = _shown(story, most)
     with_done = any(share_done(story.view.jobs[job.name]) for job in shown if job.outcome is None)
     if with_done:
         table.add_column("done", no_wrap=True)
-    table.add_column("moves", ratio=1, no_wrap=True, overflow="ellipsis")
+    table.add_column("moves", ratio=1, no_wrap=True, overflow="ellipsis", min_width=MOVES_LETTERS if wide else None)
     for job in shown:
-        table.add_row(*_job_row(job, story.view.jobs[job.name], wide=wide, with_done=with_done))
+        done = None if not with_done else _done(job, story.view.jobs[job.name], with_left=width >= WITH_TIME_LEFT)
+        table.add_row(*_job_row(job, story.view.jobs[job.name], wide=wide, done=done))
     return table
 
 
-def _job_row(job: JobStory, state: Job, *, wide: bool, with_done: bool) -> list[Text]:
+def _job_row(job: JobStory, state: Job, *, wide: bool, done: str | None) -> list[Text]:
     over = job.outcome is not None
     style = "dim" if over else _style(state)
     growth = "" if over or state.growth is None else percent(state.growth)
@@ -211,14 +221,16 @@ def _job_row(job: JobStory, state: Job, *, wide: bool, with_done: bool) -> list[
         Text(sparkline(job.means, SPARK if wide else SPARK * 2 // 3), style),
         Text(growth),
         _category(job, state),
-        *([Text("" if over else _done(state, wide=wide))] if with_done else []),
+        *([] if done is None else [Text(done)]),
         Text(_path(job), "dim" if over else ""),
     ]
 
 
-def _done(state: Job, *, wide: bool) -> str:
-    """The share of its steps that a job has done, and where there is room the time that is left."""
-    left = time_left(state) if wide else None
+def _done(job: JobStory, state: Job, *, with_left: bool) -> str:
+    """The share of its steps that a job has done, and where there is room the time that is left; empty where it is over."""
+    if job.outcome is not None:
+        return ""
+    left = time_left(state) if with_left else None
     return share_done(state) if left is None else f"{share_done(state)}, {span(left.p50)} left"
 
 

@@ -19,7 +19,7 @@ Cell = str | tuple[str, str] | list[tuple[str, str]]
 Table = tuple[Sequence[str], list[list[Cell]]]
 """Columns (``#`` before those that hold numbers) and rows."""
 
-JOBS_GIVE_WAY = ("model", "#waited", "nodes", "categories")
+JOBS_GIVE_WAY = ("model", "#waited", "categories", "nodes")
 MOVES_GIVE_WAY = ("by", "#paused", "outcome")
 """Columns that a narrow terminal shows less of, the least important first."""
 
