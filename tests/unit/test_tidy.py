@@ -313,7 +313,7 @@ def test_no_file_has_outgrown_a_head() -> None:
     assert long == {}
 
 
-FLAT = ("cli/commands", "demo_jobs", "training_logs/formats")
+FLAT = ("cli/commands", "demo_jobs", "invariants/checkers", "training_logs/formats")
 """Folders that hold many files of one kind, each found by its name."""
 
 
