@@ -110,8 +110,7 @@ class Replica(msgspec.Struct, omit_defaults=True):
         role: Its role's index among the job's roles.
         alive: Whether its process runs, as far as the log shows.
         ended: Whether its process definitely runs no more.
-        step: The last step that it reported.
-        cpu_ms: CPU time that it has used.
+        step: The last step that it had reported when it ended; before that, its ``progress`` has it.
     """
 
     node: str
@@ -120,7 +119,6 @@ class Replica(msgspec.Struct, omit_defaults=True):
     ended: bool = False
     exit_status: int | None = None
     step: int | None = None
-    cpu_ms: int | None = None
 
 
 class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
