@@ -139,6 +139,8 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def is_gang(self) -> bool:
         """Whether it has several replicas, which start, move and stop together."""
+        if not self.roles:
+            return self.replicas > 1
         return self.world > 1 or any(role.most > role.replicas for role in self.roles)
 
     @property
