@@ -5,8 +5,8 @@ from __future__ import annotations
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode
 from steepest.events.received import Received
-from steepest.invariants.checkers.modes import Modes
 from steepest.invariants.load import Reservations
+from steepest.invariants.modes import Modes
 from steepest.invariants.verdict import Checker
 
 

@@ -6,8 +6,8 @@ import msgspec
 
 from steepest.events import cluster as c
 from steepest.events.received import Received
-from steepest.invariants.checkers.modes import Modes
 from steepest.invariants.checkers.step_rules import Steps
+from steepest.invariants.modes import Modes
 from steepest.invariants.verdict import Checker
 
 Lost = c.MigrationFinished | c.MigrationFailed | c.JobSuspended | c.TransitionFinished | c.TransitionFailed

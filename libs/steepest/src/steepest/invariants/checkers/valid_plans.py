@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from steepest.events import cluster as c
 from steepest.events.received import Received
-from steepest.invariants.checkers.modes import Modes
 from steepest.invariants.checkers.step_rules import ObservedPlan, Planned
 from steepest.invariants.load import Reservations
+from steepest.invariants.modes import Modes
 from steepest.invariants.verdict import Checker
 
 
