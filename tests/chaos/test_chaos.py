@@ -24,7 +24,7 @@ async def test_nothing_is_lost_doubled_or_run_twice(tmp_path: Path) -> None:
     if why := missing(HOME):
         pytest.skip(f"{why}; get it with: make kafka")
     with running_broker(tmp_path / "broker", home=HOME) as broker:
-        found = await chaos(tmp_path, broker, seed=7, kills=12, faults=2, jobs=12, steps=1500, replicated=REPLICATED)
+        found = await chaos(tmp_path, broker, seed=7, kills=12, faults=2, jobs=12, steps=2500, replicated=REPLICATED)
 
     assert found["kills"] == 12
     assert found["broker_faults"] == 2
