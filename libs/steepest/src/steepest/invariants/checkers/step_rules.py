@@ -234,7 +234,10 @@ class Steps:
 
     def _conclude(self, event: Conclusion, offset: int) -> bool:
         progress = self.plans.get(event.plan)
-        if progress is None or progress.over is not None or (isinstance(event, c.PlanAbandoned) and progress.under_way):
+        if progress is None or progress.over is not None:
+            return False
+        # Whether the step under way of a gang's plan counts is not known here: the gang may have ended before it.
+        if isinstance(event, c.PlanAbandoned) and progress.under_way and not self._submitted.get(event.job):
             return False
         self._end(progress, event, offset)
         return True
