@@ -297,5 +297,6 @@ def test_the_sound_logs_hold_events_of_every_plan() -> None:
         c.CategoryChanged,
         c.ReallocationRequested,
         c.StayDecided,
+        c.GoalReached,
     }
     assert found | unchecked == set(c.ClusterEvent.__args__)
