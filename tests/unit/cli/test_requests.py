@@ -35,11 +35,11 @@ def folder(holding: Holding) -> StateFolder:
 @pytest.mark.parametrize(
     ("options", "command", "names"),
     [
-        (("--model", "x" * 3_000), ("true",), "$.spec.model"),
-        (("--metric", "x" * 3_000), ("true",), "$.spec.metric"),
-        (("--image", "x" * 3_000), ("true",), "$.spec.image"),
-        (("--retries", str(10**20)), ("true",), "$.spec.retries"),
-        (("--device", "Not A Name"), ("true",), "$.spec.device"),
+        (("--model", "x" * 3_000), ("true",), "Error: model: "),
+        (("--metric", "x" * 3_000), ("true",), "Error: metric: "),
+        (("--image", "x" * 3_000), ("true",), "Error: image: "),
+        (("--retries", str(10**20)), ("true",), "Error: retries: "),
+        (("--device", "Not A Name"), ("true",), "Error: device: "),
         ((), ("echo", "\udcff\udcfe"), "surrogates not allowed"),
         (("--env", "A=\udcff"), ("true",), "surrogates not allowed"),
         ((), ("true", "x" * LARGEST_REQUEST), f"more than {LARGEST_REQUEST}"),

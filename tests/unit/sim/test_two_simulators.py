@@ -73,4 +73,4 @@ def test_only_the_pool_simulates_failures_and_the_other_engine_says_so() -> None
 
     assert pool.jobs[0].jct_s > 290
     assert allocation.jobs[0].jct_s == pytest.approx(205)
-    assert "no node and no job fails, whatever cluster and workload say" in allocation.assumptions
+    assert "no node and no job fails, even where the cluster or the workload has failures" in allocation.assumptions

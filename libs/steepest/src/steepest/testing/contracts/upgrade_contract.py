@@ -17,7 +17,7 @@ from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.heartbeat import NodeHeartbeat, ReplicaReport, ReplicaState
 from steepest.events.loss import JobWatched, LossReported
-from steepest.events.parameters import FlowConParameters, PoolParameters, SpeConParameters
+from steepest.events.parameters import FlowConParameters, PoolParameters, SpeConParameters, SteepestParameters
 from steepest.events.received import ID
 from steepest.events.registry import READS
 from steepest.invariants.audit import check_with
@@ -108,6 +108,7 @@ def ticks(first: int, last: int) -> list[Event]:
 TICKS = ticks(100, 100 + LATER_TICKS)
 CONVERGED = c.Category.CONVERGED
 FLOWCON = c.PoolConfigured(reads=2, parameters=PoolParameters(flowcon=FlowConParameters(on=True, interval_ms=5_000)))
+STEEPEST = c.PoolConfigured(reads=READS, parameters=PoolParameters(steepest=SteepestParameters(on=True)))
 SPECON = SpeConParameters(interval_ms=1_000)
 
 
@@ -129,10 +130,34 @@ def losses(values: Sequence[float], first_s: int) -> list[tuple[int, Event]]:
     ]
 
 
+def used(node: str, jobs: str, second: int) -> c.NodeUsage:
+    """The node's jobs share it, and do a step a second."""
+    return c.NodeUsage(
+        node=node,
+        used=Resources(1_000),
+        jobs=dict.fromkeys(jobs, 1_000 // len(jobs)),
+        progress=tuple(
+            c.ReplicaProgress(job=job, incarnation=1, step=second, cpu_ms=1_000 * second // len(jobs)) for job in jobs
+        ),
+    )
+
+
+def shared(first_s: int, last_s: int) -> list[Event]:
+    """Two nodes of two jobs each, from one second to another."""
+    return [
+        event
+        for second, tick in zip(range(first_s, last_s), ticks(first_s, last_s), strict=True)
+        for event in (tick, used("n1", "ab", second), used("n2", "de", second))
+    ]
+
+
 def is_move_of(job: str) -> Test:
     """Whether an event decides where a converged job goes, or that it stays."""
     return lambda event: isinstance(event, c.MigrationPlanned | c.StayDecided) and event.job == job
 
+
+LENGTHS = (("a", "n1", 100), ("b", "n1", 1_000), ("d", "n2", 100), ("e", "n2", 1_000))
+"""Jobs of one node of which the shorter one is worth more."""
 
 CASES = {
     "placer, a job's end": Case(
@@ -233,6 +258,20 @@ CASES = {
         before=[FLOWCON, joined("n1"), joined("n2"), *running("a", "n1"), *running("b", "n2")],
         decided=is_a(c.LimitsPlanned, node="n2"),
         later=TICKS,
+        wanted=is_a(c.LimitsPlanned, node="n1"),
+    ),
+    "steepest-planner": Case(
+        decider="steepest-planner",
+        passed_over=is_a(c.LimitsPlanned, node="n1"),
+        before=[
+            STEEPEST,
+            joined("n1"),
+            joined("n2"),
+            *(event for job, node, steps in LENGTHS for event in running(job, node, steps=steps)),
+            *shared(1, 6),
+        ],
+        decided=is_a(c.LimitsPlanned, node="n2"),
+        later=shared(6, 6 + LATER_TICKS),
         wanted=is_a(c.LimitsPlanned, node="n1"),
     ),
     "worker-monitor": Case(
