@@ -1,4 +1,4 @@
-"""Whatever a job's file holds, it is a description that a log can hold, or an error that names the file."""
+"""Any content of a job's file is a description that a log can hold, or an error that names the file."""
 
 from __future__ import annotations
 

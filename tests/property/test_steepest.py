@@ -234,7 +234,7 @@ def test_a_plan_gives_all_there_is_and_no_more(
 
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 40)), min_size=1, max_size=8), st.floats(0, 1))
 def test_one_node_with_exact_sizes_never_misses_a_fair_end(jobs: list[tuple[int, int]], learning_weight: float) -> None:
-    """Where each job can use the whole node, none ends later than under fair sharing, whatever work is worth.
+    """Where each job can use the whole node, none ends later than under fair sharing; what work is worth does not matter.
 
     In steps of a slot; what is lost by planning only once a slot is less than one slot a job.
     """

@@ -1,4 +1,4 @@
-"""Gangs that run at the same time share no port, whatever starts and ends in between, and keep theirs across adapters."""
+"""Gangs that run at the same time share no port, and keep theirs across adapters, while others start and end."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_partial_start_keeps_its_ports(state: AdapterFolder) -> None:
 
 
 def test_a_forgotten_gang_has_no_ports(state: AdapterFolder) -> None:
-    """After forget, ports are free at once."""
+    """After forget, ports are free."""
     table(state).reserve("a", 1, 11)
     begin(state, "a", 1, 11)
     state.retire("a")
@@ -97,7 +97,7 @@ def test_ports_in_use_are_skipped(state: AdapterFolder) -> None:
 
 
 def test_a_listening_socket_uses_its_port() -> None:
-    """A port at which something listens is in use, on whatever address it listens."""
+    """A port at which something listens is in use, on any address."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         assert not is_unused(server.getsockname()[1])
 
@@ -117,7 +117,7 @@ def test_a_damaged_table_is_replaced(state: AdapterFolder, damage: bytes) -> Non
     )
 )
 def test_running_gangs_share_no_port(acts: list[tuple[str, str, int]]) -> None:
-    """Whatever starts, ends and is forgotten: two gangs that run have no port in common, and each has all of its own."""
+    """While gangs start, end and are forgotten, two that run have no port in common, and each has all of its own."""
     with tempfile.TemporaryDirectory() as folder:
         state = AdapterFolder(Path(folder))
         state.make()

@@ -127,7 +127,7 @@ def test_a_damaged_table_is_refused(state: AdapterFolder) -> None:
     )
 )
 def test_no_gpu_is_given_twice(acts: list[tuple[str, str, int, int]]) -> None:
-    """Whatever starts and ends: of no GPU is more assigned than all of it, and each replica has what it asked for."""
+    """While replicas start and end, no GPU is assigned more than once, and each replica has what it asked for."""
     with tempfile.TemporaryDirectory() as folder:
         state = AdapterFolder(Path(folder))
         state.make()

@@ -1,4 +1,4 @@
-"""A simulated gang steps together: hand-made cases, and what must hold whatever its members and nodes."""
+"""A simulated gang steps together: hand-made cases, and what must hold for any members and nodes."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def test_twice_600m_do_not_fit_1000m() -> None:
 
 
 def test_a_gang_of_which_a_part_runs_on_is_not_whole() -> None:
-    """A worker crashed, and nobody stopped the rest for ten minutes."""
+    """A worker crashed, and the rest ran on for ten minutes."""
     crashed = c.ReplicaStopped(job="a", replica=1, incarnation=1, node="n2", exit_status=1)
     ticks = [c.Tick(counted_ms=60_000 * minute) for minute in range(1, 11)]
 

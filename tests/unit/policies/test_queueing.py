@@ -18,7 +18,7 @@ from steepest.testing.system.driver import DeciderDriver
 from steepest.view.state import Phase
 
 SCENARIOS = {
-    "under fifo the first that was submitted is placed first, whatever its priority": """
+    "under fifo the first that was submitted is placed first, with any priority": """
         node w1 100
         submit fat                      -> admit fat | place fat w1
         submit a                        -> admit a

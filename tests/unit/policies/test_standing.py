@@ -1,4 +1,4 @@
-"""What people are told of a job that waits: its position, what it waits for, and when it may start."""
+"""What commands say of a job that waits: its position, what it waits for, and when it may start."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def test_the_chance_falls_from_one_to_none(done: float, shares: tuple[float, ...
 def test_without_a_weight_the_shortest_remaining_time_is_first(
     done: float, left: float, shares: tuple[float, ...]
 ) -> None:
-    """λ = 0 is SRPT, whatever the job learns."""
+    """λ = 0 is SRPT, for any job."""
     assert worth(done, left, 0.0, shares) == pytest.approx(1 / left)
 
 

@@ -353,7 +353,7 @@ def waiting_for_room() -> GangPool:
 
 
 def test_a_plan_that_waits_is_not_due_until_room_is_made() -> None:
-    """Its room is promised to it at once, beside what is free."""
+    """Its room is promised to it immediately, beside what is free."""
     pool = waiting_for_room()
 
     assert pool.plan_of("b").waits == ("suspend-a-1",)

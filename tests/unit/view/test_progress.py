@@ -273,7 +273,7 @@ def test_any_reports_fold_and_no_answer_is_impossible(facts: list[tuple[str, c.R
 
 @given(st.integers(2, 200), st.integers(1, 500), st.integers(1, 1_000), st.integers(0, 5_000))
 def test_a_regular_job_is_measured_exactly(total: int, cpu_ms: int, stride: int, imports_ms: int) -> None:
-    """Steps of equal cost: pace and rest are exact, whatever the start-up took and however often it reports."""
+    """Steps of equal cost: pace and rest are exact, for any start-up time and any number of reports."""
     pool = Trained()
     for step in range(0, total, stride):
         pool.report(step=step, total=total, cpu_ms=imports_ms + step * cpu_ms)

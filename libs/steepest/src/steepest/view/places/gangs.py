@@ -1,4 +1,4 @@
-"""What a gang is, wherever it stands: which places it holds and counts at, how it starts, and what a replica's end means.
+"""What a gang is: which places it holds and counts at, how it starts, and what a replica's end means.
 
 A gang is a job of several replicas, or of one that may be scaled. Its replicas start, stop and move together. Jobs of one
 replica that always was one pass here only where a plan is for both.
