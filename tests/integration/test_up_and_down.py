@@ -162,7 +162,7 @@ def test_a_folder_of_another_version_is_left_alone(system: RunningSystem) -> Non
 
     refused = [system.call(*call) for call in (("up",), ("jobs",), ("submit", "true"), ("down",), ("events",))]
 
-    message = f"Error: the state folder {system.state} is of version 99, and this Steepest knows version 1"
+    message = f"Error: the state folder {system.state} is of version 99, and this Steepest knows 1 and 2"
     assert all(each.stderr.startswith(message) for each in refused)
     assert {each.returncode for each in refused} == {2}
     assert [path.name for path in system.state.iterdir()] == ["steepest.json"]

@@ -14,7 +14,7 @@ from steepest.cli.printing.job_timeline import TimelineCollector
 from steepest.cli.printing.output import console
 from steepest.cli.printing.tables import drawn
 from steepest.demo.job_progress import in_words, interval, share_done, steps
-from steepest.demo.picture import picture
+from steepest.demo.picture import WITH_TIME_LEFT, picture
 from steepest.demo.run_timeline import RunTimeline
 from steepest.view.progress import TimeLeft
 
@@ -86,7 +86,7 @@ def test_programs_get_all_of_it() -> None:
     assert (unknown["steps_total"], unknown["remaining_ms"], unknown["cpu_ms_left"]) == (None, None, None)
 
 
-@pytest.mark.parametrize(("width", "shown"), [(80, "30 %"), (110, "30 %, 2 min 36 s left")])
+@pytest.mark.parametrize(("width", "shown"), [(80, "30 %"), (WITH_TIME_LEFT, "30 %, 2 min 36 s left")])
 def test_the_live_view_and_explain_show_it(width: int, shown: str) -> None:
     """For as long as the job is not over."""
     pool = uneven(steps=1_000)
