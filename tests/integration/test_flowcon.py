@@ -18,6 +18,10 @@ from steepest.testing.system.running_system import RunningSystem
 
 TRAINING = (sys.executable, two_trainings.__file__)
 NODE_M = 500
+CAPPED_M = 1.2 * NODE_M / 3
+"""What a job that is capped at a third of the node uses less than; half of the node is more."""
+
+BUSY_M = 0.9 * NODE_M
 MEASURED = 8
 
 
@@ -80,7 +84,9 @@ def test_a_job_that_has_stopped_learning_is_capped_and_the_cap_acts(system: Runn
 
     assert limit.cpu_m == NODE_M // 3
     assert quota is None or abs(quota - NODE_M // 3) <= 1, "the control group has another quota"
-    assert used["flat"] * 1.3 < used["steep"], used
+    assert used["flat"] < CAPPED_M, used
+    # Beside other work on the machine, neither job may get what it is allowed, so that the cap does not show.
+    assert used["flat"] * 1.3 < used["steep"] or sum(used.values()) < BUSY_M, used
     assert system.job("flat")["limit_m"] == NODE_M // 3
     assert system.ask("nodes")[0]["limits"]["flat"] == NODE_M // 3
     story = system.ask("explain", "flat")
