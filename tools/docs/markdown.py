@@ -14,7 +14,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[2]
 """The repository."""
 
-_SKIPPED = {".venv", ".venv-frameworks", ".git", ".docker", ".kafka", ".steepest", "out", "node_modules"}
+_SKIPPED = {"out", "node_modules"}
 _FENCE = re.compile(r"^( *)(`{3,}|~{3,})(\S*)[^\n]*\n(.*?)^\1\2`*\s*$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"!?\[(?:[^\[\]]|\[[^\]]*\])*\]\(<?([^()\s>]*(?:\([^()\s]*\))?[^()\s>]*)>?(?:\s+\"[^\"]*\")?\)")
 _HEADING = re.compile(r"^#{1,6} +(.+?) *#*$", re.MULTILINE)
@@ -30,9 +30,10 @@ class Block(NamedTuple):
 
 
 def pages() -> list[Path]:
-    """Every Markdown file of the repository."""
-    found = (file for file in ROOT.rglob("*.md") if not _SKIPPED.intersection(file.relative_to(ROOT).parts))
-    return sorted(found)
+    """Every Markdown file of the repository. Hidden folders are not entered: an engine's files come and go in one."""
+    tops = [top for top in ROOT.iterdir() if top.is_dir() and not top.name.startswith(".")]
+    found = [*ROOT.glob("*.md"), *(file for top in tops for file in top.rglob("*.md"))]
+    return sorted(file for file in found if not _SKIPPED.intersection(file.relative_to(ROOT).parts))
 
 
 def prose(text: str) -> str:
