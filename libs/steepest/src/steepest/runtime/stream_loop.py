@@ -130,11 +130,7 @@ class StreamLoop:
         if self._share is None:
             await self._follow(self._layout.of_topic(self._kind.topic), stop)
             return
-        try:
-            await follow_assignments(self._share, stop, self._follow, self._wait, self._idle)
-        finally:
-            if stop.is_set():
-                await self._share.close()
+        await follow_assignments(self._share, stop, self._follow, self._wait, self._idle)
 
     def _wait(self) -> None:
         """What there is to follow is not dealt yet."""

@@ -1,4 +1,4 @@
-"""Which replicas have come further since their node last said so.
+"""Which replicas have made progress since their node last reported it.
 
 It owns what counts as progress, and how often it becomes a fact. It must never know how it was measured.
 """

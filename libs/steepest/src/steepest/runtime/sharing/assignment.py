@@ -52,7 +52,7 @@ async def follow_assignments(
     wait: Callable[[], None],
     idle: Callable[[], None],
 ) -> None:
-    """Follow one share after the other until ``stop`` is set.
+    """Follow one share after the other until ``stop`` is set; then leave all partitions to other processes.
 
     Args:
         share: The partitions that are assigned to this process.
@@ -61,18 +61,22 @@ async def follow_assignments(
         wait: Reports that the loop is alive and waits for a share, without end where the group cannot be joined.
         idle: Reports that the loop is alive, where there is nothing to work on.
     """
-    while not stop.is_set():
-        partitions = await until_stopped(share.take(), stop, tick=wait, interval_s=IDLE_S)
-        if partitions is None:
-            return
-        try:
-            async with _either(stop, share.revoked) as ended:
-                if partitions:
-                    await follow(partitions, ended)
-                else:
-                    await until_stopped(asyncio.Event().wait(), ended, tick=idle, interval_s=IDLE_S)
-        finally:
-            share.give_back()
+    try:
+        while not stop.is_set():
+            partitions = await until_stopped(share.take(), stop, tick=wait, interval_s=IDLE_S)
+            if partitions is None:
+                return
+            try:
+                async with _either(stop, share.revoked) as ended:
+                    if partitions:
+                        await follow(partitions, ended)
+                    else:
+                        await until_stopped(asyncio.Event().wait(), ended, tick=idle, interval_s=IDLE_S)
+            finally:
+                share.give_back()
+    finally:
+        if stop.is_set():
+            await share.close()
 
 
 @asynccontextmanager

@@ -59,11 +59,7 @@ class PoolsLoop:
         if self._share is None:
             await self._follow(tuple(self._pools), stop)
             return
-        try:
-            await follow_assignments(self._share, stop, self._follow, self._wait, self._idle)
-        finally:
-            if stop.is_set():
-                await self._share.close()
+        await follow_assignments(self._share, stop, self._follow, self._wait, self._idle)
 
     def _wait(self) -> None:
         """Which pools are this process's is not known yet."""
