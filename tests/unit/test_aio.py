@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from steepest.aio import leaves, until_stopped
+from steepest.aio import completed, leaves, until_stopped
 
 
 async def forever(cleaned: list[str]) -> int:
@@ -69,6 +69,27 @@ async def test_ticks_before_each_interval() -> None:
 
     await until_stopped(asyncio.Event().wait(), stop, tick=tick, interval_s=0.001)
     assert len(ticks) == 3
+
+
+async def test_completed_work_outlives_a_cancellation_that_it_would_swallow() -> None:
+    """The caller's cancellation is raised once the work has ended, also where the work suppresses cancellations."""
+    ended = list[str]()
+
+    async def stop_a_client() -> None:
+        own = asyncio.create_task(asyncio.sleep(60))
+        own.cancel()
+        try:
+            await own
+        except asyncio.CancelledError:
+            ended.append("stopped")
+
+    closing = asyncio.create_task(completed(stop_a_client()))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    assert ended == ["stopped"]
 
 
 def test_leaves_of_nested_groups_in_order() -> None:

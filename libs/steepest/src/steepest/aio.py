@@ -6,8 +6,8 @@ It must never know what is waited for.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -41,6 +41,23 @@ async def until_stopped(
             each.cancel()
         # Wait for the cancellation: the awaitable must have released what it holds before the caller goes on.
         await asyncio.gather(task, stopped, return_exceptions=True)
+
+
+async def completed(work: Coroutine[Any, Any, T]) -> T:
+    """Wait for work that must not be cut off, such as a client's ``stop``, also if the caller is cancelled meanwhile.
+
+    Client libraries cancel tasks of their own while they stop, and suppress that cancellation; where the caller is cancelled
+    at this moment, they suppress that one as well.
+
+    Raises:
+        asyncio.CancelledError: The caller was cancelled; the work has ended.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.gather(task, return_exceptions=True)
+        raise
 
 
 def leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:

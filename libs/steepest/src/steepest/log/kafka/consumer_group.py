@@ -20,6 +20,7 @@ from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
 from aiokafka import TopicPartition as KafkaPartition
 from aiokafka.errors import CommitFailedError, IllegalGenerationError, IllegalStateError, UnknownMemberIdError
 
+from steepest.aio import completed
 from steepest.errors import LogUnavailableError
 from steepest.log.base import TopicPartition
 from steepest.log.kafka.kafka_reader import CLIENT_ERRORS, started
@@ -101,7 +102,7 @@ class KafkaAssignment:
         if client is not None:
             self.give_back()
             with contextlib.suppress(*CLIENT_ERRORS):
-                await client.stop()
+                await completed(client.stop())
 
     async def _join(self) -> None:
         client = AIOKafkaConsumer(

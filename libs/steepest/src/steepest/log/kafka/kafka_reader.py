@@ -16,6 +16,7 @@ from aiokafka import TopicPartition as KafkaPartition
 from aiokafka.consumer import fetcher
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
+from steepest.aio import completed
 from steepest.errors import LogEpochError, LogUnavailableError
 from steepest.log.base import Record, TopicPartition
 from steepest.log.kafka.kafka_settings import KafkaSettings
@@ -92,12 +93,14 @@ class KafkaReader:
     async def close(self) -> None:
         """See ``steepest.log.base.Reader.close``."""
         self._closed = True
+        await completed(self._close())
+
+    async def _close(self) -> None:
         if self._fetching is not None:
             self._fetching.cancel()
-            with contextlib.suppress(asyncio.CancelledError, LogEpochError, LogUnavailableError):
-                await self._fetching
+            await asyncio.gather(self._fetching, return_exceptions=True)
         if self._connecting is not None:
-            with contextlib.suppress(asyncio.CancelledError, LogEpochError, LogUnavailableError):
+            with contextlib.suppress(LogEpochError, LogUnavailableError):
                 await (await self._connecting).stop()
 
     async def _fetch(self, timeout_s: float, max_records: int) -> None:

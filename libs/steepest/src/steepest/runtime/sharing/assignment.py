@@ -6,7 +6,6 @@ It owns the hand-over: work on a share ends before the share is given back. It m
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Protocol
@@ -94,5 +93,4 @@ async def _either(*events: asyncio.Event) -> AsyncIterator[asyncio.Event]:
     finally:
         for task in watching:
             task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.gather(*watching)
+        await asyncio.gather(*watching, return_exceptions=True)

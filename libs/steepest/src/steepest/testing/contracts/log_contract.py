@@ -410,3 +410,16 @@ class LogContract:
         await reader.close()
         with pytest.raises(LogUnavailableError):
             await reader.poll(timeout_s=NO_WAIT_S)
+
+    @pytest.mark.parametrize("turns", range(12))
+    async def test_a_cancelled_close_is_cancelled(self, log: Log, turns: int) -> None:
+        """However far a reader's close has come, its caller learns that it was cancelled, and does not go on."""
+        reader = log.reader({CLUSTER: 0})
+        await reader.poll(timeout_s=NO_WAIT_S)
+        closing = asyncio.create_task(reader.close())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        if closing.cancel():
+            with pytest.raises(asyncio.CancelledError):
+                await closing
+        await reader.close()
