@@ -37,9 +37,30 @@ requests = { cpu_m = 100, extended = { "nvidia.com/mig-1g.5gb" = 1, "a.b/c" = 2 
 """
 
 
-def written(folder: Path, text: str) -> str:
+GANG_IN_YAML = """
+# a comment, and long text in a block
+name: resnet
+command: ["true", --epochs, "20"]
+queue: vision
+priority: high
+steps: 20000
+roles:
+  - name: chief
+    requests: {cpu_m: 200, memory_mib: 64}
+  - name: worker
+    replicas: 4
+    min: 2
+    max: 8
+    sizes: [2, 4, 8]
+    requests:
+      cpu_m: 100
+      extended: {nvidia.com/mig-1g.5gb: 1, a.b/c: 2}
+"""
+
+
+def written(folder: Path, text: str, name: str = "job.toml") -> str:
     """A file with this text."""
-    path = folder / "job.toml"
+    path = folder / name
     path.write_text(text)
     return str(path)
 
@@ -134,6 +155,56 @@ def test_one_replica_is_as_short_on_the_log_as_ever(holding: Holding) -> None:
     assert encode(spec) == b'{"command":["true"],"working_dir":"%s","requests":{"cpu_m":50}}' % bytes(Path().absolute())
 
 
+def test_yaml_says_the_same_as_toml(holding: Holding, tmp_path: Path) -> None:
+    """The name's end decides; paths begin at the file's folder in both."""
+    for suffix in ("yaml", "yml"):
+        assert job_of(GANG_IN_YAML, f"job.{suffix}", tmp_path) == job_of(GANG, "job.toml", tmp_path)
+
+    folder = holding()
+    path = written(tmp_path, "command: ['true']\nsteps: 7\nworking_dir: .\nenv: {SEED: '1'}\n", "job.yaml")
+    assert call(folder, "-f", path, "--name", "a", "--steps", "8").exit_code == 0
+    spec = spec_of(folder, "a")
+    assert (spec.command, spec.steps, spec.working_dir, spec.env) == (("true",), 8, str(tmp_path), {"SEED": "1"})
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("name: a\ncomand: []", "line 2: comand: there is no such field; did you mean command?"),
+        ("requests:\n  cpu: 1", "line 2: requests.cpu: there is no such field; did you mean cpu_m?"),
+        ("roles:\n- name: w\n  replica: 2", "line 3: roles[0].replica: there is no such field"),
+        ("roles:\n- name: w\n  replicas: 0", "line 3: roles[0].replicas: Expected int >= 1"),
+        ("roles:\n- name: w\n  requests: {gpu: 2}", "line 3: roles[0].requests.gpu: there is no such field"),
+        ("env:\n  SEED: 7", "line 1: env[...]: Expected str, got int"),
+        ("command: train.py", "line 1: command: Expected array, got str"),
+        ("\npriority: 1\npriority_class: high", "line 3: priority_class: it excludes priority"),
+        ("name: a\nname: b", "line 2: name is there twice"),
+        ("name: a\nsteps: [1", "line 2: "),
+        ("a: &a [1]\nb: *a", "line 2: an alias (*) is not allowed here"),
+        (
+            "name: !!python/object/apply:os.system [exit]",
+            "line 1: a tag (tag:yaml.org,2002:python/object/apply:os.system)",
+        ),
+        ("yes: 1", "line 1: a field's name must be text"),
+        ("<<: {name: a}", "line 1: a field's name must be text"),
+        ("? [a]\n: 1", "line 1: a field's name must be text"),
+        (r'name: "\ud800"', "line 1: half a character"),
+        ("- name: a", "line 1: it holds no table of fields"),
+        ("name: a\n---\nname: b", "line 2: but found another document"),
+        ("a: " + "[" * 21 + "]" * 21, "line 1: it is nested more than 20 levels deep"),
+        ("name: \x00", "unacceptable character"),
+    ],
+)
+def test_a_wrong_line_of_yaml_is_named(text: str, wrong: str, tmp_path: Path) -> None:
+    """With the file, the line and the field."""
+    with pytest.raises(InputError) as caught:
+        job_of(text, "job.yaml", tmp_path)
+
+    message = f"{caught.value}; {caught.value.hint}"
+    assert message.startswith("job.yaml: ")
+    assert wrong in message
+
+
 ROLE = 'command = ["true"]\n[[roles]]\nname = "w"\n'
 
 
@@ -147,7 +218,7 @@ ROLE = 'command = ["true"]\n[[roles]]\nname = "w"\n'
         ('command = "train.py"', "command: Expected array, got str"),
         ('name = "A B"', "name: Expected str matching"),
         ("priority = 1000001", "priority: Expected int <= 1000000"),
-        ('priority = 1\npriority_class = "high"', "priority: it excludes priority_class"),
+        ('priority = 1\npriority_class = "high"', "priority_class: it excludes priority"),
         (f"{ROLE}replicas = 0", "roles[0].replicas: Expected int >= 1"),
         (f"{ROLE}replicas = 10001", "roles[0].replicas: Expected int <= 10000"),
         ("steps = 0", "steps: Expected int >= 1"),
@@ -194,9 +265,9 @@ def test_what_cannot_be_is_refused_before_it_is_asked(text: str, wrong: str, hol
     assert wrong in done.stderr
 
 
-@pytest.mark.parametrize("content", [b"\xff", b"name = '\x00'"])
+@pytest.mark.parametrize("content", [b"\xff", b"name = '\x00'", b"#" * (256 * 1024 + 1)])
 def test_a_file_that_is_none_is_refused(content: bytes, holding: Holding, tmp_path: Path) -> None:
-    """One that is not there, a folder, or bytes that are no text."""
+    """One that is not there, bytes that are no text, or one that is too large."""
     path = tmp_path / "job.toml"
     path.write_bytes(content)
 

@@ -61,7 +61,28 @@ def test_job_shows_its_loss_growth_category_and_path() -> None:
     assert line(lines, "stayer").split() == ["stayer", "n1", "▁▁", "12", "%", "●", "WC", "stays"]
     assert line(lines, "mover").split() == ["mover", "█▃▁", "finished", "n1", "→", "n2"]
     assert line(lines, "broken").split()[-1] == "failed"
-    assert line(lines, "late").split() == ["late", "waits"]
+    assert line(lines, "late").split()[:3] == ["late", "waits", "1/1"]
+
+
+def test_a_waiting_job_shows_its_place_in_the_queue_and_why() -> None:
+    """As `jobs` does: where it stands, what it waits for, and when it may start if that is known."""
+    built = log().submitted("huge", 5_000)
+    built.add(c.JobAdmitted(job="huge", request="r")).add(c.JobAdmitted(job="late", request="r"))
+    lines = drawn(RunTimeline.of(built.records), 200)
+
+    assert line(lines, "late").split()[1:3] == ["waits", "1/2"]
+    assert "the placer considers it at the next record" in line(lines, "late")
+    assert line(lines, "huge").split()[1:3] == ["waits", "2/2"]
+    assert "no node has 5000m CPU free: CPU is short" in line(lines, "huge")
+
+
+def test_a_queue_without_end_is_not_gone_through_for_a_picture() -> None:
+    """Beyond 200 waiting jobs, they only wait."""
+    built = log()
+    for number in range(200):
+        built.submitted(f"job-{number}", 50)
+
+    assert line(drawn(RunTimeline.of(built.records), 110, 300), "job-7").split() == ["job-7", "waits"]
 
 
 def test_bars_are_as_long_as_nodes_are_large() -> None:

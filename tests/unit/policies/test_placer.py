@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from steepest.events import cluster as c
+from steepest.events.common import Resources
+from steepest.events.requests import Role
 from steepest.policies.placement.placer import Placer
 from steepest.testing.call_count import count_calls
 from steepest.testing.scenarios.folded_pool import cancelled, checkpoint, submitted
@@ -447,3 +449,13 @@ def test_a_burst_of_submissions_is_placed_without_reading_any_back() -> None:
     assert len({plan.job for plan in placed}) == len(placed) == 400
     driver.deliver(everything=True)
     assert set(driver.allocated().values()) == {1_000}
+
+
+def test_a_job_whose_only_role_has_one_replica_is_placed_by_what_that_requests() -> None:
+    """Half a core more is less on the larger node, and the requests of jobs without roles are not asked."""
+    driver = DeciderDriver(Placer(), w1=1_000, w2=2_000)
+    driver.feed(submitted("small", 500, first_node="w1"), submitted("large", 1_100, first_node="w2"))
+    role = Role(name="only", requests=Resources(cpu_m=500))
+    made = driver.ask(submitted("a", roles=(role,)))
+
+    assert [spell(event) for event in made] == ["admit a", "place a w2"]

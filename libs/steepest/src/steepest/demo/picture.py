@@ -5,7 +5,7 @@ It owns the layout, for any size of terminal. It must never know a terminal, a c
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from rich.console import Group, RenderableType
 from rich.rule import Rule
@@ -21,6 +21,7 @@ from steepest.demo.sparkline import sparkline
 from steepest.describe import CATEGORIES as NAMES
 from steepest.describe import count, percent, sentence, span
 from steepest.events import cluster as c
+from steepest.policies.placement.standing import Standing, standings
 from steepest.view.progress import time_left
 from steepest.view.state import Job, Node, Phase
 
@@ -63,6 +64,9 @@ MOVES_LETTERS = len("n1 → n2 → n3")
 
 MODEL_LETTERS = 20
 """Most letters of a model; a longer one is cut, so that no other column is."""
+
+QUEUE_MOST = 200
+"""With more waiting jobs, it is not shown how each of them stands: that takes too long for a picture four times a second."""
 
 WORDS_LINES = 8
 WORDS_LEAST = 3
@@ -204,25 +208,30 @@ def job_table(story: RunTimeline, width: int, most: int) -> Table:
     if with_done:
         table.add_column("done", no_wrap=True)
     table.add_column("moves", ratio=1, no_wrap=True, overflow="ellipsis", min_width=MOVES_LETTERS if wide else None)
+    standing = _standings(story)
     for job in shown:
         done = None if not with_done else _done(job, story.view.jobs[job.name], with_left=width >= WITH_TIME_LEFT)
-        table.add_row(*_job_row(job, story.view.jobs[job.name], wide=wide, done=done))
+        table.add_row(*_job_row(job, story.view.jobs[job.name], standing.get(job.name), wide=wide, done=done))
     return table
 
 
-def _job_row(job: JobStory, state: Job, *, wide: bool, done: str | None) -> list[Text]:
+def _standings(story: RunTimeline) -> Mapping[str, Standing]:
+    return standings(story.view) if len(story.view.jobs.queue) <= QUEUE_MOST else {}
+
+
+def _job_row(job: JobStory, state: Job, standing: Standing | None, *, wide: bool, done: str | None) -> list[Text]:
     over = job.outcome is not None
     style = "dim" if over else _style(state)
     growth = "" if over or state.growth is None else percent(state.growth)
     return [
         Text(job.name, "dim" if over else "bold"),
         *([Text(job.model, "dim" if over else "")] if wide else []),
-        Text("" if over else _where(state)),
+        Text("" if over else _where(state, standing)),
         Text(sparkline(job.means, SPARK if wide else SPARK * 2 // 3), style),
         Text(growth),
         _category(job, state),
         *([] if done is None else [Text(done)]),
-        Text(_path(job), "dim" if over else ""),
+        Text(_path(job), "dim" if over else "") if standing is None else Text(_why_it_waits(standing), "yellow"),
     ]
 
 
@@ -242,14 +251,15 @@ def _shown(story: RunTimeline, most: int) -> list[JobStory]:
     return [job for job in jobs if job.name not in gone][:most]
 
 
-def _where(job: Job) -> str:
+def _where(job: Job, standing: Standing | None) -> str:
+    position = "" if standing is None else f" {standing.position}/{standing.waiting}"
     if job.phase is Phase.SUSPENDED:
-        return "suspended"
+        return f"suspended{position}"
     if job.spec.is_gang and job.nodes:
         return placed_on(job.nodes)
     target = next((name for name in job.assigned if name != job.node), None)
     if job.node is None:
-        return f"→ {target}" if target else "waits"
+        return f"→ {target}" if target else f"waits{position}"
     return f"{job.node} → {target}" if target else job.node
 
 
@@ -265,6 +275,12 @@ def _known_category(job: Job) -> Text:
 
 def _path(job: JobStory) -> str:
     return " → ".join(job.path) if len(job.path) > 1 else "stays" if job.stays else ""
+
+
+def _why_it_waits(standing: Standing) -> str:
+    """When a job may start, if that is known, and what it waits for."""
+    start = "" if standing.start_ms is None else f"may start in {span(standing.start_ms)}: "
+    return f"{start}{standing.reason}"
 
 
 # --- words ------------------------------------------------------------------------------------------------------------

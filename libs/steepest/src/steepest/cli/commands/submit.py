@@ -35,7 +35,7 @@ Examples:
   steepest submit --array 4 -- python sweep.py       STEEPEST_ARRAY_INDEX is 0, 1, 2, 3
   steepest submit --priority urgent --queue paper --steps 20000 -- python train.py
 
-A job of several replicas is described in a TOML file, -f job.toml (docs/commands.md); options given beside it count more.
+A job of several replicas is described in a file, -f job.toml or job.yaml (docs/commands.md); options beside it count more.
 The job runs in this folder unless --workdir names another. A bare `python` is the one that this shell finds (in containers:
 the image's). Otherwise the job's environment is that of `steepest up` (PATH, ...) and --env. Everything after -- is the
 command; no shell reads it. Where a job of that name is over, the new one is called NAME.2.
@@ -53,7 +53,7 @@ MODES = ("on-request", "on-stop", "none")
     "-f",
     "--file",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Read the job from a TOML file; options given here override it.",
+    help="Read the job from a TOML or YAML file; options given here override it.",
 )
 @click.option("--name", help="Name the job; default: the script's name and four letters.")
 @click.option("--cpu", type=CPU, default="0.05", show_default=True, help="Reserve so much CPU: cores, or 50m.")

@@ -24,7 +24,8 @@ Examples:
   steepest top --state .steepest/demo-1     how a demo ended
   steepest top | tee decisions.txt          from now on, a line an event
 
-From top to bottom: nodes with their use and score, jobs with the course of their losses, and what was decided. q leaves.
+From top to bottom: nodes with their use and score, jobs with the course of their losses, and what was decided. A job that
+waits has its position in the queue, when it may start (if that is known), and what it waits for. q leaves.
 """
 
 HISTORY_MOST = 200_000

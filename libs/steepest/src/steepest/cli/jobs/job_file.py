@@ -1,4 +1,4 @@
-"""A job described in a TOML file, with the fields of ``JobSpec`` and a name.
+"""A job described in a TOML or YAML file, with the fields of ``JobSpec`` and a name.
 
 It owns what such a file may say and how an error names the field. What a description means is not its business.
 """
@@ -6,13 +6,13 @@ It owns what such a file may say and how an error names the field. What a descri
 from __future__ import annotations
 
 import difflib
-import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from steepest.cli.jobs.job_text import Table, parse, read_text
 from steepest.errors import InputError
 from steepest.events.common import Name, Resources
 from steepest.events.requests import JobSpec, Role
@@ -39,13 +39,14 @@ def read_job_file(path: Path) -> JobFile:
     """Read a job's description.
 
     Raises:
-        InputError: The file cannot be read, or a field is wrong or unknown; the message names both.
+        InputError: The file cannot be read, or a field is wrong or unknown; the message names both, and where the format
+            says it, the line.
     """
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text in UTF-8"
-        raise InputError(f"{path}: {why}", hint=f"name a TOML file; {HINT}") from error
+        text = read_text(path)
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise InputError(f"{path}: {why}", hint=f"name a TOML or YAML file; {HINT}") from error
     return job_of(text, str(path), path.absolute().parent)
 
 
@@ -53,7 +54,7 @@ def job_of(text: str, source: str, folder: Path) -> JobFile:
     """The description that a text holds.
 
     Args:
-        text: TOML.
+        text: TOML, or YAML if the source's name ends with ``.yaml`` or ``.yml``.
         source: Where it comes from, for errors.
         folder: Where relative paths begin.
 
@@ -61,16 +62,18 @@ def job_of(text: str, source: str, folder: Path) -> JobFile:
         InputError: As :func:`read_job_file`.
     """
     try:
-        content = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{source}: {error}", hint=f"write TOML; {HINT}") from error
+        table = parse(text, source)
+    except ValueError as error:
+        raise InputError(f"{source}: {error}", hint=HINT) from error
+    content = table.content
     name = content.pop("name", None)
-    _refuse_unknown(content, source)
+    _refuse_unknown(table, source)
     _name_extended(content)
     if isinstance(content.get("priority"), str) and "priority_class" not in content:
         content["priority_class"] = content.pop("priority")
     if "priority" in content and "priority_class" in content:
-        raise InputError(f"{source}: priority: it excludes priority_class", hint="leave one of them out")
+        where = _at(table, source, "priority_class")
+        raise InputError(f"{where}: it excludes priority", hint="leave one of them out")
     try:
         job = JobFile(
             None if name is None else _converted(name, Name, ".name"), _converted({"command": (), **content}, JobSpec)
@@ -78,7 +81,8 @@ def job_of(text: str, source: str, folder: Path) -> JobFile:
     except msgspec.ValidationError as error:
         what, _, where = str(error).rpartition(" - at `$")
         field = where.strip("`.") or "its content"
-        raise InputError(f"{source}: {field}: {(what or str(error)).replace('`', '')}", hint=HINT) from error
+        wrong = (what or str(error)).replace("`", "")
+        raise InputError(f"{_at(table, source, field)}: {wrong}", hint=HINT) from error
     given = {field: str(folder / getattr(job.spec, field)) for field in PATHS if field in content}
     return JobFile(job.name, msgspec.structs.replace(job.spec, **given))
 
@@ -90,26 +94,33 @@ def _converted(value: object, kind: Any, field: str = "") -> Any:
         raise msgspec.ValidationError(f"{error} - at `${field}`" if field else str(error)) from error
 
 
-def _refuse_unknown(content: Mapping[str, Any], source: str) -> None:
+def _at(table: Table, source: str, field: str) -> str:
+    """Where a field is, for an error: the file, the line if it is known, and the field."""
+    line = table.line_of(field)
+    return f"{source}: {field}" if line is None else f"{source}: line {line}: {field}"
+
+
+def _refuse_unknown(table: Table, source: str) -> None:
     """Refuse fields that nothing has; ``JobSpec`` itself passes over them, because a log may come from a later version."""
-    _refuse_others(content, ("name", *JobSpec.__struct_fields__), source, "")
-    _refuse_others(content.get("requests"), Resources.__struct_fields__, source, "requests.")
-    roles = content.get("roles")
-    for place, role in enumerate(roles if isinstance(roles, list) else ()):
-        _refuse_others(role, Role.__struct_fields__, source, f"roles[{place}].")
-        if isinstance(role, dict):
-            _refuse_others(role.get("requests"), Resources.__struct_fields__, source, f"roles[{place}].requests.")
+    roles = table.content.get("roles")
+    places = {f"roles[{place}].": role for place, role in enumerate(roles if isinstance(roles, list) else ())}
+    _refuse_others(table, table.content, ("name", *JobSpec.__struct_fields__), source, "")
+    for where, role in places.items():
+        _refuse_others(table, role, Role.__struct_fields__, source, where)
+    for where, holder in {"": table.content, **places}.items():
+        requests = holder.get("requests") if isinstance(holder, dict) else None
+        _refuse_others(table, requests, Resources.__struct_fields__, source, f"{where}requests.")
 
 
-def _refuse_others(table: object, known: Iterable[str], source: str, where: str) -> None:
-    if not isinstance(table, dict):
+def _refuse_others(table: Table, given: object, known: Iterable[str], source: str, where: str) -> None:
+    if not isinstance(given, dict):
         return
     names = list(known)
-    for name in table:
+    for name in given:
         if name not in names:
             close = difflib.get_close_matches(name, names, n=1)
             hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(names)}"
-            raise InputError(f"{source}: {where}{name}: there is no such field", hint=hint)
+            raise InputError(f"{_at(table, source, f'{where}{name}')}: there is no such field", hint=hint)
 
 
 def _name_extended(content: dict[str, Any]) -> None:

@@ -33,5 +33,5 @@ def spread(view: ClusterView, job: Job, pending: Pending) -> Node | None:
 
 
 def _key(job: Job, node: Node, pending: Pending) -> tuple[float, int, str]:
-    taken = node.capacity - pending.free(node) + job.spec.requests
+    taken = node.capacity - pending.free(node) + job.spec.chief_requests
     return (allocation(taken, node.capacity), pending.count(node), node.name)

@@ -133,4 +133,4 @@ class NodeScorer:
 def _why_out(job: Job, node: Node, pending: Pending) -> str:
     """Why a node is excluded, as a decision names it; empty where it is not."""
     refusal = pending.no_room(job, node)
-    return "" if refusal is None else room_sentence(refusal, job.spec.requests, node, node.name)
+    return "" if refusal is None else room_sentence(refusal, job.spec.chief_requests, node, node.name)

@@ -97,7 +97,7 @@ class Rebalancer:
             if (
                 job.nodes[0] != target.name
                 and self._can_spare(view, job, factor)
-                and job.spec.requests.fits(free)
+                and job.spec.chief_requests.fits(free)
                 and with_specon.pays(view, job, target, self.state.count(target))
             ):
                 return job

@@ -134,7 +134,7 @@ class SteepestPlanner:
         self.state.largest = max(self.state.largest, capacity.cpu_m / 1000)
 
     def _place(self, job: Job, now_s: float) -> None:
-        self.state.fair.plan(job.name, job.spec.requests, job.spec.first_node, now_s)
+        self.state.fair.plan(job.name, job.spec.chief_requests, job.spec.first_node, now_s)
 
     def _train(self, view: ClusterView, job: Job, now_s: float) -> None:
         """An incarnation trains from here on, if that is not known yet."""

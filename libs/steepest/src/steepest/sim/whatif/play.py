@@ -109,7 +109,7 @@ def _adopt(nodes: SimulatedNodes, job: Job, done: int) -> None:
         job.nodes[0],
         ReplicaSpec(
             command=job.spec.command,
-            requests=job.spec.requests,
+            requests=job.spec.chief_requests,
             cpu_limit_m=job.limit.in_force_m if job.limit else None,
         ),
         step=done,
