@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from steepest.cli.jobs.job_text import Table, parse, read_text
+from steepest.cli.jobs.job_text import JobTable, parse, read_text
 from steepest.errors import InputError
 from steepest.events.common import Name, Resources
 from steepest.events.requests import JobSpec, Role
@@ -94,13 +94,13 @@ def _converted(value: object, kind: Any, field: str = "") -> Any:
         raise msgspec.ValidationError(f"{error} - at `${field}`" if field else str(error)) from error
 
 
-def _at(table: Table, source: str, field: str) -> str:
+def _at(table: JobTable, source: str, field: str) -> str:
     """Where a field is, for an error: the file, the line if it is known, and the field."""
     line = table.line_of(field)
     return f"{source}: {field}" if line is None else f"{source}: line {line}: {field}"
 
 
-def _refuse_unknown(table: Table, source: str) -> None:
+def _refuse_unknown(table: JobTable, source: str) -> None:
     """Refuse fields that nothing has; ``JobSpec`` itself passes over them, because a log may come from a later version."""
     roles = table.content.get("roles")
     places = {f"roles[{place}].": role for place, role in enumerate(roles if isinstance(roles, list) else ())}
@@ -112,7 +112,7 @@ def _refuse_unknown(table: Table, source: str) -> None:
         _refuse_others(table, requests, Resources.__struct_fields__, source, f"{where}requests.")
 
 
-def _refuse_others(table: Table, given: object, known: Iterable[str], source: str, where: str) -> None:
+def _refuse_others(table: JobTable, given: object, known: Iterable[str], source: str, where: str) -> None:
     if not isinstance(given, dict):
         return
     names = list(known)

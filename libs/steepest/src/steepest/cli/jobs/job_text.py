@@ -22,7 +22,7 @@ DEEPEST = 20
 YAML_SUFFIXES = (".yaml", ".yml")
 
 
-class Table(msgspec.Struct, frozen=True):
+class JobTable(msgspec.Struct, frozen=True):
     """What a file says.
 
     Attributes:
@@ -56,7 +56,7 @@ def read_text(path: Path) -> str:
         raise ValueError("it is no text in UTF-8") from None
 
 
-def parse(text: str, source: str) -> Table:
+def parse(text: str, source: str) -> JobTable:
     """The tables of a text, in YAML if its source's name ends so, else in TOML.
 
     Raises:
@@ -65,7 +65,7 @@ def parse(text: str, source: str) -> Table:
     try:
         if source.endswith(YAML_SUFFIXES):
             return _from_yaml(text)
-        return Table(tomllib.loads(text), {})
+        return JobTable(tomllib.loads(text), {})
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 
@@ -113,7 +113,7 @@ def _refused(why: str, mark: Any) -> yaml.MarkedYAMLError:
     return yaml.MarkedYAMLError(problem=why, problem_mark=mark)
 
 
-def _from_yaml(text: str) -> Table:
+def _from_yaml(text: str) -> JobTable:
     try:
         loader = _Loader(text)
         node = loader.get_single_node()
@@ -128,7 +128,7 @@ def _from_yaml(text: str) -> Table:
     lines: dict[str, int] = {}
     if node is not None:
         _add_lines(node, "", lines)
-    return Table(content, lines)
+    return JobTable(content, lines)
 
 
 def _add_lines(node: yaml.Node, path: str, lines: dict[str, int]) -> None:
