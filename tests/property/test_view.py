@@ -141,6 +141,28 @@ NONSENSE: st.SearchStrategy[Any] = st.one_of(
         category=CATEGORIES,
     ),
     st.builds(c.GoalReached, job=JOBS, incarnation=SMALL, reason=st.just("enough"), value=st.just(0.0)),
+    st.builds(
+        c.EpochMeasured,
+        job=JOBS,
+        incarnation=SMALL,
+        epoch=SMALL.map(lambda number: number + 1),
+        epoch_ms=st.integers(1, 9_000),
+        epoch_bytes=st.integers(1, 1_000_000),
+        read_bytes=SIZES,
+        ended_ms=SIZES,
+        load_ms=st.none() | SIZES,
+    ),
+    st.builds(
+        c.RunTimePredicted,
+        job=JOBS,
+        incarnation=SMALL,
+        method=st.sampled_from(c.PredictionMethod),
+        remaining=st.none() | st.builds(c.PredictedSpan, SIZES, SIZES, SIZES),
+    ),
+    st.builds(c.OverheadPredicted, plan=PLANS, job=JOBS, incarnation=SMALL, kind=st.sampled_from(c.Overhead)),
+    st.builds(
+        c.OverheadMeasured, plan=PLANS, job=JOBS, incarnation=SMALL, kind=st.sampled_from(c.Overhead), measured_ms=SIZES
+    ),
     st.builds(c.CategoryChanged, job=JOBS, before=CATEGORIES, after=CATEGORIES, growth=st.just(0.0)),
     st.builds(c.ReallocationRequested, job=JOBS, growth=st.just(0.0), interval=SIZES),
     st.builds(

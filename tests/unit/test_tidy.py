@@ -16,7 +16,7 @@ PURE = (
     "view",
     "policies",
     "invariants",
-    "describe.py",
+    "describe",
     "runtime/engine.py",
     "runtime/decision_stream.py",
     "sagas/limit_machine.py",

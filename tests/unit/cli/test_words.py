@@ -15,6 +15,7 @@ from steepest.events.registry import CLUSTER
 SAVED = CheckpointRef(name="step-00000120-i0001", step=120, digest="sha256:0")
 SOURCE = c.NodeScore("n1", 7.0, 310, 4)
 TARGET = c.NodeScore("n2", 3.0, 90, 2)
+LONG = c.PredictedSpan(41_000, 38_000, 50_000)
 MOVE = c.Because(rule="Algorithm 4: the lowest score", nodes=(TARGET, SOURCE), growing=3)
 
 SPOKEN: list[tuple[c.ClusterEvent, str]] = [
@@ -64,6 +65,61 @@ SPOKEN: list[tuple[c.ClusterEvent, str]] = [
     (
         c.GoalReached(job="a", incarnation=1, reason="no improvement", value=0.09, cpu_ms_saved=20_000),
         "a has reached its goal (no improvement): it saves, and ends; 20 s of CPU time are saved",
+    ),
+    (
+        c.EpochMeasured(
+            job="a", incarnation=2, epoch=3, epoch_ms=41_000, epoch_bytes=1_500_000, read_bytes=4_500_000, ended_ms=9
+        ),
+        "a read its data set in 41 s (epoch 3 of incarnation 2, 1.5 MB)",
+    ),
+    (
+        c.EpochMeasured(
+            job="a", incarnation=1, epoch=1, epoch_ms=500, epoch_bytes=512, read_bytes=512, ended_ms=9, confidence=0.8
+        ),
+        "a read its data set in 0.5 s (epoch 1 of incarnation 1, 512 B, 80 % sure)",
+    ),
+    (
+        c.RunTimePredicted(
+            job="a",
+            incarnation=0,
+            method=c.PredictionMethod.TIME_MODEL,
+            total=LONG,
+            remaining=LONG,
+            model="resnet",
+            profiles=4,
+        ),
+        (
+            "a is predicted to run for another 41 s (38 s to 50 s), from the time model of resnet, "
+            "fitted to 4 profiled jobs"
+        ),
+    ),
+    (
+        c.RunTimePredicted(job="a", incarnation=1, method=c.PredictionMethod.EPOCHS, total=LONG, remaining=LONG),
+        "a is predicted to run for another 41 s (38 s to 50 s), from its own epochs",
+    ),
+    (
+        c.RunTimePredicted(job="a", incarnation=0, method=c.PredictionMethod.UNKNOWN),
+        "a: nothing says how long it runs",
+    ),
+    (
+        c.OverheadPredicted(
+            plan="p", job="a", incarnation=1, kind=c.Overhead.SUSPENSION, predicted_ms=8_000, because="its epoch ends"
+        ),
+        "a: its suspension is predicted to take 8.0 s (its epoch ends)",
+    ),
+    (
+        c.OverheadPredicted(plan="p", job="a", incarnation=2, kind=c.Overhead.RESUMPTION),
+        "a: its resumption is predicted to take an unknown time",
+    ),
+    (
+        c.OverheadMeasured(
+            plan="p", job="a", incarnation=1, kind=c.Overhead.SUSPENSION, measured_ms=8_100, predicted_ms=8_000
+        ),
+        "a: its suspension took 8.1 s, 8.0 s predicted",
+    ),
+    (
+        c.OverheadMeasured(plan="p", job="a", incarnation=2, kind=c.Overhead.RESUMPTION, measured_ms=900),
+        "a: its resumption took 0.9 s, nothing was predicted",
     ),
     (c.JobEnded(job="a", outcome=c.Outcome.FAILED, exit_status=3), "a failed: exit status 3"),
     (c.JobEnded(job="a", outcome=c.Outcome.CANCELLED, exit_status=85), "a was cancelled"),
@@ -235,7 +291,7 @@ def test_a_sentence_is_one_line(text: str) -> None:
 def test_only_measurements_are_routine() -> None:
     """What is routine may be left out; what anybody decided or did never is."""
     routine = {type(event) for event, _ in SPOKEN if describe.is_routine(event)}
-    assert routine == {c.Tick, c.NodeUsage, c.GrowthMeasured}
+    assert routine == {c.Tick, c.NodeUsage, c.GrowthMeasured, c.EpochMeasured}
 
 
 @pytest.mark.parametrize(

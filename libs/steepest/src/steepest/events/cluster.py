@@ -24,6 +24,15 @@ from steepest.events.facts import (
     ReplicaStopped,
     Tick,
 )
+from steepest.events.forecasts import (
+    EpochMeasured,
+    Overhead,
+    OverheadMeasured,
+    OverheadPredicted,
+    PredictedSpan,
+    PredictionMethod,
+    RunTimePredicted,
+)
 from steepest.events.growth import Category, CategoryChanged, GoalReached, GrowthMeasured, ReallocationRequested
 from steepest.events.outcomes import (
     CheckpointSaved,
@@ -59,10 +68,12 @@ from steepest.events.plans import (
     MoveOption,
     NodeScore,
     PlacementPlanned,
+    PreemptionSeen,
     RetryPlanned,
     StayDecided,
     Transition,
     TransitionPlanned,
+    VictimSeen,
 )
 from steepest.events.requests import Goal, JobCancelRequested, JobSpec, JobSubmitted, Role, SuccessRule
 
@@ -83,6 +94,10 @@ ClusterEvent = (
     | JobCancelRequested
     | GrowthMeasured
     | GoalReached
+    | EpochMeasured
+    | RunTimePredicted
+    | OverheadPredicted
+    | OverheadMeasured
     | CategoryChanged
     | ReallocationRequested
     | PlacementPlanned
@@ -118,6 +133,7 @@ __all__ = [
     "CheckpointSaved",
     "CheckpointVerified",
     "ClusterEvent",
+    "EpochMeasured",
     "FairStanding",
     "Goal",
     "GoalReached",
@@ -152,9 +168,15 @@ __all__ = [
     "NodeUsage",
     "OtherUse",
     "Outcome",
+    "Overhead",
+    "OverheadMeasured",
+    "OverheadPredicted",
     "PlacementPlanned",
     "PlanAbandoned",
     "PoolConfigured",
+    "PredictedSpan",
+    "PredictionMethod",
+    "PreemptionSeen",
     "ReallocationRequested",
     "ReplicaAnswer",
     "ReplicaProgress",
@@ -162,6 +184,7 @@ __all__ = [
     "ReplicaStopped",
     "RetryPlanned",
     "Role",
+    "RunTimePredicted",
     "StayDecided",
     "Step",
     "StepBegun",
@@ -173,4 +196,5 @@ __all__ = [
     "TransitionFailed",
     "TransitionFinished",
     "TransitionPlanned",
+    "VictimSeen",
 ]

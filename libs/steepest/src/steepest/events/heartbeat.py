@@ -33,6 +33,8 @@ class ReplicaReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         epochs: The epochs of the whole training, as the process states them.
         cpu_ms: CPU time that the incarnation has used on this node; None where it is unknown.
         loss: The newest finite value of its evaluation function.
+        read_bytes: Bytes that the incarnation has read from the storage since its start, as the network shows, never as the
+            process says; None where they are not counted. A counter that was lost begins again at 0.
         checkpoint_mode: How the process says that it can be checkpointed; None: it has not said.
         checkpoint: The newest verified checkpoint on the job's volume.
         reason: Why it ended, in words, where the agent knows more than the status.
@@ -53,6 +55,7 @@ class ReplicaReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     epochs: float | None = None
     cpu_ms: Count | None = None
     loss: float | None = None
+    read_bytes: Count | None = None
     checkpoint_mode: CheckpointMode | None = None
     checkpoint: CheckpointRef | None = None
     reason: str = ""

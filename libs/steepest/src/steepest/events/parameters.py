@@ -137,6 +137,39 @@ class SteepestParameters(msgspec.Struct, frozen=True, kw_only=True, omit_default
     roomy: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.6
 
 
+class PreemptionRule(enum.StrEnum):
+    """Which running jobs give way to waiting ones; all rules are charged the same suspensions and resumptions."""
+
+    PICKYMAN = "pickyman"  # where more waiting is saved than the suspension and the resumption cost
+    NONE = "none"  # none do: run times and overheads are predicted, and that is all
+    SRTF = "srtf"  # those with a longer predicted remaining time; the cost of their suspension is not looked at
+    TIRESIAS = "tiresias"  # those that have attained more service, by levels
+    ROUND_ROBIN = "round-robin"  # those that have had their time slice, as in Gandiva
+
+
+class PickyManParameters(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Parameters of PickyMan (:mod:`steepest.policies.pickyman`), a reconstruction of a paper with a public abstract only.
+
+    Attributes:
+        on: Whether run times and overheads are predicted, and jobs preempted by ``rule``.
+        rule: Which running jobs give way to waiting ones.
+        profiles: Profiled jobs of a model from which on the time model is fitted; the paper's are four.
+        pays: A preemption is worth it where it saves this many times the waiting that it costs.
+        slice_ms: Counted time for which a job keeps its place under ``round-robin``.
+        waiting: The most waiting jobs that one plan considers, in order.
+        storage_bytes_s: Bandwidth at which all jobs together read from the storage; None: it is learned from what is
+            measured.
+    """
+
+    on: bool = False
+    rule: PreemptionRule = PreemptionRule.PICKYMAN
+    profiles: Positive = 4
+    pays: Annotated[float, msgspec.Meta(gt=0)] = 1.0
+    slice_ms: Positive = 60_000
+    waiting: Positive = 16
+    storage_bytes_s: Positive | None = None
+
+
 class MoveLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How long the steps of a move may take, and how often they are tried.
 
@@ -244,3 +277,4 @@ class PoolParameters(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     queueing: QueueParameters = QueueParameters()
     steepest: SteepestParameters = SteepestParameters()
     preemption: PreemptionLimits = PreemptionLimits()
+    pickyman: PickyManParameters = PickyManParameters()

@@ -56,6 +56,41 @@ class MoveOption(msgspec.Struct, frozen=True, omit_defaults=True):
     gain_ms: Count
 
 
+class VictimSeen(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A running job that a waiting one might take the place of, as a preemption planner saw it.
+
+    Attributes:
+        remaining_ms: Predicted time until it is trained; None: unknown.
+        suspension_ms: Predicted time until it has saved and is stopped.
+        resumption_ms: Predicted time from its next start to its first step.
+        cost_ms: Waiting that its suspension adds, for itself and for the job that takes its place.
+        spared: Why it keeps its place; empty where it does not.
+    """
+
+    job: Name
+    remaining_ms: Millis | None = None
+    suspension_ms: Millis = 0
+    resumption_ms: Millis = 0
+    cost_ms: Millis = 0
+    spared: Text = ""
+
+
+class PreemptionSeen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a preemption was weighed by.
+
+    Attributes:
+        saves_ms: Waiting that it saves the job that room is made for.
+        costs_ms: Waiting that it adds to its victims, and to the job itself until they are gone.
+        victims: The jobs that give way, in the order in which they were chosen.
+        others: Running jobs that might have given way instead, the cheapest first; at most 4 of them.
+    """
+
+    saves_ms: Millis = 0
+    costs_ms: Millis = 0
+    victims: tuple[VictimSeen, ...] = ()
+    others: tuple[VictimSeen, ...] = ()
+
+
 class Because(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a decision was made from, so that it can explain itself.
 
@@ -68,6 +103,7 @@ class Because(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         standing: How the job stands against fair sharing, where the rule looks at it.
         gain_ms: Time that the rule expects to gain, after the cost of the move; of a rescue, CPU time no longer late.
         alternatives: The next best moves under the same rule; at most 4 of them.
+        preemption: What the preemption saves and costs, where the rule weighs that.
     """
 
     rule: Text
@@ -78,6 +114,7 @@ class Because(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     standing: FairStanding | None = None
     gain_ms: Count | None = None
     alternatives: tuple[MoveOption, ...] = ()
+    preemption: PreemptionSeen | None = None
 
 
 class PlacementPlanned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):

@@ -29,6 +29,10 @@ SINCE: Mapping[type, int] = {
     c.NodeGone: 3,
     c.TransitionPlanned: 5,
     c.GoalReached: 5,
+    c.EpochMeasured: 5,
+    c.RunTimePredicted: 5,
+    c.OverheadPredicted: 5,
+    c.OverheadMeasured: 5,
     c.JobSuspended: 5,
     c.TransitionFinished: 5,
     c.TransitionFailed: 5,
@@ -159,7 +163,8 @@ def reads_for(parameters: PoolParameters, flags: Iterable[int] = ()) -> int:
     """The event version that a pool with these parameters and flags needs of its readers.
 
     Version 2 knows FlowCon's limits, its placement, and thresholds that are fitted; version 5 knows queue policies and the
-    policy ``steepest``. A flag that this code does not know asks for nothing: it is refused by its number.
+    policies ``steepest`` and ``pickyman``. A flag that this code does not know asks for nothing: it is refused by its
+    number.
     """
     plain = PoolParameters()
     knows_more = (
@@ -168,7 +173,10 @@ def reads_for(parameters: PoolParameters, flags: Iterable[int] = ()) -> int:
         or parameters.specon.threshold is not plain.specon.threshold
     )
     knows_most = (
-        parameters.steepest.on or parameters.queueing != plain.queueing or parameters.preemption != plain.preemption
+        parameters.steepest.on
+        or parameters.pickyman.on
+        or parameters.queueing != plain.queueing
+        or parameters.preemption != plain.preemption
     )
     least = 5 if knows_most else 2 if knows_more else 1
     return max([least, *(FLAGS[flag].since for flag in flags if flag in FLAGS)])
@@ -207,6 +215,8 @@ CLUSTER: Topic[c.ClusterEvent] = _topic(
             c.ReplicaStopped,
         ),
         "goal-watcher": (c.GoalReached,),
+        "profiler": (c.EpochMeasured,),
+        "predictor": (c.RunTimePredicted, c.OverheadPredicted, c.OverheadMeasured),
         "categorizer": (c.GrowthMeasured, c.CategoryChanged, c.ReallocationRequested),
         "placer": (c.PlacementPlanned, c.RetryPlanned, c.JobAdmitted, c.JobRejected, c.JobEnded),
         "any planner": (c.TransitionPlanned,),

@@ -15,7 +15,15 @@ from steepest.errors import LogVersionError
 from steepest.events import cluster as c
 from steepest.events.received import ID, PREVIOUS, DecisionId, Received
 from steepest.events.registry import FLAGS, READS
-from steepest.view.folds import fold_gone, fold_jobs, fold_limits, fold_plans, fold_pool, fold_transitions
+from steepest.view.folds import (
+    fold_forecasts,
+    fold_gone,
+    fold_jobs,
+    fold_limits,
+    fold_plans,
+    fold_pool,
+    fold_transitions,
+)
 from steepest.view.places import promises
 from steepest.view.projection import Projection
 from steepest.view.state import ViewState
@@ -23,6 +31,7 @@ from steepest.view.state import ViewState
 _HANDLERS = {
     **fold_pool.HANDLERS,
     **fold_jobs.HANDLERS,
+    **fold_forecasts.HANDLERS,
     **fold_plans.HANDLERS,
     **fold_transitions.HANDLERS,
     **fold_limits.HANDLERS,

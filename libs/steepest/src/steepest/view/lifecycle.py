@@ -11,7 +11,7 @@ from steepest.events import cluster as c
 from steepest.events.common import LARGEST, CheckpointRef, Resources
 from steepest.events.received import Received
 from steepest.view import plans as rules
-from steepest.view.folds import fold_progress
+from steepest.view.folds import fold_forecasts, fold_progress
 from steepest.view.places import gangs
 from steepest.view.projection import Projection
 from steepest.view.state import Job, Phase, Plan, PlanKind, PlanStatus
@@ -82,6 +82,7 @@ def begin_incarnation(job: Job, incarnation: int, node: str, plan: Plan | None =
     job.incarnation, job.started_on = incarnation, node
     job.saved_since_start = False
     job.limit = None
+    fold_forecasts.begin_incarnation(job)
     fold_progress.resume(job)
     forget_stop(job)
     if plan is not None and job.spec.is_gang:

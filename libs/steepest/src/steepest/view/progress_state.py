@@ -1,11 +1,14 @@
-"""What a view remembers of how far a job has come, as plain data.
+"""What a view remembers of how far a job has come, by its reports and by its epochs, as plain data.
 
-It owns no rule: :mod:`steepest.view.folds.fold_progress` changes it, :mod:`steepest.view.progress` says what follows.
+It owns no rule: :mod:`steepest.view.folds.fold_progress` and :mod:`steepest.view.folds.fold_forecasts` change it,
+:mod:`steepest.view.progress` says what follows.
 """
 
 from __future__ import annotations
 
 import msgspec
+
+from steepest.events.cluster import RunTimePredicted
 
 
 class ReplicaCourse(msgspec.Struct, omit_defaults=True):
@@ -81,3 +84,32 @@ class Progress(msgspec.Struct, kw_only=True, omit_defaults=True):
     total_doubted: bool = False
     steps_doubted: bool = False
     history: ProgressHistory = msgspec.field(default_factory=ProgressHistory)
+
+
+class EpochsSeen(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """The epochs of a job, as the traffic from the storage shows them; spans in milliseconds.
+
+    Attributes:
+        before: Epochs of the earlier incarnations, the part of each one's last epoch included.
+        epochs: Epochs of the current incarnation that are over.
+        epoch_ms: Mean length of an epoch of this incarnation; of the one before, until the first is over.
+        epoch_bytes: Bytes of the newest epoch.
+        ended_counted_ms: When the newest one became known, in the pool's counted time; None: none is over yet.
+        load_ms: From the start of this incarnation to its first epoch; None: unknown.
+        load_bytes: Bytes read meanwhile; None: unknown.
+    """
+
+    before: float = 0.0
+    epochs: int = 0
+    epoch_ms: float = 0.0
+    epoch_bytes: int = 0
+    ended_counted_ms: int | None = None
+    load_ms: int | None = None
+    load_bytes: int | None = None
+
+
+class Forecast(msgspec.Struct, frozen=True):
+    """The newest prediction of a job's run time, and the pool's counted time at which it was made."""
+
+    predicted: RunTimePredicted
+    counted_ms: int

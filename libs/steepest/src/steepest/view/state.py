@@ -12,7 +12,7 @@ import msgspec
 from steepest.events.cluster import Category, GrowthList, JobSpec, MoveKind, Outcome, Step
 from steepest.events.common import CheckpointMode, CheckpointRef, Resources
 from steepest.events.parameters import PoolParameters
-from steepest.view.progress_state import Progress
+from steepest.view.progress_state import EpochsSeen, Forecast, Progress
 
 STATE_VERSION = 6
 """Version of :class:`ViewState`; a snapshot of another version is not used."""
@@ -146,6 +146,8 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
         dwells_until_counted_ms: Until when the policy ``steepest`` leaves it where it is.
         limit: The CPU limit that was planned for this incarnation; None before the first.
         progress: How far it has come.
+        epochs_seen: Its epochs, as the traffic from the storage shows them; None: none was seen.
+        forecast: The newest prediction of its run time, if there is any.
         plan: The plan in flight, if any.
         cancel: The request that asked to stop it for good.
         goal_reached: The part of its goal that it has reached, because of which it is stopped.
@@ -192,6 +194,8 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
     steps_lost: int = 0
     limit: Limit | None = None
     progress: Progress = msgspec.field(default_factory=Progress)
+    epochs_seen: EpochsSeen | None = None
+    forecast: Forecast | None = None
     plan: str | None = None
     cancel: str | None = None
     goal_reached: str = ""

@@ -11,13 +11,17 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from steepest.describe import forecasts
+from steepest.describe.units import count as count
+from steepest.describe.units import percent as percent
+from steepest.describe.units import span as span
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode, CheckpointRef
 from steepest.events.parameters import FlowConParameters, Threshold
 from steepest.view.jobs import GRACE_INTERVALS
 from steepest.view.nodes import format_resources
 
-ROUTINE = (c.Tick, c.NodeUsage, c.GrowthMeasured)
+ROUTINE = (c.Tick, c.NodeUsage, c.GrowthMeasured, c.EpochMeasured)
 """Events that come at a steady rate and change nothing that people wait for."""
 
 CATEGORIES: Mapping[c.Category, str] = {
@@ -39,25 +43,8 @@ def one_line(text: str) -> str:
 
 
 def is_routine(event: c.ClusterEvent) -> bool:
-    """Whether an event is a measurement that comes again and again: a tick, a node's usage, a job's growth."""
+    """Whether an event is a measurement that comes again and again: a tick, a node's usage, a job's growth, an epoch."""
     return isinstance(event, ROUTINE)
-
-
-def span(ms: int) -> str:
-    """A span of time: ``0.3 s``, ``41 s``, ``3 min 20 s``, ``2 h 05 min``."""
-    seconds = ms / 1000
-    if seconds < 10:  # noqa: PLR2004 - below ten seconds the tenth says something
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes == 0:
-        return f"{rest} s"
-    hours, minutes_left = divmod(minutes, 60)
-    return f"{hours} h {minutes_left:02d} min" if hours else f"{minutes} min {rest:02d} s"
-
-
-def count(number: int, noun: str) -> str:
-    """A number of things: ``no step``, ``1 step``, ``12 steps``."""
-    return f"no {noun}" if number == 0 else f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 ENDED: Mapping[c.Outcome, str] = {
@@ -81,11 +68,6 @@ def unknown_growth(job: str) -> str:
         f"{job}: no loss was read in {GRACE_INTERVALS} intervals, so its growth is unknown and it is not moved; "
         "`steepest parse` on its output shows what is read"
     )
-
-
-def percent(growth: float) -> str:
-    """A growth, which is a share of the largest loss: ``0.17 %``, ``12 %``."""
-    return f"{growth:.2%}".replace("%", " %") if growth < 0.1 else f"{growth:.0%}".replace("%", " %")  # noqa: PLR2004
 
 
 def node_seen(node: c.NodeScore) -> str:
@@ -395,6 +377,7 @@ def _checkpoint(checkpoint: CheckpointRef) -> str:
 
 
 _SENTENCES: Mapping[type, Callable[[Any], str]] = {
+    **forecasts.SENTENCES,
     c.LogOpened: _log_opened,
     c.PoolConfigured: _pool_configured,
     c.Tick: _tick,

@@ -1,0 +1,74 @@
+"""What measured epochs and predictions change in a view.
+
+A handler says with False that its event does not count where it stands: it is outdated, or its job is over.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from steepest.events import cluster as c
+from steepest.events.received import Received
+from steepest.view.folds.handlers import Handlers
+from steepest.view.progress_state import EpochsSeen, Forecast
+from steepest.view.projection import Projection
+from steepest.view.state import Job, Phase
+
+
+def _epoch(view: Projection, event: c.EpochMeasured, _: Received[Any]) -> bool:
+    job = view.find(event.job)
+    if job is None or job.phase is Phase.ENDED or job.incarnation != event.incarnation:
+        return False
+    seen = job.epochs_seen = job.epochs_seen or EpochsSeen()
+    if event.epoch <= seen.epochs:
+        return False
+    more = event.epoch - seen.epochs
+    seen.epoch_ms = (seen.epoch_ms * seen.epochs + event.epoch_ms * more) / event.epoch
+    seen.epochs, seen.epoch_bytes = event.epoch, event.epoch_bytes
+    seen.ended_counted_ms = view.counted_ms
+    seen.load_ms = event.load_ms if seen.load_ms is None else seen.load_ms
+    seen.load_bytes = event.load_bytes if seen.load_bytes is None else seen.load_bytes
+    return True
+
+
+def _predicted(view: Projection, event: c.RunTimePredicted, _: Received[Any]) -> bool:
+    job = view.find(event.job)
+    if job is None or job.phase is Phase.ENDED or job.incarnation != event.incarnation:
+        return False
+    job.forecast = Forecast(event, view.counted_ms)
+    view.jobs.queue.note_progress(job.name)
+    return True
+
+
+def _overhead(view: Projection, event: c.OverheadPredicted | c.OverheadMeasured, _: Received[Any]) -> bool:
+    return view.find(event.job) is not None
+
+
+def begin_incarnation(job: Job) -> None:
+    """A new incarnation is about to start: the epochs of the one before are done."""
+    seen = job.epochs_seen
+    if seen is None:
+        return
+    job.epochs_seen = EpochsSeen(
+        before=epochs_done(job, job.suspended_counted_ms), epoch_ms=seen.epoch_ms, epoch_bytes=seen.epoch_bytes
+    )
+
+
+def epochs_done(job: Job, counted_ms: int) -> float:
+    """Epochs that a job has done by the pool's counted time; the part of the one under way by the time since it began."""
+    seen = job.epochs_seen
+    if seen is None:
+        return 0.0
+    done = seen.before + seen.epochs
+    if seen.ended_counted_ms is None or not seen.epoch_ms:
+        return done
+    until_ms = counted_ms if job.alive else min(counted_ms, job.suspended_counted_ms)
+    return done + min(max(0, until_ms - seen.ended_counted_ms) / seen.epoch_ms, 1.0)
+
+
+HANDLERS: Handlers = {
+    c.EpochMeasured: _epoch,
+    c.RunTimePredicted: _predicted,
+    c.OverheadPredicted: _overhead,
+    c.OverheadMeasured: _overhead,
+}
