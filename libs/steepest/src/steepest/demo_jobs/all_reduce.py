@@ -18,24 +18,14 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-CONNECT_S = 300.0
-"""How long to wait for peers that start later."""
+from steepest.demo_jobs.gangs import star
+from steepest.demo_jobs.gangs.star import CONNECT_S, PeerLost
 
-SILENCE_S = 660.0
-"""How long a peer may be silent: the chief may hold a checkpoint for ten minutes. A dead peer is noticed long before."""
-
-_GREETING_S = 5.0
-_RETRY_S = 0.05
 _LOOK_S = 0.2
-_KEEP_ALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}  # seconds, seconds, probes
 _HEADER = struct.Struct("!4sIIQQ")  # magic, rank, world size, step, values
 _MAGIC = b"sgd1"
 
 Vector = NDArray[np.float64]
-
-
-class PeerLost(ConnectionError):  # noqa: N818 - named by what happened to it
-    """A peer has closed its connection, is silent for too long, or was never there."""
 
 
 class AllReduce:
@@ -75,10 +65,10 @@ class AllReduce:
         link.sendall(_HEADER.pack(_MAGIC, self._rank, self._world_size, step, len(values)) + values.tobytes())
 
     def _receive(self, link: socket.socket, rank: int, step: int, count: int) -> Vector:
-        header = _HEADER.unpack(_read(link, _HEADER.size))
+        header = _HEADER.unpack(star.read(link, _HEADER.size))
         if header != (_MAGIC, rank, self._world_size, step, count):
             raise PeerLost(f"rank {rank} sent {header[1:]}, not {(rank, self._world_size, step, count)}")
-        return np.frombuffer(_read(link, 8 * count), np.float64)
+        return np.frombuffer(star.read(link, 8 * count), np.float64)
 
 
 @contextlib.contextmanager
@@ -102,30 +92,13 @@ def connected(
     """
     with contextlib.ExitStack() as links:
         if rank:
-            found = [links.enter_context(_called(rank, peers, patience_s))]
+            found = [links.enter_context(star.call(rank, peers, patience_s))]
         else:
             found = [
                 links.enter_context(link)
                 for link in (_answered(peers, patience_s, while_waiting) if len(peers) > 1 else [])
             ]
-        for link in found:
-            _keep_alive(link)
         yield AllReduce(rank, max(1, len(peers)), found)
-
-
-def _called(rank: int, peers: Sequence[tuple[str, int]], patience_s: float) -> socket.socket:
-    """A connection to rank 0, which may not listen yet."""
-    deadline = time.monotonic() + patience_s
-    while True:
-        try:
-            link = socket.create_connection(peers[0], timeout=_GREETING_S)
-        except OSError as error:
-            if time.monotonic() >= deadline:
-                raise PeerLost(f"rank 0 does not answer at {peers[0]}: {error}") from error
-            time.sleep(_RETRY_S)
-        else:
-            link.sendall(_HEADER.pack(_MAGIC, rank, len(peers), 0, 0))
-            return link
 
 
 def _answered(
@@ -134,9 +107,8 @@ def _answered(
     """A connection from each other rank, in order. Who does not greet as a peer is sent away."""
     deadline = time.monotonic() + patience_s
     found: dict[int, socket.socket] = {}
-    host, port = peers[0]
     with contextlib.ExitStack() as unless_all:
-        server = unless_all.enter_context(socket.create_server((host if host.startswith("127.") else "", port)))
+        server = unless_all.enter_context(star.listen(peers))
         while len(found) < len(peers) - 1:
             while_waiting()
             server.settimeout(_LOOK_S)
@@ -159,30 +131,10 @@ def _answered(
 
 def _greeting(link: socket.socket, world_size: int) -> int | None:
     """The rank of a peer of the same gang; None if it is none."""
-    link.settimeout(_GREETING_S)
+    link.settimeout(star.GREETING_S)
     try:
-        magic, rank, size, *rest = _HEADER.unpack(_read(link, _HEADER.size))
+        rank = star.caller(star.read(link, star.GREETING.size), world_size)
     except OSError:
         return None
-    return rank if (magic, size, rest) == (_MAGIC, world_size, [0, 0]) and 0 < rank < world_size else None
-
-
-def _read(link: socket.socket, count: int) -> bytes:
-    content = bytearray(count)
-    rest = memoryview(content)
-    while rest:
-        received = link.recv_into(rest)
-        if not received:
-            raise PeerLost("a peer has closed its connection")
-        rest = rest[received:]
-    return bytes(content)
-
-
-def _keep_alive(link: socket.socket) -> None:
-    """Notice within half a minute that the peer's machine is gone."""
-    link.settimeout(SILENCE_S)
-    link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in _KEEP_ALIVE.items():
-        if hasattr(socket, name):
-            link.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    star.keep_alive(link)
+    return rank

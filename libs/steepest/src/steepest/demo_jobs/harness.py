@@ -54,6 +54,14 @@ class Options:
         return -(-self.steps // EPOCH_STEPS)
 
 
+@dataclass(frozen=True)
+class GangOptions:
+    """Whether workers wait for each other, and how many seconds each waits for peers that start later."""
+
+    asynchronous: bool
+    patience_s: float
+
+
 def options(name: str, *, steps: int, batches: int) -> Options:
     """Parses the command line of a job.
 
@@ -62,13 +70,30 @@ def options(name: str, *, steps: int, batches: int) -> Options:
         steps: The default number of steps.
         batches: Number of batches per step at ``--work 1``.
     """
+    parser = _parser(name, steps)
+    return _chosen(parser, parser.parse_args(), batches)
+
+
+def gang_options(name: str, *, steps: int, batches: int) -> tuple[Options, GangOptions]:
+    """Likewise for a job of a server and workers, with how they work together."""
+    parser = _parser(name, steps)
+    parser.add_argument("--asynchronous", action="store_true", help="no worker waits for another one")
+    parser.add_argument("--patience", type=float, default=300.0, help="seconds to wait for peers that start later")
+    given = parser.parse_args()
+    return _chosen(parser, given, batches), GangOptions(given.asynchronous, given.patience)
+
+
+def _parser(name: str, steps: int) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=f"python -m steepest.demo_jobs.{name}")
     length = parser.add_mutually_exclusive_group()
     length.add_argument("--steps", type=_count, default=steps, help=f"steps to train (default {steps})")
     length.add_argument("--epochs", type=_count, help=f"the same in epochs of {EPOCH_STEPS} steps")
     parser.add_argument("--seed", type=_count, default=0, help="same seed, same losses (default 0)")
     parser.add_argument("--work", type=float, default=1.0, help="CPU time of a step, relative to the default")
-    given = parser.parse_args()
+    return parser
+
+
+def _chosen(parser: argparse.ArgumentParser, given: argparse.Namespace, batches: int) -> Options:
     if not 0 < given.work <= 1000:  # noqa: PLR2004 - a step of about ten seconds, more than any demo needs
         parser.error(f"--work {given.work}: it must be above 0 and at most 1000")
     total = given.steps if given.epochs is None else given.epochs * EPOCH_STEPS
