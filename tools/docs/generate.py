@@ -12,16 +12,25 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
+from prometheus_client import CollectorRegistry
 from prometheus_client.registry import Collector
 
 from steepest.app.settings.rows import rows, rows_of, sections
 from steepest.app.settings.tables import example, markdown_table
+from steepest.clock import SystemClock
 from steepest.mqtt.metric_defs import MqttMetrics
+from steepest.pool_metrics.counters import PoolCounters
+from steepest.pool_metrics.gauges import PoolGauges
+from steepest.runtime.monitoring.health import Health
+from steepest.runtime.monitoring.health_metrics import HealthMetrics
 from steepest.runtime.monitoring.metric_defs import Metrics
 from tools.docs.markdown import ROOT
 
 SOURCES = ROOT / "libs" / "steepest" / "src"
 DOCS = ROOT / "docs"
+
+NAME_ENDS = {"counter": "_total", "info": "_info"}
+"""What the names of a type end in where they are scraped."""
 
 METRICS = """# Metrics
 
@@ -37,6 +46,15 @@ up with the log.
 | `event` | the type of an event |
 | `topic` | the topic of the record that could not be read |
 | `channel`, `reason` | the kind of a device's message, and why one was refused |
+| `kind`, `part` | of a silence: a `loop` over the log or an `effector`, and which one |
+| `pool` | the pool. Its metrics are served by the worker-monitor that works on it, or by `steepest up` |
+| `kind`, `step` | of a plan: what it does, and its step |
+| `outcome` | what became of a plan, a limit or a job |
+| `refusal`, `code` | why a plan was void, and why a step failed |
+| `queue`, `node` | which one; beyond 16 queues and 50 nodes, all others together are `other` |
+| `job_name` | only with the setting `metrics.jobs`, and only of so many running jobs |
+
+No other label has the name of a job: whatever the number of jobs, a pool has fewer than 2,000 series.
 """
 
 
@@ -95,7 +113,13 @@ def _parts_about_settings() -> Iterator[tuple[Path, str]]:
 def metrics_page() -> str:
     """Each metric with its type, labels, meaning and what to do about it."""
     process = tuple(value for name, value in vars(Metrics()).items() if name != "registry")
-    sections = {"Every process": process, "The bridge for devices": MqttMetrics().collectors()}
+    registry = CollectorRegistry()
+    sections: dict[str, tuple[Collector, ...]] = {
+        "Every process": (*process, HealthMetrics(Health(SystemClock()))),
+        "A pool: what happened": PoolCounters(registry).collectors,
+        "A pool: what is so": (PoolGauges(registry),),
+        "The bridge for devices": MqttMetrics().collectors(),
+    }
     head = "| metric | type | labels | meaning, and what to do |\n|---|---|---|---|\n"
     return METRICS + "".join(
         f"\n## {title}\n\n{head}" + "".join(metric_rows(collectors)) for title, collectors in sections.items()
@@ -105,9 +129,11 @@ def metrics_page() -> str:
 def metric_rows(collectors: tuple[Collector, ...]) -> Iterator[str]:
     """A row of the table for each metric."""
     for collector in collectors:
-        for metric in collector.collect():
-            name = f"{metric.name}_total" if metric.type == "counter" else metric.name
-            labels = ", ".join(f"`{label}`" for label in getattr(collector, "_labelnames", ()))
+        describe = getattr(collector, "describe", collector.collect)
+        for metric in describe():
+            name = metric.name + NAME_ENDS.get(metric.type, "")
+            names = getattr(metric, "_labelnames", ()) or getattr(collector, "_labelnames", ())
+            labels = ", ".join(f"`{label}`" for label in names)
             yield f"| `{name}` | {metric.type} | {labels} | {metric.documentation} |\n"
 
 

@@ -281,18 +281,3 @@ async def test_the_log_gets_its_identity_once(rig: Rig) -> None:
 
     assert [len(records) for records in opened] == [1] * len(opened)
     assert len({value for (value,) in opened}) == len(opened)
-
-
-# --- metrics ----------------------------------------------------------------------------------------------------------
-
-
-async def test_void_plans_are_counted_by_why(rig: Rig) -> None:
-    """The label is the refusal's code; a plan that is valid is not counted."""
-    process = rig.start("placer")
-    because = c.Because(rule="a test says so")
-    for plan in ("one", "two"):
-        await rig.append(c.PlacementPlanned(plan=plan, job="unknown", incarnation=0, nodes=("n1",), because=because))
-    await read_on(process, rig)
-
-    labels = {"event": "PlacementPlanned", "refusal": "not-waiting"}
-    assert process.runtime.metrics.registry.get_sample_value("steepest_plans_void_total", labels) == 2

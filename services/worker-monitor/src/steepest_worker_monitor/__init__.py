@@ -1,4 +1,4 @@
-"""The worker-monitor: turns heartbeats into facts, notices silence, and writes the pool's clock."""
+"""The worker-monitor: turns heartbeats into facts, notices silence, writes the pool's clock, and has its metrics."""
 
 from __future__ import annotations
 
@@ -6,17 +6,22 @@ from steepest.app.context import ServiceContext
 from steepest.app.service_main import run_service
 from steepest.policies.monitor.facts import Facts
 from steepest.policies.monitor.silence import Silence
+from steepest.pool_metrics.counters import PoolCounters
+from steepest.pool_metrics.effector import PoolMetrics
+from steepest.pool_metrics.gauges import PoolGauges
 from steepest.runtime.service import Service
 from steepest.runtime.ticker import Ticker
 
 
 def build(context: ServiceContext) -> Service:
     """The service's parts."""
+    registry = context.metrics.registry
+    counters, gauges = PoolCounters(registry), PoolGauges(registry, context.settings.metrics.jobs)
     return Service(
         name="worker-monitor",
         cluster_deciders=(Silence,),
         stream_deciders=(Facts,),
-        effectors=lambda _: (Ticker(context.clock),),
+        effectors=lambda held: (Ticker(context.clock), PoolMetrics(counters, gauges, held.pool)),
     )
 
 

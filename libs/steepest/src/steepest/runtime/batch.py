@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from steepest.aio import until_stopped
+from steepest.clock import Clock
 from steepest.log.base import Reader, Record
 from steepest.runtime.decision_stream import DecisionStream
 from steepest.runtime.monitoring.metric_defs import Metrics
@@ -14,6 +15,11 @@ from steepest.runtime.monitoring.metric_defs import Metrics
 async def poll_or_stop(reader: Reader, stop: asyncio.Event, max_records: int) -> Sequence[Record]:
     """The next records; none once ``stop`` is set. What is not read now is read the next time."""
     return await until_stopped(reader.poll(max_records=max_records), stop) or ()
+
+
+def measure_latency(metrics: Metrics, clock: Clock, loop: str, record: Record) -> None:
+    """All that was decided because of a batch is in the log: for how long its first record had to wait for that."""
+    metrics.latency_seconds.labels(loop).observe(max(0, clock.now_ms() - record.at_ms) / 1000)
 
 
 def count_decisions(metrics: Metrics, stream: DecisionStream) -> None:

@@ -40,6 +40,7 @@ async def keep_running(loop: Loop, stop: asyncio.Event, *, metrics: Metrics, hea
     Raises:
         LogVersionError, LogEpochError: The log is not for this reader; the process says so, and is not ready.
     """
+    metrics.restarts.labels(loop.name)  # a series that begins at 1 has never risen
     try:
         while not stop.is_set():
             async for attempt in patiently():

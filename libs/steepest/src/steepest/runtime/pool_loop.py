@@ -16,7 +16,7 @@ from steepest.events.cluster import ClusterEvent, LogOpened
 from steepest.events.received import Received
 from steepest.log.base import Log, NewRecord, Record, TopicPartition
 from steepest.log.snapshot_store import SnapshotStore
-from steepest.runtime.batch import count_decisions, poll_or_stop
+from steepest.runtime.batch import count_decisions, measure_latency, poll_or_stop
 from steepest.runtime.dead_letters import DeadLetters
 from steepest.runtime.decode import minted_record, received
 from steepest.runtime.effector import Effector
@@ -168,6 +168,8 @@ class PoolLoop:
             await self._save()
             raise
         await self._append(out)
+        if out and records[0].offset >= self._live_from:
+            measure_latency(self._metrics, self._clock, self.name, records[0])
         await self._report(len(records))
         is_old = self._clock.monotonic() - self._saved_at >= SNAPSHOT_AFTER_S
         if is_old or self.view.position - self._saved >= SNAPSHOT_EVERY:
@@ -200,8 +202,6 @@ class PoolLoop:
 
     def _take_in(self, event: Received[ClusterEvent], out: list[NewRecord]) -> None:
         out.extend(map(minted_record, self.engine.step(event)))
-        if self.view.refused:
-            self._metrics.void_plans.labels(type(event.event).__name__, self.view.refused.value).inc()
 
     # --- snapshots -----------------------------------------------------------------------------------------------------
 
@@ -225,3 +225,4 @@ class PoolLoop:
         stands_for = {self.at: await self._log.end(self.at), DEAD_LETTERS: self._letters_from}
         await keep_pool_snapshot(self._snapshots, self._log, self.at, snapshot, stands_for=stands_for)
         self._saved = position
+        self._metrics.snapshots.labels(self.name).inc()

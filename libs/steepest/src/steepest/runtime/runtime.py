@@ -17,6 +17,7 @@ from steepest.log.snapshot_store import SnapshotStore
 from steepest.runtime.keep_running import Loop, keep_running
 from steepest.runtime.layout import Layout
 from steepest.runtime.monitoring.health import Health
+from steepest.runtime.monitoring.health_metrics import HealthMetrics
 from steepest.runtime.monitoring.metric_defs import Metrics
 from steepest.runtime.outbox import patiently
 from steepest.runtime.pool_loop import PoolLoop
@@ -63,6 +64,7 @@ class Runtime:
         """
         self.health = Health(clock)
         self.metrics = metrics or Metrics()
+        self.metrics.registry.register(HealthMetrics(self.health))
         self._log = log
         self._layout = layout
         self._clock = clock

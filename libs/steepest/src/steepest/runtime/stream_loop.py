@@ -19,7 +19,7 @@ from steepest.log.base import Log, NewRecord, Reader, Record, TopicPartition
 from steepest.log.snapshot_store import SnapshotStore
 from steepest.logger import Logger
 from steepest.policies.decider import StreamDecider
-from steepest.runtime.batch import count_decisions, poll_or_stop
+from steepest.runtime.batch import count_decisions, measure_latency, poll_or_stop
 from steepest.runtime.dead_letters import DeadLetters
 from steepest.runtime.decision_stream import DecisionStream
 from steepest.runtime.decode import minted_record, received
@@ -210,6 +210,7 @@ class StreamLoop:
         """Decide about these and what else is there already, and append what was decided."""
         out: list[NewRecord] = []
         count = 0
+        first = records[0] if records else None
         while records:
             count += len(records)
             for at, its in groupby(records, attrgetter("at")):
@@ -218,7 +219,7 @@ class StreamLoop:
         await self._kept()
         snapshots = self._due(SNAPSHOT_EVERY)
         if out or snapshots:
-            self._keeping = asyncio.create_task(self._keep(out, snapshots))
+            self._keeping = asyncio.create_task(self._keep(out, snapshots, first))
         # There is no next batch to decide about meanwhile.
         if count < BATCH:
             await self._kept()
@@ -227,10 +228,14 @@ class StreamLoop:
             count_decisions(self._metrics, lane.stream)
         await self._report()
 
-    async def _keep(self, out: Sequence[NewRecord], snapshots: Sequence[DueSnapshot]) -> None:
-        """Append a batch's outputs, and then keep the snapshots that stand for them."""
+    async def _keep(
+        self, out: Sequence[NewRecord], snapshots: Sequence[DueSnapshot], first: Record | None = None
+    ) -> None:
+        """Append the outputs of a batch that begins with ``first``, and then keep the snapshots that stand for them."""
         if out:
             await self._log.append(out)
+            if first is not None and first.offset >= self._lanes[first.at].live_from:
+                measure_latency(self._metrics, self._clock, self.name, first)
         ends = {to: await self._log.end(to) for to in self._outputs} if snapshots else {}
         for due in snapshots:
             if due.is_settled:
@@ -241,6 +246,7 @@ class StreamLoop:
             await keep_stream_snapshot(
                 self._snapshots, self._log, self._kind.name, at, due.snapshot, stands_for=stands_for
             )
+            self._metrics.snapshots.labels(self.name).inc()
 
     async def _kept(self) -> None:
         """Wait until what is being appended is in the log.

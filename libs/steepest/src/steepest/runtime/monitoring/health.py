@@ -77,12 +77,19 @@ class Health:
 
     def stuck(self) -> list[str]:
         """What has been silent for too long."""
+        return [name for _, name, silence_s in self.silences() if silence_s >= STUCK_AFTER_S]
+
+    def silences(self) -> list[tuple[str, str, float]]:
+        """For how long, in seconds, each loop has said nothing and each effector has done nothing: kind, name and time.
+
+        May be called from any thread.
+        """
         now = self._clock.monotonic()
-        silent = {name: now - loop.spoke_at for name, loop in self.loops.items()}
-        silent |= {name: silence_s() for name, silence_s in self._others.items()}
-        return [name for name, silence_s in silent.items() if silence_s >= STUCK_AFTER_S]
+        loops = [("loop", name, now - loop.spoke_at) for name, loop in self.loops.copy().items()]
+        return loops + [("effector", name, silence_s()) for name, silence_s in self._others.copy().items()]
 
     def is_ready(self) -> bool:
         """Whether every loop has caught up with what was there at its start, and keeps up."""
-        keeps_up = all(loop.ready and loop.lag <= LAG_MOST for loop in self.loops.values())
-        return not self.refusal and bool(self.loops) and keeps_up
+        loops = self.loops.copy()
+        keeps_up = all(loop.ready and loop.lag <= LAG_MOST for loop in loops.values())
+        return not self.refusal and bool(loops) and keeps_up

@@ -5,9 +5,15 @@ Both stand in the metric's help text, so that people who scrape it read them as 
 
 from __future__ import annotations
 
+import platform
 from contextlib import suppress
+from importlib.metadata import version
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
+
+from steepest.events.registry import READS, TOPICS
+
+LATENCY_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
 
 class Metrics:
@@ -41,6 +47,8 @@ class Metrics:
             ["topic"],
             registry=self.registry,
         )
+        for topic in TOPICS:
+            self.dead_letters.labels(topic)  # a series that begins at 1 has never risen
         self.missed = Counter(
             "steepest_records_missed",
             "Records that were removed before they were read: the service was away for longer than the topic's retention,"
@@ -72,14 +80,27 @@ class Metrics:
             ["loop"],
             registry=self.registry,
         )
-        self.void_plans = Counter(
-            "steepest_plans_void",
-            "Plans that were void where they stand in the log, by the code of the refusal; every service of a pool counts"
-            " them all. Some are normal, for deciders decide at the same time. Rising steadily with one code: `steepest"
-            " explain` names the jobs and says why.",
-            ["event", "refusal"],
+        self.latency_seconds = Histogram(
+            "steepest_decision_latency_seconds",
+            "Seconds from the time of a batch's first record until all that was decided because of the batch is in the log."
+            " High beside `steepest_batch_seconds`: the record waited, so see `steepest_lag_records`; or the clocks of two"
+            " machines differ.",
+            ["loop"],
+            registry=self.registry,
+            buckets=LATENCY_S,
+        )
+        self.snapshots = Counter(
+            "steepest_snapshots",
+            "Snapshots kept. Does not rise for hours while records are read: a restart will take long; see the log.",
+            ["loop"],
             registry=self.registry,
         )
+        self.build = Info(
+            "steepest_build",
+            "1; the labels are the release, the event version that it knows, and its Python.",
+            registry=self.registry,
+        )
+        self.build.info({"version": version("steepest"), "reads": str(READS), "python": platform.python_version()})
         self.reports = Counter(
             "steepest_reports",
             "Events that effectors appended. `StepFailed` rising: `steepest events --type StepFailed` shows why.",

@@ -1,0 +1,173 @@
+"""The counters and histograms of pools: what each means, and what to do about it.
+
+``docs/metrics.md`` is generated from here.
+
+Kinds of plans, outcomes, codes and rules are labels, so that a new one needs no metric of its own.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.metrics import MetricWrapperBase
+
+from steepest.events.cluster import MoveKind, Outcome
+from steepest.view.state import PlanKind, PlanStatus
+
+STEP_S = (0.1, 0.3, 1, 3, 10, 30, 60, 120, 300)
+"""Seconds of a step or a plan; a checkpoint may take a minute, and a verification two."""
+
+JOB_S = (10, 30, 60, 180, 600, 1_800, 3_600, 10_800, 36_000, 86_400, 259_200)
+"""Seconds of a job's life: from a demo's to three days."""
+
+EFFICIENCY = (0.0001, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3)
+"""Around FlowCon's thresholds, which are between 0.01 and 0.15."""
+
+ERROR = (0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2, 5)
+"""Shares of what was measured."""
+
+OUTCOMES = tuple(status for status in PlanStatus if status is not PlanStatus.IN_FLIGHT)
+LIMIT_ANSWERS = ("applied", "refused", "unclear")
+
+
+class PoolCounters:
+    """Counters of every pool that a process follows; the first label of each is the pool."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._all: list[MetricWrapperBase] = []
+
+        def counter(name: str, about: str, *labels: str) -> Counter:
+            self._all.append(made := Counter(f"steepest_{name}", about, ["pool", *labels], registry=registry))
+            return made
+
+        def histogram(name: str, about: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
+            made = Histogram(f"steepest_{name}", about, ["pool", *labels], registry=registry, buckets=buckets)
+            self._all.append(made)
+            return made
+
+        self.plans = counter(
+            "plans",
+            "Plans that are over, by kind and outcome; `void`: they did not hold where they stand in the log. Many that"
+            " failed or were abandoned: see `steepest_plan_step_failures_total`.",
+            "kind",
+            "outcome",
+        )
+        self.void_plans = counter(
+            "plans_void",
+            "Plans that were void where they stand in the log, by the code of the refusal. Some are normal, for deciders"
+            " decide at the same time. Rising steadily with one code: `steepest explain` names the jobs and says why.",
+            "kind",
+            "refusal",
+        )
+        self.plan_seconds = histogram(
+            "plan_seconds",
+            "Seconds from a plan to its end, of those that finished. High: see `steepest_plan_step_seconds`.",
+            STEP_S,
+            "kind",
+        )
+        self.step_seconds = histogram(
+            "plan_step_seconds",
+            "Seconds from the beginning of a step to its outcome. A long `checkpoint`: the job saves slowly; a long `start`"
+            " or `verify`: its node or its storage is slow.",
+            STEP_S,
+            "kind",
+            "step",
+        )
+        self.step_failures = counter(
+            "plan_step_failures",
+            "Steps that failed, by code. Rising: `steepest events --type StepFailed` shows why.",
+            "kind",
+            "step",
+            "code",
+        )
+        self.pause_seconds = histogram(
+            "plan_pause_seconds",
+            "Seconds for which a job that was moved or scaled made no step. High beside what its move gains: see `save`"
+            " and `load` of the job.",
+            STEP_S,
+            "kind",
+        )
+        self.steps_lost = counter(
+            "steps_lost",
+            "Training steps that jobs do again because of plans. Rising: jobs are moved that save too rarely.",
+            "kind",
+        )
+        self.moves = counter("moves", "Jobs moved to another node, by the rule that moved them.", "rule")
+        self.moves_back = counter(
+            "moves_back",
+            "Moves to a node that the job had left before. Rising: two rules pull a job to and fro.",
+            "rule",
+        )
+        self.resumptions = counter("resumptions", "Suspended jobs that were placed again.")
+        self.category_changes = counter(
+            "category_changes", "Jobs that went from one category to another.", "before", "after"
+        )
+        self.stays = counter("stays", "Requests for another place that were answered with: stay.")
+        self.limits = counter(
+            "limits",
+            "CPU limits that the engine took (`applied`), `refused`, or left open (`unclear`). Refused or unclear ones"
+            " rising: `steepest events --type LimitsRefused` shows why.",
+            "outcome",
+        )
+        self.efficiency = histogram(
+            "growth_efficiency_ratio",
+            "FlowCon's growth efficiency of a job, at each run of its algorithm, by the list that it was in.",
+            EFFICIENCY,
+            "list",
+        )
+        self.retries = counter(
+            "retries",
+            "Jobs that wait for a place again after they stopped; `charged`: it counts against the job's retries.",
+            "charged",
+        )
+        self.goals = counter("goals_reached", "Jobs that were ended because they had reached their goal.")
+        self.wait_seconds = histogram(
+            "job_wait_seconds",
+            "Seconds from a job's submission to its first start. High: the pool is too small, or the queue's limits are.",
+            JOB_S,
+            "queue",
+        )
+        self.completion_seconds = histogram(
+            "job_completion_seconds",
+            "Seconds from a job's submission to its end. Many with the outcome `failed`: `steepest jobs` says why.",
+            JOB_S,
+            "outcome",
+        )
+        self.t90_seconds = histogram(
+            "job_t90_seconds",
+            "Seconds from a job's submission until 90 % of its own loss reduction was done, of jobs that finished. What a"
+            " policy that schedules by growth improves first.",
+            JOB_S,
+        )
+        self.prediction_errors = histogram(
+            "prediction_error_ratio",
+            "How far a prediction was off, as a share of what was measured then. Above 0.5 for most: jobs announce wrong"
+            " totals, or their pace changes.",
+            ERROR,
+            "of",
+        )
+
+    def begin(self, pool: str) -> None:
+        """Show a pool's counts from zero on: a series that begins at 1 has never risen."""
+        for kind, outcome in product(PlanKind, OUTCOMES):
+            self.plans.labels(pool, kind.value, outcome.value)
+        for rule in (*MoveKind, PlanKind.MOVE):
+            self.moves.labels(pool, rule.value)
+            self.moves_back.labels(pool, rule.value)
+        for answer in LIMIT_ANSWERS:
+            self.limits.labels(pool, answer)
+        for ended in Outcome:
+            self.completion_seconds.labels(pool, ended.value)
+        for metric in (self.t90_seconds, self.resumptions, self.stays, self.goals):
+            metric.labels(pool)
+
+    def forget(self, pool: str) -> None:
+        """Show nothing of a pool that another process follows now."""
+        for metric in self._all:
+            metric.remove_by_labels({"pool": pool})
+
+    @property
+    def collectors(self) -> tuple[MetricWrapperBase, ...]:
+        """All of them, for the documentation."""
+        return tuple(self._all)
