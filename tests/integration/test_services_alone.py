@@ -28,6 +28,7 @@ from steepest.view.state import Phase
 
 SERVICES = (
     "categorizer",
+    "gang-scheduler",
     "limit-planner",
     "log-collector",
     "migrator",

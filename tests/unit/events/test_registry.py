@@ -26,10 +26,10 @@ def test_every_event_has_a_writer_and_every_writer_an_event_of_the_topic(topic: 
     assert all(writer.strip() == writer and writer for writer in topic.writers.values())
 
 
-def test_only_moves_and_limits_have_several_writers() -> None:
-    """Several algorithms plan moves and limits; every other event has one writer."""
+def test_only_what_policies_decide_has_several_writers() -> None:
+    """Several algorithms plan places, moves and limits, and reject what has no place; every other event has one writer."""
     shared = {event for topic in TOPICS.values() for event, writer in topic.writers.items() if "," in writer}
-    assert shared == {c.MigrationPlanned, c.LimitsPlanned}
+    assert shared == {c.PlacementPlanned, c.JobRejected, c.MigrationPlanned, c.LimitsPlanned}
 
 
 @pytest.mark.parametrize(

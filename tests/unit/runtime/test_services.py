@@ -30,6 +30,7 @@ from steepest.view.state import Phase
 
 SERVICES = (
     "categorizer",
+    "gang-scheduler",
     "limit-planner",
     "log-collector",
     "migrator",

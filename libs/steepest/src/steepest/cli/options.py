@@ -66,7 +66,17 @@ def policy_option(default: str | None) -> Callable[[F], F]:
     )
 
 
-POLICY_NAMES = ("steepest", "specon", "specon-adaptive", "flowcon", "specon+flowcon", "none")
+POLICY_NAMES = (
+    "steepest",
+    "specon",
+    "specon-adaptive",
+    "flowcon",
+    "specon+flowcon",
+    "dragon",
+    "dragon-paper-era",
+    "dragon-fixed",
+    "none",
+)
 """Those of ``steepest.policies.named``, which a command need not import to be described; a test holds them together."""
 
 PLACEMENT_NAMES = ("spread", "flowcon2")

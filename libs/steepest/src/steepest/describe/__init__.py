@@ -17,6 +17,7 @@ from steepest.describe.units import percent as percent
 from steepest.describe.units import span as span
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode, CheckpointRef
+from steepest.events.dragon_parameters import DragonParameters
 from steepest.events.parameters import FlowConParameters, Threshold
 from steepest.view.jobs import GRACE_INTERVALS
 from steepest.view.nodes import format_resources
@@ -89,7 +90,7 @@ def _pool_configured(event: c.PoolConfigured) -> str:
     moves = "" if ours.moves else ", no moves"
     return (
         f"parameters in force: {alpha}, interval {span(specon.interval_ms)}, "
-        f"placement {ours.placement}, a tick every {span(ours.tick_ms)}{moves}{_flowcon(ours.flowcon)}"
+        f"placement {ours.placement}, a tick every {span(ours.tick_ms)}{moves}{_flowcon(ours.flowcon)}{_dragon(ours.dragon)}"
     )
 
 
@@ -97,6 +98,15 @@ def _flowcon(flowcon: FlowConParameters) -> str:
     if not flowcon.on:
         return ""
     return f", limits by FlowCon (α {flowcon.alpha:g} a {flowcon.per}, interval {span(flowcon.interval_ms)})"
+
+
+def _dragon(dragon: DragonParameters) -> str:
+    if not dragon.on:
+        return ""
+    return (
+        f", gangs by DRAGON {dragon.generation} "
+        f"(starving after {span(dragon.starving_ms)}, idle after {span(dragon.idle_ms)})"
+    )
 
 
 def _tick(event: c.Tick) -> str:

@@ -8,6 +8,7 @@ from typing import Annotated
 import msgspec
 
 from steepest.events.common import Count, Name, Positive, Priority
+from steepest.events.dragon_parameters import DragonParameters
 
 
 class Normalisation(enum.StrEnum):
@@ -278,3 +279,4 @@ class PoolParameters(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     steepest: SteepestParameters = SteepestParameters()
     preemption: PreemptionLimits = PreemptionLimits()
     pickyman: PickyManParameters = PickyManParameters()
+    dragon: DragonParameters = DragonParameters()

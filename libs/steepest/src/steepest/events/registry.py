@@ -163,8 +163,8 @@ def reads_for(parameters: PoolParameters, flags: Iterable[int] = ()) -> int:
     """The event version that a pool with these parameters and flags needs of its readers.
 
     Version 2 knows FlowCon's limits, its placement, and thresholds that are fitted; version 5 knows queue policies and the
-    policies ``steepest`` and ``pickyman``. A flag that this code does not know asks for nothing: it is refused by its
-    number.
+    policies ``steepest``, ``pickyman`` and ``dragon``. A flag that this code does not know asks for nothing: it is refused
+    by its number.
     """
     plain = PoolParameters()
     knows_more = (
@@ -175,6 +175,7 @@ def reads_for(parameters: PoolParameters, flags: Iterable[int] = ()) -> int:
     knows_most = (
         parameters.steepest.on
         or parameters.pickyman.on
+        or parameters.dragon.on
         or parameters.queueing != plain.queueing
         or parameters.preemption != plain.preemption
     )
@@ -218,7 +219,8 @@ CLUSTER: Topic[c.ClusterEvent] = _topic(
         "profiler": (c.EpochMeasured,),
         "predictor": (c.RunTimePredicted, c.OverheadPredicted, c.OverheadMeasured),
         "categorizer": (c.GrowthMeasured, c.CategoryChanged, c.ReallocationRequested),
-        "placer": (c.PlacementPlanned, c.RetryPlanned, c.JobAdmitted, c.JobRejected, c.JobEnded),
+        "placer": (c.RetryPlanned, c.JobAdmitted, c.JobEnded),
+        "placer, gang-scheduler": (c.PlacementPlanned, c.JobRejected),
         "any planner": (c.TransitionPlanned,),
         "node-scorer": (c.StayDecided,),
         "node-scorer, rebalancer, steepest-planner": (c.MigrationPlanned,),

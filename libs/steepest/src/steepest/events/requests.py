@@ -22,6 +22,10 @@ class SuccessRule(enum.StrEnum):
     CHIEF = "chief"  # replica 0 has; the others are stopped then
 
 
+SERVER_ROLES = ("ps", "parameter-server")
+"""The names of roles whose replicas hold the parameters for the others."""
+
+
 class Role(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Replicas of a job that do the same: its workers, or its parameter servers.
 
@@ -39,6 +43,11 @@ class Role(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     max: Replicas | None = None
     sizes: tuple[Replicas, ...] = ()
     requests: Resources = Resources(cpu_m=50)
+
+    @property
+    def is_server(self) -> bool:
+        """Whether its replicas hold the parameters for the others, which stand still without them."""
+        return self.name in SERVER_ROLES
 
     @property
     def fewest(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from steepest.policies.dragon.gang_scheduler import GangScheduler
 from steepest.policies.flowcon.limit_planner import LimitPlanner
 from steepest.policies.goals.goal_watcher import GoalWatcher
 from steepest.policies.monitor.facts import Facts
@@ -16,7 +17,8 @@ from steepest.policies.specon.rebalancer import Rebalancer
 from steepest.policies.steepest.steepest_planner import SteepestPlanner
 
 CLUSTER_DECIDERS: Mapping[str, Any] = {
-    kind.name: kind for kind in (Silence, Placer, GoalWatcher, NodeScorer, Rebalancer, LimitPlanner, SteepestPlanner)
+    kind.name: kind
+    for kind in (Silence, Placer, GangScheduler, GoalWatcher, NodeScorer, Rebalancer, LimitPlanner, SteepestPlanner)
 }
 """Those that read ``cluster``; each is made with its state, or without one to start from the beginning."""
 

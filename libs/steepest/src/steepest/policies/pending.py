@@ -82,6 +82,18 @@ class Pending(AwaitsDecisions):
             taken[node] = (count + 1, amount + requests)
         self._add(plan, job, None, tuple(PendingPlaces(node, *one) for node, one in taken.items()))
 
+    def add_scaling(self, plan: str, job: Job, nodes: Sequence[str], sizes: tuple[int, ...]) -> None:
+        """Add a plan that was just made for a gang that runs: what it takes on each node beyond what the gang has there."""
+        before: dict[str, Resources] = {}
+        for node, requests in zip(job.running_on, job.spec.replica_requests(job.running_sizes), strict=True):
+            before[node] = before.get(node, Resources()) + requests
+        after: dict[str, Resources] = {}
+        for node, requests in zip(nodes, job.spec.replica_requests(sizes), strict=True):
+            after[node] = after.get(node, Resources()) + requests
+        more = {node: (amount - before.get(node, Resources())).positive for node, amount in after.items()}
+        taken = [PendingPlaces(node, 0, amount) for node, amount in more.items() if amount != Resources()]
+        self._add(plan, job, None, tuple(taken))
+
     def add_suspension(self, plan: str, job: Job) -> None:
         """Add a plan that was just made and that gives a job's places back, which nothing may count on before it is over."""
         self._add(plan, job, None, ())

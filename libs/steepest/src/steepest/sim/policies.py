@@ -64,6 +64,14 @@ LIVE: Mapping[str, PoolPolicy] = {
         placement="flowcon2",
     ),
     "specon+flowcon": PoolPolicy(about="cap first, move what still pays", switches="specon+flowcon"),
+    "dragon": PoolPolicy(
+        about="gangs whole and on one node if they fit, scaled with the load (DRAGON, its code's version 0.9)",
+        switches="dragon",
+    ),
+    "dragon-paper-era": PoolPolicy(
+        about="the program of the time of DRAGON's paper: smallest starving gang first", switches="dragon-paper-era"
+    ),
+    "dragon-fixed": PoolPolicy(about="DRAGON without its published program's quirks", switches="dragon-fixed"),
 }
 """By name."""
 

@@ -1,7 +1,7 @@
 """The placer: admits jobs, gives those that wait their node, starts failed ones again, and says when a job is over.
 
 It decides about a job when a record concerns it, and goes through the queue when a record may have made room. Which
-node a job gets is the placement policy's business.
+node a job gets is the placement policy's business. Where DRAGON is on, the gang-scheduler places instead.
 """
 
 from __future__ import annotations
@@ -146,6 +146,8 @@ class Placer:
 
     def _place_at_once(self, job: Job, view: ClusterView, offset: int) -> Iterator[c.ClusterEvent]:
         """Place a job that was just submitted, regardless of the others that wait unless the queue blocks."""
+        if view.parameters.dragon.on:
+            return
         if view.parameters.queueing.blocking:
             yield from self._place_waiting(view, offset)
         elif _may_place(view, job) and not self._awaits(job):
@@ -154,6 +156,8 @@ class Placer:
 
     def _place_waiting(self, view: ClusterView, offset: int) -> Iterator[c.ClusterEvent]:
         """Go through the queue in order. A job that does not fit blocks those behind it, or is passed over."""
+        if view.parameters.dragon.on:
+            return
         walk = self._walk_in(view)
         for job in walk.jobs(self._awaits):
             made = list(self._try(job, view, offset))
@@ -163,6 +167,8 @@ class Placer:
 
     def _preempt(self, view: ClusterView, event: c.ClusterEvent, offset: int) -> Iterator[c.ClusterEvent]:
         """At a tick: make room for the first job in the queue, if it waits for room alone."""
+        if view.parameters.dragon.on:
+            return
         rules, walk = view.parameters.queueing, self._walk_in(view)
         if not isinstance(event, c.Tick) or not rules.preempt or rules.policy != "priority" or not view.has(GANGS_RUN):
             return

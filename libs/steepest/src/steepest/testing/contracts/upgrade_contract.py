@@ -27,6 +27,7 @@ from steepest.log.base import Log, NewRecord, Record, TopicPartition
 from steepest.log.snapshot_store import MemorySnapshots
 from steepest.policies.decider import Decision
 from steepest.policies.deciders import CLUSTER_DECIDERS, STREAM_DECIDERS
+from steepest.policies.named import under
 from steepest.runtime.decode import new_record, received
 from steepest.runtime.layout import Layout
 from steepest.runtime.recovery.log_identity import open_partitions
@@ -109,6 +110,7 @@ TICKS = ticks(100, 100 + LATER_TICKS)
 CONVERGED = c.Category.CONVERGED
 FLOWCON = c.PoolConfigured(reads=2, parameters=PoolParameters(flowcon=FlowConParameters(on=True, interval_ms=5_000)))
 STEEPEST = c.PoolConfigured(reads=READS, parameters=PoolParameters(steepest=SteepestParameters(on=True)))
+DRAGON = c.PoolConfigured(reads=READS, parameters=under("dragon-fixed", PoolParameters()))
 SPECON = SpeConParameters(interval_ms=1_000)
 
 
@@ -251,6 +253,14 @@ CASES = {
         decided=is_a(c.MigrationPlanned, job="c"),
         later=TICKS,
         wanted=is_a(c.MigrationPlanned, job="d"),
+    ),
+    "gang-scheduler": Case(
+        decider="gang-scheduler",
+        passed_over=is_a(c.PlacementPlanned, job="a"),
+        before=[DRAGON, joined("n1"), submitted("a"), submitted("b")],
+        decided=is_a(c.PlacementPlanned, job="b"),
+        later=TICKS,
+        wanted=is_a(c.PlacementPlanned, job="a"),
     ),
     "limit-planner": Case(
         decider="limit-planner",

@@ -1,0 +1,321 @@
+"""The gang-scheduler: places the waiting jobs by DRAGON's rules, and scales running gangs with the load.
+
+Where DRAGON is on, it places all jobs, those of one replica too, and the placer none; the placer still admits jobs and says
+when they are over. It decides in *passes*: after a record by which a job or a process has changed, and after every period.
+
+A pass of version 0.9 (``scheduling.go`` of NTHU-LSALAB/DRAGON):
+
+1. The first job in the queue *starves* once it has waited for 30 s: running gangs give up workers until it has room with
+   its fewest, or none does where that is not enough.
+2. The queue in its order: the first job that has room starts, and those that have none are passed over.
+3. Where nothing was done for 60 s, running gangs grow into what is free.
+
+A pass of the paper's era (``pkg/controller/controller.go`` of ChanYiLin/tf-operator-Dragon): of the jobs that starve, the
+one with the fewest workers, which was not the last one, has others scaled down, and nothing starts in that pass; where none
+starves, 2 and 3.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+
+from steepest.events import cluster as c
+from steepest.events.dragon_parameters import DragonGeneration, DragonParameters
+from steepest.events.received import Received
+from steepest.policies.dragon.packing import pack
+from steepest.policies.dragon.rooms import Made, Want, grown, has_room, least, make_room, make_room_by_count
+from steepest.policies.dragon.running_gangs import DragonState, RunningGangs
+from steepest.policies.dragon.scaling import Shape
+from steepest.policies.placement.gangs import GangPlaces
+from steepest.policies.placement.queue_walk import QueueWalk
+from steepest.policies.placement.rejection import why_never_placed
+from steepest.policies.queueing.wish import wish_of
+from steepest.view.cluster_view import ClusterView
+from steepest.view.state import Job
+
+CHANGES = (
+    c.JobSubmitted,
+    c.JobPlaced,
+    c.ReplicaStopped,
+    c.JobStopped,
+    c.JobEnded,
+    c.JobSuspended,
+    c.RetryPlanned,
+    c.TransitionFinished,
+    c.TransitionFailed,
+    c.PlanAbandoned,
+    c.NodeJoined,
+    c.NodeGone,
+)
+"""Records after which there is a pass."""
+
+LOOKED_AT = 100
+"""Jobs at the head of the queue that are looked at for one that starves, or that could be helped."""
+
+ON_ONE = "dragon: all replicas on one node"
+ON_SEVERAL = "dragon: parameter servers first, on the fewest nodes"
+SPREAD = "dragon without locality: each replica on the emptiest node"
+AFTER = "dragon: a job starved, and others give up workers for it"
+STARVES = "dragon: job {job} has waited for {seconds} s and has no room"
+IDLE = "dragon: nothing was done for {seconds} s, and there is room"
+
+
+class GangScheduler:
+    """DRAGON over one pool."""
+
+    name = "gang-scheduler"
+    logic = 1
+    state_type = DragonState
+
+    def __init__(self, state: DragonState | None = None) -> None:
+        """A gang-scheduler; ``state``: what it remembers."""
+        self.state = state or DragonState()
+        self._walk: QueueWalk | None = None
+        self._index: RunningGangs | None = None
+
+    def reconsider(self, event: c.ClusterEvent) -> None:
+        """See ``ClusterDecider.reconsider``: what a job still needs is decided in the next pass."""
+        match event:
+            case c.PlacementPlanned(plan=plan, job=job) | c.TransitionPlanned(plan=plan, job=job):
+                self._read_back(plan)
+                self._let_wait(job)
+            case c.JobRejected(job=job):
+                self.state.announced.pop(job, None)
+                self._let_wait(job)
+
+    def step(self, view: ClusterView, received: Received[c.ClusterEvent]) -> Sequence[c.ClusterEvent]:
+        """What follows from a record."""
+        event = received.event
+        self._take_in(view, event)
+        if not view.parameters.dragon.on:
+            return ()
+        if view.touched is not None:
+            self._gangs_in(view).refresh(view.touched.name)
+        self._gangs_in(view).look()
+        passed_ms = view.counted_ms - self.state.passed_counted_ms
+        if isinstance(event, CHANGES) or (isinstance(event, c.Tick) and passed_ms >= view.parameters.dragon.period_ms):
+            return list(self._pass(view, received.offset))
+        return ()
+
+    def _take_in(self, view: ClusterView, event: c.ClusterEvent) -> None:
+        match event:
+            case c.PlacementPlanned(plan=plan, job=job) | c.TransitionPlanned(plan=plan, job=job):
+                self._read_back(plan)
+                if view.refused is not None:
+                    self._let_wait(job)
+            case c.JobRejected(job=job):
+                self.state.announced.pop(job, None)
+            case c.TransitionFailed(job=job):
+                self.state.failed[job] = self.state.failed.get(job, 0) + 1
+            case c.JobEnded(job=job):
+                self.state.failed.pop(job, None)
+
+    def _read_back(self, plan: str) -> None:
+        made = self.state.plans.get(plan)
+        self.state.read_back(plan)
+        if made is not None:
+            if self._walk is not None:
+                self._walk.room.may_be_back(places.node for places in made.targets)
+            if self._index is not None:
+                self._index.refresh(made.job)
+
+    def _let_wait(self, job: str) -> None:
+        if self._walk is not None:
+            self._walk.is_back(job)
+
+    # --- a pass -------------------------------------------------------------------------------------------------------
+
+    def _pass(self, view: ClusterView, offset: int) -> Iterator[c.ClusterEvent]:
+        rules, state, now = view.parameters.dragon, self.state, view.counted_ms
+        walk = self._walk_in(view)
+        paper_era = rules.generation is DragonGeneration.PAPER_ERA
+        state.passed_counted_ms = now
+        may_start = True
+        if rules.scaling and (job := self._starving(view, walk)) is not None:
+            made = self._room_for(view, walk, job)
+            may_start = made is None if paper_era else made is not None or not rules.head_blocks
+            if rules.starving_stops_growth or (made is not None and (made.shapes or paper_era)):
+                state.acted_counted_ms = now
+            if made is not None:
+                state.served = job.name
+                yield from self._give_up(view, walk, job, made, offset)
+        if may_start:
+            for event in self._start_waiting(view, walk, offset):
+                if isinstance(event, c.PlacementPlanned):
+                    state.acted_counted_ms = now
+                yield event
+        if rules.scaling and now - state.acted_counted_ms >= rules.idle_ms:
+            if paper_era or rules.starving_stops_growth or not self._could_help(view, walk):
+                yield from self._grow(view, walk, offset)
+            state.acted_counted_ms = now
+
+    # --- those that starve --------------------------------------------------------------------------------------------
+
+    def _starving(self, view: ClusterView, walk: QueueWalk) -> Job | None:
+        """The job that others are to be scaled down for, if any."""
+        rules = view.parameters.dragon
+        if rules.generation is DragonGeneration.PAPER_ERA:
+            starving = [job for job in self._first(walk) if _waited_ms(view, job) >= rules.starving_ms]
+            starving = [job for job in starving if job.name != self.state.served]
+            return min(starving, key=lambda job: sum(role.replicas for role in _want(job, rules).judged), default=None)
+        for job in self._first(walk):
+            if _waited_ms(view, job) < rules.starving_ms:
+                if rules.head_blocks:
+                    return None
+                continue
+            if rules.head_blocks or has_room(_want(job, rules), self._gangs_in(view).most, rules):
+                return job
+        return None
+
+    def _could_help(self, view: ClusterView, walk: QueueWalk) -> bool:
+        """Whether a job that waits would have room if all gangs were as small as they may be: then none grows now."""
+        rules, most = view.parameters.dragon, self._gangs_in(view).most
+        wants = dict.fromkeys(_want(job, rules) for job in self._first(walk))
+        return any(has_room(want, most, rules) for want in wants)
+
+    def _first(self, walk: QueueWalk) -> Iterator[Job]:
+        """The jobs at the head of the queue that are not decided about yet and that their queues' limits allow."""
+        walk.room.look()
+        queues = [walk.order.in_queue(queue) for queue in walk.order.queues()]
+        merged = heapq.merge(*queues, key=walk.order.place)
+        for _, job in zip(range(LOOKED_AT), merged):  # noqa: B905 - whichever ends first
+            if not self._awaits(job) and walk.may_be_tried(job):
+                yield job
+
+    def _room_for(self, view: ClusterView, walk: QueueWalk, job: Job) -> Made | None:
+        rules, gangs, free = view.parameters.dragon, self._gangs_in(view), walk.room.slots.free
+        if rules.generation is DragonGeneration.PAPER_ERA:
+            return make_room_by_count(_want(job, rules), gangs, free)
+        return make_room(_want(job, rules), gangs, free, rules)
+
+    def _give_up(
+        self, view: ClusterView, walk: QueueWalk, job: Job, made: Made, offset: int
+    ) -> Iterator[c.ClusterEvent]:
+        """Scale gangs down for a job, and start it after that, unless it is left to a later pass."""
+        rule = STARVES.format(job=job.name, seconds=_waited_ms(view, job) // 1000)
+        plans = [
+            self._scale(view, view.jobs[name], shape, offset, rule=rule, room_for=job.name)
+            for name, shape in made.shapes.items()
+        ]
+        yield from plans
+        rules = view.parameters.dragon
+        if not plans or rules.freed_is_left:
+            return
+        want = _want(job, rules)
+        found = pack(want.roles, made.free, rules, first_node=want.first_node)
+        if found is not None:
+            yield self._place(job, found, offset, rule=AFTER, after=tuple(plan.plan for plan in plans))
+            walk.room.was_taken(view.nodes[name] for name in dict.fromkeys(found.nodes))
+
+    # --- those that start ---------------------------------------------------------------------------------------------
+
+    def _start_waiting(self, view: ClusterView, walk: QueueWalk, offset: int) -> Iterator[c.ClusterEvent]:
+        started = False
+        for job in walk.jobs(self._awaits):
+            if started and view.parameters.dragon.one_start:
+                wish = walk.order.wish(job.name)
+                walk.room.reopen(() if wish is None else (wish,))
+                walk.tried(placed=False, rejected=False)
+                continue
+            made = list(self._try(view, walk, job, offset))
+            yield from made
+            placed = any(isinstance(event, c.PlacementPlanned) for event in made)
+            started = started or placed
+            walk.tried(placed=placed, rejected=bool(made) and not placed)
+
+    def _try(self, view: ClusterView, walk: QueueWalk, job: Job, offset: int) -> Iterator[c.ClusterEvent]:
+        """Start a job, or reject it where it never can be started."""
+        wish = walk.order.wish(job.name) or wish_of(job)
+        rules = view.parameters.dragon
+        found = None
+        if walk.room.may_have(wish):
+            found = pack(
+                job.spec.all_roles,
+                walk.room.slots,
+                rules,
+                first_node=wish.first_node,
+                allows=lambda sizes: walk.limits.allow(job.spec, sizes),
+            )
+        if found is not None:
+            single = ON_ONE if len(dict.fromkeys(found.nodes)) == 1 else ON_SEVERAL
+            yield self._place(job, found, offset, rule=single if rules.locality else SPREAD)
+            walk.room.was_taken(view.nodes[name] for name in dict.fromkeys(found.nodes))
+            return
+        walk.room.found_none(wish)
+        if why := why_never_placed(view, job):
+            self.state.announced[job.name] = None
+            yield c.JobRejected(job=job.name, request=job.request, reason=why)
+
+    def _place(
+        self, job: Job, found: GangPlaces, offset: int, *, rule: str, after: tuple[str, ...] = ()
+    ) -> c.PlacementPlanned:
+        is_usual = not job.spec.is_gang or found.sizes == job.spec.counts()
+        plan = c.PlacementPlanned(
+            plan=f"place-{offset}-{job.name}",
+            job=job.name,
+            incarnation=job.incarnation,
+            nodes=found.nodes,
+            sizes=() if is_usual else found.sizes,
+            after=after,
+            because=c.Because(rule=rule),
+        )
+        if job.spec.is_gang:
+            self.state.add_gang(plan.plan, job, found.nodes, found.sizes)
+        else:
+            self.state.add(plan.plan, job, None, found.nodes[0])
+        return plan
+
+    # --- those that grow ----------------------------------------------------------------------------------------------
+
+    def _grow(self, view: ClusterView, walk: QueueWalk, offset: int) -> Iterator[c.ClusterEvent]:
+        """Let running gangs grow; those of queues with limits stay as they are."""
+        rules = view.parameters.dragon
+        jobs = [job for job in self._gangs_in(view).in_order() if walk.limits.of(job.spec.queue) is None]
+        rule = IDLE.format(seconds=(view.counted_ms - self.state.acted_counted_ms) // 1000)
+        for job, shape in list(grown(jobs, walk.room.slots.free, rules)):
+            yield self._scale(view, job, shape, offset, rule=rule)
+            walk.room.was_taken(view.nodes[name] for name in dict.fromkeys(shape.places.nodes))
+
+    def _scale(
+        self, view: ClusterView, job: Job, shape: Shape, offset: int, *, rule: str, room_for: str | None = None
+    ) -> c.TransitionPlanned:
+        nodes, sizes = shape.places
+        plan = c.TransitionPlanned(
+            plan=f"scale-{offset}-{job.name}",
+            job=job.name,
+            incarnation=job.incarnation,
+            kind=c.Transition.SCALE,
+            sources=job.running_on,
+            nodes=nodes,
+            sizes=() if sizes == job.spec.counts() else sizes,
+            room_for=room_for,
+            because=c.Because(rule=rule),
+        )
+        self.state.add_scaling(plan.plan, job, nodes, sizes)
+        self._gangs_in(view).refresh(job.name)
+        return plan
+
+    # --- what it looks at ---------------------------------------------------------------------------------------------
+
+    def _walk_in(self, view: ClusterView) -> QueueWalk:
+        if self._walk is None or not self._walk.is_of(view, self.state):
+            self._walk = QueueWalk(view, self.state)
+        return self._walk
+
+    def _gangs_in(self, view: ClusterView) -> RunningGangs:
+        if self._index is None or not self._index.is_of(view, self.state):
+            self._index = RunningGangs(view, self.state)
+        return self._index
+
+    def _awaits(self, job: Job) -> bool:
+        return self.state.concerns(job) or job.name in self.state.announced
+
+
+def _want(job: Job, rules: DragonParameters) -> Want:
+    return least(job.spec.all_roles, rules, wish_of(job).first_node)
+
+
+def _waited_ms(view: ClusterView, job: Job) -> int:
+    """Counted time since a job was submitted, suspended, or let go after a failure."""
+    return view.counted_ms - max(job.submitted_counted_ms, job.suspended_counted_ms, job.not_before_counted_ms)

@@ -1,0 +1,198 @@
+"""DRAGON's rules and quirks: a cluster is drawn, and a pass plans what stands beside it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.unit.dragon.drawing import planned
+
+ALL = ("dragon", "dragon-paper-era", "dragon-fixed")
+
+PLACEMENT = [
+    ("one node that holds all", "w1: . .\n w2: . . . .\n ? b 2-4", ["place b w2 w2 w2 w2"]),
+    ("the server is with its workers", "w1: . .\n w2: . . .\n ? b 2 ps", ["place b w2 w2 w2"]),
+    ("none of it where not even the fewest fit", "w1: . .\n w2: . .\n ? b 5", []),
+    ("a job that does not fit is passed over", "w1: . .\n ? b 3 for 9\n ? d 2 for 8\n w2: x y", ["place d w1 w1"]),
+    ("what no node could hold is rejected", "w1: . .\n ? b 3 for 9", ["reject b"]),
+    ("first come, first served", "w1: . .\n ? b 2 for 9\n ? d 2 for 8", ["place b w1 w1"]),
+]
+
+
+@pytest.mark.parametrize("policy", ALL)
+@pytest.mark.parametrize(("drawing", "plans"), [row[1:] for row in PLACEMENT], ids=[row[0] for row in PLACEMENT])
+def test_where_gangs_start(policy: str, drawing: str, plans: list[str]) -> None:
+    """All variants start gangs whole, in the queue's order."""
+    assert planned(drawing, policy) == plans
+
+
+BY_VARIANT: list[tuple[str, str, dict[str, list[str]]]] = [
+    (
+        "several nodes, beginning with the one that holds most; the server first",
+        "w1: . \n w2: . . .\n w3: . .\n ? b 4 ps",
+        {"dragon": ["place b w2 w2 w2 w1 w3"], "dragon-fixed": ["place b w2 w2 w2 w3 w3"]},
+    ),
+    (
+        "between the fewest and the number named: as many as there is room for; the paper's era knows the ends only",
+        "w1: . . .\n ? b 2-4",
+        {"dragon": ["place b w1 w1 w1"], "dragon-fixed": ["place b w1 w1 w1"], "dragon-paper-era": ["place b w1 w1"]},
+    ),
+    (
+        "the first node by name that holds all, or the emptiest",
+        "w1: . .\n w2: . . .\n ? b 2",
+        {"dragon": ["place b w1 w1"], "dragon-fixed": ["place b w2 w2"]},
+    ),
+    (
+        "one start a pass, or as many as fit",
+        "w1: . . . .\n ? b 2 for 9\n ? d 2 for 8",
+        {"dragon": ["place b w1 w1"], "dragon-fixed": ["place b w1 w1", "place d w1 w1"]},
+    ),
+    (
+        "a starving job lets others give up workers, and has what they leave promised to it, or not",
+        "w1: a a a a\n ? b 2 for 31",
+        {"dragon": ["scale a w1 w1 for b"], "dragon-fixed": ["scale a w1 w1 for b", "place b w1 w1 later"]},
+    ),
+    (
+        "one that has not waited for long does not",
+        "w1: a a a a\n ? b 2 for 20",
+        {"dragon": [], "dragon-fixed": [], "dragon-paper-era": []},
+    ),
+    (
+        "the paper's era waits for two minutes, and takes the smallest",
+        "w1: a a a a\n ? b 3 for 140\n ? d 2 for 130",
+        {"dragon-paper-era": ["scale a w1 w1 for d"]},
+    ),
+    (
+        "in the paper's era workers leave only where more could leave than are needed",
+        "w1: a a a a\n ? b 3 for 140",
+        {"dragon-paper-era": [], "dragon": ["scale a w1 for b"]},
+    ),
+    (
+        "lonely replicas leave first, those beside the server last",
+        "w1: A a a . \n w2: a a x\n w3: a x x\n x 3-3\n ? b 2 for 31",
+        {
+            "dragon": ["scale a w1 w1 w1 w2 w2 for b"],
+            "dragon-fixed": ["scale a w1 w1 w1 w2 w2 for b", "place b w1 w3 later"],
+        },
+    ),
+    (
+        "never below the fewest, never a server",
+        "w1: A a a\n a 2-2\n ? b 1 for 31",
+        {"dragon": [], "dragon-fixed": []},
+    ),
+    (
+        "those that started first give first, and no more than needed",
+        "w1: a a b b\n ? d 1 for 31",
+        {"dragon": ["scale a w1 for d"], "dragon-fixed": ["scale a w1 for d", "place d w1 later"]},
+    ),
+    (
+        "nothing leaves where it does not help",
+        "w1: a a b b\n ? d 3 for 31",
+        {"dragon": [], "dragon-fixed": []},
+    ),
+    (
+        "a gang that cannot be checkpointed is left alone",
+        "w1: a a b b\n a 1-2 fixed\n ? d 1 for 31",
+        {"dragon": ["scale b w1 for d"], "dragon-fixed": ["scale b w1 for d", "place d w1 later"]},
+    ),
+    (
+        "quirk: while the first job starves, no other starts",
+        "w1: a a . \n a 2-2\n ? b 3 for 40\n ? d 1 for 5",
+        {"dragon": [], "dragon-fixed": ["place d w1"], "dragon-paper-era": ["place d w1"]},
+    ),
+    (
+        "quirk: behind a first job that cannot be helped, another one that starves is not helped",
+        "w1: a a a\n a 1-3\n ? b 3 for 50\n ? d 2 for 40",
+        {"dragon": [], "dragon-fixed": ["scale a w1 for d", "place d w1 w1 later"]},
+    ),
+    (
+        "quirk: the server is ignored when room is judged, so that too little is freed",
+        "w1: a a a .\n ? b 2 ps for 31",
+        {"dragon": ["scale a w1 w1 for b"], "dragon-fixed": ["scale a w1 for b", "place b w1 w1 w1 later"]},
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("drawing", "policy", "plans"),
+    [(drawing, policy, plans) for _, drawing, variants in BY_VARIANT for policy, plans in variants.items()],
+    ids=[f"{policy}: {name}" for name, _, variants in BY_VARIANT for policy in variants],
+)
+def test_where_the_variants_differ(drawing: str, policy: str, plans: list[str]) -> None:
+    """Each quirk of the published programs is theirs alone."""
+    assert planned(drawing, policy) == plans
+
+
+GROWTH: list[tuple[str, str, dict[str, list[str]]]] = [
+    (
+        "idle room is used after a minute",
+        "w1: a a . .\n a 1-4",
+        {name: ["scale a w1 w1 w1 w1"] for name in ALL},
+    ),
+    ("up to the most", "w1: a a . .\n a 1-3", {name: ["scale a w1 w1 w1"] for name in ALL}),
+    ("not above what is free", "w1: a a . x\n a 1-4\n x 1-1", {name: ["scale a w1 w1 w1"] for name in ALL}),
+    (
+        "the server's node first",
+        "w1: a a a . \n w2: A a . .\n a 1-9",
+        {
+            "dragon": ["scale a w2 w1 w1 w1 w2 w2 w2 w1"],
+            "dragon-fixed": ["scale a w2 w1 w1 w1 w2 w2 w2 w1"],
+            "dragon-paper-era": ["scale a w2 w1 w1 w1 w2 w2 w2"],
+        },
+    ),
+    (
+        "to other nodes, or not",
+        "w1: a a\n w2: . .\n a 1-4",
+        {"dragon": ["scale a w1 w1 w2 w2"], "dragon-fixed": [], "dragon-paper-era": []},
+    ),
+    (
+        "one gang after another, or one worker each",
+        "w1: a b . .\n a 1-3\n b 1-3",
+        {
+            "dragon": ["scale a w1 w1 w1"],
+            "dragon-fixed": ["scale a w1 w1 w1"],
+            "dragon-paper-era": ["scale a w1 w1", "scale b w1 w1"],
+        },
+    ),
+    (
+        "quirk: while a job starves, nothing grows",
+        "w1: a a . \n a 2-3\n ? b 3 for 40",
+        {"dragon": [], "dragon-fixed": ["scale a w1 w1 w1"]},
+    ),
+    (
+        "nothing grows into what a waiting job could have",
+        "w1: a a . . x\n a 1-4\n x 1-1\n ? b 3 for 9",
+        {"dragon-fixed": []},
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("drawing", "policy", "plans"),
+    [(drawing, policy, plans) for _, drawing, variants in GROWTH for policy, plans in variants.items()],
+    ids=[f"{policy}: {name}" for name, _, variants in GROWTH for policy in variants],
+)
+def test_how_gangs_grow(drawing: str, policy: str, plans: list[str]) -> None:
+    """After 60 s without an action, and not before."""
+    assert planned(drawing, policy, idle_s=60) == plans
+    assert not [plan for plan in planned(drawing, policy, idle_s=50) if plan.endswith("w1 w1 w1 w1")]
+
+
+ABLATION = [
+    (
+        "without locality each replica goes to the emptiest node",
+        "w1: . .\n w2: . .\n ? b 2",
+        {"locality": False},
+        ["place b w1 w2"],
+    ),
+    ("without locality none starts below its fewest", "w1: .\n w2: .\n ? b 3", {"locality": False}, []),
+    ("without scaling a starving job waits", "w1: a a a a\n ? b 2 for 31", {"scaling": False}, []),
+]
+
+
+@pytest.mark.parametrize(
+    ("drawing", "switches", "plans"), [row[1:] for row in ABLATION], ids=[row[0] for row in ABLATION]
+)
+def test_the_ablations(drawing: str, switches: dict[str, Any], plans: list[str]) -> None:
+    """A part of DRAGON can be left out."""
+    assert planned(drawing, "dragon-fixed", **switches) == plans
