@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from tests.unit.sim.twins import decided_in_a_rig, decided_in_simulation
 
+from steepest.errors import InputError
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.parameters import PoolParameters
@@ -19,7 +20,7 @@ from steepest.events.received import Received
 from steepest.invariants import Status, check
 from steepest.sim.cluster_spec import ClusterSpec, SimNode
 from steepest.sim.clusters import open_cluster
-from steepest.sim.policies import POOL
+from steepest.sim.policies import POOL, pool_policy, refuse_unfit
 from steepest.sim.result import SimulationResult
 from steepest.sim.system.simulate import simulate_system
 from steepest.sim.workload import SimJob, Workload
@@ -63,6 +64,51 @@ def test_specon_moves_what_is_crowded_and_loses_no_step() -> None:
     assert len(moved) == sum(job.migrations for job in specon.jobs) > 0
     assert all(event.steps_lost == 0 for event in moved)
     assert specon.summary().makespan < spread.summary().makespan
+
+
+@pytest.mark.parametrize(
+    ("policy", "order"),
+    [
+        ("spread", ["first", "long", "urgent", "short"]),
+        ("spread:fifo", ["first", "long", "urgent", "short"]),
+        ("spread:priority", ["first", "urgent", "long", "short"]),
+        ("steepest:srtf", ["first", "short", "urgent", "long"]),
+        ("spread:tiresias", ["first", "long", "urgent", "short"]),
+    ],
+)
+def test_waiting_jobs_start_in_the_order_of_the_queue_policy(policy: str, order: list[str]) -> None:
+    """There is room for one at a time; none has attained service while it waits, so tiresias goes by submission."""
+    sizes = {"first": (0.0, 10), "long": (1.0, 40), "urgent": (2.0, 30), "short": (3.0, 20)}
+    jobs = [
+        SimJob(
+            name=name,
+            submit_s=submit_s,
+            requests=Resources(cpu_m=1000),
+            work_s=work_s,
+            iterations=work_s,
+            priority=name == "urgent",
+        )
+        for name, (submit_s, work_s) in sizes.items()
+    ]
+    chosen = pool_policy(policy)
+    assert chosen is not None
+    result = simulate_system(
+        Workload(source="test", format="test", jobs=jobs),
+        open_cluster("1x1cpu"),
+        policy,
+        chosen.parameters(PoolParameters()),
+        0,
+    )
+
+    assert [job.name for job in sorted(result.jobs, key=lambda job: job.start_s or 0)] == order
+
+
+def test_a_queue_policy_that_is_none_is_refused() -> None:
+    """And an allocation policy has no queue of a pool."""
+    for name in ("spread:lifo", "srtf:fifo", "spread:", ":fifo", "spread:fifo:fifo"):
+        with pytest.raises(InputError, match="there is no policy"):
+            refuse_unfit(name, "default")
+    refuse_unfit("specon:priority", "default")
 
 
 def test_procon_places_by_what_is_left() -> None:

@@ -18,6 +18,7 @@ from steepest.errors import InputError
 from steepest.events.parameters import PoolParameters
 from steepest.policies.baselines.by_name import BASELINES
 from steepest.policies.named import under
+from steepest.policies.queueing.ranks import QUEUE_POLICIES
 from steepest.sim.rules import DEFAULT
 from steepest.sim.system.progress import PROCON
 
@@ -29,15 +30,20 @@ class PoolPolicy(msgspec.Struct, frozen=True, kw_only=True):
         about: What it does, and its source.
         switches: Its name in :data:`steepest.policies.named.POLICIES`.
         placement: The placement of arrivals.
+        queueing: Its name in :data:`steepest.policies.queueing.ranks.QUEUE_POLICIES`; None: the parameters' own.
     """
 
     about: str
     switches: str
     placement: str = "spread"
+    queueing: str | None = None
 
     def parameters(self, parameters: PoolParameters) -> PoolParameters:
-        """The given parameters with this policy's switches and placement."""
-        return msgspec.structs.replace(under(self.switches, parameters), placement=self.placement)
+        """The given parameters with this policy's switches, placement and queue policy."""
+        queueing = parameters.queueing
+        if self.queueing is not None:
+            queueing = msgspec.structs.replace(queueing, policy=self.queueing)
+        return msgspec.structs.replace(under(self.switches, parameters), placement=self.placement, queueing=queueing)
 
 
 LIVE: Mapping[str, PoolPolicy] = {
@@ -86,6 +92,14 @@ POOL: Mapping[str, PoolPolicy] = {
 """The live ones, and those that only a simulated pool can run."""
 
 
+def pool_policy(name: str, among: Mapping[str, PoolPolicy] = POOL) -> PoolPolicy | None:
+    """The policy of that name, or ``POLICY:QUEUE``, the same with waiting jobs in the order of a queue policy; None: none."""
+    policy, colon, queue = name.partition(":")
+    if not colon or policy not in among:
+        return among.get(name)
+    return msgspec.structs.replace(among[policy], queueing=queue) if queue in QUEUE_POLICIES else None
+
+
 def names() -> list[str]:
     """All names, those of a pool first."""
     return [*POOL, *BASELINES]
@@ -106,9 +120,11 @@ def refuse_unfit(name: str, rules: str) -> None:
     Raises:
         InputError: There is no such policy, or it is a pool's policy under a peer's rules.
     """
-    if name not in POOL and name not in BASELINES:
-        raise InputError(f"there is no policy {name[:100]!r}", hint=f"Name some of {', '.join(names())}.")
-    if name in POOL and rules != DEFAULT.name:
+    pool = pool_policy(name)
+    if pool is None and name not in BASELINES:
+        hint = f"Name some of {', '.join(names())}; those of a pool also with a queue, as spread:{'|'.join(QUEUE_POLICIES)}."
+        raise InputError(f"there is no policy {name[:100]!r}", hint=hint)
+    if pool is not None and rules != DEFAULT.name:
         raise InputError(
             f"policy {name} runs a whole pool as it would live, and not by the rules of {rules}",
             hint="Leave --rules out, or name an allocation policy.",

@@ -16,7 +16,7 @@ import msgspec
 from steepest.events.parameters import PoolParameters
 from steepest.sim.allocation.simulate import simulate_allocation
 from steepest.sim.clusters import open_cluster
-from steepest.sim.policies import POOL, refuse_unfit
+from steepest.sim.policies import POOL, pool_policy, refuse_unfit
 from steepest.sim.result import SimulationResult
 from steepest.sim.rules import RULES
 from steepest.sim.system.simulate import simulate_system
@@ -60,7 +60,8 @@ def simulate(run: SimulationSpec) -> SimulationResult:
     refuse_unfit(run.policy, run.rules)
     workload = open_workload(run.workload, seed=run.seed)
     cluster = open_cluster(run.cluster)
-    if run.policy not in POOL:
+    policy = pool_policy(run.policy)
+    if policy is None:
         return simulate_allocation(workload, cluster, run.policy, RULES[run.rules], run.seed, profiles=run.profiles)
     first_nodes: dict[str, str] = {}
     if run.pinned:
@@ -68,7 +69,7 @@ def simulate(run: SimulationSpec) -> SimulationResult:
         first_nodes = {job.name: job.first_node for job in spread.jobs if job.first_node}
         if run.policy == SPREAD:
             return spread
-    parameters = POOL[run.policy].parameters(run.parameters)
+    parameters = policy.parameters(run.parameters)
     return simulate_system(workload, cluster, run.policy, parameters, run.seed, first_nodes=first_nodes)
 
 

@@ -32,6 +32,7 @@ Examples:
   steepest simulate --workload thesis:mixed-20 --cluster 4x8cpu --policy spread,specon
   steepest simulate --workload thesis:mixed-50 --cluster 4x8cpu --policy spread,steepest --seed 0-9 --pin
   steepest simulate --workload trace.csv --cluster 8x8gpu --policy fifo,srtf,tiresias --json
+  steepest simulate --workload jobs.jsonl --cluster 4x8cpu --policy spread,spread:srtf,steepest:priority
   steepest simulate --workload trace3.csv --cluster 8x8gpu --policy tiresias --rules muri
   steepest simulate --workload thesis:mixed-50 --cluster 8x8cpu --policy specon --seed 0-9 --out results
   steepest simulate --from .steepest --at 900 --policy spread,specon+flowcon --seed 0-9
@@ -57,7 +58,12 @@ def _list_policies(ctx: click.Context, _param: click.Parameter, value: bool) -> 
 @click.option("--cluster", metavar="SPEC", help="Simulate these nodes: 8x8gpu, 4x16cpu+2x8cpu, or a TOML file.")
 @click.option("--from", "recording", type=click.Path(exists=True, file_okay=False, path_type=Path), help=FROM_HELP)
 @click.option("--at", "position", type=int, help="With --from: take what is before this position as the past.")
-@click.option("--policy", "policies", metavar="NAME[,NAME…]", help="Compare these policies; see --policies.")
+@click.option(
+    "--policy",
+    "policies",
+    metavar="NAME[,NAME…]",
+    help="Compare these policies; see --policies. Of a pool also NAME:QUEUE: with that queue policy.",
+)
 @click.option(
     "--seed", "seeds", default="0", metavar="N[,N…]", show_default=True, help="Use these seeds; also ranges: 0-9."
 )
@@ -163,12 +169,12 @@ def _make_folder(folder: Path | None) -> None:
 
 def _what_ifs(recording: Path, position: int | None, policies: Sequence[str], seeds: Sequence[int]) -> list[WhatIf]:
     from steepest.cli.commands.replay import log_folder
-    from steepest.sim.policies import LIVE
+    from steepest.sim.policies import LIVE, pool_policy
     from steepest.sim.whatif.play import AS_RECORDED
     from steepest.sim.whatif.run import WhatIf
 
     for name in policies:
-        if name not in LIVE:
+        if pool_policy(name, LIVE) is None:
             raise click.UsageError(f"a recording is played on by the live policies {', '.join(LIVE)}, not by {name!r}")
     return [
         WhatIf(recording=log_folder(recording), position=position, policy=name, seed=seed)

@@ -41,6 +41,9 @@ TICKS = 20_000
 LEARNED = 0.9
 """A job has learned most when it has this share of the reduction of its loss."""
 
+BY_STEPS = "srtf"
+"""The queue policy that needs to know steps before a job has run: under it alone, users announce them as they submit."""
+
 PATIENCE_S = 30 * 86_400.0
 """A run in which for so long no job comes, starts, learns or ends is over."""
 
@@ -159,8 +162,9 @@ def simulate_system(
     start = StartingPoint(engine_of_a_pool(TopicPartition("cluster"), placement))
     pool = SimulatedPool(start, make_nodes, heartbeat_s=heartbeat_s, act_s=ACT_S, watch=see)
     pool.open(parameters)
+    announces = parameters.queueing.policy == BY_STEPS
     for job in workload.jobs:
-        _submit_later(pool, job, (first_nodes or {}).get(job.name))
+        _submit_later(pool, job, (first_nodes or {}).get(job.name), announces=announces)
     _fail_later(pool, cluster, seed)
     run_to_the_end(pool, schedule, len(jobs))
     gpus = any(job.gpus for job in workload.jobs)
@@ -196,7 +200,7 @@ def _node(node: SimNode, timeline: VirtualTimeline) -> SimulatedNode:
     )
 
 
-def _submit_later(pool: SimulatedPool, job: SimJob, first_node: str | None) -> None:
+def _submit_later(pool: SimulatedPool, job: SimJob, first_node: str | None, *, announces: bool) -> None:
     each = job.requests
     requests = each
     for _ in range(job.replicas - 1):
@@ -208,6 +212,8 @@ def _submit_later(pool: SimulatedPool, job: SimJob, first_node: str | None) -> N
             model=job.model,
             retries=1 if job.fails_at else 0,
             first_node=first_node,
+            priority=job.priority,
+            steps=round(job.iterations * job.announced) or None if announces else None,
         )
         submitted = c.JobSubmitted(job=job.name, request=f"submit-{job.name}", spec=spec)
     except (TypeError, ValueError, OverflowError) as error:

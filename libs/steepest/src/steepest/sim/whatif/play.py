@@ -15,7 +15,7 @@ from steepest.cluster.simulated.timeline import VirtualTimeline
 from steepest.errors import InputError
 from steepest.events import cluster as c
 from steepest.events.received import Received
-from steepest.sim.policies import LIVE
+from steepest.sim.policies import LIVE, pool_policy
 from steepest.sim.result import JobResult, SimulationResult
 from steepest.sim.system.collector import SimulatedCollector
 from steepest.sim.system.pool import SimulatedPool, Watch
@@ -134,7 +134,10 @@ def _under(policy: str, configured: c.PoolConfigured) -> c.PoolConfigured:
     """Parameters that the recording puts in force, under a policy."""
     if policy == AS_RECORDED:
         return configured
-    parameters = LIVE[policy].parameters(configured.parameters)
+    chosen = pool_policy(policy, LIVE)
+    if chosen is None:
+        raise InputError(f"there is no live policy {policy[:100]!r}", hint=f"Name some of {', '.join(LIVE)}.")
+    parameters = chosen.parameters(configured.parameters)
     return msgspec.structs.replace(configured, reads=max(configured.reads, 2), parameters=parameters)
 
 

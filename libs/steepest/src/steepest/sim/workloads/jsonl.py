@@ -22,6 +22,7 @@ _BOUNDS: Mapping[str, tuple[float, float]] = {
     "batch_size": (1, 10**9),
     "memory_mib": (0, MOST_MEMORY_MIB),
     "demand_cpu_m": (0, MOST_CPU_M),
+    "priority": (-(10**6), 10**6),
     "fails_at": (0, 1),
     "requests.cpu_m": (0, MOST_CPU_M),
     "requests.memory_mib": (0, MOST_MEMORY_MIB),
