@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from steepest.app.settings.tree import Settings
+from steepest.app.settings.tree import ClusterSettings, Settings
 from steepest.app.state_folder import Installation, KafkaPlace, NodeSpec, StateFolder, began
 from steepest.cli.commands.up import let_jobs_have, prepare
 from steepest.cli.system.shutdown import stop_system
@@ -98,18 +98,31 @@ def test_containers_get_the_folders_that_up_was_given(tmp_path: Path, monkeypatc
     folder = StateFolder(tmp_path / "state")
     folder.create(Installation(nodes=(NodeSpec("n1", Resources(1_000), engine="unix:///nowhere"),)))
     monkeypatch.chdir(tmp_path)
-    let_jobs_have(folder, ())
+    let_jobs_have(folder, ClusterSettings())
     first = folder.read().folders
     monkeypatch.chdir("/")
-    let_jobs_have(folder, ())
+    let_jobs_have(folder, ClusterSettings())
     second = folder.read().folders
-    let_jobs_have(folder, ("/data", str(tmp_path)))
+    let_jobs_have(folder, ClusterSettings(folders=("/data", str(tmp_path))))
 
     assert first == second == (str(tmp_path),)
     assert folder.read().folders == ("/data", str(tmp_path))
     folder.create(Installation(nodes=(NodeSpec("n1", Resources(1_000)),)))
-    with pytest.raises(InputError, match="for Docker engines"):
-        let_jobs_have(folder, (str(tmp_path),))
+    for asked in (ClusterSettings(folders=(str(tmp_path),)), ClusterSettings(host_network=True)):
+        with pytest.raises(InputError, match="for Docker engines"):
+            let_jobs_have(folder, asked)
+
+
+def test_gangs_on_engines_get_the_network_once_they_are_let(tmp_path: Path) -> None:
+    """The folder keeps what `up` said last; what is not said stays."""
+    folder = StateFolder(tmp_path / "state")
+    folder.create(Installation(nodes=(NodeSpec("n1", Resources(1_000), engine="unix:///nowhere"),)))
+    kept = []
+    for asked in (None, True, None, False):
+        let_jobs_have(folder, ClusterSettings(host_network=asked))
+        kept.append(folder.read().host_network)
+
+    assert kept == [False, True, True, False]
 
 
 def test_a_folder_of_demos_names_the_newest(tmp_path: Path) -> None:

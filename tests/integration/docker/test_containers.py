@@ -33,6 +33,21 @@ async def test_a_missing_image_is_refused_by_name(stage: ClusterFixture, harness
     await stage.train()
 
 
+async def test_no_gang_gets_the_machines_network_unless_it_is_let(harness: DockerHarness) -> None:
+    """Its start is refused with the option that allows it, and leaves nothing; a job of one replica runs as ever."""
+    await harness.leave()
+    harness.cluster = harness.make(host_network=False)
+    stage = ClusterFixture(harness)
+    with pytest.raises(RefusedError) as caught:
+        await stage.start_gang([stage.here, stage.there])
+
+    assert caught.value.code == "host-network"
+    assert "up --host-network" in caught.value.hint
+    assert await stage.cluster.lookup(JOB) is None
+    assert harness.containers(stage.here) == []
+    await stage.train()
+
+
 async def test_what_is_not_ours_is_left_alone(
     stage: ClusterFixture, harness: DockerHarness, engines: dict[str, DockerEngine], tmp_path: Path
 ) -> None:

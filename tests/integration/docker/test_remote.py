@@ -71,7 +71,7 @@ class RemoteHarness(DockerHarness):
         super().__init__(state_dir, {self._node.name: engine})
         self.nodes = {self._node.name: self._node.capacity, "elsewhere": self._node.capacity}  # a stage has two
 
-    def make(self, *_: object, soft_limits: bool = False) -> DockerCluster:
+    def make(self, *_: object, soft_limits: bool = False, host_network: bool = True) -> DockerCluster:
         """An adapter."""
         return DockerCluster(
             self.state.path,
@@ -80,6 +80,7 @@ class RemoteHarness(DockerHarness):
             image=images.BASE,
             allowed=self.allowed,
             soft_limits=soft_limits,
+            host_network=host_network,
             heartbeat_s=0.5,
         )
 

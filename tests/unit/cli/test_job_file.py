@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.unit.cli.conftest import Holding
 from tests.unit.cli.test_submit import call, spec_of
 
+from steepest.app.state_folder import NodeSpec
 from steepest.cli.jobs.job_file import job_of
 from steepest.errors import InputError
 from steepest.events import cluster as c
@@ -203,6 +205,19 @@ def test_a_wrong_line_of_yaml_is_named(text: str, wrong: str, tmp_path: Path) ->
     message = f"{caught.value}; {caught.value.hint}"
     assert message.startswith("job.yaml: ")
     assert wrong in message
+
+
+def test_a_gang_on_engines_needs_their_machines_network(holding: Holding) -> None:
+    """It is refused with what allows it, until the installation does; one replica never is."""
+    folder = holding()
+    there = folder.read()
+    folder.create(msgspec.structs.replace(there, nodes=(NodeSpec("n1", Resources(1_000), engine="unix:///nowhere"),)))
+
+    assert "`steepest up --host-network`" in call(folder, "--replicas", "2", "--", "true").stderr
+    assert call(folder, "--name", "one", "--", "true").exit_code == 0
+    folder.create(msgspec.structs.replace(folder.read(), host_network=True))
+    assert call(folder, "--name", "two", "--replicas", "2", "--", "true").exit_code == 0
+    assert spec_of(folder, "two").world == 2
 
 
 ROLE = 'command = ["true"]\n[[roles]]\nname = "w"\n'

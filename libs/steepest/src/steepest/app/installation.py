@@ -183,6 +183,7 @@ def _docker_cluster(folder: StateFolder, installation: Installation, pool: str, 
         image=installation.image,
         allowed=Allowed(tuple(map(Path, installation.folders)), folder.root),
         soft_limits=installation.soft_limits,
+        host_network=installation.host_network,
         heartbeat_s=installation.heartbeat_ms / 1000,
         retention=installation.ended,
     )

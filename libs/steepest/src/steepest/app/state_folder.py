@@ -67,6 +67,7 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         heartbeat_ms: Period of the nodes' heartbeats.
         image: The image of jobs that name none, where nodes are Docker engines.
         soft_limits: CPU limits are weights there, and no caps.
+        host_network: Gangs may run there, whose replicas have their machine's network.
         ended: How much stays of what jobs printed and saved that are over.
         folders: What jobs' containers may have there: their working folders are these, or below them.
     """
@@ -78,6 +79,7 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     loss_partitions: int = 4
     image: str = ""
     soft_limits: bool = False
+    host_network: bool = False
     ended: Retention = Retention()
     folders: tuple[str, ...] = ()
     pools: tuple[PoolSpec, ...] = ()

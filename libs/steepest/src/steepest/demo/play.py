@@ -66,6 +66,7 @@ class Play:
             heartbeat_ms=HEARTBEAT_MS,
             image=workload.image,
             soft_limits=workload.soft_limits,
+            host_network=any(node.engine for node in workload.nodes),
         )
         self._workload = workload
         self._parameters = parameters

@@ -93,7 +93,7 @@ POOL: Mapping[str, PoolPolicy] = {
 
 
 def pool_policy(name: str, among: Mapping[str, PoolPolicy] = POOL) -> PoolPolicy | None:
-    """The policy of that name, or ``POLICY:QUEUE``, the same with waiting jobs in the order of a queue policy; None: none."""
+    """The policy of that name, or of ``POLICY:QUEUE``, the same with a queue policy; None: there is none."""
     policy, colon, queue = name.partition(":")
     if not colon or policy not in among:
         return among.get(name)

@@ -64,6 +64,7 @@ EXAMPLES: dict[str, object] = {
     "metrics.port": 9400,
     "mqtt.device": "edge-1",
     "cluster.heartbeat_ms": 500,
+    "cluster.host_network": False,
     "parameters.alpha": 0.01,
     "parameters.interval_ms": 30_000,
     "parameters.policy": "specon",

@@ -84,6 +84,10 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     soft_limits: Annotated[
         bool, means("On Docker engines: CPU limits are weights, which leave nothing idle.", flag="--soft-limits")
     ] = False
+    host_network: Annotated[
+        bool | None,
+        means("On Docker engines: let jobs of several replicas have their machine's network.", flag="--host-network"),
+    ] = None
     folders: Annotated[
         tuple[str, ...],
         means(

@@ -285,6 +285,11 @@ def _refuse_what_never_fits(pool: StoredPool, spec: JobSpec) -> None:
                 f"{who} asks for {format_resources(role.requests)}, more than any node has",
                 hint=f"ask for less: the largest, {largest.name}, has {format_resources(largest.capacity)}",
             )
+    if spec.is_gang and any(node.engine for node in nodes) and not pool.installation.host_network:
+        raise InputError(
+            "replicas of a job on Docker engines need their machine's network, and this installation keeps it from them",
+            hint="allow it with `steepest up --host-network` (docs/docker.md says what that opens)",
+        )
     if spec.is_gang and (why := _why_too_large(spec, {node.name: node.capacity for node in nodes})):
         raise InputError(f"the job has no room even if all nodes were empty: {why}", hint="ask for fewer replicas")
 

@@ -23,7 +23,7 @@ from steepest.cli.printing.output import tell
 from steepest.cli.system.node_selection import IMAGE, cluster_option, engines, engines_as, refuse_others
 
 if TYPE_CHECKING:
-    from steepest.app.settings.tree import ParameterSettings, Settings
+    from steepest.app.settings.tree import ClusterSettings, ParameterSettings, Settings
     from steepest.app.state_folder import Installation, NodeSpec, StateFolder
     from steepest.events.parameters import PoolParameters, PreemptionLimits, QueueParameters
 
@@ -106,6 +106,11 @@ CORES_SHARE = 0.8
 )
 @click.option("--soft-limits", is_flag=True, help="Make CPU limits weights, which leave nothing idle (Docker engines).")
 @click.option(
+    "--host-network/--no-host-network",
+    default=None,
+    help="Let gangs on Docker engines use their machine's network (no).",
+)
+@click.option(
     "--folder",
     "folders",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
@@ -138,7 +143,7 @@ def up(config: Path | None, **options: Any) -> None:
 
     settings = read_settings(flags_of(**options), config)
     prepare(settings)
-    let_jobs_have(settings.folder, settings.cluster.folders)
+    let_jobs_have(settings.folder, settings.cluster)
     if settings.kafka.bootstrap:
         refuse_jobs_in_files(settings)
         run_on_kafka(settings, wanted)
@@ -162,6 +167,7 @@ def flags_of(*, metrics: tuple[str | None, int] | None, soft_limits: bool, **opt
         "cluster.nodes": options["nodes"],
         "cluster.image": options["image"],
         "cluster.soft_limits": soft_limits or None,
+        "cluster.host_network": options["host_network"],
         "cluster.folders": options["folders"],
         "cluster.heartbeat_ms": options["heartbeat"],
         "parameters.alpha": options["alpha"],
@@ -248,8 +254,8 @@ def prepare(settings: Settings) -> None:
         )
 
 
-def let_jobs_have(folder: StateFolder, folders: tuple[str, ...]) -> None:
-    """Put on record which folders containers may have: those named now, else those named before, else this one.
+def let_jobs_have(folder: StateFolder, asked: ClusterSettings) -> None:
+    """Put on record what containers may have: folders (those named now, else those before, else this one), and the network.
 
     Raises:
         InputError: Nodes are emulated, and jobs may have all that this user has.
@@ -260,12 +266,14 @@ def let_jobs_have(folder: StateFolder, folders: tuple[str, ...]) -> None:
 
     there = folder.read()
     if not any(node.engine for node in there.nodes):
-        if folders:
-            raise InputError("--folder is for Docker engines", hint="leave it out, or name --cluster")
+        for given, flag in ((asked.folders, "--folder"), (asked.host_network, "--host-network")):
+            if given:
+                raise InputError(f"{flag} is for Docker engines", hint="leave it out, or name --cluster")
         return
-    if folders or not there.folders:
-        named = tuple(str(Path(one).absolute()) for one in folders or (".",))
-        folder.create(msgspec.structs.replace(there, folders=named))
+    named = tuple(str(Path(one).absolute()) for one in asked.folders or there.folders or (".",))
+    network = there.host_network if asked.host_network is None else asked.host_network
+    if (named, network) != (there.folders, there.host_network):
+        folder.create(msgspec.structs.replace(there, folders=named, host_network=network))
 
 
 def keep_others_out(folder: StateFolder) -> None:

@@ -53,6 +53,7 @@ class DockerCluster(FolderCluster[DockerBackground]):
         image: The default image.
         allowed: The folders of the machine that containers may use.
         soft_limits: A CPU limit is a weight among the node's containers instead of a cap, so that no CPU stays idle.
+        host_network: Whether replicas of gangs may have their machine's network; without it no gang starts.
         heartbeat_s: The heartbeats' period in seconds. Engines measure once per second.
         clock: The wall clock, in integer milliseconds.
         events: False polls the state folder instead of using the file system's events, as a network file system needs.
@@ -70,6 +71,7 @@ class DockerCluster(FolderCluster[DockerBackground]):
         image: str,
         allowed: Allowed,
         soft_limits: bool = False,
+        host_network: bool = False,
         heartbeat_s: float = 1.0,
         clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         events: bool = True,
@@ -83,6 +85,7 @@ class DockerCluster(FolderCluster[DockerBackground]):
         self._image = image
         self._allowed = allowed
         self._soft = soft_limits
+        self._host_network = host_network
         self._label = label_of(self._state)
         self._ports = PortTable(self._state)
         self._gpus = GpuTable(self._state, {node.name: range(node.capacity.gpus) for node in nodes})
@@ -159,8 +162,14 @@ class DockerCluster(FolderCluster[DockerBackground]):
         """Where a gang listens. It blocks.
 
         Raises:
-            RefusedError: ``unknown-node``, ``no-address`` or ``no-free-ports``.
+            RefusedError: ``host-network``, ``unknown-node``, ``no-address`` or ``no-free-ports``.
         """
+        if not self._host_network:
+            raise RefusedError(
+                "replicas of a gang need their machine's network, and containers may not have it here",
+                code="host-network",
+                hint="run `steepest up --host-network`",
+            )
         if unknown := [node for node in gang.nodes if node not in self._hosts]:
             raise RefusedError(f"there is no node {unknown[0]!r}", code="unknown-node")
         hosts = peer_hosts([self._hosts[node].node.url for node in gang.nodes])

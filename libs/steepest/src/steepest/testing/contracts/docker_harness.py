@@ -80,7 +80,11 @@ class DockerHarness(ClusterHarness):
         self.cluster: DockerCluster = self.make()
 
     def make(
-        self, url: Callable[[DockerEngine], str] = lambda engine: engine.url, *, soft_limits: bool = False
+        self,
+        url: Callable[[DockerEngine], str] = lambda engine: engine.url,
+        *,
+        soft_limits: bool = False,
+        host_network: bool = True,
     ) -> DockerCluster:
         """An adapter."""
         nodes = [
@@ -94,6 +98,7 @@ class DockerHarness(ClusterHarness):
             image=images.BASE,
             allowed=self.allowed,
             soft_limits=soft_limits,
+            host_network=host_network,
             heartbeat_s=0.5,
         )
 
