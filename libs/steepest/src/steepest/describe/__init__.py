@@ -335,16 +335,23 @@ def _resumed(event: c.JobResumed) -> str:
 
 
 def _moved(event: c.MigrationFinished) -> str:
-    return (
-        f"{event.job} moved to {event.target}: paused for {span(event.paused_ms)}, "
-        f"{count(event.steps_lost, 'step')} lost, {span(event.took_ms)} in all"
-    )
+    return f"{event.job} moved to {event.target}: {_cost(event)}"
+
+
+def _cost(event: c.MigrationFinished | c.TransitionFinished) -> str:
+    lost = count(event.steps_lost, "step")
+    return f"paused for {span(event.paused_ms)}, {lost} lost, {span(event.took_ms)} in all"
 
 
 def _not_moved(event: c.MigrationFailed) -> str:
-    now = f"it runs on {event.node}" if event.node else "it is queued"
+    return f"{event.job} could not be moved {_why_and_where(event, event.node or '')}"
+
+
+def _why_and_where(event: c.MigrationFailed | c.TransitionFailed, where: str) -> str:
+    """Why a plan failed, where its job is now (empty: nowhere), and what it has lost."""
+    now = f"it runs on {where}" if where else "it is queued"
     lost = f", {count(event.steps_lost, 'step')} lost" if event.steps_lost else ""
-    return f"{event.job} could not be moved ({event.code}): {event.message}; {now}{lost}"
+    return f"({event.code}): {event.message}; {now}{lost}"
 
 
 def _suspended(event: c.JobSuspended) -> str:
@@ -353,16 +360,11 @@ def _suspended(event: c.JobSuspended) -> str:
 
 
 def _transition_finished(event: c.TransitionFinished) -> str:
-    return (
-        f"{event.job} runs with {count(len(event.nodes), 'replica')} on {places(event.nodes)}: "
-        f"paused for {span(event.paused_ms)}, {count(event.steps_lost, 'step')} lost, {span(event.took_ms)} in all"
-    )
+    return f"{event.job} runs with {count(len(event.nodes), 'replica')} on {places(event.nodes)}: {_cost(event)}"
 
 
 def _transition_failed(event: c.TransitionFailed) -> str:
-    now = f"it runs on {places(event.nodes)}" if event.nodes else "it is queued"
-    lost = f", {count(event.steps_lost, 'step')} lost" if event.steps_lost else ""
-    return f"{event.job}: transition failed ({event.code}): {event.message}; {now}{lost}"
+    return f"{event.job}: transition failed {_why_and_where(event, places(event.nodes))}"
 
 
 def _abandoned(event: c.PlanAbandoned) -> str:
