@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 from tests.unit.flowcon.scene import CL, NL, WL
 
+from steepest.app.settings.tree import Policy
 from steepest.cli.options import PLACEMENT_NAMES, POLICY_NAMES
 from steepest.events import cluster as c
 from steepest.events.parameters import PoolParameters
@@ -119,4 +122,4 @@ def test_an_unknown_policy_is_spread_and_says_so() -> None:
 def test_the_command_line_offers_what_there_is() -> None:
     """The names that a command shows without importing a policy are all of them."""
     assert set(PLACEMENT_NAMES) == set(PLACEMENTS)
-    assert set(POLICY_NAMES) == set(POLICIES)
+    assert set(POLICY_NAMES) == set(POLICIES) == set(get_args(Policy))

@@ -28,7 +28,17 @@ Adapter = Annotated[
     str, Meta(pattern=r"^(local|docker(=\S+)?)$", examples=["local", "docker", "docker=gpu1,tcp://gpu2:2376"])
 ]
 Node = Annotated[str, Meta(examples=["n1=0.5", "n1=2:4Gi"], extra={"check": node})]
-Policy = Literal["steepest", "specon", "specon-adaptive", "flowcon", "specon+flowcon", "none"]
+Policy = Literal[
+    "steepest",
+    "specon",
+    "specon-adaptive",
+    "flowcon",
+    "specon+flowcon",
+    "dragon",
+    "dragon-paper-era",
+    "dragon-fixed",
+    "none",
+]
 Placement = Literal["spread", "flowcon2"]
 QueuePolicyName = Literal["fifo", "priority", "srtf", "tiresias"]
 QueueLimit = Annotated[str, Meta(examples=["paper:replicas=8:cpu=4:gpus=2"], extra={"check": queue_limits})]
