@@ -34,6 +34,7 @@ SERVICES = (
     "migrator",
     "node-scorer",
     "placer",
+    "preemption-planner",
     "rebalancer",
     "resizer",
     "worker-monitor",

@@ -36,6 +36,7 @@ SERVICES = (
     "migrator",
     "node-scorer",
     "placer",
+    "preemption-planner",
     "rebalancer",
     "resizer",
     "worker-monitor",

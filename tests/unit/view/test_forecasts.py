@@ -49,7 +49,7 @@ def test_epochs_are_counted_and_their_length_is_the_mean(pool: FoldedPool) -> No
     """Two epochs of 10 s and 12 s; what was known of the load stays."""
     assert pool.feed(epoch(1, load_ms=700), epoch(2, 12_000)) == [True, True]
     seen = pool.job("a").epochs_seen
-    assert seen == EpochsSeen(epochs=2, epoch_ms=11_000, epoch_bytes=1_000, ended_counted_ms=0, load_ms=700)
+    assert seen == EpochsSeen(epochs=2, epoch_ms=11_000, epoch_bytes=1_000, ended_ms=pool.now_ms, load_ms=700)
 
 
 @pytest.mark.parametrize("outdated", [epoch(1), epoch(3, incarnation=2), epoch(3, incarnation=0)])
@@ -57,16 +57,16 @@ def test_an_outdated_epoch_does_not_count(pool: FoldedPool, outdated: c.EpochMea
     """Neither one that was counted, nor one of another incarnation."""
     pool.feed(epoch(1), epoch(2))
     assert pool.feed(outdated) == [False]
-    assert epochs_done(pool.job("a"), pool.view.counted_ms) == 2
+    assert epochs_done(pool.job("a"), pool.now_ms) == 2
 
 
 def test_the_epoch_under_way_counts_by_its_time(pool: FoldedPool) -> None:
     """Half an epoch after the first is one and a half; an epoch that is late is not more than one."""
     pool.feed(epoch(1))
     pool.tick(5_000)
-    assert epochs_done(pool.job("a"), pool.view.counted_ms) == pytest.approx(1.5)
+    assert epochs_done(pool.job("a"), pool.now_ms) == pytest.approx(1.5)
     pool.tick(60_000)
-    assert epochs_done(pool.job("a"), pool.view.counted_ms) == 2
+    assert epochs_done(pool.job("a"), pool.now_ms) == 2
 
 
 def test_the_epochs_of_earlier_incarnations_are_done(pool: FoldedPool) -> None:
@@ -76,12 +76,12 @@ def test_the_epochs_of_earlier_incarnations_are_done(pool: FoldedPool) -> None:
     pool.feed(transition("a", c.Transition.SUSPEND, ["w1"]))
     pool.carry_out("a")
     pool.tick(50_000)
-    assert epochs_done(pool.job("a"), pool.view.counted_ms) == pytest.approx(2.5)
+    assert epochs_done(pool.job("a"), pool.now_ms) == pytest.approx(2.5)
     pool.feed(placement("a", "w1", incarnation=1))
     pool.carry_out("a")
-    assert epochs_done(pool.job("a"), pool.view.counted_ms) == pytest.approx(2.5)
+    assert epochs_done(pool.job("a"), pool.now_ms) == pytest.approx(2.5)
     pool.feed(epoch(1, incarnation=2))
-    assert epochs_done(pool.job("a"), pool.view.counted_ms) == pytest.approx(3.5)
+    assert epochs_done(pool.job("a"), pool.now_ms) == pytest.approx(3.5)
 
 
 def test_the_newest_prediction_of_the_newest_incarnation_is_kept(pool: FoldedPool) -> None:

@@ -10,6 +10,8 @@ from steepest.policies.flowcon.limit_planner import LimitPlanner
 from steepest.policies.goals.goal_watcher import GoalWatcher
 from steepest.policies.monitor.facts import Facts
 from steepest.policies.monitor.silence import Silence
+from steepest.policies.pickyman.predictor import Predictor
+from steepest.policies.pickyman.preemption_planner import PreemptionPlanner
 from steepest.policies.placement.placer import Placer
 from steepest.policies.specon.categorizer import Categorizer
 from steepest.policies.specon.node_scorer import NodeScorer
@@ -18,7 +20,18 @@ from steepest.policies.steepest.steepest_planner import SteepestPlanner
 
 CLUSTER_DECIDERS: Mapping[str, Any] = {
     kind.name: kind
-    for kind in (Silence, Placer, GangScheduler, GoalWatcher, NodeScorer, Rebalancer, LimitPlanner, SteepestPlanner)
+    for kind in (
+        Silence,
+        Placer,
+        GangScheduler,
+        GoalWatcher,
+        NodeScorer,
+        Rebalancer,
+        LimitPlanner,
+        SteepestPlanner,
+        Predictor,
+        PreemptionPlanner,
+    )
 }
 """Those that read ``cluster``; each is made with its state, or without one to start from the beginning."""
 

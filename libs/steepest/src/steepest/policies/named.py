@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from steepest.events.dragon_parameters import DragonGeneration, DragonParameters, Growth
-from steepest.events.parameters import PoolParameters, Threshold
+from steepest.events.parameters import PoolParameters, PreemptionRule, Threshold
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,6 +20,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         steepest: Whether the policy ``steepest`` moves and limits them.
         threshold: The source of SpeCon's threshold.
         dragon: What DRAGON does, if it is on.
+        rule: The rule by which running jobs give way to waiting ones; None: run times are not predicted.
+        queueing: The queue policy that comes with it; None: the pool's own.
     """
 
     title: str
@@ -28,6 +30,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     steepest: bool = False
     threshold: Threshold = Threshold.FIXED
     dragon: DragonParameters = DragonParameters()
+    rule: PreemptionRule | None = None
+    queueing: str | None = None
 
 
 DRAGON = DragonParameters(on=True)
@@ -59,6 +63,13 @@ POLICIES: Mapping[str, Policy] = {
     "dragon": Policy(title="DRAGON", dragon=DRAGON),
     "dragon-paper-era": Policy(title="DRAGON, the paper's era", dragon=DRAGON_PAPER_ERA),
     "dragon-fixed": Policy(title="DRAGON without its quirks", dragon=DRAGON_FIXED),
+    "pickyman": Policy(title="PickyMan", rule=PreemptionRule.PICKYMAN, queueing="predicted"),
+    "predicted-sjf": Policy(title="shortest predicted job first", rule=PreemptionRule.NONE, queueing="sjf"),
+    "predicted-srtf": Policy(
+        title="shortest predicted remaining time first, preemptive", rule=PreemptionRule.SRTF, queueing="predicted"
+    ),
+    "preemptive-tiresias": Policy(title="Tiresias, preemptive", rule=PreemptionRule.TIRESIAS, queueing="tiresias"),
+    "round-robin": Policy(title="time slices in turn", rule=PreemptionRule.ROUND_ROBIN, queueing="fifo"),
 }
 """Name to policy."""
 
@@ -73,26 +84,37 @@ def under(name: str, parameters: PoolParameters) -> PoolParameters:
         flowcon=msgspec.structs.replace(parameters.flowcon, on=policy.limits),
         steepest=msgspec.structs.replace(parameters.steepest, on=policy.steepest),
         dragon=policy.dragon,
+        pickyman=msgspec.structs.replace(
+            parameters.pickyman, on=policy.rule is not None, rule=policy.rule or PreemptionRule.PICKYMAN
+        ),
+        queueing=msgspec.structs.replace(parameters.queueing, policy=_queueing(policy, parameters)),
     )
+
+
+def _queueing(policy: Policy, parameters: PoolParameters) -> str:
+    """The queue policy under a policy: its own, or the pool's, unless that came with the policy before."""
+    before = POLICIES[named(parameters)].queueing
+    if policy.queueing is not None:
+        return policy.queueing
+    return "fifo" if before == parameters.queueing.policy else parameters.queueing.policy
 
 
 def named(parameters: PoolParameters) -> str:
     """The name of the policy that the parameters correspond to; of DRAGON, by its switches and not by its times."""
-    switched = (
+    switches = (
         parameters.moves,
         parameters.flowcon.on,
         parameters.specon.threshold,
         parameters.steepest.on,
         _switches(parameters.dragon),
+        parameters.pickyman.rule if parameters.pickyman.on else None,
     )
-    return next(
-        (
-            name
-            for name, one in POLICIES.items()
-            if (one.moves, one.limits, one.threshold, one.steepest, _switches(one.dragon)) == switched
-        ),
-        "none",
-    )
+    return next((name for name, policy in POLICIES.items() if _switched(policy) == switches), "none")
+
+
+def _switched(policy: Policy) -> tuple[object, ...]:
+    dragon = _switches(policy.dragon)
+    return (policy.moves, policy.limits, policy.threshold, policy.steepest, dragon, policy.rule)
 
 
 def _switches(dragon: DragonParameters) -> DragonParameters:

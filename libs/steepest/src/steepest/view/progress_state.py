@@ -94,7 +94,8 @@ class EpochsSeen(msgspec.Struct, kw_only=True, omit_defaults=True):
         epochs: Epochs of the current incarnation that are over.
         epoch_ms: Mean length of an epoch of this incarnation; of the one before, until the first is over.
         epoch_bytes: Bytes of the newest epoch.
-        ended_counted_ms: When the newest one became known, in the pool's counted time; None: none is over yet.
+        ended_ms: When the newest one ended, as the node says where that is plausible; None: none is over yet.
+        paused_ms: When the incarnation was suspended; None: it was not.
         load_ms: From the start of this incarnation to its first epoch; None: unknown.
         load_bytes: Bytes read meanwhile; None: unknown.
     """
@@ -103,7 +104,8 @@ class EpochsSeen(msgspec.Struct, kw_only=True, omit_defaults=True):
     epochs: int = 0
     epoch_ms: float = 0.0
     epoch_bytes: int = 0
-    ended_counted_ms: int | None = None
+    ended_ms: int | None = None
+    paused_ms: int | None = None
     load_ms: int | None = None
     load_bytes: int | None = None
 

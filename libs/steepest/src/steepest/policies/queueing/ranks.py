@@ -9,6 +9,8 @@ Between jobs of equal rank the one that was submitted first is first.
 * ``srtf``, shortest remaining time first: by the steps that are left and the pace measured when the job ran last. Then
   come jobs of which only the steps are known, because they were announced; the fewest first. Jobs of which
   neither is known come last. (The baseline of the same name knows each length: :mod:`steepest.policies.baselines.shortest`.)
+* ``predicted``: by ``JobSpec.priority``, then by the predicted remaining time; jobs of which it is unknown come last.
+* ``sjf``, shortest job first: by the run time that was predicted of the whole job, likewise.
 * ``tiresias``: least attained service, in levels (Tiresias, NSDI 2019, §3.2): a job's service is the time for which it held
   GPUs, times their number; jobs below the first limit of ``QueueParameters.service_s`` are first, then those below the
   second. Of jobs without GPUs, CPU cores are counted. (Its baseline: :mod:`steepest.policies.baselines.tiresias`.)
@@ -56,6 +58,16 @@ def _srtf(job: Job, _: QueueParameters) -> Rank:
     return (0, left * (last_ms - began_ms) // (last_step - began_step))
 
 
+def _predicted(job: Job, _: QueueParameters) -> Rank:
+    left = None if job.forecast is None else job.forecast.predicted.remaining
+    return (-job.spec.priority, 1, 0) if left is None else (-job.spec.priority, 0, left.p50)
+
+
+def _sjf(job: Job, _: QueueParameters) -> Rank:
+    whole = None if job.forecast is None else job.forecast.predicted.total or job.forecast.predicted.remaining
+    return (1, 0) if whole is None else (0, whole.p50)
+
+
 def _tiresias(job: Job, parameters: QueueParameters) -> Rank:
     return (bisect_right(parameters.service_s, job.service_ms // 1000),)
 
@@ -64,6 +76,8 @@ QUEUE_POLICIES: Mapping[str, QueuePolicy] = {
     "fifo": QueuePolicy(_fifo, "fifo: in the order of submission"),
     "priority": QueuePolicy(_priority, "priority: the most urgent first"),
     "srtf": QueuePolicy(_srtf, "srtf: the shortest remaining time first"),
+    "predicted": QueuePolicy(_predicted, "predicted: the shortest predicted remaining time first"),
+    "sjf": QueuePolicy(_sjf, "sjf: the shortest predicted run time first"),
     "tiresias": QueuePolicy(_tiresias, "tiresias: the least attained service first, in levels"),
 }
 

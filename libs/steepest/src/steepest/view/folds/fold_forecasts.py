@@ -15,7 +15,7 @@ from steepest.view.projection import Projection
 from steepest.view.state import Job, Phase
 
 
-def _epoch(view: Projection, event: c.EpochMeasured, _: Received[Any]) -> bool:
+def _epoch(view: Projection, event: c.EpochMeasured, received: Received[Any]) -> bool:
     job = view.find(event.job)
     if job is None or job.phase is Phase.ENDED or job.incarnation != event.incarnation:
         return False
@@ -25,7 +25,8 @@ def _epoch(view: Projection, event: c.EpochMeasured, _: Received[Any]) -> bool:
     more = event.epoch - seen.epochs
     seen.epoch_ms = (seen.epoch_ms * seen.epochs + event.epoch_ms * more) / event.epoch
     seen.epochs, seen.epoch_bytes = event.epoch, event.epoch_bytes
-    seen.ended_counted_ms = view.counted_ms
+    is_recent = received.at_ms - 2 * event.epoch_ms <= event.ended_ms <= received.at_ms  # the node's clock may be wrong
+    seen.ended_ms = event.ended_ms if is_recent else received.at_ms
     seen.load_ms = event.load_ms if seen.load_ms is None else seen.load_ms
     seen.load_bytes = event.load_bytes if seen.load_bytes is None else seen.load_bytes
     return True
@@ -50,20 +51,26 @@ def begin_incarnation(job: Job) -> None:
     if seen is None:
         return
     job.epochs_seen = EpochsSeen(
-        before=epochs_done(job, job.suspended_counted_ms), epoch_ms=seen.epoch_ms, epoch_bytes=seen.epoch_bytes
+        before=epochs_done(job, seen.ended_ms or 0), epoch_ms=seen.epoch_ms, epoch_bytes=seen.epoch_bytes
     )
 
 
-def epochs_done(job: Job, counted_ms: int) -> float:
-    """Epochs that a job has done by the pool's counted time; the part of the one under way by the time since it began."""
+def pause(job: Job, at_ms: int) -> None:
+    """A job was suspended: its epoch under way goes on when it is resumed."""
+    if job.epochs_seen is not None:
+        job.epochs_seen.paused_ms = at_ms
+
+
+def epochs_done(job: Job, at_ms: int) -> float:
+    """Epochs that a job has done at a record's time; the part of the one under way by the time since it began."""
     seen = job.epochs_seen
     if seen is None:
         return 0.0
     done = seen.before + seen.epochs
-    if seen.ended_counted_ms is None or not seen.epoch_ms:
+    if seen.ended_ms is None or not seen.epoch_ms:
         return done
-    until_ms = counted_ms if job.alive else min(counted_ms, job.suspended_counted_ms)
-    return done + min(max(0, until_ms - seen.ended_counted_ms) / seen.epoch_ms, 1.0)
+    until_ms = at_ms if seen.paused_ms is None else seen.paused_ms
+    return done + min(max(0, until_ms - seen.ended_ms) / seen.epoch_ms, 1.0)
 
 
 HANDLERS: Handlers = {

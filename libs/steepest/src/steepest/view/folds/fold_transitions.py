@@ -10,6 +10,7 @@ from typing import Any
 from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.view import lifecycle
+from steepest.view.folds import fold_forecasts
 from steepest.view.folds.handlers import Handlers
 from steepest.view.folds.plan_records import concerned, new_plan, promise, void
 from steepest.view.places import gangs
@@ -38,7 +39,7 @@ def _transition(view: Projection, event: c.TransitionPlanned, received: Received
     return True
 
 
-def _suspended(view: Projection, event: c.JobSuspended, _: Received[Any]) -> bool:
+def _suspended(view: Projection, event: c.JobSuspended, received: Received[Any]) -> bool:
     job, plan = concerned(view, event)
     if job is None or plan is None or plan.kind is not PlanKind.SUSPEND or plan.heading is not Heading.DONE:
         return False
@@ -49,6 +50,7 @@ def _suspended(view: Projection, event: c.JobSuspended, _: Received[Any]) -> boo
     job.phase, job.nodes, job.replicas = Phase.SUSPENDED, (), []
     job.suspensions += 1
     job.suspended_counted_ms = view.counted_ms
+    fold_forecasts.pause(job, received.at_ms)
     if plan.room_for and plan.room_for not in job.made_room_for:
         job.made_room_for = (*job.made_room_for, plan.room_for)[-ROOM_FOR_KEPT:]
     lifecycle.forget_stop(job)

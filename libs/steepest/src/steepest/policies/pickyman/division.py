@@ -1,0 +1,221 @@
+"""Whom to preempt: an ordered division of the running jobs, found greedily (PickyMan; a reconstruction).
+
+The paper's abstract: choosing the jobs to preempt is "finding an ordered division of the set of running jobs", solved by a
+greedy algorithm. Here the waiting jobs are in order, w1, w2, …, and the running ones are divided into disjoint blocks P1,
+P2, … and those that stay: block Pi gives its places to wi. With r, S and R for the predicted remaining time, suspension and
+resumption,
+
+    gain(w, P) = max r(v) − max S(v) − Σ (r(w) + R(v))        maxima and sum over v in P
+
+On the places of P, w would wait until the last of P has ended; now it waits until the last of P is suspended, and each of P
+waits until w has ended, and starts once more. A division is worth the sum of its gains.
+
+The greedy algorithm takes the waiting jobs in order. For each it collects running jobs from the front of three orders
+(least cost for a unit of resource, longest remaining time, most resources) until there is room, drops those that are
+superfluous, the dearest first, and keeps the block with the largest gain, if it is positive. Blocks on one node come before
+those on several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import msgspec
+
+from steepest.events.common import Resources
+from steepest.policies.placement.gangs import GangPlaces, choose
+from steepest.policies.placement.slots import Slots
+from steepest.policies.queueing.wish import Wish
+
+
+class Victim(msgspec.Struct, frozen=True):
+    """A running job that may give way.
+
+    Attributes:
+        remaining_ms: Until it is trained.
+        suspension_ms: Until it has saved and is stopped.
+        resumption_ms: From its next start to its first step.
+        leaves: What it leaves on each node.
+    """
+
+    name: str
+    remaining_ms: float
+    suspension_ms: float
+    resumption_ms: float
+    leaves: Mapping[str, Resources]
+
+    @property
+    def units(self) -> float:
+        """GPUs that it holds in thousandths, or CPU in millicores where it holds none."""
+        return float(sum(one.all_gpus_m or one.cpu_m or 1 for one in self.leaves.values()))
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """A waiting job: how long it runs once it is started, what it asks for, and its numbers of replicas if it is a gang."""
+
+    name: str
+    remaining_ms: float
+    wish: Wish
+    sizes: tuple[int, ...] = ()
+
+    @property
+    def total(self) -> Resources:
+        """What all its replicas ask for."""
+        total = Resources()
+        if not self.wish.roles:
+            return self.wish.requests
+        for role, count in zip(self.wish.roles, self.sizes, strict=True):
+            total += role.requests.times(count)
+        return total
+
+
+class Block(msgspec.Struct, frozen=True):
+    """The jobs that give way to a waiting one, and where it goes then."""
+
+    victims: tuple[Victim, ...]
+    places: GangPlaces
+
+    @property
+    def suspension_ms(self) -> float:
+        """Until all of them are suspended."""
+        return max(one.suspension_ms for one in self.victims)
+
+
+Worth = Callable[[Wanted, Sequence[Victim]], float]
+"""What it is worth that these give way; more is better, and nothing is done for 0 or less."""
+
+
+def gain_ms(wanted: Wanted, victims: Sequence[Victim]) -> float:
+    """Waiting that is saved, less the waiting that it costs (see above)."""
+    saves, costs = saved_and_cost(wanted, victims)
+    return saves - costs
+
+
+def saved_and_cost(wanted: Wanted, victims: Sequence[Victim]) -> tuple[float, float]:
+    """The two sides of the gain, in milliseconds."""
+    saves = max(one.remaining_ms for one in victims) - max(one.suspension_ms for one in victims)
+    return saves, sum(wanted.remaining_ms + one.resumption_ms for one in victims)
+
+
+ORDERS: Sequence[Callable[[Victim], tuple[float, str]]] = (
+    lambda one: ((one.suspension_ms + one.resumption_ms) / one.units, one.name),
+    lambda one: (-one.remaining_ms, one.name),
+    lambda one: (-one.units, one.name),
+)
+"""In which candidates are collected."""
+
+
+def best_block(
+    wanted: Wanted, free: Mapping[str, Resources], on_nodes: Mapping[str, Sequence[Victim]], worth: Worth = gain_ms
+) -> Block | None:
+    """The best of the blocks that the greedy algorithm finds; None where none is worth it.
+
+    Args:
+        wanted: The job that has no room.
+        free: What is free on each node that it may come to.
+        on_nodes: The candidates, by each node that they leave something on.
+        worth: What a block is worth.
+
+    Work: O(candidates · log candidates · victims).
+    """
+    best: tuple[float, Block] | None = None
+    for block in _on_one_node(wanted, free, on_nodes):
+        value = worth(wanted, block.victims)
+        if value > 0 and (best is None or value > best[0]):
+            best = (value, block)
+    if best is None and wanted.wish.roles:
+        for block in _on_several(wanted, free, on_nodes):
+            value = worth(wanted, block.victims)
+            if value > 0 and (best is None or value > best[0]):
+                best = (value, block)
+    return None if best is None else best[1]
+
+
+def _on_one_node(
+    wanted: Wanted, free: Mapping[str, Resources], on_nodes: Mapping[str, Sequence[Victim]]
+) -> Iterable[Block]:
+    total = wanted.total
+    places = max(sum(wanted.sizes), 1)
+    for node, there in on_nodes.items():
+        if node not in free or wanted.wish.first_node not in {None, node}:
+            continue
+        for order in ORDERS:
+            victims = _needed({node: total}, free, sorted(there, key=order))
+            if victims:
+                yield Block(tuple(victims), GangPlaces((node,) * places, wanted.sizes))
+
+
+def _on_several(
+    wanted: Wanted, free: Mapping[str, Resources], on_nodes: Mapping[str, Sequence[Victim]]
+) -> Iterable[Block]:
+    candidates = list({one.name: one for there in on_nodes.values() for one in there}.values())
+    for order in ORDERS:
+        candidates.sort(key=order)
+        count = _fewest(wanted, free, candidates)
+        places = None if count is None else _places(wanted, free, candidates[:count])
+        if count is None or places is None:
+            continue
+        roles = wanted.wish.roles
+        requests = [role.requests for role, size in zip(roles, places.sizes, strict=True) for _ in range(size)]
+        amounts: dict[str, Resources] = {}
+        for node, amount in zip(places.nodes, requests, strict=True):
+            amounts[node] = amounts.get(node, Resources()) + amount
+        victims = _needed(amounts, free, candidates[:count])
+        if victims:
+            yield Block(tuple(victims), places)
+
+
+def _fewest(wanted: Wanted, free: Mapping[str, Resources], candidates: Sequence[Victim]) -> int | None:
+    """How many from the front make room; None where all of them do not."""
+    low, high = 1, len(candidates)
+    if not candidates or _places(wanted, free, candidates) is None:
+        return None
+    while low < high:
+        middle = (low + high) // 2
+        if _places(wanted, free, candidates[:middle]) is None:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _places(wanted: Wanted, free: Mapping[str, Resources], gone: Sequence[Victim]) -> GangPlaces | None:
+    left = dict(free)
+    for one in gone:
+        for node, amount in one.leaves.items():
+            if node in left:
+                left[node] += amount
+    return choose(wanted.wish.roles, Slots(left), first_node=wanted.wish.first_node)
+
+
+def _needed(
+    amounts: Mapping[str, Resources], free: Mapping[str, Resources], candidates: Sequence[Victim]
+) -> list[Victim]:
+    """Candidates from the front until there is room for the amounts, without the superfluous; empty if there is none."""
+    left = {node: free[node] for node in amounts}
+    taken: list[Victim] = []
+    for one in candidates:
+        if _fits(amounts, left):
+            break
+        if any(node in left for node in one.leaves):
+            taken.append(one)
+            _change(left, one, 1)
+    if not _fits(amounts, left):
+        return []
+    for one in sorted(taken, key=lambda one: (-one.suspension_ms - one.resumption_ms, one.name)):
+        _change(left, one, -1)
+        if _fits(amounts, left):
+            taken.remove(one)
+        else:
+            _change(left, one, 1)
+    return taken
+
+
+def _fits(amounts: Mapping[str, Resources], left: Mapping[str, Resources]) -> bool:
+    return all(amount.fits(left[node]) for node, amount in amounts.items())
+
+
+def _change(left: dict[str, Resources], one: Victim, sign: int) -> None:
+    for node, amount in one.leaves.items():
+        if node in left:
+            left[node] = left[node] + amount if sign > 0 else left[node] - amount

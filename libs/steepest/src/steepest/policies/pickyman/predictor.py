@@ -1,0 +1,282 @@
+"""The predictor: says how long jobs run and what their suspensions and resumptions take, and learns from what they took.
+
+A prediction is written when a job is submitted, so that it stands in the log before the job is placed; and again when
+an epoch of the job was seen, when it is suspended, and when the profiles of its model have become more while it waits. It is
+not repeated where it would say the same within ``SAME``.
+
+A suspension or resumption is predicted when its first step begins, and measured when it is over: a suspension at the end of
+the last process, a resumption at the first step of the new incarnation that a node reports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from steepest.events import cluster as c
+from steepest.events.received import Received
+from steepest.events.registry import SINCE
+from steepest.policies.pickyman.overheads import Overheads, epoch_left_ms
+from steepest.policies.pickyman.profiles import ProfileDatabase, profile_of
+from steepest.policies.pickyman.run_time import predict
+from steepest.policies.pickyman.running import remaining_ms
+from steepest.policies.unread import AwaitsDecisions
+from steepest.view.cluster_view import ClusterView
+from steepest.view.state import Job, Phase, PlanKind
+
+SAME = 0.01
+"""Relative change of a remaining time below which it is not written again."""
+
+LEAST_CHANGE_MS = 1_000
+"""Likewise in milliseconds: the pool's clock has ticks."""
+
+
+STARTS_FOR_MS = 60_000
+"""How long a job is taken to be starting at most, where nothing says that it trains."""
+
+
+class UnderWay(msgspec.Struct, kw_only=True):
+    """A suspension or resumption that has begun.
+
+    Attributes:
+        began_ms: The time of the record by which it began.
+        epoch_left_ms: What was left of the epoch then.
+        step: The step from which the incarnation goes on; None: unknown.
+    """
+
+    plan: str
+    kind: c.Overhead
+    incarnation: int
+    began_ms: int
+    predicted_ms: int | None
+    readers: int = 1
+    epoch_left_ms: int | None = None
+    step: int | None = None
+
+
+class PredictorState(AwaitsDecisions):
+    """All that the predictor remembers; empty where it is off.
+
+    Attributes:
+        on: Whether jobs that were there before are predicted already.
+        profiles: The profile database.
+        overheads: The calibration of suspensions and resumptions.
+        under_way: What has begun, by job.
+        starting: Jobs that are starting, and since when: they read from the storage at the same time.
+        waiting: The models of waiting jobs, and the jobs.
+        again: Jobs whose prediction is to be written again, since the log lost it.
+    """
+
+    on: bool = False
+    profiles: ProfileDatabase = msgspec.field(default_factory=ProfileDatabase)
+    overheads: Overheads = msgspec.field(default_factory=Overheads)
+    under_way: dict[str, UnderWay] = msgspec.field(default_factory=dict)
+    starting: dict[str, int] = msgspec.field(default_factory=dict)
+    waiting: dict[str, dict[str, None]] = msgspec.field(default_factory=dict)
+    again: dict[str, None] = msgspec.field(default_factory=dict)
+
+
+class Predictor:
+    """Answers submissions and epochs with ``RunTimePredicted``, and the steps of suspensions with what they take."""
+
+    name = "predictor"
+    logic = 1
+    state_type = PredictorState
+
+    def __init__(self, state: PredictorState | None = None) -> None:
+        self.state = state or PredictorState()
+
+    def reconsider(self, event: c.ClusterEvent) -> None:
+        """See ``ClusterDecider.reconsider``: the job is predicted again at the next record."""
+        if isinstance(event, c.RunTimePredicted):
+            self.state.again[event.job] = None
+
+    def step(self, view: ClusterView, received: Received[c.ClusterEvent]) -> Sequence[c.ClusterEvent]:
+        """What follows from a record. Work: O(1), and O(waiting jobs of a model) for a new profile of it."""
+        if not view.parameters.pickyman.on or view.state.reads < SINCE[c.RunTimePredicted]:
+            if self.state.on:
+                self.state = PredictorState(unread=self.state.unread)
+            return ()
+        return tuple(self._follow(view, received))
+
+    def _follow(self, view: ClusterView, received: Received[c.ClusterEvent]) -> Iterator[c.ClusterEvent]:
+        state, event, at_ms = self.state, received.event, received.at_ms
+        if not state.on:
+            state.on = True
+            yield from self._predict_all(view, [job for job in view.jobs if job.phase is not Phase.ENDED], at_ms)
+        if state.again:
+            names, state.again = state.again, {}
+            jobs = [view.jobs[name] for name in names if name in view.jobs and view.jobs[name].phase is not Phase.ENDED]
+            yield from self._predict_all(view, jobs, at_ms, always=True)
+        match event:
+            case c.JobSubmitted() if (job := view.touched) is not None and job.forecast is None:
+                yield from self._predict_all(view, [job], at_ms)
+            case c.EpochMeasured() if (job := view.jobs.get(event.job)) is not None:
+                yield from self._epoch(view, job, at_ms)
+            case c.StepBegun() if (job := view.jobs.get(event.job)) is not None:
+                yield from self._begin(view, job, event, at_ms)
+            case c.JobSuspended() if (job := view.jobs.get(event.job)) is not None:
+                yield from self._suspended(job, at_ms)
+                yield from self._predict_all(view, [job], at_ms, always=True)
+            case c.NodeUsage():
+                for progress in event.progress:
+                    yield from self._progressed(view, progress, at_ms)
+            case c.PlanAbandoned() | c.TransitionFailed() | c.StepFailed():
+                self._stop_watching(event.job)
+            case c.JobEnded() if (job := view.jobs.get(event.job)) is not None:
+                yield from self._ended(view, job, at_ms)
+
+    # --- run times ---------------------------------------------------------------------------------------------------
+
+    def _predict_all(
+        self, view: ClusterView, jobs: Sequence[Job], at_ms: int, *, always: bool = False
+    ) -> Iterator[c.RunTimePredicted]:
+        for job in jobs:
+            self._keep(job)
+            predicted = predict(job, self.state.profiles, view.parameters.pickyman.profiles, at_ms)
+            if always or _says_more(job, predicted, view.counted_ms):
+                yield predicted
+
+    def _keep(self, job: Job) -> None:
+        """Remember whether it waits, by its model: a new profile says more of it."""
+        jobs = self.state.waiting.setdefault(job.spec.model, {})
+        if job.is_queued and job.spec.model:
+            jobs[job.name] = None
+        else:
+            jobs.pop(job.name, None)
+        if not jobs:
+            del self.state.waiting[job.spec.model]
+
+    def _epoch(self, view: ClusterView, job: Job, at_ms: int) -> Iterator[c.ClusterEvent]:
+        state = self.state
+        yield from self._predict_all(view, [job], at_ms)
+        running = state.under_way.get(job.name)
+        if running is not None and running.kind is c.Overhead.RESUMPTION and running.incarnation == job.incarnation:
+            seen = job.epochs_seen
+            if seen is not None and seen.load_ms is not None:
+                yield from self._measured(job, seen.load_ms)
+        state.starting.pop(job.name, None)
+        profile = profile_of(job, at_ms, finished=False)
+        if profile is not None and len(state.profiles.of(job.spec.model)) < view.parameters.pickyman.profiles:
+            state.profiles.learn(job.spec.model, profile)
+            yield from self._predict_waiting(view, job.spec.model, at_ms)
+
+    def _ended(self, view: ClusterView, job: Job, at_ms: int) -> Iterator[c.ClusterEvent]:
+        self._stop_watching(job.name)
+        self._keep(job)
+        if job.outcome is not c.Outcome.FINISHED:
+            return
+        profile = profile_of(job, at_ms, finished=not job.cancel)
+        if profile is not None:
+            self.state.profiles.learn(job.spec.model, profile)
+            yield from self._predict_waiting(view, job.spec.model, at_ms)
+
+    def _predict_waiting(self, view: ClusterView, model: str, at_ms: int) -> Iterator[c.RunTimePredicted]:
+        jobs = [view.jobs[name] for name in self.state.waiting.get(model, ()) if name in view.jobs]
+        yield from self._predict_all(view, jobs, at_ms)
+
+    # --- overheads ---------------------------------------------------------------------------------------------------
+
+    def _begin(self, view: ClusterView, job: Job, event: c.StepBegun, at_ms: int) -> Iterator[c.ClusterEvent]:
+        state, plan = self.state, view.plan_of(job)
+        if plan is None or (event.attempt > 1 and job.name in state.under_way):
+            return
+        if plan.kind is PlanKind.SUSPEND and event.step in {c.Step.CHECKPOINT, c.Step.STOP}:
+            running = state.under_way.get(job.name)
+            if running is not None and running.plan == plan.id:
+                return
+            left = epoch_left_ms(job, at_ms)
+            yield self._predict_overhead(
+                job,
+                UnderWay(
+                    plan=plan.id,
+                    kind=c.Overhead.SUSPENSION,
+                    incarnation=job.incarnation,
+                    began_ms=at_ms,
+                    predicted_ms=state.overheads.suspension_ms(job, at_ms),
+                    epoch_left_ms=left,
+                ),
+                "its epoch ends first" if left else "no epoch of it was seen",
+            )
+        elif plan.kind is PlanKind.PLACE and event.step is c.Step.START:
+            state.starting[job.name] = at_ms
+            if not plan.resumes:
+                return
+            readers = sum(1 for since_ms in state.starting.values() if at_ms - since_ms < STARTS_FOR_MS)
+            yield self._predict_overhead(
+                job,
+                UnderWay(
+                    plan=plan.id,
+                    kind=c.Overhead.RESUMPTION,
+                    incarnation=event.incarnation,
+                    began_ms=at_ms,
+                    predicted_ms=state.overheads.resumption_ms(job, readers, view.parameters.pickyman.storage_bytes_s),
+                    readers=readers,
+                    step=None if job.checkpoint is None else job.checkpoint.step,
+                ),
+                "it reads program, model and data from the storage",
+            )
+
+    def _predict_overhead(self, job: Job, running: UnderWay, because: str) -> c.OverheadPredicted:
+        self.state.under_way[job.name] = running
+        return c.OverheadPredicted(
+            plan=running.plan,
+            job=job.name,
+            incarnation=running.incarnation,
+            kind=running.kind,
+            predicted_ms=running.predicted_ms,
+            readers=running.readers,
+            because=because,
+        )
+
+    def _suspended(self, job: Job, at_ms: int) -> Iterator[c.OverheadMeasured]:
+        running = self.state.under_way.get(job.name)
+        if running is not None and running.kind is c.Overhead.SUSPENSION:
+            yield from self._measured(job, max(at_ms - running.began_ms, 0))
+
+    def _progressed(self, view: ClusterView, found: c.ReplicaProgress, at_ms: int) -> Iterator[c.ClusterEvent]:
+        """A starting job trains from here on, if it has done a step."""
+        job = view.jobs.get(found.job)
+        if found.job not in self.state.starting or job is None or found.step is None or found.replica != 0:
+            return
+        if found.incarnation != job.incarnation or not job.alive:
+            return
+        running = self.state.under_way.get(found.job)
+        if running is None:
+            self._stop_watching(found.job)
+        elif running.kind is c.Overhead.RESUMPTION and found.step > (running.step or 0):
+            yield from self._measured(job, max(at_ms - running.began_ms, 0))
+
+    def _measured(self, job: Job, took_ms: int) -> Iterator[c.OverheadMeasured]:
+        running = self.state.under_way[job.name]
+        self._stop_watching(job.name)
+        if running.kind is c.Overhead.SUSPENSION:
+            self.state.overheads.learn_suspension(job.spec.model, running.epoch_left_ms, took_ms)
+        else:
+            self.state.overheads.learn_resumption(job.spec.model, running.readers, took_ms)
+        yield c.OverheadMeasured(
+            plan=running.plan,
+            job=job.name,
+            incarnation=running.incarnation,
+            kind=running.kind,
+            measured_ms=took_ms,
+            predicted_ms=running.predicted_ms,
+            readers=running.readers,
+        )
+
+    def _stop_watching(self, job: str) -> None:
+        self.state.under_way.pop(job, None)
+        self.state.starting.pop(job, None)
+
+
+def _says_more(job: Job, now: c.RunTimePredicted, counted_ms: int) -> bool:
+    """Whether a prediction says more than that time has gone on since the one before."""
+    if job.forecast is None:
+        return True
+    before, left = job.forecast.predicted, remaining_ms(job, counted_ms)
+    if before.incarnation != now.incarnation or before.method is not now.method:
+        return True
+    if left is None or now.remaining is None:
+        return (left is None) is not (now.remaining is None)
+    return abs(left - now.remaining.p50) > max(SAME * left, LEAST_CHANGE_MS)

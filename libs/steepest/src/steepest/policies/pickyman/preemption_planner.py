@@ -1,0 +1,320 @@
+"""The preemption planner: gives waiting jobs the places of running ones, where that saves more waiting than it costs.
+
+At a tick it looks at the first waiting jobs in the queue's order that have no room, and divides the running ones between
+them (:mod:`steepest.policies.pickyman.division`). Each block is planned as suspensions and a placement after them, so that
+what they free is promised to the waiting job. A plan is made only if its gain is positive; ``because`` has what it saves and
+costs.
+
+Other rules run in its place, so that it can be compared with them on the same cluster at the same costs: ``srtf`` looks at
+remaining times alone, ``tiresias`` at levels of attained service (Tiresias, NSDI 2019, §3.2), ``round-robin`` at time slices
+(Gandiva, OSDI 2018, §3). They are reconstructions too.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from steepest.events import cluster as c
+from steepest.events.common import LARGEST, Resources
+from steepest.events.parameters import PickyManParameters, PreemptionRule
+from steepest.events.received import Received
+from steepest.events.registry import GANGS_RUN, SINCE
+from steepest.policies.pending import Pending
+from steepest.policies.pickyman.division import Block, Victim, Wanted, Worth, best_block, saved_and_cost
+from steepest.policies.pickyman.overheads import Overheads, epoch_left_ms
+from steepest.policies.pickyman.running import BY_PREDICTION, RunningJobs, level, remaining_ms
+from steepest.policies.placement.gangs import choose
+from steepest.policies.placement.queue_walk import QueueWalk
+from steepest.policies.queueing.wish import Wish, wish_of
+from steepest.view.cluster_view import ClusterView
+from steepest.view.state import Job
+from steepest.view.validity import void_transition
+
+CANDIDATES = 48
+"""Running jobs that are weighed for one waiting job: those that the rule looks at first."""
+
+LOOKED_AT = 4 * CANDIDATES
+"""Running jobs that are looked at until so many candidates were found."""
+
+OTHERS_SHOWN = 4
+
+RULES: Mapping[PreemptionRule, str] = {
+    PreemptionRule.PICKYMAN: "PickyMan: it saves more waiting than it costs",
+    PreemptionRule.SRTF: "srtf: the shortest remaining time first; what a suspension costs is not looked at",
+    PreemptionRule.TIRESIAS: "tiresias: the least attained service first, in levels",
+    PreemptionRule.ROUND_ROBIN: "round-robin: its time slice is over",
+}
+
+
+class PreemptionPlannerState(Pending):
+    """What the preemption planner remembers.
+
+    Attributes:
+        overheads: The calibration of suspensions and resumptions, from what was measured.
+        asked: What was left of the epoch when a suspension was predicted, by plan.
+    """
+
+    overheads: Overheads = msgspec.field(default_factory=Overheads)
+    asked: dict[str, int | None] = msgspec.field(default_factory=dict)
+
+
+class PreemptionPlanner:
+    """Plans suspensions, and the placements that they make room for."""
+
+    name = "preemption-planner"
+    logic = 1
+    state_type = PreemptionPlannerState
+
+    def __init__(self, state: PreemptionPlannerState | None = None) -> None:
+        self.state = state or PreemptionPlannerState()
+        self._walk: QueueWalk | None = None
+        self._running: RunningJobs | None = None
+
+    def reconsider(self, event: c.ClusterEvent) -> None:
+        """See ``ClusterDecider.reconsider``: what is still worth it is planned at the next tick."""
+        if isinstance(event, c.PlacementPlanned | c.TransitionPlanned):
+            self._read_back(event.plan)
+
+    def step(self, view: ClusterView, received: Received[c.ClusterEvent]) -> Sequence[c.ClusterEvent]:
+        """What follows from a record. Work: O(log n); at a tick, O(``CANDIDATES``) for each of the first waiting jobs."""
+        event, parameters = received.event, view.parameters.pickyman
+        if isinstance(event, c.PlacementPlanned | c.TransitionPlanned):
+            self._read_back(event.plan)
+        elif isinstance(event, c.OverheadPredicted | c.OverheadMeasured):
+            self._calibrate(view, event, received.at_ms)
+        is_on = parameters.on and parameters.rule is not PreemptionRule.NONE
+        if not is_on or view.state.reads < SINCE[c.RunTimePredicted] or not view.has(GANGS_RUN):
+            self._running = None
+            return ()
+        if self._running is None or not self._running.is_of(view, parameters.rule):
+            self._running = RunningJobs(view, parameters.rule)
+        elif view.touched is not None:
+            self._running.look_at(view.touched)
+        if not isinstance(event, c.Tick) or not len(view.jobs.queue):
+            return ()
+        return tuple(self._plan(view, received))
+
+    def _read_back(self, plan: str) -> None:
+        made = self.state.plans.get(plan)
+        if made is not None and self._walk is not None:
+            self._walk.room.may_be_back(places.node for places in made.targets)
+        self.state.read_back(plan)
+
+    def _calibrate(self, view: ClusterView, event: c.OverheadPredicted | c.OverheadMeasured, at_ms: int) -> None:
+        """Learn from the predictor's measurements what it learns."""
+        job = view.jobs.get(event.job)
+        if job is None:
+            return
+        overheads, asked = self.state.overheads, self.state.asked
+        match event:
+            case c.OverheadPredicted(kind=c.Overhead.SUSPENSION):
+                asked[event.plan] = epoch_left_ms(job, at_ms)
+                if len(asked) > len(view.in_flight) + CANDIDATES:
+                    del asked[next(iter(asked))]
+            case c.OverheadMeasured(kind=c.Overhead.SUSPENSION):
+                overheads.learn_suspension(job.spec.model, asked.pop(event.plan, None), event.measured_ms)
+            case c.OverheadMeasured():
+                overheads.learn_resumption(job.spec.model, event.readers, event.measured_ms)
+
+    # --- plans -------------------------------------------------------------------------------------------------------
+
+    def _plan(self, view: ClusterView, received: Received[c.ClusterEvent]) -> Iterator[c.ClusterEvent]:
+        parameters, walk = view.parameters.pickyman, self._walk_in(view)
+        walk.room.look()
+        taken: dict[str, None] = {}
+        hopeless: dict[Wish, None] = {}
+        for job in self._waiting(walk, parameters):
+            wish = wish_of(job)
+            wanted = self._wanted(view, job, wish)
+            if wanted is None or wish in hopeless or _has_room(wish, walk):
+                continue
+            candidates = list(self._candidates(view, job, wanted, received, taken))
+            on_nodes: dict[str, list[Victim]] = {}
+            for one in candidates:
+                for node in one.leaves:
+                    on_nodes.setdefault(node, []).append(one)
+            block = best_block(wanted, walk.room.slots.free, on_nodes, self._worth(parameters))
+            if block is None or not walk.limits.allow(job.spec, block.places.sizes):
+                if parameters.rule in BY_PREDICTION:
+                    hopeless[wish] = None  # those behind it that ask for the same are longer
+                continue
+            taken.update(dict.fromkeys(one.name for one in block.victims))
+            because = _because(parameters.rule, wanted, block, candidates)
+            yield from self._carry_out(view, job, block, because, received.offset)
+            walk.room.was_taken(view.nodes[name] for name in dict.fromkeys(block.places.nodes))
+
+    def _waiting(self, walk: QueueWalk, parameters: PickyManParameters) -> Iterable[Job]:
+        """The first waiting jobs in the queue's order about which no decision is under way."""
+        order = walk.order
+        lines = [((order.place(job), job) for job in order.in_queue(queue)) for queue in order.queues()]
+        found: list[Job] = []
+        for _, job in heapq.merge(*lines, key=lambda one: one[0]):
+            if not self.state.concerns(job) and walk.may_be_tried(job):
+                found.append(job)
+                if len(found) == parameters.waiting:
+                    break
+        return found
+
+    def _wanted(self, view: ClusterView, job: Job, wish: Wish) -> Wanted | None:
+        left = remaining_ms(job, view.counted_ms)
+        if left is None and view.parameters.pickyman.rule in BY_PREDICTION:
+            return None
+        return Wanted(job.name, float(left or 0), wish, job.spec.counts() if wish.roles else ())
+
+    def _candidates(
+        self,
+        view: ClusterView,
+        job: Job,
+        wanted: Wanted,
+        received: Received[c.ClusterEvent],
+        taken: Mapping[str, None],
+    ) -> Iterator[Victim]:
+        """Running jobs that may give way to a waiting one."""
+        parameters, found = view.parameters.pickyman, 0
+        for looked, one in enumerate(self._running or ()):
+            left = remaining_ms(one, view.counted_ms)
+            if found == CANDIDATES or looked == LOOKED_AT:
+                return
+            if parameters.rule in BY_PREDICTION and (left is None or left <= wanted.remaining_ms):
+                return  # those behind it end sooner
+            if one.name in taken or self.state.concerns(one) or one.spec.priority > job.spec.priority:
+                continue
+            if not _is_due(parameters, view, job, one):
+                continue
+            plan = _suspension(one, job.name, received.offset, c.Because(rule=RULES[parameters.rule]))
+            if void_transition(plan, one, view) is None:
+                found += 1
+                yield self._victim(view, one, left, received.at_ms)
+
+    def _victim(self, view: ClusterView, job: Job, left: int | None, at_ms: int) -> Victim:
+        overheads, storage = self.state.overheads, view.parameters.pickyman.storage_bytes_s
+        return Victim(
+            name=job.name,
+            remaining_ms=float(left or 0),
+            suspension_ms=float(overheads.suspension_ms(job, at_ms)),
+            resumption_ms=float(overheads.resumption_ms(job, 1, storage)),
+            leaves={node: view.nodes.held(job, node) for node in job.holds},
+        )
+
+    def _worth(self, parameters: PickyManParameters) -> Worth:
+        def weighed(wanted: Wanted, victims: Sequence[Victim]) -> float:
+            saves, costs = saved_and_cost(wanted, victims)
+            return saves - parameters.pays * costs
+
+        def longest(wanted: Wanted, victims: Sequence[Victim]) -> float:
+            return min(one.remaining_ms for one in victims) - wanted.remaining_ms
+
+        def fewest(_: Wanted, victims: Sequence[Victim]) -> float:
+            return 1 / len(victims)
+
+        if parameters.rule is PreemptionRule.PICKYMAN:
+            return weighed
+        return longest if parameters.rule is PreemptionRule.SRTF else fewest
+
+    def _carry_out(
+        self, view: ClusterView, job: Job, block: Block, because: c.Because, offset: int
+    ) -> Iterator[c.ClusterEvent]:
+        plans = []
+        for one in block.victims:
+            victim = view.jobs[one.name]
+            plan = _suspension(victim, job.name, offset, because)
+            self.state.add_suspension(plan.plan, victim)
+            plans.append(plan.plan)
+            yield plan
+        placed = c.PlacementPlanned(
+            plan=f"preempt-{offset}-{job.name}",
+            job=job.name,
+            incarnation=job.incarnation,
+            nodes=block.places.nodes,
+            sizes=() if block.places.sizes == job.spec.counts() else block.places.sizes,
+            after=tuple(plans),
+            because=because,
+        )
+        if job.spec.is_gang:
+            self.state.add_gang(placed.plan, job, block.places.nodes, block.places.sizes)
+        else:
+            self.state.add(placed.plan, job, None, block.places.nodes[0])
+        yield placed
+
+    def _walk_in(self, view: ClusterView) -> QueueWalk:
+        if self._walk is None or not self._walk.is_of(view, self.state):
+            self._walk = QueueWalk(view, self.state)
+        return self._walk
+
+
+def _suspension(victim: Job, room_for: str, offset: int, because: c.Because) -> c.TransitionPlanned:
+    return c.TransitionPlanned(
+        plan=f"suspend-{offset}-{victim.name}",
+        job=victim.name,
+        incarnation=victim.incarnation,
+        kind=c.Transition.SUSPEND,
+        sources=victim.running_on,
+        room_for=room_for,
+        because=because,
+    )
+
+
+def _is_due(parameters: PickyManParameters, view: ClusterView, waiting: Job, running: Job) -> bool:
+    """Whether the rule lets a running job give way to this one; by predictions, that is a question of remaining times."""
+    now_ms = view.counted_ms
+    match parameters.rule:
+        case PreemptionRule.TIRESIAS:
+            limits = view.parameters.queueing.service_s
+            return level(running, now_ms, limits) > level(waiting, now_ms, limits)
+        case PreemptionRule.ROUND_ROBIN:
+            return now_ms - running.placed_counted_ms >= parameters.slice_ms
+    return True
+
+
+def _has_room(wish: Wish, walk: QueueWalk) -> bool:
+    """Whether the placer finds a place for it as it is."""
+    slots = walk.room.slots
+    if wish.roles:
+        return choose(wish.roles, slots, first_node=wish.first_node) is not None
+    if wish.first_node is not None:
+        return wish.requests.fits(slots.free.get(wish.first_node, Resources(cpu_m=-1)))
+    return slots.of(wish.requests) > 0
+
+
+def _because(rule: PreemptionRule, wanted: Wanted, block: Block, candidates: Sequence[Victim]) -> c.Because:
+    saves, costs = saved_and_cost(wanted, block.victims)
+    chosen = {one.name: None for one in block.victims}
+    others = sorted(
+        (one for one in candidates if one.name not in chosen),
+        key=lambda one: (one.suspension_ms + one.resumption_ms, one.name),
+    )
+    return c.Because(
+        rule=RULES[rule],
+        preemption=c.PreemptionSeen(
+            saves_ms=_ms(saves),
+            costs_ms=_ms(costs),
+            victims=tuple(_seen(wanted, one) for one in block.victims),
+            others=tuple(_seen(wanted, one, _why_spared(wanted, one, block)) for one in others[:OTHERS_SHOWN]),
+        ),
+    )
+
+
+def _seen(wanted: Wanted, one: Victim, spared: str = "") -> c.VictimSeen:
+    return c.VictimSeen(
+        job=one.name,
+        remaining_ms=_ms(one.remaining_ms),
+        suspension_ms=_ms(one.suspension_ms),
+        resumption_ms=_ms(one.resumption_ms),
+        cost_ms=_ms(wanted.remaining_ms + one.suspension_ms + one.resumption_ms),
+        spared=spared,
+    )
+
+
+def _why_spared(wanted: Wanted, one: Victim, block: Block) -> str:
+    if one.remaining_ms <= max(victim.remaining_ms for victim in block.victims):
+        return "less waiting would be saved"
+    if one.suspension_ms > block.suspension_ms:
+        return "it would take longer to suspend"
+    return "its places are not needed" if wanted.wish.roles else "another block is worth more"
+
+
+def _ms(value: float) -> int:
+    return min(max(round(value), 0), LARGEST)

@@ -1,0 +1,81 @@
+"""The running jobs of a view that may be worth suspending, in the order in which a rule looks at them.
+
+It owns this order and keeps it up to date with the records; each costs O(log n). All of it follows from the view, so nothing
+of it is kept in a snapshot.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+
+from sortedcontainers import SortedDict
+
+from steepest.events.parameters import PreemptionRule
+from steepest.view.cluster_view import ClusterView
+from steepest.view.movable import immovable
+from steepest.view.state import Job, Phase
+
+BY_PREDICTION = frozenset({PreemptionRule.PICKYMAN, PreemptionRule.SRTF})
+"""The rules that need to know how much of a job is left."""
+
+
+def remaining_ms(job: Job, counted_ms: int) -> int | None:
+    """Predicted time until a job is trained, once it runs; None where nothing was predicted."""
+    left = None if job.forecast is None else job.forecast.predicted.remaining
+    if job.forecast is None or left is None:
+        return None
+    if not job.alive:
+        return left.p50
+    since_ms = max(job.forecast.counted_ms, job.placed_counted_ms)
+    return max(left.p50 - max(counted_ms - since_ms, 0), 0)
+
+
+def level(job: Job, counted_ms: int, limits: tuple[int, ...]) -> int:
+    """The Tiresias level of a job: how many limits of attained service it has passed."""
+    requests = job.spec.chief_requests
+    units = (requests.all_gpus_m or requests.cpu_m) * max(len(job.nodes), 1)
+    held_ms = max(counted_ms - job.placed_counted_ms, 0) if job.alive else 0
+    return bisect_right(limits, (job.service_ms + held_ms * units // 1000) // 1000)
+
+
+class RunningJobs:
+    """The jobs of one view that run, and may be saved and stopped: those that end last come first, or ran for longest."""
+
+    def __init__(self, view: ClusterView, rule: PreemptionRule) -> None:
+        """Put all of them in order. Work: O(n log n)."""
+        self._view = view
+        self._rule = rule
+        self._order: SortedDict[tuple[int, str], Job] = SortedDict()
+        self._keys: dict[str, tuple[int, str]] = {}
+        for job in view.jobs:
+            self.look_at(job)
+
+    def is_of(self, view: ClusterView, rule: PreemptionRule) -> bool:
+        """Whether this is the order of that view under that rule."""
+        return self._view is view and self._rule is rule
+
+    def look_at(self, job: Job) -> None:
+        """A job may have changed. Work: O(log n)."""
+        key = self._key(job)
+        before = self._keys.get(job.name)
+        if key == before:
+            return
+        if before is not None:
+            del self._order[before], self._keys[job.name]
+        if key is not None:
+            self._order[key] = job
+            self._keys[job.name] = key
+
+    def __iter__(self) -> Iterator[Job]:
+        return iter(self._order.values())
+
+    def _key(self, job: Job) -> tuple[int, str] | None:
+        if job.phase is not Phase.RUNNING or job.plan is not None or job.cancel or immovable(job) is not None:
+            return None
+        if self._rule not in BY_PREDICTION:
+            return (job.placed_counted_ms, job.name)
+        left = remaining_ms(job, 0)
+        if job.forecast is None or left is None:
+            return None
+        return (-left - max(job.forecast.counted_ms, job.placed_counted_ms), job.name)

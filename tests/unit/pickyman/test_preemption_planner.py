@@ -1,0 +1,223 @@
+"""The preemption planner and the predictor beside the placer, on a log in memory: who gives way to whom, and why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from steepest.events import cluster as c
+from steepest.events.common import Resources
+from steepest.events.parameters import (
+    PickyManParameters,
+    PoolParameters,
+    PreemptionLimits,
+    PreemptionRule,
+    QueueParameters,
+)
+from steepest.events.registry import GANGS_RUN, READS
+from steepest.policies.pickyman.predictor import Predictor
+from steepest.policies.pickyman.preemption_planner import PreemptionPlanner
+from steepest.policies.placement.placer import Placer
+from steepest.testing.scenarios.folded_pool import submitted
+from steepest.testing.system.driver import DeciderDriver
+from steepest.view.state import Phase
+
+EPOCH_MS = 10_000
+
+
+def pool_of(rule: PreemptionRule = PreemptionRule.PICKYMAN, queueing: str = "predicted", **nodes: int) -> DeciderDriver:
+    """A pool under one rule, in which nothing protects a running job."""
+    pool = DeciderDriver(Placer(), Predictor(), PreemptionPlanner(), **(nodes or {"n1": 1_000}))
+    parameters = PoolParameters(
+        pickyman=PickyManParameters(on=True, rule=rule, slice_ms=30_000),
+        preemption=PreemptionLimits(min_run_ms=0),
+        queueing=QueueParameters(policy=queueing, service_s=(60, 600)),
+    )
+    pool.feed(c.PoolConfigured(reads=READS, flags=(GANGS_RUN,), parameters=parameters))
+    return pool
+
+
+def submit(pool: DeciderDriver, job: str, epochs: int | None, cpu_m: int = 1_000, **spec: Any) -> None:
+    """A job of model m whose epochs take ``EPOCH_MS`` each; it starts where there is room."""
+    pool.feed(submitted(job, cpu_m, model="m", epochs=epochs, data_bytes=1_000_000, **spec))
+    pool.carry_out(job)
+
+
+def train(pool: DeciderDriver, job: str, number: int, epoch_ms: int = EPOCH_MS, *, after_ms: int | None = None) -> None:
+    """An epoch of the job ends when it has taken its time, or after another time."""
+    found = pool.job(job)
+    pool.tick(epoch_ms if after_ms is None else after_ms)
+    pool.feed(
+        c.EpochMeasured(
+            job=job,
+            incarnation=found.incarnation,
+            epoch=number,
+            epoch_ms=epoch_ms,
+            epoch_bytes=1_000_000,
+            read_bytes=1_000_000 * number,
+            ended_ms=pool.now_ms,
+            load_ms=1_000,
+        )
+    )
+
+
+def suspensions(pool: DeciderDriver) -> list[c.TransitionPlanned]:
+    """The suspensions that were planned."""
+    return [one for one in pool.decided if isinstance(one, c.TransitionPlanned)]
+
+
+def last(pool: DeciderDriver, kind: type) -> Any:
+    """The newest decision of a type."""
+    return [one for one in pool.decided if isinstance(one, kind)][-1]
+
+
+def test_a_prediction_stands_in_the_log_before_the_job_is_placed() -> None:
+    """Also that nothing is known; and the order of records shows it."""
+    pool = pool_of()
+    submit(pool, "a", 5)
+    kinds = [type(one.event) for one in pool.log if getattr(one.event, "job", "") == "a"]
+    assert kinds.index(c.RunTimePredicted) < kinds.index(c.JobPlaced)
+    assert last(pool, c.RunTimePredicted).method is c.PredictionMethod.UNKNOWN
+
+
+def test_a_short_job_takes_the_place_of_a_long_one_and_the_long_one_comes_back() -> None:
+    """One node, a job with 98 epochs left, and one with two; the plan says what it saves and costs."""
+    pool = pool_of()
+    submit(pool, "long", 100)
+    train(pool, "long", 1)
+    train(pool, "long", 2)
+    submit(pool, "short", 2)
+    assert pool.job("short").phase is Phase.WAITING
+    pool.tick()
+    (planned,) = suspensions(pool)
+    weighed = planned.because.preemption
+    assert (planned.job, planned.room_for) == ("long", "short")
+    assert weighed is not None
+    assert weighed.saves_ms > weighed.costs_ms > 0
+    assert [one.job for one in weighed.victims] == ["long"]
+
+    assert pool.job("short").plan is not None
+    pool.now_ms += 9_500
+    pool.carry_out("long")
+    assert pool.job("long").phase is Phase.SUSPENDED
+    pool.carry_out("short")
+    assert pool.job("short").phase is Phase.RUNNING
+    measured = last(pool, c.OverheadMeasured)
+    assert (measured.kind, measured.job, measured.plan) == (c.Overhead.SUSPENSION, "long", planned.plan)
+
+    pool.end("short")
+    pool.tick()
+    pool.carry_out("long")
+    assert pool.job("long").phase is Phase.RUNNING
+    assert last(pool, c.OverheadPredicted).kind is c.Overhead.RESUMPTION
+    pool.now_ms += 4_000
+    pool.feed(c.NodeUsage(node="n1", used=Resources(), progress=(c.ReplicaProgress("long", 2, step=101),)))
+    measured = last(pool, c.OverheadMeasured)
+    assert (measured.kind, measured.measured_ms) == (c.Overhead.RESUMPTION, 4_000)
+
+
+def test_no_job_gives_way_where_that_costs_more_than_it_saves() -> None:
+    """A job that is nearly done stays, although it has a little longer to go than the one that waits."""
+    pool = pool_of()
+    submit(pool, "nearly", 5)
+    for number in (1, 2):
+        train(pool, "nearly", number)
+    submit(pool, "short", 2)
+    pool.tick()
+    assert suspensions(pool) == []
+
+
+def test_srtf_takes_no_account_of_what_a_suspension_costs() -> None:
+    """The same jobs under the rule that only compares remaining times."""
+    pool = pool_of(PreemptionRule.SRTF)
+    submit(pool, "nearly", 5)
+    for number in (1, 2):
+        train(pool, "nearly", number)
+    submit(pool, "short", 2)
+    pool.tick()
+    assert [one.job for one in suspensions(pool)] == ["nearly"]
+
+
+def test_of_two_victims_the_one_whose_epoch_ends_first_gives_way() -> None:
+    """Both have equally long to go; the suspension of one would take longer."""
+    pool = pool_of(n1=1_000, n2=1_000)
+    submit(pool, "a", 50)
+    submit(pool, "b", 100)
+    train(pool, "b", 1)
+    train(pool, "b", 2)
+    train(pool, "a", 1, 2 * EPOCH_MS, after_ms=0)
+    submit(pool, "short", 1)
+    pool.tick(1_000)
+    (planned,) = suspensions(pool)
+    weighed = planned.because.preemption
+    assert weighed is not None
+    assert planned.job == "b"
+    assert [one.job for one in weighed.others] == ["a"]
+
+
+def test_a_gang_gives_way_and_gets_room_as_one() -> None:
+    """Two jobs of one replica give way to a gang of two; a gang gives way whole."""
+    pool = pool_of(n1=1_000, n2=1_000)
+    submit(pool, "a", 100)
+    submit(pool, "b", 100)
+    train(pool, "a", 1)
+    train(pool, "b", 1)
+    roles = (c.Role(name="worker", replicas=2, requests=Resources(cpu_m=1_000)),)
+    submit(pool, "gang", 1, roles=roles)
+    pool.tick(1)
+    assert sorted(one.job for one in suspensions(pool)) == ["a", "b"]
+    placed = last(pool, c.PlacementPlanned)
+    assert (placed.job, sorted(placed.nodes), len(placed.after)) == ("gang", ["n1", "n2"], 2)
+
+
+def test_a_more_urgent_job_never_gives_way_to_a_less_urgent_one() -> None:
+    """However short the one that waits is."""
+    pool = pool_of()
+    submit(pool, "urgent", 100, priority=100)
+    train(pool, "urgent", 1)
+    submit(pool, "short", 1)
+    pool.tick()
+    assert suspensions(pool) == []
+
+
+def test_a_time_slice_that_is_over_is_given_to_the_next_job() -> None:
+    """Round robin needs no prediction; before its slice is over, no job gives way."""
+    pool = pool_of(PreemptionRule.ROUND_ROBIN, "fifo")
+    submit(pool, "a", None)
+    submit(pool, "b", None)
+    pool.tick(20_000)
+    assert suspensions(pool) == []
+    pool.tick(20_000)
+    assert [one.job for one in suspensions(pool)] == ["a"]
+
+
+def test_under_tiresias_a_job_gives_way_to_one_of_less_attained_service() -> None:
+    """A core-minute is the first limit."""
+    pool = pool_of(PreemptionRule.TIRESIAS, "tiresias")
+    submit(pool, "a", None)
+    submit(pool, "b", None)
+    pool.tick(50_000)
+    assert suspensions(pool) == []
+    pool.tick(20_000)
+    assert [one.job for one in suspensions(pool)] == ["a"]
+
+
+@pytest.mark.parametrize("lie", [1, 3, 10**6])
+def test_what_a_process_states_of_its_epochs_changes_no_prediction_from_traffic(lie: int) -> None:
+    """The user announced the epochs; the process states others, and steps that make no sense."""
+    pool = pool_of()
+    submit(pool, "a", 10)
+    train(pool, "a", 1)
+    before = pool.job("a").forecast
+    pool.feed(
+        c.NodeUsage(
+            node="n1",
+            used=Resources(),
+            progress=(c.ReplicaProgress("a", 1, step=lie, total=lie, epoch=float(lie), epochs=float(lie)),),
+        )
+    )
+    pool.tick(1)
+    assert pool.job("a").forecast == before
+    train(pool, "a", 2)
+    assert pool.job("a").forecast == before
