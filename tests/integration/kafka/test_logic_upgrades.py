@@ -7,7 +7,8 @@ import pytest
 from steepest.app.installation import apply_topics
 from steepest.log.kafka.kafka_log import KafkaLog
 from steepest.log.kafka.kafka_settings import KafkaSettings
-from steepest.testing.contracts.upgrade_contract import BESIDE_EACH_OTHER, CASES, LAYOUT, upgrade
+from steepest.testing.contracts.upgrade_contract import LAYOUT, upgrade
+from steepest.testing.contracts.upgrade_stories import BESIDE_EACH_OTHER, CASES
 
 ONE_EACH = {case.decider: name for name, case in CASES.items()}.values()
 

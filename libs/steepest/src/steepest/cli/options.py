@@ -62,7 +62,7 @@ def policy_option(default: str | None) -> Callable[[F], F]:
         type=click.Choice(POLICY_NAMES),
         default=default,
         show_default=default is not None,
-        help="Choose the policy that moves jobs and limits their CPU.",
+        help="Choose the policy that moves jobs, limits their CPU, or suspends them.",
     )
 
 
@@ -75,6 +75,11 @@ POLICY_NAMES = (
     "dragon",
     "dragon-paper-era",
     "dragon-fixed",
+    "pickyman",
+    "predicted-sjf",
+    "predicted-srtf",
+    "preemptive-tiresias",
+    "round-robin",
     "none",
 )
 """Those of ``steepest.policies.named``, which a command need not import to be described; a test holds them together."""
@@ -82,7 +87,7 @@ POLICY_NAMES = (
 PLACEMENT_NAMES = ("spread", "flowcon2")
 """Likewise, those of ``steepest.policies.placement.policies``."""
 
-QUEUE_POLICY_NAMES = ("fifo", "priority", "srtf", "tiresias")
+QUEUE_POLICY_NAMES = ("fifo", "priority", "srtf", "tiresias", "predicted", "sjf")
 """Likewise, those of ``steepest.policies.queueing.ranks``."""
 
 

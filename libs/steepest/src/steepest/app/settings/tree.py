@@ -37,10 +37,15 @@ Policy = Literal[
     "dragon",
     "dragon-paper-era",
     "dragon-fixed",
+    "pickyman",
+    "predicted-sjf",
+    "predicted-srtf",
+    "preemptive-tiresias",
+    "round-robin",
     "none",
 ]
 Placement = Literal["spread", "flowcon2"]
-QueuePolicyName = Literal["fifo", "priority", "srtf", "tiresias"]
+QueuePolicyName = Literal["fifo", "priority", "srtf", "tiresias", "predicted", "sjf"]
 QueueLimit = Annotated[str, Meta(examples=["paper:replicas=8:cpu=4:gpus=2"], extra={"check": queue_limits})]
 
 

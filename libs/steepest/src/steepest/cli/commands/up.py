@@ -338,7 +338,8 @@ def wanted(settings: Settings) -> PoolParameters | None:
     asked = settings.parameters
     is_there = settings.kafka.bootstrap or settings.folder.has_log_in_files
     view = look(settings).view if is_there else ClusterView()
-    before = view.parameters
+    stated = view.parameters
+    before = stated if asked.policy is None else under(asked.policy, stated)
     changes = {"alpha": asked.alpha, "interval_ms": asked.interval_ms}
     specon = msgspec.structs.replace(before.specon, **{name: new for name, new in changes.items() if new is not None})
     flowcon = msgspec.structs.replace(before.flowcon, interval_ms=asked.interval_ms or before.flowcon.interval_ms)
@@ -352,5 +353,4 @@ def wanted(settings: Settings) -> PoolParameters | None:
         queueing=_queueing(before.queueing, asked),
         preemption=_preemption(before.preemption, asked),
     )
-    after = after if asked.policy is None else under(asked.policy, after)
-    return None if after == before else after
+    return None if after == stated else after

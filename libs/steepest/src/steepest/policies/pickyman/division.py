@@ -69,7 +69,7 @@ class Wanted(msgspec.Struct, frozen=True):
         return total
 
 
-class Block(msgspec.Struct, frozen=True):
+class VictimBlock(msgspec.Struct, frozen=True):
     """The jobs that give way to a waiting one, and where it goes then."""
 
     victims: tuple[Victim, ...]
@@ -107,7 +107,7 @@ ORDERS: Sequence[Callable[[Victim], tuple[float, str]]] = (
 
 def best_block(
     wanted: Wanted, free: Mapping[str, Resources], on_nodes: Mapping[str, Sequence[Victim]], worth: Worth = gain_ms
-) -> Block | None:
+) -> VictimBlock | None:
     """The best of the blocks that the greedy algorithm finds; None where none is worth it.
 
     Args:
@@ -118,7 +118,7 @@ def best_block(
 
     Work: O(candidates · log candidates · victims).
     """
-    best: tuple[float, Block] | None = None
+    best: tuple[float, VictimBlock] | None = None
     for block in _on_one_node(wanted, free, on_nodes):
         value = worth(wanted, block.victims)
         if value > 0 and (best is None or value > best[0]):
@@ -133,7 +133,7 @@ def best_block(
 
 def _on_one_node(
     wanted: Wanted, free: Mapping[str, Resources], on_nodes: Mapping[str, Sequence[Victim]]
-) -> Iterable[Block]:
+) -> Iterable[VictimBlock]:
     total = wanted.total
     places = max(sum(wanted.sizes), 1)
     for node, there in on_nodes.items():
@@ -142,12 +142,12 @@ def _on_one_node(
         for order in ORDERS:
             victims = _needed({node: total}, free, sorted(there, key=order))
             if victims:
-                yield Block(tuple(victims), GangPlaces((node,) * places, wanted.sizes))
+                yield VictimBlock(tuple(victims), GangPlaces((node,) * places, wanted.sizes))
 
 
 def _on_several(
     wanted: Wanted, free: Mapping[str, Resources], on_nodes: Mapping[str, Sequence[Victim]]
-) -> Iterable[Block]:
+) -> Iterable[VictimBlock]:
     candidates = list({one.name: one for there in on_nodes.values() for one in there}.values())
     for order in ORDERS:
         candidates.sort(key=order)
@@ -162,7 +162,7 @@ def _on_several(
             amounts[node] = amounts.get(node, Resources()) + amount
         victims = _needed(amounts, free, candidates[:count])
         if victims:
-            yield Block(tuple(victims), places)
+            yield VictimBlock(tuple(victims), places)
 
 
 def _fewest(wanted: Wanted, free: Mapping[str, Resources], candidates: Sequence[Victim]) -> int | None:

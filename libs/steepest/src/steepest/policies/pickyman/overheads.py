@@ -123,7 +123,7 @@ class Overheads(msgspec.Struct):
 
 
 def epoch_left_ms(job: Job, at_ms: int) -> int | None:
-    """Time until the epoch under way ends; None where none was seen. An epoch that is late is taken to end at once."""
+    """Time until the epoch under way ends; None where none was seen. An epoch that is late ends immediately."""
     seen = job.epochs_seen
     if seen is None or seen.ended_ms is None or not seen.epoch_ms:
         return None

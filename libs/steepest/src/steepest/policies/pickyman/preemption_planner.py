@@ -23,7 +23,7 @@ from steepest.events.parameters import PickyManParameters, PreemptionRule
 from steepest.events.received import Received
 from steepest.events.registry import GANGS_RUN, SINCE
 from steepest.policies.pending import Pending
-from steepest.policies.pickyman.division import Block, Victim, Wanted, Worth, best_block, saved_and_cost
+from steepest.policies.pickyman.division import Victim, VictimBlock, Wanted, Worth, best_block, saved_and_cost
 from steepest.policies.pickyman.overheads import Overheads, epoch_left_ms
 from steepest.policies.pickyman.running import BY_PREDICTION, RunningJobs, level, remaining_ms
 from steepest.policies.placement.gangs import choose
@@ -215,7 +215,7 @@ class PreemptionPlanner:
         return longest if parameters.rule is PreemptionRule.SRTF else fewest
 
     def _carry_out(
-        self, view: ClusterView, job: Job, block: Block, because: c.Because, offset: int
+        self, view: ClusterView, job: Job, block: VictimBlock, because: c.Because, offset: int
     ) -> Iterator[c.ClusterEvent]:
         plans = []
         for one in block.victims:
@@ -279,7 +279,7 @@ def _has_room(wish: Wish, walk: QueueWalk) -> bool:
     return slots.of(wish.requests) > 0
 
 
-def _because(rule: PreemptionRule, wanted: Wanted, block: Block, candidates: Sequence[Victim]) -> c.Because:
+def _because(rule: PreemptionRule, wanted: Wanted, block: VictimBlock, candidates: Sequence[Victim]) -> c.Because:
     saves, costs = saved_and_cost(wanted, block.victims)
     chosen = {one.name: None for one in block.victims}
     others = sorted(
@@ -308,7 +308,7 @@ def _seen(wanted: Wanted, one: Victim, spared: str = "") -> c.VictimSeen:
     )
 
 
-def _why_spared(wanted: Wanted, one: Victim, block: Block) -> str:
+def _why_spared(wanted: Wanted, one: Victim, block: VictimBlock) -> str:
     if one.remaining_ms <= max(victim.remaining_ms for victim in block.victims):
         return "less waiting would be saved"
     if one.suspension_ms > block.suspension_ms:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from steepest.policies.pickyman.time_model import Setting, TimeModel, fit
+from steepest.policies.pickyman.time_model import TimeModel, TrainingSetting, fit
 from steepest.view.folds.fold_forecasts import epochs_done
 from steepest.view.state import Job
 
@@ -47,9 +47,9 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     load_bytes: int | None = None
 
     @property
-    def setting(self) -> Setting:
+    def setting(self) -> TrainingSetting:
         """What its epoch's time depends on; the traffic says how large its data set is."""
-        return Setting(float(self.epoch_bytes), float(self.batch_size or 1), self.workers)
+        return TrainingSetting(float(self.epoch_bytes), float(self.batch_size or 1), self.workers)
 
 
 class ModelProfiles(msgspec.Struct):

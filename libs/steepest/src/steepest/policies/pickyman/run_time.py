@@ -17,7 +17,7 @@ from __future__ import annotations
 from steepest.events.cluster import PredictedSpan, PredictionMethod, RunTimePredicted
 from steepest.events.common import LARGEST
 from steepest.policies.pickyman.profiles import ProfileDatabase, comparable
-from steepest.policies.pickyman.time_model import Setting
+from steepest.policies.pickyman.time_model import TrainingSetting
 from steepest.view.folds.fold_forecasts import epochs_done
 from steepest.view.progress import MOST_EPOCHS, time_left
 from steepest.view.state import Job
@@ -84,7 +84,7 @@ def _epoch_time(
         if len(sizes) > 1:
             return None
         data = next(iter(sizes))
-    setting = Setting(_as_read(data, job, database), float(job.spec.batch_size or 1), max(job.spec.world, 1))
+    setting = TrainingSetting(_as_read(data, job, database), float(job.spec.batch_size or 1), max(job.spec.world, 1))
     if len(profiles) >= enough:
         epoch_ms = model.epoch_ms(setting)
         if epoch_ms > 0:

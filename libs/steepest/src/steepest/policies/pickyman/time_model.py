@@ -33,7 +33,7 @@ BEYOND = 0.25
 """By how much an interval's relative half-width grows for each factor of e by which a job is beyond the profiled ones."""
 
 
-class Setting(msgspec.Struct, frozen=True):
+class TrainingSetting(msgspec.Struct, frozen=True):
     """What an epoch's time depends on within one model.
 
     Attributes:
@@ -62,11 +62,11 @@ class TimeModel(msgspec.Struct, frozen=True):
     least: tuple[float, ...]
     most: tuple[float, ...]
 
-    def epoch_ms(self, setting: Setting) -> float:
+    def epoch_ms(self, setting: TrainingSetting) -> float:
         """The predicted time of an epoch, in milliseconds."""
         return sum(one * value for one, value in zip(self.theta, _features(setting), strict=True))
 
-    def relative_error(self, setting: Setting) -> float:
+    def relative_error(self, setting: TrainingSetting) -> float:
         """Relative half-width of the interval; it grows with the distance from the profiled jobs."""
         beyond = 0.0
         for value, least, most in zip(_features(setting), self.least, self.most, strict=True):
@@ -77,7 +77,7 @@ class TimeModel(msgspec.Struct, frozen=True):
         return min(self.error + BEYOND * beyond, 0.9)
 
 
-def fit(measured: Sequence[tuple[Setting, float]]) -> TimeModel | None:
+def fit(measured: Sequence[tuple[TrainingSetting, float]]) -> TimeModel | None:
     """The model that fits measured epochs (in milliseconds) best; None where nothing positive was measured."""
     rows = [(_features(setting), epoch_ms) for setting, epoch_ms in measured if epoch_ms > 0]
     if not rows:
@@ -92,7 +92,7 @@ def fit(measured: Sequence[tuple[Setting, float]]) -> TimeModel | None:
     )
 
 
-def _features(setting: Setting) -> tuple[float, ...]:
+def _features(setting: TrainingSetting) -> tuple[float, ...]:
     data, batch, workers = setting.data, max(setting.batch, 1.0), max(setting.workers, 1)
     return (1.0, data / workers, data / batch, data * (workers - 1) / batch)
 
