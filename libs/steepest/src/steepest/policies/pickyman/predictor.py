@@ -65,7 +65,7 @@ class PredictorState(AwaitsDecisions):
         under_way: What has begun, by job.
         starting: Jobs that are starting, and since when: they read from the storage at the same time.
         waiting: The models of waiting jobs, and the jobs.
-        again: Jobs whose prediction is to be written again, since the log lost it.
+        again: Jobs whose prediction must be written again, since the log lost it.
     """
 
     on: bool = False
