@@ -13,7 +13,7 @@ export UV_PYTHON_DOWNLOADS := never
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev demo test test-fresh test-frameworks test-prometheus lint format bench reproduce fidelity fuzz docs docs-generate kafka kafka-start kafka-stop mosquitto prometheus engine images chaos lock clean
+.PHONY: help setup dev demo test test-fresh test-frameworks test-prometheus lint format bench reproduce fidelity fuzz docs docs-generate kafka kafka-start kafka-stop mosquitto prometheus storage engine images chaos lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -117,6 +117,11 @@ prometheus: ## Get Prometheus and promtool (Debian, Ubuntu) for the tests of rul
 
 test-prometheus: $(STAMP)/dev ## Rules, alerts and dashboards on a real Prometheus; the last line is one JSON object
 	@$(BIN)/python -m tests.integration.prometheus.run
+
+storage: ## Get the lighttpd storage server (Debian, Ubuntu) for jobs that stream their data
+	@test -n "$$(PATH=$$PATH:/usr/sbin command -v lighttpd)" || { \
+	  sudo=; test "$$(id -u)" = 0 || sudo=sudo; \
+	  $$sudo apt-get update -q && $$sudo apt-get install -q -y --no-install-recommends lighttpd; }
 
 engine: .docker/docker-compose ## Get Docker, debootstrap (Debian, Ubuntu) and Compose (Go); no image registry is ever asked
 	@PATH=$$PATH:/usr/sbin; { command -v dockerd && command -v debootstrap; } > /dev/null || { \

@@ -1,4 +1,4 @@
-"""The worker-monitor: turns heartbeats into facts, notices silence, writes the pool's clock, and has its metrics."""
+"""The worker-monitor: turns heartbeats into facts and epochs, notices silence, writes the pool's clock, has its metrics."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from steepest.app.context import ServiceContext
 from steepest.app.service_main import run_service
 from steepest.policies.monitor.facts import Facts
 from steepest.policies.monitor.silence import Silence
+from steepest.policies.pickyman.profiler import Profiler
 from steepest.pool_metrics.counters import PoolCounters
 from steepest.pool_metrics.effector import PoolMetrics
 from steepest.pool_metrics.gauges import PoolGauges
@@ -20,7 +21,7 @@ def build(context: ServiceContext) -> Service:
     return Service(
         name="worker-monitor",
         cluster_deciders=(Silence,),
-        stream_deciders=(Facts,),
+        stream_deciders=(Facts, Profiler),
         effectors=lambda held: (Ticker(context.clock), PoolMetrics(counters, gauges, held.pool)),
     )
 

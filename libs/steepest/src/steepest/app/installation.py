@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from steepest.app.settings.tree import Settings
 from steepest.app.state_folder import Installation, NodeSpec, StateFolder
 from steepest.clock import SystemClock
+from steepest.cluster.data_source import DataSource, data_source
 from steepest.cluster.port import Cluster
 from steepest.errors import InputError, LogUnavailableError
 from steepest.events.registry import BY_POOL
@@ -166,7 +167,12 @@ def open_cluster(folder: StateFolder, installation: Installation, pool: str) -> 
         pool,
         heartbeat_s=installation.heartbeat_ms / 1000,
         retention=installation.ended,
+        data=_data_of(installation),
     )
+
+
+def _data_of(installation: Installation) -> DataSource | None:
+    return data_source(installation.storage) if installation.storage else None
 
 
 def _docker_cluster(folder: StateFolder, installation: Installation, pool: str, nodes: Sequence[NodeSpec]) -> Cluster:
@@ -186,4 +192,5 @@ def _docker_cluster(folder: StateFolder, installation: Installation, pool: str, 
         host_network=installation.host_network,
         heartbeat_s=installation.heartbeat_ms / 1000,
         retention=installation.ended,
+        data=_data_of(installation),
     )

@@ -69,6 +69,7 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         soft_limits: CPU limits are weights there, and no caps.
         host_network: Gangs may run there, whose replicas have their machine's network.
         ended: How much stays of what jobs printed and saved that are over.
+        storage: The address of the storage server that jobs read their data from; empty: none.
         folders: What jobs' containers may have there: their working folders are these, or below them.
     """
 
@@ -81,6 +82,7 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     soft_limits: bool = False
     host_network: bool = False
     ended: Retention = Retention()
+    storage: str = ""
     folders: tuple[str, ...] = ()
     pools: tuple[PoolSpec, ...] = ()
 
@@ -297,10 +299,12 @@ class StateFolder:
 
 
 def _encoded(installation: Installation) -> bytes:
-    """With one pool, a folder is as earlier releases made it, and as they can read it."""
+    """With one pool and no storage, a folder is as earlier releases made it, and as they can read it."""
     content = msgspec.to_builtins(installation)
     if not installation.pools:
         del content["pools"]
+    if not installation.storage:
+        del content["storage"]
     content["version"] = POOLS_VERSION if installation.pools else VERSION
     return msgspec.json.format(msgspec.json.encode(content), indent=2)
 

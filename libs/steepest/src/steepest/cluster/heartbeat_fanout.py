@@ -77,6 +77,7 @@ def _report(tracked: Tracked, state: ReplicaState, checkpoint: CheckpointRef | N
         epoch=tracked.tail.epoch,
         epochs=tracked.tail.epochs,
         cpu_ms=tracked.use.cpu_ms,
+        read_bytes=tracked.use.read_bytes,
         checkpoint_mode=tracked.hello.checkpoint_mode if tracked.hello else None,
         checkpoint=checkpoint,
         reason=tracked.seen.reason,

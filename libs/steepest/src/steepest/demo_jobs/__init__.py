@@ -9,6 +9,7 @@
 | ``mlp`` | multi-layer perceptron, digits; **prints**, SDK for checkpoints | nats | falls fast and far |
 | ``parallel`` | the same by any number of processes together, as a gang; SDK | nats | falls fast and far |
 | ``gangs.parameter_server`` | the same by a server and its workers, as a gang; SDK | nats | falls fast and far |
+| ``streamed`` | softmax on random features, enlarged digits **from a storage server** | nats | falls fast, then slowly |
 | ``vae`` | variational auto-encoder, digits | negative evidence bound, nats | falls fast, then slowly for a long time |
 | ``gru`` | recurrent network that reads digits row by row | nats | a plateau, then a fall |
 | ``rnn`` | likewise, with tanh units and no gates | nats | falls fast, then more and more slowly |

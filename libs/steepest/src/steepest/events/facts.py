@@ -80,6 +80,7 @@ class ReplicaProgress(msgspec.Struct, frozen=True, omit_defaults=True):
         epochs: The epochs of the whole training, as the process states them.
         cpu_ms: CPU time that the incarnation has used on this node; None where it is not measured.
         loss: The newest value of its evaluation function; None where none is known, or it is not finite.
+        read_bytes: Bytes that the incarnation has read from the storage, as the network shows; None where unknown.
     """
 
     job: Name
@@ -91,6 +92,7 @@ class ReplicaProgress(msgspec.Struct, frozen=True, omit_defaults=True):
     epochs: float | None = None
     cpu_ms: Count | None = None
     loss: float | None = None
+    read_bytes: Count | None = None
 
 
 class OtherUse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

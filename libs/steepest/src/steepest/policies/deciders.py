@@ -12,6 +12,7 @@ from steepest.policies.monitor.facts import Facts
 from steepest.policies.monitor.silence import Silence
 from steepest.policies.pickyman.predictor import Predictor
 from steepest.policies.pickyman.preemption_planner import PreemptionPlanner
+from steepest.policies.pickyman.profiler import Profiler
 from steepest.policies.placement.placer import Placer
 from steepest.policies.specon.categorizer import Categorizer
 from steepest.policies.specon.node_scorer import NodeScorer
@@ -35,5 +36,5 @@ CLUSTER_DECIDERS: Mapping[str, Any] = {
 }
 """Those that read ``cluster``; each is made with its state, or without one to start from the beginning."""
 
-STREAM_DECIDERS: Mapping[str, Any] = {kind.name: kind for kind in (Facts, Categorizer)}
+STREAM_DECIDERS: Mapping[str, Any] = {kind.name: kind for kind in (Facts, Profiler, Categorizer)}
 """Those that read another topic; one is made for each of its partitions."""

@@ -103,6 +103,13 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         bool | None,
         means("On Docker engines: let jobs of several replicas have their machine's network.", flag="--host-network"),
     ] = None
+    storage: Annotated[
+        str,
+        means(
+            "The storage server that jobs read their data from, as http://HOST:PORT/PATH; what each reads is counted.",
+            flag="--storage",
+        ),
+    ] = ""
     folders: Annotated[
         tuple[str, ...],
         means(

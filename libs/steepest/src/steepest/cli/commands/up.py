@@ -111,6 +111,11 @@ CORES_SHARE = 0.8
     help="Let gangs on Docker engines use their machine's network (no).",
 )
 @click.option(
+    "--storage",
+    metavar="URL",
+    help="Let jobs of a new folder read their data from this server, and count what they read.",
+)
+@click.option(
     "--folder",
     "folders",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
@@ -168,6 +173,7 @@ def flags_of(*, metrics: tuple[str | None, int] | None, soft_limits: bool, **opt
         "cluster.image": options["image"],
         "cluster.soft_limits": soft_limits or None,
         "cluster.host_network": options["host_network"],
+        "cluster.storage": options["storage"],
         "cluster.folders": options["folders"],
         "cluster.heartbeat_ms": options["heartbeat"],
         "parameters.alpha": options["alpha"],
@@ -220,18 +226,24 @@ def prepare(settings: Settings) -> None:
     """
     from steepest.app.settings.amounts import node
     from steepest.app.state_folder import Installation
+    from steepest.cluster.data_source import data_source
     from steepest.errors import InputError
 
     folder, asked = settings.folder, settings.cluster
     nodes = tuple(map(node, asked.nodes))
     if len({one.name for one in nodes}) < len(nodes):
         raise InputError("two nodes have the same name", hint="give each node a name of its own")
+    if asked.storage:
+        data_source(asked.storage)  # refuses what is no address
     if not folder.exists:
         found = engines(asked.adapter, nodes)
         if asked.soft_limits and not found:
             raise InputError("soft limits are for Docker engines", hint="leave --soft-limits out, or name --cluster")
         new = Installation(
-            nodes=found or nodes or default_nodes(), image=asked.image if found else "", soft_limits=asked.soft_limits
+            nodes=found or nodes or default_nodes(),
+            image=asked.image if found else "",
+            soft_limits=asked.soft_limits,
+            storage=asked.storage,
         )
         folder.create(_with_heartbeat(new, asked.heartbeat_ms))
         return
@@ -242,6 +254,11 @@ def prepare(settings: Settings) -> None:
         raise InputError(
             f"{folder.root} is there already, with hard limits",
             hint="leave --soft-limits out, or begin with a new folder",
+        )
+    if asked.storage and asked.storage != there.storage:
+        raise InputError(
+            f"{folder.root} is there already, with the storage {there.storage or 'none'}",
+            hint="leave --storage out, or begin with a new folder",
         )
     if nodes and any(one.engine for one in there.nodes):
         nodes = engines_as(nodes, there.nodes)

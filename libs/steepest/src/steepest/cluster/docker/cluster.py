@@ -15,6 +15,7 @@ import requests
 from docker.errors import APIError, DockerException, NotFound
 from msgspec import UNSET, UnsetType
 
+from steepest.cluster.data_source import DataSource
 from steepest.cluster.docker.container import container_of, label_of, name_of, ours, updates
 from steepest.cluster.docker.docker_background import DockerBackground, DockerTracked
 from steepest.cluster.docker.host import SERVER_FAILED, DockerNode, EngineInfo, Host, status_of
@@ -57,6 +58,8 @@ class DockerCluster(FolderCluster[DockerBackground]):
         heartbeat_s: The heartbeats' period in seconds. Engines measure once per second.
         clock: The wall clock, in integer milliseconds.
         events: False polls the state folder instead of using the file system's events, as a network file system needs.
+        data: Where jobs read their data; None: there is no storage. With it, what a container receives over a network of
+            its own counts as what it reads.
 
     Raises:
         InputError: A node's name is invalid or appears twice.
@@ -76,12 +79,14 @@ class DockerCluster(FolderCluster[DockerBackground]):
         clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         events: bool = True,
         retention: Retention = Retention(),  # noqa: B008 - frozen
+        data: DataSource | None = None,
     ) -> None:
         named = [(node.name, node.capacity) for node in nodes]
         super().__init__(
             state_dir, named, pool, heartbeat_s=heartbeat_s, clock=clock, events=events, retention=retention
         )
         self._hosts = {node.name: Host(node) for node in nodes}
+        self._data = data
         self._image = image
         self._allowed = allowed
         self._soft = soft_limits
@@ -154,6 +159,7 @@ class DockerCluster(FolderCluster[DockerBackground]):
                 engine=engine,
                 addresses=self._addresses(folder, spec.gang) if spec.gang is not None else None,
                 gpus=self._gpus.assign(folder, node, spec.requests),
+                data=self._data,
             )
             with self._gpus.released_unless_started(folder):
                 launch(host, self._state, folder, order)
@@ -313,7 +319,9 @@ class DockerCluster(FolderCluster[DockerBackground]):
     async def _open(self) -> DockerBackground:
         await asyncio.to_thread(self._state.make)
         roster: Roster[DockerTracked] = Roster(self._state, DockerTracked)
-        background = DockerBackground(self._settings, roster, self._hosts, self._label)
+        background = DockerBackground(
+            self._settings, roster, self._hosts, self._label, counts_reads=self._data is not None
+        )
         for tracked in await asyncio.to_thread(roster.load):
             background.watch_incarnation(tracked.folder)
         await background.open()

@@ -19,6 +19,7 @@ from docker.errors import NotFound
 from docker.types import DeviceRequest, LogConfig
 from msgspec import UnsetType
 
+from steepest.cluster.data_source import VARIABLE, DataSource
 from steepest.cluster.docker.mounts import Mounts
 from steepest.cluster.fence import environment
 from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder
@@ -178,6 +179,7 @@ def creation(
     addresses: GangAddresses | None,
     gpus: tuple[int, ...] | None,
     requests_gpus: bool,
+    data: DataSource | None = None,
 ) -> dict[str, Any]:
     """The arguments of ``create_container``. It drops all capabilities: training needs none."""
     if gpus and requests_gpus:
@@ -195,7 +197,8 @@ def creation(
         "command": list(spec.command[1:]),
         "name": name_of(label, folder),
         "labels": labels_of(label, folder),
-        "environment": environment(state, folder, spec, restore, addresses=addresses, gpus=gpus),
+        "environment": environment(state, folder, spec, restore, addresses=addresses, gpus=gpus)
+        | ({} if data is None else {VARIABLE: data.url}),
         "working_dir": spec.working_dir,
         "user": mounts.user,
         "host_config": client.create_host_config(

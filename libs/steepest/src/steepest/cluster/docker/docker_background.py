@@ -11,6 +11,7 @@ import functools
 import time
 from collections.abc import Callable, Iterable, Mapping
 
+import msgspec
 import requests
 from docker.errors import DockerException
 
@@ -49,12 +50,20 @@ class DockerBackground(Background[DockerTracked]):
     Args:
         hosts: Node to engine.
         label: The label of this state folder's containers.
+        counts_reads: Whether what a container receives is what it reads from the pool's storage.
     """
 
     def __init__(
-        self, settings: AdapterSettings, roster: Roster[DockerTracked], hosts: Mapping[str, Host], label: str
+        self,
+        settings: AdapterSettings,
+        roster: Roster[DockerTracked],
+        hosts: Mapping[str, Host],
+        label: str,
+        *,
+        counts_reads: bool = False,
     ) -> None:
         super().__init__(settings, roster)
+        self._counts_reads = counts_reads
         self._hosts = hosts
         self._label = label
         self._loop = asyncio.get_running_loop()
@@ -217,7 +226,9 @@ class DockerBackground(Background[DockerTracked]):
                 self._outputs[name] = Output(host, tracked.folder, name)
             if (stats := self._stats.get(name)) is None or stats.is_over:
                 self._stats[name] = stats = Stats(host, name)
-            tracked.use = stats.use()
+            tracked.use = use = stats.use()
+            if not self._counts_reads:
+                tracked.use = msgspec.structs.replace(use, read_bytes=None)
         await asyncio.to_thread(_read_reports, running)
         for name in [name for name, output in self._outputs.items() if output.is_over]:
             del self._outputs[name]

@@ -21,6 +21,7 @@ import msgspec
 from docker.errors import APIError, ImageNotFound, NotFound
 
 from steepest.cluster import fence
+from steepest.cluster.data_source import DataSource
 from steepest.cluster.docker.container import NO_PROGRAM, ContainerRecord, creation, name_of, ours, record_of
 from steepest.cluster.docker.host import EngineInfo, Host, status_of
 from steepest.cluster.docker.mounts import Allowed, mounts_of, set_owner
@@ -49,6 +50,7 @@ class ContainerLaunch(msgspec.Struct, frozen=True, kw_only=True):
         allowed: The folders of the machine that containers may use.
         addresses: Where its gang listens; None: it has none.
         gpus: The GPUs that it may use, by their ids; None: its node has none.
+        data: Where it reads its data; None: the pool has no storage.
     """
 
     node: str
@@ -62,6 +64,7 @@ class ContainerLaunch(msgspec.Struct, frozen=True, kw_only=True):
     allowed: Allowed
     addresses: GangAddresses | None = None
     gpus: tuple[int, ...] | None = None
+    data: DataSource | None = None
 
     @property
     def network(self) -> str | None:
@@ -106,6 +109,7 @@ def launch(host: Host, state: AdapterFolder, folder: IncarnationFolder, order: C
             addresses=order.addresses,
             gpus=order.gpus,
             requests_gpus=order.engine.has_gpu_runtime,
+            data=order.data,
         )
         made = _create(host, client, folder, order, asked)
         folder.write(record_of(folder), ContainerRecord(id=made, engine=order.engine.id))

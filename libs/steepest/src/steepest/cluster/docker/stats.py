@@ -17,6 +17,7 @@ from docker.errors import DockerException
 
 from steepest.cluster.docker.host import Host
 from steepest.cluster.folders.replica_roster import ResourceUse
+from steepest.events.common import LARGEST
 from steepest.logger import Logger
 
 _log = Logger()
@@ -69,6 +70,7 @@ class Sample(msgspec.Struct, frozen=True):
         memory_mib: Memory in use without the reclaimable file cache, in MiB.
         block_bytes: Bytes read and written so far.
         network_bytes: Bytes received and sent so far.
+        received_bytes: Bytes received so far: what it has read from a storage server, and little else.
     """
 
     at_s: float
@@ -76,6 +78,7 @@ class Sample(msgspec.Struct, frozen=True):
     memory_mib: int | None
     block_bytes: int | None
     network_bytes: int | None
+    received_bytes: int | None = None
 
 
 _DECODER = msgspec.json.Decoder(_Stats)
@@ -104,6 +107,7 @@ def sample_of(line: bytes) -> Sample | None:
         memory_mib=None if not memory.usage else max(memory.usage - dropped, 0) // _MIB,
         block_bytes=sum(blocks) if blocks else None,
         network_bytes=sum(each.rx_bytes + each.tx_bytes for each in networks.values()) if networks else None,
+        received_bytes=sum(each.rx_bytes for each in networks.values()) if networks else None,
     )
 
 
@@ -124,11 +128,16 @@ def use_between(before: Sample, after: Sample) -> ResourceUse:
         memory_mib=after.memory_mib,
         block_bytes_s=None if block is None else round(block),
         network_bytes_s=None if network is None else round(network),
+        read_bytes=_read_bytes(after),
     )
 
 
 def _cpu_ms(sample: Sample) -> int | None:
     return None if sample.cpu_s is None else round(sample.cpu_s * 1000)
+
+
+def _read_bytes(sample: Sample) -> int | None:
+    return None if sample.received_bytes is None else min(sample.received_bytes, LARGEST)
 
 
 def _seconds(read: str) -> float | None:
@@ -160,7 +169,9 @@ class Stats:
             if self._taken is not None:
                 self._use = use_between(self._taken, newest)
             else:
-                self._use = ResourceUse(cpu_ms=_cpu_ms(newest), memory_mib=newest.memory_mib)
+                self._use = ResourceUse(
+                    cpu_ms=_cpu_ms(newest), memory_mib=newest.memory_mib, read_bytes=_read_bytes(newest)
+                )
             self._taken = newest
         return self._use
 

@@ -101,6 +101,7 @@ class IncarnationFolder:
         self.orders = path / "orders"
         self.output = path / "output.log"
         self.supervisor_log = path / "supervisor.log"
+        self.traffic = path / "traffic"  # its relay counts in it what it reads from the storage
         self.work = path / "work"
         self.control = path / "control"
         self.hello = self.control / "hello.json"

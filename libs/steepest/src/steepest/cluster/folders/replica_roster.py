@@ -27,6 +27,7 @@ class ResourceUse(msgspec.Struct, frozen=True):
         memory_mib: Resident memory, in MiB.
         block_bytes_s: Bytes per second read from and written to block devices since the previous sample.
         network_bytes_s: Bytes per second received and sent since the previous sample.
+        read_bytes: Bytes read from the storage since the incarnation started.
     """
 
     cpu_m: int | None = None
@@ -34,6 +35,7 @@ class ResourceUse(msgspec.Struct, frozen=True):
     memory_mib: int | None = None
     block_bytes_s: int | None = None
     network_bytes_s: int | None = None
+    read_bytes: int | None = None
 
 
 class Tracked:
@@ -64,7 +66,7 @@ class Tracked:
         self.seen = seen
         self.hello = self.hello or hello(self.folder)
         if seen.ended:
-            self.use = ResourceUse(cpu_ms=self.use.cpu_ms)
+            self.use = ResourceUse(cpu_ms=self.use.cpu_ms, read_bytes=self.use.read_bytes)
         if before == (self.seen.phase, self.hello):
             return False
         self.tail.read()

@@ -16,6 +16,7 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from steepest.cluster.data_source import DataSource
 from steepest.cluster.folders import incarnation_locks
 from steepest.cluster.folders.acts import definite, uncancelled
 from steepest.cluster.folders.adapter_folder import IncarnationFolder, LimitRecord, spec_record
@@ -70,6 +71,7 @@ class LocalCluster(FolderCluster[LocalBackground]):
         cpu: How caps are enforced: by control groups, by SIGSTOP and SIGCONT, or (``auto``) by the first that works here.
         events: False polls instead of using the file system's events.
         retention: How much is kept of forgotten jobs.
+        data: Where jobs read their data; None: there is no storage. What each incarnation reads is counted.
 
     Raises:
         InputError: A node's name is invalid or appears twice.
@@ -86,12 +88,14 @@ class LocalCluster(FolderCluster[LocalBackground]):
         cpu: Literal["auto", "cgroup", "duty-cycle"] = "auto",
         events: bool = True,
         retention: Retention = Retention(),  # noqa: B008 - frozen
+        data: DataSource | None = None,
     ) -> None:
         named = [(node.name, node.capacity) for node in nodes]
         super().__init__(
             state_dir, named, pool, heartbeat_s=heartbeat_s, clock=clock, events=events, retention=retention
         )
         self._cpu = cpu
+        self._data = data
         self._boot = boot_id()
         self._ports = PortTable(self._state)
         self._gpus = GpuTable(self._state, numbered_gpus(nodes))
@@ -123,7 +127,7 @@ class LocalCluster(FolderCluster[LocalBackground]):
         share = FULL_SHARE
         if engine.groups is None:
             share = engine.duty.first(node, spec.cpu_limit_m, engine.roster.running())
-        order = ProcessLaunch(node=node, spec=spec, restore=restore, boot=self._boot, share=share)
+        order = ProcessLaunch(node=node, spec=spec, restore=restore, boot=self._boot, share=share, data=self._data)
         try:
             if restore is None or not await asyncio.to_thread(self._is_known_locked, folder, node):
                 await self._check(engine, folder.replica.job, restore)

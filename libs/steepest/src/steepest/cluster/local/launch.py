@@ -9,28 +9,33 @@ either no supervisor was started, and the next start of the same incarnation sta
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from steepest.cluster import fence
+from steepest.cluster.data_source import VARIABLE, DataSource
 from steepest.cluster.folders import incarnation_locks
 from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder
 from steepest.cluster.gang_variables import GangAddresses
-from steepest.cluster.local import supervisor
+from steepest.cluster.local import data_relay, supervisor
 from steepest.cluster.local.phases import observe
 from steepest.cluster.observation import Observation
 from steepest.cluster.port import ReplicaPhase, ReplicaSpec
 from steepest.errors import ClusterError, RefusedError, UncertainError
 from steepest.events.common import CheckpointRef
 
+_LOOPBACK = "127.0.0.1"
 _REPLY_S = 20.0  # a supervisor answers in 50 ms; a machine that swaps takes longer
 _SETTLED_S = 5.0
 
@@ -44,6 +49,7 @@ class ProcessLaunch(msgspec.Struct, frozen=True, kw_only=True):
         share: The initial share of the time in which it may run, in ‰.
         addresses: Where its gang listens; None: it has none.
         gpus: The GPUs that it may use, by their ids; None: its node has none.
+        data: Where it reads its data; None: the pool has no storage.
     """
 
     node: str
@@ -54,6 +60,7 @@ class ProcessLaunch(msgspec.Struct, frozen=True, kw_only=True):
     cgroup: Path | None = None
     addresses: GangAddresses | None = None
     gpus: tuple[int, ...] | None = None
+    data: DataSource | None = None
 
 
 def is_known(state: AdapterFolder, folder: IncarnationFolder, node: str, boot: str) -> bool:
@@ -87,22 +94,39 @@ def launch(state: AdapterFolder, folder: IncarnationFolder, order: ProcessLaunch
         OSError: It did not start because a file could not be written or a process not be created.
         UncertainError: It may have started.
     """
-    env = environment(state, folder, order)
-    # Before the fence is made: a refusal leaves nothing behind.
-    program = find_program(order.spec, env)
-    fence.make(state, folder, order.node, order.spec)
-    lock = incarnation_locks.take(folder.lock, patience_s=1.0)
-    if lock is not None:  # otherwise the supervisor of an earlier, interrupted start is alive
-        _judge(folder, _spawn(folder, order, program, env, lock))
+    with contextlib.ExitStack() as stack:
+        relay = None if order.data is None else stack.enter_context(socket.create_server((_LOOPBACK, 0)))
+        env = environment(state, folder, order, relay)
+        # Before the fence is made: a refusal leaves nothing behind.
+        program = find_program(order.spec, env)
+        fence.make(state, folder, order.node, order.spec)
+        lock = incarnation_locks.take(folder.lock, patience_s=1.0)
+        if lock is not None:  # otherwise the supervisor of an earlier, interrupted start is alive
+            inherited = [lock]
+            try:
+                if relay is not None and order.data is not None:
+                    inherited.append(_start_relay(folder, order.data, relay))
+                reply = _spawn(folder, _message(folder, order, program), env, *inherited)
+            finally:
+                for number in inherited:
+                    os.close(number)
+            _judge(folder, reply)
 
 
-def environment(state: AdapterFolder, folder: IncarnationFolder, order: ProcessLaunch) -> dict[str, str]:
-    """The job's environment: the inherited variables, and those that every job gets."""
+def environment(
+    state: AdapterFolder, folder: IncarnationFolder, order: ProcessLaunch, relay: socket.socket | None
+) -> dict[str, str]:
+    """The job's environment: the inherited variables, and those that every job gets.
+
+    ``relay`` is the socket at which the job's own relay to its data listens.
+    """
+    data = {} if relay is None or order.data is None else {VARIABLE: order.data.at(*relay.getsockname()).url}
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("STEEPEST_")}
     return {
         **inherited,
         "VECLIB_MAXIMUM_THREADS": "1",  # macOS's
         **fence.environment(state, folder, order.spec, order.restore, addresses=order.addresses, gpus=order.gpus),
+        **data,
     }
 
 
@@ -125,9 +149,33 @@ def find_program(spec: ReplicaSpec, env: Mapping[str, str]) -> str:
     return str(Path(found).absolute())
 
 
-def _spawn(folder: IncarnationFolder, order: ProcessLaunch, program: str, env: Mapping[str, str], lock: int) -> bytes:
-    """Start the supervisor and return its reply. It inherits the lock, so the lock is held at every moment."""
-    message = {
+def _start_relay(folder: IncarnationFolder, data: DataSource, listening: socket.socket) -> int:
+    """Start the relay of the job's data; return the pipe that keeps it alive, which the caller gives to the supervisor."""
+    out, into = os.pipe()
+    number = listening.fileno()
+    place = [str(number), data.host, str(data.port), str(folder.traffic)]
+    try:
+        with folder.supervisor_log.open("ab") as log:
+            subprocess.run(
+                [sys.executable, "-I", "-S", data_relay.__file__, *place],
+                stdin=out,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                pass_fds=(number,),
+                cwd=os.sep,
+                check=True,  # it has left its parent behind, and listens
+            )
+    except BaseException:
+        os.close(into)
+        raise
+    finally:
+        os.close(out)
+    return into
+
+
+def _message(folder: IncarnationFolder, order: ProcessLaunch, program: str) -> dict[str, Any]:
+    """What the supervisor gets to know."""
+    return {
         "program": program,
         "command": order.spec.command,
         "working_dir": order.spec.working_dir or str(folder.work),
@@ -136,20 +184,24 @@ def _spawn(folder: IncarnationFolder, order: ProcessLaunch, program: str, env: M
         "cgroup": str(order.cgroup) if order.cgroup else None,
         "share": order.share,
     }
-    try:
-        with folder.supervisor_log.open("ab") as log:
-            child = subprocess.Popen(
-                [sys.executable, "-I", "-S", supervisor.__file__, str(folder.path), str(lock)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                pass_fds=(lock,),
-                env=dict(env),
-                cwd=os.sep,
-                start_new_session=True,
-            )
-    finally:
-        os.close(lock)
+
+
+def _spawn(folder: IncarnationFolder, message: Mapping[str, Any], env: Mapping[str, str], *inherited: int) -> bytes:
+    """Start the supervisor and return its reply.
+
+    It inherits the lock, the first of the descriptors, so that the lock is held at every moment.
+    """
+    with folder.supervisor_log.open("ab") as log:
+        child = subprocess.Popen(
+            [sys.executable, "-I", "-S", supervisor.__file__, str(folder.path), *map(str, inherited)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            pass_fds=inherited,
+            env=dict(env),
+            cwd=os.sep,
+            start_new_session=True,
+        )
     with child:
         try:
             return child.communicate(json.dumps(message).encode(), timeout=_REPLY_S)[0]

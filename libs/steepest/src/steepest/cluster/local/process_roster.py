@@ -6,7 +6,11 @@ one at a time.
 
 from __future__ import annotations
 
+import contextlib
+import struct
 from pathlib import Path
+
+import msgspec
 
 from steepest.cluster.folders.adapter_folder import (
     AdapterFolder,
@@ -16,9 +20,13 @@ from steepest.cluster.folders.adapter_folder import (
     StartRecord,
 )
 from steepest.cluster.folders.replica_roster import Roster, Tracked, isolated
+from steepest.cluster.local.data_relay import COUNT
 from steepest.cluster.local.phases import observe
 from steepest.cluster.local.usage import Meter, UsageFile
 from steepest.cluster.port import ReplicaId
+from steepest.errors import UntrustedError
+from steepest.events.common import LARGEST
+from steepest.untrusted import files
 
 
 class LocalTracked(Tracked):
@@ -47,7 +55,16 @@ class LocalTracked(Tracked):
             return False
         seen = observe(self.folder, boot)
         self.start = self.start or self.folder.started()
-        return self.note(seen)
+        changed = self.note(seen)
+        if seen.ended:
+            self.read_traffic()
+        return changed
+
+    def read_traffic(self) -> None:
+        """Read what its relay has counted. A job runs with the same rights, so the file is read as untrusted."""
+        with contextlib.suppress(FileNotFoundError, UntrustedError, struct.error):
+            (count,) = COUNT.unpack(files.read(self.folder.traffic, below=self.folder.below, most=COUNT.size))
+            self.use = msgspec.structs.replace(self.use, read_bytes=min(count, LARGEST))
 
 
 class LocalRoster(Roster[LocalTracked]):
@@ -78,6 +95,7 @@ class LocalRoster(Roster[LocalTracked]):
         for key, tracked in running.items():
             tracked.use = uses[key]
             with isolated(tracked.folder):
+                tracked.read_traffic()
                 tracked.tail.read()
                 tracked.look_up_limit()
 

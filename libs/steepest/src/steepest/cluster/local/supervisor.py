@@ -435,11 +435,11 @@ def supervise(folder: Path, order: dict[str, Any]) -> None:
 def main() -> None:
     """Read the order from standard input, leave the caller's process tree, and supervise.
 
-    Arguments: the incarnation's folder, and the number of the descriptor that holds the lock.
+    Arguments: the incarnation's folder, and the numbers of the descriptors of the lock and, if any, of its relay's pipe.
     """
     folder = Path(sys.argv[1])
-    # The job must not inherit the lock, which shows that the supervisor lives.
-    os.set_inheritable(int(sys.argv[2]), False)  # noqa: FBT003 - it takes no keyword
+    for inherited in sys.argv[2:]:  # the job must not have them: they show that the supervisor lives
+        os.set_inheritable(int(inherited), False)  # noqa: FBT003 - it takes no keyword
     order = json.loads(sys.stdin.buffer.read()) | {"lock": os.fstat(int(sys.argv[2])).st_ino}
     # The caller waits for the first process only; the second is orphaned and outlives the caller.
     if os.fork() == 0:

@@ -34,6 +34,7 @@ def newer_progress(
         epochs=report.epochs,
         cpu_ms=report.cpu_ms,
         loss=report.loss,
+        read_bytes=report.read_bytes,
     )
     if progress == (nothing if before is None else before.progress):
         return None

@@ -106,6 +106,17 @@ def beat(node: str, at_ms: int, *states: ReplicaState) -> NodeHeartbeat:
     return NodeHeartbeat(node=node, pool=POOL, at_ms=at_ms, capacity=Resources(1_000), replicas=replicas)
 
 
+def reads(job: str, node: str, first: int, last: int) -> list[tuple[int, Event]]:
+    """The job reads its data set of 8 MB in 8 s and pauses for 2 s, from one epoch to another."""
+    found: list[tuple[int, Event]] = []
+    for second in range(10 * first, 10 * last):
+        count = 1_000_000 * (second // 10 * 8 + min(second % 10, 8))
+        replica = ReplicaReport(job=job, incarnation=1, state=ReplicaState.RUNNING, read_bytes=count)
+        at_ms = 1_000 * (second + 1)
+        found.append((at_ms, msgspec.structs.replace(beat(node, at_ms), replicas=(replica,), takes_jobs=True)))
+    return found
+
+
 def losses(values: Sequence[float], first_s: int) -> list[tuple[int, Event]]:
     """Two reports in each second, both of its value."""
     return [
@@ -312,6 +323,14 @@ CASES = {
         decided=is_a(c.NodeUsage, node="n2"),
         later=[(1_000 * second, beat("n1", 1_000 * second, ReplicaState.EXITED)) for second in range(4, 8)],
         wanted=is_a(c.ReplicaStopped, job="a"),
+    ),
+    "profiler": Case(
+        decider="profiler",
+        passed_over=is_a(c.EpochMeasured, job="a"),
+        before=[*reads("a", "n1", 0, 4), *reads("b", "n2", 40, 44)],
+        decided=is_a(c.EpochMeasured, job="b"),
+        later=reads("a", "n1", 4, 6),
+        wanted=is_a(c.EpochMeasured, job="a"),
     ),
     "categorizer": Case(
         decider="categorizer",
