@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steepest.policies.steepest.learning_history import MODELS_KEPT, MOST_POINTS, UNKNOWN, LearningHistory, LossCourse
+from steepest.policies.steepest.learning_history import FIRST, MODELS_KEPT, MOST_POINTS, LearningHistory, LossCourse
 
 
 def course(rate: float, steps: int = 1000) -> LossCourse:
@@ -36,6 +37,35 @@ def test_a_loss_that_rises_or_was_hardly_seen_says_nothing() -> None:
     assert silent.learned_at(100) is None
 
 
+def test_a_job_says_by_its_own_losses_how_long_it_learns() -> None:
+    """1 − e^(−40 q) = 0.9 at q = 0.058, which shows soon after; a line is not at its end before the last step."""
+    fast, line = LossCourse(), LossCourse()
+    for step in range(1, 501):
+        fast.add(step, 1.0 + math.exp(-40 * step / 1000))
+        line.add(step, 2.0 - step / 1000)
+
+    assert fast.expected(500, 1000) == pytest.approx(0.058, abs=0.02)
+    assert line.expected(500, 1000) == pytest.approx(0.6)
+    assert line.expected(990, 1000) == 1.0
+
+
+def test_a_job_is_taken_to_learn_for_a_while_before_its_losses_say_anything() -> None:
+    """Neither few losses nor ones that do not fall make it learn for longer."""
+    few, rising = course(10.0, steps=3), course(-1.0)
+
+    assert few.expected(3, 1000) == LossCourse().expected(0, 1000) == FIRST
+    assert rising.expected(900, 1000) == FIRST
+
+
+@given(st.lists(st.tuples(st.integers(0, 10**6), st.floats()), max_size=300), st.integers(1, 10**6))
+def test_what_any_losses_say_is_a_share(losses: list[tuple[int, float]], steps: int) -> None:
+    """Whatever is reported, in any order."""
+    found = LossCourse()
+    for step, loss in losses:
+        found.add(step, loss)
+    assert 0.0 <= found.expected(min(found.step, steps), steps) <= 1
+
+
 def test_steps_that_a_restarted_job_repeats_do_not_count_again() -> None:
     """Its losses go on where it was."""
     found = LossCourse()
@@ -45,14 +75,15 @@ def test_steps_that_a_restarted_job_repeats_do_not_count_again() -> None:
 
 
 def test_a_model_that_has_finished_before_says_when_it_learns() -> None:
-    """Others get one share."""
+    """Of others it says nothing."""
     history = LearningHistory()
-    assert history.shares("resnet") == UNKNOWN
+    assert history.shares("resnet") is None
     history.add("resnet", 0.5)
     history.add("resnet", 0.4)
     history.add("", 0.9)
     assert history.shares("resnet") == (0.4, 0.5)
-    assert history.shares("") == history.shares("vgg") == UNKNOWN
+    assert history.shares("") is None
+    assert history.shares("vgg") is None
 
 
 @given(st.lists(st.tuples(st.text(max_size=3), st.floats(0, 1)), max_size=600))
@@ -62,4 +93,7 @@ def test_its_memory_is_bounded(jobs: list[tuple[str, float]]) -> None:
     for model, share in jobs:
         history.add(model, share)
     assert len(history.models) <= MODELS_KEPT
-    assert all(list(history.shares(model)) == sorted(history.shares(model)) for model in history.models)
+    for model in history.models:
+        shares = history.shares(model)
+        assert shares is not None
+        assert list(shares) == sorted(shares)

@@ -22,6 +22,7 @@ from steepest.testing.scenarios.folded_pool import (
 from steepest.view.state import PlanStatus
 
 CC = c.Category.CONVERGED
+STEEPEST = c.MoveKind.STEEPEST
 Scene = Callable[[FoldedPool], object]
 
 
@@ -168,6 +169,15 @@ MIGRATIONS: dict[str, tuple[Scene, c.MigrationPlanned, str]] = {
         migration("job", "w2", "w1", incarnation=2, kind=c.MoveKind.REBALANCE),
         "Algorithm 5 has moved it already",
     ),
+    "moved by the policy steepest a moment ago": (
+        lambda pool: (
+            pool.fold(migration("job", "w1", "w2", plan="first", kind=STEEPEST)),
+            pool.carry_out("job"),
+            pool.tick(59_999),
+        ),
+        migration("job", "w2", "w1", incarnation=2, kind=STEEPEST),
+        "it was moved recently, and stays for a while",
+    ),
 }
 
 
@@ -178,6 +188,18 @@ def test_void_migration(scene: Scene, plan: c.MigrationPlanned, why: str) -> Non
     pool.run("job", "w1", CC)
     scene(pool)
     assert why_void(pool, plan) == why
+
+
+def test_the_policy_steepest_moves_a_job_again_after_a_while() -> None:
+    """After a minute of counted time; SpeCon's rules hold back its own moves alone, and are held back by none."""
+    pool = FoldedPool(w1=1_000, w2=1_000, w3=1_000)
+    pool.run("job", "w1", CC)
+    pool.fold(migration("job", "w1", "w2", kind=STEEPEST))
+    pool.carry_out("job")
+    assert pool.fold(migration("job", "w2", "w3", incarnation=2, kind=c.MoveKind.REALLOCATION))
+    pool.carry_out("job")
+    pool.tick(60_000)
+    assert pool.fold(migration("job", "w3", "w1", incarnation=3, kind=STEEPEST))
 
 
 def test_a_job_between_two_incarnations_is_not_moved() -> None:

@@ -196,7 +196,8 @@ def _suspensions(story: RunTimeline) -> str:
 
 
 def _limits(story: RunTimeline) -> str:
-    return f", {count(story.limits, 'limit')} set" if story.view.parameters.flowcon.on else ""
+    parameters = story.view.parameters
+    return f", {count(story.limits, 'limit')} set" if parameters.flowcon.on or parameters.steepest.on else ""
 
 
 def job_table(story: RunTimeline) -> Table:

@@ -2,7 +2,8 @@
 
 A fold: it is informed of nodes, of jobs that come and end, and of what is known of their sizes, and answers when each job
 would end. Each node keeps its own time and is brought up to date only when something about it is asked or changes, so an
-event costs what the jobs of one node cost. Only a new job brings all nodes up to date, because it goes where fewest are.
+event costs what the jobs of one node cost. A new job goes where fewest are, so it brings those nodes up to date on which a
+copy has ended since.
 
 The sizes are those that are known now: where a job turns out longer or shorter than thought, its fair end moves with
 it. A job that has really ended keeps running here until its fair copy has used as much.
@@ -59,6 +60,7 @@ class FairNode(msgspec.Struct):
         now_s: Up to when its jobs have run.
         jobs: The copies that have not ended, and the jobs that are on their way (``planned``).
         stale: Whether the forecasts must be made again.
+        next_s: When the next of its copies ends, by the forecasts.
     """
 
     capacity: Resources
@@ -67,6 +69,7 @@ class FairNode(msgspec.Struct):
     planned: dict[str, None] = {}
     allocated: Resources = Resources()
     stale: bool = False
+    next_s: float = math.inf
 
     @property
     def cores(self) -> float:
@@ -125,7 +128,7 @@ class FairPool(msgspec.Struct):
         if job in self.jobs or job in self.planned:
             return
         for name in self.nodes:
-            self._bring_up(name, now_s)
+            self._let_end(name, now_s)
         node = first_node if first_node in self.nodes else self._choose(requests)
         if node is not None:
             self.planned[job] = FairJob(node, requests, now_s, 1.0)
@@ -226,6 +229,18 @@ class FairPool(msgspec.Struct):
                     del self.jobs[job]
         node.now_s = now_s
 
+    def _let_end(self, name: str, now_s: float) -> None:
+        """Bring a node up to date if one of its copies has ended by now."""
+        self._forecast(name)
+        if self.nodes[name].next_s <= now_s:
+            self._bring_up(name, now_s)
+            self._find_next(name)
+
+    def _find_next(self, name: str) -> None:
+        node = self.nodes[name]
+        ends = [self.jobs[job].forecast_s for job in node.jobs]
+        node.next_s = min((end for end in ends if end is not None), default=math.inf)
+
     def _forecast(self, name: str) -> None:
         node = self.nodes[name]
         if not node.stale:
@@ -235,6 +250,7 @@ class FairPool(msgspec.Struct):
         for copy, end in zip(copies, run.ends, strict=True):
             copy.forecast_s = None if math.isinf(end) else node.now_s + end
         node.stale = False
+        self._find_next(name)
 
 
 def _load(copy: FairJob) -> Load:

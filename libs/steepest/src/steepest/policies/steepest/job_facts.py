@@ -7,6 +7,7 @@ import msgspec
 from steepest.events import cluster as c
 from steepest.events.parameters import SteepestParameters
 from steepest.policies.steepest.learning import worth
+from steepest.policies.steepest.learning_history import FIRST
 from steepest.policies.steepest.managed_job import ManagedJob
 from steepest.policies.steepest.node_plan import JobOnNode, JobShare
 from steepest.policies.steepest.planner_state import SteepestPlannerState
@@ -82,7 +83,6 @@ def facts_of(state: SteepestPlannerState, parameters: SteepestParameters, job: J
         since_report = running.used_by(now_s) - running.used_reported
         left = max(left_ms / 1000 - since_report, LEAST_LEFT * size)
     running.step_ms = of_each
-    shares = state.learned.shares(job.spec.model)
     copy = state.fair.jobs.get(job.name)
     if copy is not None:
         state.fair.know(job.name, size, state.demand(running, state.fair.nodes[copy.node].cores), now_s)
@@ -97,5 +97,15 @@ def facts_of(state: SteepestPlannerState, parameters: SteepestParameters, job: J
         due_s=None
         if end_s is None or copy is None
         else copy.began_s + (1 + parameters.lateness) * (end_s - copy.began_s),
-        index=0.0 if size is None or left is None else worth(1 - left / size, left, parameters.learning_weight, shares),
+        index=0.0
+        if size is None or left is None
+        else worth(1 - left / size, left, parameters.learning_weight, _shares(state, running, job)),
     )
+
+
+def _shares(state: SteepestPlannerState, running: ManagedJob, job: Job) -> tuple[float, ...]:
+    """At which shares of its steps it may have learned most: as its model did here, else as its own losses say."""
+    shares, total = state.learned.shares(job.spec.model), total_steps(job)
+    if shares is None and total:
+        return (running.losses.expected(job.progress.step or 0, total),)
+    return shares or (FIRST,)

@@ -1,16 +1,18 @@
 """At which share of their runs the jobs of this pool had learned most: what the next job of the same model will do.
 
 While a job runs, some of its losses are kept; when it has finished, the share of its steps at which it had 90 % of the
-reduction of its loss is known. Jobs of a model that has finished before get the shares of that model. Others get one
-share: with the distribution over all real trainings (:data:`~steepest.policies.steepest.learning.SHARES`) the value of
-learning is spread so thinly that the shortest remaining time is always first, and jobs learn later than under fair
-sharing (``benchmarks/policies.py`` measured it).
+reduction of its loss is known. Jobs of a model that has finished before get the shares of that model.
+
+Of another job its own losses so far say whether it still learns: it does while 90 % of the reduction so far was reached
+only lately (:data:`LATELY`). Then it is taken to go on for a while (:data:`ONWARD`); else it had learned most when it had
+these 90 %. With the distribution over all real trainings (:data:`~steepest.policies.steepest.learning.SHARES`) the value of
+learning is spread so thinly that the shortest remaining time is always first; with one share for all jobs, those that learn
+longer are put back too early. In both cases jobs learn later than under fair sharing (``benchmarks/policies.py``).
 """
 
 from __future__ import annotations
 
 import math
-import statistics
 
 import msgspec
 
@@ -24,8 +26,17 @@ SMOOTHED = 2
 """Losses on each side over which the median is taken."""
 
 LEARNED = 0.9
-UNKNOWN = (0.27,)
-"""The share of a job whose model never finished here: two of five real trainings have learned most by then."""
+
+LATELY = 0.7
+"""A loss still falls if 90 % of its reduction so far was reached after this share of the steps so far. A loss that falls
+exponentially has then 96 % of its whole reduction."""
+
+ONWARD = 1.2
+"""A job whose loss still falls is taken to have learned most after this many times the steps so far."""
+
+FIRST = 0.15
+"""And not before this share of its steps, as is one of whose losses nothing is known yet: one of five real trainings has
+learned most by then. Less puts jobs back that begin slowly, more puts new jobs behind short old ones."""
 
 MODELS_KEPT = 256
 OF_A_MODEL = 5
@@ -40,6 +51,8 @@ class LossCourse(msgspec.Struct):
         seen: Reports since the last one that was kept.
         step: The newest step that counted.
         loss: Its loss; a job that repeats it has not reported another one.
+        judged_step: The newest step of which a loss was kept.
+        fallen_step: The step at which it had 90 % of the reduction up to then; None: it does not show.
     """
 
     points: list[tuple[int, float]] = []
@@ -47,6 +60,8 @@ class LossCourse(msgspec.Struct):
     seen: int = 0
     step: int = 0
     loss: float | None = None
+    judged_step: int = 0
+    fallen_step: int | None = None
 
     def add(self, step: int, loss: float) -> None:
         """A job reported a loss; steps that a restarted job repeats do not count again."""
@@ -60,19 +75,38 @@ class LossCourse(msgspec.Struct):
         self.points.append((step, loss))
         if len(self.points) > MOST_POINTS:
             self.points, self.every = self.points[::2], self.every * 2
+        self.judged_step, self.fallen_step = step, self._fallen()
 
     def learned_at(self, steps: int) -> float | None:
         """The share of all steps at which it had learned most; None: it does not show, or the loss did not fall."""
+        step = self._fallen()
+        return None if step is None or steps <= 0 else min(max(step / steps, 0.0), 1.0)
+
+    def expected(self, step: int, steps: int) -> float:
+        """The share of all steps at which a running job is taken to have learned most, by its own losses.
+
+        Args:
+            step: The newest step, up to ``steps``.
+            steps: Of the whole job, above 0.
+        """
+        done = step / steps
+        if self.fallen_step is None:
+            return FIRST
+        if self.fallen_step < LATELY * self.judged_step:
+            return min(self.fallen_step / steps, 1.0)
+        return max(FIRST, min(ONWARD * done, 1.0))
+
+    def _fallen(self) -> int | None:
         losses = [loss for _, loss in self.points]
-        if len(losses) < FEWEST_POINTS or steps <= 0:
+        if len(losses) < FEWEST_POINTS:
             return None
-        smooth = [statistics.median(losses[max(0, at - SMOOTHED) : at + SMOOTHED + 1]) for at in range(len(losses))]
-        first = losses[0]
-        goal = first - LEARNED * (first - min(smooth))
-        if first <= min(smooth):
+        smooth = [sorted(losses[max(0, at - SMOOTHED) : at + SMOOTHED + 1]) for at in range(len(losses))]
+        medians = [window[len(window) // 2] for window in smooth]
+        first, least = losses[0], min(medians)
+        if first <= least:
             return None
-        step = next(step for (step, _), loss in zip(self.points, smooth, strict=True) if loss <= goal)
-        return min(max(step / steps, 0.0), 1.0)
+        goal = first - LEARNED * (first - least)
+        return next(step for (step, _), loss in zip(self.points, medians, strict=True) if loss <= goal)
 
 
 class LearningHistory(msgspec.Struct):
@@ -91,6 +125,6 @@ class LearningHistory(msgspec.Struct):
             if len(self.models) > MODELS_KEPT:
                 del self.models[next(iter(self.models))]
 
-    def shares(self, model: str) -> tuple[float, ...]:
-        """Equally likely shares of a job that runs, ascending."""
-        return tuple(sorted(self.models[model])) if model in self.models else UNKNOWN
+    def shares(self, model: str) -> tuple[float, ...] | None:
+        """Equally likely shares of a job that runs, ascending; None: no job of that model has finished here."""
+        return tuple(sorted(self.models[model])) if model in self.models else None
