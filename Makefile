@@ -13,7 +13,7 @@ export UV_PYTHON_DOWNLOADS := never
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev demo test test-fresh test-frameworks test-prometheus lint format bench reproduce fidelity fuzz docs docs-generate kafka kafka-start kafka-stop mosquitto prometheus storage engine images chaos lock clean
+.PHONY: help setup dev demo test test-fresh test-frameworks test-prometheus lint format bench reproduce fidelity fuzz docs docs-generate kafka kafka-start kafka-stop mosquitto prometheus storage engine kubernetes kubernetes-programs kubernetes-stop test-kubernetes images chaos lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -132,6 +132,46 @@ engine: .docker/docker-compose ## Get Docker, debootstrap (Debian, Ubuntu) and C
 	cd tools/compose && go build -mod=readonly -trimpath -ldflags "-s -w -X github.com/docker/compose/v2/internal.Version=2.40.3" \
 	  -o $(CURDIR)/$@ github.com/docker/compose/v2/cmd
 
+# Two Go modules beside the control plane's, because containerd and CoreDNS need other versions of what they share with it.
+KUBERNETES := .kubernetes/bin
+GO_BUILD := go build -mod=readonly -trimpath
+kubernetes_version = $(shell cd tools/kubernetes && go list -m -f '{{.Version}}' k8s.io/kubernetes)
+
+$(KUBERNETES)/kubelet: tools/kubernetes/go.mod tools/kubernetes/go.sum
+	cd tools/kubernetes && $(GO_BUILD) -o $(CURDIR)/$(KUBERNETES)/ -ldflags "-s -w \
+	  -X k8s.io/component-base/version.gitVersion=$(kubernetes_version) -X k8s.io/component-base/version.gitMajor=1 \
+	  -X k8s.io/component-base/version.gitMinor=$(word 2,$(subst ., ,$(kubernetes_version))) \
+	  -X k8s.io/client-go/pkg/version.gitVersion=$(kubernetes_version)" \
+	  k8s.io/kubernetes/cmd/kube-apiserver k8s.io/kubernetes/cmd/kube-controller-manager \
+	  k8s.io/kubernetes/cmd/kube-scheduler k8s.io/kubernetes/cmd/kubectl k8s.io/kubernetes/cmd/kubelet
+	cd tools/kubernetes && $(GO_BUILD) -ldflags "-s -w" -o $(CURDIR)/$(KUBERNETES)/etcd go.etcd.io/etcd/server/v3
+	@touch $@
+
+$(KUBERNETES)/containerd: tools/kubernetes/containerd/go.mod tools/kubernetes/containerd/go.sum
+	cd tools/kubernetes/containerd && $(GO_BUILD) -ldflags "-s -w" -o $(CURDIR)/$(KUBERNETES)/ \
+	  $(foreach name,containerd containerd-shim-runc-v2 ctr,github.com/containerd/containerd/v2/cmd/$(name))
+	@touch $@
+
+$(KUBERNETES)/coredns: tools/kubernetes/coredns/go.mod tools/kubernetes/coredns/go.sum tools/kubernetes/coredns/main.go
+	cd tools/kubernetes/coredns && $(GO_BUILD) -ldflags "-s -w" -o $(CURDIR)/$@ .
+
+$(KUBERNETES)/pause: tools/kubernetes/pause/main.go
+	cd tools/kubernetes/pause && CGO_ENABLED=0 $(GO_BUILD) -ldflags "-s -w" -o $(CURDIR)/$@ main.go
+
+kubernetes-programs: $(addprefix $(KUBERNETES)/,kubelet containerd coredns pause)
+	@test -x /usr/lib/cni/bridge && test -n "$$(PATH=$$PATH:/usr/sbin command -v runc)" || { \
+	  sudo=; test "$$(id -u)" = 0 || sudo=sudo; \
+	  $$sudo apt-get update -q && $$sudo apt-get install -q -y --no-install-recommends containernetworking-plugins runc; }
+
+kubernetes: $(STAMP)/runtime kubernetes-programs ## Build and start Kubernetes with two real nodes (Go, root; the first build takes minutes)
+	@$(BIN)/python -m steepest.kubernetes_lab start
+
+kubernetes-stop: ## Stop it, and remove what it left on this machine
+	@$(BIN)/python -m steepest.kubernetes_lab stop
+
+test-kubernetes: $(STAMP)/dev kubernetes-programs ## The Kubernetes adapter on two real nodes
+	$(BIN)/python -m pytest tests/integration/kubernetes $(TEST)
+
 images: $(STAMP)/runtime ## Make images for jobs from Debian packages (as root), and import them where an engine runs
 	@$(BIN)/python -m steepest.docker_lab.images
 
@@ -143,7 +183,7 @@ DATA_ONLY := --no-emit-package scipy --no-emit-package joblib --no-emit-package 
 
 lock: ## Resolve the dependencies again, with hashes, for every Python from 3.11 on
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
-	  --no-emit-index-url --no-emit-find-links --extra demo --extra docker --extra kafka --extra mqtt libs/steepest/pyproject.toml \
+	  --no-emit-index-url --no-emit-find-links --extra demo --extra docker --extra kafka --extra kubernetes --extra mqtt libs/steepest/pyproject.toml \
 	  --no-emit-package steepest-sdk $(DATA_ONLY) -o requirements/runtime.txt
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 	  --no-emit-index-url --no-emit-find-links --group dev -c requirements/runtime.txt -o requirements/dev.txt

@@ -173,6 +173,7 @@ READ_ENVIRONMENT = {
     "libs/steepest/src/steepest/demo_jobs/streamed.py": "a job, whose variable names its storage",
     "libs/steepest/src/steepest/docker_lab/engine_daemon.py": "looks for a daemon on PATH",
     "libs/steepest/src/steepest/docker_lab/images.py": "a program for tests; looks for another one on PATH",
+    "libs/steepest/src/steepest/kubernetes_lab/layout.py": "for tests; its daemons inherit PATH and the like",
     "libs/steepest/src/steepest/storage_lab/server.py": "looks for a server on PATH",
     "libs/steepest/src/steepest/testbed/needs.py": "looks for a daemon on PATH",
     "libs/steepest/src/steepest/testing/contracts/contract_job.py": "a job",
@@ -246,7 +247,7 @@ NEAR_JOBS = ("cluster", "collector", "training_logs")
 """Packages that read what jobs write."""
 
 OPEN_THEMSELVES = {
-    "cluster/docker/container.py": "keeps the folder's label itself, and asks of two folders whether they are empty",
+    "cluster/folders/folder_label.py": "keeps the folder's label itself, and asks of two folders whether they are empty",
     "cluster/folders/ended_jobs.py": "adds up sizes of finished files, follows no link, opens nothing",
     "cluster/folders/adapter_folder.py": "lists folders by their names alone, and keeps those that are numbers or names",
     "cluster/local/cluster.py": "opens control groups, and no file",

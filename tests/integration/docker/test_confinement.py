@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from steepest.cluster.docker.container import MOST_PROCESSES, label_of, name_of
+from steepest.cluster.docker.container import MOST_PROCESSES, name_of
 from steepest.cluster.docker.mounts import NOBODY, Allowed
+from steepest.cluster.folders.folder_label import label_of
 from steepest.cluster.port import ReplicaPhase, ReplicaSpec
 from steepest.docker_lab.engine_daemon import DockerEngine
 from steepest.docker_lab.images import BASE

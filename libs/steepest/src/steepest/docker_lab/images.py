@@ -53,7 +53,7 @@ def default_folder() -> Path:
 
 def missing(folder: Path) -> str:
     """Why there are no images to import; empty if there are."""
-    return "" if _tarball(folder).exists() else f"there is no {_tarball(folder)}"
+    return "" if tarball(folder).exists() else f"there is no {tarball(folder)}"
 
 
 def make(folder: Path) -> Path:
@@ -62,7 +62,7 @@ def make(folder: Path) -> Path:
     Raises:
         InputError: ``debootstrap`` is missing or failed.
     """
-    path = _tarball(folder)
+    path = tarball(folder)
     if path.exists():
         return path
     program = shutil.which("debootstrap", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
@@ -98,14 +98,14 @@ def provide(client: docker.APIClient, folder: Path, *, demo: bool = False) -> No
         raise InputError(why, code="no-images", hint="make images")
     if _labels(client, BASE) is None:
         client.import_image_from_file(
-            str(_tarball(folder)), repository=BASE, tag="latest", changes=['CMD ["python3"]', "ENV PYTHONUNBUFFERED=1"]
+            str(tarball(folder)), repository=BASE, tag="latest", changes=['CMD ["python3"]', "ENV PYTHONUNBUFFERED=1"]
         )
     if demo:
         _provide_demo(client)
 
 
 def _provide_demo(client: docker.APIClient) -> None:
-    content = _demo_content()
+    content = demo_content()
     digest = hashlib.sha256(content).hexdigest()
     if (_labels(client, DEMO) or {}).get(_CONTENT) == digest:
         return
@@ -117,7 +117,7 @@ def _provide_demo(client: docker.APIClient) -> None:
         client.remove_container(made, force=True)
 
 
-def _demo_content() -> bytes:
+def demo_content() -> bytes:
     """The trainings, the SDK and the data as a tar file, which is identical for identical content."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
@@ -159,7 +159,8 @@ def _labels(client: docker.APIClient, image: str) -> dict[str, str] | None:
         return None
 
 
-def _tarball(folder: Path) -> Path:
+def tarball(folder: Path) -> Path:
+    """The root file system of the base image."""
     return folder / f"{BASE}-{RELEASE}.tar"
 
 

@@ -35,7 +35,8 @@ OTHERS = {
         "training scripts read it",
     ),
     **dict.fromkeys(
-        ("STEEPEST_DOCKER_HOME", "STEEPEST_DATA", "STEEPEST_REQUIRE_COMPONENTS"), "tests and their labs do"
+        ("STEEPEST_DOCKER_HOME", "STEEPEST_KUBERNETES_HOME", "STEEPEST_DATA", "STEEPEST_REQUIRE_COMPONENTS"),
+        "tests and their labs do",
     ),
 }
 """Variables that begin like settings and are none."""

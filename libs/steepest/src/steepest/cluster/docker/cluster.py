@@ -16,7 +16,7 @@ from docker.errors import APIError, DockerException, NotFound
 from msgspec import UNSET, UnsetType
 
 from steepest.cluster.data_source import DataSource
-from steepest.cluster.docker.container import container_of, label_of, name_of, ours, updates
+from steepest.cluster.docker.container import container_of, name_of, ours, updates
 from steepest.cluster.docker.docker_background import DockerBackground, DockerTracked
 from steepest.cluster.docker.host import SERVER_FAILED, DockerNode, EngineInfo, Host, status_of
 from steepest.cluster.docker.launch import ContainerLaunch, launch, remove
@@ -29,6 +29,7 @@ from steepest.cluster.folders.acts import definite, uncancelled
 from steepest.cluster.folders.adapter_folder import IncarnationFolder, spec_record
 from steepest.cluster.folders.ended_jobs import Retention
 from steepest.cluster.folders.folder_cluster import FolderCluster
+from steepest.cluster.folders.folder_label import label_of
 from steepest.cluster.folders.folder_watch import wait
 from steepest.cluster.folders.gang_ports import PortTable
 from steepest.cluster.folders.gpu_table import GpuTable

@@ -6,9 +6,6 @@ container (``ours``).
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -63,27 +60,6 @@ def container_of(folder: IncarnationFolder) -> str | None:
     """The id of an incarnation's container; None if none was ever started."""
     record = folder.read(record_of(folder), ContainerRecord)
     return record.id if record else None
-
-
-def label_of(state: AdapterFolder) -> str:
-    """The label of a state folder's containers: random and kept in the folder, so that machines with equal paths differ.
-
-    Raises:
-        OSError: It cannot be written.
-    """
-    kept = state.path / "label"
-    with contextlib.suppress(FileNotFoundError):
-        return kept.read_text()
-    state.make()
-    # Earlier versions labelled their containers with a hash of the folder's path.
-    has_jobs = any(state.jobs.iterdir()) or any(state.ended.iterdir())
-    drawn = hashlib.sha256(str(state.path.resolve()).encode()).hexdigest()[:12] if has_jobs else secrets.token_hex(6)
-    temporary = kept.with_name(f".label.{secrets.token_hex(4)}")
-    temporary.write_text(drawn)
-    with contextlib.suppress(FileExistsError):  # another process was faster: use its label
-        kept.hardlink_to(temporary)
-    temporary.unlink()
-    return kept.read_text()
 
 
 def ours(client: docker.APIClient, container: str, label: str) -> Mapping[str, Any]:

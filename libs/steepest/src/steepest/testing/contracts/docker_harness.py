@@ -13,8 +13,9 @@ import docker
 from docker.errors import APIError
 
 from steepest.cluster.docker import Allowed, DockerCluster, DockerNode
-from steepest.cluster.docker.container import LABEL, label_of, name_of
+from steepest.cluster.docker.container import LABEL, name_of
 from steepest.cluster.folders.adapter_folder import AdapterFolder
+from steepest.cluster.folders.folder_label import label_of
 from steepest.cluster.port import ReplicaId, ReplicaSpec
 from steepest.docker_lab import images
 from steepest.docker_lab.engine_daemon import DockerEngine, missing, running_engine

@@ -1,0 +1,226 @@
+"""Requests to the API server: what each failure means, and how long to wait.
+
+It owns the connection, and the rule which failures certainly had no effect. It must never know jobs. The client
+(kubernetes-asyncio) brings configuration, authentication and transport; answers are decoded here, because the adapter reads
+few of their fields.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+import aiohttp
+import msgspec
+from kubernetes_asyncio.client import ApiClient, Configuration
+from kubernetes_asyncio.config import ConfigException, load_incluster_config, load_kube_config
+
+from steepest.errors import ClusterError, InputError, RefusedError, UncertainError
+
+_T = TypeVar("_T")
+
+CALL_S = 15.0
+"""The limit of a request; the API server's own is longer, and a saga tries again."""
+
+MERGE = "application/strategic-merge-patch+json"
+NOT_FOUND = 404
+CONFLICT = 409
+GONE = 410
+INVALID = 422
+TOO_MANY = 429
+_SERVER_FAILED = 500
+_TRIES = 6
+_PAUSE_S = 0.2
+_LONGEST_PAUSE_S = 5.0
+_BYTES_MOST = 64 << 20
+_MESSAGE_BYTES = 4096
+
+
+class AnswerError(ClusterError):
+    """The API server refused a request: nothing happened.
+
+    Attributes:
+        status: The HTTP status.
+    """
+
+    code = "api-refused"
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class _Refusal(msgspec.Struct):
+    message: str = ""
+
+
+class KubernetesApi:
+    """The API server of one cluster. It connects with the first request.
+
+    Args:
+        kubeconfig: The file that says where it is; None: the pod's service account, or the user's default file.
+        context: The context in that file; None: the current one.
+    """
+
+    def __init__(self, kubeconfig: Path | None = None, context: str | None = None) -> None:
+        self._kubeconfig = kubeconfig
+        self._context = context
+        self._opening = asyncio.Lock()
+        self._client: ApiClient | None = None
+
+    async def close(self) -> None:
+        """Close all connections."""
+        if self._client is not None:
+            await self._client.close()
+            self._client = None
+
+    async def get(self, path: str, kind: type[_T], query: Mapping[str, str] | None = None) -> _T:
+        """Read an object or a list.
+
+        Raises:
+            AnswerError: The server refused, or there is none (404).
+            UncertainError: It does not answer.
+        """
+        return _decoded(path, await self.request("GET", path, query=query), kind)
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: object = None,
+        content: str = "application/json",
+        timeout_s: float = CALL_S,
+    ) -> bytes:
+        """Send a request; one that the server postpones (429) is sent again after the time that it names.
+
+        Raises:
+            AnswerError: The server refused it.
+            ClusterError: It was not sent.
+            UncertainError: It may have taken effect.
+        """
+        for tries_left in reversed(range(_TRIES)):
+            async with self._sent(method, path, query, body, content, timeout_s=timeout_s) as answer:
+                if answer.status < 300:  # noqa: PLR2004 - HTTP
+                    return await _whole(answer)
+                if answer.status != TOO_MANY or not tries_left:
+                    raise _refused(method, path, answer.status, await answer.content.read(_MESSAGE_BYTES))
+                pause_s = _pause_s(answer.headers.get("Retry-After"), _TRIES - tries_left)
+            await asyncio.sleep(pause_s)
+        raise AssertionError("unreachable")
+
+    @contextlib.asynccontextmanager
+    async def stream(
+        self, path: str, query: Mapping[str, str], *, silent_s: float
+    ) -> AsyncIterator[aiohttp.StreamReader]:
+        """A body that goes on: a watch, or a log that is followed.
+
+        Raises:
+            AnswerError: The server refused.
+            UncertainError: It does not answer, or is silent for longer than ``silent_s`` seconds.
+        """
+        async with self._sent("GET", path, query, silent_s=silent_s) as answer:
+            if answer.status >= 300:  # noqa: PLR2004 - HTTP
+                raise _refused("GET", path, answer.status, await answer.content.read(_MESSAGE_BYTES))
+            yield answer.content
+
+    @contextlib.asynccontextmanager
+    async def _sent(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None,
+        body: object = None,
+        content: str = "application/json",
+        *,
+        timeout_s: float | None = None,
+        silent_s: float | None = None,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        client = await self._open()
+        limit = aiohttp.ClientTimeout(total=timeout_s, sock_connect=CALL_S, sock_read=silent_s)
+        answer: aiohttp.ClientResponse | None = None
+        try:
+            answer = await client.call_api(
+                path,
+                method,
+                query_params=list((query or {}).items()),
+                header_params={"Accept": "application/json", "Content-Type": content},
+                body=body,
+                auth_settings=["BearerToken"],
+                _preload_content=False,
+                _request_timeout=limit,
+            )
+            yield answer
+        except aiohttp.ClientConnectorError as error:
+            if answer is None and method != "GET":
+                raise ClusterError(f"the API server cannot be reached: {error}", code="no-api-server") from error
+            raise UncertainError(f"the API server cannot be reached: {error}", code="no-api-server") from error
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise UncertainError(f"{method} {path} has no answer: {error!r}", code="no-api-server") from error
+        finally:
+            if answer is not None:
+                answer.close()
+
+    async def _open(self) -> ApiClient:
+        async with self._opening:
+            if self._client is None:
+                configuration = Configuration()
+                try:
+                    if self._kubeconfig is None and _in_cluster():
+                        load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+                    else:
+                        await load_kube_config(
+                            config_file=str(self._kubeconfig) if self._kubeconfig else None,
+                            context=self._context,
+                            client_configuration=configuration,
+                            persist_config=False,
+                        )
+                except (ConfigException, OSError, ValueError, TypeError) as error:
+                    raise InputError(
+                        f"no cluster is configured: {error}", code="no-kubeconfig", hint="set KUBECONFIG"
+                    ) from error
+                configuration.connection_pool_maxsize = 0  # a watch or a followed log holds its connection
+                self._client = ApiClient(configuration)
+            return self._client
+
+
+def _in_cluster() -> bool:
+    return Path("/var/run/secrets/kubernetes.io/serviceaccount/token").exists()
+
+
+async def _whole(answer: aiohttp.ClientResponse) -> bytes:
+    found = bytearray()
+    async for chunk in answer.content.iter_any():
+        found += chunk
+        if len(found) > _BYTES_MOST:
+            raise UncertainError(f"the answer of {answer.url.path} is longer than {_BYTES_MOST} bytes", code="too-long")
+    return bytes(found)
+
+
+def _pause_s(named: str | None, tries: int) -> float:
+    if named is not None and named.isdecimal():
+        return min(float(named), _LONGEST_PAUSE_S)
+    return min(_PAUSE_S * 2.0**tries, _LONGEST_PAUSE_S)
+
+
+def _refused(method: str, path: str, status: int, body: bytes) -> ClusterError:
+    message = body.decode(errors="replace")
+    with contextlib.suppress(msgspec.DecodeError):
+        message = msgspec.json.decode(body, type=_Refusal).message or message
+    text = f"{method} {path}: {status} {message[:500]}"
+    if status >= _SERVER_FAILED:
+        return UncertainError(text, code="api-failed")
+    if status in {401, 403}:
+        return RefusedError(text, code="forbidden", hint="give the service account the rights in docs/kubernetes.md")
+    return AnswerError(text, status)
+
+
+def _decoded(path: str, body: bytes, kind: type[_T]) -> _T:
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.DecodeError as error:
+        raise UncertainError(f"the answer of {path} cannot be read: {error}", code="api-failed") from error

@@ -1,0 +1,297 @@
+"""The adapter for Kubernetes: every replica is a Job of ``batch/v1``, whose pods wait behind a scheduling gate for a place.
+
+It owns the order in which the steps of a call happen. Its state folder is on a volume that the pods share, so all that does
+not place, stop or cap is as in the other adapters.
+
+* A start resumes the Job, writes the incarnation and the node into the gated pod and drops the gate. The cluster's own
+  scheduler then binds it: quotas, taints and the requests of others stay in force.
+* A stop suspends the Job: its pod gets SIGTERM and its grace, and the Job counts no failure. It returns when the pod ended.
+* A limit resizes the pod in place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+
+from msgspec import UNSET, UnsetType
+
+from steepest.cluster.fence import is_made
+from steepest.cluster.folders import incarnation_locks
+from steepest.cluster.folders.acts import definite, uncancelled
+from steepest.cluster.folders.adapter_folder import IncarnationFolder, spec_record
+from steepest.cluster.folders.ended_jobs import Retention
+from steepest.cluster.folders.folder_cluster import FolderCluster
+from steepest.cluster.folders.folder_label import label_of
+from steepest.cluster.folders.folder_watch import wait
+from steepest.cluster.folders.replica_roster import Roster
+from steepest.cluster.kubernetes.api import KubernetesApi
+from steepest.cluster.kubernetes.jobs import BatchJobs
+from steepest.cluster.kubernetes.kubernetes_background import KubernetesBackground, KubernetesTracked
+from steepest.cluster.kubernetes.launch import PodLaunch, launch
+from steepest.cluster.kubernetes.manifest import UNPRIVILEGED, JobSettings
+from steepest.cluster.kubernetes.resize import resize
+from steepest.cluster.kubernetes.sight import pod_of
+from steepest.cluster.observation import Observation, declare_gone
+from steepest.cluster.port import ReplicaId, ReplicaSpec, Stopped
+from steepest.errors import InputError, RefusedError, UncertainError
+from steepest.events.common import CheckpointRef, Resources
+
+_KILL_S = 30.0  # a kubelet kills within seconds of the grace's end
+_RETRY_S = 1.0
+_SHORTEST_GRACE_S = 1  # 0 would remove the pod without a proof that its processes are gone
+
+
+class KubernetesCluster(FolderCluster[KubernetesBackground]):
+    """Nodes of a Kubernetes cluster. It starts with the first call, within a running loop.
+
+    Args:
+        state_dir: The state folder, on the volume; a new adapter on the same folder adopts the replicas that run.
+        nodes: All nodes of the pool, with what they may have.
+        pool: The pool's name, for the heartbeats.
+        namespace: The namespace of the Jobs.
+        claim: The claim of the volume, in that namespace; pods on every node can mount it.
+        volume: Where the volume is mounted here.
+        image: The default image.
+        kubeconfig: The file that says where the API server is; None: the pod's service account, or the user's default file.
+        heartbeat_s: The heartbeats' period in seconds.
+        clock: The wall clock, in integer milliseconds.
+        events: True uses the file system's events, which a network file system does not have.
+        retention: How much is kept of forgotten jobs.
+
+    Raises:
+        InputError: A node's name is invalid or appears twice, or the state folder is not on the volume.
+    """
+
+    def __init__(
+        self,
+        state_dir: Path,
+        nodes: Sequence[tuple[str, Resources]],
+        pool: str,
+        *,
+        namespace: str,
+        claim: str,
+        volume: Path,
+        image: str,
+        kubeconfig: Path | None = None,
+        heartbeat_s: float = 1.0,
+        clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        events: bool = False,
+        retention: Retention = Retention(),  # noqa: B008 - frozen
+    ) -> None:
+        super().__init__(
+            state_dir, nodes, pool, heartbeat_s=heartbeat_s, clock=clock, events=events, retention=retention
+        )
+        if not self._state.path.is_relative_to(volume.absolute()):
+            raise InputError(
+                f"the state folder {state_dir} is not on the volume {volume}",
+                code="bad-volume",
+                hint="mount the claim here, and put the state folder below it",
+            )
+        self._jobs_settings = JobSettings(
+            namespace=namespace,
+            label=label_of(self._state),
+            claim=claim,
+            below=self._state.path.relative_to(volume.absolute()),
+            image=image,
+            user=os.getuid() or UNPRIVILEGED,
+            most=Resources(
+                cpu_m=max(capacity.cpu_m for _, capacity in nodes),
+                memory_mib=max(capacity.memory_mib for _, capacity in nodes),
+            ),
+        )
+        self._kubeconfig = kubeconfig
+        self._jobs: BatchJobs | None = None
+
+    async def start(
+        self,
+        replica: ReplicaId,
+        incarnation: int,
+        node: str,
+        spec: ReplicaSpec,
+        restore: CheckpointRef | None,
+    ) -> None:
+        """See ``Cluster.start``. The checkpoint is verified first.
+
+        Raises:
+            RefusedError: ``no-such-image``, ``no-room`` and ``unsupported-resource`` as well.
+        """
+        background = await self._ready()
+        if node not in self._capacities:
+            raise RefusedError(f"there is no node {node!r}", code="unknown-node")
+        folder = self._folder(replica, incarnation)
+        order = PodLaunch(node=node, spec=spec, restore=restore)
+        async with self._starting.setdefault(replica.job, asyncio.Lock()):
+            await uncancelled(self._start(background, folder, order))
+
+    async def _start(self, background: KubernetesBackground, folder: IncarnationFolder, order: PodLaunch) -> None:
+        try:
+            if order.restore is None or not await self._is_known(folder, order.node):
+                await self._check(background, folder.replica.job, order.restore)
+                async with self._locked(folder.replica.job):
+                    if not await self._is_known(folder, order.node):
+                        await launch(self._own_jobs, background, self._state, folder, order)
+        finally:
+            if await asyncio.to_thread(folder.path.exists):
+                background.track(folder, spec_record(order.node, order.spec))  # even after a failure: it may run
+
+    async def _is_known(self, folder: IncarnationFolder, node: str) -> bool:
+        """Whether the incarnation was started (it runs or has ended); False: it may be started now.
+
+        Raises:
+            RefusedError: ``stale-incarnation``, ``wrong-node`` or ``still-running``.
+            UncertainError: It may have been started.
+        """
+        loop = asyncio.get_running_loop()
+
+        def seen(older: IncarnationFolder) -> Observation:
+            return asyncio.run_coroutine_threadsafe(self._observe(older), loop).result()
+
+        if not await asyncio.to_thread(is_made, self._state, folder, node, seen):
+            return False
+        return (await self._observe(folder)).began
+
+    async def stop(self, replica: ReplicaId, incarnation: int, *, grace_s: float) -> Stopped:
+        """See ``Cluster.stop``. The Job is suspended, so that its pod ends without counting as a failure."""
+        background = await self._ready()
+        folder = self._folder(replica, incarnation)
+        if not await asyncio.to_thread(folder.path.exists):
+            raise RefusedError(f"{folder} was never started here", code="unknown-incarnation")
+        seen = await self._stop_and_wait(background, folder, grace_s)
+        await background.complete_output(folder)
+        return await self._stopped(background, folder, seen)
+
+    async def _stop_and_wait(
+        self, background: KubernetesBackground, folder: IncarnationFolder, grace_s: float
+    ) -> Observation:
+        patience = time.monotonic() + grace_s
+        is_suspended = is_killed = False
+        while True:
+            pulse = background.watch.pulse.next_pulse()
+            late = time.monotonic() - patience
+            try:
+                seen = await self._observe(folder)
+                if seen.ended:
+                    return seen
+                if not seen.began:
+                    await self._cancel_start(folder)
+                    continue
+                if not is_suspended:
+                    is_suspended = await self._suspend(folder)
+                elif late >= 0 and not is_killed:
+                    is_killed = await self._kill(folder)
+            except UncertainError:
+                if late >= _KILL_S:
+                    raise
+            if late >= _KILL_S:
+                raise UncertainError(f"{folder} still runs {_KILL_S:g} s after its grace", code="stop-timeout")
+            await wait(pulse, _RETRY_S if late >= 0 else min(_RETRY_S, -late))
+
+    async def _suspend(self, folder: IncarnationFolder) -> bool:
+        async with self._locked(folder.replica.job):
+            if (await self._observe(folder)).ended:
+                return True
+            if not await self._own_jobs.suspend(folder.replica, suspended=True):
+                await self._kill(folder)  # another party has removed the BatchJob, and its pod ends or was orphaned
+        return True
+
+    async def _kill(self, folder: IncarnationFolder) -> bool:
+        pod = await asyncio.to_thread(pod_of, folder)
+        if pod is not None:
+            await self._own_jobs.end(pod, grace_s=_SHORTEST_GRACE_S)
+        return True
+
+    async def _cancel_start(self, folder: IncarnationFolder) -> None:
+        """Record the end of an interrupted start, so that a later ``start`` never completes it."""
+        async with self._locked(folder.replica.job):
+            if not (await self._observe(folder)).began:
+                await self._own_jobs.suspend(folder.replica, suspended=True)
+                pod = await asyncio.to_thread(pod_of, folder)
+                if pod is not None:
+                    await self._own_jobs.gone(pod)
+                await asyncio.to_thread(declare_gone, folder, "it was stopped before it began")
+
+    async def limit(
+        self,
+        replica: ReplicaId,
+        incarnation: int,
+        cpu_limit_m: int | None,
+        *,
+        memory_limit_mib: int | UnsetType | None = UNSET,
+    ) -> None:
+        """See ``Cluster.limit``. A cap below what the job asked for lowers what is reserved for it as well."""
+        background = await self._ready()
+        folder = self._folder(replica, incarnation)
+        await self._refuse_unless_running(folder)
+        pod = await asyncio.to_thread(pod_of, folder)
+        if pod is None:
+            raise RefusedError(f"{folder} does not run", code="not-running")
+        await uncancelled(
+            resize(
+                self._own_jobs,
+                background,
+                folder,
+                pod,
+                most=self._jobs_settings.most,
+                cpu_limit_m=cpu_limit_m,
+                memory_limit_mib=memory_limit_mib,
+            )
+        )
+
+    def _forget(self, job: str) -> None:
+        asyncio.run_coroutine_threadsafe(self._forget_jobs(job), self._loop).result()
+
+    async def _forget_jobs(self, job: str) -> None:
+        async with self._locked(job):
+            replicas = await asyncio.to_thread(self._state.replicas, job)
+            for replica in replicas:
+                for folder in await asyncio.to_thread(self._state.incarnations, replica):
+                    seen = await self._observe(folder)
+                    if seen.began and not seen.ended:
+                        raise RefusedError(f"{folder} is {seen.phase}", code="still-running", hint="stop it first")
+            for replica in replicas:
+                await self._own_jobs.remove(replica)
+            if len(replicas) > 1:
+                await self._own_jobs.remove_service(job)
+            with definite(f"{job} is not forgotten"):
+                await asyncio.to_thread(self._state.retire, job)
+
+    @property
+    def _own_jobs(self) -> BatchJobs:
+        assert self._jobs is not None  # noqa: S101 - made with the background tasks
+        return self._jobs
+
+    async def _open(self) -> KubernetesBackground:
+        self._loop = asyncio.get_running_loop()
+        await asyncio.to_thread(self._state.make)
+        roster: Roster[KubernetesTracked] = Roster(self._state, KubernetesTracked)
+        api = KubernetesApi(self._kubeconfig)
+        settings = self._jobs_settings
+        path = f"/api/v1/namespaces/{settings.namespace}/pods"
+        background = KubernetesBackground(self._settings, roster, api, path, settings.label)
+        self._jobs = BatchJobs(api, settings, background.pods)
+        self._sight = background.sight
+        for tracked in await asyncio.to_thread(roster.load):
+            background.watch_incarnation(tracked.folder)
+        await background.open()
+        return background
+
+    async def _observe(self, folder: IncarnationFolder) -> Observation:
+        return await self._sight.observe(folder)
+
+    @contextlib.asynccontextmanager
+    async def _locked(self, job: str) -> AsyncIterator[None]:
+        """Hold the job's lock, also against other adapters on the folder.
+
+        Raises:
+            ClusterError: Another process held it for long; nothing was done.
+        """
+        async with contextlib.AsyncExitStack() as stack:
+            held = incarnation_locks.held(self._state.locks / job)
+            await asyncio.to_thread(held.__enter__)
+            stack.push_async_callback(asyncio.to_thread, held.__exit__, None, None, None)
+            yield

@@ -1,0 +1,198 @@
+"""The Jobs of one namespace: made suspended, resumed, suspended, removed; and the one pod that a Job has at a time.
+
+It owns the requests that change Jobs and pods. It must never touch an object that does not carry the adapter's own label.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from typing import Any
+
+import msgspec
+
+from steepest.cluster.kubernetes.api import CONFLICT, MERGE, NOT_FOUND, AnswerError, KubernetesApi
+from steepest.cluster.kubernetes.manifest import (
+    CLUSTER,
+    TEMPLATE,
+    JobManifest,
+    JobSettings,
+    name_of,
+    service,
+    service_of,
+)
+from steepest.cluster.kubernetes.objects import GATE, BatchJob, Pod
+from steepest.cluster.kubernetes.reflector import PodReflector
+from steepest.cluster.kubernetes.sight import PodRecord
+from steepest.cluster.port import ReplicaId
+from steepest.errors import ClusterError, UncertainError
+
+_LOOK_S = 0.02
+_POD_S = 30.0
+_REMOVED_S = 60.0
+
+
+class BatchJobs:
+    """The Jobs of an adapter.
+
+    Args:
+        api: The API server.
+        settings: What they have in common.
+        pods: The copy of their pods.
+    """
+
+    def __init__(self, api: KubernetesApi, settings: JobSettings, pods: PodReflector) -> None:
+        self._api = api
+        self.settings = settings
+        self._pods = pods
+        self._namespace = f"/api/v1/namespaces/{settings.namespace}"
+        self._jobs = f"/apis/batch/v1/namespaces/{settings.namespace}/jobs"
+
+    async def make(self, replica: ReplicaId, wanted: JobManifest) -> BatchJob:
+        """The Job of a replica, suspended or not: the one that is there, if it can run what is wanted, or a new one.
+
+        Raises:
+            ClusterError: The API server refused it.
+            UncertainError: It does not answer.
+        """
+        deadline = time.monotonic() + _REMOVED_S
+        while True:
+            found = await self.read(replica)
+            if found is None:
+                try:
+                    body = await self._api.request("POST", self._jobs, body=wanted.job)
+                    return msgspec.json.decode(body, type=BatchJob)
+                except AnswerError as error:
+                    if error.status != CONFLICT:
+                        raise
+            elif not found.is_over and found.metadata.annotations.get(TEMPLATE) == wanted.digest:
+                return found
+            else:
+                await self._remove(found)
+            if time.monotonic() > deadline:
+                raise ClusterError(f"the Job {name_of(self.settings, replica)} is not removed", code="not-started")
+            await asyncio.sleep(_LOOK_S)
+
+    async def read(self, replica: ReplicaId) -> BatchJob | None:
+        """The Job of a replica, if there is one that is the adapter's own.
+
+        Raises:
+            ClusterError: Another party's Job has its name.
+            UncertainError: The API server does not answer.
+        """
+        path = f"{self._jobs}/{name_of(self.settings, replica)}"
+        try:
+            found = await self._api.get(path, BatchJob)
+        except AnswerError as error:
+            if error.status == NOT_FOUND:
+                return None
+            raise
+        if found.metadata.labels.get(CLUSTER) != self.settings.label:
+            raise ClusterError(f"{path} is not Steepest's", code="name-taken", hint="rename it")
+        return found
+
+    async def suspend(self, replica: ReplicaId, *, suspended: bool) -> bool:
+        """Suspend or resume a Job; False if there is none, or it is over."""
+        found = await self.read(replica)
+        if found is None or found.is_over:
+            return False
+        if found.spec.suspend != suspended:
+            change = {"metadata": {"uid": found.metadata.uid}, "spec": {"suspend": suspended}}
+            await self._change(f"{self._jobs}/{found.metadata.name}", change)
+        return True
+
+    async def remove(self, replica: ReplicaId) -> None:
+        """Remove a Job with its pods; succeeds if there is none. Its pods may still be ending then."""
+        found = await self.read(replica)
+        if found is not None:
+            await self._remove(found)
+
+    async def make_service(self, job: str) -> None:
+        """Make the Service of a gang, unless it is there."""
+        try:
+            await self._api.request("POST", f"{self._namespace}/services", body=service(self.settings, job))
+        except AnswerError as error:
+            if error.status != CONFLICT:
+                raise
+
+    async def remove_service(self, job: str) -> None:
+        """Remove the Service of a gang, if there is one."""
+        with contextlib.suppress(AnswerError):
+            await self._api.request("DELETE", f"{self._namespace}/services/{service_of(self.settings, job)}")
+
+    async def waiting_pod(self, job: BatchJob) -> Pod:
+        """The pod of a resumed Job that waits for a place.
+
+        Raises:
+            ClusterError: There is none for a long time; nothing runs.
+        """
+        deadline = time.monotonic() + _POD_S
+        while time.monotonic() < deadline:
+            for pod in self._pods.all():
+                if pod.metadata.is_of(job.metadata.uid) and pod.is_gated and pod.metadata.deletion_timestamp is None:
+                    return pod
+            await asyncio.sleep(_LOOK_S)
+        raise ClusterError(
+            f"the Job {job.metadata.name} has made no pod for {_POD_S:g} s",
+            code="not-started",
+            hint=f"kubectl describe job {job.metadata.name}",
+        )
+
+    async def place(self, pod: PodRecord, node: str, annotations: dict[str, str]) -> None:
+        """Give a gated pod its incarnation and its node, and drop the gate, in one request.
+
+        Raises:
+            ClusterError: Nothing happened.
+            UncertainError: The gate may be gone.
+        """
+        change = {
+            "metadata": {"uid": pod.uid, "annotations": annotations},
+            "spec": {
+                "nodeSelector": {"kubernetes.io/hostname": node},
+                "schedulingGates": [{"$patch": "delete", "name": GATE}],
+            },
+        }
+        await self._change(f"{self._namespace}/pods/{pod.name}", change)
+
+    async def resize(self, pod: PodRecord, container: dict[str, Any]) -> None:
+        """Ask for other caps of a running pod.
+
+        Raises:
+            AnswerError: They are not allowed.
+            UncertainError: They may have been set.
+        """
+        change = {"metadata": {"uid": pod.uid}, "spec": {"containers": [container]}}
+        await self._change(f"{self._namespace}/pods/{pod.name}/resize", change)
+
+    async def end(self, pod: PodRecord, *, grace_s: int) -> None:
+        """Let a pod end within ``grace_s`` seconds from now, also one that ends already; succeeds if it is gone."""
+        options = {"gracePeriodSeconds": grace_s, "preconditions": {"uid": pod.uid}}
+        try:
+            await self._api.request("DELETE", f"{self._namespace}/pods/{pod.name}", body=options)
+        except AnswerError as error:
+            if error.status not in {NOT_FOUND, CONFLICT}:
+                raise
+
+    async def gone(self, pod: PodRecord) -> None:
+        """Wait until a pod is removed.
+
+        Raises:
+            UncertainError: It is still there after a long time.
+        """
+        deadline = time.monotonic() + _REMOVED_S
+        while not self._pods.is_live or self._pods.get(pod.uid) is not None:
+            if time.monotonic() > deadline:
+                raise UncertainError(f"the pod {pod.name} is still there after {_REMOVED_S:g} s", code="stop-timeout")
+            await asyncio.sleep(_LOOK_S)
+
+    async def _remove(self, job: BatchJob) -> None:
+        options = {"propagationPolicy": "Background", "preconditions": {"uid": job.metadata.uid}}
+        try:
+            await self._api.request("DELETE", f"{self._jobs}/{job.metadata.name}", body=options)
+        except AnswerError as error:
+            if error.status not in {NOT_FOUND, CONFLICT}:
+                raise
+
+    async def _change(self, path: str, change: dict[str, Any]) -> None:
+        await self._api.request("PATCH", path, body=change, content=MERGE)

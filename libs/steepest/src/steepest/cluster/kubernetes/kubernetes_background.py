@@ -1,0 +1,169 @@
+"""The background tasks of the Kubernetes adapter: watch pods and nodes, observe, measure, copy output.
+
+It must never start or stop anything.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Iterable
+
+from steepest.cluster.folders.adapter_folder import IncarnationFolder
+from steepest.cluster.folders.background import AdapterSettings, Background
+from steepest.cluster.folders.replica_roster import Roster, Tracked, isolated
+from steepest.cluster.kubernetes.api import KubernetesApi
+from steepest.cluster.kubernetes.manifest import CLUSTER
+from steepest.cluster.kubernetes.objects import ClusterNode, Pod
+from steepest.cluster.kubernetes.output import PodOutput, complete
+from steepest.cluster.kubernetes.reflector import NodeReflector, PodReflector, Reflector, selector_of
+from steepest.cluster.kubernetes.sight import PodRecord, Sight, pod_of
+from steepest.cluster.kubernetes.usage import PodUsage
+from steepest.errors import ClusterError
+from steepest.logger import Logger
+
+_log = Logger()
+_LOOK_AT_ALL_S = 10.0  # a safety net: no event should get lost while the watch is open
+_LISTED_S = 10.0
+
+
+class KubernetesTracked(Tracked):
+    """One incarnation as a pod."""
+
+    @functools.cached_property
+    def pod(self) -> PodRecord | None:
+        """Its pod. Read it only after the pod was recorded: the result is cached."""
+        return pod_of(self.folder)
+
+
+class KubernetesBackground(Background[KubernetesTracked]):
+    """The adapter's background tasks. Create it in a running loop, after the roster was loaded.
+
+    Args:
+        api: The API server.
+        pods_path: Of the namespace's pods.
+        label: The label of the adapter's pods.
+    """
+
+    def __init__(
+        self,
+        settings: AdapterSettings,
+        roster: Roster[KubernetesTracked],
+        api: KubernetesApi,
+        pods_path: str,
+        label: str,
+    ) -> None:
+        super().__init__(settings, roster)
+        self._api = api
+        self._path = pods_path
+        self.pods: PodReflector = Reflector(api, pods_path, Pod, selector_of({CLUSTER: label}), self._pod_changed)
+        self.nodes: NodeReflector = Reflector(api, "/api/v1/nodes", ClusterNode, "", lambda _: None)
+        self.sight = Sight(api, pods_path, self.pods)
+        self._usage = PodUsage(api)
+        self._outputs: dict[str, PodOutput] = {}
+        self._doubtful: dict[str, None] = {}  # UIDs of pods that changed since they were observed
+        self._look_at_all_s = 0.0
+
+    async def open(self) -> None:
+        """Begin to watch, and observe everything."""
+        self.pods.start()
+        self.nodes.start()
+        if not (await self.pods.listed(_LISTED_S) and await self.nodes.listed(_LISTED_S)):
+            _log.warning("API server does not answer")
+        await self.look()
+        self.start()
+
+    async def close(self) -> None:
+        """See ``Background.close``."""
+        await super().close()
+        await self.pods.close()
+        await self.nodes.close()
+        await self._usage.close()
+        for output in self._outputs.values():
+            output.task.cancel()
+        await self._api.close()
+
+    def answers(self, node: str) -> bool:
+        """Whether the node's kubelet answers, as far as the API server says and itself answers."""
+        found = self.node(node)
+        return node in self._capacities and self.nodes.is_live and found is not None and found.is_ready
+
+    def node(self, name: str) -> ClusterNode | None:
+        """A node, if the cluster has it."""
+        return next((each for each in self.nodes.all() if each.metadata.name == name), None)
+
+    def _pod_changed(self, pod: Pod) -> None:
+        self._doubtful[pod.metadata.uid] = None
+        self.watch.pulse.fire()
+
+    # --- looking ------------------------------------------------------------------------------------------------------
+
+    async def see(self) -> list[KubernetesTracked]:
+        """Observe the pods that changed or have not started, and now and then all."""
+        doubtful, self._doubtful = self._doubtful, {}
+        now = time.monotonic()
+        looks_at_all = now >= self._look_at_all_s
+        if looks_at_all:
+            self._look_at_all_s = now + _LOOK_AT_ALL_S
+        changed = []
+        for tracked in self.roster.all():
+            if tracked.seen.ended:
+                continue
+            seen = tracked.seen
+            if looks_at_all or not seen.began or tracked.pod is None or tracked.pod.uid in doubtful:
+                try:
+                    seen = await self.sight.observe(tracked.folder)
+                except ClusterError as error:
+                    _log.info("pod not observed", incarnation=str(tracked.folder), why=str(error))
+            with isolated(tracked.folder):
+                if not seen.began:
+                    tracked.__dict__.pop("pod", None)  # a start that was taken back may make another one
+                elif tracked.pod is not None and not seen.ended:
+                    self._follow(tracked.folder, tracked.pod)
+                if tracked.note(seen):
+                    changed.append(tracked)
+        return changed
+
+    def _follow(self, folder: IncarnationFolder, pod: PodRecord) -> None:
+        found = self.pods.get(pod.uid)
+        if found is None or (found.state.running is None and found.state.terminated is None):
+            return
+        output = self._outputs.get(pod.uid)
+        is_cut = output is not None and output.task.done() and not (output.is_complete and found.state.running is None)
+        if output is None or is_cut:
+            self._outputs[pod.uid] = PodOutput(self._api, f"{self._path}/{pod.name}", folder)
+
+    # --- ends ---------------------------------------------------------------------------------------------------------
+
+    async def finish(self, ended: KubernetesTracked) -> None:
+        """See ``Background.finish``: copy the rest of the output."""
+        await self.complete_output(ended.folder)
+        if ended.pod is not None:
+            self._usage.forget(ended.pod.uid)
+
+    async def complete_output(self, folder: IncarnationFolder) -> None:
+        """Wait until all that an ended incarnation printed is in its file, as long as its pod is there."""
+        pod = pod_of(folder)
+        if pod is not None:
+            running = self._outputs.get(pod.uid)
+            await complete(running, self._api, f"{self._path}/{pod.name}", folder)
+            self._outputs.pop(pod.uid, None)
+
+    # --- measuring ----------------------------------------------------------------------------------------------------
+
+    async def measure(self) -> None:
+        """Take the newest samples of running pods, and ask for more while the heartbeats have a consumer."""
+        running = [each for each in self.roster.running() if self.answers(each.node)]
+        if self._listeners:
+            self._usage.measure(sorted({each.node for each in running}))
+        for tracked in running:
+            if tracked.pod is not None:
+                self._follow(tracked.folder, tracked.pod)
+                tracked.use = self._usage.of(tracked.pod.uid)
+        _read_reports(running)
+
+
+def _read_reports(running: Iterable[KubernetesTracked]) -> None:
+    for tracked in running:
+        with isolated(tracked.folder):
+            tracked.tail.read()

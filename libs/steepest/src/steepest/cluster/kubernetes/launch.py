@@ -1,0 +1,146 @@
+"""Starts an incarnation: its folder, its Job, its pod's place; and takes back what a refused start has made.
+
+It owns the order of these steps and what a failure between two of them leaves. The caller holds the job's lock.
+
+A pod is made behind its gate, and its name is recorded before the gate is dropped. So what is not on record has never run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import time
+
+import msgspec
+
+from steepest.cluster import fence
+from steepest.cluster.folders.acts import definite
+from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder
+from steepest.cluster.folders.folder_watch import wait
+from steepest.cluster.kubernetes.jobs import BatchJobs
+from steepest.cluster.kubernetes.kubernetes_background import KubernetesBackground
+from steepest.cluster.kubernetes.manifest import manifest
+from steepest.cluster.kubernetes.objects import failed_start, unschedulable
+from steepest.cluster.kubernetes.sight import PodRecord, pod_of, record_of
+from steepest.cluster.port import ReplicaSpec
+from steepest.errors import ClusterError, RefusedError
+from steepest.events.common import CheckpointRef
+
+PROOF_S = 60.0
+"""How long a start waits until the container runs. Pulling an image may take longer: the start is accepted then."""
+
+NO_ROOM_S = 10.0
+"""How long the scheduler may find no room: the pod that made room may still be ending."""
+
+_LOOK_S = 1.0
+
+
+class PodLaunch(msgspec.Struct, frozen=True, kw_only=True):
+    """The parameters of a start."""
+
+    node: str
+    spec: ReplicaSpec
+    restore: CheckpointRef | None
+
+
+async def launch(
+    jobs: BatchJobs, background: KubernetesBackground, state: AdapterFolder, folder: IncarnationFolder, order: PodLaunch
+) -> None:
+    """Start an incarnation on a node; returns once its container runs, or takes long to.
+
+    Raises:
+        RefusedError: ``no-such-image``, ``no-such-program``, ``no-room``, ``unsupported-resource`` or ``node-lost``;
+            everything was removed again.
+        ClusterError: It did not start for another reason; everything was removed again.
+        UncertainError: It may have started.
+    """
+    _refuse_unless_possible(background, order)
+    with definite(f"{folder} did not start"):
+        await asyncio.to_thread(_make_folders, state, folder, order, jobs.settings.user)
+    try:
+        pod = await _placed(jobs, state, folder, order)
+        await _proven(background, folder, pod)
+    except ClusterError as error:
+        if error.definite:
+            await take_back(jobs, folder)
+        raise
+
+
+async def take_back(jobs: BatchJobs, folder: IncarnationFolder) -> None:
+    """Remove the Job and the folder of an incarnation that has not run, so that it may be started again.
+
+    Raises:
+        UncertainError: Its pod may still be there; the folder is kept.
+    """
+    pod = await asyncio.to_thread(pod_of, folder)
+    await jobs.remove(folder.replica)
+    if pod is not None:
+        await jobs.gone(pod)
+    await asyncio.to_thread(_remove_folder, folder)
+
+
+def _refuse_unless_possible(background: KubernetesBackground, order: PodLaunch) -> None:
+    if not order.spec.command:
+        raise RefusedError("the command is empty", code="no-such-program")
+    if order.spec.requests.gpu_m:
+        raise RefusedError(
+            "a share of a GPU is not a resource of Kubernetes",
+            code="unsupported-resource",
+            hint="ask for a partition by its name, such as nvidia.com/mig-1g.5gb",
+        )
+    found = background.node(order.node)
+    if found is None or not background.answers(order.node):
+        hint = f"kubectl describe node {order.node}"
+        raise RefusedError(f"the node {order.node} is not ready", code="node-lost", hint=hint)
+    if found.spec.unschedulable:
+        raise RefusedError(
+            f"the node {order.node} is cordoned", code="node-lost", hint=f"kubectl uncordon {order.node}"
+        )
+
+
+async def _placed(jobs: BatchJobs, state: AdapterFolder, folder: IncarnationFolder, order: PodLaunch) -> PodRecord:
+    wanted = manifest(jobs.settings, state, folder, order.spec, order.restore)
+    if order.spec.gang is not None:
+        await jobs.make_service(folder.replica.job)
+    job = await jobs.make(folder.replica, wanted)
+    await jobs.suspend(folder.replica, suspended=False)
+    found = await jobs.waiting_pod(job)
+    pod = PodRecord(name=found.metadata.name, uid=found.metadata.uid)
+    with definite(f"{folder} did not start"):
+        await asyncio.to_thread(folder.write, record_of(folder), pod)
+    await jobs.place(pod, order.node, wanted.annotations)
+    return pod
+
+
+async def _proven(background: KubernetesBackground, folder: IncarnationFolder, pod: PodRecord) -> None:
+    began = time.monotonic()
+    while time.monotonic() < began + PROOF_S:
+        pulse = background.watch.pulse.next_pulse()
+        found = background.pods.get(pod.uid)
+        if found is None:
+            if background.pods.last(pod.uid) is not None:  # another party has removed it, which ends it
+                return
+        elif (failure := failed_start(found)) is not None:
+            raise RefusedError(f"{folder} cannot be started: {failure[1][:500]}", code=failure[0])
+        elif not found.is_gated and (found.state.running or found.has_ended):
+            return
+        elif (why := unschedulable(found)) and time.monotonic() > began + NO_ROOM_S:
+            raise RefusedError(f"{folder} finds no room: {why[:500]}", code="no-room")
+        await wait(pulse, _LOOK_S)
+
+
+def _make_folders(state: AdapterFolder, folder: IncarnationFolder, order: PodLaunch, user: int) -> None:
+    fence.make(state, folder, order.node, order.spec)
+    if user != os.getuid():
+        for place in (folder.control, state.checkpoints(folder.replica.job)):
+            os.chown(place, user, user, follow_symlinks=False)
+
+
+def _remove_folder(folder: IncarnationFolder) -> None:
+    # Rename it before removing it, so that no other process writes into a half-removed folder.
+    removed = folder.path.with_name(f".{folder.path.name}.{os.urandom(4).hex()}")
+    with contextlib.suppress(OSError):
+        folder.path.rename(removed)
+        shutil.rmtree(removed, ignore_errors=True)

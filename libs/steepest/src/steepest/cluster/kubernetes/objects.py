@@ -1,0 +1,260 @@
+"""The parts of Kubernetes' objects that the adapter reads, and what a pod's state means.
+
+It owns the translation of a pod into an :class:`Observation`. It must never send a request.
+"""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+import msgspec
+
+from steepest.cluster.observation import Observation
+from steepest.cluster.port import ReplicaPhase
+
+GATE = "steepest.dev/placement"
+"""A pod with this scheduling gate waits for a place."""
+
+CONTAINER = "job"
+"""The container that trains."""
+
+_SIGNALS = range(129, 193)  # 128 + the signal, as in shells
+_NO_PROGRAM = frozenset({"StartError", "ContainerCannotRun", "RunContainerError", "CreateContainerError"})
+_NO_IMAGE = frozenset(
+    {"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError"}
+)
+_UNSEEN = "ContainerStatusUnknown"
+
+
+class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A part of an object."""
+
+
+class OwnerReference(_Part, frozen=True):
+    """The object that made another one."""
+
+    uid: str = ""
+
+
+class ObjectMetadata(_Part, frozen=True):
+    """What every object has."""
+
+    name: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    deletion_timestamp: str | None = None
+    owner_references: list[OwnerReference] = []
+
+    def is_of(self, owner: str) -> bool:
+        """Whether the object with this UID made it."""
+        return any(each.uid == owner for each in self.owner_references)
+
+
+class RunningState(_Part, frozen=True):
+    """A container that runs."""
+
+    started_at: str | None = None
+
+
+class WaitingState(_Part, frozen=True):
+    """A container that does not run yet."""
+
+    reason: str = ""
+    message: str = ""
+
+
+class TerminatedState(_Part, frozen=True):
+    """A container that has ended."""
+
+    exit_code: int
+    reason: str = ""
+    message: str = ""
+
+
+class ContainerState(_Part, frozen=True):
+    """One of three."""
+
+    running: RunningState | None = None
+    waiting: WaitingState | None = None
+    terminated: TerminatedState | None = None
+
+
+class ContainerCaps(_Part, frozen=True):
+    """``resources``: quantities as Kubernetes writes them."""
+
+    requests: dict[str, str] = {}
+    limits: dict[str, str] = {}
+
+
+class ContainerStatus(_Part, frozen=True):
+    """What the kubelet says of a container."""
+
+    name: str
+    state: ContainerState = ContainerState()
+    resources: ContainerCaps | None = None
+
+
+class ObjectCondition(_Part, frozen=True):
+    """One condition of an object."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+
+
+class PodStatus(_Part, frozen=True):
+    """A pod's status."""
+
+    phase: str = "Pending"
+    reason: str = ""
+    message: str = ""
+    conditions: list[ObjectCondition] = []
+    container_statuses: list[ContainerStatus] = []
+
+
+class SchedulingGate(_Part, frozen=True):
+    """A gate."""
+
+    name: str
+
+
+class PodSpec(_Part, frozen=True):
+    """A pod's spec."""
+
+    node_name: str | None = None
+    scheduling_gates: list[SchedulingGate] = []
+
+
+class Pod(_Part, frozen=True):
+    """A pod."""
+
+    metadata: ObjectMetadata
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def is_gated(self) -> bool:
+        """Whether it waits for a place."""
+        return any(gate.name == GATE for gate in self.spec.scheduling_gates)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether none of its containers runs, or ever will."""
+        return self.status.phase in {"Succeeded", "Failed"}
+
+    @property
+    def state(self) -> ContainerState:
+        """The state of the container that trains."""
+        return next((each.state for each in self.status.container_statuses if each.name == CONTAINER), ContainerState())
+
+    def condition(self, type_: str) -> ObjectCondition | None:
+        """A condition that holds."""
+        return next((one for one in self.status.conditions if one.type == type_ and one.status == "True"), None)
+
+
+class BatchJobSpec(_Part, frozen=True):
+    """A Job's spec."""
+
+    suspend: bool = False
+
+
+class BatchJobStatus(_Part, frozen=True):
+    """A Job's status."""
+
+    failed: int = 0
+    conditions: list[ObjectCondition] = []
+
+
+class BatchJob(_Part, frozen=True):
+    """A Job of ``batch/v1``."""
+
+    metadata: ObjectMetadata
+    spec: BatchJobSpec = BatchJobSpec()
+    status: BatchJobStatus = BatchJobStatus()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it runs no pods any more, and never will."""
+        return any(one.type in {"Complete", "Failed"} and one.status == "True" for one in self.status.conditions)
+
+
+class ClusterNodeSpec(_Part, frozen=True):
+    """A node's spec."""
+
+    unschedulable: bool = False
+
+
+class ClusterNodeStatus(_Part, frozen=True):
+    """A node's status."""
+
+    allocatable: dict[str, str] = {}
+    conditions: list[ObjectCondition] = []
+
+
+class ClusterNode(_Part, frozen=True):
+    """A node."""
+
+    metadata: ObjectMetadata
+    spec: ClusterNodeSpec = ClusterNodeSpec()
+    status: ClusterNodeStatus = ClusterNodeStatus()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether its kubelet answers."""
+        return any(one.type == "Ready" and one.status == "True" for one in self.status.conditions)
+
+
+T = TypeVar("T", Pod, ClusterNode)
+
+
+class Listing(_Part, Generic[T], frozen=True):
+    """One page of a list."""
+
+    items: list[T]
+    metadata: ListMetadata
+
+
+class ListMetadata(_Part, frozen=True):
+    """Where a watch goes on, and the next page."""
+
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+def observed(pod: Pod) -> Observation:
+    """What the state of a pod proves; its gate was dropped for the incarnation in question, unless it is there still."""
+    if pod.is_gated and not pod.has_ended:
+        return Observation(phase=ReplicaPhase.STARTING, began=False)
+    if not pod.has_ended:
+        is_on = pod.state.running is not None or pod.state.terminated is not None
+        return Observation(phase=ReplicaPhase.RUNNING if is_on else ReplicaPhase.STARTING)
+    ended = pod.state.terminated
+    why = (f"{pod.status.reason} {pod.status.message}").strip()
+    if ended is None or ended.reason == _UNSEEN:
+        return Observation(phase=ReplicaPhase.GONE, reason=(why or "the kubelet did not see how it ended")[:400])
+    reason = "it ran out of memory" if ended.reason == "OOMKilled" else why
+    status = 128 - ended.exit_code if ended.exit_code in _SIGNALS else ended.exit_code
+    return Observation(phase=ReplicaPhase.EXITED, exit_status=status, reason=reason[:400])
+
+
+def failed_start(pod: Pod) -> tuple[str, str] | None:
+    """Why a pod's container cannot start, as the port's code and a message; None if it may."""
+    waiting, ended = pod.state.waiting, pod.state.terminated
+    if waiting is not None and waiting.reason in _NO_IMAGE:
+        return "no-such-image", waiting.message or waiting.reason
+    if waiting is not None and waiting.reason in _NO_PROGRAM:
+        return "no-such-program", waiting.message or waiting.reason
+    if ended is not None and ended.reason in _NO_PROGRAM:
+        return "no-such-program", ended.message or ended.reason
+    return None
+
+
+def unschedulable(pod: Pod) -> str:
+    """Why the scheduler finds no place for a pod; empty while it has not said so."""
+    for one in pod.status.conditions:
+        if one.type == "PodScheduled" and one.status == "False" and one.reason == "Unschedulable":
+            return one.message
+    return ""

@@ -1,0 +1,226 @@
+"""Keeps a copy of some objects of the API server: list, watch, resume the watch, list again where that is not possible.
+
+It owns this loop. It must never know what the objects are for. A bookmark moves the place to resume from where nothing else
+happens; the answer 410, in its status or in the stream, says that the place is too old.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Generic
+
+import msgspec
+
+from steepest.cluster.folders.folder_watch import Pulse
+from steepest.cluster.kubernetes.api import GONE, AnswerError, KubernetesApi
+from steepest.cluster.kubernetes.objects import ClusterNode, Listing, ObjectMetadata, Pod, T
+from steepest.errors import ClusterError
+from steepest.logger import Logger
+
+_log = Logger()
+WATCH_S = 300
+"""How long the API server keeps a watch open."""
+
+SILENT_S = 90.0
+"""A watch without even a bookmark for this long is broken: the API server sends one a minute."""
+
+PAGE = 500
+FIRST_PAUSE_S = 0.2
+LONGEST_PAUSE_S = 10.0
+DELETED_KEPT = 4_096
+
+
+class WatchEvent(msgspec.Struct):
+    """One line of a watch."""
+
+    type: str
+    object: msgspec.Raw
+
+
+class _Error(msgspec.Struct):
+    code: int = 0
+    message: str = ""
+
+
+class _Marked(msgspec.Struct):
+    metadata: ObjectMetadata
+
+
+class ExpiredError(Exception):
+    """The place to resume from is too old."""
+
+
+class Reflector(Generic[T]):
+    """A copy of the objects at a path.
+
+    Args:
+        api: The API server.
+        path: Of the list.
+        kind: What the objects are.
+        selector: Only objects with these labels; empty: all.
+        changed: Called with each object that is new, changed or deleted.
+    """
+
+    def __init__(
+        self, api: KubernetesApi, path: str, kind: type[T], selector: str, changed: Callable[[T], None]
+    ) -> None:
+        self._api = api
+        self._path = path
+        self._kind: type[T] = kind
+        self._query = {"labelSelector": selector} if selector else {}
+        self._changed: Callable[[T], None] = changed
+        self._objects: dict[str, T] = {}
+        self._deleted: dict[str, T] = {}
+        self._version = ""
+        self._removals = Pulse()
+        self._listed = asyncio.Event()
+        self._is_open = False
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the copy follows the API server now."""
+        return self._is_open
+
+    def start(self) -> None:
+        """Begin."""
+        self._task = asyncio.create_task(self._run())
+
+    async def listed(self, timeout_s: float) -> bool:
+        """Wait for the first list; False if it has not come in time."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._listed.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def close(self) -> None:
+        """End the watch."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+        self._is_open = False
+
+    def get(self, uid: str) -> T | None:
+        """An object that exists, as far as is known."""
+        return self._objects.get(uid)
+
+    def last(self, uid: str) -> T | None:
+        """The last state of an object that was deleted while it was watched; of the newest ``DELETED_KEPT`` only."""
+        return self._deleted.get(uid)
+
+    async def removed(self, uid: str, timeout_s: float) -> T | None:
+        """The same, waiting until the watch has it; None if it has not come in time."""
+        deadline = time.monotonic() + timeout_s
+        while (found := self._deleted.get(uid)) is None and (left_s := deadline - time.monotonic()) > 0:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left_s):
+                    await self._removals.next_pulse().wait()
+        return found
+
+    def all(self) -> Iterable[T]:
+        """All objects."""
+        return self._objects.values()
+
+    async def _run(self) -> None:
+        pause_s = FIRST_PAUSE_S
+        while True:
+            began = time.monotonic()
+            try:
+                if not self._version:
+                    await self._list()
+                await self._watch()
+            except ExpiredError:
+                self._version = ""
+            except ClusterError as error:
+                _log.info("watch interrupted", path=self._path, why=str(error))
+            except Exception:  # noqa: BLE001 - an object may cause an error that was not anticipated
+                _log.exception("watch failed once", path=self._path)
+                self._version = ""
+            self._is_open = False
+            pause_s = FIRST_PAUSE_S if time.monotonic() - began > LONGEST_PAUSE_S else pause_s
+            await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))  # noqa: S311 - so that clients do not come together
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+    async def _list(self) -> None:
+        found: dict[str, T] = {}
+        going_on = ""
+        while True:
+            page: dict[str, str] = {"limit": str(PAGE), **({"continue": going_on} if going_on else {})}
+            try:
+                listing = await self._api.get(self._path, Listing[self._kind], {**self._query, **page})  # type: ignore[name-defined]
+            except AnswerError as error:
+                if error.status == GONE:
+                    raise ExpiredError from error
+                raise
+            found |= {each.metadata.uid: each for each in listing.items}
+            if not (going_on := listing.metadata.continue_):
+                break
+        before, self._objects = self._objects, found
+        self._version = listing.metadata.resource_version
+        for uid, each in before.items():
+            if uid not in found:
+                self._bury(each)
+        for uid, each in found.items():
+            if uid not in before or before[uid].metadata.resource_version != each.metadata.resource_version:
+                self._changed(each)
+        self._is_open = True
+        self._listed.set()
+
+    async def _watch(self) -> None:
+        query = {
+            **self._query,
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": self._version,
+            "timeoutSeconds": str(WATCH_S),
+        }
+        try:
+            async with self._api.stream(self._path, query, silent_s=SILENT_S) as lines:
+                self._is_open = True
+                while line := await lines.readline():
+                    self._take(msgspec.json.decode(line, type=WatchEvent))
+        except AnswerError as error:
+            if error.status == GONE:
+                raise ExpiredError from error
+            raise
+
+    def _take(self, event: WatchEvent) -> None:
+        if event.type == "ERROR":
+            error = msgspec.json.decode(event.object, type=_Error)
+            if error.code == GONE:
+                raise ExpiredError(error.message)
+            raise ClusterError(f"the watch of {self._path} failed: {error.message[:500]}")
+        if event.type == "BOOKMARK":
+            self._version = msgspec.json.decode(event.object, type=_Marked).metadata.resource_version
+            return
+        found = msgspec.json.decode(event.object, type=self._kind)
+        self._version = found.metadata.resource_version
+        if event.type == "DELETED":
+            self._objects.pop(found.metadata.uid, None)
+            self._bury(found)
+            return
+        self._objects[found.metadata.uid] = found
+        self._changed(found)
+
+    def _bury(self, gone: T) -> None:
+        self._deleted[gone.metadata.uid] = gone
+        self._removals.fire()
+        while len(self._deleted) > DELETED_KEPT:
+            del self._deleted[next(iter(self._deleted))]
+        self._changed(gone)
+
+
+def selector_of(labels: Mapping[str, str]) -> str:
+    """Labels as a selector."""
+    return ",".join(f"{name}={value}" for name, value in labels.items())
+
+
+PodReflector = Reflector[Pod]
+NodeReflector = Reflector[ClusterNode]

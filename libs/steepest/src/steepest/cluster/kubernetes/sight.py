@@ -1,0 +1,132 @@
+"""Observes an incarnation through the records in its folder and its pod.
+
+It owns the proof behind each phase and must never guess.
+
+=============  ====================  ========  ==================================================================
+exit/gone.json pod                   pod.json  phase
+=============  ====================  ========  ==================================================================
+there          –                     –         ``EXITED`` / ``GONE``
+–              –                     –         ``STARTING``: it never ran; a start completes it
+–              has its gate          there     ``STARTING``: likewise
+–              has no gate           there     ``STARTING``, and ``RUNNING`` once its container runs
+–              succeeded or failed   there     ``EXITED``; ``GONE`` where the kubelet did not see how
+–              not there             there     ``GONE``; as it ended, where the watch saw that before it was removed
+=============  ====================  ========  ==================================================================
+
+A pod succeeds or fails only when the kubelet has proven that none of its containers runs. A pod that is removed by force,
+without that proof, counts as ended: Kubernetes itself then places its successor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from pathlib import Path
+
+import msgspec
+
+from steepest.cluster.folders.adapter_folder import ExitRecord, IncarnationFolder
+from steepest.cluster.kubernetes.api import NOT_FOUND, AnswerError, KubernetesApi
+from steepest.cluster.kubernetes.objects import Pod, observed
+from steepest.cluster.kubernetes.reflector import PodReflector
+from steepest.cluster.observation import Observation, declare_gone, recorded_end
+from steepest.cluster.port import ReplicaPhase
+
+_LAST_WORD_S = 3.0
+"""How long a removed pod's last state may take through the watch: milliseconds."""
+
+
+class PodRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """``pod.json``: written before the pod's gate is dropped, so before the container runs its first instruction."""
+
+    name: str
+    uid: str
+
+
+def record_of(folder: IncarnationFolder) -> Path:
+    """The path of the record of an incarnation's pod."""
+    return folder.path / "pod.json"
+
+
+def pod_of(folder: IncarnationFolder) -> PodRecord | None:
+    """The pod of an incarnation; None if it has none yet."""
+    return folder.read(record_of(folder), PodRecord)
+
+
+class Sight:
+    """Sees incarnations of one namespace.
+
+    Args:
+        api: The API server.
+        path: Of the namespace's pods.
+        pods: The copy of the pods.
+    """
+
+    def __init__(self, api: KubernetesApi, path: str, pods: PodReflector) -> None:
+        self._api = api
+        self._path = path
+        self._pods = pods
+
+    async def observe(self, folder: IncarnationFolder) -> Observation:
+        """The state of an incarnation whose folder exists; an end is recorded.
+
+        Raises:
+            UncertainError: The API server does not answer.
+        """
+        if (ended := await asyncio.to_thread(recorded_end, folder)) is not None:
+            return ended
+        record = await asyncio.to_thread(pod_of, folder)
+        if record is None:
+            return Observation(phase=ReplicaPhase.STARTING, began=False)
+        pod = await self.find(record)
+        seen = observed(pod) if pod is not None else None
+        if seen is None or (not seen.ended and self._pods.get(record.uid) is None and pod is self._removed(record)):
+            seen = Observation(phase=ReplicaPhase.GONE, reason="its pod was removed")
+        if seen.ended:
+            with contextlib.suppress(
+                OSError
+            ):  # the folder is being removed, or the disk is full: it has ended all the same
+                return await asyncio.to_thread(_recorded, folder, seen)
+        return seen
+
+    async def find(self, record: PodRecord) -> Pod | None:
+        """A pod, or its last state if it is gone; None if that is not known.
+
+        Raises:
+            UncertainError: The API server does not answer.
+        """
+        if self._pods.is_live and (pod := self._pods.get(record.uid)) is not None:
+            return pod
+        if (pod := self._removed(record)) is not None:
+            return pod
+        with contextlib.suppress(AnswerError):
+            pod = await self.read(record.name)
+            if pod is not None and pod.metadata.uid == record.uid:
+                return pod
+        return await self._pods.removed(record.uid, _LAST_WORD_S)
+
+    async def read(self, name: str) -> Pod | None:
+        """A pod as the API server has it now; None if there is none.
+
+        Raises:
+            UncertainError: It does not answer.
+            ClusterError: It refuses.
+        """
+        try:
+            return await self._api.get(f"{self._path}/{name}", Pod)
+        except AnswerError as error:
+            if error.status == NOT_FOUND:
+                return None
+            raise
+
+    def _removed(self, record: PodRecord) -> Pod | None:
+        return self._pods.last(record.uid)
+
+
+def _recorded(folder: IncarnationFolder, seen: Observation) -> Observation:
+    if (ended := recorded_end(folder)) is not None:
+        return ended
+    if seen.phase is ReplicaPhase.GONE:
+        return declare_gone(folder, seen.reason)
+    folder.write(folder.exit, ExitRecord(status=seen.exit_status or 0, reason=seen.reason))
+    return seen

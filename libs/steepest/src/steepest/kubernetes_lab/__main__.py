@@ -1,0 +1,27 @@
+"""``python -m steepest.kubernetes_lab start|stop``: the lab, for people."""
+
+from __future__ import annotations
+
+import sys
+
+from steepest.errors import SteepestError
+from steepest.kubernetes_lab.lab import KubernetesLab
+from steepest.kubernetes_lab.layout import default_folder
+
+
+def main() -> None:
+    """Start the lab and say how to reach it, or stop it."""
+    lab = KubernetesLab(default_folder())
+    if sys.argv[1:] == ["stop"]:
+        lab.stop()
+        return
+    try:
+        lab.start()
+    except SteepestError as error:
+        sys.exit(f"{error}\n{error.hint}".rstrip())
+    print(lab.kubectl("get", "nodes"), end="")  # noqa: T201 - the command's output
+    print(f"export KUBECONFIG={lab.folder.kubeconfig} PATH={lab.folder.programs}:$PATH")  # noqa: T201 - as above
+
+
+if __name__ == "__main__":
+    main()

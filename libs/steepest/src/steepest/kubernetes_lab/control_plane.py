@@ -1,0 +1,162 @@
+"""The lab's control plane: etcd, API server, controller manager, scheduler, DNS.
+
+It owns their arguments and the order in which they start. It must never know nodes.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import time
+
+from steepest.errors import ClusterError
+from steepest.kubernetes_lab.daemons import Daemons
+from steepest.kubernetes_lab.layout import (
+    API_ADDRESS,
+    API_PORT,
+    DNS_PORT,
+    DOMAIN,
+    ETCD_PEER_PORT,
+    ETCD_PORT,
+    NODES,
+    SERVICES,
+    LabFolder,
+)
+
+READY_S = 180.0
+"""How long to wait for the API server: 4 s on two idle cores."""
+
+ADMIN = "admin"
+NAMES = ("coredns", "kube-scheduler", "kube-controller-manager", "kube-apiserver", "etcd")
+"""In the order in which they stop."""
+
+_AUDIT = """\
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: None
+  verbs: [get, list, watch]
+- level: None
+  resources: [{group: coordination.k8s.io}, {group: "", resources: [events]}, {group: events.k8s.io}]
+- level: Metadata
+"""
+
+_DNS = """\
+{domain}:{port} {{
+    bind {address}
+    kubernetes {domain} {{
+        kubeconfig {kubeconfig}
+        ttl 0
+    }}
+}}
+"""
+
+
+def start(folder: LabFolder, daemons: Daemons) -> None:
+    """Start what does not run yet, and wait until the API server is ready.
+
+    Raises:
+        ClusterError: A daemon ends, or the API server is not ready in time.
+    """
+    control = folder.control
+    control.mkdir(parents=True, exist_ok=True)
+    _write_settings(folder)
+    etcd = f"http://127.0.0.1:{ETCD_PORT}"
+    peer = f"http://127.0.0.1:{ETCD_PEER_PORT}"
+    daemons.start(
+        "etcd",
+        [
+            folder.program("etcd"),
+            f"--data-dir={control}/etcd",
+            f"--listen-client-urls={etcd}",
+            f"--advertise-client-urls={etcd}",
+            f"--listen-peer-urls={peer}",
+            f"--initial-advertise-peer-urls={peer}",
+            f"--initial-cluster=default={peer}",
+            "--unsafe-no-fsync",
+            "--log-level=warn",
+        ],
+    )
+    start_api_server(folder, daemons)
+    wait_until_ready(folder, daemons)
+    admin = str(folder.kubeconfig)
+    daemons.start(
+        "kube-controller-manager",
+        [
+            folder.program("kube-controller-manager"),
+            f"--kubeconfig={admin}",
+            "--controllers=*,-nodeipam,-cloud-node-lifecycle",
+            "--use-service-account-credentials",
+            f"--service-account-private-key-file={control}/service-account.key",
+            f"--root-ca-file={control}/apiserver.crt",
+            "--leader-elect=false",
+        ],
+    )
+    daemons.start("kube-scheduler", [folder.program("kube-scheduler"), f"--kubeconfig={admin}", "--leader-elect=false"])
+    daemons.start("coredns", [folder.program("coredns"), "-conf", f"{control}/Corefile"])
+
+
+def start_api_server(folder: LabFolder, daemons: Daemons) -> None:
+    """Start the API server alone, for example after it was killed."""
+    control = folder.control
+    daemons.start(
+        "kube-apiserver",
+        [
+            folder.program("kube-apiserver"),
+            f"--etcd-servers=http://127.0.0.1:{ETCD_PORT}",
+            "--bind-address=0.0.0.0",
+            f"--secure-port={API_PORT}",
+            f"--advertise-address={API_ADDRESS}",
+            "--endpoint-reconciler-type=master-count",
+            f"--cert-dir={control}",
+            f"--token-auth-file={control}/tokens.csv",
+            "--authorization-mode=Node,RBAC",
+            f"--service-cluster-ip-range={SERVICES}",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            f"--service-account-signing-key-file={control}/service-account.key",
+            f"--service-account-key-file={control}/service-account.key",
+            "--kubelet-preferred-address-types=InternalIP",
+            f"--audit-policy-file={control}/audit.yaml",
+            f"--audit-log-path={folder.audit}",
+        ],
+    )
+
+
+def wait_until_ready(folder: LabFolder, daemons: Daemons) -> None:
+    """Wait until the API server is ready.
+
+    Raises:
+        ClusterError: It ends, or is not ready in time.
+    """
+    deadline = time.monotonic() + READY_S
+    while time.monotonic() < deadline:
+        daemons.refuse_unless_runs("etcd")
+        daemons.refuse_unless_runs("kube-apiserver")
+        asked = _kubectl(folder, "get", "--raw", "/readyz")
+        if not asked.returncode:
+            return
+        time.sleep(0.2)
+    why = asked.stderr.decode(errors="replace")
+    raise ClusterError(f"the API server is not ready after {READY_S:g} s: {why}", code="lab-failed")
+
+
+def _kubectl(folder: LabFolder, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    order = [folder.program("kubectl"), f"--kubeconfig={folder.kubeconfig}", *arguments]
+    return subprocess.run(order, check=False, capture_output=True)
+
+
+def _write_settings(folder: LabFolder) -> None:
+    control = folder.control
+    lines = [f"{folder.token(ADMIN)},{ADMIN},{ADMIN},system:masters"]
+    lines += [f"{folder.token(node.name)},system:node:{node.name},{node.name},system:nodes" for node in NODES]
+    tokens = control / "tokens.csv"
+    tokens.touch(mode=0o600)
+    tokens.write_text("\n".join(lines) + "\n")
+    folder.write_kubeconfig(folder.kubeconfig, ADMIN)
+    (control / "audit.yaml").write_text(_AUDIT)
+    (control / "Corefile").write_text(
+        _DNS.format(domain=DOMAIN, port=DNS_PORT, address=API_ADDRESS, kubeconfig=folder.kubeconfig)
+    )
+    key = control / "service-account.key"
+    if not key.exists():
+        subprocess.run(["openssl", "genrsa", "-out", str(key), "2048"], check=True, capture_output=True)

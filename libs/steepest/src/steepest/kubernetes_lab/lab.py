@@ -1,0 +1,163 @@
+"""A cluster of two real nodes on this machine: starts it, provides what jobs need in it, and ends it without a trace.
+
+It owns the order of these steps. It needs root, and what ``make kubernetes`` builds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from steepest.errors import ClusterError, InputError
+from steepest.kubernetes_lab import control_plane, images, node
+from steepest.kubernetes_lab.daemons import Daemons
+from steepest.kubernetes_lab.layout import CLAIM, NAMESPACE, NODES, PROGRAMS, LabFolder, search_path
+
+READY_S = 180.0
+"""How long to wait for nodes: 10 s on two idle cores."""
+
+
+class KubernetesLab:
+    """The lab of a folder.
+
+    Args:
+        folder: The folder.
+    """
+
+    def __init__(self, folder: LabFolder) -> None:
+        self.folder = folder
+        self.daemons = Daemons(folder.daemons)
+
+    @property
+    def runs(self) -> bool:
+        """Whether its API server runs."""
+        return self.daemons.process("kube-apiserver") is not None
+
+    def start(self) -> None:
+        """Start what does not run yet; returns when both nodes are ready and the namespace has its volume.
+
+        Raises:
+            InputError: Something is missing.
+            ClusterError: A daemon ends, or is not ready in time.
+        """
+        if why := missing(self.folder):
+            raise InputError(why, code="no-kubernetes", hint="make kubernetes")
+        archives = images.make(self.folder)
+        self.folder.run.mkdir(parents=True, exist_ok=True)
+        for each in NODES:
+            node.make_bridge(each)
+        control_plane.start(self.folder, self.daemons)
+        for each in NODES:
+            node.start(self.folder, self.daemons, each)
+        for each in NODES:
+            for archive in archives:
+                node.import_image(self.folder, each, archive)
+        self._provide()
+        self._wait_for_nodes()
+
+    def stop(self) -> None:
+        """End everything and remove its files."""
+        for each in NODES:
+            node.stop(self.folder, self.daemons, each)
+        for name in control_plane.NAMES:
+            self.daemons.stop(name)
+        shutil.rmtree(self.folder.run, ignore_errors=True)
+
+    def kubectl(self, *arguments: str, content: object = None) -> str:
+        """What kubectl prints; ``content`` is an object for ``-f -``.
+
+        Raises:
+            ClusterError: It failed.
+        """
+        done = subprocess.run(
+            [self.folder.program("kubectl"), f"--kubeconfig={self.folder.kubeconfig}", *arguments],
+            input=msgspec.json.encode(content) if content is not None else None,
+            check=False,
+            capture_output=True,
+        )
+        if done.returncode:
+            raise ClusterError(f"kubectl {' '.join(arguments)}: {done.stderr.decode(errors='replace')}")
+        return done.stdout.decode()
+
+    def _provide(self) -> None:
+        """Make the namespace, with a claim of a volume that all nodes share."""
+        self.folder.volume.mkdir(parents=True, exist_ok=True)
+        volume = {
+            "capacity": {"storage": "10Gi"},
+            "accessModes": ["ReadWriteMany"],
+            "storageClassName": "shared",
+            "hostPath": {"path": str(self.folder.volume)},
+            "claimRef": {"namespace": NAMESPACE, "name": CLAIM},
+        }
+        claim = {
+            "accessModes": ["ReadWriteMany"],
+            "storageClassName": "shared",
+            "volumeName": "shared",
+            "resources": {"requests": {"storage": "10Gi"}},
+        }
+        self.kubectl(
+            "apply",
+            "-f",
+            "-",
+            content={
+                "apiVersion": "v1",
+                "kind": "List",
+                "items": [
+                    {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}},
+                    {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "shared"}, "spec": volume},
+                    {
+                        "apiVersion": "v1",
+                        "kind": "PersistentVolumeClaim",
+                        "metadata": {"name": CLAIM, "namespace": NAMESPACE},
+                        "spec": claim,
+                    },
+                ],
+            },
+        )
+
+    def _wait_for_nodes(self) -> None:
+        deadline = time.monotonic() + READY_S
+        waited: list[tuple[str, ...]] = [("--for=condition=Ready", f"node/{each.name}") for each in NODES]
+        waited.append(("--for=create", "serviceaccount/default", "-n", NAMESPACE))
+        for arguments in waited:
+            while True:
+                for name in (f"{daemon}-{each.name}" for each in NODES for daemon in ("containerd", "kubelet")):
+                    self.daemons.refuse_unless_runs(name)
+                try:
+                    self.kubectl("wait", "--timeout=10s", *arguments)
+                    break
+                except ClusterError:
+                    if time.monotonic() > deadline:
+                        raise
+                    time.sleep(0.2)
+
+
+def missing(folder: LabFolder) -> str:
+    """Why no lab can run here; empty where it can."""
+    if absent := [name for name in PROGRAMS if not Path(folder.program(name)).exists()]:
+        return f"there is no {absent[0]} in {folder.programs}"
+    if not (node.CNI / "bridge").exists() or shutil.which("runc", path=search_path()) is None:
+        return "this machine lacks runc or the CNI plugins"
+    if os.geteuid():
+        return "two nodes on one machine need root"
+    return images.missing()
+
+
+@contextlib.contextmanager
+def running_lab(folder: LabFolder) -> Iterator[KubernetesLab]:
+    """The lab of a folder: one that runs is used and left as it is, else one runs within the block."""
+    lab = KubernetesLab(folder)
+    found = lab.runs
+    try:
+        lab.start()
+        yield lab
+    finally:
+        if not found:
+            lab.stop()

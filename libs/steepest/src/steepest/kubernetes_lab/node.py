@@ -1,0 +1,233 @@
+"""One node of the lab: a bridge, a control group, containerd and a kubelet.
+
+It owns what these need of the machine, and gives all of it back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import msgspec
+
+from steepest.kubernetes_lab import images
+from steepest.kubernetes_lab.daemons import Daemons
+from steepest.kubernetes_lab.layout import API_ADDRESS, DOMAIN, LabFolder, LabNode, daemon_environment
+
+CNI = Path("/usr/lib/cni")
+"""Debian's ``containernetworking-plugins``."""
+
+_GROUPS = Path("/sys/fs/cgroup")
+_LEAVE_S = 20.0
+_LOGS = Path("/var/log/containers")
+
+_CONTAINERD = """\
+version = 3
+root = "{folder}/containerd"
+state = "{folder}/state"
+[grpc]
+address = "{folder}/containerd.sock"
+[ttrpc]
+address = "{folder}/containerd.sock.ttrpc"
+[plugins.'io.containerd.cri.v1.runtime']
+restrict_oom_score_adj = true
+netns_mounts_under_state_dir = true
+[plugins.'io.containerd.cri.v1.runtime'.cni]
+bin_dirs = ["{cni}"]
+conf_dir = "{folder}/cni"
+[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
+runtime_type = "io.containerd.runc.v2"
+[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
+SystemdCgroup = false
+[plugins.'io.containerd.cri.v1.images'.pinned_images]
+sandbox = "{pause}"
+"""
+
+
+def start(folder: LabFolder, daemons: Daemons, node: LabNode) -> None:
+    """Start the node's containerd and kubelet, with all that they need; nothing that runs is touched."""
+    own = folder.node(node)
+    own.mkdir(parents=True, exist_ok=True)
+    make_bridge(node)
+    _make_groups(node)
+    _write_settings(folder, node)
+    daemons.start(
+        f"containerd-{node.name}",
+        [folder.program("containerd"), f"--config={own}/containerd.toml"],
+        env=daemon_environment(folder),  # containerd finds its shim and runc on PATH
+    )
+    start_kubelet(folder, daemons, node)
+
+
+def start_kubelet(folder: LabFolder, daemons: Daemons, node: LabNode) -> None:
+    """Start the kubelet alone, for example after it was stopped."""
+    own = folder.node(node)
+    daemons.start(
+        f"kubelet-{node.name}",
+        [
+            folder.program("kubelet"),
+            f"--kubeconfig={own}/kubeconfig",
+            f"--config={own}/kubelet.json",
+            f"--root-dir={own}/kubelet",
+            f"--cert-dir={own}/pki",
+            f"--hostname-override={node.name}",
+            f"--node-ip={node.address}",
+            "--housekeeping-interval=1s",
+        ],
+        env=daemon_environment(folder),
+    )
+
+
+def import_image(folder: LabFolder, node: LabNode, archive: Path) -> None:
+    """Import an image into the node's containerd, waiting until that answers, unless it has that image."""
+    mark, content = folder.node(node) / f"{archive.stem}.imported", images.layers_of(archive)
+    if mark.exists() and mark.read_text() == content:
+        return
+    order = [folder.program("ctr"), "-a", f"{folder.node(node)}/containerd.sock", "-n", "k8s.io"]
+    deadline = time.monotonic() + _LEAVE_S
+    while subprocess.run([*order, "version"], check=False, capture_output=True).returncode:
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.1)
+    subprocess.run([*order, "images", "import", str(archive)], check=True, capture_output=True)
+    mark.write_text(content)
+
+
+def stop(folder: LabFolder, daemons: Daemons, node: LabNode) -> None:
+    """End the node, its containers, mounts, control groups and bridge. Its files stay."""
+    daemons.stop(f"kubelet-{node.name}")
+    _kill_groups(node)
+    daemons.stop(f"containerd-{node.name}")
+    own = folder.node(node)
+    _end_shims(own)
+    for mount in reversed([line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]):
+        if Path(mount).is_relative_to(own):
+            subprocess.run(["umount", "-l", mount], check=False)
+    _remove_groups(node)
+    subprocess.run(["ip", "link", "delete", node.bridge], check=False, capture_output=True)
+    for link in _LOGS.glob("*.log") if _LOGS.is_dir() else ():
+        if link.is_symlink() and link.readlink().is_relative_to(own):
+            link.unlink()
+
+
+def make_bridge(node: LabNode) -> None:
+    """Make the node's bridge, at whose address its kubelet and the API server answer."""
+    if not Path("/sys/class/net", node.bridge).exists():
+        subprocess.run(["ip", "link", "add", node.bridge, "type", "bridge"], check=True)
+    subprocess.run(["ip", "address", "replace", f"{node.address}/24", "dev", node.bridge], check=True)
+    subprocess.run(["ip", "link", "set", node.bridge, "up"], check=True)
+    Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
+
+
+def _is_version_2() -> bool:
+    return (_GROUPS / "cgroup.controllers").exists()
+
+
+def _group_paths(node: LabNode) -> list[Path]:
+    return [place / node.group for place in ([_GROUPS] if _is_version_2() else sorted(_GROUPS.iterdir()))]
+
+
+def _make_groups(node: LabNode) -> None:
+    for path in _group_paths(node):
+        path.mkdir(exist_ok=True)
+        if _is_version_2():
+            controllers = (path / "cgroup.controllers").read_text().split()
+            (path / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in controllers))
+        elif path.parent.name == "cpuset":  # a new group has no cores, and no process can join it
+            for name in ("cpuset.cpus", "cpuset.mems"):
+                (path / name).write_text((path.parent / name).read_text())
+
+
+def _kill_groups(node: LabNode) -> None:
+    """Kill every process of the node's pods, and wait until they are gone."""
+    deadline = time.monotonic() + _LEAVE_S
+    while time.monotonic() < deadline:
+        pids = {
+            pid
+            for path in _group_paths(node)
+            for processes in path.glob("**/cgroup.procs")
+            for pid in _read(processes).split()
+        }
+        if not pids:
+            return
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), 9)
+        time.sleep(0.05)
+
+
+def _remove_groups(node: LabNode) -> None:
+    for path in _group_paths(node):
+        for child in sorted(path.glob("**/"), reverse=True):
+            with contextlib.suppress(OSError):  # it is not empty, or the kernel has not let go of it yet
+                child.rmdir()
+
+
+def _end_shims(own: Path) -> None:
+    """End the shims of containers, which outlive their containerd."""
+    import psutil  # noqa: PLC0415 - only a stop needs it
+
+    for process in psutil.process_iter(["cmdline"]):
+        words = process.info["cmdline"] or []
+        if words and words[0].endswith("containerd-shim-runc-v2") and f"{own}/containerd.sock" in words:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
+
+
+def _write_settings(folder: LabFolder, node: LabNode) -> None:
+    own = folder.node(node)
+    folder.write_kubeconfig(own / "kubeconfig", node.name)
+    (own / "containerd.toml").write_text(_CONTAINERD.format(folder=own, cni=CNI, pause=images.PAUSE))
+    network = {
+        "cniVersion": "1.0.0",
+        "name": node.bridge,
+        "plugins": [
+            {
+                "type": "bridge",
+                "bridge": node.bridge,
+                "isGateway": True,
+                "ipMasq": False,
+                "ipam": {
+                    "type": "host-local",
+                    "dataDir": f"{own}/addresses",
+                    "ranges": [[{"subnet": f"{node.subnet}.0/24"}]],
+                    "routes": [{"dst": "0.0.0.0/0"}],
+                },
+            }
+        ],
+    }
+    (own / "cni").mkdir(exist_ok=True)
+    (own / "cni" / "10-lab.conflist").write_bytes(msgspec.json.encode(network))
+    settings = {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "address": node.address,
+        "port": node.kubelet_port,
+        "healthzPort": 0,
+        "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
+        "authorization": {"mode": "AlwaysAllow"},
+        "cgroupDriver": "cgroupfs",
+        "cgroupRoot": f"/{node.group}",
+        "failCgroupV1": False,
+        "failSwapOn": False,
+        "enforceNodeAllocatable": [],
+        "systemReserved": {"cpu": f"{node.reserved_cpu_m}m"},
+        "evictionHard": {"memory.available": "100Mi"},
+        "containerRuntimeEndpoint": f"unix://{own}/containerd.sock",
+        "podLogsDir": f"{own}/logs",
+        "clusterDNS": [API_ADDRESS],
+        "clusterDomain": DOMAIN,
+        "resolvConf": f"{own}/resolv.conf",
+    }
+    (own / "resolv.conf").write_text(f"nameserver {API_ADDRESS}\n")
+    (own / "kubelet.json").write_bytes(msgspec.json.encode(settings))

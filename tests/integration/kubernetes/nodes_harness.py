@@ -1,0 +1,122 @@
+"""The lab's two real nodes under the contract suite, and what else tests of the Kubernetes adapter share.
+
+It owns the adapter over them and what happens behind its back. What runs is ended by the cluster's own tools.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from pathlib import Path
+
+import msgspec
+import psutil
+
+from steepest.cluster.folders.adapter_folder import AdapterFolder
+from steepest.cluster.folders.folder_label import label_of
+from steepest.cluster.kubernetes import KubernetesCluster
+from steepest.cluster.kubernetes.manifest import CLUSTER
+from steepest.cluster.kubernetes.sight import PodRecord, pod_of
+from steepest.cluster.port import ReplicaId, ReplicaSpec
+from steepest.events.common import Resources
+from steepest.kubernetes_lab.images import DEMO
+from steepest.kubernetes_lab.lab import KubernetesLab
+from steepest.kubernetes_lab.layout import CLAIM, NAMESPACE, NODES
+from steepest.testing.contracts import contract_job
+from steepest.testing.contracts.cluster_harness import PATIENCE_S, ClusterHarness
+
+_LOOK_S = 0.05
+
+
+class KubernetesHarness(ClusterHarness):
+    """The lab's nodes.
+
+    Args:
+        lab: The lab, which runs.
+        name: Of the state folder on the lab's volume.
+    """
+
+    def __init__(self, lab: KubernetesLab, name: str) -> None:
+        self.nodes = {
+            NODES[0].name: Resources(cpu_m=900, memory_mib=512),
+            NODES[1].name: Resources(cpu_m=500, memory_mib=256),
+        }
+        self.pool = "test"
+        self.caps_memory = True
+        self.lab = lab
+        self.state = AdapterFolder(lab.folder.volume / name)
+        self._zombies: list[KubernetesCluster] = []
+
+    def job(self, *arguments: str) -> ReplicaSpec:
+        """The contract's job, under the image's Python; its source is the argument."""
+        source = Path(contract_job.__file__).read_text()
+        return ReplicaSpec(command=("python3", "-c", source, *arguments))
+
+    async def leave(self) -> None:
+        """Forget the adapter, which goes on as a zombie beside the next one: that is worse than to be dead."""
+        self._zombies.append(self.cluster)
+
+    async def come_back(self) -> None:
+        """A new adapter on the same folder."""
+        self.cluster: KubernetesCluster = KubernetesCluster(
+            self.state.path,
+            list(self.nodes.items()),
+            self.pool,
+            namespace=NAMESPACE,
+            claim=CLAIM,
+            volume=self.lab.folder.volume,
+            image=DEMO,
+            kubeconfig=self.lab.folder.kubeconfig,
+            heartbeat_s=0.5,
+        )
+
+    async def kill(self, replica: ReplicaId) -> None:
+        """Kill the job; its kubelet sees how it ended."""
+        os.kill(self.first_process(replica), signal.SIGKILL)
+
+    async def lose(self, replica: ReplicaId) -> None:
+        """Remove the pod from the API server by force, as an operator does whose node is gone."""
+        pod = self.pod(replica)
+        finalizers = msgspec.json.encode({"metadata": {"finalizers": None}}).decode()
+        self.kubectl("delete", "pod", pod.name, "--grace-period=0", "--force", "--wait=false")
+        self.kubectl("patch", "pod", pod.name, "--type=merge", "-p", finalizers)
+
+    def kubectl(self, *arguments: str) -> str:
+        """What kubectl prints, in the jobs' namespace."""
+        return self.lab.kubectl("-n", NAMESPACE, *arguments)
+
+    def pod(self, replica: ReplicaId) -> PodRecord:
+        """The pod of a replica's newest incarnation."""
+        found = pod_of(self.state.incarnations(replica)[-1])
+        assert found is not None
+        return found
+
+    def first_process(self, replica: ReplicaId) -> int:
+        """The first process of a running replica, by its number on this machine."""
+        uid = self.pod(replica).uid
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            for process in psutil.process_iter(["cmdline"]):
+                words = process.info["cmdline"] or []
+                if words[:2] == ["python3", "-c"] and uid in _group_of(process.pid):
+                    return int(process.pid)
+            time.sleep(_LOOK_S)
+        raise AssertionError(f"no process of {replica}")
+
+    async def aclose(self) -> None:
+        """Remove all Jobs, and close all adapters."""
+        for cluster in (*self._zombies, self.cluster):
+            await cluster.close()
+        mine = f"{CLUSTER}={label_of(self.state)}"
+        with contextlib.suppress(Exception):
+            self.kubectl("delete", "pods", "-l", mine, "--grace-period=1", "--wait=false")
+        self.kubectl("delete", "jobs,services", "-l", mine, "--wait=false")
+
+
+def _group_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cgroup").read_text()
+    except OSError:
+        return ""

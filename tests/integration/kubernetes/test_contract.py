@@ -1,0 +1,9 @@
+"""The Kubernetes cluster keeps the port's contract, on two real nodes."""
+
+from __future__ import annotations
+
+from steepest.testing.contracts.cluster_contract import ClusterContract
+
+
+class TestKubernetesCluster(ClusterContract):
+    """The whole contract."""

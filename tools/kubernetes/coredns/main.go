@@ -1,0 +1,13 @@
+// CoreDNS with the plugins that a small cluster needs: the whole has the clients of many clouds.
+package main
+
+import (
+	"github.com/coredns/coredns/coremain"
+	_ "github.com/coredns/coredns/plugin/bind"
+	_ "github.com/coredns/coredns/plugin/errors"
+	_ "github.com/coredns/coredns/plugin/kubernetes"
+)
+
+func main() {
+	coremain.Run()
+}
