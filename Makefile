@@ -13,7 +13,7 @@ export UV_PYTHON_DOWNLOADS := never
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev demo test test-fresh test-frameworks test-prometheus lint format bench reproduce fidelity fuzz docs docs-generate kafka kafka-start kafka-stop mosquitto prometheus storage engine kubernetes kubernetes-programs kubernetes-stop test-kubernetes images chaos lock clean
+.PHONY: help setup dev demo test test-fresh test-frameworks test-prometheus lint format bench reproduce fidelity fuzz docs docs-generate kafka kafka-start kafka-stop mosquitto prometheus storage links engine kubernetes kubernetes-programs kubernetes-stop test-kubernetes images chaos lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -122,6 +122,11 @@ storage: ## Get the lighttpd storage server (Debian, Ubuntu) for jobs that strea
 	@test -n "$$(PATH=$$PATH:/usr/sbin command -v lighttpd)" || { \
 	  sudo=; test "$$(id -u)" = 0 || sudo=sudo; \
 	  $$sudo apt-get update -q && $$sudo apt-get install -q -y --no-install-recommends lighttpd; }
+
+links: ## Get what joins emulated nodes by links (Debian, Ubuntu); making them needs root
+	@PATH=$$PATH:/usr/sbin; { command -v tc && command -v nsenter; } > /dev/null || { \
+	  sudo=; test "$$(id -u)" = 0 || sudo=sudo; \
+	  $$sudo apt-get update -q && $$sudo apt-get install -q -y --no-install-recommends iproute2 util-linux; }
 
 engine: .docker/docker-compose ## Get Docker, debootstrap (Debian, Ubuntu) and Compose (Go); no image registry is ever asked
 	@PATH=$$PATH:/usr/sbin; { command -v dockerd && command -v debootstrap; } > /dev/null || { \

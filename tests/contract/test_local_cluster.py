@@ -28,12 +28,13 @@ Cpu = Literal["cgroup", "duty-cycle"]
 class LocalHarness(ClusterHarness):
     """Two emulated nodes on this machine."""
 
-    def __init__(self, state_dir: Path, cpu: Cpu, *, events: bool) -> None:
+    def __init__(self, state_dir: Path, cpu: Cpu, *, events: bool, link_mbit: int | None = None) -> None:
         self.nodes = {"large": Resources(cpu_m=800, memory_mib=512), "small": Resources(cpu_m=400, memory_mib=256)}
         self.pool = "test"
         self.state_dir = state_dir
         self._cpu: Cpu = cpu
         self._events = events
+        self._link_mbit = link_mbit
         self._zombies: list[LocalCluster] = []
 
     def job(self, *arguments: str) -> ReplicaSpec:
@@ -48,7 +49,13 @@ class LocalHarness(ClusterHarness):
         """A new adapter on the same folder."""
         nodes = [LocalNode(name, capacity) for name, capacity in self.nodes.items()]
         self.cluster: LocalCluster = LocalCluster(
-            self.state_dir, nodes, self.pool, heartbeat_s=0.1, cpu=self._cpu, events=self._events
+            self.state_dir,
+            nodes,
+            self.pool,
+            heartbeat_s=0.1,
+            cpu=self._cpu,
+            events=self._events,
+            link_mbit=self._link_mbit,
         )
 
     async def kill(self, replica: ReplicaId) -> None:

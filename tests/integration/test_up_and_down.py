@@ -154,6 +154,21 @@ def test_a_folder_keeps_its_nodes(system: RunningSystem) -> None:
     assert "with the nodes only=800m and a heartbeat of 150 ms; leave --node and --heartbeat out" in refused.stderr
 
 
+def test_a_folder_keeps_its_links(system: RunningSystem) -> None:
+    """Links for a folder without any are refused, and where they cannot be made, no folder is."""
+    nowhere = system.call("up", "--link-mbit", "10", "--cluster", "docker")
+    assert nowhere.returncode == 2
+    assert "links" in nowhere.stderr
+    assert not system.state.exists()
+    system.start()
+    system.call("down")
+
+    refused = system.call("up", "--link-mbit", "10")
+
+    assert refused.returncode == 2
+    assert "with no links; leave --link-mbit out" in refused.stderr
+
+
 def test_a_folder_of_another_version_is_left_alone(system: RunningSystem) -> None:
     """Every command refuses it with both versions, and changes nothing in it."""
     system.state.mkdir()

@@ -168,6 +168,7 @@ def open_cluster(folder: StateFolder, installation: Installation, pool: str) -> 
         heartbeat_s=installation.heartbeat_ms / 1000,
         retention=installation.ended,
         data=_data_of(installation),
+        link_mbit=installation.link_mbit,
     )
 
 

@@ -18,7 +18,7 @@ import msgspec
 from steepest import flock
 from steepest.cluster.folders.ended_jobs import Retention
 from steepest.errors import InputError, RecordingError, UncertainError
-from steepest.events.common import Name, Resources
+from steepest.events.common import Name, Positive, Resources
 from steepest.log.files.atomic_write import private, write_atomically
 from steepest.runtime.layout import Layout
 
@@ -71,6 +71,7 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         ended: How much stays of what jobs printed and saved that are over.
         storage: The address of the storage server that jobs read their data from; empty: none.
         folders: What jobs' containers may have there: their working folders are these, or below them.
+        link_mbit: The rate of the links that join emulated nodes, in Mbit/s; None: all are on this machine's loopback.
     """
 
     version: int = VERSION
@@ -85,6 +86,7 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     storage: str = ""
     folders: tuple[str, ...] = ()
     pools: tuple[PoolSpec, ...] = ()
+    link_mbit: Positive | None = None
 
     @property
     def layout(self) -> Layout:
@@ -305,6 +307,8 @@ def _encoded(installation: Installation) -> bytes:
         del content["pools"]
     if not installation.storage:
         del content["storage"]
+    if installation.link_mbit is None:
+        del content["link_mbit"]
     content["version"] = POOLS_VERSION if installation.pools else VERSION
     return msgspec.json.format(msgspec.json.encode(content), indent=2)
 

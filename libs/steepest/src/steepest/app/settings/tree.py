@@ -120,6 +120,12 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     heartbeat_ms: Annotated[
         Positive | None, means("Period of the nodes' heartbeats; default: 500.", flag="--heartbeat")
     ] = None
+    link_mbit: Annotated[
+        Positive | None,
+        means(
+            "Rate of the links that join emulated nodes (Linux, root), in Mbit/s; default: none.", flag="--link-mbit"
+        ),
+    ] = None
 
 
 class ParameterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

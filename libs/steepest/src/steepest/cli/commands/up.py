@@ -20,7 +20,7 @@ from steepest.cli.options import (
     state_option,
 )
 from steepest.cli.printing.output import tell
-from steepest.cli.system.node_selection import IMAGE, cluster_option, engines, engines_as, refuse_others
+from steepest.cli.system.node_selection import IMAGE, LOCAL, cluster_option, engines, engines_as, refuse_others
 
 if TYPE_CHECKING:
     from steepest.app.settings.tree import ClusterSettings, ParameterSettings, Settings
@@ -123,6 +123,9 @@ CORES_SHARE = 0.8
     help="Let jobs on Docker engines use this folder (default: where `up` made the state folder). Repeat it.",
 )
 @click.option("--heartbeat", type=SPAN, help="Set the period of heartbeats of a new folder (500ms).")
+@click.option(
+    "--link-mbit", type=click.IntRange(1), help="Join the emulated nodes of a new folder by links of this rate (root)."
+)
 @click.option("--alpha", type=click.FloatRange(0, min_open=True), help="Set SpeCon's growth threshold α (0.01).")
 @click.option("--interval", type=SPAN, help="Measure growth over intervals of this length (30s).")
 @policy_option(None)
@@ -176,6 +179,7 @@ def flags_of(*, metrics: tuple[str | None, int] | None, soft_limits: bool, **opt
         "cluster.storage": options["storage"],
         "cluster.folders": options["folders"],
         "cluster.heartbeat_ms": options["heartbeat"],
+        "cluster.link_mbit": options["link_mbit"],
         "parameters.alpha": options["alpha"],
         "parameters.interval_ms": options["interval"],
         "parameters.policy": options["policy"],
@@ -236,6 +240,8 @@ def prepare(settings: Settings) -> None:
     if asked.storage:
         data_source(asked.storage)  # refuses what is no address
     if not folder.exists:
+        if asked.link_mbit is not None:
+            _refuse_links(asked)
         found = engines(asked.adapter, nodes)
         if asked.soft_limits and not found:
             raise InputError("soft limits are for Docker engines", hint="leave --soft-limits out, or name --cluster")
@@ -244,6 +250,7 @@ def prepare(settings: Settings) -> None:
             image=asked.image if found else "",
             soft_limits=asked.soft_limits,
             storage=asked.storage,
+            link_mbit=asked.link_mbit,
         )
         folder.create(_with_heartbeat(new, asked.heartbeat_ms))
         return
@@ -260,6 +267,11 @@ def prepare(settings: Settings) -> None:
             f"{folder.root} is there already, with the storage {there.storage or 'none'}",
             hint="leave --storage out, or begin with a new folder",
         )
+    if asked.link_mbit not in (None, there.link_mbit):
+        has = f"links of {there.link_mbit} Mbit/s" if there.link_mbit else "no links"
+        raise InputError(
+            f"{folder.root} is there already, with {has}", hint="leave --link-mbit out, or begin with a new folder"
+        )
     if nodes and any(one.engine for one in there.nodes):
         nodes = engines_as(nodes, there.nodes)
     new = _with_heartbeat(Installation(nodes=nodes or there.nodes, heartbeat_ms=there.heartbeat_ms), asked.heartbeat_ms)
@@ -268,6 +280,27 @@ def prepare(settings: Settings) -> None:
         raise InputError(
             f"{folder.root} is there already, with the nodes {has} and a heartbeat of {there.heartbeat_ms} ms",
             hint="leave --node and --heartbeat out, or begin with a new folder",
+        )
+
+
+def _refuse_links(asked: ClusterSettings) -> None:
+    """Say before anything is made that nodes cannot be joined by links.
+
+    Raises:
+        InputError: They cannot be made here, the nodes are engines, or jobs must reach a storage server.
+    """
+    from steepest.cluster.local.links import why_not
+    from steepest.errors import InputError
+
+    if asked.adapter not in (None, LOCAL):
+        raise InputError("links are for emulated nodes", hint="leave --link-mbit out")
+    if asked.storage:
+        raise InputError("over links, jobs reach no storage server", hint="leave --link-mbit out, or --storage")
+    if why := why_not():
+        raise InputError(
+            f"links between nodes cannot be made here: {why}",
+            code="no-links",
+            hint="run it as root, or without --link-mbit",
         )
 
 

@@ -35,7 +35,7 @@ from steepest.view.refusal import Refusal
 from steepest.view.state import Job, Phase, Plan, PlanKind
 from steepest.view.validity import no_room, room_sentence
 
-PLANS = (c.PlacementPlanned, c.MigrationPlanned)
+PLANS = (c.PlacementPlanned, c.MigrationPlanned, c.TransitionPlanned)
 
 
 class TimelineEntry(msgspec.Struct, kw_only=True):

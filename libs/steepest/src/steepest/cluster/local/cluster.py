@@ -29,6 +29,7 @@ from steepest.cluster.gang_variables import GangAddresses
 from steepest.cluster.local.duty_cycles import send_order
 from steepest.cluster.local.groups import Groups, cap, find_groups
 from steepest.cluster.local.launch import ProcessLaunch, is_known, launch
+from steepest.cluster.local.links import NodeLinks
 from steepest.cluster.local.local_background import LocalBackground
 from steepest.cluster.local.phases import boot_id, observe
 from steepest.cluster.local.process_roster import LocalRoster
@@ -72,6 +73,7 @@ class LocalCluster(FolderCluster[LocalBackground]):
         events: False polls instead of using the file system's events.
         retention: How much is kept of forgotten jobs.
         data: Where jobs read their data; None: there is no storage. What each incarnation reads is counted.
+        link_mbit: The rate of the links that join the nodes, in Mbit/s; None: all are on this machine's loopback.
 
     Raises:
         InputError: A node's name is invalid or appears twice.
@@ -89,6 +91,7 @@ class LocalCluster(FolderCluster[LocalBackground]):
         events: bool = True,
         retention: Retention = Retention(),  # noqa: B008 - frozen
         data: DataSource | None = None,
+        link_mbit: int | None = None,
     ) -> None:
         named = [(node.name, node.capacity) for node in nodes]
         super().__init__(
@@ -99,6 +102,7 @@ class LocalCluster(FolderCluster[LocalBackground]):
         self._boot = boot_id()
         self._ports = PortTable(self._state)
         self._gpus = GpuTable(self._state, numbered_gpus(nodes))
+        self._links = NodeLinks(state_dir, [*self._capacities], link_mbit) if link_mbit else None
 
     async def start(
         self,
@@ -147,6 +151,8 @@ class LocalCluster(FolderCluster[LocalBackground]):
                 return
             if order.spec.gang is not None:
                 order = msgspec.structs.replace(order, addresses=self._addresses(folder, order.spec.gang))
+            if self._links is not None:
+                order = msgspec.structs.replace(order, entering=self._links.entering(order.node))
             gpus = self._gpus.assign(folder, order.node, order.spec.requests)
             order = msgspec.structs.replace(order, gpus=gpus)
             if groups is not None:
@@ -159,7 +165,8 @@ class LocalCluster(FolderCluster[LocalBackground]):
 
     def _addresses(self, folder: IncarnationFolder, gang: GangPlace) -> GangAddresses:
         found = self._ports.reserve(folder.replica.job, folder.incarnation, gang.world_size)
-        return GangAddresses((_LOOPBACK,) * gang.world_size, found.of_ranks, found.master)
+        hosts = [_LOOPBACK if self._links is None else self._links.address(node) for node in gang.nodes]
+        return GangAddresses(tuple(hosts), found.of_ranks, found.master)
 
     async def stop(self, replica: ReplicaId, incarnation: int, *, grace_s: float) -> Stopped:
         """See ``Cluster.stop``."""
@@ -230,9 +237,11 @@ class LocalCluster(FolderCluster[LocalBackground]):
 
     async def _open(self) -> LocalBackground:
         await asyncio.to_thread(self._state.make)
+        if self._links is not None:
+            await asyncio.to_thread(self._links.make)
         groups = await asyncio.to_thread(self._open_groups)
         roster = LocalRoster(self._state, self._boot)
-        engine = LocalBackground(self._settings, roster, groups)
+        engine = LocalBackground(self._settings, roster, groups, self._links)
         for tracked in await asyncio.to_thread(roster.load):
             engine.watch_incarnation(tracked.folder)
         await engine.look()

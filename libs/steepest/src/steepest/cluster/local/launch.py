@@ -50,6 +50,7 @@ class ProcessLaunch(msgspec.Struct, frozen=True, kw_only=True):
         addresses: Where its gang listens; None: it has none.
         gpus: The GPUs that it may use, by their ids; None: its node has none.
         data: Where it reads its data; None: the pool has no storage.
+        entering: What to put before the supervisor's command, so that it runs on its node's network.
     """
 
     node: str
@@ -61,6 +62,7 @@ class ProcessLaunch(msgspec.Struct, frozen=True, kw_only=True):
     addresses: GangAddresses | None = None
     gpus: tuple[int, ...] | None = None
     data: DataSource | None = None
+    entering: tuple[str, ...] = ()
 
 
 def is_known(state: AdapterFolder, folder: IncarnationFolder, node: str, boot: str) -> bool:
@@ -106,7 +108,7 @@ def launch(state: AdapterFolder, folder: IncarnationFolder, order: ProcessLaunch
             try:
                 if relay is not None and order.data is not None:
                     inherited.append(_start_relay(folder, order.data, relay))
-                reply = _spawn(folder, _message(folder, order, program), env, *inherited)
+                reply = _spawn(folder, order, _message(folder, order, program), env, *inherited)
             finally:
                 for number in inherited:
                     os.close(number)
@@ -186,14 +188,16 @@ def _message(folder: IncarnationFolder, order: ProcessLaunch, program: str) -> d
     }
 
 
-def _spawn(folder: IncarnationFolder, message: Mapping[str, Any], env: Mapping[str, str], *inherited: int) -> bytes:
+def _spawn(
+    folder: IncarnationFolder, order: ProcessLaunch, message: Mapping[str, Any], env: Mapping[str, str], *inherited: int
+) -> bytes:
     """Start the supervisor and return its reply.
 
     It inherits the lock, the first of the descriptors, so that the lock is held at every moment.
     """
     with folder.supervisor_log.open("ab") as log:
         child = subprocess.Popen(
-            [sys.executable, "-I", "-S", supervisor.__file__, str(folder.path), *map(str, inherited)],
+            [*order.entering, sys.executable, "-I", "-S", supervisor.__file__, str(folder.path), *map(str, inherited)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,

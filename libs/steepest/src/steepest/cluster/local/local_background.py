@@ -1,6 +1,6 @@
 """The background tasks that only the local adapter has: it divides CPU and removes control groups.
 
-It must never start or stop a replica.
+It removes the links of nodes likewise. It must never start or stop a replica.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from steepest.cluster.folders.background import AdapterSettings, Background
 from steepest.cluster.local.duty_cycles import DutyCycles, send_order
 from steepest.cluster.local.groups import Groups
+from steepest.cluster.local.links import NodeLinks
 from steepest.cluster.local.process_roster import LocalRoster, LocalTracked
 
 
@@ -20,12 +21,16 @@ class LocalBackground(Background[LocalTracked]):
 
     Args:
         groups: Control groups, already open; None: CPU is divided by duty cycles.
+        links: The links that join the nodes, already made; None: there are none.
     """
 
     roster: LocalRoster
 
-    def __init__(self, settings: AdapterSettings, roster: LocalRoster, groups: Groups | None) -> None:
+    def __init__(
+        self, settings: AdapterSettings, roster: LocalRoster, groups: Groups | None, links: NodeLinks | None
+    ) -> None:
         super().__init__(settings, roster)
+        self._links = links
         self.groups = groups
         self.duty = DutyCycles({node: capacity.cpu_m for node, capacity in settings.capacities.items()})
 
@@ -53,6 +58,8 @@ class LocalBackground(Background[LocalTracked]):
         await super().close()
         if self.groups is not None:
             await asyncio.to_thread(self.groups.close)
+        if self._links is not None:
+            await asyncio.to_thread(self._links.close, [tracked.node for tracked in self.roster.running()])
 
 
 def _send_shares(orders: Iterable[tuple[LocalTracked, int]]) -> None:
