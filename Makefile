@@ -13,7 +13,7 @@ export UV_PYTHON_DOWNLOADS := never
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev demo test test-fresh test-frameworks test-prometheus lint format bench reproduce fidelity fuzz docs docs-generate kafka kafka-start kafka-stop mosquitto prometheus storage links engine kubernetes kubernetes-programs kubernetes-stop test-kubernetes images chaos lock clean
+.PHONY: help setup dev demo test test-fresh test-frameworks test-prometheus lint format bench reproduce fidelity fuzz docs docs-generate dashboards grafana-schema kafka kafka-start kafka-stop mosquitto prometheus storage links engine kubernetes kubernetes-programs kubernetes-stop test-kubernetes images chaos lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -86,6 +86,17 @@ docs-generate: $(STAMP)/runtime ## Write the pages that are generated from the c
 	@$(BIN)/python -m tools.docs.generate
 	@$(BIN)/steepest schema --page > docs/events.md
 	@$(BIN)/steepest schema > docs/asyncapi.json
+
+dashboards: $(STAMP)/dev ## Write Grafana's dashboards, which are generated from the code
+	@$(BIN)/python -m tools.monitoring.dashboards
+
+grafana-schema: .grafana/node_modules ## Get Grafana's own types of a dashboard (npm) for the tests
+
+# Both packages have no dependencies, so exact versions are a lock; a lock file of npm's would name a registry.
+.grafana/node_modules: tools/monitoring/package.json
+	@mkdir -p .grafana && cp $< .grafana/
+	npm install --prefix .grafana --no-package-lock --no-audit --no-fund --ignore-scripts
+	@touch $@
 
 fidelity: $(STAMP)/runtime ## Compare the demo with its simulation, over five runs (10 minutes)
 	@$(BIN)/python tools/fidelity.py $(FIDELITY)

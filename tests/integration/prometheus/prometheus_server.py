@@ -106,6 +106,12 @@ class PrometheusServer:
         found: list[dict[str, Any]] = self.ask("query", query=expression)["result"]
         return found
 
+    def course(self, expression: str, since_s: float, until_s: float) -> list[dict[str, Any]]:
+        """The series that an expression has had between two moments, as a graph shows them."""
+        span = {"start": str(since_s), "end": str(until_s), "step": str(SCRAPE_S)}
+        found: list[dict[str, Any]] = self.ask("query_range", query=expression, **span)["result"]
+        return found
+
     def firing(self) -> set[tuple[str, str]]:
         """Alerts that fire: name and, where it has one, instance or pool."""
         return {

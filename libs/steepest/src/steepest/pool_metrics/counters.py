@@ -12,8 +12,9 @@ from itertools import product
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.metrics import MetricWrapperBase
 
-from steepest.events.cluster import MoveKind, Outcome
-from steepest.view.state import PlanKind, PlanStatus
+from steepest.events.cluster import GrowthList, MoveKind, Outcome
+from steepest.view.plans import AT, MOVES
+from steepest.view.state import MOVING, PlanKind, PlanStatus
 
 STEP_S = (0.1, 0.3, 1, 3, 10, 30, 60, 120, 300)
 """Seconds of a step or a plan; a checkpoint may take a minute, and a verification two."""
@@ -28,6 +29,9 @@ ERROR = (0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2, 5)
 """Shares of what was measured."""
 
 OUTCOMES = tuple(status for status in PlanStatus if status is not PlanStatus.IN_FLIGHT)
+CPU_TIME = "cpu_time"
+"""The prediction of the CPU time that a whole job needs."""
+
 LIMIT_ANSWERS = ("applied", "refused", "unclear")
 
 
@@ -152,6 +156,12 @@ class PoolCounters:
         """Show a pool's counts from zero on: a series that begins at 1 has never risen."""
         for kind, outcome in product(PlanKind, OUTCOMES):
             self.plans.labels(pool, kind.value, outcome.value)
+        for kind, moves in MOVES.items():
+            self.plan_seconds.labels(pool, kind.value)
+            for step in dict.fromkeys(step for _, step in map(AT.__getitem__, moves) if step):
+                self.step_seconds.labels(pool, kind.value, step.value)
+        for kind in sorted(MOVING):
+            self.pause_seconds.labels(pool, kind.value)
         for rule in (*MoveKind, PlanKind.MOVE):
             self.moves.labels(pool, rule.value)
             self.moves_back.labels(pool, rule.value)
@@ -159,6 +169,10 @@ class PoolCounters:
             self.limits.labels(pool, answer)
         for ended in Outcome:
             self.completion_seconds.labels(pool, ended.value)
+        for listed in GrowthList:
+            self.efficiency.labels(pool, listed.value)
+        self.prediction_errors.labels(pool, CPU_TIME)
+        self.wait_seconds.labels(pool, "default")
         for metric in (self.t90_seconds, self.resumptions, self.stays, self.goals):
             metric.labels(pool)
 

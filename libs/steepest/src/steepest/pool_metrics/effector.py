@@ -15,7 +15,7 @@ from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.events.registry import members
 from steepest.pool_metrics.bounded_label import BoundedLabel
-from steepest.pool_metrics.counters import PoolCounters
+from steepest.pool_metrics.counters import CPU_TIME, PoolCounters
 from steepest.pool_metrics.gauges import PoolGauges
 from steepest.pool_metrics.learning_course import LearningCourse
 from steepest.pool_metrics.plan_watch import PlanWatch
@@ -185,7 +185,7 @@ class PoolMetrics(Effector):
             self._counters.t90_seconds.labels(self._pool).observe(max(0, done_ms - job.submitted_ms) / 1000)
         if predicted is not None and job.progress.cpu_ms:
             error = abs(predicted - job.progress.cpu_ms) / job.progress.cpu_ms
-            self._counters.prediction_errors.labels(self._pool, "cpu_time").observe(error)
+            self._counters.prediction_errors.labels(self._pool, CPU_TIME).observe(error)
 
 
 def _goes_on(view: ClusterView, name: str) -> bool:

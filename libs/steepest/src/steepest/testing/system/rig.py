@@ -13,7 +13,7 @@ from typing import Any
 
 from steepest.app.context import ServiceContext
 from steepest.app.installed_services import installed_services
-from steepest.app.settings.tree import Settings
+from steepest.app.settings.tree import MetricsSettings, Settings
 from steepest.app.state_folder import Installation
 from steepest.clock import Clock
 from steepest.cluster.port import Cluster
@@ -129,11 +129,20 @@ class RigProcess:
 
 
 def context_on(
-    state: Path, log: Log, cluster: Cluster, clock: Clock, metrics: Metrics | None = None, *, mqtt: str = ""
+    state: Path,
+    log: Log,
+    cluster: Cluster,
+    clock: Clock,
+    metrics: Metrics | None = None,
+    *,
+    mqtt: str = "",
+    jobs_named: int = 0,
 ) -> ServiceContext:
-    """What a service is built from, over these parts; ``mqtt`` is a broker."""
+    """What a service is built from, over these parts; ``mqtt`` is a broker, ``jobs_named`` the setting `metrics.jobs`."""
     return ServiceContext(
-        settings=Settings(state_dir=str(state), mqtt=MqttSettings(broker=mqtt)),
+        settings=Settings(
+            state_dir=str(state), mqtt=MqttSettings(broker=mqtt), metrics=MetricsSettings(jobs=jobs_named)
+        ),
         installation=Installation(pool=POOL, nodes=()),
         log=log,
         clusters={POOL: cluster},
@@ -150,9 +159,12 @@ class Rig:
         nodes: The nodes as they are.
     """
 
-    def __init__(self, folder: Path, nodes_cpu_m: Mapping[str, int], *, clock: Clock | None = None) -> None:
-        """Nodes by name, with their CPU in millicores."""
+    def __init__(
+        self, folder: Path, nodes_cpu_m: Mapping[str, int], *, clock: Clock | None = None, jobs_named: int = 0
+    ) -> None:
+        """Nodes by name, with their CPU in millicores; ``jobs_named``: jobs that have metrics with their names."""
         self.folder = folder
+        self._jobs_named = jobs_named
         self.clock = clock or VirtualClock()
         self.layout = Layout(pools=(POOL,), loss_partitions=2)
         self.log = MemoryLog(self.layout.partitions())
@@ -198,7 +210,9 @@ class Rig:
     def _built(self, service: str | Service, log: Log, cluster: FakeCluster, metrics: Metrics) -> Service:
         if isinstance(service, Service):
             return service
-        return installed_services()[service](context_on(self.folder / "state", log, cluster, self.clock, metrics))
+        state = self.folder / "state"
+        context = context_on(state, log, cluster, self.clock, metrics, jobs_named=self._jobs_named)
+        return installed_services()[service](context)
 
     # --- appending -----------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,1 @@
+"""Each dashboard, a file."""
