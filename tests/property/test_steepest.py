@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -83,6 +84,29 @@ def test_the_level_is_what_the_hungriest_get(cores: float, demands: list[float])
     """Each gets its demand or the level."""
     level = fair_level(cores, demands)
     assert [min(demand, level) for demand in demands] == pytest.approx(max_min(cores, demands))
+
+
+@given(CORES, PROMISES, st.lists(st.floats(0, 10), min_size=12, max_size=12))
+def test_a_deadline_takes_nothing_from_what_cannot_wait(
+    cores: float, promises: list[Promise], needs: list[float]
+) -> None:
+    """Whatever jobs need for their deadlines: what must run now runs, and the node is used as fully as without them."""
+    jobs = [
+        JobOnNode(name=f"j{number}", left=one.left, demand=one.demand, due_s=one.due_s, index=number)
+        for number, one in enumerate(promises)
+    ]
+    with_deadlines = [msgspec.structs.replace(job, needs=need) for job, need in zip(jobs, needs, strict=False)]
+    before = plan_node(cores, jobs, SteepestParameters()).shares
+    after = plan_node(cores, with_deadlines, SteepestParameters()).shares
+
+    assert sum(share.rate for share in after.values()) == pytest.approx(sum(share.rate for share in before.values()))
+    for name, share in after.items():
+        assert share.must == pytest.approx(before[name].must)
+    needed = sum(max(0.0, share.must) for share in before.values())
+    if needed <= cores * (1 - SteepestParameters().floor):
+        assert all(
+            share.rate >= min(share.must, job.demand) - 1e-6 for share, job in zip(after.values(), jobs, strict=True)
+        )
 
 
 ARRIVALS = st.lists(st.tuples(st.floats(0, 60), WORK, st.sampled_from([1.0, 2.0, 8.0])), min_size=1, max_size=10).map(

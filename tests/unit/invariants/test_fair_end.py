@@ -46,8 +46,9 @@ def test_a_job_that_ends_much_later_is_a_breach() -> None:
         ended(promised(20_000), 60, c.Outcome.CANCELLED),
         ended(promised(20_000).add(c.NodeLost(node="n1", silent_ms=1)), 60),
         ended(promised(20_000).add(c.PoolConfigured()), 60),
+        ended(promised(20_000).add(c.JobSuspended(plan="s", job="a", took_ms=1)), 60),
     ],
-    ids=["unknown", "cancelled", "node lost", "configured"],
+    ids=["unknown", "cancelled", "node lost", "configured", "suspended"],
 )
 def test_nothing_is_promised_where_it_cannot_be_kept(story: LogBuilder) -> None:
     """A job of unknown size, one that did not finish, and one whose pool changed."""

@@ -37,10 +37,12 @@ def interval(left: TimeLeft) -> str:
 
 
 def in_words(job: Job) -> str:
-    """A sentence about a job that is not over; empty where nothing is known of its progress."""
+    """A sentence about a job that is not over; empty where nothing is known of its progress, and it has no deadline."""
     where, left = steps(job), time_left(job)
+    due = job.spec.deadline_ms
+    deadline = "" if due is None else f"it should be over {span(due)} after its submission"
     if not where:
-        return ""
+        return deadline
     done = share_done(job)
     sentence = where if where.startswith("epoch") else f"step {where}"
     if done:
@@ -49,7 +51,7 @@ def in_words(job: Job) -> str:
         sentence += f"; about {span(left.p50)} left ({interval(left)})"
     elif job.alive:
         sentence += "; how long it takes is unknown" if not done else "; its pace is not measured yet"
-    return sentence
+    return f"{sentence}; {deadline}" if deadline else sentence
 
 
 def _epochs(job: Job) -> str:

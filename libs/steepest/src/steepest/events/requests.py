@@ -107,6 +107,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         batch_size: Examples a step, of all replicas together.
         data_bytes: Size of the data set that each epoch reads.
         goal: When it has learned enough and ends as finished; None: once its process says so.
+        deadline_ms: From its submission to when it should have ended; None: its user does not say. It ends no job.
     """
 
     command: tuple[str, ...]
@@ -134,6 +135,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     batch_size: Positive | None = None
     data_bytes: Positive | None = None
     goal: Goal | None = None
+    deadline_ms: Positive | None = None
 
     @property
     def all_roles(self) -> tuple[Role, ...]:

@@ -31,7 +31,8 @@ Examples:
 
 Growth is how much of its largest value the loss changed by in the last interval (PC progressing, WC watched, CC
 converged; ?: unknown, because no loss was read). Step and loss are those reported last. The time left, and the interval
-that it lies between, follow from the pace of the last minutes, for jobs of which it is known how long they train. The
+that it lies between, follow from the pace of the last minutes, for jobs of which it is known how long they train; due says
+how long it is until a job's deadline. The
 limit is the CPU limit in force, with FlowCon's list (NL new, WL watched, CL completing). Queue is the position of a job that
 waits, and its reason says what for. A terminal shows what has
 room: --json has everything.
@@ -46,6 +47,7 @@ COLUMNS = (
     "#step",
     "#left",
     "#between",
+    "#due",
     "#loss",
     "#limit",
     "#moves",
@@ -56,7 +58,7 @@ COLUMNS = (
     "what",
     "reason",
 )
-GIVING_WAY = ("what", "#between", "#waited", "#queue", "#retries", "#moves", "#limit", "reason", "#left")
+GIVING_WAY = ("what", "#between", "#due", "#waited", "#queue", "#retries", "#moves", "#limit", "reason", "#left")
 """What a narrow terminal shows less of, the least important first."""
 
 WHAT_LETTERS = 40
@@ -147,6 +149,7 @@ def as_dict(
         "ended_ms": job.ended_ms,
         "waited_ms": waited_ms(job, pool.now_ms),
         "waited_in_total_ms": waited_in_total_ms(pool, job),
+        "deadline_ms": job.spec.deadline_ms,
         "queue": job.spec.queue,
         "priority": job.spec.priority,
         "priority_class": job.spec.priority_class,
@@ -259,6 +262,7 @@ def _row(pool: StoredPool, job: Job, progress: NewestReport | None, standing: St
         steps(job, progress.step if progress else None),
         "" if left is None else span(left.p50),
         "" if left is None else interval(left),
+        _due(job, pool.now_ms),
         "" if loss is None else f"{loss:.4g}",
         _limit(job),
         str(job.moves or ""),
@@ -269,6 +273,16 @@ def _row(pool: StoredPool, job: Job, progress: NewestReport | None, standing: St
         _what(job),
         (standing.reason if standing else job.stop_reason, "red" if job.outcome == "failed" else ""),
     ]
+
+
+def _due(job: Job, now_ms: int) -> str:
+    """How long it is until a job's deadline, while it is not over."""
+    from steepest.describe import span
+
+    if job.spec.deadline_ms is None or job.outcome is not None:
+        return ""
+    ahead_ms = job.submitted_ms + job.spec.deadline_ms - now_ms
+    return span(ahead_ms) if ahead_ms >= 0 else f"{span(-ahead_ms)} ago"
 
 
 def growth_of(job: Job) -> str:

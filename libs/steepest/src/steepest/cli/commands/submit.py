@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steepest.app.settings.amounts import NAME_RULE
-from steepest.cli.options import CPU, MEMORY, installation_options, json_option
+from steepest.cli.options import CPU, MEMORY, SPAN, installation_options, json_option
 from steepest.cli.printing.output import give, tell
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ MODES = ("on-request", "on-stop", "none")
 @click.option("--epochs", type=click.IntRange(1), help="State its epochs, if you know them.")
 @click.option("--batch-size", type=click.IntRange(1), help="State the examples of a step, all replicas together.")
 @click.option("--data-bytes", type=click.IntRange(1), help="State the size of the data set that an epoch reads.")
+@click.option("--deadline", type=SPAN, help="Say in what time from now it should end, like 2h; it ends no job.")
 @click.option("--until", metavar="CONDITION", help="Finish it once an interval's mean is there: 'loss<0.1'.")
 @click.option("--patience", type=click.IntRange(1), help="Finish it after so many intervals without a better mean.")
 @click.option("--env", multiple=True, metavar="K=V", help="Set a variable of its environment. Repeat it.")

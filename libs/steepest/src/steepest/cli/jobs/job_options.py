@@ -34,6 +34,7 @@ def spec_of(
     metrics_folder: Path | None = None,
     replicas: Sequence[str] = (),
     priority: str | None = None,
+    deadline: int | None = None,
     until: str | None = None,
     patience: int | None = None,
     **fields: Any,
@@ -51,6 +52,7 @@ def spec_of(
         metrics_folder: Where its losses are read from too.
         replicas: Numbers of replicas, each as N or ROLE=N.
         priority: A number, or the name of a class.
+        deadline: Milliseconds in which it should end.
         until: A condition on its evaluation function that ends it.
         patience: Intervals without a better mean that end it.
         fields: Other fields of the description, as they are.
@@ -68,6 +70,7 @@ def spec_of(
         **({"command": tuple(command)} if command else {}),
         **({"checkpoint_mode": CheckpointMode(checkpoint)} if checkpoint else {}),
         **({"metrics_folder": str(metrics_folder.absolute())} if metrics_folder else {}),
+        **({"deadline_ms": deadline} if deadline else {}),
         **_urgency(priority),
         **({"goal": goal} if (goal := goal_of(until, patience, fields.get("metric", spec.metric))) else {}),
     }

@@ -18,8 +18,8 @@ class FairEnd(Checker):
 
     Each plan of limits states the fair end of every job on its node, as far as it is known then. The newest one before a
     job's end counts. A job that ends later than that by more than a quarter of its fair completion time, and by more than
-    30 s, breaks the promise. Nothing is promised to a job whose size is unknown, that failed or lost its node on the way, or
-    that ran in a pool whose parameters changed.
+    30 s, breaks the promise. Nothing is promised to a job whose size is unknown, that failed, lost its node or was
+    suspended for another one, or that ran in a pool whose parameters changed.
     """
 
     name = "fair-end"
@@ -29,6 +29,7 @@ class FairEnd(Checker):
         self._submitted_ms: dict[str, int] = {}
         self._promised: dict[str, tuple[int, int]] = {}
         self._excused: dict[str, None] = {}
+        self._suspended: dict[str, None] = {}
         self._later: list[float] = []
 
     def feed(self, received: Received[c.ClusterEvent]) -> None:
@@ -44,6 +45,8 @@ class FairEnd(Checker):
                 self._excused[event.job] = None
             case c.CheckpointSaved():
                 self._excused.pop(event.job, None)
+            case c.JobSuspended():
+                self._suspended[event.job] = None
             case c.NodeLost() | c.NodeGone() | c.PoolConfigured():
                 self._promised.clear()
             case c.JobEnded():
@@ -58,7 +61,8 @@ class FairEnd(Checker):
     def _end(self, event: c.JobEnded, received: Received[c.ClusterEvent]) -> None:
         submitted_ms = self._submitted_ms.pop(event.job, None)
         fair_end_ms, offset = self._promised.pop(event.job, (None, 0))
-        excused = event.job in self._excused
+        excused = event.job in self._excused or event.job in self._suspended
+        self._suspended.pop(event.job, None)
         self._excused.pop(event.job, None)
         if submitted_ms is None or fair_end_ms is None or excused or event.outcome is not c.Outcome.FINISHED:
             return

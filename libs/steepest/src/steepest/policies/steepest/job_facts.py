@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 
 from steepest.events import cluster as c
@@ -27,6 +29,7 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
         fair_end_s: Its end under fair sharing; None: nothing says when.
         due_s: Its promised end.
         index: What a core-second for it is worth; 0 where its size is unknown.
+        deadline_s: When its user wants it to have ended; None: its user does not say.
     """
 
     name: str
@@ -36,6 +39,14 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     fair_end_s: float | None = None
     due_s: float | None = None
     index: float = 0.0
+    deadline_s: float | None = None
+
+    def needs(self, now_s: float) -> float:
+        """Cores with which it would meet its deadline; 0 where it has none, or one that is met anyway or cannot be met."""
+        if self.left is None or self.deadline_s is None or (self.fair_end_s or math.inf) <= self.deadline_s:
+            return 0.0
+        seconds = self.deadline_s - now_s
+        return self.left / seconds if seconds * self.demand >= self.left else 0.0
 
     def on_node(self, state: SteepestPlannerState, job: ManagedJob, *, young: bool, steady: bool) -> JobOnNode:
         """It as the plan of its node needs it."""
@@ -46,6 +57,7 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
             demand=self.demand,
             due_s=None if self.due_s is None else self.due_s - state.now_s,
             index=self.index,
+            needs=self.needs(state.now_s),
             fair_rate=state.fair.rate(self.name) if self.left is None else 0.0,
             fair_over=copy is not None and copy.end_s is not None,
             behind=0.0 if copy is None else copy.used - job.used_by(state.now_s),
@@ -88,12 +100,14 @@ def facts_of(state: SteepestPlannerState, parameters: SteepestParameters, job: J
         state.fair.know(job.name, size, state.demand(running, state.fair.nodes[copy.node].cores), now_s)
         state.fair.look(job.name, now_s)
     end_s = None if copy is None else copy.end_s if copy.end_s is not None else copy.forecast_s
+    deadline_ms = job.spec.deadline_ms
     return JobFacts(
         name=job.name,
         demand=demand,
         size=size,
         left=left,
         fair_end_s=end_s,
+        deadline_s=None if deadline_ms is None else now_s + (job.submitted_ms + deadline_ms - state.tick_ms) / 1000,
         due_s=None
         if end_s is None or copy is None
         else copy.began_s + (1 + parameters.lateness) * (end_s - copy.began_s),

@@ -30,6 +30,7 @@ class JobOnNode(msgspec.Struct, frozen=True, kw_only=True):
         demand: CPU that it can use.
         due_s: When it is due; None: nothing is promised.
         index: What work for it is worth (:func:`steepest.policies.steepest.learning.worth`); 0 where its size is unknown.
+        needs: CPU with which it meets its user's deadline, which it would miss under fair sharing; else 0.
         fair_rate: What its fair copy gets now; 0 once that has ended.
         fair_over: Whether its fair copy has ended.
         behind: Work that its fair copy has got more than it.
@@ -42,6 +43,7 @@ class JobOnNode(msgspec.Struct, frozen=True, kw_only=True):
     demand: float
     due_s: float | None = None
     index: float = 0.0
+    needs: float = 0.0
     fair_rate: float = 0.0
     fair_over: bool = False
     behind: float = 0.0
@@ -76,7 +78,9 @@ class NodePlan(msgspec.Struct, frozen=True):
 
 
 def plan_node(cores: float, jobs: Sequence[JobOnNode], parameters: SteepestParameters) -> NodePlan:
-    """Divide a node: unknown jobs fairly, a floor for all, what must run, the young, then by falling index.
+    """Divide a node: unknown jobs fairly, a floor for all, what must run, the young, deadlines, then by falling index.
+
+    A deadline is met from what fair ends leave to spare, the one first that needs least: it makes no other job late.
 
     Args:
         cores: The node's CPU.
@@ -112,7 +116,9 @@ def plan_node(cores: float, jobs: Sequence[JobOnNode], parameters: SteepestParam
     for (job, _, _), work in first_due:
         shares[job.name].must = work / slot_s
         give(job, work / slot_s)
-    for job in sorted(jobs, key=lambda job: (not job.young, job.left is None, -job.index, job.name)):
+    for job in sorted(jobs, key=lambda job: (not job.young, job.needs, -job.index, job.name)):
+        give(job, job.demand if job.young else max(0.0, job.needs - shares[job.name].rate))
+    for job in sorted(jobs, key=lambda job: (job.left is None, -job.index, job.name)):
         give(job, job.demand)
     _limit(cores, jobs, shares)
     return NodePlan(shares, needed.late)
