@@ -44,6 +44,7 @@ JOBS: list[list[Cell]] = [
             "4500/10000",
             "3 min 20 s",
             "3 min 02 s – 4 min 10 s",
+            "",
             "0.4512",
         ),
         *("", "1", "", "0.4 s", "2 min 05 s", "", "perceptron --steps 10000 --seed 7", ""),

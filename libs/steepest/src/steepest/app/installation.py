@@ -24,13 +24,13 @@ from steepest.log.base import Log, TopicPartition
 from steepest.log.files.file_log import FileLog
 from steepest.log.files.recording import grow_recording
 from steepest.log.kafka.kafka_settings import AUTO, KafkaSettings
-from steepest.log.kafka.kafka_snapshots import LogSnapshots, SeenSnapshots
 from steepest.log.snapshot_store import FolderSnapshots, SnapshotStore
 from steepest.runtime.layout import Layout
 from steepest.runtime.recovery.log_identity import open_partitions
 from steepest.runtime.service import StreamDeciderType
 
 if TYPE_CHECKING:
+    from steepest.log.kafka.kafka_snapshots import SeenSnapshots
     from steepest.log.kafka.kafka_topics import Change
     from steepest.runtime.sharing.assignment import Assignment
 
@@ -84,6 +84,8 @@ def open_log(settings: Settings, installation: Installation, *, read_only: bool 
 def open_snapshots(settings: Settings, log: Log, service: str = "", seen: SeenSnapshots | None = None) -> SnapshotStore:
     """Where a service keeps its snapshots; without a name, the system. Stores with the same ``seen`` read together."""
     if settings.kafka.bootstrap:
+        from steepest.log.kafka.kafka_snapshots import LogSnapshots  # noqa: PLC0415 - with files it is not needed
+
         return LogSnapshots(log, SNAPSHOTS, service or SYSTEM, seen)
     return FolderSnapshots(settings.folder.snapshots / service)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from steepest.errors import LogUnavailableError, SteepestError
@@ -71,18 +71,22 @@ class LocalReader:
     delays another one by at most one poll per partition.
     """
 
-    def __init__(self, cursors: Mapping[TopicPartition, Cursor], bell: Bell, *, recheck_s: float | None = None) -> None:
+    def __init__(
+        self, cursors: Mapping[TopicPartition, Cursor], bell: Bell, *, watch: Callable[[], float] | None = None
+    ) -> None:
         """Read from these cursors.
 
         Args:
             cursors: A cursor for each partition.
             bell: Rings when one of them may have grown.
-            recheck_s: Polling period for logs whose bell may miss writes of other processes; None: do not poll.
+            watch: Called before the first wait, for logs that other processes write to: from then on the bell rings for
+                their writes too, and it gives the period in seconds at which to look all the same. None: do not look.
         """
         self._cursors = cursors
         self._turns = deque(cursors)
         self._bell = bell
-        self._recheck_s = recheck_s
+        self._watch = watch
+        self._recheck_s: float | None = None
         self._grown = asyncio.Event()
         self._closed = False
         for at in cursors:
@@ -101,6 +105,9 @@ class LocalReader:
             left_s = deadline - loop.time()
             if taken or left_s <= 0:
                 return taken
+            if self._watch is not None and self._recheck_s is None:
+                self._recheck_s = self._watch()
+                continue  # what was written before the watch began has rung no bell
             await self._wait(left_s)
 
     async def close(self) -> None:

@@ -156,12 +156,15 @@ class FileLog:
         """
         self._check_open()
         self._topics.check_start(start)
-        cursors: dict[TopicPartition, FileCursor] = {}
-        for at, offset in start.items():
-            file = self._file(at)
-            self._watch.add(at, file.path)
-            cursors[at] = FileCursor(file, offset, warn_torn=self.read_only)
-        return LocalReader(cursors, self._bell, recheck_s=self._watch.recheck_s)
+        files = {at: self._file(at) for at in start}
+        cursors = {at: FileCursor(files[at], offset, warn_torn=self.read_only) for at, offset in start.items()}
+
+        def watch() -> float:
+            for at, file in files.items():
+                self._watch.add(at, file.path)
+            return self._watch.recheck_s
+
+        return LocalReader(cursors, self._bell, watch=watch)
 
     async def close(self) -> None:
         """Sync appended records to the disk and close the files; readers raise an error from now on.
