@@ -128,6 +128,22 @@ def test_epochs_are_found_whatever_the_speed_and_the_halts(some_traffic: Traffic
     assert all(0.5 * mean_ms <= event.epoch_ms <= 2.5 * mean_ms for event in found)
 
 
+@given(traffic(), jitters, st.integers(1, 4_000_000))
+def test_a_resumed_job_is_known_by_its_first_epoch(some_traffic: Traffic, some: Sequence[int], load: int) -> None:
+    """It has loaded as much as before, with a halt, and reads its data set once."""
+    loading = [(0, 0), (500, load // 2), (1_000, load // 2), (1_500, load // 2), (2_000, load)]
+    beats = [(2_500 + at_ms, load + count) for at_ms, count in some_traffic.counts(some)]
+    profiler = Profiler()
+    before = profiled([*loading, *beats], profiler=profiler)
+    if not before or before[0].load_bytes is None or before[0].epoch != 3:
+        return
+    resumed = ReplicaReport(job="a", incarnation=2, state=ReplicaState.RUNNING)
+    later = [(10**7 + at_ms, count) for at_ms, count in [*loading, *beats]]
+    after = profiled(later, profiler=profiler, replica=resumed)
+    assert after[0].epoch == 1
+    assert all(abs(one.epoch_bytes - before[0].epoch_bytes) <= 0.03 * before[0].epoch_bytes for one in after)
+
+
 @given(traffic(most_bytes=10**8), jitters, st.sampled_from(WRAPS[:2]), st.floats(0.1, 0.9))
 def test_a_counter_that_wraps_is_followed(some_traffic: Traffic, some: Sequence[int], wrap: int, share: float) -> None:
     """A counter of 32 or 63 bits begins again at 0."""

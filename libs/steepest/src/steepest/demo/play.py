@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -33,6 +33,8 @@ from steepest.runtime.outbox import Outbox
 from steepest.view.state import Phase
 
 HEARTBEAT_MS = 500
+
+_LOOK_S = 0.1
 
 GRACE_S = 5.0
 """For a job that is stopped because the run broke off; one that saves needs a fraction of it."""
@@ -66,6 +68,7 @@ class Play:
             heartbeat_ms=HEARTBEAT_MS,
             image=workload.image,
             soft_limits=workload.soft_limits,
+            storage=workload.storage,
             host_network=any(node.engine for node in workload.nodes),
         )
         self._workload = workload
@@ -141,10 +144,17 @@ class Play:
         return self._all_submitted and self.story.ended() == len(self._submitted)
 
     async def _drive(self, send: Send) -> None:
-        """Submit every job in its time; once interrupted, submit no more and ask for the end of those that were."""
+        """Submit every job in its time; once interrupted, submit no more and ask for the end of those that were.
+
+        The pool is configured first: before that it takes no gangs.
+        """
+        await self._until(lambda: self.story.view.state.reads > 0)
         began = self._clock.monotonic()
         for arrival in self._workload.arrivals:
             if await self._interrupted_before(began + arrival.at_s):
+                break
+            await self._until(lambda least=arrival.after: self.story.ended() >= least)  # type: ignore[misc]
+            if self.interrupted.is_set():
                 break
             await send(JobSubmitted(job=arrival.job, request=f"demo-{arrival.job}", spec=arrival.spec))
             self._submitted.append(arrival.job)
@@ -152,6 +162,11 @@ class Play:
         await self.interrupted.wait()
         for job in self._submitted:
             await send(JobCancelRequested(job=job, request=f"interrupted-{job}"))
+
+    async def _until(self, holds: Callable[[], bool]) -> None:
+        """Wait until it holds, or the run is interrupted."""
+        while not (holds() or self.interrupted.is_set()):
+            await self._clock.sleep(_LOOK_S)
 
     async def _interrupted_before(self, moment: float) -> bool:
         with contextlib.suppress(TimeoutError):

@@ -9,6 +9,7 @@ import msgspec
 from steepest.demo.colours import CATEGORIES, GAIN, LOSS, OUTCOMES
 from steepest.demo.headline import Headline, headline_of
 from steepest.demo.picture import clock, moves_in_words
+from steepest.demo.preemption.story import PreemptionSummary
 from steepest.demo.run_timeline import JobStory, RunTimeline, TimelineMove
 from steepest.describe import count, span
 from steepest.events import cluster as c
@@ -99,6 +100,7 @@ class DemoSummary(msgspec.Struct, frozen=True, kw_only=True):
     state: str
     per_job: list[JobSummary]
     moves: list[MoveSummary]
+    preemptions: list[PreemptionSummary] = []
 
 
 def summary(story: RunTimeline, recording: str, state: str) -> DemoSummary:
@@ -124,6 +126,7 @@ def summary(story: RunTimeline, recording: str, state: str) -> DemoSummary:
         state=state,
         per_job=[_job(job) for job in story.jobs.values()],
         moves=[_move(move, story.began_ms) for move in story.moves],
+        preemptions=story.preemptions.summaries,
     )
 
 
@@ -240,6 +243,22 @@ def move_table(story: RunTimeline) -> Table:
             ("done", GAIN) if move.done else (move.failed or "broken off", LOSS),
         ]
         for move in story.moves
+    ]
+
+
+def preemption_table(story: RunTimeline) -> Table:
+    """A row a preemption: who gave way to whom, and what that was predicted to take and took."""
+    columns = ("for", "victims", "#predicted", "#measured", "#steps lost", "resumed")
+    return columns, [
+        [
+            one.waiting,
+            ", ".join(one.victims),
+            _span(one.predicted_overhead_ms),
+            _span(one.measured_overhead_ms),
+            str(one.steps_lost),
+            f"{one.resumed} of {len(one.victims)}",
+        ]
+        for one in story.preemptions.summaries
     ]
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from steepest.demo.preemption.story import PreemptionStory
 from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.view.cluster_view import ClusterView
@@ -122,6 +123,7 @@ class RunTimeline:
         shown: The newest events of the kinds in ``SHOWN``, oldest first, with their times.
         began_ms: Time of the first record.
         now_ms: Time of the newest one.
+        preemptions: Who gave way to whom.
     """
 
     def __init__(self) -> None:
@@ -130,6 +132,7 @@ class RunTimeline:
         self.shown: deque[tuple[int, c.ClusterEvent]] = deque(maxlen=SHOWN_KEPT)
         self.began_ms = 0
         self.now_ms = 0
+        self.preemptions = PreemptionStory()
         self._moves: dict[str, TimelineMove] = {}
 
     @classmethod
@@ -168,6 +171,7 @@ class RunTimeline:
         if not self.view.fold(received):
             return False
         self._note(received.event, received.at_ms)
+        self.preemptions.note(received.event)
         if not isinstance(received.event, SHOWN):
             return False
         self.shown.append((received.at_ms, received.event))

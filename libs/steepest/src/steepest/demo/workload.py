@@ -122,6 +122,7 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         at_s: Seconds from the beginning of the demo.
         core_s: CPU time that it needs on the machine that the recipes were measured on.
+        after: It is submitted once so many jobs have ended, and no earlier.
     """
 
     at_s: float
@@ -129,6 +130,7 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     spec: JobSpec
     core_s: float
+    after: int = 0
 
 
 class DemoWorkload(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,12 +139,14 @@ class DemoWorkload(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         image: To run them in, where nodes are Docker engines.
         soft_limits: CPU limits are weights there, and no caps.
+        storage: The address of the server that jobs stream their data from; empty: they have none.
     """
 
     nodes: tuple[NodeSpec, ...]
     arrivals: tuple[Arrival, ...]
     image: str = ""
     soft_limits: bool = False
+    storage: str = ""
 
     @property
     def core_s(self) -> float:

@@ -31,6 +31,7 @@ from steepest.demo_jobs.streamed_data import CLASSES, PIXELS, RECORD_BYTES, enla
 LOST_STATUS = 1
 _EVALUATED_AT_ONCE = 256
 _OK = (200, 206)
+_REPORT_EVERY_STEPS = 10
 _TIMEOUT_S = 600.0
 
 
@@ -174,6 +175,8 @@ class StreamedTraining:
         for index, piece in enumerate(pieces, 1):
             step = (number - 1) * self._steps + index
             mean += (self._step(step, piece) - mean) / index
+            if index == 1 or index % _REPORT_EVERY_STEPS == 0:
+                self._run.record(step, loss=mean)
         self._run.record(number * self._steps, loss=mean)
         if self._test is not None:
             harness.say(f"streamed: epoch {number} of {self._given.epochs}, nats {mean:.4f}, {self._accuracy():.1%}\n")

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 """128 + SIGINT, as shells have it."""
 
+PICKYMAN = "pickyman"
+"""The policy whose demo has jobs that stream their data from a storage server, on emulated nodes."""
+
 WITHOUT_MOVES = "without-moves"
 """The folder of a comparison's second run, in that of the first."""
 
@@ -38,6 +41,7 @@ Examples:
   steepest demo
   steepest demo --compare              with and without moves, three pairs of runs: six times as long
   steepest demo --policy flowcon       limit jobs by growth efficiency instead of moving them
+  steepest demo --policy pickyman      let short jobs have the places of long ones, which resume (`make storage`)
   steepest demo --svg demo.svg         keep a picture of the live view
   steepest demo --json | jq .migrations
   steepest demo --cluster docker       in containers, on four Docker engines of its own (root, `make engine images`)
@@ -98,15 +102,18 @@ def demo(
     import asyncio
 
     from steepest.demo import stage
+    from steepest.demo.preemption.streaming import with_storage
+    from steepest.demo.preemption.streaming import workload as streaming_workload
     from steepest.demo.workload import workload
 
     stage.refuse_without_libraries()
     if svg is not None:
         _refuse_unwritable(svg)
     folder = stage.own_folder(state)
-    given = workload(seed, stage.cores(), jobs, length)
+    streams = policy == PICKYMAN and cluster is None
+    given = streaming_workload(seed, length) if streams else workload(seed, stage.cores(), jobs, length)
     try:
-        with _staged(cluster, given) as staged:
+        with with_storage(given) if streams else _staged(cluster, given) as staged:
             status = asyncio.run(_demo(folder, staged, policy, svg, pairs=pairs if compare else 0, as_json=as_json))
     except asyncio.CancelledError:
         status = INTERRUPTED
@@ -223,6 +230,7 @@ def _report(story: RunTimeline, figures: DemoSummary, svg: Path | None) -> None:
     _show(report.job_table(story), report.JOBS_GIVE_WAY)
     tell()
     _show(report.move_table(story), report.MOVES_GIVE_WAY)
+    _show(report.preemption_table(story))
     most_moved = max(story.jobs.values(), key=lambda job: len(job.moves), default=None)
     tell(f"\nThe recording is in {figures.recording}. Go on with")
     tell(f"  steepest replay {figures.state}")

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 PAPER_NAMES = ("specon", "flowcon")
 """Those of ``steepest.sim.reproduce.papers``, which need not be imported to describe the command; a test compares them."""
 
+PICKYMAN = "pickyman"
+"""Its claims are no effects on published workloads, so its experiments have a form of their own."""
+
 OUT = "out/reproduce"
 
 SIMULATED_TIMES, REAL_TIMES = 30, 5
@@ -38,6 +41,7 @@ Examples:
   steepest reproduce specon --json | jq '.[] | select(.verdict == "worse")'
   steepest reproduce specon --real --repetitions 1     real trainings on emulated nodes; 20 minutes on two cores
   steepest reproduce flowcon --real     likewise on Docker engines (root, `make engine images`); two hours
+  steepest reproduce pickyman --real    run times, overheads and waiting of streamed trainings (`make storage`)
 
 It writes report.md, report.html with plots, results.csv and results.json. Simulated, the same number of repetitions gives
 the same files, on any number of processes; --real keeps the recordings of all runs. Which experiments there are, and what
@@ -46,7 +50,7 @@ had to be assumed: docs/reproduction.md, docs/docker.md.
 
 
 @click.command(epilog=EPILOG)
-@click.argument("paper", type=click.Choice(PAPER_NAMES))
+@click.argument("paper", type=click.Choice((*PAPER_NAMES, PICKYMAN)))
 @click.option(
     "--repetitions",
     type=click.IntRange(1, 10_000),
@@ -72,6 +76,11 @@ def reproduce(
 
     if real and workers:
         raise click.UsageError("--real makes one run after the other: leave --jobs out")
+    if paper == PICKYMAN:
+        if not real:
+            raise click.UsageError("pickyman is reproduced with real trainings only: add --real")
+        _pickyman_real(repetitions or 1, out or Path(OUT) / f"{paper}-real", as_json=as_json)
+        return
     refuse_without(
         ("jinja2", "matplotlib", "scipy"),
         "a reproduction needs",
@@ -118,6 +127,30 @@ def _real(name: str, count: int, out: Path) -> Reproduction:
     if pauses := interruptions(paper, count):
         tell(f"{len(pauses)} interruptions measured: what saving and resuming costs", err=True)
     return reproduced(paper, count, done, pauses)
+
+
+def _pickyman_real(repetitions: int, out: Path, *, as_json: bool) -> None:
+    import msgspec
+
+    from steepest.cli.printing.output import give
+    from steepest.cli.printing.tables import show
+    from steepest.demo.stage import refuse_without_libraries
+    from steepest.testbed.preemption.report import FILES, verdicts, write
+    from steepest.testbed.preemption.run import reproduced
+
+    refuse_without_libraries()
+    folder = _folder(out / RECORDINGS)
+    found = reproduced(repetitions, folder, lambda said: tell(said, err=True))
+    try:
+        write(found, out)
+    except OSError as error:
+        raise _unwritable(out, error) from error
+    if as_json:
+        give(msgspec.to_builtins(found))
+        return
+    held = {True: "holds", False: "does not hold", None: "not measured"}
+    show(("claim", "measured", "verdict"), [[one.claim, one.measured, held[one.holds]] for one in verdicts(found)])
+    tell(f"\n{', '.join(FILES)} are in {out}")
 
 
 def _reporter(total: int) -> OnRun:

@@ -239,6 +239,8 @@ def prepare(settings: Settings) -> None:
         raise InputError("two nodes have the same name", hint="give each node a name of its own")
     if asked.storage:
         data_source(asked.storage)  # refuses what is no address
+        if asked.link_mbit is not None:
+            raise InputError("nodes that links join reach no storage", hint="leave out --storage or the links")
     if not folder.exists:
         if asked.link_mbit is not None:
             _refuse_links(asked)

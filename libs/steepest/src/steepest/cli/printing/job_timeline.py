@@ -145,7 +145,8 @@ def why_void(view: ClusterView, received: Received[c.ClusterEvent]) -> str:
 
 def _entry(received: Received[c.ClusterEvent], void: str, refusal: Refusal | None) -> TimelineEntry:
     event = received.event
-    because: c.Because | None = getattr(event, "because", None)
+    seen = getattr(event, "because", None)
+    because = seen if isinstance(seen, c.Because) else None
     details = [f"void ({refusal}): {void}"] if void else []
     return TimelineEntry(
         offset=received.offset,
@@ -193,6 +194,19 @@ def _inputs(because: c.Because, at_ms: int) -> Iterator[str]:
         yield f"{span(because.gain_ms)} gained, after the cost of the move"
     for other in because.alternatives:
         yield f"or {other.job} to {other.target}: {span(other.gain_ms)} gained"
+    if because.preemption is not None:
+        yield from _preemption(because.preemption)
+
+
+def _preemption(seen: c.PreemptionSeen) -> Iterator[str]:
+    yield f"{span(seen.saves_ms)} of waiting saved, {span(seen.costs_ms)} caused"
+    for one in (*seen.victims, *seen.others):
+        spared = f"spared: {one.spared}" if one.spared else "gives way"
+        left = "an unknown time" if one.remaining_ms is None else span(one.remaining_ms)
+        yield (
+            f"{one.job}: {left} left, {span(one.suspension_ms)} to suspend, "
+            f"{span(one.resumption_ms)} to resume; {spared}"
+        )
 
 
 BEING = {

@@ -36,7 +36,7 @@ from steepest.cluster.local.process_roster import LocalRoster
 from steepest.cluster.local.supervisor import FULL_SHARE
 from steepest.cluster.observation import Observation, declare_gone
 from steepest.cluster.port import GangPlace, ReplicaId, ReplicaSpec, Stopped
-from steepest.errors import ClusterError, RefusedError, UncertainError
+from steepest.errors import ClusterError, InputError, RefusedError, UncertainError
 from steepest.events.common import CheckpointRef, Name, Resources
 
 _KILL_S = 10.0  # SIGKILL takes longer only for a process that waits for a disk
@@ -76,7 +76,7 @@ class LocalCluster(FolderCluster[LocalBackground]):
         link_mbit: The rate of the links that join the nodes, in Mbit/s; None: all are on this machine's loopback.
 
     Raises:
-        InputError: A node's name is invalid or appears twice.
+        InputError: A node's name is invalid or appears twice; or there are links and a storage.
     """
 
     def __init__(
@@ -97,6 +97,8 @@ class LocalCluster(FolderCluster[LocalBackground]):
         super().__init__(
             state_dir, named, pool, heartbeat_s=heartbeat_s, clock=clock, events=events, retention=retention
         )
+        if data is not None and link_mbit:
+            raise InputError("nodes that links join reach no storage", hint="leave out the links or the storage")
         self._cpu = cpu
         self._data = data
         self._boot = boot_id()

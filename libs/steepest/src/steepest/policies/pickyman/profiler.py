@@ -154,7 +154,7 @@ def _folded(job: JobTraffic, report: ReplicaReport, at_ms: int, *, runs: bool) -
 
 def _begun(report: ReplicaReport, job: JobTraffic, trace: Trace, pause: ReadingPause) -> c.EpochMeasured | None:
     """The first end of an epoch that is recognised."""
-    if (known := _as_before(job, trace, pause)) is not None:
+    if (known := _as_before(job, pause)) is not None:
         epoch_ms = pause.ended_ms - trace.began_ms - (job.load_ms or 0)
         job.found = FoundEpochs(report.replica, known, 1, pause.level, pause.ended_ms, pause.idle_ms, 1.0)
         return _measured(report, job, job.found, epoch_ms) if epoch_ms > 0 else None
@@ -171,9 +171,9 @@ def _begun(report: ReplicaReport, job: JobTraffic, trace: Trace, pause: ReadingP
     return _measured(report, job, job.found, epoch_ms)
 
 
-def _as_before(job: JobTraffic, trace: Trace, pause: ReadingPause) -> int | None:
+def _as_before(job: JobTraffic, pause: ReadingPause) -> int | None:
     """Bytes of an epoch, where a resumed job has just read what it loads, and its data set once."""
-    if job.epoch_bytes is None or job.load_bytes is None or len(trace.pauses) != 1:
+    if job.epoch_bytes is None or job.load_bytes is None:
         return None
     differs = abs(pause.level - job.load_bytes - job.epoch_bytes)
     return job.epoch_bytes if differs <= slack(job.epoch_bytes) else None

@@ -54,18 +54,15 @@ def rhythm(pauses: Sequence[ReadingPause], gap_ms: float, expected_bytes: int | 
     Args:
         pauses: All that are known.
         gap_ms: Time between heartbeats.
-        expected_bytes: Bytes of an epoch of an earlier incarnation: one equal distance is then enough.
+        expected_bytes: Bytes of an epoch of an earlier incarnation: one distance of so many is enough.
 
     Work: O(n³) in the number of pauses, which is bounded.
     """
-    least = LEAST_EPOCHS if expected_bytes is None else 1
     for idle_ms in sorted({pause.idle_ms for pause in pauses}, reverse=True):
         long = [pause for pause in pauses if pause.idle_ms >= idle_ms]
-        if len(long) <= least:
-            continue
         best = None
         for distance in _distances(long, expected_bytes):
-            found = _chain(long, distance, least)
+            found = _chain(long, distance, 1 if distance == expected_bytes else LEAST_EPOCHS)
             if (
                 found is not None
                 and _is_slow(found, gap_ms)

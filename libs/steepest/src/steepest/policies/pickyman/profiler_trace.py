@@ -20,6 +20,9 @@ FASTEST_BYTES_MS = 10**9
 IDLE_SHARE = 0.01
 """Of the rate of reading: slower than that, nothing is read but what keeps connections open."""
 
+LEAST_GAPS = 0.75
+"""Of the time between heartbeats: the shortest pause that counts."""
+
 _SMOOTHING = 0.25
 _BACK_MS = 60_000
 
@@ -98,9 +101,7 @@ def observe(trace: Trace, at_ms: int, counter: int | None) -> ReadingPause | Non
 def close(trace: Trace) -> ReadingPause | None:
     """The replica has ended: the pause that lasts is over."""
     over, trace.open = trace.open, None
-    if over is not None:
-        _keep(trace, over)
-    return over
+    return over if over is not None and _keep(trace, over) else None
 
 
 def _risen(before: int, after: int, took_ms: int) -> int | None:
@@ -127,13 +128,16 @@ def _fold(trace: Trace, at_ms: int, took_ms: int, more: int) -> ReadingPause | N
         return None
     # It went on as long before this heartbeat as reading what it has read since takes.
     over.ended_ms = max(float(trace.at_ms), at_ms - more / trace.rate)
-    _keep(trace, over)
-    return over
+    return over if _keep(trace, over) else None
 
 
-def _keep(trace: Trace, over: ReadingPause) -> None:
+def _keep(trace: Trace, over: ReadingPause) -> bool:
+    """Keep a pause; not one that is shorter than a heartbeat: two heartbeats may report one measurement."""
+    if over.idle_ms < LEAST_GAPS * trace.gap_ms:
+        return False
     trace.pauses.append(over)
     if len(trace.pauses) > PAUSES_KEPT:
         # The oldest half goes by length alone; the newest pauses stay, so that a change is noticed.
         older = trace.pauses[: PAUSES_KEPT // 2]
         trace.pauses.remove(min(older, key=lambda pause: (pause.idle_ms, pause.level)))
+    return True

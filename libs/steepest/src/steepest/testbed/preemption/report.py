@@ -1,0 +1,139 @@
+"""Writes what came out as tables for programs and a page for people, beside what the paper's abstract claims."""
+
+from __future__ import annotations
+
+import csv
+import statistics
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from steepest.testbed.preemption.outcomes import MeasuredOverhead, PredictedRun, WaitingOfRun
+from steepest.testbed.preemption.run import COMPARED, RealPreemption
+
+FILES = ("predictions.csv", "overheads.csv", "waiting.csv", "report.md")
+
+CLAIMED_PREDICTION, CLAIMED_OVERHEAD = 0.10, 0.05
+
+ASSUMPTIONS = (
+    "Only the abstract of the paper is public: predictor, overhead model and choice of victims are reconstructions.",
+    "Trainings are the demo job `streamed`, real processes on emulated nodes. Their data come over TCP from lighttpd.",
+    "The storage is behind a link whose bandwidth all readers share, chunk by chunk.",
+    "Each worker has a node of its own. A run time is from the first placement to the end; its prediction stood before.",
+    "Overheads are those of time slices, predicted when each suspension or resumption began.",
+    "Waiting is all of it, that of suspended jobs included. Pairs have the same jobs; the order of policies rotates.",
+)
+
+
+class RealVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """A claim and what came out; ``holds`` is None where nothing was measured."""
+
+    claim: str
+    measured: str
+    holds: bool | None
+
+
+def write(found: RealPreemption, folder: Path) -> None:
+    """Write all files.
+
+    Raises:
+        OSError: One cannot be written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    _csv(folder / FILES[0], PredictedRun, found.predictions)
+    _csv(folder / FILES[1], MeasuredOverhead, found.overheads)
+    _csv(folder / FILES[2], WaitingOfRun, found.waiting)
+    (folder / FILES[3]).write_text(page(found), encoding="utf-8")
+
+
+def verdicts(found: RealPreemption) -> list[RealVerdict]:
+    """The abstract's claims, each with what came out."""
+    errors = _errors(found.predictions)
+    of_overheads = _errors(found.overheads)
+    small = sum(error < CLAIMED_PREDICTION for error in errors)
+    rows = [
+        RealVerdict(
+            claim="most errors of predicted run times are below 10 %",
+            measured=f"{small} of {len(errors)}, median {_percent(errors, statistics.median)}",
+            holds=2 * small > len(errors) if errors else None,
+        ),
+        RealVerdict(
+            claim="the mean error of predicted overheads is below 5 %",
+            measured=f"{_percent(of_overheads, statistics.fmean)} over {len(of_overheads)}",
+            holds=statistics.fmean(of_overheads) < CLAIMED_OVERHEAD if of_overheads else None,
+        ),
+    ]
+    means = {name: _waiting(found.waiting, name) for name in COMPARED}
+    ours = means["pickyman"]
+    rows += [
+        RealVerdict(
+            claim=f"waiting is shorter than under {name}",
+            measured="" if ours is None or theirs is None else f"{ours:.1f} s against {theirs:.1f} s",
+            holds=None if ours is None or theirs is None else ours < theirs,
+        )
+        for name, theirs in means.items()
+        if name != "pickyman"
+    ]
+    return rows
+
+
+def page(found: RealPreemption) -> str:
+    """The report in Markdown."""
+    held = {True: "holds", False: "does not hold", None: "not measured"}
+    lines = ["# PickyMan with real trainings", "", "| claim | measured | verdict |", "|---|---|---|"]
+    lines += [f"| {one.claim} | {one.measured} | {held[one.holds]} |" for one in verdicts(found)]
+    lines += ["", "## Predicted run times", "", "| data | batch | workers | method | predicted | measured | error |"]
+    lines += ["|---|---|---|---|---|---|---|"]
+    lines += [
+        f"| {one.data_bytes / 1e6:.1f} MB | {one.batch_size} | {one.workers} | {one.method} | {_seconds(one.predicted_ms)} "
+        f"| {_seconds(one.measured_ms)} | {_signed(one.error)} |"
+        for one in found.predictions
+    ]
+    lines += ["", "## Overheads", "", "| kind | how many | mean predicted | mean measured | mean error |"]
+    lines += ["|---|---|---|---|---|"]
+    for kind in dict.fromkeys(one.kind for one in found.overheads):
+        some = [one for one in found.overheads if one.kind == kind and one.predicted_ms is not None]
+        if some:
+            predicted = statistics.fmean(one.predicted_ms or 0 for one in some)
+            measured = statistics.fmean(one.measured_ms for one in some)
+            error = _percent(_errors(some), statistics.fmean)
+            lines.append(f"| {kind} | {len(some)} | {_seconds(predicted)} | {_seconds(measured)} | {error} |")
+    lines += ["", "## Waiting", "", "| policy | repetition | mean waiting | makespan | suspensions | steps lost |"]
+    lines += ["|---|---|---|---|---|---|"]
+    lines += [
+        f"| {one.policy} | {one.repetition} | {one.mean_waiting_s:.1f} s | {one.makespan_s:.1f} s | {one.suspensions} "
+        f"| {one.steps_lost} |"
+        for one in found.waiting
+    ]
+    lines += ["", "## Assumptions", "", *(f"- {one}" for one in ASSUMPTIONS), ""]
+    return "\n".join(lines)
+
+
+def _csv(path: Path, kind: type[msgspec.Struct], rows: Iterable[msgspec.Struct]) -> None:
+    names = [*kind.__struct_fields__, *(["error"] if hasattr(kind, "error") else [])]
+    with path.open("w", newline="", encoding="utf-8") as file:
+        table = csv.writer(file)
+        table.writerow(names)
+        table.writerows([getattr(row, name) for name in names] for row in rows)
+
+
+def _errors(rows: Iterable[PredictedRun | MeasuredOverhead]) -> list[float]:
+    return [abs(row.error) for row in rows if row.error is not None]
+
+
+def _waiting(rows: Sequence[WaitingOfRun], policy: str) -> float | None:
+    found = [row.mean_waiting_s for row in rows if row.policy == policy]
+    return statistics.fmean(found) if found else None
+
+
+def _percent(errors: Sequence[float], summarise: object) -> str:
+    return f"{100 * summarise(errors):.1f} %" if errors and callable(summarise) else "unknown"
+
+
+def _signed(error: float | None) -> str:
+    return "" if error is None else f"{100 * error:+.1f} %"
+
+
+def _seconds(ms: float | None) -> str:
+    return "unknown" if ms is None else f"{ms / 1000:.1f} s"

@@ -1,0 +1,142 @@
+"""The trainings of the experiments: what they read, in which batches, with how many workers; and the storage they read from.
+
+Each worker has an emulated node of its own, so that other trainings take no CPU time from it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from steepest.app.state_folder import NodeSpec
+from steepest.demo.workload import Arrival, DemoWorkload
+from steepest.demo_jobs.streamed_data import RECORD_BYTES, write_features, write_images
+from steepest.events.cluster import JobSpec, Role
+from steepest.events.common import Resources
+from steepest.storage_lab.link import running_link
+from steepest.storage_lab.server import running_storage
+
+MODEL = "random features"
+NODES = 4
+NODE_M = 350
+FEATURES = 1024
+EVALUATIONS = 8
+WORK = 1
+STORAGE_BYTES_S = 24_000_000
+PROFILED_EPOCHS, EPOCHS = 5, 4
+
+
+class StreamedSetting(msgspec.Struct, frozen=True):
+    """What a training's time depends on.
+
+    Attributes:
+        images: Of its data set.
+        batch: Images a step, of all workers together.
+    """
+
+    images: int
+    batch: int
+    workers: int
+
+    @property
+    def file(self) -> str:
+        """Its data set on the server."""
+        return f"{self.images}.bin"
+
+
+PROFILED = (
+    StreamedSetting(12_000, 64, 1),
+    StreamedSetting(24_000, 128, 1),
+    StreamedSetting(16_000, 32, 2),
+    StreamedSetting(24_000, 64, 2),
+)
+"""Four settings, which determine four parameters."""
+
+OTHERS = (
+    StreamedSetting(16_000, 64, 1),
+    StreamedSetting(20_000, 96, 1),
+    StreamedSetting(28_000, 64, 1),
+    StreamedSetting(18_000, 32, 1),
+    StreamedSetting(24_000, 96, 2),
+    StreamedSetting(32_000, 128, 2),
+    StreamedSetting(20_000, 64, 2),
+    StreamedSetting(30_000, 64, 3),
+)
+"""Other sizes, batches and numbers of workers."""
+
+
+def nodes() -> tuple[NodeSpec, ...]:
+    """A node for each of four workers."""
+    return tuple(NodeSpec(f"n{number}", Resources(cpu_m=NODE_M)) for number in range(1, NODES + 1))
+
+
+def training(job: str, setting: StreamedSetting, *, at_s: float, epochs: int, seed: int, after: int = 0) -> Arrival:
+    """A training as it is submitted."""
+    options = {"--epochs": epochs, "--batch": setting.batch, "--work": WORK, "--evaluations": EVALUATIONS}
+    words = [str(word) for option in (*options.items(), ("--seed", seed)) for word in option]
+    each = Resources(cpu_m=NODE_M)
+    spec = JobSpec(
+        command=(sys.executable, "-m", "steepest.demo_jobs.streamed", setting.file, *words),
+        requests=each,
+        model=MODEL,
+        epochs=epochs,
+        batch_size=setting.batch,
+        data_bytes=setting.images * RECORD_BYTES,
+    )
+    if setting.workers > 1:
+        workers = Role(name="worker", replicas=setting.workers, requests=each)
+        spec = msgspec.structs.replace(spec, roles=(workers,), requests=Resources())
+    return Arrival(at_s=at_s, job=job, kind="streamed", spec=spec, core_s=0.0, after=after)
+
+
+def predicted_workload(
+    seed: int, profiled: Sequence[StreamedSetting], others: Sequence[StreamedSetting]
+) -> DemoWorkload:
+    """Profiled trainings, and others that are submitted when all of those are over."""
+    first = [
+        training(f"profiled-{number}", setting, at_s=0.0, epochs=PROFILED_EPOCHS, seed=seed)
+        for number, setting in enumerate(profiled, 1)
+    ]
+    then = [
+        training(f"other-{number}", setting, at_s=0.0, epochs=EPOCHS, seed=seed, after=len(first))
+        for number, setting in enumerate(others, 1)
+    ]
+    return DemoWorkload(nodes=nodes(), arrivals=(*first, *then))
+
+
+def crowded_workload(seed: int, jobs: int, gap_s: float) -> DemoWorkload:
+    """Trainings of very different lengths, more than there are nodes for; every third one is long."""
+    rng = random.Random(seed)  # noqa: S311 - a workload is no secret
+    at_s, found = 0.0, []
+    for number in range(1, jobs + 1):
+        is_long = number % 3 == 1
+        setting = StreamedSetting(24_000 if is_long else 12_000, 64, 1)
+        epochs = rng.randint(8, 10) if is_long else rng.randint(2, 3)
+        found.append(training(f"job-{number}", setting, at_s=round(at_s, 1), epochs=epochs, seed=seed))
+        at_s += rng.expovariate(1 / gap_s)
+    return DemoWorkload(nodes=nodes()[:2], arrivals=tuple(found))
+
+
+@contextlib.contextmanager
+def with_storage(*given: DemoWorkload) -> Iterator[list[DemoWorkload]]:
+    """The workloads, with one storage server that has the data of all of them.
+
+    Raises:
+        InputError: The server is not installed.
+        ClusterError: It does not start.
+    """
+    files = {arrival.spec.command[3]: arrival.spec.data_bytes for one in given for arrival in one.arrivals}
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="steepest-storage-")))
+        server = stack.enter_context(running_storage(folder))
+        for name, size in files.items():
+            write_images(server.data / name, (size or 0) // RECORD_BYTES)
+        write_features(server.data / "features.bin", FEATURES)
+        link = stack.enter_context(running_link(server.address, STORAGE_BYTES_S))
+        yield [msgspec.structs.replace(one, storage=link) for one in given]

@@ -1,0 +1,170 @@
+"""Preemptions and their costs, from a log that is written by hand."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import msgspec
+
+from steepest.demo.preemption.story import PreemptionStory
+from steepest.demo.preemption.streaming import RECIPES, workload
+from steepest.demo.workload import DemoWorkload
+from steepest.events import cluster as c
+from steepest.events.common import Resources
+from steepest.events.received import Received
+from steepest.testbed.preemption.outcomes import overheads, predictions, waiting
+from steepest.testbed.preemption.report import FILES, page, verdicts, write
+from steepest.testbed.preemption.run import COMPARED, RealPreemption
+from steepest.testbed.preemption.trainings import NODES, OTHERS, PROFILED, crowded_workload, predicted_workload
+
+SPEC = c.JobSpec(command=("x",), epochs=4, data_bytes=1_000, batch_size=8, model="m")
+
+
+def suspension(plan: str, job: str) -> c.TransitionPlanned:
+    """A plan that suspends a job on n1."""
+    return c.TransitionPlanned(
+        plan=plan, job=job, incarnation=1, kind=c.Transition.SUSPEND, sources=("n1",), because=c.Because(rule="r")
+    )
+
+
+def overhead(
+    job: str, kind: c.Overhead, predicted_ms: int | None, measured_ms: int
+) -> tuple[c.OverheadPredicted, c.OverheadMeasured]:
+    """What was predicted and measured of a plan."""
+    return (
+        c.OverheadPredicted(plan="p", job=job, incarnation=1, kind=kind, predicted_ms=predicted_ms),
+        c.OverheadMeasured(
+            plan="p", job=job, incarnation=1, kind=kind, predicted_ms=predicted_ms, measured_ms=measured_ms
+        ),
+    )
+
+
+def placed(job: str, incarnation: int = 1) -> c.JobPlaced:
+    """It is placed on n1."""
+    return c.JobPlaced(plan=f"place-{job}", attempt=1, job=job, incarnation=incarnation, node="n1")
+
+
+def test_a_preemption_has_its_victims_and_what_both_halves_took() -> None:
+    """Suspensions and resumptions of all victims are summed up; those of other jobs are not."""
+    story = PreemptionStory()
+    events: list[c.ClusterEvent] = [
+        suspension("s1", "a"),
+        suspension("s2", "b"),
+        c.PlacementPlanned(
+            plan="place-u", job="u", incarnation=1, nodes=("n1",), after=("s1", "s2"), because=c.Because(rule="r")
+        ),
+        *overhead("a", c.Overhead.SUSPENSION, 1_000, 1_100),
+        *overhead("b", c.Overhead.SUSPENSION, None, 300),
+        c.JobSuspended(plan="s1", job="a", step=7, steps_lost=2),
+        *overhead("a", c.Overhead.RESUMPTION, 2_000, 1_900),
+        *overhead("z", c.Overhead.SUSPENSION, 9_000, 9_000),
+    ]
+    for event in events:
+        story.note(event)
+    (found,) = story.summaries
+
+    assert msgspec.to_builtins(found) == {
+        "plan": "place-u",
+        "for": "u",
+        "victims": ["a", "b"],
+        "predicted_overhead_ms": 3_000,
+        "measured_overhead_ms": 3_300,
+        "steps_lost": 2,
+        "resumed": 1,
+    }
+
+
+def test_a_placement_that_waits_for_nobody_suspended_is_no_preemption() -> None:
+    """It may wait for moves."""
+    story = PreemptionStory()
+    plan = c.PlacementPlanned(
+        plan="p", job="u", incarnation=1, nodes=("n1",), after=("m",), because=c.Because(rule="r")
+    )
+    story.note(plan)
+    assert story.summaries == []
+
+
+def log() -> list[Received[c.ClusterEvent]]:
+    """Two jobs on a node for one; a is suspended for b."""
+    span = c.PredictedSpan(9_000, 8_000, 10_000)
+    early = c.RunTimePredicted(job="a", incarnation=0, method=c.PredictionMethod.HISTORY, total=span)
+    said = msgspec.structs.replace(early, method=c.PredictionMethod.TIME_MODEL, profiles=4)
+    late = msgspec.structs.replace(said, total=c.PredictedSpan(1, 1, 1))
+    timed: list[tuple[int, c.ClusterEvent]] = [
+        (0, c.JobSubmitted(job="a", request="a", spec=SPEC)),
+        (0, early),
+        (500, said),
+        (1_000, placed("a")),
+        (1_500, late),
+        (2_000, c.JobSubmitted(job="b", request="b", spec=SPEC)),
+        (4_000, c.JobSuspended(plan="s", job="a", step=3, steps_lost=1)),
+        (4_000, placed("b")),
+        (7_000, c.JobEnded(job="b", outcome=c.Outcome.FINISHED)),
+        (7_500, placed("a", 2)),
+        *((8_000, event) for event in overhead("a", c.Overhead.RESUMPTION, 400, 500)),
+        (11_000, c.JobEnded(job="a", outcome=c.Outcome.FINISHED)),
+    ]
+    return [
+        Received(event=event, topic="cluster", partition=0, offset=offset, at_ms=at_ms)
+        for offset, (at_ms, event) in enumerate(timed)
+    ]
+
+
+def test_predictions_are_those_that_stood_before_the_job_was_placed() -> None:
+    """Later ones know more, and do not count."""
+    found = {one.job: one for one in predictions(log())}
+    assert (found["a"].predicted_ms, found["a"].measured_ms, found["a"].method) == (9_000, 10_000, "time-model")
+    assert found["a"].error == -0.1
+    assert (found["b"].predicted_ms, found["b"].error, found["b"].method) == (None, None, "unknown")
+
+
+def test_all_waiting_counts_that_of_the_suspended_too() -> None:
+    """Job a waited 1 s and then 3.5 s, b 2 s."""
+    found = waiting("fifo", 0, log())
+    assert found.mean_waiting_s == (1.0 + 3.5 + 2.0) / 2
+    assert (found.makespan_s, found.suspensions, found.steps_lost) == (11.0, 1, 1)
+
+
+def test_the_report_has_a_row_for_everything_and_a_verdict_on_each_claim(tmp_path: Path) -> None:
+    """Tables that programs read, and a page."""
+    runs = [msgspec.structs.replace(waiting("x", 0, log()), policy=policy) for policy in COMPARED]
+    found = RealPreemption(predictions=predictions(log()), overheads=overheads("r", log()), waiting=runs)
+    write(found, tmp_path)
+    tables = {
+        name: list(csv.DictReader((tmp_path / name).read_text().splitlines()))
+        for name in FILES
+        if name.endswith(".csv")
+    }
+
+    assert [row["error"] for row in tables["predictions.csv"]] == ["", "-0.1"]
+    assert [row["error"] for row in tables["overheads.csv"]] == ["-0.2"]
+    assert len(tables["waiting.csv"]) == len(COMPARED)
+    assert [one.holds for one in verdicts(found)] == [False, False, False, False]
+    assert (tmp_path / "report.md").read_text() == page(found)
+
+
+def test_nothing_measured_is_no_verdict() -> None:
+    """Rather than a claim that holds of nothing."""
+    empty = RealPreemption(predictions=[], overheads=[], waiting=[])
+    assert {one.holds for one in verdicts(empty)} == {None}
+    assert "not measured" in page(empty)
+
+
+def every_workload() -> list[DemoWorkload]:
+    """Of the demo and of the experiments."""
+    return [workload(3), predicted_workload(3, PROFILED, OTHERS), crowded_workload(3, 9, 5)]
+
+
+def test_the_workloads_fit_their_nodes() -> None:
+    """Each job fits on the idle nodes; the same seed gives the same workload, and other settings than the profiled ones."""
+    assert not set(PROFILED) & set(OTHERS)
+    assert all(setting.workers <= NODES for setting in (*PROFILED, *OTHERS))
+    for given, again in zip(every_workload(), every_workload(), strict=True):
+        assert given == again
+        room = sum((node.capacity for node in given.nodes), Resources())
+        for arrival in given.arrivals:
+            counts = zip(arrival.spec.all_roles, arrival.spec.counts(), strict=True)
+            asked = sum((role.requests.times(count) for role, count in counts), Resources())
+            assert asked.fits(room), arrival.job
+    assert len(workload(3).arrivals) == len(RECIPES)
