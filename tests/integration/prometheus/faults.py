@@ -20,11 +20,14 @@ from steepest.log.base import NewRecord
 from steepest.runtime.decode import new_record
 from steepest.runtime.monitoring.probe import Address, probes
 from steepest.runtime.service import Service
+from steepest.testing import waiting
 from steepest.testing.system.fake_cluster import FakeCluster, When, refuse
 from steepest.testing.system.fake_training import PROGRAM
 from steepest.testing.system.rig import AT, POOL, Rig, RigProcess
-from steepest.testing.waiting import until
 from steepest.view.state import Job
+
+until = partial(waiting.until, within_s=180.0)
+"""A dozen systems share one event loop here, on machines that do other things as well."""
 
 SLOW_S = 5.0
 """How long a slow log takes to give a batch."""
@@ -56,7 +59,7 @@ class Scene:
 
     async def system(self, **parameters: Any) -> tuple[RigProcess, str]:
         """A system in which jobs are placed and moved."""
-        await self.rig.configure(PoolParameters(tick_ms=250, node_lost_ms=2_000, moves=False, **parameters))
+        await self.rig.configure(PoolParameters(tick_ms=250, moves=False, **parameters))
         process, address = self.watched("worker-monitor", "placer", "migrator", self.rig.beats())
         return process, address
 

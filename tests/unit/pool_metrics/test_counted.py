@@ -223,6 +223,17 @@ def test_categories_and_stays(pool: CountedPool) -> None:
     assert pool.value("stays_total") == 1
 
 
+def test_a_predicted_overhead_that_was_measured(pool: CountedPool) -> None:
+    """The error is a share of what was measured; what was not predicted has none."""
+    pool.run("a", "w1")
+    measured: dict[str, Any] = {"plan": "p", "job": "a", "incarnation": 1, "kind": c.Overhead.RESUMPTION}
+    pool.fold(c.OverheadMeasured(**measured, measured_ms=2_000, predicted_ms=3_000))
+    pool.fold(c.OverheadMeasured(**measured, measured_ms=2_000))
+
+    assert pool.value("prediction_error_ratio_count", of="resumption") == 1
+    assert pool.value("prediction_error_ratio_sum", of="resumption") == 0.5
+
+
 async def test_a_pool_that_is_given_back_shows_nothing(pool: CountedPool) -> None:
     """Another process counts it now; what this one counted would be there twice."""
 

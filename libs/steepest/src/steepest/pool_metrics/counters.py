@@ -12,7 +12,7 @@ from itertools import product
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.metrics import MetricWrapperBase
 
-from steepest.events.cluster import GrowthList, MoveKind, Outcome
+from steepest.events.cluster import GrowthList, MoveKind, Outcome, Overhead
 from steepest.view.plans import AT, MOVES
 from steepest.view.state import MOVING, PlanKind, PlanStatus
 
@@ -171,7 +171,8 @@ class PoolCounters:
             self.completion_seconds.labels(pool, ended.value)
         for listed in GrowthList:
             self.efficiency.labels(pool, listed.value)
-        self.prediction_errors.labels(pool, CPU_TIME)
+        for predicted in (CPU_TIME, *Overhead):
+            self.prediction_errors.labels(pool, str(predicted))
         self.wait_seconds.labels(pool, "default")
         for metric in (self.t90_seconds, self.resumptions, self.stays, self.goals):
             metric.labels(pool)

@@ -67,6 +67,7 @@ class PoolMetrics(Effector):
             c.GoalReached: self._goal,
             c.JobPlaced: self._placed,
             c.JobEnded: self._ended,
+            c.OverheadMeasured: self._overhead,
         }
 
     def caught_up(self, view: ClusterView) -> None:
@@ -162,6 +163,15 @@ class PoolMetrics(Effector):
     def _goal(self, _: ClusterView, __: Received[Any]) -> None:
         self._counters.goals.labels(self._pool).inc()
 
+    def _overhead(self, _: ClusterView, received: Received[Any]) -> None:
+        event: c.OverheadMeasured = received.event
+        if event.predicted_ms is not None:
+            self._prediction(event.kind.value, event.predicted_ms, event.measured_ms)
+
+    def _prediction(self, of: str, predicted: float, measured: float) -> None:
+        if measured > 0:
+            self._counters.prediction_errors.labels(self._pool, of).observe(abs(predicted - measured) / measured)
+
     def _placed(self, view: ClusterView, received: Received[Any]) -> None:
         job = view.jobs.get(received.event.job)
         if job is not None and job.first_placed_ms == received.at_ms:
@@ -183,9 +193,8 @@ class PoolMetrics(Effector):
         done_ms = course.done_ms() if course else None
         if done_ms is not None:
             self._counters.t90_seconds.labels(self._pool).observe(max(0, done_ms - job.submitted_ms) / 1000)
-        if predicted is not None and job.progress.cpu_ms:
-            error = abs(predicted - job.progress.cpu_ms) / job.progress.cpu_ms
-            self._counters.prediction_errors.labels(self._pool, CPU_TIME).observe(error)
+        if predicted is not None and job.progress.cpu_ms is not None:
+            self._prediction(CPU_TIME, predicted, job.progress.cpu_ms)
 
 
 def _goes_on(view: ClusterView, name: str) -> bool:
