@@ -29,6 +29,11 @@ from steepest.view.state import Job
 until = partial(waiting.until, within_s=180.0)
 """A dozen systems share one event loop here, on machines that do other things as well."""
 
+MEASURED = (PROGRAM, "--steps", "150", "--step-s", "0.1", "--burn")
+"""A training that is long enough for its pace to be measured: nodes state progress every five seconds."""
+
+JOBS_AT_ONCE = 5
+
 SLOW_S = 5.0
 """How long a slow log takes to give a batch."""
 
@@ -238,17 +243,14 @@ async def ping_pong(scene: Scene) -> str:
 async def mispredicting(scene: Scene) -> str:
     """Jobs announce a hundred times as many steps as they make."""
     process, address = await scene.system()
+    spec = c.JobSpec(command=MEASURED, requests=Resources(cpu_m=100), steps=15_000)
 
     async def announce_wrongly() -> None:
         for number in count():
-            job = f"job-{number}"
-            spec = c.JobSpec(
-                command=(PROGRAM, "--steps", "40", "--step-s", "0.05", "--burn"),
-                requests=Resources(cpu_m=100),
-                steps=4_000,
-            )
-            await scene.rig.append(c.JobSubmitted(job=job, request=job, spec=spec))
-            await until(partial(has_ended, process, job), f"{job} to end")
+            jobs = [f"job-{number}-{one}" for one in range(JOBS_AT_ONCE)]
+            await scene.rig.append(*(c.JobSubmitted(job=job, request=job, spec=spec) for job in jobs))
+            for job in jobs:
+                await until(partial(has_ended, process, job), f"{job} to end")
 
     scene.keep(announce_wrongly())
     return address

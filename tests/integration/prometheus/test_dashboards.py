@@ -28,6 +28,7 @@ from steepest.testing.system.rig import Rig, RigProcess
 from steepest.testing.waiting import until
 from tools.monitoring.dashboards import generated
 
+from .faults import MEASURED
 from .prometheus_server import RULES, PrometheusServer
 
 SERVICES = (
@@ -132,8 +133,7 @@ async def let_everything_happen(pool: Pool) -> None:
     await pool.wait(lambda: pool.job("c").resumptions, "c is resumed")
     void = c.PlacementPlanned(plan="void-1", job="a", incarnation=0, nodes=("n1",), because=because)
     await pool.plan(void, "void")
-    command = ("train", "--steps", "60", "--step-s", "0.1", "--flat-after", "60", "--burn")
-    spec = c.JobSpec(command=command, requests=Resources(cpu_m=100), steps=60)
+    spec = c.JobSpec(command=(*MEASURED, "--flat-after", "150"), requests=Resources(cpu_m=100), steps=150)
     await pool.rig.append(c.JobSubmitted(job="short", request="short", spec=spec))
     await pool.wait(lambda: (job := pool.job("short")) and job.outcome, "a job finishes")
 
