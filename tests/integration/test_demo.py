@@ -26,7 +26,7 @@ PATIENCE_S = 100
 
 def demo(state: Path, *options: str) -> subprocess.Popen[str]:
     """A demo of few short trainings, in a process of its own."""
-    command = [*STEEPEST, "demo", "--state", str(state), "--jobs", "3", "--length", "0.04", *options]
+    command = [*STEEPEST, "demo", "--state", str(state), "--jobs", "2", "--length", "0.04", *options]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -90,7 +90,7 @@ def test_demo_prints_one_object_with_its_figures(run: Run) -> None:
     """Every job finished, no step was lost, and the recording is where the object says."""
     figures = run.figures
 
-    assert (figures["jobs"], figures["finished"], figures["failed"], figures["steps_lost"]) == (3, 3, 0, 0)
+    assert (figures["jobs"], figures["finished"], figures["failed"], figures["steps_lost"]) == (2, 2, 0, 0)
     assert {"migrations", "stays", "rebalances", "seconds"} <= figures.keys()
     assert figures["recording"] == str(run.state / "log")
     assert not figures["interrupted"]
@@ -121,7 +121,7 @@ def test_losses_are_read_from_reports_and_from_printed_lines(run: Run) -> None:
     """The losses of every job are in the recording, also of the job that only prints them."""
     losses = [record.event for record in events(Path(run.figures["recording"]), "loss")]
 
-    assert {loss.job for loss in losses if isinstance(loss, LossReported)} == {"softmax-1", "linear-1", "vae-1"}
+    assert {loss.job for loss in losses if isinstance(loss, LossReported)} == {"softmax-1", "linear-1"}
 
 
 def test_second_run_begins_where_the_first_one_did(run: Run) -> None:
