@@ -16,7 +16,7 @@ from steepest.cluster.port import ReplicaId
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.runtime.decode import asked_record
-from steepest.testing.system.running_system import RunningSystem
+from steepest.testing.system.running_system import PATIENCE_S, RunningSystem
 from steepest.testing.waiting import until
 from steepest.view.cluster_view import ClusterView
 
@@ -94,9 +94,9 @@ def await_steps(system: RunningSystem, job: str, number: int, count: int, replic
     wait_for(lambda: len(reports(system, job, number, replica)) >= count)
 
 
-def wait_for(condition: Callable[[], object]) -> None:
+def wait_for(condition: Callable[[], object], within_s: float = PATIENCE_S) -> None:
     """Wait until a condition holds."""
-    asyncio.run(until(condition))
+    asyncio.run(until(condition, within_s=within_s))
 
 
 def pid_of(system: RunningSystem, job: str, replica: int, number: int) -> int:

@@ -69,6 +69,7 @@ class Play:
             image=workload.image,
             soft_limits=workload.soft_limits,
             storage=workload.storage,
+            link_mbit=workload.link_mbit,
             host_network=any(node.engine for node in workload.nodes),
         )
         self._workload = workload

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from steepest.demo.gangs.scalings import Scalings
 from steepest.demo.preemption.story import PreemptionStory
 from steepest.events import cluster as c
 from steepest.events.received import Received
@@ -124,6 +125,7 @@ class RunTimeline:
         began_ms: Time of the first record.
         now_ms: Time of the newest one.
         preemptions: Who gave way to whom.
+        scalings: How its gangs were scaled.
     """
 
     def __init__(self) -> None:
@@ -133,6 +135,7 @@ class RunTimeline:
         self.began_ms = 0
         self.now_ms = 0
         self.preemptions = PreemptionStory()
+        self.scalings = Scalings()
         self._moves: dict[str, TimelineMove] = {}
 
     @classmethod
@@ -221,6 +224,7 @@ class RunTimeline:
     # --- folding ---------------------------------------------------------------------------------------------------
 
     def _note(self, event: c.ClusterEvent, at_ms: int) -> None:
+        self.scalings.note(event, at_ms)
         match event:
             case c.MigrationPlanned():
                 self._planned(event, at_ms)

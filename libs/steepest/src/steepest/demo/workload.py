@@ -140,6 +140,7 @@ class DemoWorkload(msgspec.Struct, frozen=True, kw_only=True):
         image: To run them in, where nodes are Docker engines.
         soft_limits: CPU limits are weights there, and no caps.
         storage: The address of the server that jobs stream their data from; empty: they have none.
+        link_mbit: The rate of the links between emulated nodes, in Mbit/s; None: they have none.
     """
 
     nodes: tuple[NodeSpec, ...]
@@ -147,6 +148,7 @@ class DemoWorkload(msgspec.Struct, frozen=True, kw_only=True):
     image: str = ""
     soft_limits: bool = False
     storage: str = ""
+    link_mbit: int | None = None
 
     @property
     def core_s(self) -> float:

@@ -9,17 +9,18 @@ import contextlib
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from steepest.cli.options import json_option, policy_option
 from steepest.cli.printing.output import console, give, tell
-from steepest.cli.system.node_selection import DOCKER, cluster_option
+from steepest.cli.system.node_selection import DOCKER, LOCAL, cluster_option
 from steepest.cli.system.node_selection import engines as engines_asked
 
 if TYPE_CHECKING:
     from steepest.demo.comparison import DemoComparison, Pair
+    from steepest.demo.gangs.report import GangSummary
     from steepest.demo.play import Audience, Play
     from steepest.demo.report import DemoSummary, Table
     from steepest.demo.run_timeline import RunTimeline
@@ -42,6 +43,7 @@ Examples:
   steepest demo --compare              with and without moves, three pairs of runs: six times as long
   steepest demo --policy flowcon       limit jobs by growth efficiency instead of moving them
   steepest demo --policy pickyman      let short jobs have the places of long ones, which resume (`make storage`)
+  steepest demo --policy dragon        distributed trainings that are placed whole and scaled with the load
   steepest demo --svg demo.svg         keep a picture of the live view
   steepest demo --json | jq .migrations
   steepest demo --cluster docker       in containers, on four Docker engines of its own (root, `make engine images`)
@@ -102,6 +104,7 @@ def demo(
     import asyncio
 
     from steepest.demo import stage
+    from steepest.demo.gangs import workload as gang_workload
     from steepest.demo.preemption.streaming import with_storage
     from steepest.demo.preemption.streaming import workload as streaming_workload
     from steepest.demo.workload import workload
@@ -109,15 +112,47 @@ def demo(
     stage.refuse_without_libraries()
     if svg is not None:
         _refuse_unwritable(svg)
+    of_gangs = gang_workload.is_for(policy)
+    if of_gangs and (compare or cluster not in {None, LOCAL}):
+        raise click.UsageError(f"under {policy}, gangs are shown on emulated nodes: leave --compare and --cluster out")
     folder = stage.own_folder(state)
+    why_no_links = _why_no_links() if of_gangs else ""
     streams = policy == PICKYMAN and cluster is None
-    given = streaming_workload(seed, length) if streams else workload(seed, stage.cores(), jobs, length)
+    if of_gangs:
+        link_mbit = None if why_no_links else gang_workload.LINK_MBIT
+        given = gang_workload.gang_workload(seed, stage.cores(), jobs, length, link_mbit)
+    else:
+        given = streaming_workload(seed, length) if streams else workload(seed, stage.cores(), jobs, length)
     try:
         with with_storage(given) if streams else _staged(cluster, given) as staged:
-            status = asyncio.run(_demo(folder, staged, policy, svg, pairs=pairs if compare else 0, as_json=as_json))
+            asked = Asked(policy, svg, pairs if compare else 0, of_gangs, why_no_links, as_json)
+            status = asyncio.run(_demo(folder, staged, asked))
     except asyncio.CancelledError:
         status = INTERRUPTED
     sys.exit(status)
+
+
+class Asked(NamedTuple):
+    """What is asked of a run.
+
+    Attributes:
+        pairs: Of runs, to compare; 0: none.
+        of_gangs: Whether distributed trainings are shown, under DRAGON.
+        why_no_links: Why their nodes have no links; empty if they do.
+    """
+
+    policy: str
+    svg: Path | None
+    pairs: int
+    of_gangs: bool
+    why_no_links: str
+    as_json: bool
+
+
+def _why_no_links() -> str:
+    from steepest.cluster.local.links import why_not
+
+    return why_not()
 
 
 @contextlib.contextmanager
@@ -133,19 +168,25 @@ def _staged(cluster: str | None, given: DemoWorkload) -> Iterator[DemoWorkload]:
         yield engines.on(given, nodes) if nodes else given
 
 
-async def _demo(folder: Path, given: DemoWorkload, policy: str, svg: Path | None, *, pairs: int, as_json: bool) -> int:
+async def _demo(folder: Path, given: DemoWorkload, asked: Asked) -> int:
     from steepest.demo.comparison import compare
+    from steepest.demo.gangs.report import gang_summary
+    from steepest.demo.gangs.workload import gang_parameters
     from steepest.demo.play import Play
     from steepest.demo.report import summary
     from steepest.demo.workload import parameters, pinned
 
-    first = Play(folder, given, parameters(policy))
+    policy, svg, pairs, as_json = asked.policy, asked.svg, asked.pairs, asked.as_json
+    first = Play(folder, given, gang_parameters(policy) if asked.of_gangs else parameters(policy))
     story = await first.run(_audience("demo", as_json=as_json))
     if svg is not None:
         _draw(await first.recorded(), svg)
     figures = summary(story, str(first.recording), str(folder))
+    gangs = None
+    if asked.of_gangs:
+        gangs = gang_summary(story.scalings, story.began_ms, given.link_mbit, asked.why_no_links)
     if not as_json:
-        _report(story, figures, svg)
+        _report(story, figures, gangs, svg)
     plays = [first]
     comparison: DemoComparison | None = None
     if pairs and not first.interrupted.is_set():
@@ -162,7 +203,7 @@ async def _demo(folder: Path, given: DemoWorkload, policy: str, svg: Path | None
         else:
             comparison = compare(*_paired(plays))
     interrupted = plays[-1].interrupted.is_set()
-    _finish(figures, comparison, interrupted=interrupted, as_json=as_json)
+    _finish(figures, gangs, comparison, interrupted=interrupted, as_json=as_json)
     if interrupted:
         return INTERRUPTED
     return 1 if any(play.failed for play in plays) else 0
@@ -222,16 +263,20 @@ def _draw(events: Sequence[Received[ClusterEvent]], svg: Path) -> None:
         raise InputError(f"cannot write {svg}: {error.strerror}", hint="name another file with --svg") from error
 
 
-def _report(story: RunTimeline, figures: DemoSummary, svg: Path | None) -> None:
+def _report(story: RunTimeline, figures: DemoSummary, gangs: GangSummary | None, svg: Path | None) -> None:
     from steepest.demo import report
+    from steepest.demo.gangs import report as gang_report
 
-    tell(f"\n{report.result(story)}")
+    tell(f"\n{report.result(story)}" + (f"; {gang_report.result(story.scalings)}" if gangs is not None else ""))
     tell(f"{report.headline(story)}\n")
     _show(report.job_table(story), report.JOBS_GIVE_WAY)
     tell()
     _show(report.move_table(story), report.MOVES_GIVE_WAY)
     _show(report.preemption_table(story))
-    most_moved = max(story.jobs.values(), key=lambda job: len(job.moves), default=None)
+    if gangs is not None:
+        _show(gang_report.scaling_table(story.scalings, story.began_ms), gang_report.SCALINGS_GIVE_WAY)
+        tell(f"\n{gangs.locality}")
+    most_moved = max(story.jobs.values(), key=lambda job: len(job.path), default=None)
     tell(f"\nThe recording is in {figures.recording}. Go on with")
     tell(f"  steepest replay {figures.state}")
     tell(f"  steepest check {figures.state}")
@@ -249,11 +294,20 @@ def _show(table: Table, giving_way: Sequence[str] = ()) -> None:
         show(columns, rows, giving_way)
 
 
-def _finish(figures: DemoSummary, comparison: DemoComparison | None, *, interrupted: bool, as_json: bool) -> None:
+def _finish(
+    figures: DemoSummary,
+    gangs: GangSummary | None,
+    comparison: DemoComparison | None,
+    *,
+    interrupted: bool,
+    as_json: bool,
+) -> None:
     import msgspec
 
     if as_json:
-        more = {"interrupted": interrupted} | ({"comparison": comparison} if comparison else {})
+        more: dict[str, object] = {"interrupted": interrupted}
+        more |= {"comparison": comparison} if comparison else {}
+        more |= {"scaling": gangs} if gangs else {}
         give(msgspec.to_builtins(figures) | msgspec.to_builtins(more))
         return
     if comparison is not None:
