@@ -27,9 +27,12 @@ PAPER_NAMES = ("specon", "flowcon")
 PICKYMAN = "pickyman"
 """Its claims are no effects on published workloads, so its experiments have a form of their own."""
 
+GANGS = "dragon"
+"""The policy whose experiment is of distributed trainings, which only real runs have."""
+
 OUT = "out/reproduce"
 
-SIMULATED_TIMES, REAL_TIMES = 30, 5
+SIMULATED_TIMES, REAL_TIMES, GANG_TIMES = 30, 5, 3
 
 RECORDINGS = "recordings"
 """Folder of the recordings of real runs, in that of the report."""
@@ -42,6 +45,7 @@ Examples:
   steepest reproduce specon --real --repetitions 1     real trainings on emulated nodes; 20 minutes on two cores
   steepest reproduce flowcon --real     likewise on Docker engines (root, `make engine images`); two hours
   steepest reproduce pickyman --real    run times, overheads and waiting of streamed trainings (`make storage`)
+  steepest reproduce dragon --real      distributed trainings, on nodes joined by links as root; an hour
 
 It writes report.md, report.html with plots, results.csv and results.json. Simulated, the same number of repetitions gives
 the same files, on any number of processes; --real keeps the recordings of all runs. Which experiments there are, and what
@@ -50,7 +54,7 @@ had to be assumed: docs/reproduction.md, docs/docker.md.
 
 
 @click.command(epilog=EPILOG)
-@click.argument("paper", type=click.Choice((*PAPER_NAMES, PICKYMAN)))
+@click.argument("paper", type=click.Choice((*PAPER_NAMES, PICKYMAN, GANGS)))
 @click.option(
     "--repetitions",
     type=click.IntRange(1, 10_000),
@@ -81,6 +85,10 @@ def reproduce(
             raise click.UsageError("pickyman is reproduced with real trainings only: add --real")
         _pickyman_real(repetitions or 1, out or Path(OUT) / f"{paper}-real", as_json=as_json)
         return
+    if paper == GANGS and not real:
+        raise click.UsageError(
+            f"{GANGS} runs with real trainings alone: add --real, or see `steepest simulate --policy`"
+        )
     refuse_without(
         ("jinja2", "matplotlib", "scipy"),
         "a reproduction needs",
@@ -88,6 +96,9 @@ def reproduce(
     )
     from steepest.sim.reproduce.report import results_json
 
+    if paper == GANGS:
+        _real_gangs(repetitions or GANG_TIMES, _folder(out or Path(OUT) / f"{paper}-real"), as_json=as_json)
+        return
     if real:
         folder = out or Path(OUT) / f"{paper}-real"
         result = _real(paper, repetitions or REAL_TIMES, folder)
@@ -151,6 +162,43 @@ def _pickyman_real(repetitions: int, out: Path, *, as_json: bool) -> None:
     held = {True: "holds", False: "does not hold", None: "not measured"}
     show(("claim", "measured", "verdict"), [[one.claim, one.measured, held[one.holds]] for one in verdicts(found)])
     tell(f"\n{', '.join(FILES)} are in {out}")
+
+
+def _real_gangs(count: int, folder: Path, *, as_json: bool) -> None:
+    import msgspec
+
+    from steepest.cli.printing.output import give
+    from steepest.cluster.local.links import why_not
+    from steepest.demo.gangs.workload import LINK_MBIT
+    from steepest.demo.stage import refuse_without_libraries
+    from steepest.testbed import gang_results, gang_runs
+
+    refuse_without_libraries()
+    why_no_links = why_not()
+    link_mbit = None if why_no_links else LINK_MBIT
+    total = count * len(gang_runs.arms())
+    tell(
+        f"{total} runs of {gang_runs.JOBS} distributed trainings; first, measure what a step costs on one node and on two",
+        err=True,
+    )
+    cost = gang_runs.step_cost(link_mbit)
+
+    def on_run(arm: str, seed: int, one: gang_runs.GangRun) -> None:
+        tell(
+            f"{arm}, seed {seed}: mean completion {one.completion_s:,.0f} s, makespan {one.makespan_s:,.0f} s", err=True
+        )
+
+    found = gang_runs.runs(count, folder / RECORDINGS, link_mbit, on_run)
+    results = gang_results.results(found, cost, link_mbit, why_no_links, gang_runs.JOBS)
+    try:
+        gang_results.write(results, folder)
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+    if as_json:
+        give(msgspec.to_builtins(results))
+    else:
+        tell(gang_results.report(results))
+        tell(f"{', '.join(gang_results.FILES)} are in {folder}")
 
 
 def _reporter(total: int) -> OnRun:

@@ -1,0 +1,130 @@
+"""The results of runs with real gangs: each figure of each arm, beside that of the arm that scales nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from steepest.demo.gangs.report import locality
+from steepest.sim.reproduce.verdict import estimate
+from steepest.testbed.gang_runs import GangRun, StepCost
+
+FILES = ("report.md", "results.json")
+
+CHANGES = ("completion_s", "waited_s", "makespan_s")
+"""Figures that are also given as a change against the baseline, in percent."""
+
+PUBLISHED = {"completion_s": "−65 % (over 65 %)", "utilisation": "+20 to +30 points"}
+"""What the paper's abstract claims against the default Kubernetes scheduler, which is not the baseline here."""
+
+
+class GangFigure(msgspec.Struct, frozen=True, kw_only=True):
+    """A figure of an arm: its mean, the 95 % confidence interval (None: a single run), and the mean change.
+
+    Attributes:
+        change: Against the baseline with the same seeds, in percent; None: it has none.
+    """
+
+    arm: str
+    metric: str
+    mean: float
+    low: float | None
+    high: float | None
+    change: float | None = None
+
+
+class GangResults(msgspec.Struct, frozen=True, kw_only=True):
+    """All that the runs came to.
+
+    Attributes:
+        link_mbit: The rate of the nodes' links; None: they had none.
+        locality: What the runs say of locality.
+    """
+
+    repetitions: int
+    jobs: int
+    link_mbit: int | None
+    locality: str
+    step: StepCost
+    figures: Sequence[GangFigure]
+
+
+def results(
+    found: Mapping[str, Sequence[GangRun]], step: StepCost, link_mbit: int | None, why_no_links: str, jobs: int
+) -> GangResults:
+    """What all runs came to; the first arm is the baseline."""
+    return GangResults(
+        repetitions=len(next(iter(found.values()))),
+        jobs=jobs,
+        link_mbit=link_mbit,
+        locality=locality(link_mbit, why_no_links),
+        step=step,
+        figures=list(_figures(found)),
+    )
+
+
+def _figures(found: Mapping[str, Sequence[GangRun]]) -> Iterator[GangFigure]:
+    baseline = next(iter(found.values()))
+    for arm, runs in found.items():
+        for metric in GangRun.__struct_fields__:
+            values = [float(getattr(run, metric)) for run in runs]
+            before = [float(getattr(run, metric)) for run in baseline]
+            ours = estimate(values)
+            yield GangFigure(
+                arm=arm,
+                metric=metric,
+                mean=ours.mean,
+                low=ours.low if math.isfinite(ours.low) else None,
+                high=ours.high if math.isfinite(ours.high) else None,
+                change=_change(before, values) if metric in CHANGES and runs is not baseline else None,
+            )
+
+
+def _change(before: Sequence[float], after: Sequence[float]) -> float | None:
+    changes = [100 * (now / then - 1) for then, now in zip(before, after, strict=True) if then]
+    return round(estimate(changes).mean, 1) if changes else None
+
+
+def write(found: GangResults, folder: Path) -> None:
+    """Write the files of the report; others in the folder stay.
+
+    Raises:
+        OSError: They cannot be written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "report.md").write_text(report(found), encoding="utf-8")
+    (folder / "results.json").write_bytes(msgspec.json.format(msgspec.json.encode(found)))
+
+
+def report(found: GangResults) -> str:
+    """The report, in Markdown."""
+    step = found.step
+    about = (
+        f"{found.jobs} distributed trainings on two emulated nodes, {found.repetitions} repetitions of each arm, in real "
+        "seconds. The baseline starts gangs whole, as they are named, and never scales them. It is stronger than the "
+        "paper's baseline, the default Kubernetes scheduler, which places pod by pod."
+    )
+    cost = (
+        f"A step of a server and one worker takes {step.one_node_ms:.1f} ms on one node, "
+        f"and {step.two_nodes_ms:.1f} ms on two."
+    )
+    lines = [
+        "# DRAGON with real trainings",
+        "",
+        about,
+        "",
+        found.locality,
+        cost,
+        "",
+        "| arm | figure | mean | 95 % interval | change | published |",
+        "|---|---|---|---|---|---|",
+    ]
+    for one in found.figures:
+        interval = "" if one.low is None or one.high is None else f"{one.low:,.2f} to {one.high:,.2f}"
+        change = "" if one.change is None else f"{one.change:+.1f} %"
+        published = PUBLISHED.get(one.metric, "") if one.arm.startswith("dragon") else ""
+        lines.append(f"| {one.arm} | {one.metric} | {one.mean:,.2f} | {interval} | {change} | {published} |")
+    return "\n".join([*lines, ""])

@@ -1,0 +1,83 @@
+"""The runs of ``steepest reproduce dragon --real``, in a short form: every arm to its end, and a report of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from steepest.cli.main import main
+from steepest.cluster.local.links import why_not
+from steepest.demo.gangs.workload import LINK_MBIT
+from steepest.testbed.gang_results import FILES, report, results, write
+from steepest.testbed.gang_runs import GangRun, StepCost, arms, runs, step_cost
+
+ONE = GangRun(
+    completion_s=10.0,
+    waited_s=4.0,
+    makespan_s=20.0,
+    utilisation=0.5,
+    spanning=1,
+    scale_ups=2,
+    scale_downs=3,
+    steps_lost=0,
+)
+OTHER = GangRun(
+    completion_s=5.0,
+    waited_s=1.0,
+    makespan_s=18.0,
+    utilisation=0.75,
+    spanning=0,
+    scale_ups=0,
+    scale_downs=0,
+    steps_lost=0,
+)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_every_arm_runs_to_its_end(tmp_path: Path) -> None:
+    """Three short gangs under every arm: all finish, nothing is lost, and only scaling arms scale."""
+    link_mbit = None if why_not() else LINK_MBIT
+    found = runs(1, tmp_path / "recordings", link_mbit, lambda *_: None, jobs=3, length=0.03)
+    write(results(found, StepCost(one_node_ms=1.0, two_nodes_ms=2.0), link_mbit, why_not(), 3), tmp_path / "out")
+
+    assert [*found] == [*arms()]
+    for name, (one,) in found.items():
+        assert 0 < one.completion_s <= one.makespan_s, name
+        assert 0 <= one.utilisation <= 1.5, name
+        assert one.steps_lost == 0, name
+    for name in ("gangs, not scaled", "dragon without scaling"):
+        assert (found[name][0].scale_ups, found[name][0].scale_downs) == (0, 0)
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(FILES)
+    assert json.loads((tmp_path / "out" / "results.json").read_bytes())["link_mbit"] == link_mbit
+
+
+@pytest.mark.skipif(bool(why_not()), reason=f"no links here ({why_not()}): run as root, and `make links`")
+def test_a_step_over_a_link_takes_at_least_what_its_bytes_take() -> None:
+    """Over 5 Mbit/s the 0.6 MB of a step take most of a second; on one node they do not cross the link."""
+    assert step_cost(5, steps=3).two_nodes_ms > 0.8 * 1000 * 8 * 12 * 50_826 / 5e6
+
+
+def test_changes_are_against_the_arm_that_scales_nothing() -> None:
+    """The mean of each pair's change; a single run has no interval."""
+    found = results({"base": [ONE], "dragon": [OTHER]}, StepCost(one_node_ms=3, two_nodes_ms=9), None, "not root", 12)
+    by_name = {(one.arm, one.metric): one for one in found.figures}
+
+    assert by_name["dragon", "completion_s"].change == -50.0
+    assert by_name["base", "completion_s"].change is None
+    assert by_name["dragon", "utilisation"].mean == 0.75
+    assert by_name["dragon", "makespan_s"].low is None
+    assert "proves nothing of locality" in report(found)
+    assert "3.0 ms on one node, and 9.0 ms on two" in report(found)
+
+
+def test_dragon_runs_with_real_trainings_alone(tmp_path: Path) -> None:
+    """Without --real the command says what to do."""
+    done = CliRunner().invoke(main, ["reproduce", "dragon", "--out", str(tmp_path / "out")])
+
+    assert done.exit_code == 2
+    assert "add --real" in done.stderr
+    assert not (tmp_path / "out").exists()
