@@ -51,8 +51,9 @@ ONE_BATCH = ("--work", "0.1")
 
 
 def scaled(jobs: Workload, costs: Mapping[str, Cost], nodes: Testbed, seed: int) -> DemoWorkload:
-    """The experiment's jobs as a workload for the nodes."""
-    return nodes.staged(tuple(_arrival(job, costs[job.model], nodes.cpu_m, seed) for job in jobs.jobs))
+    """The experiment's jobs as a workload for the nodes, from the first submission on: nothing happens before it."""
+    begin_s = min(job.submit_s for job in jobs.jobs)
+    return nodes.staged(tuple(_arrival(job, begin_s, costs[job.model], nodes.cpu_m, seed) for job in jobs.jobs))
 
 
 def whole_node_s(job: SimJob) -> float:
@@ -60,13 +61,13 @@ def whole_node_s(job: SimJob) -> float:
     return job.work_s * job.demand_cpu_m / MACHINE_M
 
 
-def _arrival(job: SimJob, cost: Cost, cpu_m: int, seed: int) -> Arrival:
+def _arrival(job: SimJob, begin_s: float, cost: Cost, cpu_m: int, seed: int) -> Arrival:
     kind, core_s = KINDS[job.model], whole_node_s(job) * cpu_m / 1000 / SCALE
     steps = max(1, round((core_s - cost.start_s) / cost.step_s))
     options = ("--steps", str(steps), "--seed", str(seed), *ONE_BATCH)
     command = (sys.executable, "-m", f"steepest.demo_jobs.{kind}", *options)
     return Arrival(
-        at_s=job.submit_s / SCALE,
+        at_s=(job.submit_s - begin_s) / SCALE,
         job=job.name,
         kind=kind,
         spec=JobSpec(command=command, requests=REQUEST, model=job.model),
