@@ -90,10 +90,13 @@ docs-generate: $(STAMP)/runtime ## Write the pages that are generated from the c
 dashboards: $(STAMP)/dev ## Write Grafana's dashboards, which are generated from the code
 	@$(BIN)/python -m tools.monitoring.dashboards
 
-grafana-schema: .grafana/node_modules ## Get Grafana's own types of a dashboard (npm) for the tests
+grafana-schema: .grafana/node_modules ## Get Grafana's own types of a dashboard (by npm) for the tests
 
 # Both packages have no dependencies, so exact versions are a lock; a lock file of npm's would name a registry.
 .grafana/node_modules: tools/monitoring/package.json
+	@test -n "$$(command -v npm)" || { \
+	  sudo=; test "$$(id -u)" = 0 || sudo=sudo; \
+	  $$sudo apt-get update -q && $$sudo apt-get install -q -y --no-install-recommends nodejs npm; }
 	@mkdir -p .grafana && cp $< .grafana/
 	npm install --prefix .grafana --no-package-lock --no-audit --no-fund --ignore-scripts
 	@touch $@

@@ -124,11 +124,8 @@ class PoolMetrics(Effector):
     def _node_gone(self, view: ClusterView, received: Received[Any]) -> None:
         self._plans.sweep(view, received)
 
-    def _growth(self, view: ClusterView, received: Received[Any]) -> None:
+    def _growth(self, _: ClusterView, received: Received[Any]) -> None:
         event: c.GrowthMeasured = received.event
-        job = view.jobs.get(event.job)
-        if job is None or job.outcome is not None:
-            return
         course = self._courses.get(event.job)
         if course is None:
             if event.interval > 1:
