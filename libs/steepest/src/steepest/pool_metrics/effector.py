@@ -28,7 +28,7 @@ from steepest.view.state import Job
 QUEUES_MOST = 16
 """Queues that have series of their own."""
 
-JOBS_A_TICK = 10_000
+JOBS_A_TICK = 5_000
 """A pool with this many jobs is sampled at every second tick, one with twice as many at every third, so that sampling
 takes about a hundredth of the process's time at most."""
 
