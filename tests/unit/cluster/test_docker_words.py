@@ -16,7 +16,7 @@ from steepest.cluster.docker.stats import Sample, sample_of, use_between
 from steepest.cluster.folders.replica_roster import ResourceUse
 from steepest.cluster.port import ReplicaPhase
 from steepest.errors import InputError
-from steepest.events.common import Resources
+from steepest.events.common import LARGEST, Resources
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
@@ -65,6 +65,16 @@ def test_what_an_engine_does_not_count_is_unknown(changes: dict[str, Any], name:
     assert getattr(sample, name) is None
 
 
+def test_what_a_container_has_received_is_what_it_has_read() -> None:
+    """Over all of its networks, since its start; unknown where it has none, or the engine counts less than nothing."""
+    two = {"eth0": {"rx_bytes": 7, "tx_bytes": 8}, "eth1": {"rx_bytes": 5, "tx_bytes": 0}}
+    cases = ((two, 12), (None, None), ({"eth0": {"rx_bytes": -7}}, None), ({"eth0": {"rx_bytes": 2**70}}, LARGEST))
+    for networks, read in cases:
+        sample = sample_of(json.dumps(said(networks=networks)).encode())
+        if sample is not None:
+            assert use_between(sample, sample).read_bytes == read
+
+
 def test_an_ended_container_has_no_sample() -> None:
     """An engine keeps sending zeros for it."""
     line = said(read="0001-01-01T00:00:00Z", cpu_stats={"cpu_usage": {"total_usage": 0}}, memory_stats={})
@@ -86,7 +96,8 @@ def test_any_field_may_be_anything(name: str, value: object) -> None:
     if after is not None:
         use = use_between(before, after)
         assert all(
-            one is None or one >= 0 for one in (use.cpu_m, use.memory_mib, use.block_bytes_s, use.network_bytes_s)
+            one is None or one >= 0
+            for one in (use.cpu_m, use.memory_mib, use.block_bytes_s, use.network_bytes_s, use.read_bytes)
         )
 
 

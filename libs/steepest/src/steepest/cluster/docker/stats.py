@@ -137,7 +137,8 @@ def _cpu_ms(sample: Sample) -> int | None:
 
 
 def _read_bytes(sample: Sample) -> int | None:
-    return None if sample.received_bytes is None else min(sample.received_bytes, LARGEST)
+    count = sample.received_bytes
+    return None if count is None or count < 0 else min(count, LARGEST)
 
 
 def _seconds(read: str) -> float | None:
