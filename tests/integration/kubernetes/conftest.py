@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import secrets
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 from tests.integration.kubernetes.nodes_harness import KubernetesHarness
@@ -12,6 +14,26 @@ from tests.integration.kubernetes.nodes_harness import KubernetesHarness
 from steepest.kubernetes_lab.lab import KubernetesLab, missing, running_lab
 from steepest.kubernetes_lab.layout import default_folder
 from steepest.testing.contracts.cluster_harness import ClusterFixture
+
+RIGHTS = Path(__file__).parents[3] / "deploy" / "kubernetes" / "rights.yaml"
+FIGURES = pytest.StashKey[dict[str, object]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Begin without figures."""
+    config.stash[FIGURES] = {}
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Print what was measured as the last line, as one JSON object."""
+    if found := config.stash[FIGURES]:
+        print(json.dumps({name: found[name] for name in found if not name.startswith("_")}))  # noqa: T201 - the result
+
+
+@pytest.fixture
+def figures(request: pytest.FixtureRequest) -> dict[str, object]:
+    """What the tests measured so far."""
+    return request.config.stash[FIGURES]
 
 
 @pytest.fixture(scope="session")
@@ -24,10 +46,17 @@ def lab() -> Iterator[KubernetesLab]:
         yield running
 
 
+@pytest.fixture(scope="session")
+def kubeconfig(lab: KubernetesLab) -> Path:
+    """That of the service account with the rights that an installation is given."""
+    lab.kubectl("apply", "-f", str(RIGHTS))
+    return lab.kubeconfig_of("steepest")
+
+
 @pytest.fixture
-async def harness(lab: KubernetesLab) -> AsyncIterator[KubernetesHarness]:
+async def harness(lab: KubernetesLab, kubeconfig: Path) -> AsyncIterator[KubernetesHarness]:
     """An empty cluster."""
-    async with contextlib.aclosing(KubernetesHarness(lab, f"test-{secrets.token_hex(4)}")) as made:
+    async with contextlib.aclosing(KubernetesHarness(lab, kubeconfig, f"test-{secrets.token_hex(4)}")) as made:
         await made.come_back()
         yield made
 

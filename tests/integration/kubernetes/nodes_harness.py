@@ -35,10 +35,12 @@ class KubernetesHarness(ClusterHarness):
 
     Args:
         lab: The lab, which runs.
+        kubeconfig: The adapter's own, with the rights that an installation has.
         name: Of the state folder on the lab's volume.
     """
 
-    def __init__(self, lab: KubernetesLab, name: str) -> None:
+    def __init__(self, lab: KubernetesLab, kubeconfig: Path, name: str) -> None:
+        self.kubeconfig = kubeconfig
         self.nodes = {
             NODES[0].name: Resources(cpu_m=900, memory_mib=512),
             NODES[1].name: Resources(cpu_m=500, memory_mib=256),
@@ -68,7 +70,7 @@ class KubernetesHarness(ClusterHarness):
             claim=CLAIM,
             volume=self.lab.folder.volume,
             image=DEMO,
-            kubeconfig=self.lab.folder.kubeconfig,
+            kubeconfig=self.kubeconfig,
             heartbeat_s=0.5,
         )
 

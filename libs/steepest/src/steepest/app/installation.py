@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from steepest.app.settings.tree import Settings
-from steepest.app.state_folder import Installation, NodeSpec, StateFolder
+from steepest.app.state_folder import KUBERNETES, Installation, NodeSpec, StateFolder
 from steepest.clock import SystemClock
 from steepest.cluster.data_source import DataSource, data_source
 from steepest.cluster.port import Cluster
@@ -159,6 +159,8 @@ def open_cluster(folder: StateFolder, installation: Installation, pool: str) -> 
         InputError: The client that engines need is not installed, or there is no such pool.
     """
     folder, nodes = folder.of_pool(installation, pool), installation.nodes_of(pool)
+    if any(node.engine.startswith(KUBERNETES) for node in nodes):
+        return _kubernetes_cluster(folder, installation, pool, nodes)
     if any(node.engine for node in nodes):
         return _docker_cluster(folder, installation, pool, nodes)
     from steepest.cluster.local.cluster import LocalCluster, LocalNode  # noqa: PLC0415 - few commands need it
@@ -176,6 +178,29 @@ def open_cluster(folder: StateFolder, installation: Installation, pool: str) -> 
 
 def _data_of(installation: Installation) -> DataSource | None:
     return data_source(installation.storage) if installation.storage else None
+
+
+def _kubernetes_cluster(
+    folder: StateFolder, installation: Installation, pool: str, nodes: Sequence[NodeSpec]
+) -> Cluster:
+    try:
+        from steepest.cluster.kubernetes import KubernetesCluster, address  # noqa: PLC0415 - the client is an extra
+    except ImportError as error:
+        raise InputError(
+            f"the nodes are Kubernetes', and its client is missing: {error}", hint="install steepest[kubernetes]"
+        ) from error
+    at = address.address(nodes[0].engine)
+    return KubernetesCluster(
+        folder.cluster,
+        [(node.name, node.capacity) for node in nodes],
+        pool,
+        namespace=at.namespace,
+        claim=at.claim,
+        volume=at.volume,
+        image=installation.image,
+        heartbeat_s=installation.heartbeat_ms / 1000,
+        retention=installation.ended,
+    )
 
 
 def _docker_cluster(folder: StateFolder, installation: Installation, pool: str, nodes: Sequence[NodeSpec]) -> Cluster:

@@ -31,11 +31,15 @@ POOLS_VERSION = 2
 """Of several pools, which earlier releases do not know."""
 
 
+KUBERNETES = "kubernetes://"
+"""How the address of a node begins that belongs to a Kubernetes cluster."""
+
+
 class NodeSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A node: emulated on this machine, or a Docker engine.
+    """A node: emulated on this machine, a Docker engine, or one of a Kubernetes cluster.
 
     Attributes:
-        engine: The engine's address; empty: it is emulated.
+        engine: The engine's address, or the cluster's with the namespace and the claim; empty: it is emulated.
         tls: The folder of the keys for it; empty: none.
     """
 

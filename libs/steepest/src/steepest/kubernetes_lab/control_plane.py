@@ -20,6 +20,7 @@ from steepest.kubernetes_lab.layout import (
     NODES,
     SERVICES,
     LabFolder,
+    daemon_environment,
 )
 
 READY_S = 180.0
@@ -58,7 +59,7 @@ def start(folder: LabFolder, daemons: Daemons) -> None:
     Raises:
         ClusterError: A daemon ends, or the API server is not ready in time.
     """
-    control = folder.control
+    control, env = folder.control, daemon_environment(folder)
     control.mkdir(parents=True, exist_ok=True)
     _write_settings(folder)
     etcd = f"http://127.0.0.1:{ETCD_PORT}"
@@ -76,6 +77,7 @@ def start(folder: LabFolder, daemons: Daemons) -> None:
             "--unsafe-no-fsync",
             "--log-level=warn",
         ],
+        env=env,
     )
     start_api_server(folder, daemons)
     wait_until_ready(folder, daemons)
@@ -91,9 +93,12 @@ def start(folder: LabFolder, daemons: Daemons) -> None:
             f"--root-ca-file={control}/apiserver.crt",
             "--leader-elect=false",
         ],
+        env=env,
     )
-    daemons.start("kube-scheduler", [folder.program("kube-scheduler"), f"--kubeconfig={admin}", "--leader-elect=false"])
-    daemons.start("coredns", [folder.program("coredns"), "-conf", f"{control}/Corefile"])
+    daemons.start(
+        "kube-scheduler", [folder.program("kube-scheduler"), f"--kubeconfig={admin}", "--leader-elect=false"], env=env
+    )
+    daemons.start("coredns", [folder.program("coredns"), "-conf", f"{control}/Corefile"], env=env)
 
 
 def start_api_server(folder: LabFolder, daemons: Daemons) -> None:
@@ -119,6 +124,7 @@ def start_api_server(folder: LabFolder, daemons: Daemons) -> None:
             f"--audit-policy-file={control}/audit.yaml",
             f"--audit-log-path={folder.audit}",
         ],
+        env=daemon_environment(folder),
     )
 
 

@@ -6,8 +6,8 @@ It owns starting, finding and ending them. It must never know what they do.
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -38,14 +38,15 @@ class Daemons:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def start(self, name: str, command: Sequence[str], *, env: Mapping[str, str] | None = None) -> None:
-        """Start a daemon unless it runs already."""
+    def start(self, name: str, command: Sequence[str], *, env: Mapping[str, str]) -> None:
+        """Start a daemon, by its absolute path, unless it runs already; it outlives this process."""
         if self.process(name) is not None:
             return
         self._folder.mkdir(parents=True, exist_ok=True)
-        with self.log(name).open("ab") as log:
-            started = psutil.Popen(list(command), stdout=log, stderr=log, start_new_session=True, env=env)
-        record = DaemonRecord(pid=started.pid, created=started.create_time())
+        log = (os.POSIX_SPAWN_OPEN, 1, str(self.log(name)), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        actions = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0), log, (os.POSIX_SPAWN_DUP2, 1, 2)]
+        pid = os.posix_spawn(command[0], list(command), dict(env), file_actions=actions, setsid=True)
+        record = DaemonRecord(pid=pid, created=psutil.Process(pid).create_time())
         self._record(name).write_bytes(msgspec.json.encode(record))
 
     def process(self, name: str) -> psutil.Process | None:
@@ -82,6 +83,12 @@ class Daemons:
             _has_ended(process, STOP_S)
         self._record(name).unlink(missing_ok=True)
 
+    def kill(self, name: str) -> None:
+        """Kill a daemon as in a crash; returns when its process is gone."""
+        if (process := self.process(name)) is not None:
+            self.signal(name, signal.SIGKILL)
+            _has_ended(process, STOP_S)
+
     def log(self, name: str) -> Path:
         """What a daemon prints."""
         return self._folder / f"{name}.log"
@@ -91,13 +98,9 @@ class Daemons:
 
 
 def _has_ended(process: psutil.Process, patience_s: float) -> bool:
-    deadline = time.monotonic() + patience_s
-    while time.monotonic() < deadline:
-        with contextlib.suppress(psutil.Error):
-            if process.status() != psutil.STATUS_ZOMBIE:
-                with contextlib.suppress(psutil.TimeoutExpired):
-                    process.wait(0.05)
-                    return True
-                continue
-        return True
-    return False
+    """Whether it is gone in time: only then are its ports free, also where it was a child of this process."""
+    try:
+        process.wait(patience_s)
+    except psutil.TimeoutExpired:
+        return False
+    return True

@@ -86,6 +86,15 @@ class KubernetesLab:
             raise ClusterError(f"kubectl {' '.join(arguments)}: {done.stderr.decode(errors='replace')}")
         return done.stdout.decode()
 
+    def kubeconfig_of(self, account: str) -> Path:
+        """A file with which to act as a service account of the namespace, for a day.
+
+        Raises:
+            ClusterError: There is no such account.
+        """
+        token = self.kubectl("-n", NAMESPACE, "create", "token", account, "--duration=24h").strip()
+        return self.folder.write_kubeconfig(self.folder.run / f"{account}.kubeconfig", account, token)
+
     def _provide(self) -> None:
         """Make the namespace, with a claim of a volume that all nodes share."""
         self.folder.volume.mkdir(parents=True, exist_ok=True)

@@ -110,8 +110,8 @@ class LabFolder:
             path.write_text(secrets.token_hex(16))
         return path.read_text()
 
-    def write_kubeconfig(self, path: Path, user: str) -> Path:
-        """Write the file with which a user reaches the API server."""
+    def write_kubeconfig(self, path: Path, user: str, token: str = "") -> Path:
+        """Write the file with which a user reaches the API server; without a token, with the user's own."""
         content = {
             "apiVersion": "v1",
             "kind": "Config",
@@ -124,7 +124,7 @@ class LabFolder:
                     },
                 }
             ],
-            "users": [{"name": user, "user": {"token": self.token(user)}}],
+            "users": [{"name": user, "user": {"token": token or self.token(user)}}],
             "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": user, "namespace": NAMESPACE}}],
             "current-context": "lab",
         }

@@ -25,7 +25,11 @@ Port = Annotated[int, Meta(ge=0, le=65535)]
 Positive = Annotated[int, Meta(ge=1, le=10**12)]
 Alpha = Annotated[float, Meta(gt=0)]
 Adapter = Annotated[
-    str, Meta(pattern=r"^(local|docker(=\S+)?)$", examples=["local", "docker", "docker=gpu1,tcp://gpu2:2376"])
+    str,
+    Meta(
+        pattern=r"^(local|docker(=\S+)?|kubernetes=\S+)$",
+        examples=["local", "docker", "docker=gpu1,tcp://gpu2:2376", "kubernetes=training/shared:/mnt/shared"],
+    ),
 ]
 Node = Annotated[str, Meta(examples=["n1=0.5", "n1=2:4Gi"], extra={"check": node})]
 Policy = Literal[
@@ -87,7 +91,7 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     adapter: Annotated[
         Adapter | None,
         means(
-            "Emulated nodes (local), or Docker engines. A host is unix://…, tcp://… or reached by SSH.",
+            "Emulated nodes (local), Docker engines (a host is unix://…, tcp://… or reached by SSH), or those of a cluster.",
             flag="--cluster",
         ),
     ] = None

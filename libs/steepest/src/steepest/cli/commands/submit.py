@@ -276,6 +276,7 @@ def _with_priority(spec: JobSpec, pool: StoredPool) -> JobSpec:
 
 def _refuse_what_never_fits(pool: StoredPool, spec: JobSpec) -> None:
     """Emulated nodes never change, so what fits none of them is wrong already here."""
+    from steepest.app.state_folder import KUBERNETES
     from steepest.errors import InputError
     from steepest.view.nodes import format_resources
 
@@ -288,7 +289,8 @@ def _refuse_what_never_fits(pool: StoredPool, spec: JobSpec) -> None:
                 f"{who} asks for {format_resources(role.requests)}, more than any node has",
                 hint=f"ask for less: the largest, {largest.name}, has {format_resources(largest.capacity)}",
             )
-    if spec.is_gang and any(node.engine for node in nodes) and not pool.installation.host_network:
+    on_engines = any(node.engine and not node.engine.startswith(KUBERNETES) for node in nodes)
+    if spec.is_gang and on_engines and not pool.installation.host_network:
         raise InputError(
             "replicas of a job on Docker engines need their machine's network, and this installation keeps it from them",
             hint="allow it with `steepest up --host-network` (docs/docker.md says what that opens)",

@@ -1,4 +1,4 @@
-"""Which nodes a new state folder gets: emulated ones, or Docker engines.
+"""Which nodes a new state folder gets: emulated ones, Docker engines, or those of a Kubernetes cluster.
 
 It owns ``--cluster``. It must never know how a node runs anything.
 """
@@ -14,18 +14,20 @@ if TYPE_CHECKING:
 
 LOCAL = "local"
 DOCKER = "docker"
+KUBERNETES = "kubernetes"
 IMAGE = "steepest-base"
 """Of jobs that name none; ``make images`` makes it."""
 
 cluster_option = click.option(
     "--cluster",
-    metavar="local|docker[=HOST,...]",
-    help="Make the nodes of a new folder emulated (local) or Docker engines. A HOST is unix://…, tcp://… or reached by SSH.",
+    metavar="local|docker[=HOST,...]|kubernetes=NAMESPACE/CLAIM:FOLDER",
+    help="Make the nodes of a new folder emulated (local), Docker engines (a HOST is unix://…, tcp://… or reached by SSH), "
+    "or those of a Kubernetes cluster, whose claim is mounted here at FOLDER.",
 )
 
 
 def engines(cluster: str | None, sizes: tuple[NodeSpec, ...] = ()) -> tuple[NodeSpec, ...]:
-    """The engines that are asked for, as nodes; none where nodes are emulated.
+    """The engines or the cluster's nodes that are asked for; none where nodes are emulated.
 
     Args:
         cluster: The option.
@@ -43,8 +45,13 @@ def engines(cluster: str | None, sizes: tuple[NodeSpec, ...] = ()) -> tuple[Node
     kind, _, hosts = (cluster or LOCAL).partition("=")
     if kind == LOCAL and not hosts:
         return ()
+    if kind == KUBERNETES:
+        return _of_kubernetes(hosts, sizes)
     if kind != DOCKER:
-        raise click.UsageError(f"--cluster {cluster}: write it like local, docker or docker=gpu1,tcp://gpu2:2376")
+        raise click.UsageError(
+            f"--cluster {cluster}: write it like local, docker, docker=gpu1,tcp://gpu2:2376 or "
+            "kubernetes=NAMESPACE/CLAIM:/mnt/claim"
+        )
     try:
         from steepest.cluster.docker import addresses
     except ImportError as error:
@@ -65,6 +72,25 @@ def engines(cluster: str | None, sizes: tuple[NodeSpec, ...] = ()) -> tuple[Node
             for node, size in zip(found, sizes, strict=True)
         ]
     return tuple(found)
+
+
+def _of_kubernetes(asked: str, sizes: tuple[NodeSpec, ...]) -> tuple[NodeSpec, ...]:
+    """The nodes of a Kubernetes cluster; with sizes, those that they name."""
+    from steepest.app.state_folder import NodeSpec
+    from steepest.errors import InputError
+
+    try:
+        from steepest.cluster.kubernetes import address
+    except ImportError as error:
+        raise InputError(
+            f"the client of Kubernetes is missing: {error}", hint="install steepest[kubernetes]"
+        ) from error
+    at = str(address.address(asked))
+    found = dict(address.nodes())
+    if unknown := [size.name for size in sizes if size.name not in found]:
+        raise InputError(f"the cluster has no node {unknown[0]} that takes pods", hint="kubectl get nodes")
+    chosen = [(size.name, size.capacity) for size in sizes] or list(found.items())
+    return tuple(NodeSpec(name=name, capacity=capacity, engine=at) for name, capacity in chosen)
 
 
 def engines_as(sizes: tuple[NodeSpec, ...], there: tuple[NodeSpec, ...]) -> tuple[NodeSpec, ...]:

@@ -86,7 +86,8 @@ class KubernetesCluster(FolderCluster[KubernetesBackground]):
         super().__init__(
             state_dir, nodes, pool, heartbeat_s=heartbeat_s, clock=clock, events=events, retention=retention
         )
-        if not self._state.path.is_relative_to(volume.absolute()):
+        mounted, folder = volume.resolve(), self._state.path.resolve()
+        if not folder.is_relative_to(mounted):
             raise InputError(
                 f"the state folder {state_dir} is not on the volume {volume}",
                 code="bad-volume",
@@ -96,7 +97,7 @@ class KubernetesCluster(FolderCluster[KubernetesBackground]):
             namespace=namespace,
             label=label_of(self._state),
             claim=claim,
-            below=self._state.path.relative_to(volume.absolute()),
+            below=folder.relative_to(mounted),
             image=image,
             user=os.getuid() or UNPRIVILEGED,
             most=Resources(

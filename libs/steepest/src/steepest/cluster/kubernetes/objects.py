@@ -181,10 +181,18 @@ class BatchJob(_Part, frozen=True):
         return any(one.type in {"Complete", "Failed"} and one.status == "True" for one in self.status.conditions)
 
 
+class Taint(_Part, frozen=True):
+    """What keeps pods away from a node that do not tolerate it."""
+
+    key: str = ""
+    effect: str = ""
+
+
 class ClusterNodeSpec(_Part, frozen=True):
     """A node's spec."""
 
     unschedulable: bool = False
+    taints: list[Taint] = []
 
 
 class ClusterNodeStatus(_Part, frozen=True):

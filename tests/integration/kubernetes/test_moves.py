@@ -1,0 +1,166 @@
+"""The whole system on two real nodes: jobs are placed, moved by Algorithm 5 with their checkpoints, and finish.
+
+The witnesses are the API server's objects and audit log, and the files on the volume.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.integration import exclusive_training
+
+from steepest.events import cluster as c
+from steepest.events.received import Received
+from steepest.kubernetes_lab import control_plane
+from steepest.kubernetes_lab.images import DEMO
+from steepest.kubernetes_lab.lab import KubernetesLab
+from steepest.kubernetes_lab.layout import CLAIM, NAMESPACE
+from steepest.testing.system.running_system import RunningSystem
+
+ACCOUNT = f"system:serviceaccount:{NAMESPACE}:steepest"
+JOBS = ("one", "two", "three")
+OWN = re.compile(r"(steepest-[0-9a-f]{10}|[a-z0-9-]+-[0-9a-f]{10}-\d+(-[a-z0-9]{5})?)")
+"""Names of Steepest's own Services, Jobs and pods."""
+
+BYSTANDER = {
+    "apiVersion": "batch/v1",
+    "kind": "Job",
+    "metadata": {"name": "bystander", "namespace": NAMESPACE},
+    "spec": {
+        "template": {
+            "spec": {
+                "restartPolicy": "Never",
+                "terminationGracePeriodSeconds": 1,
+                "containers": [
+                    {"name": "job", "image": DEMO, "imagePullPolicy": "Never", "command": ["sleep", "3600"]}
+                ],
+            }
+        }
+    },
+}
+
+
+@pytest.fixture
+def bystander(lab: KubernetesLab) -> Iterator[None]:
+    """Another party's Job in the same namespace."""
+    lab.kubectl("apply", "-f", "-", content=BYSTANDER)
+    yield
+    lab.kubectl("-n", NAMESPACE, "delete", "job", "bystander", "--wait=false")
+
+
+@pytest.fixture
+def system(lab: KubernetesLab, kubeconfig: Path, bystander: None) -> Iterator[RunningSystem]:
+    """A system in which all jobs start on the large node, converge soon, and so move to the idle one."""
+    del bystander
+    volume = lab.folder.volume
+    running = RunningSystem(
+        volume / f"system-{secrets.token_hex(4)}",
+        *("--cluster", f"kubernetes={NAMESPACE}/{CLAIM}:{volume}", "--image", DEMO),
+        *("--node", "node-a=1.6:4Gi", "--node", "node-b=0.2:4Gi", "--heartbeat", "500ms"),
+        *("--interval", "1s", "--alpha", "0.9"),
+        env={"KUBECONFIG": str(kubeconfig)},
+    )
+    running.start()
+    yield running
+    running.call("down")
+    running.end()
+    lab.kubectl("-n", NAMESPACE, "delete", "jobs", "-l", "steepest.dev/managed=true", "--wait=false")
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("api_server_dies", [False, True])
+def test_jobs_move_with_their_checkpoints(
+    system: RunningSystem, lab: KubernetesLab, figures: dict[str, Any], *, api_server_dies: bool
+) -> None:
+    """A job is on another node, at the step that it saved, in the same Job, which counts no failure; others stay."""
+    source = Path(exclusive_training.__file__).read_text()
+    for name in JOBS:
+        system.submit(name, "python3", "-c", source, "/steepest/checkpoints")
+    if api_server_dies:
+        system.await_event(_stop_begins)
+        lab.daemons.kill("kube-apiserver")
+        control_plane.start_api_server(lab.folder, lab.daemons)
+        control_plane.wait_until_ready(lab.folder, lab.daemons)
+    moved = system.await_event(_move)
+    placed = _pods(lab)
+    resumed, saved = _resumed_and_saved(system, moved.job)
+    for name in JOBS:
+        (_volume(system, name) / "enough").touch()
+    ends = {name: system.await_end(name).outcome for name in JOBS}
+
+    assert ends == dict.fromkeys(JOBS, c.Outcome.FINISHED)
+    assert moved.steps_lost == 0
+    assert moved.target == "node-b"
+    assert placed[moved.job]["spec"]["nodeName"] == "node-b"
+    assert placed[moved.job]["metadata"]["annotations"]["steepest.dev/incarnation"] != "1"
+    assert resumed in saved
+    jobs = [each for each in _items(lab, "jobs") if each["metadata"]["name"] != "bystander"]
+    moves = [each.event for each in system.events() if isinstance(each.event, c.MigrationFinished)]
+    _add(figures, "moves", len(moves))
+    figures["move_ms"] = _quantiles(figures.setdefault("_all_ms", []), [each.took_ms for each in moves])
+    _add(figures, "status_failed", sum(each["status"].get("failed", 0) for each in jobs))
+    _add(figures, "lost", sum(end is not c.Outcome.FINISHED for end in ends.values()))
+    _add(figures, "doubled", sum(1 for name in JOBS for _ in _volume(system, name).glob("*.twice")))
+    figures["untouched_writes"] = len(_writes_to_others(lab))
+    assert (figures["status_failed"], figures["doubled"], figures["untouched_writes"]) == (0, 0, 0)
+    assert system.breaches() == []
+
+
+def _stop_begins(found: Received[c.ClusterEvent]) -> bool | None:
+    return (isinstance(found.event, c.StepBegun) and found.event.step is c.Step.STOP) or None
+
+
+def _move(found: Received[c.ClusterEvent]) -> c.MigrationFinished | None:
+    return found.event if isinstance(found.event, c.MigrationFinished) else None
+
+
+def _volume(system: RunningSystem, job: str) -> Path:
+    """The job's folder on the volume, also of one that is over."""
+    running = system.state / "cluster" / "jobs" / job / "checkpoints"
+    return running if running.exists() else system.state / "cluster" / "ended" / f"{job}.1" / "checkpoints"
+
+
+def _resumed_and_saved(system: RunningSystem, job: str) -> tuple[int | None, set[int]]:
+    """The step from which the job's newest incarnation says that it resumed, and those of the manifests on the volume."""
+    folder = system.state / "cluster" / "jobs" / job
+    newest = max((folder / "0").iterdir(), key=lambda path: int(path.name))
+    saved = {json.loads(path.read_text())["step"] for path in folder.glob("checkpoints/*/manifest.json")}
+    return json.loads((newest / "control" / "hello.json").read_text())["restored_step"], saved
+
+
+def _items(lab: KubernetesLab, kind: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(lab.kubectl("-n", NAMESPACE, "get", kind, "-o", "json"))["items"]
+    return found
+
+
+def _pods(lab: KubernetesLab) -> dict[str, dict[str, Any]]:
+    """The pods of Steepest's jobs that run, by job."""
+    return {
+        each["metadata"]["name"].partition("-")[0]: each
+        for each in _items(lab, "pods")
+        if each["status"]["phase"] == "Running" and "steepest.dev/managed" in each["metadata"].get("labels", {})
+    }
+
+
+def _writes_to_others(lab: KubernetesLab) -> list[str]:
+    """What the audit log says that Steepest has written to objects that are not its own."""
+    lines = map(json.loads, lab.folder.audit.read_text().splitlines())
+    names = [line["objectRef"].get("name", "") for line in lines if line["user"]["username"] == ACCOUNT]
+    assert names
+    return [name for name in names if name and not OWN.fullmatch(name)]
+
+
+def _add(figures: dict[str, Any], key: str, count: int) -> None:
+    figures[key] = figures.get(key, 0) + count
+
+
+def _quantiles(kept: list[int], more: list[int]) -> dict[str, int]:
+    kept += more
+    ordered = sorted(kept)
+    return {"p50": ordered[len(ordered) // 2], "p99": ordered[-1 - len(ordered) // 100]}

@@ -1,0 +1,63 @@
+"""The rights that an installation is given: what it needs, as the contract shows, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from steepest.errors import ClusterError
+from steepest.kubernetes_lab.lab import KubernetesLab
+from steepest.kubernetes_lab.layout import NAMESPACE
+
+NEEDED = (
+    ("patch", "jobs.batch", NAMESPACE),
+    ("create", "jobs.batch", NAMESPACE),
+    ("patch", "pods", NAMESPACE),
+    ("patch", "pods/resize", NAMESPACE),
+    ("get", "pods/log", NAMESPACE),
+    ("watch", "nodes", ""),
+)
+DENIED = (
+    ("create", "pods", NAMESPACE),
+    ("create", "pods/exec", NAMESPACE),
+    ("create", "pods/eviction", NAMESPACE),
+    ("get", "secrets", NAMESPACE),
+    ("list", "configmaps", NAMESPACE),
+    ("create", "deployments.apps", NAMESPACE),
+    ("create", "serviceaccounts/token", NAMESPACE),
+    ("create", "rolebindings.rbac.authorization.k8s.io", NAMESPACE),
+    ("patch", "jobs.batch", "default"),
+    ("list", "pods", "default"),
+    ("delete", "pods", "kube-system"),
+    ("patch", "nodes", ""),
+    ("delete", "nodes", ""),
+    ("get", "persistentvolumes", ""),
+    ("impersonate", "users", ""),
+)
+
+
+@pytest.mark.parametrize(("verb", "resource", "namespace"), NEEDED)
+def test_what_is_needed_is_allowed(
+    lab: KubernetesLab, kubeconfig: Path, verb: str, resource: str, namespace: str
+) -> None:
+    """The API server itself says so."""
+    assert _may(lab, kubeconfig, verb, resource, namespace)
+
+
+def test_everything_else_is_denied(lab: KubernetesLab, kubeconfig: Path, figures: dict[str, Any]) -> None:
+    """Nothing outside the namespace is written, and in it no secrets are read and no pods made or entered."""
+    excess = [one for one in DENIED if _may(lab, kubeconfig, *one)]
+    figures["rbac_excess"] = len(excess)
+
+    assert excess == []
+
+
+def _may(lab: KubernetesLab, kubeconfig: Path, verb: str, resource: str, namespace: str) -> bool:
+    where = ("-n", namespace) if namespace else ()
+    try:
+        lab.kubectl(f"--kubeconfig={kubeconfig}", *where, "auth", "can-i", verb, resource, "--quiet")
+    except ClusterError:
+        return False
+    return True
