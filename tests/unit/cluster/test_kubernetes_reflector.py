@@ -13,10 +13,12 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from steepest.cluster.kubernetes.address import nodes
 from steepest.cluster.kubernetes.api import AnswerError, KubernetesApi
 from steepest.cluster.kubernetes.objects import Pod
 from steepest.cluster.kubernetes.reflector import PodReflector, Reflector
-from steepest.errors import UncertainError
+from steepest.errors import InputError, UncertainError
+from steepest.events.common import Resources
 
 PATH = "/api/v1/namespaces/n/pods"
 
@@ -29,6 +31,8 @@ class ApiServerStub:
         watched: The places from which watches began.
         lists: The number of lists so far.
         lines: What the open watch sends; None ends it.
+        refuse: The statuses of the next answers.
+        nodes: What a list gives in place of pods.
     """
 
     def __init__(self) -> None:
@@ -37,6 +41,7 @@ class ApiServerStub:
         self.lists = 0
         self.lines: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
         self.refuse: list[int] = []
+        self.nodes: list[dict[str, Any]] = []
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Answer one request."""
@@ -56,7 +61,7 @@ class ApiServerStub:
         self.lists += first
         uids = sorted(self.pods)
         half = uids[:1] if first else uids[1:]
-        items = [pod(uid, self.pods[uid]) for uid in half]
+        items = [pod(uid, self.pods[uid]) for uid in half] if not self.nodes else self.nodes
         going_on = "more" if first and len(uids) > 1 else ""
         return web.json_response(
             {"items": items, "metadata": {"resourceVersion": str(10 * self.lists), "continue": going_on}}
@@ -79,8 +84,8 @@ def server() -> ApiServerStub:
 
 
 @pytest.fixture
-async def api(server: ApiServerStub, tmp_path: Path) -> AsyncIterator[KubernetesApi]:
-    """A client of it."""
+async def kubeconfig(server: ApiServerStub, tmp_path: Path) -> AsyncIterator[Path]:
+    """Where it is."""
     application = web.Application()
     application.router.add_route("*", "/{tail:.*}", server.answer)
     async with TestServer(application) as running:
@@ -95,10 +100,16 @@ async def api(server: ApiServerStub, tmp_path: Path) -> AsyncIterator[Kubernetes
                 }
             )
         )
-        client = KubernetesApi(kubeconfig)
-        yield client
+        yield kubeconfig
         server.lines.put_nowait(None)
-        await client.close()
+
+
+@pytest.fixture
+async def api(kubeconfig: Path) -> AsyncIterator[KubernetesApi]:
+    """A client of it."""
+    client = KubernetesApi(kubeconfig)
+    yield client
+    await client.close()
 
 
 class Copy:
@@ -205,3 +216,34 @@ async def test_what_a_failure_means(
     server.refuse = [status]
     with pytest.raises(error, match="not now"):
         await api.request("POST", PATH, body={"kind": "Pod"})
+
+
+async def test_only_nodes_that_take_pods_are_taken(server: ApiServerStub, kubeconfig: Path) -> None:
+    """A node that is cordoned, tainted or not ready is left out; the others have what the cluster says is allocatable."""
+    server.nodes = [
+        node("good"),
+        node("cordoned", unschedulable=True),
+        node("tainted", taints=[{"key": "k", "effect": "NoSchedule"}]),
+        node("preferred", taints=[{"key": "k", "effect": "PreferNoSchedule"}]),
+        node("away", ready="Unknown"),
+    ]
+    size = Resources(cpu_m=3900, memory_mib=2048, gpus=2, extended=(("example.com/fpga", 1),))
+
+    assert await asyncio.to_thread(nodes, kubeconfig) == [("good", size), ("preferred", size)]
+
+
+async def test_a_cluster_without_such_a_node_is_refused(server: ApiServerStub, kubeconfig: Path) -> None:
+    """There is nowhere to run jobs."""
+    server.nodes = [node("away", ready="False")]
+    with pytest.raises(InputError, match="no node"):
+        await asyncio.to_thread(nodes, kubeconfig)
+
+
+def node(name: str, ready: str = "True", **spec: Any) -> dict[str, Any]:
+    """A node."""
+    allocatable = {"cpu": "3900m", "memory": "2Gi", "pods": "110", "nvidia.com/gpu": "2", "example.com/fpga": "1"}
+    return {
+        "metadata": {"name": name, "uid": name},
+        "spec": spec,
+        "status": {"allocatable": allocatable, "conditions": [{"type": "Ready", "status": ready}]},
+    }

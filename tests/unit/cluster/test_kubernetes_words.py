@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from steepest.cluster.folders.adapter_folder import AdapterFolder
 from steepest.cluster.folders.replica_roster import ResourceUse
+from steepest.cluster.kubernetes.address import KubernetesAddress, address
 from steepest.cluster.kubernetes.manifest import (
     JobManifest,
     JobSettings,
@@ -27,6 +28,7 @@ from steepest.cluster.kubernetes.objects import ObjectMetadata, Pod, failed_star
 from steepest.cluster.kubernetes.quantities import mebibytes, millis
 from steepest.cluster.kubernetes.usage import KubeletSummary, sample_of, use_between
 from steepest.cluster.port import GangPlace, ReplicaId, ReplicaPhase, ReplicaSpec
+from steepest.errors import InputError
 from steepest.events.common import CheckpointRef, Resources
 
 SETTINGS = JobSettings(
@@ -238,6 +240,21 @@ def test_use_is_the_difference_of_two_samples() -> None:
     assert use_between(None, first) == ResourceUse(cpu_ms=1000, memory_mib=20)
     assert use_between(first, second) == ResourceUse(cpu_m=500, cpu_ms=2000, memory_mib=20)
     assert sample_of(measured("00", None, 1)) is None
+
+
+def test_a_place_is_kept_as_it_was_named() -> None:
+    """What a user names becomes the address of the installation's nodes, which is read again."""
+    named = address("training/shared:/mnt/shared")
+
+    assert named == KubernetesAddress("training", "shared", Path("/mnt/shared"))
+    assert address(str(named)) == named
+
+
+@pytest.mark.parametrize("asked", ["", "training", "training/shared", "training/shared:relative", "A/b:/c", "a b/c:/d"])
+def test_another_text_is_no_place(asked: str) -> None:
+    """It is refused with the form that is right."""
+    with pytest.raises(InputError, match="no place for jobs"):
+        address(asked)
 
 
 def measured(second: str, nanos: int | None, rx: int | None) -> Any:

@@ -37,6 +37,7 @@ Examples:
   steepest up --config steepest.toml           every setting from a file (docs/settings.md)
   steepest up --policy specon+flowcon --placement flowcon2
   steepest up --cluster docker                 jobs are containers, on this machine's Docker engine
+  steepest up --cluster kubernetes=training/shared:/mnt/shared    jobs are Jobs in a namespace of a cluster
   steepest up --kafka auto                     every service a process, over a broker of its own (`make kafka`)
   steepest up --kafka kafka:9092 --scale categorizer=2
   steepest up --kafka kafka:9092 --service migrator --service log-collector    the others run elsewhere
@@ -245,6 +246,7 @@ def prepare(settings: Settings) -> None:
         if asked.link_mbit is not None:
             _refuse_links(asked)
         found = engines(asked.adapter, nodes)
+        _refuse_on_kubernetes(asked)
         if asked.soft_limits and not found:
             raise InputError("soft limits are for Docker engines", hint="leave --soft-limits out, or name --cluster")
         new = Installation(
@@ -326,6 +328,26 @@ def let_jobs_have(folder: StateFolder, asked: ClusterSettings) -> None:
     network = there.host_network if asked.host_network is None else asked.host_network
     if (named, network) != (there.folders, there.host_network):
         folder.create(msgspec.structs.replace(there, folders=named, host_network=network))
+
+
+def _refuse_on_kubernetes(asked: ClusterSettings) -> None:
+    """Refuse what pods do not have.
+
+    Raises:
+        InputError: It is asked for.
+    """
+    from steepest.errors import InputError
+
+    given = {
+        "--soft-limits": asked.soft_limits,
+        "--host-network": asked.host_network,
+        "--folder": asked.folders,
+        "--storage": asked.storage,
+    }
+    if (asked.adapter or "").startswith("kubernetes="):
+        for flag, value in given.items():
+            if value:
+                raise InputError(f"{flag} is not for Kubernetes", hint="leave it out")
 
 
 def keep_others_out(folder: StateFolder) -> None:
