@@ -54,7 +54,7 @@ up with the log.
 | `queue`, `node` | which one; beyond 16 queues and 50 nodes, all others together are `other` |
 | `job_name` | only with the setting `metrics.jobs`, and only of so many running jobs |
 
-Gauges of a pool are sampled after a tick of its clock, once a second; the more jobs, the rarer: of 100,000 jobs at every 21st.
+Gauges of a pool are sampled after a tick of its clock; the more jobs, the rarer: of 100,000 jobs at every 21st tick.
 No other label has the name of a job: whatever the number of jobs, a pool has fewer than 2,000 series.
 """
 
