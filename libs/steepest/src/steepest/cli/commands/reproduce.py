@@ -32,7 +32,7 @@ GANGS = "dragon"
 
 OUT = "out/reproduce"
 
-SIMULATED_TIMES, REAL_TIMES, GANG_TIMES = 30, 5, 3
+SIMULATED_TIMES, REAL_TIMES, GANG_TIMES, PICKYMAN_TIMES = 30, 5, 3, 5
 
 RECORDINGS = "recordings"
 """Folder of the recordings of real runs, in that of the report."""
@@ -41,6 +41,7 @@ EPILOG = """\b
 Examples:
   steepest reproduce specon
   steepest reproduce flowcon --repetitions 5 --out /tmp/flowcon
+  steepest reproduce pickyman --data TRACES     waiting times under preemption, on jobs of public traces
   steepest reproduce specon --json | jq '.[] | select(.verdict == "worse")'
   steepest reproduce specon --real --repetitions 1     real trainings on emulated nodes; 20 minutes on two cores
   steepest reproduce flowcon --real     likewise on Docker engines (root, `make engine images`); two hours
@@ -66,10 +67,23 @@ had to be assumed: docs/reproduction.md, docs/docker.md.
     help=f"Write the report to this folder; files there are replaced.  [default: {OUT}/PAPER]",
 )
 @click.option("--jobs", "workers", type=click.IntRange(min=1), help="Use so many processes; default: one per core.")
+@click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    envvar="STEEPEST_DATA",
+    help="Read the traces of pickyman's workloads from this folder.",
+)
 @click.option("--real", is_flag=True, help="Run real trainings in place of simulated ones, a tenth as long.")
 @json_option
 def reproduce(
-    *, paper: str, repetitions: int | None, out: Path | None, workers: int | None, real: bool, as_json: bool
+    *,
+    paper: str,
+    repetitions: int | None,
+    out: Path | None,
+    workers: int | None,
+    data: Path | None,
+    real: bool,
+    as_json: bool,
 ) -> None:
     """Run the published experiments of PAPER again on simulated nodes, and compare what comes out.
 
@@ -80,9 +94,7 @@ def reproduce(
 
     if real and workers:
         raise click.UsageError("--real makes one run after the other: leave --jobs out")
-    if paper == PICKYMAN:
-        if not real:
-            raise click.UsageError("pickyman is reproduced with real trainings only: add --real")
+    if paper == PICKYMAN and real:
         _pickyman_real(repetitions or 1, out or Path(OUT) / f"{paper}-real", as_json=as_json)
         return
     if paper == GANGS and not real:
@@ -94,6 +106,10 @@ def reproduce(
         "a reproduction needs",
         "In a checkout run `make dev`; elsewhere `pip install 'steepest[simulate]'`.",
     )
+    if paper == PICKYMAN:
+        folder = _folder(out or Path(OUT) / paper)
+        _preemptions(data, repetitions or PICKYMAN_TIMES, workers, folder, as_json=as_json)
+        return
     from steepest.sim.reproduce.report import results_json
 
     if paper == GANGS:
@@ -118,6 +134,44 @@ def _simulated(paper: str, repetitions: int, workers: int | None) -> Reproductio
 
     todo = tasks(PAPERS[paper], repetitions)
     return reproduction(PAPERS[paper], repetitions, list(_tracked(done(todo, workers), len(todo))))
+
+
+def _preemptions(data: Path | None, repetitions: int, workers: int | None, folder: Path, *, as_json: bool) -> None:
+    from steepest.cli.printing.tables import show
+    from steepest.sim.preemption.experiment import rows, run, tasks
+    from steepest.sim.preemption.report import FILES, results_json, write
+    from steepest.sim.run import side_by_side
+
+    if data is None:
+        raise click.UsageError("name the folder of the traces with --data (docs/workloads.md)")
+    todo = tasks(data, repetitions)
+    results = list(_tracked(side_by_side(run, todo, workers), len(todo)))
+    found = rows(todo, results)
+    try:
+        write(todo, results, found, folder)
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+    if as_json:
+        give_raw(results_json(found))
+        return
+    show(
+        ("trace", "#GPUs", "#load", "baseline", "#its wait", "#PickyMan's", "#change", "#95 % interval", "verdict"),
+        [
+            [
+                row.trace,
+                f"{row.gpus}",
+                f"{row.load:g}",
+                row.baseline,
+                f"{row.baseline_wait_s / 60:,.1f} min",
+                f"{row.wait_s / 60:,.1f} min",
+                f"{row.wait_change:+.1f} %",
+                f"[{row.wait_low:.1f}, {row.wait_high:.1f}]",
+                row.verdict,
+            ]
+            for row in found
+        ],
+    )
+    tell(f"\n{', '.join(FILES)} are in {folder}")
 
 
 def _real(name: str, count: int, out: Path) -> Reproduction:

@@ -11,14 +11,15 @@ On the places of P, w would wait until the last of P has ended; now it waits unt
 waits until w has ended, and starts once more. A division is worth the sum of its gains.
 
 The greedy algorithm takes the waiting jobs in order. For each it collects running jobs from the front of three orders
-(least cost for a unit of resource, longest remaining time, most resources) until there is room, drops those that are
-superfluous, the dearest first, and keeps the block with the largest gain, if it is positive. Blocks on one node come before
+(least cost for a unit of resource, longest remaining time, most resources), and again behind each of the longest ones,
+until there is room; it drops those that are superfluous, the dearest first, and keeps the block with the largest gain, if
+it is positive. Blocks on one node come before
 those on several.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -104,6 +105,11 @@ ORDERS: Sequence[Callable[[Victim], tuple[float, str]]] = (
 )
 """In which candidates are collected."""
 
+BY_REMAINING = 1
+
+ANCHORS = 4
+"""Of the candidates on a node, so many of the longest are also tried as the first of a block each: the gain goes by them."""
+
 
 def best_block(
     wanted: Wanted, free: Mapping[str, Resources], on_nodes: Mapping[str, Sequence[Victim]], worth: Worth = gain_ms
@@ -139,10 +145,23 @@ def _on_one_node(
     for node, there in on_nodes.items():
         if node not in free or wanted.wish.first_node not in {None, node}:
             continue
-        for order in ORDERS:
-            victims = _needed({node: total}, free, sorted(there, key=order))
+        for candidates, kept in _sequences(there):
+            victims = _needed({node: total}, free, candidates, kept)
             if victims:
                 yield VictimBlock(tuple(victims), GangPlaces((node,) * places, wanted.sizes))
+
+
+def _sequences(there: Sequence[Victim]) -> Iterator[tuple[Sequence[Victim], Victim | None]]:
+    """In which sequences the candidates of a node are collected, and who of each must stay in the block."""
+    if len(there) == 1:
+        yield there, None
+        return
+    orders = [sorted(there, key=order) for order in ORDERS]
+    for candidates in orders:
+        yield candidates, None
+    for longest in orders[BY_REMAINING][:ANCHORS]:
+        for candidates in orders:
+            yield [longest, *(one for one in candidates if one is not longest)], longest
 
 
 def _on_several(
@@ -189,9 +208,15 @@ def _places(wanted: Wanted, free: Mapping[str, Resources], gone: Sequence[Victim
 
 
 def _needed(
-    amounts: Mapping[str, Resources], free: Mapping[str, Resources], candidates: Sequence[Victim]
+    amounts: Mapping[str, Resources],
+    free: Mapping[str, Resources],
+    candidates: Sequence[Victim],
+    kept: Victim | None = None,
 ) -> list[Victim]:
-    """Candidates from the front until there is room for the amounts, without the superfluous; empty if there is none."""
+    """Candidates from the front until there is room for the amounts, without the superfluous; empty if there is none.
+
+    ``kept`` is dropped last, and a block in which it is superfluous is none.
+    """
     left = {node: free[node] for node in amounts}
     taken: list[Victim] = []
     for one in candidates:
@@ -202,13 +227,13 @@ def _needed(
             _change(left, one, 1)
     if not _fits(amounts, left):
         return []
-    for one in sorted(taken, key=lambda one: (-one.suspension_ms - one.resumption_ms, one.name)):
+    for one in sorted(taken, key=lambda one: (one is kept, -one.suspension_ms - one.resumption_ms, one.name)):
         _change(left, one, -1)
         if _fits(amounts, left):
             taken.remove(one)
         else:
             _change(left, one, 1)
-    return taken
+    return taken if kept is None or kept in taken else []
 
 
 def _fits(amounts: Mapping[str, Resources], left: Mapping[str, Resources]) -> bool:

@@ -1,0 +1,137 @@
+"""Who is served first, and who gives way: PickyMan and its baselines, on the same jobs at the same costs.
+
+PickyMan's choice is the live planner's (:mod:`steepest.policies.pickyman.division`). The baselines: ``fifo``; ``sjf`` and
+``srtf`` by the same predictions, ``srtf`` without regard to what a preemption costs; ``tiresias`` by levels of attained GPU
+time (NSDI 2019, §3.2); ``round-robin`` by time slices (Gandiva, OSDI 2018, §3).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+
+import msgspec
+
+from steepest.events.common import Resources
+from steepest.policies.pickyman.division import Victim, Wanted, best_block
+from steepest.policies.pickyman.preemption_planner import CANDIDATES
+from steepest.policies.queueing.wish import Wish
+from steepest.sim.preemption.jobs import SEEN_ERROR, PreemptibleJob
+
+CLUSTER = "cluster"
+"""GPUs are counted, and not placed: the cluster is one node to the planner."""
+
+LEVELS_GPU_S = (3_250.0, 7_200.0)
+"""Ends of the first Tiresias levels, as in the simulator published with the paper."""
+
+SLICE_S = 600.0
+"""Gandiva's slices are a minute, where a suspension takes 100 ms; here it waits for the end of an epoch."""
+
+
+class PreemptionRun(msgspec.Struct):
+    """What a rule may look at: the time, predictions, and what starting another job would take.
+
+    Attributes:
+        profiled: How many jobs of each model have trained.
+        readers: Jobs that read from the storage now.
+    """
+
+    now_s: float
+    profiled: dict[str, int]
+    readers: int
+    gib_s: float
+    launch_s: float
+
+    def left_s(self, job: PreemptibleJob) -> float:
+        """Predicted time that a job still trains."""
+        return job.predicted_left_s(self.now_s, self.profiled.get(job.model, 0))
+
+    def stop_s(self, job: PreemptibleJob) -> float:
+        """Predicted time until a job's epoch ends."""
+        return max(job.epoch_left_s(self.now_s) + SEEN_ERROR * job.luck * job.epoch_s, 0.0)
+
+    def start_s(self, job: PreemptibleJob, beside: int) -> float:
+        """Predicted time that a start takes beside others that read."""
+        return self.launch_s + job.load_gib * (beside + 1) / self.gib_s
+
+
+def first_served(rule: str, job: PreemptibleJob, run: PreemptionRun) -> tuple[float, float, str]:
+    """A waiting job's place in the queue: the least first."""
+    key = 0.0
+    if rule in {"pickyman", "srtf"}:
+        key = run.left_s(job)
+    elif rule == "sjf":
+        key = run.left_s(job) + job.done_s
+    elif rule == "tiresias":
+        key = float(bisect_right(LEVELS_GPU_S, job.attained_s * job.gpus))
+    elif rule == "round-robin":
+        key = job.since_s
+    return (key, job.submit_s, job.name)
+
+
+def gives_way(
+    rule: str, wanted: PreemptibleJob, running: Sequence[PreemptibleJob], free: int, run: PreemptionRun
+) -> Sequence[PreemptibleJob]:
+    """The running jobs that give way to a waiting one; none where no room can be made, or it is not worth it."""
+    if rule == "pickyman":
+        return _block(wanted, running, free, run)
+    if rule == "srtf":
+        left = run.left_s(wanted)
+        order = sorted((one for one in running if run.left_s(one) > left), key=lambda one: (-run.left_s(one), one.name))
+    elif rule == "tiresias":
+        level = bisect_right(LEVELS_GPU_S, wanted.attained_s * wanted.gpus)
+        order = [one for one in running if bisect_right(LEVELS_GPU_S, _attained(one, run.now_s) * one.gpus) > level]
+        order.sort(key=lambda one: (-_attained(one, run.now_s) * one.gpus, one.name))
+    elif rule == "round-robin":
+        order = [one for one in running if run.now_s - one.since_s >= SLICE_S]
+        order.sort(key=lambda one: (one.since_s, one.name))
+    else:
+        return ()
+    return _enough(wanted, order, free)
+
+
+def _attained(job: PreemptibleJob, now_s: float) -> float:
+    return job.attained_s + now_s - job.since_s
+
+
+def _enough(wanted: PreemptibleJob, order: Sequence[PreemptibleJob], free: int) -> Sequence[PreemptibleJob]:
+    taken: list[PreemptibleJob] = []
+    for one in order:
+        if free >= wanted.gpus:
+            break
+        taken.append(one)
+        free += one.gpus
+    if free < wanted.gpus:
+        return ()
+    for one in sorted(taken, key=lambda one: (one.gpus, one.name)):
+        if free - one.gpus >= wanted.gpus:
+            taken.remove(one)
+            free -= one.gpus
+    return taken
+
+
+def _block(
+    wanted: PreemptibleJob, running: Sequence[PreemptibleJob], free: int, run: PreemptionRun
+) -> Sequence[PreemptibleJob]:
+    left = run.left_s(wanted)
+    longest = sorted(((run.left_s(one), one) for one in running), key=lambda one: (-one[0], one[1].name))
+    victims = [
+        Victim(
+            name=one.name,
+            remaining_ms=1000 * remaining,
+            suspension_ms=1000 * run.stop_s(one),
+            resumption_ms=1000 * run.start_s(one, run.readers),
+            leaves={CLUSTER: Resources(gpus=one.gpus)},
+        )
+        for remaining, one in longest[:CANDIDATES]
+        if remaining > left
+    ]
+    block = best_block(
+        Wanted(wanted.name, 1000 * left, Wish(Resources(gpus=wanted.gpus), None, "default")),
+        {CLUSTER: Resources(gpus=free)},
+        {CLUSTER: victims},
+    )
+    if block is None:
+        return ()
+    by_name = {one.name: one for one in running}
+    return [by_name[one.name] for one in block.victims]
