@@ -23,6 +23,7 @@ COMMANDS: Mapping[str, str] = {
     "logs": "Show what a job printed.",
     "top": "Show a pool live.",
     "nodes": "Show every node: capacity, reservations, use, jobs.",
+    "profiles": "Show what was measured of jobs that have trained, by model.",
     "events": "Show what happened, one line per event.",
     "explain": "Explain why a job is where it is, from its events.",
     "parse": "Show what Steepest reads from a training log.",

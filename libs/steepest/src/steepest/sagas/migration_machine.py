@@ -13,7 +13,7 @@ from steepest.events import cluster as c
 from steepest.events.received import SOURCE, Received
 from steepest.sagas.calls import SLACK_S
 from steepest.sagas.next_action import begin, next_action
-from steepest.sagas.step_calls import time_limit_s
+from steepest.sagas.step_calls import patient, time_limit_s
 from steepest.sagas.step_task import StepTask, request_of, step_task
 from steepest.view.cluster_view import ClusterView
 from steepest.view.plans import UNSAVED
@@ -142,7 +142,7 @@ class MigrationMachine:
         if not ours:
             return
         first_start = begun.attempt == progress.first_start
-        step = step_task(begun, job, plan, view.parameters.limits, first_start=first_start)
+        step = step_task(begun, job, plan, patient(plan, view.parameters.limits), first_start=first_start)
         progress.acting = begun.attempt
         progress.request = step.request if begun.step is c.Step.CHECKPOINT else progress.request
         self.due.append(step)
@@ -154,6 +154,6 @@ class MigrationMachine:
             return
         progress = self._of(plan)
         if progress.acting != plan.attempt:
-            limit_ms = 1000 * (time_limit_s(plan.steps[0], view.parameters.limits) + SLACK_S)
+            limit_ms = 1000 * (time_limit_s(plan.steps[0], patient(plan, view.parameters.limits)) + SLACK_S)
             if view.counted_ms - progress.since_counted_ms >= limit_ms:
                 self._begin(view, plan)

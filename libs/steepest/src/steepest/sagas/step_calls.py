@@ -7,9 +7,12 @@ or in virtual time.
 
 from __future__ import annotations
 
+import msgspec
+
 from steepest.cluster.port import ReplicaId
 from steepest.errors import ClusterError, RefusedError, UncertainError
 from steepest.events import cluster as c
+from steepest.events.common import LARGEST
 from steepest.events.parameters import MoveLimits
 from steepest.sagas import gang_calls
 from steepest.sagas.calls import (
@@ -36,6 +39,10 @@ from steepest.sagas.step_task import (
     stopped,
     was_forgotten,
 )
+from steepest.view.state import Plan
+
+PATIENCE = 3
+"""Halves of a predicted wait that a save is given beside its own limit."""
 
 
 def call_limit_s(step: c.Step, limits: MoveLimits) -> float:
@@ -52,6 +59,12 @@ def call_limit_s(step: c.Step, limits: MoveLimits) -> float:
 def time_limit_s(step: c.Step, limits: MoveLimits) -> float:
     """How long a step takes at most, from its reading back to its outcome, in seconds."""
     return call_limit_s(step, limits) + LOOK_UP_S
+
+
+def patient(plan: Plan, limits: MoveLimits) -> MoveLimits:
+    """The limits of a plan: a job that is predicted to save at the end of its epoch gets time for it, and half more."""
+    wait_ms = min(limits.checkpoint_timeout_ms + PATIENCE * plan.saves_within_ms // 2, LARGEST)
+    return msgspec.structs.replace(limits, checkpoint_timeout_ms=wait_ms) if plan.saves_within_ms else limits
 
 
 def step_calls(task: StepTask) -> Calls:

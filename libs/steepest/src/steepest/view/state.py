@@ -327,6 +327,7 @@ class Plan(msgspec.Struct, kw_only=True, omit_defaults=True):
         stopped_ms: When its STOP was done.
         stopped_step: The last step that the job had reported then.
         steps_lost: Those since the checkpoint that the job resumes from.
+        saves_within_ms: Predicted time until the job has saved; 0: it was not predicted.
     """
 
     id: str
@@ -361,6 +362,7 @@ class Plan(msgspec.Struct, kw_only=True, omit_defaults=True):
     stopped_ms: int = 0
     stopped_step: int = 0
     steps_lost: int = 0
+    saves_within_ms: int = 0
 
     @property
     def step(self) -> Step | None:

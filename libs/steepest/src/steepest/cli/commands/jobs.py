@@ -148,7 +148,8 @@ def as_dict(
         "submitted_ms": job.submitted_ms,
         "ended_ms": job.ended_ms,
         "waited_ms": waited_ms(job, pool.now_ms),
-        "waited_in_total_ms": waited_in_total_ms(pool, job),
+        "waited_total_ms": waited_total_ms(pool, job),
+        "preemptions": job.suspensions,
         "deadline_ms": job.spec.deadline_ms,
         "queue": job.spec.queue,
         "priority": job.spec.priority,
@@ -167,7 +168,7 @@ def waited_ms(job: Job, now_ms: int) -> int:
     return max(0, until - job.submitted_ms)
 
 
-def waited_in_total_ms(pool: StoredPool, job: Job) -> int:
+def waited_total_ms(pool: StoredPool, job: Job) -> int:
     """How long it held no place, before its first one and after it lost one. Times in which the log was away count."""
     from steepest.view.state import Phase
 
@@ -185,8 +186,11 @@ def running_ms(job: Job, now_ms: int) -> int | None:
 
 
 def _time_left(pool: StoredPool, job: Job) -> TimeLeft | None:
+    from steepest.policies.pickyman.running import predicted_left
     from steepest.view.progress import time_left
 
+    if pool.view.parameters.pickyman.on and (predicted := predicted_left(job, pool.view.counted_ms)) is not None:
+        return predicted
     return None if pool.has_stopped(job) else time_left(job)
 
 

@@ -18,7 +18,7 @@ from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.events.registry import SINCE
 from steepest.policies.pickyman.overheads import Overheads, epoch_left_ms
-from steepest.policies.pickyman.profiles import ProfileDatabase, profile_of
+from steepest.policies.pickyman.profiles import ProfileDatabase, learn_from
 from steepest.policies.pickyman.run_time import predict
 from steepest.policies.pickyman.running import remaining_ms
 from steepest.policies.unread import AwaitsDecisions
@@ -125,7 +125,11 @@ class Predictor:
             case c.PlanAbandoned() | c.TransitionFailed() | c.StepFailed():
                 self._stop_watching(event.job)
             case c.JobEnded() if (job := view.jobs.get(event.job)) is not None:
-                yield from self._ended(view, job, at_ms)
+                self._stop_watching(job.name)
+                self._keep(job)
+        enough = view.parameters.pickyman.profiles
+        if (model := learn_from(state.profiles, view, event, at_ms, enough)) is not None:
+            yield from self._predict_waiting(view, model, at_ms)
 
     # --- run times ---------------------------------------------------------------------------------------------------
 
@@ -157,20 +161,6 @@ class Predictor:
             if seen is not None and seen.load_ms is not None:
                 yield from self._measured(job, seen.load_ms)
         state.starting.pop(job.name, None)
-        profile = profile_of(job, at_ms, finished=False)
-        if profile is not None and len(state.profiles.of(job.spec.model)) < view.parameters.pickyman.profiles:
-            state.profiles.learn(job.spec.model, profile)
-            yield from self._predict_waiting(view, job.spec.model, at_ms)
-
-    def _ended(self, view: ClusterView, job: Job, at_ms: int) -> Iterator[c.ClusterEvent]:
-        self._stop_watching(job.name)
-        self._keep(job)
-        if job.outcome is not c.Outcome.FINISHED:
-            return
-        profile = profile_of(job, at_ms, finished=not job.cancel)
-        if profile is not None:
-            self.state.profiles.learn(job.spec.model, profile)
-            yield from self._predict_waiting(view, job.spec.model, at_ms)
 
     def _predict_waiting(self, view: ClusterView, model: str, at_ms: int) -> Iterator[c.RunTimePredicted]:
         jobs = [view.jobs[name] for name in self.state.waiting.get(model, ()) if name in view.jobs]

@@ -9,7 +9,9 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from steepest.events import cluster as c
 from steepest.policies.pickyman.time_model import TimeModel, TrainingSetting, fit
+from steepest.view.cluster_view import ClusterView
 from steepest.view.folds.fold_forecasts import epochs_done
 from steepest.view.state import Job
 
@@ -109,6 +111,29 @@ def profile_of(job: Job, at_ms: int, *, finished: bool) -> Profile | None:
         load_ms=seen.load_ms,
         load_bytes=seen.load_bytes,
     )
+
+
+def learn_from(
+    database: ProfileDatabase, view: ClusterView, event: c.ClusterEvent, at_ms: int, enough: int
+) -> str | None:
+    """Take in what a record that counts says of a job's epochs; the model of which more is known, if any.
+
+    A job that has finished is a profile; while its model has fewer than ``enough``, a job that trains is one as well.
+    """
+    job = view.jobs.get(event.job) if isinstance(event, c.EpochMeasured | c.JobEnded) else None
+    if job is None:
+        return None
+    if isinstance(event, c.JobEnded):
+        finished = job.outcome is c.Outcome.FINISHED
+        profile = profile_of(job, at_ms, finished=not job.cancel) if finished else None
+    else:
+        known = database.of(job.spec.model)
+        is_wanted = len(known) < enough or any(one.job == job.name for one in known)
+        profile = profile_of(job, at_ms, finished=False) if is_wanted else None
+    if profile is None:
+        return None
+    database.learn(job.spec.model, profile)
+    return job.spec.model
 
 
 def comparable(profiles: Sequence[Profile]) -> Mapping[str, float]:

@@ -14,6 +14,7 @@ from sortedcontainers import SortedDict
 from steepest.events.parameters import PreemptionRule
 from steepest.view.cluster_view import ClusterView
 from steepest.view.movable import immovable
+from steepest.view.progress import TimeLeft
 from steepest.view.state import Job, Phase
 
 BY_PREDICTION = frozenset({PreemptionRule.PICKYMAN, PreemptionRule.SRTF})
@@ -29,6 +30,16 @@ def remaining_ms(job: Job, counted_ms: int) -> int | None:
         return left.p50
     since_ms = max(job.forecast.counted_ms, job.placed_counted_ms)
     return max(left.p50 - max(counted_ms - since_ms, 0), 0)
+
+
+def predicted_left(job: Job, counted_ms: int) -> TimeLeft | None:
+    """The predicted time until a job is trained, with its interval; None where nothing was predicted."""
+    left = remaining_ms(job, counted_ms)
+    said = None if job.forecast is None else job.forecast.predicted.remaining
+    if left is None or said is None:
+        return None
+    gone_ms = said.p50 - left
+    return TimeLeft(left, max(said.low - gone_ms, 0), max(said.high - gone_ms, 0))
 
 
 def level(job: Job, counted_ms: int, limits: tuple[int, ...]) -> int:

@@ -31,7 +31,9 @@ LOW_LOAD = 0.5
 CLUSTERS = (64, 128)
 """GPUs."""
 
-JOBS = 300
+JOBS: Mapping[str, int] = {"philly": 700, "muri": 300}
+"""Jobs of a workload. Most of Philly's take minutes: with fewer, arrivals are over before the cluster is full."""
+
 LONGEST_S = 86_400.0
 """Longer runs are cut: a single one of Philly's longest jobs would be most of a workload."""
 
@@ -98,11 +100,13 @@ def tasks(folder: Path, repetitions: int) -> Sequence[PreemptionTask]:
 
 def run(task: PreemptionTask) -> Mapping[str, PreemptionResult]:
     """A repetition, by rule; all rules get the same jobs."""
-    sims = drawn(read_workload(Path(task.folder) / TRACES[task.trace]).jobs, task.gpus, task.load, task.seed)
+    sims = drawn(
+        read_workload(Path(task.folder) / TRACES[task.trace]).jobs, task.gpus, task.load, task.seed, JOBS[task.trace]
+    )
     return {rule: simulate_preemption(jobs_of(sims, task.seed), task.gpus, rule, gib_s=GIB_S) for rule in RULES}
 
 
-def drawn(jobs: Sequence[SimJob], gpus: int, load: float, seed: int, count: int = JOBS) -> list[SimJob]:
+def drawn(jobs: Sequence[SimJob], gpus: int, load: float, seed: int, count: int) -> list[SimJob]:
     """Jobs of a trace at random, at Poisson arrivals that ask for ``load`` times the cluster's GPUs on average."""
     chance = random.Random(f"pickyman/{seed}")  # noqa: S311 - a simulation
     fits = [job for job in jobs if 0 < job.gpus <= gpus]

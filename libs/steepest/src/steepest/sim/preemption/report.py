@@ -19,7 +19,8 @@ CLAIM = "waiting time −10 % to −92 %, makespan up to −14 %, against method
 
 ASSUMPTIONS = (
     "Only the abstract of the paper is public; the algorithm, the baselines and their parameters are reconstructions.",
-    f"A workload is {JOBS} jobs drawn from a trace; runs longer than {LONGEST_S / 3600:g} h are cut to that.",
+    f"A workload is {JOBS['philly']} jobs drawn from Philly's trace, or {JOBS['muri']} from Muri's.",
+    f"Runs longer than {LONGEST_S / 3600:g} h are cut to that.",
     f"Epochs take {EPOCH_S[0]:g} to {EPOCH_S[1]:g} s, drawn log-uniformly for each model: no trace says how long they are.",
     f"A start reads {DATA_GIB[0]:g} to {DATA_GIB[1]:g} GiB, drawn likewise.",
     "A suspension waits for the end of the epoch, and no work is lost.",

@@ -7,6 +7,7 @@ time (NSDI 2019, §3.2); ``round-robin`` by time slices (Gandiva, OSDI 2018, §3
 
 from __future__ import annotations
 
+import heapq
 from bisect import bisect_right
 from collections.abc import Sequence
 
@@ -34,6 +35,7 @@ class PreemptionRun(msgspec.Struct):
     Attributes:
         profiled: How many jobs of each model have trained.
         readers: Jobs that read from the storage now.
+        known: Predictions at the time ``known_s``.
     """
 
     now_s: float
@@ -41,10 +43,17 @@ class PreemptionRun(msgspec.Struct):
     readers: int
     gib_s: float
     launch_s: float
+    known: dict[str, float] = {}
+    known_s: float = -1.0
 
     def left_s(self, job: PreemptibleJob) -> float:
         """Predicted time that a job still trains."""
-        return job.predicted_left_s(self.now_s, self.profiled.get(job.model, 0))
+        if self.known_s != self.now_s:
+            self.known, self.known_s = {}, self.now_s
+        left = self.known.get(job.name)
+        if left is None:
+            left = self.known[job.name] = job.predicted_left_s(self.now_s, self.profiled.get(job.model, 0))
+        return left
 
     def stop_s(self, job: PreemptibleJob) -> float:
         """Predicted time until a job's epoch ends."""
@@ -114,17 +123,19 @@ def _block(
     wanted: PreemptibleJob, running: Sequence[PreemptibleJob], free: int, run: PreemptionRun
 ) -> Sequence[PreemptibleJob]:
     left = run.left_s(wanted)
-    longest = sorted(((run.left_s(one), one) for one in running), key=lambda one: (-one[0], one[1].name))
+    longest = heapq.nsmallest(
+        CANDIDATES, ((-run.left_s(one), one.name, one) for one in running), key=lambda one: one[:2]
+    )
     victims = [
         Victim(
             name=one.name,
-            remaining_ms=1000 * remaining,
+            remaining_ms=-1000 * before,
             suspension_ms=1000 * run.stop_s(one),
             resumption_ms=1000 * run.start_s(one, run.readers),
             leaves={CLUSTER: Resources(gpus=one.gpus)},
         )
-        for remaining, one in longest[:CANDIDATES]
-        if remaining > left
+        for before, _, one in longest
+        if -before > left
     ]
     block = best_block(
         Wanted(wanted.name, 1000 * left, Wish(Resources(gpus=wanted.gpus), None, "default")),

@@ -206,11 +206,11 @@ class _Loop:
                 self._start(job)
             else:
                 rest.append(job)
-        for job in rest[:LOOKED_AT]:
-            self._make_room(job)
+        if rest:
+            self._make_rooms(rest[:LOOKED_AT])
         self.looks_s = self.now_s + LOOK_EVERY_S
 
-    def _make_room(self, job: PreemptibleJob) -> None:
+    def _make_rooms(self, waiting: Sequence[PreemptibleJob]) -> None:
         self.view.readers = sum(1 for one in self.held.values() if one.phase is PreemptionPhase.LOADING)
         running = [
             one
@@ -219,9 +219,13 @@ class _Loop:
             and self.now_s - one.since_s >= MIN_RUN_S
             and one.suspensions < MOST_SUSPENSIONS
         ]
-        victims = gives_way(self.rule, job, running, self.free, self.view)
-        if not victims:
-            return
+        for job in waiting:
+            victims = gives_way(self.rule, job, running, self.free, self.view)
+            if victims:
+                self._make_room(job, victims)
+                running = [one for one in running if one.phase is PreemptionPhase.TRAINING]
+
+    def _make_room(self, job: PreemptibleJob, victims: Sequence[PreemptibleJob]) -> None:
         given = min(self.free, max(job.gpus - sum(one.gpus for one in victims), 0))
         self.free -= given
         job.reserved = given

@@ -28,6 +28,8 @@ def _transition(view: Projection, event: c.TransitionPlanned, received: Received
         return False
     plan = new_plan(PlanKind(event.kind.value), event, received)
     plan.sources, plan.targets, plan.room_for = event.sources, event.nodes, event.room_for or ""
+    victims = () if event.because.preemption is None else event.because.preemption.victims
+    plan.saves_within_ms = max((one.suspension_ms for one in victims if one.job == event.job), default=0)
     if refused := void_transition(event, job, view):
         return void(view, plan, refused)
     assert job is not None  # noqa: S101 - a plan without its job is void

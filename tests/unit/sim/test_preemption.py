@@ -1,0 +1,146 @@
+"""Preemption in virtual time: what a suspension and a start cost, and who gives way, on jobs of which the end is known."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from steepest.cli.commands.reproduce import reproduce
+from steepest.errors import InputError
+from steepest.events.common import Resources
+from steepest.sim.preemption.experiment import RULES, PreemptionTask, drawn, rows, run, tasks
+from steepest.sim.preemption.jobs import LAUNCH_S, PreemptibleJob
+from steepest.sim.preemption.report import FILES, write
+from steepest.sim.preemption.simulate import PreemptionResult, simulate_preemption
+from steepest.sim.workload import SimJob
+
+JOBS = st.lists(
+    st.tuples(st.integers(0, 2_000), st.sampled_from([1, 1, 2, 4]), st.integers(30, 3_000), st.integers(10, 600)),
+    min_size=1,
+    max_size=14,
+)
+
+
+def job(
+    name: str, submit_s: float, gpus: int, work_s: float, epoch_s: float, *, load_gib: float = 10.0
+) -> PreemptibleJob:
+    """A job that is predicted exactly."""
+    return PreemptibleJob(
+        name=name,
+        model=name,
+        submit_s=submit_s,
+        gpus=gpus,
+        work_s=work_s,
+        epoch_s=min(epoch_s, work_s),
+        load_gib=load_gib,
+        luck=0.0,
+        room_from=[],
+    )
+
+
+def ran(rule: str, *jobs: PreemptibleJob, gpus: int = 1) -> PreemptionResult:
+    """What the jobs come to, with a storage of 1 GiB a second."""
+    return simulate_preemption(sorted(jobs, key=lambda one: one.submit_s), gpus, rule, gib_s=1.0)
+
+
+def test_a_start_launches_and_reads() -> None:
+    """5 s and 10 GiB at 1 GiB/s, then the work."""
+    result = ran("fifo", job("a", 0, 1, 100, 50))
+    assert result.completions_s[0] == pytest.approx(LAUNCH_S + 10 + 100)
+    assert result.waits_s[0] == 0
+
+
+def test_starts_at_the_same_time_share_the_bandwidth() -> None:
+    """Each of two reads at half of it."""
+    result = ran("fifo", job("a", 0, 1, 100, 50), job("b", 0, 1, 100, 50), gpus=2)
+    assert all(one == pytest.approx(LAUNCH_S + 20 + 100) for one in result.completions_s)
+
+
+def test_a_suspension_waits_for_the_end_of_the_epoch_and_its_second_wait_counts() -> None:
+    """The long job trains from 15 s on, in epochs of 100 s; the short one comes at 90 s and starts at 115 s."""
+    result = ran("pickyman", job("long", 0, 1, 10_000, 100), job("short", 90, 1, 50, 50))
+    assert result.suspensions == 1
+    short_wait, long_wait = result.waits_s[1], result.waits_s[0]
+    assert short_wait == pytest.approx(25)
+    assert long_wait == pytest.approx(LAUNCH_S + 10 + 50)
+    suspension, resumption = result.overheads
+    assert suspension.predicted_s == pytest.approx(25)
+    assert suspension.took_s == pytest.approx(25)
+    assert resumption.took_s == pytest.approx(LAUNCH_S + 10)
+    assert result.completions_s[0] == pytest.approx(10_000 + 2 * (LAUNCH_S + 10) + long_wait)
+
+
+def test_what_a_preemption_costs_decides_for_pickyman_and_not_for_srtf() -> None:
+    """The running job has 85 s left when one of 60 s comes: to start twice costs more than it saves."""
+    jobs = (("a", 0, 1, 170, 170), ("b", 100, 1, 60, 60))
+    assert ran("pickyman", *(job(*one) for one in jobs)).suspensions == 0
+    assert ran("srtf", *(job(*one) for one in (("a", 0, 1, 170, 20), jobs[1]))).suspensions == 1
+
+
+@pytest.mark.parametrize("rule", RULES)
+@given(asked=JOBS)
+@settings(deadline=None, max_examples=25)
+def test_every_job_ends_and_no_time_is_lost_or_doubled(rule: str, asked: list[tuple[int, int, int, int]]) -> None:
+    """From its submission to its end a job waits, starts or trains; its training takes as long as it is."""
+    jobs = [job(f"j{number}", *one) for number, one in enumerate(sorted(asked))]
+    result = simulate_preemption(jobs, 4, rule, gib_s=1.0)
+    for one, waited, completion in zip(jobs, result.waits_s, result.completions_s, strict=True):
+        assert one.end_s is not None
+        least = one.work_s + one.starts * (LAUNCH_S + one.load_gib)
+        assert completion - waited >= least - 1e-6
+        assert completion - waited == pytest.approx(one.attained_s, abs=1e-6)
+        assert one.starts == one.suspensions + 1
+
+
+def trace(folder: Path) -> Path:
+    """A data folder with both traces, each of a few jobs."""
+    philly = folder / "pollux" / "traces" / "philly.csv.gz"
+    muri = folder / "muri" / "trace3.csv"
+    for path in (philly, muri):
+        path.parent.mkdir(parents=True)
+
+    lines = "\n".join(f"2017-10-0{1 + n % 7} 0{n}:00:00,{600 * (n + 1)},{1 + n % 4},0,c" for n in range(8))
+    philly.write_bytes(gzip.compress(f"timestamp,duration,num_gpus,gpu_time,cluster\n{lines}\n".encode()))
+    rows_of = "\n".join(f"{n},{1 + n % 4},{n},{100 * (n + 1)},vgg16,1000" for n in range(8))
+    muri.write_text(f"job_id,num_gpu,submit_time,iterations,model_name,iteration_time\n{rows_of}\n")
+    return folder
+
+
+def test_a_workload_comes_to_its_load_and_is_the_same_again() -> None:
+    """Twice the load is half the time between arrivals; jobs that are too large are left out."""
+    sims = [
+        SimJob(name=f"s{n}", submit_s=0, requests=Resources(gpus=1 + n % 9), work_s=100.0 * (n + 1)) for n in range(20)
+    ]
+    one, two = drawn(sims, 8, 0.5, 3, 50), drawn(sims, 8, 1.0, 3, 50)
+    assert one == drawn(sims, 8, 0.5, 3, 50)
+    assert one[-1].submit_s == pytest.approx(2 * two[-1].submit_s)
+    assert max(each.gpus for each in one) <= 8
+
+
+def test_a_report_has_a_row_for_every_baseline(tmp_path: Path) -> None:
+    """And its files can be read by programs."""
+    folder = trace(tmp_path / "data")
+    todo = [PreemptionTask("muri", str(folder), 8, 1.2, seed) for seed in (0, 1)]
+    results = [run(task) for task in todo]
+    found = rows(todo, results)
+    assert [row.baseline for row in found] == ["fifo", "sjf", "srtf", "tiresias", "round-robin"]
+    assert all(row.verdict in {"held", "missed", "open"} for row in found)
+    write(todo, results, found, tmp_path / "out")
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(FILES)
+    with (tmp_path / "out" / "results.csv").open() as file:
+        assert len(list(csv.DictReader(file))) == len(found)
+
+
+def test_a_trace_that_is_not_there_is_named(tmp_path: Path) -> None:
+    """With the option that names the folder."""
+    with pytest.raises(InputError, match=r"philly\.csv\.gz"):
+        tasks(tmp_path, 1)
+    result = CliRunner().invoke(reproduce, ["pickyman"], env={"STEEPEST_DATA": ""})
+    assert result.exit_code == 2
+    assert "--data" in result.output
