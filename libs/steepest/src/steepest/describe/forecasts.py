@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from steepest.describe.units import count, data, percent, span
@@ -46,21 +46,6 @@ def _overhead_predicted(event: c.OverheadPredicted) -> str:
 def _overhead_measured(event: c.OverheadMeasured) -> str:
     said = "nothing was predicted" if event.predicted_ms is None else f"{span(event.predicted_ms)} predicted"
     return f"{event.job}: its {event.kind} took {span(event.measured_ms)}, {said}"
-
-
-def preemption_seen(seen: c.PreemptionSeen) -> Iterator[str]:
-    """What a preemption was weighed by, a line each."""
-    yield f"{span(seen.saves_ms)} of waiting saved, for {span(seen.costs_ms)} that it costs"
-    for one in seen.victims:
-        yield f"gives way: {_victim(one)}"
-    for one in seen.others:
-        yield f"stays: {_victim(one)}; {one.spared}"
-
-
-def _victim(one: c.VictimSeen) -> str:
-    left = "an unknown time" if one.remaining_ms is None else span(one.remaining_ms)
-    stop, start = span(one.suspension_ms), span(one.resumption_ms)
-    return f"{one.job} ({left} left; {stop} until it is suspended, {start} to start again)"
 
 
 SENTENCES: Mapping[type, Callable[[Any], str]] = {

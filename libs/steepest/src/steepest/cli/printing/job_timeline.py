@@ -23,7 +23,6 @@ from steepest.describe import (
     sentence,
     span,
 )
-from steepest.describe.forecasts import preemption_seen
 from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.policies.flowcon.with_specon import NotYet
@@ -193,8 +192,6 @@ def _inputs(because: c.Because, at_ms: int) -> Iterator[str]:
         yield f"considered {fair_standing(because.standing, at_ms)}"
     if because.gain_ms is not None:
         yield f"{span(because.gain_ms)} gained, after the cost of the move"
-    if because.preemption is not None:
-        yield from preemption_seen(because.preemption)
     for other in because.alternatives:
         yield f"or {other.job} to {other.target}: {span(other.gain_ms)} gained"
     if because.preemption is not None:
