@@ -15,7 +15,7 @@ import msgspec
 
 from steepest.errors import InputError
 from steepest.events.common import Name, Resources
-from steepest.sim.cluster_spec import ClusterSpec, SimNode
+from steepest.sim.cluster_spec import LOCAL_MIB_S, NETWORK_MIB_S, ClusterSpec, SimNode
 from steepest.sim.table import LONGEST_S
 from steepest.sim.text import read_text
 
@@ -47,6 +47,8 @@ class _Group(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     contention: float = 0.0
     speed: float = 1.0
     storage_mib_s: float = 500.0
+    local_mib_s: float = LOCAL_MIB_S
+    network_mib_s: float = NETWORK_MIB_S
     mtbf_s: float = 0.0
     repair_s: float = 600.0
 
@@ -71,7 +73,8 @@ def read_cluster(path: Path) -> ClusterSpec:
     """The nodes of a TOML file.
 
     It has tables ``[[node]]`` with ``count``, ``name``, ``gpus``, ``cpus``, ``memory_gib``, ``contention``, ``speed``,
-    ``storage_mib_s``, ``mtbf_s`` and ``repair_s``, of which ``gpus`` or ``cpus`` is needed.
+    ``storage_mib_s``, ``local_mib_s``, ``network_mib_s``, ``mtbf_s`` and ``repair_s``, of which ``gpus`` or ``cpus`` is
+    needed.
 
     Raises:
         InputError: The file does not have this format; the message names the table and field.
@@ -109,6 +112,8 @@ def _fault(group: _Group) -> str | None:
         "contention": (group.contention, 0, _LARGEST_CONTENTION),
         "speed": (group.speed, 1 / _LARGEST_SPEED, _LARGEST_SPEED),
         "storage_mib_s": (group.storage_mib_s, 1, _LARGEST_RATE),
+        "local_mib_s": (group.local_mib_s, 0.001, _LARGEST_RATE),
+        "network_mib_s": (group.network_mib_s, 0.001, _LARGEST_RATE),
         "mtbf_s": (group.mtbf_s or None, 1, LONGEST_S),
         "repair_s": (group.repair_s, 0, LONGEST_S),
     }
@@ -150,6 +155,8 @@ def _spec(groups: Sequence[_Group], source: str) -> ClusterSpec:
                 contention=group.contention,
                 speed=group.speed,
                 storage_mib_s=group.storage_mib_s,
+                local_mib_s=group.local_mib_s,
+                network_mib_s=group.network_mib_s,
                 mtbf_s=group.mtbf_s,
                 repair_s=group.repair_s,
             )

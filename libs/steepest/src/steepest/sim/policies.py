@@ -31,19 +31,29 @@ class PoolPolicy(msgspec.Struct, frozen=True, kw_only=True):
         switches: Its name in :data:`steepest.policies.named.POLICIES`.
         placement: The placement of arrivals.
         queueing: Its name in :data:`steepest.policies.queueing.ranks.QUEUE_POLICIES`; None: the parameters' own.
+        dragon: Parameters of DRAGON that differ from the policy's.
+        pod_by_pod: Each replica of a gang is placed by itself, which only a simulated pool does.
     """
 
     about: str
     switches: str
     placement: str = "spread"
     queueing: str | None = None
+    dragon: Mapping[str, bool] = {}
+    pod_by_pod: bool = False
 
     def parameters(self, parameters: PoolParameters) -> PoolParameters:
         """The given parameters with this policy's switches, placement and queue policy."""
         queueing = parameters.queueing
         if self.queueing is not None:
             queueing = msgspec.structs.replace(queueing, policy=self.queueing)
-        return msgspec.structs.replace(under(self.switches, parameters), placement=self.placement, queueing=queueing)
+        switched = under(self.switches, parameters)
+        return msgspec.structs.replace(
+            switched,
+            placement=self.placement,
+            queueing=queueing,
+            dragon=msgspec.structs.replace(switched.dragon, **self.dragon),
+        )
 
 
 LIVE: Mapping[str, PoolPolicy] = {
@@ -87,6 +97,28 @@ POOL: Mapping[str, PoolPolicy] = {
         about="arrivals where least is left to do; knows each job's progress and length (ProCon, by its authors' code)",
         switches="none",
         placement=PROCON,
+    ),
+    "kube-default": PoolPolicy(
+        about="Kubernetes' default scheduler: each replica by itself, tried again in no order; gangs may dead-lock",
+        switches="none",
+        queueing="priority",
+        pod_by_pod=True,
+    ),
+    "kube-fifo": PoolPolicy(
+        about="the same at its best: replicas that wait are tried again in the order of their submission",
+        switches="none",
+        pod_by_pod=True,
+    ),
+    "dragon-no-locality": PoolPolicy(
+        about="dragon-fixed, but each replica on the emptiest node", switches="dragon-fixed", dragon={"locality": False}
+    ),
+    "dragon-no-scaling": PoolPolicy(
+        about="dragon-fixed, but no gang is scaled", switches="dragon-fixed", dragon={"scaling": False}
+    ),
+    "gang-only": PoolPolicy(
+        about="gangs whole, each replica on the emptiest node, none scaled",
+        switches="dragon-fixed",
+        dragon={"locality": False, "scaling": False},
     ),
 }
 """The live ones, and those that only a simulated pool can run."""

@@ -61,6 +61,10 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         utilisation: Share of the cluster's GPU-seconds (CPU-seconds, where the jobs ask for no GPU) in use from the start
             to the makespan.
         events: Events that the simulation handled.
+        deadlocked: Gangs of which some replicas hold places at the end, and the others never get any.
+        scale_ups: How often a running gang got more replicas.
+        scale_downs: How often one gave up some.
+        partial_gang_ms_max: For how long a gang was in parts at most, from its first replica's start to its last one's.
         wall_seconds: Real time that the run took; the only figure that differs from run to run.
     """
 
@@ -79,6 +83,10 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     utilisation: float
     migrations: int
     preemptions: int
+    deadlocked: int
+    scale_ups: int
+    scale_downs: int
+    partial_gang_ms_max: int
     events: int
     wall_seconds: float
 
@@ -101,6 +109,10 @@ class SimulationResult(msgspec.Struct, frozen=True, kw_only=True):
     events: int
     wall_seconds: float
     assumptions: Sequence[str] = ()
+    deadlocked: int = 0
+    scale_ups: int = 0
+    scale_downs: int = 0
+    partial_gang_ms_max: int = 0
 
     def summary(self, beside: SimulationResult | None = None) -> Summary:
         """Compute the summary figures; ``beside``: the run of the same jobs that lateness is measured against."""
@@ -126,6 +138,10 @@ class SimulationResult(msgspec.Struct, frozen=True, kw_only=True):
             utilisation=self.used / (self.capacity * makespan) if self.capacity and makespan else 0.0,
             migrations=sum(job.migrations for job in self.jobs),
             preemptions=sum(job.preemptions for job in self.jobs),
+            deadlocked=self.deadlocked,
+            scale_ups=self.scale_ups,
+            scale_downs=self.scale_downs,
+            partial_gang_ms_max=self.partial_gang_ms_max,
             events=self.events,
             wall_seconds=self.wall_seconds,
         )

@@ -70,7 +70,9 @@ def simulate(run: SimulationSpec) -> SimulationResult:
         if run.policy == SPREAD:
             return spread
     parameters = policy.parameters(run.parameters)
-    return simulate_system(workload, cluster, run.policy, parameters, run.seed, first_nodes=first_nodes)
+    return simulate_system(
+        workload, cluster, run.policy, parameters, run.seed, first_nodes=first_nodes, pod_by_pod=policy.pod_by_pod
+    )
 
 
 def side_by_side(do: Callable[[R], T], runs: Sequence[R], workers: int | None = None) -> Iterator[T]:

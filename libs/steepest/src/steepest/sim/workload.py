@@ -21,6 +21,10 @@ class SimJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         submit_s: Submission, in seconds since the workload's start.
         requests: Resources that one replica requests.
         replicas: Number of replicas; a job of n GPUs in a trace without replicas is one replica.
+        min_replicas: The fewest that it can run with; 0: ``replicas``.
+        max_replicas: The most that it can make use of; 0: ``replicas``.
+        servers: Parameter servers beside the replicas; each requests the CPU and memory of a replica, and no GPU.
+        exchanged_mib: What each replica exchanges with the others at each iteration, in MiB.
         work_s: Seconds from start to end if it runs alone, with all it requests, on a node of speed 1.
         iterations: Of the whole run.
         model: The model that is trained; selects a loss family and a peer's tables.
@@ -39,6 +43,10 @@ class SimJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     submit_s: float
     requests: Resources
     replicas: int = 1
+    min_replicas: int = 0
+    max_replicas: int = 0
+    servers: int = 0
+    exchanged_mib: float = 0.0
     work_s: float
     iterations: int = 1
     model: str = ""
@@ -50,6 +58,11 @@ class SimJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     priority: int = 0
     fails_at: float = 0.0
     details: Mapping[str, str] = {}
+
+    @property
+    def is_gang(self) -> bool:
+        """Whether it has several processes, which run together, or may have."""
+        return self.replicas + self.servers > 1 or self.max_replicas > 1
 
     @property
     def gpus(self) -> int:

@@ -1,12 +1,15 @@
 """Trainings that do each step together: the pace of all is that of the slowest, and none steps while one does not train.
 
-It owns the common pace of a gang. It must never know why a training does not step, or which node it is on.
+After computing, they exchange what they have learned over the links of their nodes. It owns the common pace of a gang, and
+how long it was in parts. It must never know why a training does not step.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
+
+from steepest.cluster.simulated.network import Network, Place, loads_of
 
 
 class LockstepNode(Protocol):
@@ -28,6 +31,14 @@ class LockstepMember(Protocol):
     own_share_m: float
 
     @property
+    def place(self) -> Place:
+        """Where it is, and what it does."""
+
+    @property
+    def exchanged_mib(self) -> float:
+        """What each worker of its gang exchanges at a step, in MiB."""
+
+    @property
     def runs_on(self) -> LockstepNode:
         """Its node."""
 
@@ -38,37 +49,70 @@ class LockstepMember(Protocol):
         """Another member has failed."""
 
 
+class Gangs:
+    """All gangs of some nodes.
+
+    Attributes:
+        network: The links that they exchange over.
+        longest_partial_s: For how long a gang was in parts at most, of those that became whole.
+        partial: The gangs of which some members run and others do not yet, with the time of the first one's start.
+    """
+
+    def __init__(self, network: Network | None = None) -> None:
+        self.network = network or Network({})
+        self.longest_partial_s = 0.0
+        self.partial: dict[Lockstep, float] = {}
+
+    def start(self, gang: Lockstep, now_s: float) -> None:
+        """A member was started."""
+        since_s = self.partial.setdefault(gang, now_s)
+        if gang.is_whole:
+            del self.partial[gang]
+            self.longest_partial_s = max(self.longest_partial_s, now_s - since_s)
+
+
 class Lockstep:
     """One incarnation of a gang.
 
     Args:
         world_size: The number of members without which it makes no step.
+        gangs: All gangs of the same nodes.
     """
 
-    def __init__(self, world_size: int) -> None:
+    def __init__(self, world_size: int, gangs: Gangs | None = None) -> None:
         self._world_size = world_size
         self._members: list[LockstepMember] = []
         self._has_met = False
+        self._gangs = gangs or Gangs()
 
     @property
     def is_whole(self) -> bool:
         """Whether all members run."""
         return len(self._members) == self._world_size
 
-    def join(self, member: LockstepMember) -> None:
+    def join(self, member: LockstepMember, now_s: float) -> None:
         """A member was started."""
         self._members.append(member)
+        self._gangs.start(self, now_s)
+        if self.is_whole and member.exchanged_mib:
+            loads = loads_of([one.place for one in self._members], member.exchanged_mib)
+            couple_all(self._gangs.network.join(self, loads), now_s)
 
-    def leave(self, member: LockstepMember, *, failed: bool) -> None:
+    def leave(self, member: LockstepMember, now_s: float, *, failed: bool) -> None:
         """A member has ended. If it failed, the others notice; those that still wait for it to begin do not."""
+        if self.is_whole:
+            couple_all(self._gangs.network.leave(self), now_s)
         self._members.remove(member)
+        if not self._members:
+            self._gangs.partial.pop(self, None)
         if failed and self._has_met:
             for other in tuple(self._members):
                 other.lose_peer()
 
     def pace(self) -> float:
-        """Steps per second of all members."""
-        return min((member.own_pace for member in self._members), default=0.0) if self.is_whole else 0.0
+        """Steps per second of all members: the slowest one's computing, and then the exchange."""
+        pace = min((member.own_pace for member in self._members), default=0.0) if self.is_whole else 0.0
+        return 1.0 / (1.0 / pace + self._gangs.network.step_s(self)) if pace > 0.0 else 0.0
 
     def couple(self, now_s: float) -> None:
         """Give all members the common pace; a member that waits for another one uses less CPU."""
@@ -83,8 +127,8 @@ class Lockstep:
             node.retime()
 
 
-def couple_all(gangs: Sequence[Lockstep | None], now_s: float) -> None:
-    """Couple each of these gangs once."""
+def couple_all(gangs: Sequence[Any], now_s: float) -> None:
+    """Couple each of these gangs once; None are no gangs."""
     for gang in dict.fromkeys(gangs):
         if gang is not None:
             gang.couple(now_s)

@@ -41,6 +41,8 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
         crash_at: The step at which the first incarnation fails with status 1; 0: never.
         launch_status: The status with which it ends instead of its first step; None: it trains.
         lockstep: In a gang it does each step together with the others, and fails when one of them does.
+        exchanged_mib: In a gang, what each worker exchanges with the others after a step, in MiB.
+        serves: In a gang, it serves the parameters to the others.
         ignore_term: It ignores SIGTERM.
         silent: It never answers a request.
         spoil: Its checkpoints fail verification.
@@ -60,6 +62,8 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     crash_at: int = 0
     launch_status: int | None = None
     lockstep: bool = True
+    exchanged_mib: float = 0.0
+    serves: bool = False
     ignore_term: bool = False
     silent: bool = False
     spoil: bool = False

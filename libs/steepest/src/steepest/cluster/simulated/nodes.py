@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from steepest.cluster.port import ReplicaId, ReplicaPhase, ReplicaSpec, ReplicaStatus, Stopped
-from steepest.cluster.simulated.lockstep import Lockstep
+from steepest.cluster.simulated.lockstep import Gangs, Lockstep
 from steepest.cluster.simulated.model import Model
 from steepest.cluster.simulated.node import SimulatedNode
 from steepest.cluster.simulated.timeline import Timeline
@@ -60,6 +60,7 @@ class SimulatedNodes:
     Attributes:
         nodes: By name.
         jobs: The jobs that are not forgotten.
+        gangs: The gangs that run, and the links that they exchange over.
     """
 
     def __init__(
@@ -69,6 +70,8 @@ class SimulatedNodes:
         timeline: Timeline,
         *,
         witness: Witness | None = None,
+        gangs: Gangs | None = None,
+        gang_of: Callable[[ReplicaId], Lockstep | None] = lambda _: None,
     ) -> None:
         """Nodes on which nothing runs.
 
@@ -77,14 +80,18 @@ class SimulatedNodes:
             model_of: Returns a replica's model; raises ``no-such-program`` if it has none.
             timeline: The source of time and timers.
             witness: Observes every training.
+            gangs: Where gangs meet, with the links between the nodes; None: there are links without end.
+            gang_of: The gang of a replica that is a job of its own; None: it has none.
         """
+        self.gangs = gangs or Gangs()
+        self._gang_of = gang_of
         self.nodes = {node.name: node for node in nodes}
         self.jobs: dict[str, KnownJob] = {}
         self.timeline = timeline
         self._model_of = model_of
         self._witness = witness or Witness()
         self._on: dict[str, dict[Training, None]] = {node.name: {} for node in nodes}
-        self._forgotten_m_s = 0.0
+        self._forgotten_m_s = self._forgotten_gpu_s = 0.0
         self._beaten: dict[Training, tuple[float, float]] = {}
 
     # --- looking -----------------------------------------------------------------------------------------------------
@@ -132,6 +139,15 @@ class SimulatedNodes:
     def cpu_m_s(self) -> float:
         """CPU used by all trainings up to now, forgotten ones included, in millicore-seconds."""
         return self._forgotten_m_s + sum(self._cpu_m_s(one) for known in self._on.values() for one in known)
+
+    def gpu_s(self) -> float:
+        """GPU-seconds in which replicas made steps up to now, forgotten ones included."""
+        now_s = self.timeline.now_s()
+        return self._forgotten_gpu_s + sum(
+            (one.stepped_s + (now_s - one.since_s if one.pace > 0.0 else 0.0)) * one.spec.requests.all_gpus_m / 1000
+            for known in self._on.values()
+            for one in known
+        )
 
     # --- acting ------------------------------------------------------------------------------------------------------
 
@@ -247,6 +263,7 @@ class SimulatedNodes:
         for training in trainings:
             del self._on[training.node][training]
             self._forgotten_m_s += training.cpu_m_s
+            self._forgotten_gpu_s += training.stepped_s * training.spec.requests.all_gpus_m / 1000
             self._beaten.pop(training, None)
         self.jobs.pop(name, None)
 
@@ -271,9 +288,9 @@ class SimulatedNodes:
         model: Model,
     ) -> Training:
         job = self.jobs[replica.job]
-        gang = None
+        gang = self._gang_of(replica)
         if spec.gang is not None and model.lockstep:
-            gang = job.gangs.setdefault(incarnation, Lockstep(spec.gang.world_size))
+            gang = job.gangs.setdefault(incarnation, Lockstep(spec.gang.world_size, self.gangs))
         training = Training(
             replica,
             incarnation,

@@ -23,6 +23,7 @@ import msgspec
 from steepest.cluster.port import ReplicaId, ReplicaPhase, ReplicaSpec
 from steepest.cluster.simulated.lockstep import Lockstep
 from steepest.cluster.simulated.model import Delay, Model
+from steepest.cluster.simulated.network import Place
 from steepest.cluster.simulated.node import SimulatedNode
 from steepest.cluster.simulated.timeline import Timeline, Timer
 from steepest.events.common import CheckpointMode, CheckpointRef
@@ -82,6 +83,7 @@ class Training:
         share_m: CPU share in millicores since then.
         pace: Steps per second since then.
         cpu_m_s: CPU used up to then, in millicore-seconds.
+        stepped_s: Seconds up to then in which it made steps.
         own_pace: The pace that its node gives it, if its gang does not make it wait.
         own_share_m: The CPU share at that pace.
         gang: The trainings with which it does each step together; None: it trains alone.
@@ -125,6 +127,7 @@ class Training:
         self.own_pace = 0.0
         self.gang = gang
         self.cpu_m_s = 0.0
+        self.stepped_s = 0.0
         self._node = node
         self._timeline = timeline
         self._witness = witness
@@ -145,6 +148,16 @@ class Training:
         return self._node
 
     @property
+    def place(self) -> Place:
+        """See ``LockstepMember``."""
+        return Place(self._node.name, self.model.serves)
+
+    @property
+    def exchanged_mib(self) -> float:
+        """See ``LockstepMember``."""
+        return self.model.exchanged_mib
+
+    @property
     def running(self) -> bool:
         """Whether the process has not ended."""
         return self.phase is ReplicaPhase.RUNNING
@@ -153,7 +166,7 @@ class Training:
         """Start the process: it launches, and then trains."""
         self._witness.begins(self)
         if self.gang is not None:
-            self.gang.join(self)
+            self.gang.join(self, self.since_s)
         delay_s = self.model.delay_s(Delay.LAUNCH, self.incarnation)
         if self.restored_step is not None:
             delay_s += self.model.delay_s(Delay.RESTORE, self.incarnation) + self._transfer_s()
@@ -165,7 +178,7 @@ class Training:
         self.step = self._completed = step
         self.mode = mode
         if self.gang is not None:
-            self.gang.join(self)
+            self.gang.join(self, self.since_s)
         if self.model.steps is not None and step >= self.model.steps:
             self._after(0.0, lambda: self.exit(self.model.exit_status))
         else:
@@ -245,6 +258,7 @@ class Training:
         passed_s = now_s - self.since_s
         self.done += passed_s * self.pace
         self.cpu_m_s += passed_s * self.share_m
+        self.stepped_s += passed_s if self.pace > 0.0 else 0.0
         self.since_s = now_s
 
     def target(self) -> float:
@@ -385,7 +399,7 @@ class Training:
         self.state = State.ENDED
         self.phase, self.exit_status = phase, status
         if self.gang is not None:
-            self.gang.leave(self, failed=status not in (0, LEFT))
+            self.gang.leave(self, self._timeline.now_s(), failed=status not in (0, LEFT))
         self._changed()
 
     def _changed(self) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
+
 from steepest.cluster.simulated.model import Delay, Model
 from steepest.sim.losses.noise import normal, stream_of
 from steepest.sim.losses.training import JobLosses as Losses
@@ -19,9 +21,11 @@ its authors' log 1.1 s of the manager's time."""
 
 LEAST_S = 0.05
 
+IDLE_STEP_S = 1e-9
+
 
 def model_of(job: SimJob, seed: int, interval_s: float) -> Model:
-    """What a job does on a node.
+    """What each replica of a job does on a node, where there are as many as it names.
 
     Args:
         job: Its steps are its iterations.
@@ -29,7 +33,7 @@ def model_of(job: SimJob, seed: int, interval_s: float) -> Model:
         interval_s: The interval in which it should report several times.
     """
     step_s = job.work_s / job.iterations
-    demand_m = 0 if job.gpus else (job.demand_cpu_m or job.requests.cpu_m * job.replicas)
+    demand_m = 0 if job.gpus else (job.demand_cpu_m or job.requests.cpu_m)
     return Model(
         steps=job.iterations,
         total=round(job.iterations * job.announced) or None,
@@ -40,8 +44,19 @@ def model_of(job: SimJob, seed: int, interval_s: float) -> Model:
         loss=Losses(job, seed).loss,
         delay_s=_delays(job.name, seed),
         checkpoint_mib=job.memory_mib,
+        exchanged_mib=job.exchanged_mib if job.is_gang else 0.0,
         crash_at=round(job.fails_at * job.iterations),
     )
+
+
+def member_of(model: Model, job: SimJob, workers: int, *, serves: bool) -> Model:
+    """What a member of a gang does: each step's batch is divided among its workers, whose number does not change it.
+
+    A parameter server computes so little that it holds nobody up.
+    """
+    if serves:
+        return msgspec.structs.replace(model, step_s=IDLE_STEP_S, demand_m=0, serves=True)
+    return msgspec.structs.replace(model, step_s=model.step_s * job.replicas / workers)
 
 
 def _delays(name: str, seed: int) -> Callable[[Delay, int], float]:

@@ -7,28 +7,35 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from steepest.cluster.port import ReplicaId, ReplicaSpec
+from steepest.cluster.simulated.lockstep import Gangs
 from steepest.cluster.simulated.model import Model
+from steepest.cluster.simulated.network import Network, Rates
 from steepest.cluster.simulated.node import SimulatedNode
-from steepest.cluster.simulated.nodes import SimulatedNodes
+from steepest.cluster.simulated.nodes import SimulatedNodes, running
 from steepest.cluster.simulated.timeline import VirtualTimeline
 from steepest.errors import InputError
 from steepest.events import cluster as c
+from steepest.events.common import Resources
 from steepest.events.parameters import PoolParameters
 from steepest.events.received import Received
+from steepest.events.requests import SERVER_ROLES
 from steepest.log.base import TopicPartition
 from steepest.sim.cluster_spec import ClusterSpec, SimNode
 from steepest.sim.losses.training import JobLosses
 from steepest.sim.result import JobResult, SimulationResult
 from steepest.sim.system.collector import SimulatedCollector
-from steepest.sim.system.models import model_of
+from steepest.sim.system.models import member_of, model_of
+from steepest.sim.system.pods import Pod, Pods, pod_schedule
 from steepest.sim.system.pool import SimulatedPool, StartingPoint, Watch, engine_of_a_pool
 from steepest.sim.system.progress import PROCON, placement_by_progress
+from steepest.sim.system.schedule import Schedule
 from steepest.sim.workload import SimJob, Workload
 
 HEARTBEAT_S = 5.0
@@ -53,63 +60,15 @@ ASSUMPTIONS = (
     "A move costs the writing and reading of its checkpoint at the nodes' rate, 1.1 s of a manager's time, and a launch.",
 )
 
+OF_GANGS = (
+    "A gang's step is the slowest member's computing, divided among its workers, and then an exchange; they do not overlap.",
+    "The gangs on a link share its rate equally, as if each used it all the time.",
+)
 
-class Schedule(msgspec.Struct):
-    """The schedule that a run comes to, job by job.
+SERVER = SERVER_ROLES[0]
 
-    Attributes:
-        first_nodes: Where each job was placed first.
-        to_learn: The steps after which each job has 90 % of the reduction of its loss.
-        learned_ms: When it had them; between two reports, as if it went at one pace.
-        seen: The newest report of each job: when, and the step.
-        newest_ms: When a job last came, started, learned, moved or ended.
-    """
-
-    starts_ms: dict[str, int] = {}
-    ends_ms: dict[str, int] = {}
-    outcomes: dict[str, str] = {}
-    migrations: dict[str, int] = {}
-    first_nodes: dict[str, str] = {}
-    to_learn: dict[str, int] = {}
-    learned_ms: dict[str, int] = {}
-    seen: dict[str, tuple[int, int]] = {}
-    newest_ms: int = 0
-
-    def add(self, received: Received[Any]) -> None:
-        """Take in a record."""
-        event = received.event
-        match event:
-            case c.JobPlaced():
-                self.starts_ms.setdefault(event.job, received.at_ms)
-                self.first_nodes.setdefault(event.job, event.node)
-            case c.NodeUsage():
-                for progress in event.progress:
-                    self._follow(progress, received.at_ms)
-                return
-            case c.JobSubmitted() | c.GrowthMeasured():
-                pass
-            case c.JobEnded():
-                self.ends_ms[event.job] = received.at_ms
-                if event.outcome is c.Outcome.FINISHED:
-                    self.learned_ms.setdefault(event.job, received.at_ms)
-                self.outcomes[event.job] = event.outcome.value
-            case c.JobRejected():
-                self.outcomes[event.job] = "rejected"
-            case c.MigrationFinished():
-                self.migrations[event.job] = self.migrations.get(event.job, 0) + 1
-            case _:
-                return
-        self.newest_ms = received.at_ms
-
-    def _follow(self, progress: c.ReplicaProgress, at_ms: int) -> None:
-        job, step, goal = progress.job, progress.step, self.to_learn.get(progress.job)
-        if step is None or goal is None or job in self.learned_ms:
-            return
-        before_ms, before = self.seen.get(job, (self.starts_ms.get(job, at_ms), 0))
-        if step >= goal:
-            share = (goal - before) / (step - before) if step > before else 1.0
-            self.learned_ms[job] = round(before_ms + share * (at_ms - before_ms))
-        self.seen[job] = (at_ms, step)
+STUCK_S = 3_600.0
+"""A run in which no job makes steps for so long, and none is to come, is over."""
 
 
 def simulate_system(
@@ -121,17 +80,19 @@ def simulate_system(
     *,
     first_nodes: Mapping[str, str] | None = None,
     watch: Watch | None = None,
+    pod_by_pod: bool = False,
 ) -> SimulationResult:
     """Run the live deciders, view and saga over a workload on simulated nodes.
 
     Args:
-        workload: Jobs of one replica each; what a gang asks for must fit one node.
+        workload: Jobs.
         cluster: Nodes.
         policy: Its name, for the result.
         parameters: What makes it that policy.
         seed: Draws losses, delays and failures.
         first_nodes: Where to place jobs first, for a paired comparison; the placement policy decides about the others.
         watch: Is called with every record of the pool's log.
+        pod_by_pod: Each replica of a gang is placed by itself (:mod:`steepest.sim.system.pods`).
 
     Raises:
         InputError: A job is not fit for this.
@@ -140,17 +101,36 @@ def simulate_system(
     jobs = {job.name: job for job in workload.jobs}
     parameters = _paced(parameters, workload)
     models: dict[str, Model] = {}
+    pods = Pods(workload.jobs if pod_by_pod else (), seed)
 
-    def model(replica: ReplicaId, _: ReplicaSpec) -> Model:
-        if replica.job not in models:
-            models[replica.job] = model_of(jobs[replica.job], seed, parameters.specon.interval_ms / 1000)
-        return models[replica.job]
+    def model(replica: ReplicaId, spec: ReplicaSpec) -> Model:
+        pod = pods.by_name.get(replica.job)
+        job = pod.job if pod else jobs[replica.job]
+        if job.name not in models:
+            models[job.name] = model_of(job, seed, parameters.specon.interval_ms / 1000)
+        if pod is not None:
+            return member_of(models[job.name], job, job.replicas, serves=pod.serves)
+        if spec.gang is None:
+            return models[job.name]
+        servers = sum(count for role, count in spec.gang.roles if role == SERVER)
+        workers = spec.gang.world_size - servers
+        return member_of(models[job.name], job, workers, serves=spec.gang.role == SERVER)
 
     def make_nodes(timeline: VirtualTimeline, collector: SimulatedCollector) -> SimulatedNodes:
         nodes = [_node(node, timeline) for node in cluster.nodes]
-        return SimulatedNodes(nodes, model, timeline, witness=collector)
+        rates = {node.name: Rates(node.local_mib_s, node.network_mib_s) for node in cluster.nodes}
+        gangs = Gangs(Network(rates))
+        return SimulatedNodes(
+            nodes,
+            model,
+            timeline,
+            witness=collector,
+            gangs=gangs,
+            gang_of=lambda replica: pods.gang(replica.job, gangs),
+        )
 
-    schedule = Schedule(to_learn={job.name: JobLosses(job, seed).steps_to_learn(LEARNED) for job in workload.jobs})
+    schedule = pod_schedule(pods) if pod_by_pod else Schedule()
+    schedule.to_learn = {job.name: JobLosses(job, seed).steps_to_learn(LEARNED) for job in workload.jobs}
 
     def see(received: Received[Any]) -> None:
         schedule.add(received)
@@ -164,19 +144,27 @@ def simulate_system(
     pool.open(parameters)
     announces = parameters.queueing.policy == BY_STEPS
     for job in workload.jobs:
-        _submit_later(pool, job, (first_nodes or {}).get(job.name), announces=announces)
+        _submit_later(pool, job, (first_nodes or {}).get(job.name), pods.pods_of(job), announces=announces)
     _fail_later(pool, cluster, seed)
-    run_to_the_end(pool, schedule, len(jobs))
+    run_to_the_end(pool, schedule, len(jobs), last_s=max(job.submit_s for job in workload.jobs))
+    in_parts = pool.nodes.gangs.partial
+    longest_s = max(
+        [pool.nodes.gangs.longest_partial_s, *(pool.timeline.now_s() - since_s for since_s in in_parts.values())]
+    )
     gpus = any(job.gpus for job in workload.jobs)
     return SimulationResult(
         policy=policy,
         seed=seed,
         jobs=[_result(job, schedule) for job in workload.jobs],
-        used=_used(workload, schedule) if gpus else pool.nodes.cpu_m_s(),
+        used=pool.nodes.gpu_s() if gpus else pool.nodes.cpu_m_s(),
         capacity=float(cluster.gpus if gpus else sum(node.capacity.cpu_m for node in cluster.nodes)),
         events=pool.timeline.done + pool.records,
         wall_seconds=time.perf_counter() - began,
-        assumptions=ASSUMPTIONS,
+        assumptions=(*ASSUMPTIONS, *(OF_GANGS if any(job.exchanged_mib for job in workload.jobs) else ())),
+        deadlocked=len(in_parts),
+        scale_ups=schedule.scale_ups,
+        scale_downs=schedule.scale_downs,
+        partial_gang_ms_max=round(1000 * longest_s),
     )
 
 
@@ -200,25 +188,46 @@ def _node(node: SimNode, timeline: VirtualTimeline) -> SimulatedNode:
     )
 
 
-def _submit_later(pool: SimulatedPool, job: SimJob, first_node: str | None, *, announces: bool) -> None:
-    each = job.requests
-    requests = each
-    for _ in range(job.replicas - 1):
-        requests += each
+def _submit_later(
+    pool: SimulatedPool, job: SimJob, first_node: str | None, pods: Mapping[str, Pod], *, announces: bool
+) -> None:
     try:
         spec = c.JobSpec(
             command=("simulated", job.name),
-            requests=requests,
             model=job.model,
             retries=1 if job.fails_at else 0,
             first_node=first_node,
             priority=job.priority,
             steps=round(job.iterations * job.announced) or None if announces else None,
         )
-        submitted = c.JobSubmitted(job=job.name, request=f"submit-{job.name}", spec=spec)
+        if pods:
+            specs = {
+                name: msgspec.structs.replace(
+                    spec, priority=pod.turn, requests=_serving(job) if pod.serves else job.requests
+                )
+                for name, pod in pods.items()
+            }
+        elif job.is_gang:
+            specs = {job.name: msgspec.structs.replace(spec, requests=Resources(), roles=tuple(_roles(job)))}
+        else:
+            specs = {job.name: msgspec.structs.replace(spec, requests=job.requests)}
+        submitted = [c.JobSubmitted(job=name, request=f"submit-{name}", spec=spec) for name, spec in specs.items()]
     except (TypeError, ValueError, OverflowError) as error:
         raise InputError(f"job {job.name}: {error}") from error
-    pool.timeline.call_at(job.submit_s, lambda: pool.append(submitted))
+    for one in submitted:
+        pool.timeline.call_at(job.submit_s, partial(pool.append, one))
+
+
+def _roles(job: SimJob) -> Iterator[c.Role]:
+    if job.servers:
+        yield c.Role(name=SERVER, replicas=job.servers, requests=_serving(job))
+    fewest, most = job.min_replicas or None, job.max_replicas or None
+    yield c.Role(name="worker", replicas=job.replicas, min=fewest, max=most, requests=job.requests)
+
+
+def _serving(job: SimJob) -> Resources:
+    """What a parameter server requests."""
+    return Resources(cpu_m=job.requests.cpu_m, memory_mib=job.requests.memory_mib)
 
 
 def _fail_later(pool: SimulatedPool, cluster: ClusterSpec, seed: int) -> None:
@@ -237,10 +246,17 @@ def _fail_again(pool: SimulatedPool, node: SimNode, rng: random.Random, from_s: 
     pool.timeline.call_at(at_s, fail)
 
 
-def run_to_the_end(pool: SimulatedPool, schedule: Schedule, jobs: int) -> None:
-    """Let time pass until all jobs are over, or nothing comes of it any more."""
+def run_to_the_end(pool: SimulatedPool, schedule: Schedule, jobs: int, *, last_s: float = 0.0) -> None:
+    """Let time pass until all jobs are over, or nothing comes of it any more; ``last_s``: when the last job comes."""
+    looked_ms = 0
     while len(schedule.outcomes) < jobs and pool.timeline.step():
-        if pool.now_ms() - schedule.newest_ms > 1000 * PATIENCE_S:
+        now_ms = pool.now_ms()
+        quiet_ms = now_ms - max(schedule.newest_ms, looked_ms)
+        if quiet_ms > 1000 * STUCK_S and pool.timeline.now_s() > last_s + STUCK_S:
+            looked_ms = now_ms
+            if not any(training.pace > 0.0 for training in running(pool.nodes)):
+                break
+        if now_ms - schedule.newest_ms > 1000 * PATIENCE_S:
             break
     pool.end()
 
@@ -256,15 +272,6 @@ def _result(job: SimJob, schedule: Schedule) -> JobResult:
         first_node=schedule.first_nodes.get(job.name, ""),
         outcome=outcome,
         migrations=schedule.migrations.get(job.name, 0),
-    )
-
-
-def _used(workload: Workload, schedule: Schedule) -> float:
-    """GPU-seconds held, from each job's start to its end."""
-    return sum(
-        (schedule.ends_ms[job.name] - schedule.starts_ms[job.name]) / 1000 * job.gpus
-        for job in workload.jobs
-        if job.name in schedule.ends_ms and job.name in schedule.starts_ms
     )
 
 

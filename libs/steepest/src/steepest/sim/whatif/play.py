@@ -19,7 +19,8 @@ from steepest.sim.policies import LIVE, pool_policy
 from steepest.sim.result import JobResult, SimulationResult
 from steepest.sim.system.collector import SimulatedCollector
 from steepest.sim.system.pool import SimulatedPool, Watch
-from steepest.sim.system.simulate import ACT_S, HEARTBEAT_S, Schedule, run_to_the_end
+from steepest.sim.system.schedule import Schedule
+from steepest.sim.system.simulate import ACT_S, HEARTBEAT_S, run_to_the_end
 from steepest.sim.whatif.futures import Future, future
 from steepest.sim.whatif.history import RecordedPool
 from steepest.view.state import Job, Phase

@@ -17,6 +17,10 @@ from steepest.sim.workloads.found import Found
 _BOUNDS: Mapping[str, tuple[float, float]] = {
     "submit_s": (0, LONGEST_S),
     "replicas": (1, 10**5),
+    "min_replicas": (0, 10**4),
+    "max_replicas": (0, 10**4),
+    "servers": (0, 10**4),
+    "exchanged_mib": (0, MOST_MEMORY_MIB),
     "work_s": (1e-6, LONGEST_S),
     "iterations": (1, MOST_ITERATIONS),
     "batch_size": (1, 10**9),
@@ -69,10 +73,11 @@ def _fault(job: SimJob) -> str | None:
     for field, text in (("name", job.name), ("model", job.model), *job.details.items()):
         if len(text) > _LONGEST_TEXT:
             return f"{field[:_LONGEST_TEXT]}: has {len(text)} letters; {_LONGEST_TEXT} at most are read"
+    if not (job.min_replicas or job.replicas) <= job.replicas <= (job.max_replicas or job.replicas):
+        return "replicas: are not between min_replicas and max_replicas"
     if not job.name:
         return "name: is empty"
     if len(job.details) > _MOST_DETAILS:
         return f"details: has {len(job.details)} entries; {_MOST_DETAILS} at most are read"
-    if job.family and job.family not in FAMILIES:
-        return f"family: there is no loss family {job.family[:_LONGEST_TEXT]!r}"
-    return None
+    unknown = job.family and job.family not in FAMILIES
+    return f"family: there is no loss family {job.family[:_LONGEST_TEXT]!r}" if unknown else None

@@ -15,6 +15,8 @@ from steepest.sim.workload import Workload
 from steepest.sim.workloads import gavel, muri, openb, philly, pollux, sacct
 from steepest.sim.workloads.arrivals import PREFIX, arrivals
 from steepest.sim.workloads.found import Found, workload_of
+from steepest.sim.workloads.gang_arrivals import PREFIX as GANGS
+from steepest.sim.workloads.gang_arrivals import gang_arrivals
 from steepest.sim.workloads.jsonl import read_jsonl
 
 
@@ -41,6 +43,8 @@ def open_workload(name: str, *, seed: int = 0, throughputs: Path | None = None) 
     Raises:
         InputError: There is none of that name, or :func:`read_workload` refuses the file.
     """
+    if name.startswith(GANGS):
+        return gang_arrivals(name, seed)
     if name.startswith(PREFIX):
         return arrivals(name, seed)
     return read_workload(Path(name), throughputs=throughputs)
