@@ -21,7 +21,7 @@ from steepest.testing.system.running_system import STEEPEST
 
 KEYS = (
     "policy jobs finished mean_jct median_jct p90_jct p99_jct mean_t90 late_share late_worst mean_wait makespan "
-    "utilisation migrations preemptions events wall_seconds"
+    "utilisation migrations preemptions deadlocked scale_ups scale_downs partial_gang_ms_max events wall_seconds"
 )
 SMALL = ("--workload", "thesis:flowcon-3", "--cluster", "2x8cpu")
 RECORDING = Path(__file__).parents[2] / "golden" / "moves"

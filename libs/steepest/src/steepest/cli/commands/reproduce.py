@@ -28,7 +28,7 @@ PICKYMAN = "pickyman"
 """Its claims are no effects on published workloads, so its experiments have a form of their own."""
 
 GANGS = "dragon"
-"""The policy whose experiment is of distributed trainings, which only real runs have."""
+"""Its claims are about loads that it does not state: they are stated here, and have a report of their own."""
 
 OUT = "out/reproduce"
 
@@ -42,6 +42,7 @@ Examples:
   steepest reproduce specon
   steepest reproduce flowcon --repetitions 5 --out /tmp/flowcon
   steepest reproduce pickyman --data TRACES     waiting times under preemption, on jobs of public traces
+  steepest reproduce dragon --repetitions 1     gangs at stated loads, and the ablation
   steepest reproduce specon --json | jq '.[] | select(.verdict == "worse")'
   steepest reproduce specon --real --repetitions 1     real trainings on emulated nodes; 20 minutes on two cores
   steepest reproduce flowcon --real     likewise on Docker engines (root, `make engine images`); two hours
@@ -59,7 +60,8 @@ had to be assumed: docs/reproduction.md, docs/docker.md.
 @click.option(
     "--repetitions",
     type=click.IntRange(1, 10_000),
-    help=f"Repeat each experiment so often, with seeds from 0.  [default: {SIMULATED_TIMES}; {REAL_TIMES} with --real]",
+    help="Repeat each experiment so often, with seeds from 0.  "
+    f"[default: {SIMULATED_TIMES}; {GANG_TIMES} of dragon; {REAL_TIMES} with --real]",
 )
 @click.option(
     "--out",
@@ -97,10 +99,6 @@ def reproduce(
     if paper == PICKYMAN and real:
         _pickyman_real(repetitions or 1, out or Path(OUT) / f"{paper}-real", as_json=as_json)
         return
-    if paper == GANGS and not real:
-        raise click.UsageError(
-            f"{GANGS} runs with real trainings alone: add --real, or see `steepest simulate --policy`"
-        )
     refuse_without(
         ("jinja2", "matplotlib", "scipy"),
         "a reproduction needs",
@@ -113,7 +111,11 @@ def reproduce(
     from steepest.sim.reproduce.report import results_json
 
     if paper == GANGS:
-        _real_gangs(repetitions or GANG_TIMES, _folder(out or Path(OUT) / f"{paper}-real"), as_json=as_json)
+        folder = _folder(out or Path(OUT) / (f"{paper}-real" if real else paper))
+        if real:
+            _real_gangs(repetitions or GANG_TIMES, folder, as_json=as_json)
+        else:
+            _simulated_gangs(repetitions or GANG_TIMES, folder, workers, as_json=as_json)
         return
     if real:
         folder = out or Path(OUT) / f"{paper}-real"
@@ -172,6 +174,29 @@ def _preemptions(data: Path | None, repetitions: int, workers: int | None, folde
         ],
     )
     tell(f"\n{', '.join(FILES)} are in {folder}")
+
+
+def _simulated_gangs(seeds: int, folder: Path, workers: int | None, *, as_json: bool) -> None:
+    """Gangs at the stated loads, and their report."""
+    import msgspec
+
+    from steepest.cli.printing.tables import show
+    from steepest.sim.reproduce import dragon, dragon_report
+
+    todo = dragon.runs(seeds)
+    rows = dragon.figures(todo, list(_tracked(dragon.done(todo, workers), len(todo))))
+    try:
+        dragon_report.write(rows, folder)
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+    if as_json:
+        give_raw(msgspec.json.encode(rows).decode())
+        return
+    columns = ("load", "policy", *(f"#{name}" for name in dragon_report.COLUMNS[1:]))
+    show(columns, [(row.load, *dragon_report.cells(row)) for row in rows])
+    for verdict in dragon_report.verdicts(rows):
+        tell(verdict)
+    tell(f"\n{', '.join(dragon_report.FILES)} are in {folder}")
 
 
 def _real(name: str, count: int, out: Path) -> Reproduction:

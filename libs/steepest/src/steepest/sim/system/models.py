@@ -52,7 +52,7 @@ def model_of(job: SimJob, seed: int, interval_s: float) -> Model:
 def member_of(model: Model, job: SimJob, workers: int, *, serves: bool) -> Model:
     """What a member of a gang does: each step's batch is divided among its workers, whose number does not change it.
 
-    A parameter server computes so little that it holds nobody up.
+    A parameter server computes so little that no worker waits for it.
     """
     if serves:
         return msgspec.structs.replace(model, step_s=IDLE_STEP_S, demand_m=0, serves=True)

@@ -27,7 +27,7 @@ from steepest.sim.workload import SimJob
 MOST_URGENT = 1_000_000
 
 
-class Pod(msgspec.Struct, frozen=True):
+class GangPod(msgspec.Struct, frozen=True):
     """One replica of a job.
 
     Attributes:
@@ -51,7 +51,7 @@ class Pods:
     def __init__(self, jobs: Sequence[SimJob], seed: int) -> None:
         """No pod is placed yet; ``seed`` draws the order in which those that wait are tried again."""
         rng = random.Random(f"{seed}/pods")  # noqa: S311 - no secret depends on it
-        self.by_name: dict[str, Pod] = {}
+        self.by_name: dict[str, GangPod] = {}
         self.of: dict[str, list[str]] = {}
         self._gangs: dict[str, Lockstep] = {}
         for number, job in enumerate(jobs):
@@ -59,10 +59,10 @@ class Pods:
                 names = [f"pod-{number}-{rank}" for rank in range(job.servers + job.replicas)]
                 self.of[job.name] = names
                 self.by_name |= {
-                    name: Pod(job, rank, int(rng.random() * MOST_URGENT)) for rank, name in enumerate(names)
+                    name: GangPod(job, rank, int(rng.random() * MOST_URGENT)) for rank, name in enumerate(names)
                 }
 
-    def pods_of(self, job: SimJob) -> Mapping[str, Pod]:
+    def pods_of(self, job: SimJob) -> Mapping[str, GangPod]:
         """The pods of a job by name; none of a job of one replica."""
         return {name: self.by_name[name] for name in self.of.get(job.name, ())}
 

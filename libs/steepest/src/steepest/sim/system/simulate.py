@@ -32,7 +32,7 @@ from steepest.sim.losses.training import JobLosses
 from steepest.sim.result import JobResult, SimulationResult
 from steepest.sim.system.collector import SimulatedCollector
 from steepest.sim.system.models import member_of, model_of
-from steepest.sim.system.pods import Pod, Pods, pod_schedule
+from steepest.sim.system.pods import GangPod, Pods, pod_schedule
 from steepest.sim.system.pool import SimulatedPool, StartingPoint, Watch, engine_of_a_pool
 from steepest.sim.system.progress import PROCON, placement_by_progress
 from steepest.sim.system.schedule import Schedule
@@ -189,7 +189,7 @@ def _node(node: SimNode, timeline: VirtualTimeline) -> SimulatedNode:
 
 
 def _submit_later(
-    pool: SimulatedPool, job: SimJob, first_node: str | None, pods: Mapping[str, Pod], *, announces: bool
+    pool: SimulatedPool, job: SimJob, first_node: str | None, pods: Mapping[str, GangPod], *, announces: bool
 ) -> None:
     try:
         spec = c.JobSpec(
