@@ -33,7 +33,7 @@ from steepest.view.cluster_view import ClusterView
 from steepest.view.state import Job
 from steepest.view.validity import void_transition
 
-CANDIDATES = 48
+CANDIDATES = 32
 """Running jobs that are weighed for one waiting job: those that the rule looks at first."""
 
 LOOKED_AT = 4 * CANDIDATES
