@@ -13,7 +13,7 @@ export UV_PYTHON_DOWNLOADS := never
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev demo test test-fresh test-frameworks test-prometheus lint format bench reproduce fidelity fuzz docs docs-generate dashboards grafana-schema kafka kafka-start kafka-stop mosquitto prometheus storage links engine kubernetes kubernetes-programs kubernetes-stop test-kubernetes images chaos lock clean
+.PHONY: help setup dev demo test test-fresh test-frameworks test-prometheus lint format bench reproduce fidelity fuzz docs docs-generate dashboards grafana-schema kafka kafka-start kafka-stop mosquitto chromium page-libraries test-page prometheus storage links engine kubernetes kubernetes-programs kubernetes-stop test-kubernetes images chaos lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -142,6 +142,21 @@ links: ## Get what joins emulated nodes by links (Debian, Ubuntu); making them n
 	  sudo=; test "$$(id -u)" = 0 || sudo=sudo; \
 	  $$sudo apt-get update -q && $$sudo apt-get install -q -y --no-install-recommends iproute2 util-linux; }
 
+chromium: ## Get Chromium with its driver (Debian, Ubuntu) and axe (npm) for the tests of the live page
+	@{ command -v chromium && command -v chromedriver; } > /dev/null || { \
+	  sudo=; test "$$(id -u)" = 0 || sudo=sudo; \
+	  $$sudo apt-get update -q && $$sudo apt-get install -q -y --no-install-recommends chromium chromium-driver; }
+	@test -e tools/page/node_modules/axe-core/axe.min.js \
+	  || npm install --silent --no-package-lock --no-audit --no-fund --ignore-scripts --prefix tools/page
+
+page-libraries: ## Copy the live page's libraries from npm into the package, at the versions of tools/page/package.json
+	npm install --silent --no-package-lock --no-audit --no-fund --ignore-scripts --prefix tools/page
+	@$(PYTHON) tools/page/vendor.py
+
+test-page: $(STAMP)/dev ## The live page in a real Chromium (`make chromium`); the last line is one JSON object
+	@$(BIN)/python -m pytest -q tests/integration/gateway/test_page.py tests/integration/gateway/test_page_live.py $(TEST)
+	@$(BIN)/python -m tests.integration.gateway.page_figures
+
 engine: .docker/docker-compose ## Get Docker, debootstrap (Debian, Ubuntu) and Compose (Go); no image registry is ever asked
 	@PATH=$$PATH:/usr/sbin; { command -v dockerd && command -v debootstrap; } > /dev/null || { \
 	  sudo=; test "$$(id -u)" = 0 || sudo=sudo; \
@@ -202,7 +217,7 @@ DATA_ONLY := --no-emit-package scipy --no-emit-package joblib --no-emit-package 
 
 lock: ## Resolve the dependencies again, with hashes, for every Python from 3.11 on
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
-	  --no-emit-index-url --no-emit-find-links --extra demo --extra docker --extra kafka --extra kubernetes --extra mqtt libs/steepest/pyproject.toml \
+	  --no-emit-index-url --no-emit-find-links --extra client --extra demo --extra docker --extra gateway --extra kafka --extra kubernetes --extra mqtt libs/steepest/pyproject.toml \
 	  --no-emit-package steepest-sdk $(DATA_ONLY) -o requirements/runtime.txt
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 	  --no-emit-index-url --no-emit-find-links --group dev -c requirements/runtime.txt -o requirements/dev.txt

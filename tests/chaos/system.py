@@ -167,7 +167,7 @@ class KafkaSystem:
 def is_ready(address: str) -> bool:
     """Whether a process answers that it is ready."""
     try:
-        with urllib.request.urlopen(f"{address}/readyz", timeout=5) as answer:  # noqa: S310 - its address is a line of `up`
+        with urllib.request.urlopen(f"{address}/readyz", timeout=5) as answer:
             return bool(answer.status == HTTPStatus.OK)
     except OSError:
         return False

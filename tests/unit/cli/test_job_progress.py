@@ -5,17 +5,19 @@ from __future__ import annotations
 import io
 from typing import Any
 
+import msgspec
 import pytest
 from tests.unit.view.test_progress import Trained
 
 from steepest.cli.commands import jobs
 from steepest.cli.pool.stored_pool import StoredPool
-from steepest.cli.printing.job_timeline import TimelineCollector
 from steepest.cli.printing.output import console
 from steepest.cli.printing.tables import drawn
 from steepest.demo.job_progress import in_words, interval, share_done, steps
 from steepest.demo.picture import WITH_TIME_LEFT, picture
 from steepest.demo.run_timeline import RunTimeline
+from steepest.read_models.job_rows import job_row
+from steepest.read_models.job_timeline import TimelineCollector
 from steepest.view.progress import TimeLeft
 
 
@@ -62,7 +64,7 @@ def test_the_time_left_has_an_interval() -> None:
 def test_a_terminal_shows_the_time_left(width: int) -> None:
     """Of 80 columns it has one; its interval needs a wider one."""
     pool = uneven(steps=1_000)
-    row = jobs._row(stored(pool), pool.a, None)
+    row = jobs._cells(job_row(stored(pool), pool.a))
     written = io.StringIO()
     terminal = console(file=written, width=width)
     terminal.print(drawn(jobs.COLUMNS, [row], jobs.GIVING_WAY, width))
@@ -77,12 +79,12 @@ def test_a_terminal_shows_the_time_left(width: int) -> None:
 def test_programs_get_all_of_it() -> None:
     """In milliseconds; None where it is unknown."""
     pool = uneven(steps=1_000)
-    known = jobs.as_dict(stored(pool), pool.a, None)
+    known = msgspec.to_builtins(job_row(stored(pool), pool.a))
     assert (known["step"], known["steps_total"]) == (300, 1_000)
     assert known["remaining_ms"] == {"p50": 155_556, "low": 87_500, "high": 350_000}
     assert known["cpu_ms_left"] == 70_000
     pool = uneven()
-    unknown = jobs.as_dict(stored(pool), pool.a, None)
+    unknown = msgspec.to_builtins(job_row(stored(pool), pool.a))
     assert (unknown["steps_total"], unknown["remaining_ms"], unknown["cpu_ms_left"]) == (None, None, None)
 
 

@@ -10,11 +10,11 @@ from tests.unit.cli.conftest import Holding
 
 from steepest.cli.commands.jobs import jobs
 from steepest.cli.printing.event_printer import EventPrinter
-from steepest.cli.printing.job_timeline import TimelineCollector
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode, Resources
 from steepest.events.received import Received
 from steepest.events.registry import GROWTH_IS_PROVEN, READS
+from steepest.read_models.job_timeline import TimelineCollector
 from steepest.view.cluster_view import ClusterView
 
 

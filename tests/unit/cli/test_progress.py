@@ -7,11 +7,12 @@ import asyncio
 import pytest
 
 from steepest.cli.commands.jobs import growth_of
-from steepest.cli.jobs.progress import RECORDS_MOST, NewestReport, progress_of
+from steepest.cli.jobs.progress import RECORDS_MOST, progress_of
 from steepest.events import cluster as c
 from steepest.events.loss import LossDiverged, LossReported
 from steepest.log.base import TopicPartition
 from steepest.log.memory import MemoryLog
+from steepest.read_models.job_rows import NewestReport
 from steepest.runtime.decode import new_record
 from steepest.view.state import Job
 
@@ -77,4 +78,4 @@ def test_growth_is_a_percentage(growth: float | None, alive: object, shown: str)
         alive=bool(alive),
     )
 
-    assert growth_of(job) == shown
+    assert growth_of(job.growth, alive=job.alive) == shown

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from steepest.cli.printing.job_timeline import JobTimeline, TimelineCollector
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode, Resources
 from steepest.events.parameters import FlowConParameters, PoolParameters
+from steepest.read_models.job_timeline import JobTimeline, TimelineCollector
 from steepest.testing.scenarios.log_builder import LogBuilder
 from steepest.view.cluster_view import ClusterView
 

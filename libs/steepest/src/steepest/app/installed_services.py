@@ -10,6 +10,7 @@ from importlib.metadata import EntryPoint, entry_points
 import msgspec
 
 from steepest.app.context import Build
+from steepest.app.extras import refuse_without
 from steepest.app.process_supervisor import Program
 from steepest.app.settings.rows import as_environment
 from steepest.app.settings.tree import MetricsSettings, Settings
@@ -81,6 +82,31 @@ def service_programs(settings: Settings, kafka: KafkaSettings) -> Iterator[Progr
                 settings=as_environment(own),
                 output=logs / f"{name}.log",
             )
+
+
+def gateway_program(settings: Settings) -> Program | None:
+    """The gateway as a process of its own, which may die without the system; None where no port is set.
+
+    Raises:
+        InputError: It is wanted, and not installed.
+    """
+    if settings.gateway.port is None:
+        return None
+    refuse_without(
+        ("steepest_gateway", "starlette", "uvicorn"),
+        "the gateway needs",
+        "install services/gateway, or run `make setup`",
+    )
+    settings.folder.services.mkdir(parents=True, exist_ok=True)
+    own = msgspec.structs.replace(
+        settings, state_dir=str(settings.folder.root.absolute()), metrics=MetricsSettings(), stop_at_eof=True
+    )
+    return Program(
+        name="gateway",
+        command=(sys.executable, "-m", "steepest_gateway"),
+        settings=as_environment(own),
+        output=settings.folder.services / "gateway.log",
+    )
 
 
 def _points() -> Mapping[str, EntryPoint]:

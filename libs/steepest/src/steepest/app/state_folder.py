@@ -110,6 +110,11 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         """
         return self.all_pools[self.layout.of_pool(pool).partition].nodes
 
+    def isolates(self, pool: str) -> bool:
+        """Whether processes on different nodes of a pool cannot reach each other: on Docker engines, unless they may."""
+        on_engines = any(node.engine and not node.engine.startswith(KUBERNETES) for node in self.nodes_of(pool))
+        return on_engines and not self.host_network
+
     def pool_of_queue(self, queue: str) -> str:
         """The pool of the jobs of a queue that name none."""
         return next((pool.name for pool in self.pools if queue in pool.queues), self.pool)
@@ -144,6 +149,7 @@ class StateFolder:
         self.kafka = root / "kafka"
         self.services = root / "services"
         self.kafka_file = root / "kafka.json"
+        self.gateway = root / "gateway.json"
         self.opening_lock = root / "opening.lock"
         self._up_lock = root / "up.lock"
         self._installation = root / "steepest.json"

@@ -55,6 +55,24 @@ def installation_options(command: Callable[..., None]) -> Callable[..., None]:
     return state_option(named(config_option(pooled(wrapped))))
 
 
+def remote_options(command: Callable[..., None]) -> Callable[..., None]:
+    """As :func:`installation_options`, and ``--server``: ask a gateway instead."""
+
+    @functools.wraps(command)
+    def wrapped(*args: Any, settings: Any, server: str | None, **options: Any) -> None:
+        if server is not None:
+            import msgspec
+
+            client = msgspec.structs.replace(settings.client, server=server)
+            settings = msgspec.structs.replace(settings, client=client)
+        command(*args, settings=settings, **options)
+
+    option = click.option(
+        "--server", metavar="URL", help="Ask this gateway (`up --gateway`) instead of the state folder."
+    )
+    return option(installation_options(wrapped))
+
+
 def policy_option(default: str | None) -> Callable[[F], F]:
     """``--policy NAME``: what schedules beside the first placement."""
     return click.option(

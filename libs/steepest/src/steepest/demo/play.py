@@ -88,6 +88,15 @@ class Play:
         """Jobs that failed so far."""
         return self.story.ended(Outcome.FAILED)
 
+    def prepared(self) -> Settings:
+        """The settings of its system, whose folder and log are there from here on.
+
+        Raises:
+            SteepestError: The folder cannot be used.
+        """
+        self._folder.create(self._installation)
+        return self._settings
+
     async def run(self, audience: Audience) -> RunTimeline:
         """Play it to its end.
 
@@ -95,7 +104,7 @@ class Play:
             SteepestError: The folder cannot be used, or its log is not for this program.
             asyncio.CancelledError: It was interrupted twice.
         """
-        self._folder.create(self._installation)
+        self.prepared()
         with self._interruptible():
             async with embedded(self._settings, {self._installation.pool: self._parameters}) as system:
                 try:

@@ -126,10 +126,12 @@ class RunTimeline:
         now_ms: Time of the newest one.
         preemptions: Who gave way to whom.
         scalings: How its gangs were scaled.
+        accepted: Whether the newest record counts.
     """
 
     def __init__(self) -> None:
         self.view = ClusterView()
+        self.accepted = False
         self.jobs: dict[str, JobStory] = {}
         self.shown: deque[tuple[int, c.ClusterEvent]] = deque(maxlen=SHOWN_KEPT)
         self.began_ms = 0
@@ -171,7 +173,8 @@ class RunTimeline:
         """Fold the next record; return whether it is one to show."""
         self.began_ms = self.began_ms or received.at_ms
         self.now_ms = max(self.now_ms, received.at_ms)
-        if not self.view.fold(received):
+        self.accepted = self.view.fold(received)
+        if not self.accepted:
             return False
         self._note(received.event, received.at_ms)
         self.preemptions.note(received.event)

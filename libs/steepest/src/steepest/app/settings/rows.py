@@ -18,10 +18,10 @@ PREFIX = "STEEPEST_"
 HIDDEN = "********"
 """Stands for a secret that is set."""
 
-UP_ONLY = ("cluster", "parameters", "services")
-"""Sections that `steepest up` alone reads."""
+UP_ONLY = ("cluster", "parameters", "services", "client")
+"""Sections that the command line alone reads."""
 
-ONLY_READ_BY = {"mqtt": ("log-collector", "mqtt-bridge")}
+ONLY_READ_BY = {"mqtt": ("log-collector", "mqtt-bridge"), "gateway": ("gateway",)}
 """Sections that have a meaning for some services only."""
 
 

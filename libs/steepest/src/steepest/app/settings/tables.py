@@ -62,6 +62,7 @@ def _toml(row: Setting) -> str:
 EXAMPLES: dict[str, object] = {
     "pool": "default",
     "metrics.port": 9400,
+    "gateway.port": 8080,
     "mqtt.device": "edge-1",
     "cluster.heartbeat_ms": 500,
     "cluster.host_network": False,

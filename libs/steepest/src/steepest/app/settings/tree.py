@@ -13,6 +13,8 @@ import msgspec
 from msgspec import Meta
 
 from steepest.app.settings.amounts import node, queue_limits
+from steepest.app.settings.gateway import GatewaySettings
+from steepest.app.settings.remote import ClientSettings
 from steepest.app.state_folder import StateFolder
 from steepest.events.common import Count, Name
 from steepest.log.kafka.kafka_settings import KafkaSettings
@@ -208,6 +210,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     cluster: ClusterSettings = ClusterSettings()
     parameters: ParameterSettings = ParameterSettings()
     services: ServiceSettings = ServiceSettings()
+    gateway: GatewaySettings = GatewaySettings()
+    client: ClientSettings = ClientSettings()
 
     @property
     def folder(self) -> StateFolder:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from steepest.cli.options import installation_options, json_option
+from steepest.cli.options import json_option, remote_options
 from steepest.cli.printing.output import give, tell
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ PATIENCE_S = 45.0
 
 @click.command(epilog=EPILOG)
 @click.argument("job")
-@installation_options
+@remote_options
 @json_option
 def cancel(job: str, settings: Settings, *, as_json: bool) -> None:
     """Stop JOB for good, and wait until it has stopped."""
@@ -36,13 +36,24 @@ def cancel(job: str, settings: Settings, *, as_json: bool) -> None:
 
     import msgspec
 
-    answer = asyncio.run(_cancel(settings, job))
+    answer = _by_gateway(settings, job) if settings.client.server else asyncio.run(_cancel(settings, job))
     if as_json:
         give({"job": job, **msgspec.to_builtins(answer)})
         return
     from steepest.describe import ENDED
 
     tell(f"{job} {ENDED[answer.outcome]}" if answer.outcome else f"{job} will be cancelled {answer.reason}")
+
+
+def _by_gateway(settings: Settings, job: str) -> RequestOutcome:
+    """Ask a gateway, which does not wait for the end."""
+    from steepest.cli.pool.remote import client_of, refuse_without_client
+    from steepest.cli.pool.user_requests import RequestOutcome
+
+    refuse_without_client()
+    with client_of(settings) as gateway:
+        answer = gateway.cancel(job, pool=settings.pool)
+    return RequestOutcome(state=answer.state, reason=f"by {settings.client.server}")
 
 
 async def _cancel(settings: Settings, job: str) -> RequestOutcome:

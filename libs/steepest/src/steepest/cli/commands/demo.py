@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -83,6 +83,7 @@ if it was interrupted.
 @click.option(
     "--svg", type=click.Path(dir_okay=False, path_type=Path), help="Write a picture of the live view to this file."
 )
+@click.option("--page/--no-page", default=True, help="Serve the live page of the run, on this machine only.")
 @json_option
 def demo(
     state: Path | None,
@@ -95,6 +96,7 @@ def demo(
     svg: Path | None,
     compare: bool,
     pairs: int,
+    page: bool,
     as_json: bool,
 ) -> None:
     """Run real training jobs on four emulated nodes, watch them being scheduled, and report what happened.
@@ -125,7 +127,7 @@ def demo(
         given = streaming_workload(seed, length) if streams else workload(seed, stage.cores(), jobs, length)
     try:
         with with_storage(given) if streams else _staged(cluster, given) as staged:
-            asked = Asked(policy, svg, pairs if compare else 0, of_gangs, why_no_links, as_json)
+            asked = Asked(policy, svg, pairs if compare else 0, of_gangs, why_no_links, as_json, page)
             status = asyncio.run(_demo(folder, staged, asked))
     except asyncio.CancelledError:
         status = INTERRUPTED
@@ -139,6 +141,7 @@ class Asked(NamedTuple):
         pairs: Of runs, to compare; 0: none.
         of_gangs: Whether distributed trainings are shown, under DRAGON.
         why_no_links: Why their nodes have no links; empty if they do.
+        page: Whether its live page is served.
     """
 
     policy: str
@@ -147,6 +150,7 @@ class Asked(NamedTuple):
     of_gangs: bool
     why_no_links: str
     as_json: bool
+    page: bool
 
 
 def _why_no_links() -> str:
@@ -178,7 +182,8 @@ async def _demo(folder: Path, given: DemoWorkload, asked: Asked) -> int:
 
     policy, svg, pairs, as_json = asked.policy, asked.svg, asked.pairs, asked.as_json
     first = Play(folder, given, gang_parameters(policy) if asked.of_gangs else parameters(policy))
-    story = await first.run(_audience("demo", as_json=as_json))
+    async with _page(first, shown=asked.page and not as_json) as title:
+        story = await first.run(_audience(title, as_json=as_json))
     if svg is not None:
         _draw(await first.recorded(), svg)
     figures = summary(story, str(first.recording), str(folder))
@@ -207,6 +212,26 @@ async def _demo(folder: Path, given: DemoWorkload, asked: Asked) -> int:
     if interrupted:
         return INTERRUPTED
     return 1 if any(play.failed for play in plays) else 0
+
+
+@contextlib.asynccontextmanager
+async def _page(play: Play, *, shown: bool) -> AsyncIterator[str]:
+    """The live page of a run, where its libraries are installed; what the terminal's view is called."""
+    from importlib.util import find_spec
+
+    if not shown or find_spec("starlette") is None or find_spec("uvicorn") is None:
+        yield "demo"
+        return
+    from steepest.app.settings.gateway import GatewaySettings
+    from steepest.gateway.pools import installation_served
+    from steepest.gateway.server import listening
+
+    async with (
+        installation_served(play.prepared()) as served,
+        listening(served, GatewaySettings(port=0), play.prepared().folder.gateway) as here,
+    ):
+        tell(f"The live page of this run: {here.address}")
+        yield f"demo, also on {here.address}"
 
 
 def _arms(pairs: int, policy: str) -> Iterator[tuple[str, str]]:

@@ -32,8 +32,6 @@ headers, and the event; or, where a record cannot be read, `unreadable` and the 
 are masked; `steepest record` copies them as they are.
 """
 
-MASK = "***"
-
 TOPICS = ("cluster", "loss", "heartbeats", "dead-letters")
 
 
@@ -151,6 +149,7 @@ def as_json_line(record: Record, shows: Shows) -> str | None:
     import msgspec
 
     from steepest.errors import UndecodableError
+    from steepest.read_models.masking import masked
     from steepest.runtime.decode import received
 
     fields: dict[str, object] = {
@@ -165,16 +164,4 @@ def as_json_line(record: Record, shows: Shows) -> str | None:
         event = received(record).event
     except UndecodableError as error:
         return msgspec.json.encode({**fields, "unreadable": str(error)}).decode() if shows(None) else None
-    return msgspec.json.encode({**fields, "event": _masked(event)}).decode() if shows(event) else None
-
-
-def _masked(event: Any) -> Any:
-    """An event whose job's variables show their names alone: their values may be secrets."""
-    import msgspec
-
-    from steepest.events.cluster import JobSubmitted
-
-    if not isinstance(event, JobSubmitted):
-        return event
-    spec = msgspec.structs.replace(event.spec, env=dict.fromkeys(event.spec.env, MASK))
-    return msgspec.structs.replace(event, spec=spec)
+    return msgspec.json.encode({**fields, "event": masked(event)}).decode() if shows(event) else None

@@ -7,48 +7,60 @@ from typing import TYPE_CHECKING
 
 import click
 
-from steepest.cli.options import installation_options, json_option
+from steepest.cli.options import json_option, remote_options
 from steepest.cli.printing.output import give, tell
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from steepest.app.settings.tree import Settings
-    from steepest.cli.printing.job_timeline import JobTimeline
     from steepest.log.base import Log, TopicPartition
+    from steepest.read_models.job_timeline import JobTimeline, TimelineEntry
 
 EPILOG = """\b
 Examples:
   steepest explain mnist-3fa2
-  steepest explain mnist-3fa2 --json | jq '.entries[] | select(.void != "")'
+  steepest explain mnist-3fa2 --verbose            with the steps in between, and what else could have been decided
+  steepest explain mnist-3fa2 --at 1200            as it was before the record 1200 of `steepest events`
+  steepest explain mnist-3fa2 --json | jq '.entries[] | select(.rule != "") | {rule, formula, inputs, alternatives}'
 
 Each decision is shown with its inputs: the nodes that were looked at with their scores, why others were out of
-the question, why a plan became void. The line `now` says what the job waits for. Behind it, a job that failed has the last
-lines that it printed; `steepest logs` shows more.
+the question, why a plan became void. An alternative says why it was not chosen, and what would have to be different. The
+line `now` says what the job waits for. Behind it, a job that failed has the last lines that it printed; `steepest logs`
+shows more.
 """
 
 
 @click.command(epilog=EPILOG)
 @click.argument("job")
-@installation_options
+@remote_options
+@click.option("--at", type=click.IntRange(0), metavar="OFFSET", help="Explain what was known before this record.")
+@click.option("--verbose", is_flag=True, help="Show the steps and the alternatives, too.")
 @json_option
-def explain(job: str, settings: Settings, *, as_json: bool) -> None:
+def explain(job: str, settings: Settings, *, at: int | None, verbose: bool, as_json: bool) -> None:
     """Tell why JOB is where it is: every decision about it, with its reasons."""
     import asyncio
 
     import msgspec
 
     from steepest.cli.jobs.job_output import printed_last
-    from steepest.describe import one_line
+    from steepest.describe import count, one_line
     from steepest.events.cluster import Outcome
 
-    story, note = asyncio.run(_read(settings, job))
-    printed = printed_last(settings.pool_folder, job) if story.outcome is Outcome.FAILED else []
+    story, note = _of_gateway(settings, job, at) if settings.client.server else asyncio.run(_read(settings, job, at))
+    is_here = not settings.client.server and at is None
+    printed = printed_last(settings.pool_folder, job) if is_here and story.outcome is Outcome.FAILED else []
     if as_json:
         give(msgspec.to_builtins(story) | ({"printed": printed} if printed else {}))
         return
     for entry in story.entries:
+        if entry.step and not verbose:
+            continue
         tell(f"{_clock(entry.at_ms)}  {entry.sentence}")
-        for line in entry.details:
+        for line in (*entry.details, *(_alternatives(entry) if verbose else ())):
             tell((f"{'':10}{one_line(line)}", {"dim": True}))
+    if steps := sum(entry.step for entry in story.entries if not verbose):
+        tell((f"{'':10}{count(steps, 'step')} left out: see them with --verbose", {"dim": True}))
     if story.left_out:
         tell(f"{'left out':<10}{story.left_out:,} of its loss records: more than is taken of one job")
     tell((f"{'now':<10}", {"bold": True}), one_line(story.now))
@@ -60,18 +72,35 @@ def explain(job: str, settings: Settings, *, as_json: bool) -> None:
         tell(note, err=True)
 
 
+def _of_gateway(settings: Settings, job: str, at: int | None) -> tuple[JobTimeline, str]:
+    from steepest.cli.pool.remote import client_of, refuse_without_client
+
+    refuse_without_client()
+    with client_of(settings) as gateway:
+        return gateway.explain(job, pool=settings.pool, at=at), ""
+
+
+def _alternatives(entry: TimelineEntry) -> Iterator[str]:
+    """What else could have been decided, a line each, behind the formula."""
+    if entry.formula and entry.formula != entry.rule:
+        yield f"formula: {entry.formula}"
+    for other in entry.alternatives:
+        score = "" if other.score is None else f" ({other.score:.4g})"
+        yield f"not {other.option}{score}: {other.lost_because}; it would be if {other.wins_if}"
+
+
 def _clock(at_ms: int) -> str:
     return time.strftime("%H:%M:%S", time.localtime(at_ms / 1000))
 
 
-async def _read(settings: Settings, job: str) -> tuple[JobTimeline, str]:
+async def _read(settings: Settings, job: str, at: int | None) -> tuple[JobTimeline, str]:
     """The story, from the log's first record: a snapshot knows how things stand, and not how they came to be so."""
     from steepest.cli.pool.stored_pool import fold, reading
-    from steepest.cli.printing.job_timeline import TimelineCollector
+    from steepest.read_models.job_timeline import TimelineCollector
 
     teller = TimelineCollector(job)
     async with reading(settings) as (installation, log):
-        pool = await fold(settings, installation, log, on_record=teller.hear)
+        pool = await fold(settings, installation, log, on_record=teller.hear, until=at)
         pool.job(job)
         left_out = await _left_out(log, installation.layout.of_key("loss", job), job)
     return teller.story(pool.view, left_out), pool.note

@@ -18,6 +18,7 @@ Examples:
   steepest replay .steepest            the recording of a running or stopped system
   steepest replay tests/golden/demo    a recording by itself
   steepest replay RECORDING --json | jq .first_difference
+  steepest replay .steepest/demo-1 --view                         scrub through it in a browser
   steepest replay RECORDING --into 127.0.0.1:9092 --speed 10     feed a test system that runs there
 """
 
@@ -32,8 +33,17 @@ Examples:
     show_default=True,
     help="Feed so many times as fast, with --into.",
 )
+@click.option("--view", is_flag=True, help="Show the recording on the live page, with a time slider, until Ctrl-C.")
+@click.option(
+    "--against",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Compare with this recording, with --view.",
+)
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Serve the page on this port, with --view.")
 @click.option("--json/--no-json", "as_json", default=False, help="Print one JSON object and nothing else.")
-def replay(recording: Path, *, into: str | None, speed: float, as_json: bool) -> None:
+def replay(
+    recording: Path, *, into: str | None, speed: float, view: bool, against: Path | None, port: int, as_json: bool
+) -> None:
     """Decide everything in RECORDING again and compare with what was decided then.
 
     Exits with 0 if every decision is the same byte for byte, and with 1 if one differs; the first position that
@@ -41,6 +51,13 @@ def replay(recording: Path, *, into: str | None, speed: float, as_json: bool) ->
     """
     import asyncio
 
+    if against is not None and not view:
+        raise click.UsageError("--against is for --view")
+    if view:
+        from steepest.cli.pool.follow import run_until_stopped
+
+        run_until_stopped(_show(recording, against, port, as_json=as_json))
+        return
     if into is not None:
         fed = asyncio.run(_feed(recording, into, speed))
         give({"fed": fed}) if as_json else tell(f"fed {fed} records to {into}")
@@ -52,6 +69,23 @@ def replay(recording: Path, *, into: str | None, speed: float, as_json: bool) ->
         for line in _words(report):
             tell(line)
     sys.exit(1 if report.differences else 0)
+
+
+async def _show(recording: Path, against: Path | None, port: int, *, as_json: bool) -> None:
+    """Serve the page over one recording, or two."""
+    import asyncio
+
+    from steepest.app.settings.gateway import GatewaySettings
+    from steepest.gateway.pools import recordings_served
+    from steepest.gateway.server import listening
+
+    folders = {"recording": recording} | ({"other": against} if against else {})
+    async with (
+        recordings_served({name: log_folder(folder) for name, folder in folders.items()}) as served,
+        listening(served, GatewaySettings(port=port)) as here,
+    ):
+        give({"address": here.address}) if as_json else tell(f"the recording is on {here.address} (Ctrl-C ends it)")
+        await asyncio.Event().wait()
 
 
 async def _replay(recording: Path) -> Report:

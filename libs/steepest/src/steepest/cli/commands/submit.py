@@ -6,14 +6,14 @@ It owns the command's options, what is refused before anything is asked, and the
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from steepest.app.settings.amounts import NAME_RULE
-from steepest.cli.options import CPU, MEMORY, SPAN, installation_options, json_option
+from steepest.cli.options import CPU, MEMORY, SPAN, json_option, remote_options
 from steepest.cli.printing.output import give, tell
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from steepest.cli.pool.stored_pool import StoredPool
     from steepest.cli.pool.user_requests import RequestCursor, RequestOutcome
     from steepest.events.cluster import JobSpec
-    from steepest.events.common import Resources
     from steepest.log.base import Log
 
 EPILOG = """\b
@@ -48,7 +47,7 @@ MODES = ("on-request", "on-stop", "none")
 
 
 @click.command(epilog=EPILOG, context_settings={"allow_interspersed_args": False})
-@installation_options
+@remote_options
 @click.option(
     "-f",
     "--file",
@@ -118,6 +117,8 @@ def submit(
     spec = spec_of(described.spec if described else None, **given)
     named = name or (described.name if described else None)
     jobs = _jobs(named or name_for(spec.command), spec, array)
+    if settings.client.server:
+        sys.exit(_by_gateway(settings, jobs, wait=wait, as_json=as_json))
     settings = _in_pool_of(settings, spec)
     if python is not None or not _in_containers(settings, spec):
         command = with_python(spec.command, python)
@@ -130,6 +131,23 @@ def submit(
     if as_json:
         give(answers if array else answers[0])
     sys.exit(max(_status(answer) for answer in answers))
+
+
+def _by_gateway(settings: Settings, jobs: Sequence[tuple[str, JobSpec]], *, wait: bool, as_json: bool) -> int:
+    """Submit to a gateway: the commands and folders are those of its machine; give the exit status."""
+    from steepest.cli.pool.remote import client_of, refuse_without_client
+
+    if wait:
+        raise click.UsageError("--wait follows a state folder; a gateway has `steepest jobs --server`")
+    refuse_without_client()
+    with client_of(settings) as gateway:
+        answers = [gateway.submit(name, spec, pool=settings.pool) for name, spec in jobs]
+    for answer in answers:
+        if as_json:
+            give(answer)
+        else:
+            tell(f"{answer.job} is {answer.state}{f': {answer.reason}' if answer.reason else ''}")
+    return int(any(answer.state == "rejected" for answer in answers))
 
 
 def _in_pool_of(settings: Settings, spec: JobSpec) -> Settings:
@@ -201,11 +219,14 @@ async def _ask(settings: Settings, jobs: Sequence[tuple[str, JobSpec]], *, wait:
 
     from steepest.cli.pool.user_requests import append, asking, elsewhere, new_request
     from steepest.events.cluster import JobSubmitted
+    from steepest.policies.submission import refuse_what_never_fits, with_priority
 
     answers: list[Answer] = []
     async with asking(settings) as (log, pool):
-        jobs = [(name, _with_priority(spec, pool)) for name, spec in jobs]
-        _refuse_what_never_fits(pool, jobs[0][1])
+        jobs = [(name, with_priority(spec, pool.view.parameters)) for name, spec in jobs]
+        nodes = pool.installation.nodes_of(pool.name)  # emulated nodes never change
+        isolated = pool.installation.isolates(pool.name)
+        refuse_what_never_fits(jobs[0][1], {node.name: node.capacity for node in nodes}, isolated=isolated)
         others = await elsewhere(settings, pool, log)
         events = [JobSubmitted(job=_free(pool, others, name), request=new_request(), spec=spec) for name, spec in jobs]
         places = [await append(log, pool, event) for event in events]
@@ -256,58 +277,6 @@ def _free(pool: StoredPool, others: Sequence[StoredPool], name: str) -> str:
     if free != name:
         tell(f"a job named {name} is over already; this one is {free}", err=True)
     return _checked(free)
-
-
-def _with_priority(spec: JobSpec, pool: StoredPool) -> JobSpec:
-    """The description with the number that its priority class stands for now; a later change of the class leaves the job."""
-    if not spec.priority_class:
-        return spec
-    import msgspec
-
-    from steepest.errors import InputError
-
-    classes = pool.view.parameters.queueing.classes
-    for each in classes:
-        if each.name == spec.priority_class:
-            return msgspec.structs.replace(spec, priority=each.priority)
-    names = ", ".join(each.name for each in classes)
-    raise InputError(f"priority: there is no class {spec.priority_class}", hint=f"write a number, or one of {names}")
-
-
-def _refuse_what_never_fits(pool: StoredPool, spec: JobSpec) -> None:
-    """Emulated nodes never change, so what fits none of them is wrong already here."""
-    from steepest.app.state_folder import KUBERNETES
-    from steepest.errors import InputError
-    from steepest.view.nodes import format_resources
-
-    nodes = pool.installation.nodes_of(pool.name)
-    largest = max(nodes, key=lambda node: node.capacity.cpu_m)
-    for role in spec.all_roles:
-        if not any(role.requests.fits(node.capacity) for node in nodes):
-            who = f"each {role.name} of the job" if spec.roles else "the job"
-            raise InputError(
-                f"{who} asks for {format_resources(role.requests)}, more than any node has",
-                hint=f"ask for less: the largest, {largest.name}, has {format_resources(largest.capacity)}",
-            )
-    on_engines = any(node.engine and not node.engine.startswith(KUBERNETES) for node in nodes)
-    if spec.is_gang and on_engines and not pool.installation.host_network:
-        raise InputError(
-            "replicas of a job on Docker engines need their machine's network, and this installation keeps it from them",
-            hint="allow it with `steepest up --host-network` (docs/docker.md says what that opens)",
-        )
-    if spec.is_gang and (why := _why_too_large(spec, {node.name: node.capacity for node in nodes})):
-        raise InputError(f"the job has no room even if all nodes were empty: {why}", hint="ask for fewer replicas")
-
-
-def _why_too_large(spec: JobSpec, nodes: Mapping[str, Resources]) -> str:
-    from steepest.policies.placement.gangs import choose, fewest
-    from steepest.policies.placement.slots import Slots
-
-    roles, slots = spec.all_roles, Slots(nodes)
-    for role, count in zip(roles, fewest(roles), strict=True):
-        if slots.of(role.requests) < count:
-            return f"it needs {count} replicas of {role.name}, and {slots.of(role.requests)} fit"
-    return "" if choose(roles, slots) is not None else "its roles do not fit beside each other"
 
 
 def _tell(job: str, answer: RequestOutcome, pool: StoredPool, *, running: bool) -> None:

@@ -34,6 +34,7 @@ Examples:
   steepest up
   steepest up --state /tmp/try --node big=1.2:4Gi --node small=0.4
   steepest up --alpha 0.02 --interval 10s --metrics 9400
+  steepest up --gateway 8080                   with the live page on http://127.0.0.1:8080
   steepest up --config steepest.toml           every setting from a file (docs/settings.md)
   steepest up --policy specon+flowcon --placement flowcon2
   steepest up --cluster docker                 jobs are containers, on this machine's Docker engine
@@ -140,6 +141,7 @@ CORES_SHARE = 0.8
     "--queue-limit", "queue_limits", multiple=True, metavar=LIMIT, help="Limit what a queue may hold. Repeat it."
 )
 @click.option("--metrics", type=AddressType(), help="Serve /metrics, /healthz and /readyz there (on 127.0.0.1).")
+@click.option("--gateway", type=AddressType(), help="Serve the live page and the HTTP API there (on 127.0.0.1).")
 def up(config: Path | None, **options: Any) -> None:
     """Run the system until SIGTERM or SIGINT, and print what happens: in this process, or on Kafka.
 
@@ -162,14 +164,23 @@ def up(config: Path | None, **options: Any) -> None:
     run_embedded(settings, wanted)
 
 
-def flags_of(*, metrics: tuple[str | None, int] | None, soft_limits: bool, **options: Any) -> dict[str, object]:
+def flags_of(
+    *,
+    metrics: tuple[str | None, int] | None,
+    soft_limits: bool,
+    gateway: tuple[str | None, int] | None = None,
+    **options: Any,
+) -> dict[str, object]:
     """What the command line says, by the settings' paths; None and () say nothing."""
     host, port = metrics or (None, None)
+    page_host, page_port = gateway or (None, None)
     return {
         "state_dir": options["state"],
         "pool": options["pool"],
         "metrics.port": port,
         "metrics.host": host,
+        "gateway.port": page_port,
+        "gateway.host": page_host,
         "kafka.bootstrap": options["kafka"],
         "mqtt.broker": options["mqtt"],
         "cluster.adapter": options["cluster"],

@@ -5,32 +5,18 @@ It owns how much of the ``loss`` topic is read for it.
 
 from __future__ import annotations
 
-import msgspec
-
 from steepest.app.settings.tree import Settings
 from steepest.cli.pool.stored_pool import StoredPool, fold, reading
 from steepest.errors import UndecodableError
 from steepest.events.loss import LossDiverged, LossReported
 from steepest.log.base import Log
+from steepest.read_models.job_rows import NewestReport
 from steepest.runtime.decode import received
 
 RECORDS_MOST = 2_000
 """Of the newest records of each partition. A job whose newest report is older is shown without one."""
 
 TOPIC = "loss"
-
-
-class NewestReport(msgspec.Struct, kw_only=True):
-    """A job's newest report of its training loss.
-
-    Attributes:
-        step: None where its output names none.
-        loss: None: it is not a number, or infinite.
-    """
-
-    incarnation: int
-    step: int | None
-    loss: float | None
 
 
 async def look_at_progress(settings: Settings) -> tuple[StoredPool, dict[str, NewestReport]]:

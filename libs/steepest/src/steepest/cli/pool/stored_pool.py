@@ -112,12 +112,23 @@ class RecordListener(Protocol):
 
 
 async def fold(
-    settings: Settings, installation: Installation, log: Log, on_record: RecordListener | None = None
+    settings: Settings,
+    installation: Installation,
+    log: Log,
+    on_record: RecordListener | None = None,
+    until: int | None = None,
 ) -> StoredPool:
     """The pool of a log that is open. With a listener, every record is folded, from the first one on.
 
+    Args:
+        settings: Which pool.
+        installation: What the state folder is.
+        log: The log.
+        on_record: The listener.
+        until: The first offset that is left out, with a listener; None: nothing is.
+
     Raises:
-        InputError: The records that this takes were removed.
+        InputError: The records that this takes were removed, or are not there yet.
     """
     name = settings.pool or installation.pool
     at = installation.layout.of_pool(name)
@@ -130,8 +141,12 @@ async def fold(
             code="offset-missing",
             hint="look at a recording that was made before, or at `steepest events`, which begins with what is left",
         )
+    if until is not None and until > await log.end(at):
+        raise InputError(f"{at} ends at {await log.end(at)}, before {until}", code="offset-missing")
     at_ms = 0
     async for record in records_to_end(log, at, max(0, view.position - 1)):
+        if until is not None and record.offset >= until:
+            break
         at_ms = record.at_ms
         if record.offset < view.position:
             continue  # only its time is wanted: the snapshot holds the rest
@@ -139,7 +154,7 @@ async def fold(
         if folded is not None and on_record is not None:
             on_record(view, folded[0], accepted=folded[1])
     folder = settings.folder.of_pool(installation, name)
-    up = folder.running()
+    up = folder.running() if until is None else None
     now_ms = at_ms if up is None else SystemClock().now_ms()
     return StoredPool(name=name, folder=folder, installation=installation, at=at, view=view, up=up, now_ms=now_ms)
 

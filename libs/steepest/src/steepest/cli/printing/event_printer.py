@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 
 import click
 
-from steepest.cli.printing.job_timeline import why_void
 from steepest.cli.printing.output import tell
 from steepest.describe import count, sentence, unknown_growth
 from steepest.events import cluster as c
 from steepest.events.received import Received
+from steepest.read_models.job_timeline import why_void
 from steepest.runtime.effector import Effector
 from steepest.view.cluster_view import ClusterView
 from steepest.view.state import Phase

@@ -18,8 +18,8 @@ from steepest.aio import leaves
 from steepest.app.compose import Composition, composed, embedded
 from steepest.app.configurator import Configurator
 from steepest.app.installation import SYSTEM, apply_topics, running_cluster
-from steepest.app.installed_services import refuse_wrong_services, service_programs
-from steepest.app.process_supervisor import ProcessSupervisor
+from steepest.app.installed_services import gateway_program, refuse_wrong_services, service_programs
+from steepest.app.process_supervisor import ProcessSupervisor, Program
 from steepest.app.settings.tree import Settings
 from steepest.app.signals import stop_on_signals
 from steepest.app.state_folder import KafkaPlace, StateFolder
@@ -59,7 +59,8 @@ def _of_each_pool(settings: Settings, wanted: Wanted) -> dict[str, PoolParameter
 async def _run_embedded(settings: Settings, parameters: Mapping[str, PoolParameters]) -> None:
     async with embedded(settings, parameters, _printers(settings)) as process:
         say(_greeting(settings.folder))
-        await _follow(process, settings)
+        gateway = _gateway(settings)
+        await _follow(process, settings, ProcessSupervisor(gateway, say) if gateway else None)
         say(_farewell(settings.folder, [loop.view for loop in process.runtime.pools.values()]))
 
 
@@ -114,7 +115,17 @@ async def _run_on_kafka(settings: Settings, kafka: KafkaSettings, parameters: Ma
     printers = _printers(settings)
     system = Service(name=SYSTEM, effectors=lambda held: (Configurator(parameters.get(held.pool)), *printers(held)))
     async with composed(settings, (), system) as process:
-        await _follow(process, settings, ProcessSupervisor(programs, say))
+        await _follow(process, settings, ProcessSupervisor([*programs, *_gateway(settings)], say))
+
+
+def _gateway(settings: Settings) -> Sequence[Program]:
+    """The gateway, where one is wanted."""
+    program = gateway_program(settings)
+    if program is None:
+        return ()
+    asked = settings.gateway
+    say(f"the live page is on http://{asked.host}:{asked.port}" if asked.port else "the live page gets a free port")
+    return (program,)
 
 
 async def _follow(process: Composition, settings: Settings, supervisor: ProcessSupervisor | None = None) -> None:

@@ -5,7 +5,8 @@ It owns what belongs to the timeline. Pure: a function of the log and the view; 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import msgspec
 
@@ -28,14 +29,26 @@ from steepest.events.received import Received
 from steepest.policies.flowcon.with_specon import NotYet
 from steepest.policies.placement.standing import Standing, Waits, standings
 from steepest.policies.specon.undecided import Undecided, undecided
+from steepest.read_models.alternatives import Alternative, Explained, explained
 from steepest.view.cluster_view import ClusterView
 from steepest.view.jobs import GRACE_INTERVALS
 from steepest.view.movable import immovable
-from steepest.view.refusal import Refusal
 from steepest.view.state import Job, Phase, Plan, PlanKind
 from steepest.view.validity import no_room, room_sentence
 
 PLANS = (c.PlacementPlanned, c.MigrationPlanned, c.TransitionPlanned)
+
+STEPS = (
+    c.StepBegun,
+    c.CheckpointSaved,
+    c.CheckpointModeDeclared,
+    c.CheckpointVerified,
+    c.JobStopped,
+    c.JobResumed,
+    c.ReplicaStarted,
+    c.ReplicaStopped,
+)
+"""Events that carry a decision out, or say what a process does."""
 
 
 class TimelineEntry(msgspec.Struct, kw_only=True):
@@ -44,6 +57,11 @@ class TimelineEntry(msgspec.Struct, kw_only=True):
     Attributes:
         details: What it was decided from, a line each.
         because: The same for programs.
+        rule: The algorithm and branch that decided; empty where nothing was decided.
+        formula: How the rule decides.
+        inputs: What it was decided from, as in ``because``.
+        alternatives: What else could have been decided.
+        step: Whether it is a step of carrying a decision out, or a fact about a process: no decision, and no outcome.
         void: Why it had no effect; empty where it had one.
         refusal: The code of that.
         again: How often it came again right afterwards.
@@ -54,9 +72,14 @@ class TimelineEntry(msgspec.Struct, kw_only=True):
     type: str
     sentence: str
     details: list[str]
-    because: c.Because | c.LimitsBecause | None = None
+    because: Any = None
+    rule: str = ""
+    formula: str = ""
+    inputs: Mapping[str, Any] = {}
+    alternatives: tuple[Alternative, ...] = ()
+    step: bool = False
     void: str = ""
-    refusal: Refusal | None = None
+    refusal: str | None = None
     again: int = 0
 
 
@@ -90,7 +113,7 @@ class TimelineCollector:
         """Take in a record that ``view`` has folded."""
         event = received.event
         if isinstance(event, c.LimitsPlanned):
-            self._hear_limits(event, received)
+            self._hear_limits(view, event, received)
             return
         if getattr(event, "job", None) != self._job or is_routine(event) or _of_a_namesake(view, event):
             return
@@ -102,14 +125,14 @@ class TimelineCollector:
             last.again += 1
             last.details = [f"requested again {count(last.again, 'time')}"]
             return
-        self._entries.append(_entry(received, void, view.refused))
+        self._entries.append(_entry(view, received, void))
 
-    def _hear_limits(self, event: c.LimitsPlanned, received: Received[c.ClusterEvent]) -> None:
+    def _hear_limits(self, view: ClusterView, event: c.LimitsPlanned, received: Received[c.ClusterEvent]) -> None:
         """A plan for a whole node is part of the story where the job's own limit or list is another one by it."""
         mine = next((limit for limit in event.limits if limit.job == self._job), None)
         if mine is not None and mine != self._limit:
             self._limit = mine
-            self._entries.append(_limits_entry(event, mine, received))
+            self._entries.append(_limits_entry(view, event, mine, received))
 
     def story(self, view: ClusterView, left_out: int = 0) -> JobTimeline:
         """The story up to where the view stands."""
@@ -143,8 +166,8 @@ def why_void(view: ClusterView, received: Received[c.ClusterEvent]) -> str:
     return "" if plan is None else plan.reason
 
 
-def _entry(received: Received[c.ClusterEvent], void: str, refusal: Refusal | None) -> TimelineEntry:
-    event = received.event
+def _entry(view: ClusterView, received: Received[c.ClusterEvent], void: str) -> TimelineEntry:
+    event, refusal = received.event, view.refused
     seen = getattr(event, "because", None)
     because = seen if isinstance(seen, c.Because) else None
     details = [f"void ({refusal}): {void}"] if void else []
@@ -155,12 +178,20 @@ def _entry(received: Received[c.ClusterEvent], void: str, refusal: Refusal | Non
         sentence=sentence(event),
         details=details + (list(_inputs(because, received.at_ms)) if because else []),
         because=because,
+        step=isinstance(event, STEPS),
+        **_explained(explained(view, event, getattr(event, "job", ""), void)),
         void=void,
         refusal=refusal,
     )
 
 
-def _limits_entry(event: c.LimitsPlanned, mine: c.JobLimit, received: Received[c.ClusterEvent]) -> TimelineEntry:
+def _explained(found: Explained) -> dict[str, Any]:
+    return {name: getattr(found, name) for name in ("rule", "formula", "inputs", "alternatives")}
+
+
+def _limits_entry(
+    view: ClusterView, event: c.LimitsPlanned, mine: c.JobLimit, received: Received[c.ClusterEvent]
+) -> TimelineEntry:
     because = event.because
     listed = f"; now in {mine.growth_list}" if mine.growth_list else ""
     details = [f"considered {growth_seen(job)}" for job in because.jobs]
@@ -176,6 +207,7 @@ def _limits_entry(event: c.LimitsPlanned, mine: c.JobLimit, received: Received[c
         sentence=f"{mine.job}: {cpu_limit(mine.cpu_m)} planned on {event.node}{listed} ({because.rule})",
         details=details,
         because=because,
+        **_explained(explained(view, event, mine.job)),
     )
 
 

@@ -1,0 +1,158 @@
+"""Each call as data: what is asked, and the type of the answer. Both clients send these, so that they cannot differ.
+
+It owns paths, parameters and errors. It must never send anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Generic, TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from steepest.errors import SteepestError
+from steepest.events.requests import JobSpec
+from steepest.gateway import answers as a
+from steepest.gateway.answers import Answer, EventRow, Failure, Submission
+from steepest.read_models.comparison import RunComparison
+from steepest.read_models.job_rows import JobRow
+from steepest.read_models.job_timeline import JobTimeline
+
+A = TypeVar("A")
+
+TIMEOUT_S = 30.0
+"""More than the gateway waits for a system's answer."""
+
+PAGE = 1_000
+
+
+class GatewayError(SteepestError):
+    """A gateway refused, or was not reached.
+
+    Attributes:
+        status: The HTTP status; 0: there was no answer.
+    """
+
+    code = "gateway"
+
+    def __init__(self, message: str, *, status: int = 0, code: str | None = None, hint: str = "") -> None:
+        super().__init__(message, code=code, hint=hint)
+        self.status = status
+
+
+class Call(msgspec.Struct, Generic[A], frozen=True, kw_only=True):
+    """One request."""
+
+    path: str
+    answer: type[A]
+    query: Mapping[str, str] = {}
+    method: str = "GET"
+    body: bytes | None = None
+
+
+def pools() -> Call[a.Pools]:
+    """Every pool."""
+    return Call(path="/pools", answer=a.Pools)
+
+
+def jobs(pool: str | None, at: int | None, phase: str | None, after: str | None) -> Call[a.JobPage]:
+    """A page of jobs."""
+    query = _query(pool=pool, at=at, phase=phase, after=after, limit=PAGE)
+    return Call(path="/jobs", query=query, answer=a.JobPage)
+
+
+def job(name: str, pool: str | None, at: int | None) -> Call[JobRow]:
+    """One job."""
+    return Call(path=_of(name), query=_query(pool=pool, at=at), answer=JobRow)
+
+
+def explain(name: str, pool: str | None, at: int | None) -> Call[JobTimeline]:
+    """Every decision about a job."""
+    return Call(path=f"{_of(name)}/explain", query=_query(pool=pool, at=at), answer=JobTimeline)
+
+
+def nodes(pool: str | None, at: int | None) -> Call[a.NodePage]:
+    """All nodes."""
+    return Call(path="/nodes", query=_query(pool=pool, at=at), answer=a.NodePage)
+
+
+def queue(pool: str | None, at: int | None) -> Call[a.QueuePage]:
+    """The queue."""
+    return Call(path="/queue", query=_query(pool=pool, at=at), answer=a.QueuePage)
+
+
+def decisions(pool: str | None, at: int | None, about: str | None, limit: int) -> Call[a.DecisionPage]:
+    """What was decided last."""
+    return Call(path="/decisions", query=_query(pool=pool, at=at, job=about, limit=limit), answer=a.DecisionPage)
+
+
+def events(pool: str | None, since: int, limit: int) -> Call[a.EventPage]:
+    """A part of a pool's log."""
+    return Call(path="/events", query=_query(pool=pool, since=since, limit=limit), answer=a.EventPage)
+
+
+def compare(pool: str, other: str) -> Call[RunComparison]:
+    """Two pools, job by job."""
+    return Call(path="/compare", query=_query(pool=pool, other=other), answer=RunComparison)
+
+
+def submit(name: str, spec: JobSpec, pool: str | None, request: str | None) -> Call[Answer]:
+    """Ask for a job to run."""
+    body = msgspec.json.encode(Submission(job=name, spec=spec, request=request))
+    return Call(path="/jobs", query=_query(pool=pool), method="POST", body=body, answer=Answer)
+
+
+def cancel(name: str, pool: str | None) -> Call[Answer]:
+    """Ask for a job to stop for good."""
+    return Call(path=_of(name), query=_query(pool=pool), method="DELETE", answer=Answer)
+
+
+def decoded(call: Call[A], status: int, data: bytes) -> A:
+    """The answer.
+
+    Raises:
+        GatewayError: The gateway refused, or it is none.
+    """
+    if status >= 400:  # noqa: PLR2004 - the first status of errors
+        try:
+            failure = msgspec.json.decode(data, type=Failure)
+        except msgspec.DecodeError:
+            raise GatewayError(f"the gateway answers with status {status}", status=status) from None
+        raise GatewayError(failure.message, status=status, code=failure.code, hint=failure.hint)
+    try:
+        return msgspec.json.decode(data, type=call.answer)
+    except msgspec.DecodeError as error:
+        raise GatewayError(f"this is no answer of a gateway: {error}", status=status) from error
+
+
+class EventLines:
+    """Makes events of the lines of a stream.
+
+    Attributes:
+        position: The offset at which a new stream goes on.
+    """
+
+    def __init__(self, position: int) -> None:
+        self.position = position
+
+    def take(self, line: str) -> Iterator[EventRow]:
+        """The event that a line completes, if any."""
+        if line.startswith("data: "):
+            row = msgspec.json.decode(line[6:], type=EventRow)
+            self.position = row.offset + 1
+            yield row
+
+
+def headers(token: str) -> dict[str, str]:
+    """What every request carries."""
+    found = {"accept": "application/json", "content-type": "application/json"}
+    return found | ({"authorization": f"Bearer {token}"} if token else {})
+
+
+def _of(name: str) -> str:
+    return f"/jobs/{quote(name, safe='')}"
+
+
+def _query(**values: Any) -> dict[str, str]:
+    return {name: str(value) for name, value in values.items() if value is not None}

@@ -1,0 +1,173 @@
+"""Who may do what: bearer tokens with roles, and what every answer says to a browser.
+
+It owns tokens, roles and headers. It must never know what a route does.
+
+Reading needs no token where the gateway listens on this machine only. What changes a pool always needs one: other users of
+the machine reach the same address, and a job runs as the user who started the system.
+"""
+
+from __future__ import annotations
+
+import enum
+import hmac
+import ipaddress
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from steepest.errors import InputError, SteepestError
+
+TOKEN_LETTERS = 16
+"""A shorter one could be guessed."""
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+"""The page is made of this server's files alone; nothing that a job says can add a script."""
+
+HEADERS: Mapping[str, str] = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+}
+
+
+class AccessRole(enum.IntEnum):
+    """What one may do; each includes those before it."""
+
+    NONE = 0
+    READ = 1
+    SUBMIT = 2
+    OPERATE = 3  # also stop jobs, which may be other users'
+
+
+class AccessRefusedError(SteepestError):
+    """A caller may not do what it asks for.
+
+    Attributes:
+        known: Whether its token is known.
+    """
+
+    def __init__(self, message: str, *, known: bool, hint: str = "") -> None:
+        super().__init__(message, code="forbidden" if known else "unauthorized", hint=hint)
+        self.known = known
+
+
+class Grants(msgspec.Struct, frozen=True):
+    """Which token has which role, and which role one has without any."""
+
+    tokens: Mapping[str, AccessRole]
+    anonymous: AccessRole = AccessRole.NONE
+
+    def role(self, header: str) -> AccessRole:
+        """The role of a caller by its ``Authorization`` header.
+
+        Raises:
+            AccessRefusedError: It has a token that is not known.
+        """
+        if not header:
+            return self.anonymous
+        scheme, _, given = header.partition(" ")
+        found = AccessRole.NONE
+        for token, role in self.tokens.items():  # all of them, so that the time says nothing of which one was close
+            if hmac.compare_digest(token.encode(), given.strip().encode("utf-8", "replace")):
+                found = role
+        if scheme.lower() != "bearer" or found is AccessRole.NONE:
+            raise AccessRefusedError("the token is not known", known=False, hint="send `Authorization: Bearer TOKEN`")
+        return found
+
+    def refuse_below(self, needed: AccessRole, header: str) -> None:
+        """Return only if a caller has a role.
+
+        Raises:
+            AccessRefusedError: It has not.
+        """
+        role = self.role(header)
+        if role >= needed:
+            return
+        if not header:
+            raise AccessRefusedError("this needs a token", known=False, hint="send `Authorization: Bearer TOKEN`")
+        message = f"the token's role is {role.name.lower()}, and this needs {needed.name.lower()}"
+        raise AccessRefusedError(message, known=True)
+
+
+def read_tokens(path: Path) -> dict[str, AccessRole]:
+    """The tokens of a file: on each line a role and a token; ``#`` begins a comment.
+
+    Raises:
+        InputError: The file cannot be read, or a line of it; the message names the line, and no token.
+    """
+    try:
+        lines = path.read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(
+            f"cannot read the tokens in {path}: {error}", hint="name a file of lines `ROLE TOKEN`"
+        ) from error
+    found: dict[str, AccessRole] = {}
+    for number, line in enumerate(lines, start=1):
+        words = line.partition("#")[0].split()
+        if not words:
+            continue
+        roles = {role.name.lower(): role for role in AccessRole if role}
+        if len(words) != 2 or words[0] not in roles or len(words[1]) < TOKEN_LETTERS:  # noqa: PLR2004 - a role and a token
+            raise InputError(
+                f"{path}:{number}: this is no role and token",
+                hint=f"write one of {', '.join(roles)}, a blank, and a token of {TOKEN_LETTERS} letters or more",
+            )
+        found[words[1]] = roles[words[0]]
+    return found
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address is reached from this machine only."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class Guard:
+    """Refuses requests under a foreign name, and adds the headers that a browser obeys.
+
+    A page of another host whose name is made to point to this machine would read what needs no token: the ``Host`` header
+    shows the name that the browser used.
+    """
+
+    def __init__(self, app: ASGIApp, *, local: bool) -> None:
+        """``local``: only names of this machine are served."""
+        self._app = app
+        self._local = local
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+                headers.setdefault("cache-control", "no-store")
+            await send(message)
+
+        if self._local and not is_loopback(_name(Headers(scope=scope).get("host", ""))):
+            from starlette.responses import PlainTextResponse  # noqa: PLC0415 - for this answer alone
+
+            await PlainTextResponse("this gateway serves names of its own machine only\n", 421)(scope, receive, guarded)
+            return
+        await self._app(scope, receive, guarded)
+
+
+def _name(host: str) -> str:
+    """The name in a ``Host`` header, without its port."""
+    return host[1:].partition("]")[0] if host.startswith("[") else host.rpartition(":")[0] or host

@@ -1,0 +1,174 @@
+"""What the API answers with, beside the rows of the read models. Data only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import msgspec
+
+from steepest.events.common import Name
+from steepest.events.requests import JobSpec
+from steepest.gateway.changes import QueueRow, Totals
+from steepest.read_models.decisions import DecisionEntry
+from steepest.read_models.job_rows import JobRow
+from steepest.read_models.node_rows import NodeRow
+
+RequestName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9._-]{1,64}$(?!\n)")]
+
+
+class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A job to run.
+
+    Attributes:
+        request: The caller's name for this request, so that sending it twice asks once; None: one is made.
+    """
+
+    job: Name
+    spec: JobSpec
+    request: RequestName | None = None
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a request.
+
+    Attributes:
+        state: ``admitted``, ``rejected``, ``ended``; or ``queued``: no system has answered yet.
+        offset: The request's record in the pool's log.
+    """
+
+    job: str
+    request: str
+    state: str
+    offset: int
+    reason: str = ""
+
+
+class PoolRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A pool.
+
+    Attributes:
+        begin: The first offset of its log that is left.
+        position: The offset of the next record.
+        up: Whether a system runs on it.
+        parameters: Those in force, as `PoolConfigured` has them.
+    """
+
+    pool: str
+    title: str
+    begin: int
+    position: int
+    at_ms: int
+    up: bool
+    totals: Totals
+    parameters: Mapping[str, Any]
+
+
+class Pools(msgspec.Struct, frozen=True, kw_only=True):
+    """All pools.
+
+    Attributes:
+        recording: Whether they are recordings, which never change.
+    """
+
+    version: str
+    recording: bool
+    pools: Sequence[PoolRow]
+
+
+class JobPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Jobs in the order of their submission; ``next`` is the ``after`` of the next page, and None on the last one."""
+
+    offset: int
+    jobs: Sequence[JobRow]
+    next: str | None = None
+
+
+class NodePage(msgspec.Struct, frozen=True, kw_only=True):
+    """All nodes, before the record of an offset."""
+
+    offset: int
+    nodes: Sequence[NodeRow]
+
+
+class QueuePage(msgspec.Struct, frozen=True, kw_only=True):
+    """The queue in its order, before the record of an offset."""
+
+    offset: int
+    queue: Sequence[QueueRow]
+
+
+class DecisionPage(msgspec.Struct, frozen=True, kw_only=True):
+    """The newest entries before the record of an offset, oldest first."""
+
+    offset: int
+    decisions: Sequence[DecisionEntry]
+
+
+class EventRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A record of a pool's log.
+
+    Attributes:
+        event: Its event; the values of a job's variables are masked.
+        sentence: The event in words.
+        unreadable: Why there is no event in it; empty where there is one.
+    """
+
+    offset: int
+    at_ms: int
+    type: str = ""
+    sentence: str = ""
+    event: Any = None
+    unreadable: str = ""
+
+
+class EventPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Records; ``next`` is the offset of the one after them."""
+
+    next: int
+    events: Sequence[EventRow]
+
+
+class Letter(msgspec.Struct, frozen=True, kw_only=True):
+    """A record that could not be read: ``TOPIC/PARTITION@OFFSET``, its key, why, and how many bytes it has."""
+
+    record: str
+    key: str
+    reason: str
+    bytes: int
+
+
+class LetterPage(msgspec.Struct, frozen=True, kw_only=True):
+    """The newest dead letters of an installation, oldest first."""
+
+    letters: Sequence[Letter]
+
+
+class Point(msgspec.Struct, frozen=True, array_like=True):
+    """A mean of the loss, at a time of the wall clock in milliseconds."""
+
+    at_ms: int
+    loss: float
+
+
+class Curve(msgspec.Struct, frozen=True, kw_only=True):
+    """The course of a job's loss.
+
+    Attributes:
+        points: The mean of each interval; of many, every second, fourth, …
+        categories: Each category with when it began.
+        limits: Each CPU limit in millicores with when it came in force; None: no limit any more.
+    """
+
+    job: str
+    points: Sequence[Point]
+    categories: Sequence[tuple[int, str]]
+    limits: Sequence[tuple[int, int | None]]
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a request was refused: a stable code, a sentence, and the first step to take."""
+
+    code: str
+    message: str
+    hint: str = ""

@@ -1,0 +1,93 @@
+"""What a caller asks of a pool: appended to its log, and answered by the system that runs.
+
+It owns appending and waiting for the answer. What is admitted is the system's to say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+
+from steepest.clock import Clock
+from steepest.errors import InputError
+from steepest.events import cluster as c
+from steepest.gateway.answers import Answer, Submission
+from steepest.gateway.pool_feed import PoolFeed
+from steepest.gateway.pools import ServedPool
+from steepest.log.base import Log
+from steepest.policies.submission import refuse_what_never_fits, with_priority
+from steepest.runtime.decode import asked_record
+from steepest.view.spec_rules import what_is_wrong
+
+ANSWER_S = 10.0
+"""A system that runs admits or rejects within a tick or so."""
+
+
+class Asking:
+    """The door to the log of an installation."""
+
+    def __init__(self, log: Log, clock: Clock) -> None:
+        self._log = log
+        self._clock = clock
+
+    async def submit(self, pool: ServedPool, submission: Submission) -> Answer:
+        """Append a job's submission and wait for the answer.
+
+        Raises:
+            InputError: It can never run here.
+            LogUnavailableError: It may not be kept; the same request may be sent again.
+        """
+        spec = with_priority(submission.spec, pool.feed.view.parameters)
+        if not spec.command:
+            raise InputError("the job has no command")
+        if wrong := next(what_is_wrong(spec), None):
+            raise InputError(wrong)
+        refuse_reserved(spec.env)
+        refuse_what_never_fits(spec, pool.nodes, isolated=pool.isolated)
+        request = submission.request or secrets.token_hex(8)
+        event = c.JobSubmitted(job=submission.job, request=request, spec=spec)
+        return await self._ask(pool.feed, event, submission.job, request)
+
+    async def cancel(self, pool: ServedPool, job: str) -> Answer:
+        """Append the request to stop a job for good.
+
+        Raises:
+            InputError: There is no such job, or it is over.
+            LogUnavailableError: It may not be kept; the same request may be sent again.
+        """
+        found = pool.feed.job(job)
+        if found.outcome is not None:
+            raise InputError(f"{job} is over already", code="job-over")
+        request = secrets.token_hex(8)
+        offset = await self._append(pool.feed, c.JobCancelRequested(job=job, request=request))
+        return Answer(job=job, request=request, state="queued", offset=offset)
+
+    async def _ask(self, feed: PoolFeed, event: c.JobSubmitted, job: str, request: str) -> Answer:
+        with feed.expecting(request) as answered:
+            offset = await self._append(feed, event)
+            if not feed.is_up():
+                return Answer(
+                    job=job, request=request, state="queued", offset=offset, reason="no system runs on the pool"
+                )
+            try:
+                async with asyncio.timeout(ANSWER_S):
+                    rejection = await asyncio.shield(answered)
+            except TimeoutError:
+                return Answer(job=job, request=request, state="queued", offset=offset)
+        state = "admitted" if rejection is None else "rejected"
+        return Answer(job=job, request=request, state=state, offset=offset, reason=rejection or "")
+
+    async def _append(self, feed: PoolFeed, event: c.JobSubmitted | c.JobCancelRequested) -> int:
+        (offset,) = await self._log.append([asked_record(feed.at, feed.name, event, self._clock.now_ms())])
+        return offset
+
+
+def refuse_reserved(env: dict[str, str]) -> None:
+    """Return only if all names of variables are names, and none is the cluster's own.
+
+    Raises:
+        InputError: One is not.
+    """
+    for name in env:
+        if not name or "=" in name or "\0" in name or name.startswith("STEEPEST_"):
+            raise InputError(f"env {name[:80]!r}: this is no name that a job's variable may have")

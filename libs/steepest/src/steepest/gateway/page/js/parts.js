@@ -1,0 +1,104 @@
+// Small parts that several views share.
+import { html, useState } from "./html.js";
+import { CATEGORIES, LETTERS, category, clock, jobLink, limit, text } from "./words.js";
+
+export function Category({ job }) {
+  const of = category(job);
+  const words = CATEGORIES[of] ?? (of === "new" ? "not measured yet" : "growth unknown");
+  return html`<span class="badge ${of}" title=${words}>${LETTERS[of]}<span class="hidden"> ${words}</span></span>`;
+}
+
+export function JobChip({ job, name, arriving }) {
+  if (!job) return html`<a class="chip" href=${jobLink(name)}>${text(name, 63)}</a>`;
+  const moving = arriving || job.plan;
+  return html`<a class="chip ${category(job)} ${moving ? "moving" : ""} ${job.limit_m ? "limited" : ""}" href=${jobLink(job.job)}>
+    <b aria-hidden="true">${LETTERS[category(job)]}</b> ${text(job.job, 63)}${arriving ? " ←" : ""}
+    ${job.limit_m ? html`<small> ≤ ${job.limit_m}m</small>` : ""}
+    <span class="hidden">, ${CATEGORIES[category(job)] ?? "not measured"}${moving ? ", a plan is in flight" : ""}</span>
+  </a>`;
+}
+
+export function Legend() {
+  return html`<ul class="legend" aria-label="Legend">
+    <li><span class="badge PC" aria-hidden="true">P</span> progressing</li>
+    <li><span class="badge WC" aria-hidden="true">W</span> watched</li>
+    <li><span class="badge CC" aria-hidden="true">C</span> converged</li>
+    <li><span class="badge unknown" aria-hidden="true">?</span> growth unknown</li>
+    <li><span class="badge new" aria-hidden="true">·</span> not measured yet</li>
+    <li><span class="chip moving sample">dashed</span> a plan is in flight</li>
+    <li><span class="chip limited sample">≤ 120m</span> CPU limited</li>
+  </ul>`;
+}
+
+export function Decisions({ entries, empty = "Nothing was decided yet." }) {
+  if (!entries.length) return html`<p class="empty">${empty}</p>`;
+  return html`<ol class="decisions">
+    ${entries.map((one) => html`<li key=${one.offset} class=${kind(one)}>
+      <time title="offset ${one.offset}">${clock(one.at_ms)}</time>
+      <span>${one.job ? html`<a href=${jobLink(one.job)}>${text(one.job, 63)}</a> ` : ""}${text(rest(one))}
+      ${one.void ? html` <em>void: ${text(one.void)}</em>` : ""}</span></li>`)}
+  </ol>`;
+}
+
+/** The sentence without the name that it begins with, which is a link already. */
+function rest(one) {
+  const sentence = one.sentence ?? "";
+  return one.job && sentence.startsWith(one.job) ? sentence.slice(one.job.length).replace(/^[:\s]+/, "") : sentence;
+}
+
+function kind(one) {
+  if (one.void) return "void";
+  if (/Failed|Rejected|Refused|Abandoned|Lost/.test(one.type)) return "bad";
+  if (/Planned/.test(one.type)) return "planned";
+  if (/Finished|Placed|Suspended/.test(one.type)) return "done";
+  return "";
+}
+
+const PAGE = 100;
+
+/** A table that shows a page of its rows, sorted by the column that was chosen. `columns`: [{name, value, cell, numeric}]. */
+export function Table({ label, columns, rows, keyOf, start }) {
+  const [sorted, setSorted] = useState(start ?? null);
+  const [page, setPage] = useState(0);
+  const column = sorted === null ? null : columns[Math.abs(sorted) - 1];
+  const shown = column ? [...rows].sort((a, b) => Math.sign(sorted) * compare(column.value(a), column.value(b))) : rows;
+  const pages = Math.max(1, Math.ceil(shown.length / PAGE));
+  const at = Math.min(page, pages - 1);
+  const turn = (place) => setSorted(sorted === place ? -place : sorted === -place ? null : place);
+  return html`<div class="scroll" tabindex="0" role="region" aria-label="Table: ${label}">
+      <table>
+        <thead><tr>${columns.map((one, place) => html`<th scope="col" class=${one.numeric ? "number" : ""}
+            aria-sort=${Math.abs(sorted ?? 0) === place + 1 ? (sorted > 0 ? "ascending" : "descending") : "none"}>
+            <button type="button" onClick=${() => turn(place + 1)}>${one.name}</button></th>`)}</tr></thead>
+        <tbody>${shown.slice(at * PAGE, (at + 1) * PAGE).map((row) => html`<tr key=${keyOf(row)}>
+            ${columns.map((one, place) => html`<${place ? "td" : "th"} ...${place ? {} : { scope: "row" }}
+              class=${one.numeric ? "number" : ""}>${(one.cell ?? one.value)(row)}</>`)}</tr>`)}</tbody>
+      </table>
+    </div>
+    ${pages > 1 ? html`<nav class="pages" aria-label="Pages of ${label}">
+      <button type="button" disabled=${at === 0} onClick=${() => setPage(at - 1)}>Previous</button>
+      <span>${at + 1} of ${pages} (${rows.length} rows)</span>
+      <button type="button" disabled=${at >= pages - 1} onClick=${() => setPage(at + 1)}>Next</button></nav>` : ""}`;
+}
+
+function compare(a, b) {
+  const none = (value) => value === null || value === undefined || value === "";
+  if (none(a) || none(b)) return none(a) - none(b);
+  return typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), "en", { numeric: true });
+}
+
+export function jobColumns() {
+  return [
+    { name: "job", value: (job) => job.job, cell: (job) => html`<a href=${jobLink(job.job)}>${text(job.job, 63)}</a>` },
+    { name: "phase", value: (job) => job.outcome ?? job.phase },
+    { name: "node", value: (job) => job.nodes.join(", ") },
+    { name: "category", value: (job) => category(job), cell: (job) => html`<${Category} job=${job} />` },
+    { name: "growth", numeric: true, value: (job) => job.growth, cell: (job) => (job.growth === null ? "" : `${(100 * job.growth).toFixed(2)} %`) },
+    { name: "steps", numeric: true, value: (job) => job.step, cell: (job) => job.steps },
+    { name: "loss", numeric: true, value: (job) => job.loss, cell: (job) => (job.loss === null ? "" : String(Number(job.loss.toPrecision(4)))) },
+    { name: "limit", value: (job) => limit(job) },
+    { name: "moves", numeric: true, value: (job) => job.moves || null },
+    { name: "what", value: (job) => text(job.what, 60) },
+    { name: "reason", value: (job) => text(job.waits_because || job.reason, 160) },
+  ];
+}

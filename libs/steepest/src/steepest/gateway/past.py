@@ -1,0 +1,98 @@
+"""Earlier positions of a pool's log: the view as it was, for the time slider and ``?at=``.
+
+It owns how an earlier view is found without folding everything again: from the nearest one that is kept.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections import deque
+
+from steepest.errors import InputError, UndecodableError
+from steepest.gateway.changes import PoolChanges, Totals
+from steepest.gateway.pool_feed import PastMoment, totals, whole
+from steepest.log.base import Log, Record, TopicPartition
+from steepest.read_models.decisions import DecisionEntry, decision
+from steepest.runtime.decode import received
+from steepest.view.cluster_view import ClusterView
+
+KEEP_EVERY = 2_000
+"""Records between two views that are kept. Folding so many takes some hundredths of a second."""
+
+KEPT_BYTES = 64 * 2**20
+"""Of kept views; from then on no further one is kept."""
+
+ENTRIES = 200
+"""Entries of what was decided, before a position."""
+
+
+class Past:
+    """The past of one pool."""
+
+    def __init__(self, name: str, log: Log, at: TopicPartition) -> None:
+        self._name = name
+        self._log = log
+        self._at = at
+        self._offsets: list[int] = []
+        self._views: dict[int, tuple[bytes, int, tuple[DecisionEntry, ...]]] = {}
+        self._bytes = 0
+
+    async def at(self, offset: int) -> tuple[PastMoment, tuple[DecisionEntry, ...]]:
+        """The pool before the record of an offset, and the newest entries by then.
+
+        Raises:
+            InputError: The log does not reach so far, or its first records were removed.
+        """
+        begin, end = await self._log.begin(self._at), await self._log.end(self._at)
+        if begin or not 0 <= offset <= end:
+            why = f"is kept from {begin} on" if begin else f"has the offsets 0 to {end}"
+            raise InputError(f"there is no earlier state at {offset}: {self._at} {why}", code="offset-missing")
+        view, now_ms, entries = self._nearest(offset)
+        newest: deque[DecisionEntry] = deque(entries, maxlen=ENTRIES)
+        if view.position < offset:
+            reader = self._log.reader({self._at: view.position})
+            try:
+                while view.position < offset:
+                    for record in await reader.poll(max_records=min(1_000, offset - view.position)):
+                        now_ms = max(now_ms, record.at_ms)
+                        _fold(view, record, newest)
+                        self._keep(view, now_ms, newest)
+                        if view.position >= offset:
+                            break
+            finally:
+                await reader.close()
+        return PastMoment(view, now_ms), tuple(newest)
+
+    async def picture(self, offset: int) -> PoolChanges:
+        """The pool at a position, as a live page is sent it."""
+        moment, entries = await self.at(offset)
+        numbers: Totals = totals(moment.view, 0)
+        return whole(self._name, moment, entries, numbers, up=False)
+
+    def _nearest(self, offset: int) -> tuple[ClusterView, int, tuple[DecisionEntry, ...]]:
+        place = bisect.bisect_right(self._offsets, offset)
+        if place == 0:
+            return ClusterView(), 0, ()
+        data, now_ms, entries = self._views[self._offsets[place - 1]]
+        return ClusterView.restore(data), now_ms, entries
+
+    def _keep(self, view: ClusterView, now_ms: int, entries: deque[DecisionEntry]) -> None:
+        position = view.position
+        if position % KEEP_EVERY or position in self._views or self._bytes >= KEPT_BYTES:
+            return
+        data = view.snapshot()
+        self._bytes += len(data)
+        self._views[position] = (data, now_ms, tuple(entries))
+        bisect.insort(self._offsets, position)
+
+
+def _fold(view: ClusterView, record: Record, newest: deque[DecisionEntry]) -> None:
+    try:
+        event = received(record)
+    except UndecodableError:
+        view.skip(record.offset)
+        return
+    accepted = view.fold(event)
+    entry = decision(view, event, accepted=accepted)
+    if entry is not None:
+        newest.append(entry)

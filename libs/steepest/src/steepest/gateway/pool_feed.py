@@ -1,0 +1,388 @@
+"""A pool's log, folded as it grows: what the API answers from, and what the live page is sent.
+
+It owns following the log. It must never know HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from steepest.demo.run_timeline import RunTimeline
+from steepest.errors import InputError, LogUnavailableError, UndecodableError
+from steepest.events import cluster as c
+from steepest.events.dead_letter import DeadLetter
+from steepest.events.received import Received
+from steepest.gateway.changes import ChangeBatch, PoolChanges, QueueRow, Ring, Totals
+from steepest.log.base import Log, Record, TopicPartition
+from steepest.logger import Logger
+from steepest.policies.placement.standing import Standing, standings
+from steepest.read_models.decisions import DecisionEntry, decision
+from steepest.read_models.job_rows import JobRow, job_row
+from steepest.read_models.node_rows import NodeRow, node_row
+from steepest.runtime.decode import received
+from steepest.runtime.layout import DEAD_LETTERS
+from steepest.view.cluster_view import ClusterView
+from steepest.view.state import Job, Phase
+
+logger = Logger()
+
+DECISIONS_KEPT = 5_000
+LETTERS_KEPT = 500
+JOBS_SENT = 5_000
+"""Jobs in a picture: all that are not over, then the newest that are."""
+
+BATCH_S = 0.05
+"""Records that come within this time are one batch. It is less than a person sees, and spares listeners."""
+
+SMALL = 200
+"""Jobs of a pool whose queue and totals are worked out for each batch."""
+
+QUEUE_EVERY_S = 1.0
+"""How often they are of a larger one: that goes through every job and node."""
+
+FORGOTTEN_AT_ONCE = 1_000
+"""Jobs that the view has forgotten and whose courses are kept nevertheless."""
+
+AGAIN_S = 1.0
+
+
+class PoolFeed:
+    """A pool, as far as its log was read.
+
+    Attributes:
+        name: The pool's name.
+        at: Its partition.
+        story: The pool, with the courses of its jobs.
+        decisions: The newest entries, oldest first.
+        letters: The newest dead letters of the installation.
+        ring: What listeners are sent.
+        ready: Set once everything is read that was there at the beginning.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        at: TopicPartition,
+        log: Log,
+        *,
+        begin: ClusterView | None = None,
+        now_ms: Callable[[int], int],
+        is_up: Callable[[], bool],
+    ) -> None:
+        """Nothing is read yet.
+
+        Args:
+            name: The pool's name.
+            at: Its partition.
+            log: Where it is.
+            begin: The view to begin with, where the log is too long to be read, or its beginning was removed.
+            now_ms: Gives the time to show at the time of the newest record.
+            is_up: Whether a system runs on the pool.
+        """
+        self.name = name
+        self.at = at
+        self.story = RunTimeline() if begin is None else RunTimeline.resumed(begin, 0)
+        self.decisions: deque[DecisionEntry] = deque(maxlen=DECISIONS_KEPT)
+        self.letters: deque[DeadLetter] = deque(maxlen=LETTERS_KEPT)
+        self.ring = Ring()
+        self.ready = asyncio.Event()
+        self._log = log
+        self._now_ms = now_ms
+        self.is_up = is_up
+        self._expected: dict[str, asyncio.Future[str | None]] = {}
+        self._letters = 0
+        self._sent_nodes: dict[str, NodeRow] = {}
+        self._queue: Sequence[QueueRow] = ()
+        self._queue_at = 0.0
+        self._picture: ChangeBatch | None = None
+
+    @property
+    def view(self) -> ClusterView:
+        """The pool."""
+        return self.story.view
+
+    @property
+    def now_ms(self) -> int:
+        """See :class:`~steepest.read_models.job_rows.PoolMoment`."""
+        return self._now_ms(self.story.now_ms)
+
+    def has_stopped(self, job: Job) -> bool:  # noqa: ARG002 - the files of its processes may be elsewhere
+        """See :class:`~steepest.read_models.job_rows.PoolMoment`."""
+        return False
+
+    def job(self, name: str) -> Job:
+        """The job of that name.
+
+        Raises:
+            InputError: There is none.
+        """
+        return job_of(self.view, name)
+
+    @contextlib.contextmanager
+    def expecting(self, request: str) -> Iterator[asyncio.Future[str | None]]:
+        """A future answer to a submission: why it is rejected, or None once it is admitted."""
+        answer = self._expected.setdefault(request, asyncio.get_running_loop().create_future())
+        try:
+            yield answer
+        finally:
+            self._expected.pop(request, None)
+
+    # --- following ------------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Follow the log until cancelled; where it cannot be read, try again."""
+        while True:
+            try:
+                await self._follow()
+            except LogUnavailableError as error:
+                logger.warning("the log cannot be read; trying again", error=str(error))
+                await asyncio.sleep(AGAIN_S)
+
+    async def _follow(self) -> None:
+        start = {self.at: self.view.position}
+        known = {self.at: await self._log.end(self.at)}
+        for letters in await self._log.partitions(DEAD_LETTERS.topic):
+            start[letters] = max(await self._log.begin(letters), await self._log.end(letters) - LETTERS_KEPT)
+        self._letters = 0
+        reader = self._log.reader(start)
+        try:
+            if self.view.position >= known[self.at]:
+                self.ready.set()
+            while True:
+                records = await reader.poll(timeout_s=1.0)
+                self._take(records)
+                if self.view.position >= known[self.at]:
+                    self.ready.set()
+                await asyncio.sleep(BATCH_S if records else 0)
+        finally:
+            await reader.close()
+
+    def _take(self, records: Sequence[Record]) -> None:
+        begin = self.view.position
+        touched: dict[str, None] = {}
+        entries: list[DecisionEntry] = []
+        for record in records:
+            event = self._event(record)
+            if event is None:
+                continue
+            if record.at != self.at:  # the first record of each partition is its identity, and no letter
+                if isinstance(event.event, DeadLetter):
+                    self.letters.append(event.event)
+                    self._letters += 1
+                continue
+            self.story.fold(event)
+            entry = decision(self.view, event, accepted=self.story.accepted)
+            if entry is not None:
+                entries.append(entry)
+            for name in _about(event.event):
+                touched[name] = None
+            self._answer(event.event)
+        self.decisions.extend(entries)
+        self._forget()
+        if records and self.ready.is_set():
+            self._send(begin, touched, entries)
+
+    def _event(self, record: Record) -> Received[Any] | None:
+        try:
+            return received(record)
+        except UndecodableError:
+            if record.at == self.at:
+                self.view.skip(record.offset)
+            return None
+
+    def _forget(self) -> None:
+        """Forget the courses of jobs that the view has forgotten."""
+        if len(self.story.jobs) > len(self.view.jobs) + FORGOTTEN_AT_ONCE:
+            for name in [name for name in self.story.jobs if name not in self.view.jobs]:
+                del self.story.jobs[name]
+
+    def _answer(self, event: c.ClusterEvent) -> None:
+        if not isinstance(event, c.JobAdmitted | c.JobRejected):
+            return
+        answer = self._expected.get(event.request)
+        if answer is not None and not answer.done():
+            answer.set_result(event.reason if isinstance(event, c.JobRejected) else None)
+
+    # --- sending --------------------------------------------------------------------------------------------------------
+
+    def _send(self, begin: int, touched: Mapping[str, None], entries: Sequence[DecisionEntry]) -> None:
+        rows = [self.brief(self.view.jobs[name]) for name in touched if name in self.view.jobs]
+        changes = PoolChanges(
+            pool=self.name,
+            offset=self.view.position,
+            at_ms=self.story.now_ms,
+            up=self.is_up(),
+            jobs=rows,
+            nodes=self._changed_nodes(),
+            decisions=entries,
+        )
+        if self._is_due():
+            queue, changes.totals = self.queue(), self.totals()
+            if queue != self._queue:
+                changes.queue = self._queue = queue
+        self._picture = None
+        self.ring.add(ChangeBatch(begin, self.view.position, msgspec.json.encode(changes)))
+
+    def _changed_nodes(self) -> list[NodeRow]:
+        changed = []
+        for node in self.view.nodes:
+            row = node_row(self.view, node)
+            if self._sent_nodes.get(node.name) != row:
+                self._sent_nodes[node.name] = row
+                changed.append(row)
+        return changed
+
+    def _is_due(self) -> bool:
+        """Whether to work out what goes through every job: of a large pool, only now and then."""
+        now = asyncio.get_running_loop().time()
+        if len(self.view.jobs) > SMALL and now < self._queue_at + QUEUE_EVERY_S:
+            return False
+        self._queue_at = now
+        return True
+
+    def picture(self) -> ChangeBatch:
+        """The whole pool, for a listener that begins; the same one for all that begin before the next record."""
+        if self._picture is None:
+            self._picture = ChangeBatch(0, self.view.position, msgspec.json.encode(self.changes()))
+        return self._picture
+
+    def changes(self) -> PoolChanges:
+        """The whole pool."""
+        return whole(self.name, self, list(self.decisions)[-500:], self.totals(), up=self.is_up())
+
+    def brief(self, job: Job) -> JobRow:
+        """A job's row without its command, which may be long."""
+        return brief(self, job, None)
+
+    def queue(self) -> list[QueueRow]:
+        """The queue, in its order."""
+        return queue_rows(self.view)
+
+    def totals(self) -> Totals:
+        """Numbers of the pool."""
+        return totals(self.view, self._letters)
+
+
+class PastMoment(msgspec.Struct, frozen=True):
+    """A pool at a position of its log."""
+
+    view: ClusterView
+    now_ms: int
+
+    def has_stopped(self, job: Job) -> bool:  # noqa: ARG002 - see PoolFeed
+        """See :class:`~steepest.read_models.job_rows.PoolMoment`."""
+        return False
+
+
+Seen = PoolFeed | PastMoment
+
+
+def job_of(view: ClusterView, name: str) -> Job:
+    """The job of that name.
+
+    Raises:
+        InputError: There is none.
+    """
+    job = view.jobs.get(name)
+    if job is None:
+        raise InputError(f"there is no job {name[:80]!r}", code="no-such-job")
+    return job
+
+
+def whole(name: str, pool: Seen, decisions: Sequence[DecisionEntry], numbers: Totals, *, up: bool) -> PoolChanges:
+    """A picture of a pool."""
+    standing = standings(pool.view) if len(pool.view.jobs.queue) else {}
+    return PoolChanges(
+        pool=name,
+        offset=pool.view.position,
+        at_ms=pool.now_ms,
+        whole=True,
+        up=up,
+        jobs=[brief(pool, job, standing.get(job.name)) for job in sent(pool.view)],
+        nodes=[node_row(pool.view, node) for node in pool.view.nodes],
+        decisions=decisions,
+        queue=queue_rows(pool.view, standing),
+        totals=numbers,
+    )
+
+
+def brief(pool: Seen, job: Job, standing: Standing | None) -> JobRow:
+    """A job's row without its command."""
+    return msgspec.structs.replace(job_row(pool, job, None, standing), command=())
+
+
+def sent(view: ClusterView) -> list[Job]:
+    """The jobs of a picture: those that are not over, and the newest of the others, in the order of their submission."""
+    going = [job for job in view.jobs if job.outcome is None][:JOBS_SENT]
+    room = JOBS_SENT - len(going)
+    over = [job for job in view.jobs if job.outcome is not None][-room:] if room else []
+    return sorted([*going, *over], key=lambda job: job.submitted_offset)
+
+
+def queue_rows(view: ClusterView, standing: Mapping[str, Standing] | None = None) -> list[QueueRow]:
+    """The queue of a view, in its order."""
+    if not len(view.jobs.queue):
+        return []
+    rows = [
+        QueueRow(
+            job=name,
+            queue=view.jobs[name].spec.queue,
+            priority=view.jobs[name].spec.priority,
+            position=one.position,
+            waits_for=one.waits_for,
+            reason=one.reason,
+            start_ms=one.start_ms,
+        )
+        for name, one in (standings(view) if standing is None else standing).items()
+    ]
+    return rows[:JOBS_SENT]
+
+
+def totals(view: ClusterView, letters: int) -> Totals:
+    """Numbers of a view."""
+    running = waiting = ended = moves = 0
+    for job in view.jobs:
+        running += job.phase is Phase.RUNNING
+        waiting += job.is_queued
+        ended += job.outcome is not None
+        moves += job.moves
+    return Totals(
+        jobs=running + waiting + ended, running=running, waiting=waiting, ended=ended, moves=moves, dead_letters=letters
+    )
+
+
+def _about(event: c.ClusterEvent) -> list[str]:
+    """The jobs that an event is about."""
+    names = [name] if (name := getattr(event, "job", None)) else []
+    return [*names, *getattr(event, "jobs", ()), *(limit.job for limit in getattr(event, "limits", ()))]
+
+
+async def _all_ready(feeds: Sequence[PoolFeed]) -> None:
+    for feed in feeds:
+        await feed.ready.wait()
+
+
+async def following(feeds: Sequence[PoolFeed]) -> list[asyncio.Task[None]]:
+    """Follow the logs of some pools; return once all of what is there was read."""
+    tasks = [asyncio.create_task(feed.run(), name=f"feed {feed.name}") for feed in feeds]
+    ready = asyncio.create_task(_all_ready(feeds))
+    await asyncio.wait([ready, *tasks], return_when=asyncio.FIRST_COMPLETED)
+    if not ready.done():
+        ready.cancel()
+        await asyncio.gather(*(task for task in tasks if task.done()))  # raises what ended it
+    return tasks
+
+
+async def stop(tasks: Sequence[asyncio.Task[None]]) -> None:
+    """End what follows."""
+    for task in tasks:
+        task.cancel()
+    for task in tasks:
+        with contextlib.suppress(asyncio.CancelledError):
+            await task

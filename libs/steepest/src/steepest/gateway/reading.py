@@ -1,0 +1,239 @@
+"""Answers from what is known of a pool, now or at an earlier position.
+
+It owns what is asked of the read models for each resource. It must never know HTTP.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+import msgspec
+
+from steepest.describe import sentence
+from steepest.errors import InputError, UndecodableError
+from steepest.gateway import answers as a
+from steepest.gateway.changes import PoolChanges
+from steepest.gateway.pool_feed import Seen, job_of, queue_rows
+from steepest.gateway.pools import Served, ServedPool
+from steepest.log.base import Record
+from steepest.policies.placement.standing import standings
+from steepest.read_models.decisions import DecisionEntry
+from steepest.read_models.job_rows import JobRow, job_row
+from steepest.read_models.job_timeline import JobTimeline, TimelineCollector
+from steepest.read_models.masking import masked
+from steepest.read_models.node_rows import node_row
+from steepest.runtime.decode import received
+from steepest.view.cluster_view import ClusterView
+from steepest.view.state import Job
+
+PAGE_MOST = 1_000
+POINTS_MOST = 500
+STORY_MOST = 500_000
+"""Records that a job's story is looked for in: half a minute's work."""
+
+
+async def pools(served: Served) -> a.Pools:
+    """Every pool."""
+    return a.Pools(
+        version=importlib.metadata.version("steepest"),
+        recording=served.log is None,
+        pools=[await pool_row(pool) for pool in served.pools.values()],
+    )
+
+
+async def pool_row(pool: ServedPool) -> a.PoolRow:
+    """One pool."""
+    feed = pool.feed
+    return a.PoolRow(
+        pool=feed.name,
+        title=pool.title,
+        begin=await pool.log.begin(feed.at),
+        position=feed.view.position,
+        at_ms=feed.story.now_ms,
+        up=feed.is_up(),
+        totals=feed.totals(),
+        parameters=msgspec.to_builtins(feed.view.parameters),
+    )
+
+
+async def seen(pool: ServedPool, at: int | None) -> tuple[Seen, Sequence[DecisionEntry]]:
+    """A pool now, or before the record of an offset, with the newest entries by then.
+
+    Raises:
+        InputError: The log does not reach so far.
+    """
+    if at is None:
+        return pool.feed, pool.feed.decisions
+    return await pool.past.at(at)
+
+
+async def picture(pool: ServedPool, at: int | None) -> PoolChanges:
+    """The whole pool."""
+    return pool.feed.changes() if at is None else await pool.past.picture(at)
+
+
+def jobs(moment: Seen, *, phase: str | None, after: str | None, limit: int) -> a.JobPage:
+    """A page of the jobs.
+
+    Raises:
+        InputError: The job after which the page begins is not there.
+    """
+    wanted = (job for job in _after(moment.view, after) if phase in {None, job.phase, job.outcome})
+    page = list(islice(wanted, limit + 1))
+    standing = standings(moment.view) if any(job.is_queued for job in page) else {}
+    rows = [job_row(moment, job, None, standing.get(job.name)) for job in page[:limit]]
+    return a.JobPage(offset=moment.view.position, jobs=rows, next=rows[-1].job if len(page) > limit else None)
+
+
+def _after(view: ClusterView, name: str | None) -> Iterator[Job]:
+    every = iter(view.jobs)
+    if name is not None:
+        job_of(view, name)
+        for job in every:
+            if job.name == name:
+                break
+    return every
+
+
+def job(moment: Seen, name: str) -> JobRow:
+    """One job.
+
+    Raises:
+        InputError: There is none of that name.
+    """
+    found = job_of(moment.view, name)
+    standing = standings(moment.view).get(name) if found.is_queued else None
+    return job_row(moment, found, None, standing)
+
+
+def nodes(moment: Seen) -> a.NodePage:
+    """All nodes."""
+    return a.NodePage(offset=moment.view.position, nodes=[node_row(moment.view, node) for node in moment.view.nodes])
+
+
+def queue(moment: Seen) -> a.QueuePage:
+    """The queue."""
+    return a.QueuePage(offset=moment.view.position, queue=queue_rows(moment.view))
+
+
+def decisions(moment: Seen, entries: Sequence[DecisionEntry], *, about: str | None, limit: int) -> a.DecisionPage:
+    """The newest entries, or those about one job."""
+    chosen = [one for one in entries if about is None or about == one.job or about in one.jobs]
+    return a.DecisionPage(offset=moment.view.position, decisions=chosen[-limit:])
+
+
+def letters(pool: ServedPool) -> a.LetterPage:
+    """The newest dead letters."""
+    return a.LetterPage(
+        letters=[
+            a.Letter(
+                record=f"{one.topic}/{one.partition}@{one.offset}",
+                key=one.key,
+                reason=one.reason,
+                bytes=len(one.value),
+            )
+            for one in pool.feed.letters
+        ]
+    )
+
+
+def curve(pool: ServedPool, name: str) -> a.Curve:
+    """The course of a job's loss.
+
+    Raises:
+        InputError: There is no job of that name.
+    """
+    job_of(pool.feed.view, name)
+    story = pool.feed.story.jobs.get(name)
+    if story is None:
+        return a.Curve(job=name, points=(), categories=(), limits=())
+    points = [a.Point(at, loss) for at, loss in zip(story.measured_ms, story.means, strict=True)]
+    while len(points) > POINTS_MOST:
+        points = points[::2]
+    return a.Curve(
+        job=name,
+        points=points,
+        categories=[(at, str(category)) for at, category in story.categories],
+        limits=story.limits,
+    )
+
+
+async def events(pool: ServedPool, since: int, limit: int) -> a.EventPage:
+    """Records from an offset on, as far as there are any.
+
+    Raises:
+        InputError: Those records were removed.
+    """
+    at = pool.feed.at
+    begin, end = await pool.log.begin(at), await pool.log.end(at)
+    if since < begin:
+        raise InputError(f"{at} is kept from {begin} on", code="offset-missing")
+    rows: list[a.EventRow] = []
+    if since < end:
+        reader = pool.log.reader({at: since})
+        try:
+            while len(rows) < min(limit, end - since):
+                rows += map(event_row, await reader.poll(max_records=min(limit, end - since) - len(rows)))
+        finally:
+            await reader.close()
+    return a.EventPage(next=rows[-1].offset + 1 if rows else min(since, end), events=rows)
+
+
+def event_row(record: Record) -> a.EventRow:
+    """A record for programs and people."""
+    try:
+        event = received(record).event
+    except UndecodableError as error:
+        return a.EventRow(offset=record.offset, at_ms=record.at_ms, unreadable=str(error))
+    return a.EventRow(
+        offset=record.offset,
+        at_ms=record.at_ms,
+        type=type(event).__name__,
+        sentence=sentence(event),
+        event=masked(event),
+    )
+
+
+async def story(pool: ServedPool, name: str, at: int | None) -> JobTimeline:
+    """Every decision about a job, from the log's first record on.
+
+    Raises:
+        InputError: There is no such job, or the log is too long or does not begin at its first record.
+    """
+    until = pool.feed.view.position if at is None else at
+    begin = await pool.log.begin(pool.feed.at)
+    if at is None:
+        job_of(pool.feed.view, name)
+    if begin or until > STORY_MOST:
+        why = f"begins at {begin}" if begin else "is too long"
+        raise InputError(
+            f"it is unknown here how {name[:80]!r} came to be so: the log {why}",
+            code="offset-missing",
+            hint="ask for its decisions, or run `steepest explain` beside the log",
+        )
+    view, collector = ClusterView(), TimelineCollector(name)
+    end = await pool.log.end(pool.feed.at)
+    if until > end:
+        raise InputError(f"there is no state at {until}: the log has the offsets 0 to {end}", code="offset-missing")
+    if until:
+        await _hear(pool, view, collector, until)
+    job_of(view, name)
+    return collector.story(view)
+
+
+async def _hear(pool: ServedPool, view: ClusterView, collector: TimelineCollector, until: int) -> None:
+    reader = pool.log.reader({pool.feed.at: 0})
+    try:
+        while view.position < until:
+            for record in await reader.poll(max_records=min(1_000, until - view.position)):
+                try:
+                    event = received(record)
+                except UndecodableError:
+                    view.skip(record.offset)
+                    continue
+                accepted = view.fold(event)
+                collector.hear(view, event, accepted=accepted)
+    finally:
+        await reader.close()

@@ -1,0 +1,79 @@
+"""Server-sent events: how a stream is written, and how one ends whose reader has stopped reading.
+
+It owns the wire format and the limits of streams. It must never know what is sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from starlette.responses import StreamingResponse
+from starlette.types import Message, Receive, Scope, Send
+
+STREAMS_MOST = 2_000
+"""Open at the same time. Each is a task, a socket and what waits to be read from it, below 200 kB."""
+
+SILENCE_S = 15.0
+"""After so long without an event a comment is sent, so that both ends notice when the other is gone."""
+
+SEND_S = 30.0
+"""A reader that takes nothing for so long is left."""
+
+
+class TooManyStreamsError(Exception):
+    """There are STREAMS_MOST already."""
+
+
+class Streams:
+    """The streams that are open."""
+
+    def __init__(self) -> None:
+        self.open = 0
+
+    def response(self, events: AsyncIterator[bytes]) -> StreamResponse:
+        """An answer that sends events until they end or the reader leaves.
+
+        Raises:
+            TooManyStreamsError: There are as many as this process serves.
+        """
+        if self.open >= STREAMS_MOST:
+            raise TooManyStreamsError
+        return StreamResponse(self, events)
+
+
+class StreamResponse(StreamingResponse):
+    """A stream of events."""
+
+    def __init__(self, streams: Streams, events: AsyncIterator[bytes]) -> None:
+        super().__init__(events, media_type="text/event-stream", headers={"x-accel-buffering": "no"})
+        self._streams = streams
+        self._events = events
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the events; whatever ends it, its source is closed."""
+
+        async def in_time(message: Message) -> None:
+            async with asyncio.timeout(SEND_S):
+                await send(message)
+                await asyncio.sleep(0)  # that the reader has gone is noticed by others, while there is much to send
+
+        self._streams.open += 1
+        try:
+            await super().__call__(scope, receive, in_time)
+        except (TimeoutError, OSError):
+            pass  # the reader has stopped reading, or is gone: its socket is closed with this answer
+        finally:
+            self._streams.open -= 1
+            close = getattr(self._events, "aclose", None)
+            if close is not None:
+                await close()
+
+
+def event(data: bytes, offset: int, name: str = "") -> bytes:
+    """One event. ``data`` is one line; the id is where a reader that comes back goes on."""
+    kind = f"event: {name}\n" if name else ""
+    return f"{kind}id: {offset}\ndata: ".encode() + data + b"\n\n"
+
+
+COMMENT = b": nothing new\n\n"

@@ -1,0 +1,235 @@
+"""A job as programs see it: ``steepest jobs --json``, the API and the live page give the same row.
+
+It owns the row's fields. It must never know where a view comes from, or how a row is printed.
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from steepest.demo.job_progress import steps
+from steepest.events.growth import Category
+from steepest.events.plans import GrowthList
+from steepest.view.cluster_view import ClusterView
+from steepest.view.progress import TimeLeft, cpu_ms_left, time_left, total_steps
+from steepest.view.state import Job, Phase
+
+if TYPE_CHECKING:
+    from steepest.policies.placement.standing import Standing
+
+WHAT_LETTERS = 40
+
+
+class PoolMoment(Protocol):
+    """A pool at one moment.
+
+    Attributes:
+        now_ms: Wall clock; of a recording, and of a pool that no system runs, the time of the newest record.
+    """
+
+    @property
+    def view(self) -> ClusterView:
+        """The pool."""
+
+    @property
+    def now_ms(self) -> int: ...  # noqa: D102 - see above
+
+    def has_stopped(self, job: Job) -> bool:
+        """Whether the processes of a job that the log holds to be running have ended since."""
+
+
+class NewestReport(msgspec.Struct, kw_only=True):
+    """A job's newest report of its training loss.
+
+    Attributes:
+        step: None where its output names none.
+        loss: None: it is not a number, or infinite.
+    """
+
+    incarnation: int
+    step: int | None
+    loss: float | None
+
+
+class JobRow(msgspec.Struct, kw_only=True):
+    """A job. Times are milliseconds, ``…_m`` millicores, ``growth`` is a share of the largest value; None is unknown.
+
+    Attributes:
+        steps: How far it is, in words: ``300/1000``, ``epoch 3/10``.
+        what: The model, or the beginning of the command.
+        deadline_ms: In what time from its submission it should end; ``due_in_ms`` counts from now.
+        measured: Whether its growth was measured, so that ``category`` means something.
+        limited: Whether a limit was ever planned for this incarnation.
+    """
+
+    step: int | None
+    steps_total: int | None
+    steps: str
+    epoch: float | None
+    epochs_total: float | None
+    loss: float | None
+    cpu_ms: int | None
+    cpu_ms_left: int | None
+    remaining_ms: TimeLeft | None
+    job: str
+    model: str
+    what: str
+    command: tuple[str, ...]
+    admitted: bool
+    phase: str
+    outcome: str | None
+    node: str | None
+    nodes: tuple[str, ...]
+    incarnation: int
+    alive: bool
+    category: Category
+    measured: bool
+    growth: float | None
+    unknown: bool
+    limited: bool
+    limit_m: int | None
+    limit_planned_m: int | None
+    growth_list: GrowthList | None
+    moves: int
+    moves_failed: int
+    steps_lost: int
+    retries_used: int
+    retries: int
+    checkpoint_mode: str
+    checkpoint_step: int | None
+    exit_status: int | None
+    reason: str
+    plan: str | None
+    cpu_m: int
+    memory_mib: int
+    submitted_ms: int
+    ended_ms: int | None
+    waited_ms: int
+    waited_total_ms: int
+    preemptions: int
+    deadline_ms: int | None
+    due_in_ms: int | None
+    queue: str
+    priority: int
+    priority_class: str
+    queue_position: int | None
+    queue_length: int | None
+    waits_for: str | None
+    waits_because: str
+    start_expected_ms: int | None
+    running_ms: int | None
+
+
+def job_row(
+    pool: PoolMoment, job: Job, progress: NewestReport | None = None, standing: Standing | None = None
+) -> JobRow:
+    """A job's row.
+
+    Args:
+        pool: What the job is in.
+        job: The job.
+        progress: Its newest report, where one is known that is newer than the pool's facts.
+        standing: Where it stands in the queue, if it waits.
+    """
+    stopped, limit = pool.has_stopped(job), job.limit
+    return JobRow(
+        step=progress.step if progress else job.progress.step,
+        steps_total=total_steps(job),
+        steps=steps(job, progress.step if progress else None),
+        epoch=job.progress.epoch,
+        epochs_total=job.progress.epochs,
+        loss=progress.loss if progress else job.progress.loss,
+        cpu_ms=job.progress.cpu_ms,
+        cpu_ms_left=cpu_ms_left(job),
+        remaining_ms=None if stopped else _time_left(pool, job),
+        job=job.name,
+        model=job.spec.model,
+        what=_what(job),
+        command=job.spec.command,
+        admitted=job.admitted,
+        phase=Phase.STOPPED if stopped else job.phase,
+        outcome=job.outcome,
+        node=job.node,
+        nodes=tuple(dict.fromkeys(job.nodes)),
+        incarnation=job.incarnation,
+        alive=job.alive and not stopped,
+        category=job.category,
+        measured=job.measured,
+        growth=job.growth,
+        unknown=job.unknown,
+        limited=limit is not None,
+        limit_m=limit.in_force_m if limit else None,
+        limit_planned_m=limit.cpu_m if limit else None,
+        growth_list=limit.growth_list if limit else None,
+        moves=job.moves,
+        moves_failed=job.moves_failed,
+        steps_lost=job.steps_lost,
+        retries_used=job.retries_used,
+        retries=job.spec.retries,
+        checkpoint_mode=job.mode,
+        checkpoint_step=job.checkpoint.step if job.checkpoint else None,
+        exit_status=job.exit_status,
+        reason=job.stop_reason,
+        plan=job.plan,
+        cpu_m=job.spec.chief_requests.cpu_m,
+        memory_mib=job.spec.chief_requests.memory_mib,
+        submitted_ms=job.submitted_ms,
+        ended_ms=job.ended_ms,
+        waited_ms=waited_ms(job, pool.now_ms),
+        waited_total_ms=waited_total_ms(pool, job),
+        preemptions=job.suspensions,
+        deadline_ms=job.spec.deadline_ms,
+        due_in_ms=_due_in_ms(job, pool.now_ms),
+        queue=job.spec.queue,
+        priority=job.spec.priority,
+        priority_class=job.spec.priority_class,
+        queue_position=standing.position if standing else None,
+        queue_length=standing.waiting if standing else None,
+        waits_for=standing.waits_for if standing else None,
+        waits_because=standing.reason if standing else "",
+        start_expected_ms=standing.start_ms if standing else None,
+        running_ms=running_ms(job, pool.now_ms),
+    )
+
+
+def waited_ms(job: Job, now_ms: int) -> int:
+    """How long a job waited for its first place."""
+    until = next(at for at in (job.first_placed_ms, job.ended_ms, now_ms) if at is not None)
+    return max(0, until - job.submitted_ms)
+
+
+def waited_total_ms(pool: PoolMoment, job: Job) -> int:
+    """How long it held no place, before its first one and after it lost one. Times in which the log was away count."""
+    held_ms = job.held_ms
+    if job.phase is Phase.RUNNING:
+        held_ms += pool.view.counted_ms - job.started_counted_ms
+    return max(0, (pool.now_ms if job.ended_ms is None else job.ended_ms) - job.submitted_ms - held_ms)
+
+
+def running_ms(job: Job, now_ms: int) -> int | None:
+    """Since when it has run, pauses included; None before its first place."""
+    if job.first_placed_ms is None:
+        return None
+    return max(0, (now_ms if job.ended_ms is None else job.ended_ms) - job.first_placed_ms)
+
+
+def _time_left(pool: PoolMoment, job: Job) -> TimeLeft | None:
+    """What PickyMan predicts where it plans; else what the job's pace says."""
+    from steepest.policies.pickyman.running import predicted_left  # noqa: PLC0415 - few commands need it
+
+    if pool.view.parameters.pickyman.on and (predicted := predicted_left(job, pool.view.counted_ms)) is not None:
+        return predicted
+    return time_left(job)
+
+
+def _due_in_ms(job: Job, now_ms: int) -> int | None:
+    return None if job.spec.deadline_ms is None else job.submitted_ms + job.spec.deadline_ms - now_ms
+
+
+def _what(job: Job) -> str:
+    program = [word.rpartition("/")[2] for word in job.spec.command[:1]]
+    text = job.spec.model or shlex.join((*program, *(word[:WHAT_LETTERS] for word in job.spec.command[1:9])))
+    return text if len(text) <= WHAT_LETTERS else f"{text[: WHAT_LETTERS - 1]}…"

@@ -1,0 +1,5 @@
+"""``python -m steepest_gateway``."""
+
+from steepest_gateway import main
+
+main()

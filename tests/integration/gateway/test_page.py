@@ -1,0 +1,128 @@
+"""The live page in a real Chromium: its views load, follow the pool, and survive a gateway that dies."""
+
+from __future__ import annotations
+
+import pytest
+from tests.integration.gateway.browser import Browser
+from tests.integration.gateway.served import ServedFolder, measured, running, submitted
+
+from steepest.events import cluster as c
+
+VIEWS = {
+    "cluster": "Newest decisions",
+    "jobs": "Filter",
+    "job/a": "Decisions",
+    "queue": "Queue",
+    "decisions": "Decisions",
+    "compare": "Completion times",
+    "letters": "Every record could be read.",
+}
+HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>\u202e\x07{{7*7}}"
+
+
+def filled(served: ServedFolder) -> str:
+    """A gateway over a pool with jobs that run and wait."""
+    served.append(*running("a", "n1"), *running("b", "n2", model=HOSTILE), *submitted("c", queue="paper"))
+    served.append(*(measured("a", interval, 5.0 / interval) for interval in range(1, 9)))
+    served.append(c.CategoryChanged(job="a", before=c.Category.PROGRESSING, after=c.Category.WATCHED, growth=0.001))
+    return served.start()
+
+
+def test_every_view_loads_and_is_accessible(served: ServedFolder, browser: Browser, phone: Browser) -> None:
+    """On a desk and on a phone in the dark: no error, no request to another host, nothing that axe objects to."""
+    address = filled(served)
+    for one in (browser, phone):
+        for view, text in VIEWS.items():
+            one.driver.get(f"{address}/#/{view}")
+            one.shows(text)
+            assert one.violations() == [], view
+            assert one.run("return document.documentElement.scrollWidth <= innerWidth"), f"{view} is too wide"
+        assert one.foreign() == []
+        assert one.complaints() == []
+    assert phone.run("return matchMedia('(prefers-color-scheme: dark)').matches")
+
+
+def test_it_follows_the_pool_and_survives_its_gateway(served: ServedFolder, browser: Browser) -> None:
+    """What is appended appears; after a kill the page goes on by itself, with what happened meanwhile, and nothing twice."""
+    address = filled(served)
+    browser.driver.get(f"{address}/#/decisions")
+    browser.shows("placed on n2")
+    last = served.append(*submitted("live"))
+    browser.until(lambda: browser.position() == last + 1, "the page is where the log is")
+    browser.shows("live")
+    served.kill()
+    browser.until(lambda: browser.run("return document.documentElement.dataset.link") == "away", "it notices")
+    browser.shows("no connection")
+    last = served.append(*submitted("meanwhile"))
+    served.start()
+    browser.until(lambda: browser.position() == last + 1, "the page has caught up")
+    browser.shows("meanwhile")
+    names = browser.run("return [...document.querySelectorAll('.decisions li')].map((li) => li.innerText)")
+    assert len(names) == len(set(names)), "an entry is there twice"
+
+
+def test_a_hostile_name_is_text(served: ServedFolder, browser: Browser) -> None:
+    """Markup, templates and letters that turn a line around, in everything that a job may name."""
+    served.append(*running("b", "n2", model=HOSTILE, queue="default"))
+    served.append(c.JobEnded(job="b", outcome=c.Outcome.FAILED, exit_status=1, reason=HOSTILE))
+    served.append_raw(b"<script>alert(3)</script>")
+    address = served.start()
+    for view in ("jobs", "job/b", "decisions", "job/%3Cscript%3Ealert(4)%3C%2Fscript%3E", "job/%E0%A4%A"):
+        browser.driver.get(f"{address}/#/{view}")
+        browser.until(lambda: browser.run("return document.querySelector('h2') !== null"), view)
+        assert browser.run("return document.querySelectorAll('main img, main script').length") == 0
+        assert "\u202e" not in browser.text()
+    browser.driver.get(f"{address}/#/jobs")
+    browser.shows("<img src=x onerror=")
+    assert not [one for one in browser.complaints() if "Refused" in one or "violates" in one]
+
+
+def test_the_slider_shows_the_past(served: ServedFolder, browser: Browser) -> None:
+    """At the beginning of the log there is no job; back at its end they are there again. By keyboard alone."""
+    address = filled(served)
+    browser.driver.get(f"{address}/#/jobs")
+    browser.shows("3 of 3 jobs")
+    slide = "const s = document.querySelector('input[type=range]'); s.focus(); s.value = arguments[0];"
+    browser.run(f"{slide} s.dispatchEvent(new Event('input', {{ bubbles: true }}));", 3)
+    browser.shows("0 of 0 jobs")
+    browser.shows("the past")
+    browser.run("document.activeElement.dispatchEvent(new KeyboardEvent('keydown', { key: 'Escape', bubbles: true }))")
+    browser.shows("3 of 3 jobs")
+
+    browser.run("document.body.dispatchEvent(new KeyboardEvent('keydown', { key: '3', bubbles: true }))")
+    browser.shows("waits for")
+    assert browser.run("return location.hash") == "#/queue"
+
+
+def test_a_page_that_needs_a_token_asks_for_it(served: ServedFolder, browser: Browser) -> None:
+    """And shows nothing before."""
+    served.append(*submitted("secret"))
+    tokens = served.folder.root / "tokens"
+    tokens.write_text("read " + "r" * 20 + "\n")
+    address = served.start(STEEPEST_GATEWAY_TOKENS=str(tokens))
+    browser.driver.get(f"{address}/#/jobs")
+    browser.shows("asks for a token")
+    assert "secret" not in browser.text()
+    browser.run(
+        "const i = document.querySelector('input[name=token]'); i.value = arguments[0]; i.form.requestSubmit();",
+        "r" * 20,
+    )
+    browser.shows("secret")
+
+
+@pytest.mark.slow
+def test_two_thousand_jobs_stay_usable(served: ServedFolder, browser: Browser) -> None:
+    """The filter finds one of them, and the page still follows the pool."""
+    served.append(*(event for number in range(2_000) for event in running(f"job-{number}", f"n{1 + number % 2}")))
+    address = served.start()
+    browser.driver.get(f"{address}/#/jobs")
+    browser.shows("2000 of 2000 jobs")
+    browser.run(
+        "const filter = document.getElementById('filter'); filter.value = 'job-1999';"
+        "filter.dispatchEvent(new Event('input', { bubbles: true }));"
+    )
+    browser.shows("1 of 2000 jobs")
+    last = served.append(measured("job-1999", 1, 0.125))
+    browser.until(lambda: browser.position() == last + 1, "the page is where the log is")
+    browser.driver.get(f"{address}/#/cluster")
+    browser.shows("and 940 more")
