@@ -154,7 +154,7 @@ page-libraries: ## Copy the live page's libraries from npm into the package, at 
 	@$(PYTHON) tools/page/vendor.py
 
 test-page: $(STAMP)/dev ## The live page in a real Chromium (`make chromium`); the last line is one JSON object
-	@$(BIN)/python -m pytest -q tests/integration/gateway/test_page.py tests/integration/gateway/test_page_live.py $(TEST)
+	@$(BIN)/python -m pytest -q tests/integration/gateway/test_page.py $(TEST)
 	@$(BIN)/python -m tests.integration.gateway.page_figures
 
 engine: .docker/docker-compose ## Get Docker, debootstrap (Debian, Ubuntu) and Compose (Go); no image registry is ever asked

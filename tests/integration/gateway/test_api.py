@@ -54,22 +54,27 @@ def test_it_says_what_the_command_line_says(served: ServedFolder) -> None:
     assert "a" in shown
 
 
-async def test_both_clients_have_the_same_names(served: ServedFolder) -> None:
+def test_both_clients_have_the_same_names(served: ServedFolder) -> None:
     """Each call gives the same by either client."""
     served.append(*running("a", "n1"), *running("b", "n2"), *submitted("c"), measured("a", 1, 3.0))
     address = served.start()
-    with Client(address) as now:
-        async with AsyncClient(address) as later:
-            assert [row.job for row in now.jobs()] == [row.job for row in await later.jobs()] == ["a", "b", "c"]
-            assert [row.job for row in now.jobs(phase="waiting")] == ["c"]
-            assert now.job("a").node == (await later.job("a")).node == "n1"
-            assert [row.node for row in now.nodes()] == [row.node for row in await later.nodes()] == ["n1", "n2"]
-            assert [row.job for row in now.queue()] == [row.job for row in await later.queue()] == ["c"]
-            assert now.explain("a").entries == (await later.explain("a")).entries
-            assert now.decisions(job="b") == await later.decisions(job="b")
-            assert now.events(since=1, limit=3) == await later.events(since=1, limit=3)
-            assert now.compare("default", "default").jobs == (await later.compare("default", "default")).jobs
-            assert now.pools().pools[0].up is (await later.pools()).pools[0].up is False
+
+    async def same() -> None:
+        with Client(address) as now:
+            async with AsyncClient(address) as later:
+                assert [row.job for row in now.jobs()] == [row.job for row in await later.jobs()] == ["a", "b", "c"]
+                assert [row.job for row in now.jobs(phase="waiting")] == ["c"]
+                assert now.job("a").node == (await later.job("a")).node == "n1"
+                assert [row.node for row in now.nodes()] == [row.node for row in await later.nodes()] == ["n1", "n2"]
+                assert [row.job for row in now.queue()] == [row.job for row in await later.queue()] == ["c"]
+                assert now.explain("a").entries == (await later.explain("a")).entries
+                assert now.decisions(job="b") == await later.decisions(job="b")
+                assert now.events(since=1, limit=3) == await later.events(since=1, limit=3)
+                assert now.compare("default", "default").jobs == (await later.compare("default", "default")).jobs
+                assert now.pools().pools[0].up is (await later.pools()).pools[0].up is False
+                assert next(now.follow(since=2)) == await anext(later.follow(since=2))
+
+    asyncio.run(same())
     names = {name for name in vars(Client) if not name.startswith("_")}
     assert names == {name for name in vars(AsyncClient) if not name.startswith("_")}
 

@@ -32,6 +32,7 @@ def test_every_view_loads_and_is_accessible(served: ServedFolder, browser: Brows
     """On a desk and on a phone in the dark: no error, no request to another host, nothing that axe objects to."""
     address = filled(served)
     for one in (browser, phone):
+        one.complaints()  # of the tests before
         for view, text in VIEWS.items():
             one.driver.get(f"{address}/#/{view}")
             one.shows(text)

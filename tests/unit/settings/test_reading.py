@@ -149,7 +149,7 @@ def test_a_secret_is_not_shown(file: Path) -> None:
 
     assert "12345" not in f"{refused.value} {refused.value.hint}"
     assert "s3cret" not in repr(found)
-    assert {row.path for row in rows() if row.secret} == {"kafka.password", "mqtt.password"}
+    assert {row.path for row in rows() if row.secret} == {"client.token", "kafka.password", "mqtt.password"}
     assert all(row.shown(row.of(found)) in {HIDDEN, ""} for row in rows() if row.secret)
 
 
@@ -210,7 +210,7 @@ def test_every_setting_has_a_name_a_meaning_and_a_place(row: Setting) -> None:
 
 def test_every_option_of_up_is_a_setting() -> None:
     """Every option of `up` but the file's name and help is in the tree under the path that it is read by."""
-    named = {parameter.name: None for parameter in up.params if parameter.name not in {"config", "metrics"}}
+    named = {parameter.name: None for parameter in up.params if parameter.name not in {"config", "gateway", "metrics"}}
     paths = set(flags_of(metrics=None, **named))  # type: ignore[arg-type]
 
     assert paths == {row.path for row in rows() if row.flag}

@@ -51,7 +51,7 @@ class StreamResponse(StreamingResponse):
         self._events = events
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the events; whatever ends it, its source is closed."""
+        """Send the events; its source is closed in any case."""
 
         async def in_time(message: Message) -> None:
             async with asyncio.timeout(SEND_S):

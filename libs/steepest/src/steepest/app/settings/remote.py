@@ -16,7 +16,6 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         Meta(
             description="Ask this gateway instead of reading a state folder.",
             examples=["http://127.0.0.1:8080"],
-            extra={"flag": "--server"},
         ),
     ] = ""
     token: Annotated[
