@@ -25,3 +25,6 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             extra={"secret": True},
         ),
     ] = ""
+
+    def __repr__(self) -> str:
+        return f"gateway at {self.server or 'no address'}"

@@ -13,13 +13,12 @@ export function Slider({ begin, end, at, at_ms, setAt, recording }) {
     return () => clearInterval(timer);
   }, [playing, begin, end]);
   const value = at ?? end;
-  const live = recording ? "end" : "now";
   return html`<div class="slider">
     <button type="button" aria-pressed=${playing} onClick=${() => setPlaying(!playing)}>${playing ? "Pause" : "Play"}</button>
     <input type="range" aria-label="Position in the log" min=${begin} max=${end} step="1" value=${value}
       aria-valuetext="offset ${value}, ${clock(at_ms)}" onInput=${(event) => setAt(Number(event.target.value) >= end ? null : Number(event.target.value))} />
     <output>${clock(at_ms)} · ${value} of ${end}</output>
-    <button type="button" disabled=${at === null} onClick=${() => { setPlaying(false); setAt(null); }}>To the ${live}</button>
+    <button type="button" disabled=${at === null} onClick=${() => { setPlaying(false); setAt(null); }}>${recording ? "To the end" : "Back to now"}</button>
   </div>`;
 }
 

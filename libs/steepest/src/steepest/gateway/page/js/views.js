@@ -9,7 +9,7 @@ const NODES = 200;
 
 export function Cluster({ state }) {
   const nodes = [...state.nodes.values()];
-  const newest = state.decisions.slice(-25).reverse();
+  const newest = state.decisions.filter((one) => one.type !== "ReallocationRequested").slice(-25).reverse();
   return html`<div class="columns">
     <section aria-labelledby="nodes">
       <h2 id="nodes">Nodes</h2>

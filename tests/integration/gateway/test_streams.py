@@ -1,0 +1,88 @@
+"""Many readers of the gateway's streams, and some that stop reading: nothing stops, and nothing is kept for ever."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from tests.integration.gateway.served import PATIENCE_S, ServedFolder, measured, running
+
+from steepest.client import Client
+from steepest.gateway import sse
+
+READERS = 200
+
+
+@contextlib.contextmanager
+def readers(served: ServedFolder, count: int, path: str) -> Iterator[list[socket.socket]]:
+    """Connections that have asked for a stream."""
+    port = int(served.address.rpartition(":")[2])
+    asked = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: text/event-stream\r\n\r\n".encode()
+    opened = [socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) for _ in range(count)]
+    try:
+        for one in opened:
+            one.sendall(asked)
+        yield opened
+    finally:
+        for one in opened:
+            one.close()
+
+
+def read_until(one: socket.socket, wanted: bytes) -> None:
+    """Read a stream until a text is in it."""
+    seen = b""
+    while wanted not in seen:
+        part = one.recv(65_536)
+        assert part, "the stream ended"
+        seen = (seen + part)[-200_000:]
+
+
+def test_every_one_of_many_readers_gets_every_change(served: ServedFolder) -> None:
+    """And others are answered meanwhile; once they are gone, nothing of them is left."""
+    served.append(*running("a", "n1"))
+    served.start()
+    before = psutil.Process(served.pid).num_fds()
+    with readers(served, READERS, "/api/v1/live") as opened:
+        for one in opened:
+            read_until(one, b'"whole":true')
+        last = served.append(measured("a", 1, 1.0))
+        for one in opened:
+            read_until(one, f"id: {last + 1}".encode())
+        with Client(served.address) as client:
+            assert client.job("a").node == "n1"
+    deadline = time.monotonic() + PATIENCE_S
+    while psutil.Process(served.pid).num_fds() > before + 2:
+        assert time.monotonic() < deadline, "connections of readers that are gone are still open"
+        time.sleep(0.1)
+
+
+def test_a_reader_that_stops_reading_holds_nothing_up(served: ServedFolder) -> None:
+    """What it does not take is not kept for it, and others go on."""
+    served.append(*running("a", "n1"))
+    served.start()
+    with readers(served, 20, "/api/v1/live"), Client(served.address) as client:
+        memory = psutil.Process(served.pid).memory_info().rss
+        for interval in range(1, 30):
+            last = served.append(*(measured("a", 50 * interval + number, 1.0) for number in range(50)))
+        follower = client.follow(since=last)
+        assert next(follower).offset == last
+        assert psutil.Process(served.pid).memory_info().rss < memory + 60 * 2**20
+
+
+def test_there_is_an_end_to_streams(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """One more than it serves is refused."""
+    del tmp_path
+    monkeypatch.setattr(sse, "STREAMS_MOST", 1)
+    streams = sse.Streams()
+    streams.open = 1
+    with pytest.raises(sse.TooManyStreamsError):
+        streams.response(_nothing())  # type: ignore[arg-type]
+
+
+def _nothing() -> Iterator[bytes]:
+    return iter(())
