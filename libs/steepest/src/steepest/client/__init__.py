@@ -1,4 +1,4 @@
-"""A typed client of a gateway: :class:`Client`, and :class:`AsyncClient` whose methods have the same names.
+"""A typed client of a gateway, synchronous and asynchronous, with the same names.
 
 ::
 
