@@ -82,8 +82,8 @@ class KubernetesHarness(ClusterHarness):
         """Remove the pod from the API server by force, as an operator does whose node is gone."""
         pod = self.pod(replica)
         finalizers = msgspec.json.encode({"metadata": {"finalizers": None}}).decode()
-        self.kubectl("delete", "pod", pod.name, "--grace-period=0", "--force", "--wait=false")
         self.kubectl("patch", "pod", pod.name, "--type=merge", "-p", finalizers)
+        self.kubectl("delete", "pod", pod.name, "--grace-period=0", "--force", "--wait=false")
 
     def kubectl(self, *arguments: str) -> str:
         """What kubectl prints, in the jobs' namespace."""

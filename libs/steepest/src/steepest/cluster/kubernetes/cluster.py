@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -33,7 +34,7 @@ from steepest.cluster.kubernetes.api import KubernetesApi
 from steepest.cluster.kubernetes.jobs import BatchJobs
 from steepest.cluster.kubernetes.kubernetes_background import KubernetesBackground, KubernetesTracked
 from steepest.cluster.kubernetes.launch import PodLaunch, launch
-from steepest.cluster.kubernetes.manifest import UNPRIVILEGED, JobSettings
+from steepest.cluster.kubernetes.manifest import GRACE_S, UNPRIVILEGED, JobSettings
 from steepest.cluster.kubernetes.resize import resize
 from steepest.cluster.kubernetes.sight import pod_of
 from steepest.cluster.observation import Observation, declare_gone
@@ -182,7 +183,7 @@ class KubernetesCluster(FolderCluster[KubernetesBackground]):
                     await self._cancel_start(folder)
                     continue
                 if not is_suspended:
-                    is_suspended = await self._suspend(folder)
+                    is_suspended = await self._suspend(folder, grace_s)
                 elif late >= 0 and not is_killed:
                     is_killed = await self._kill(folder)
             except UncertainError:
@@ -192,12 +193,16 @@ class KubernetesCluster(FolderCluster[KubernetesBackground]):
                 raise UncertainError(f"{folder} still runs {_KILL_S:g} s after its grace", code="stop-timeout")
             await wait(pulse, _RETRY_S if late >= 0 else min(_RETRY_S, -late))
 
-    async def _suspend(self, folder: IncarnationFolder) -> bool:
+    async def _suspend(self, folder: IncarnationFolder, grace_s: float) -> bool:
         async with self._locked(folder.replica.job):
             if (await self._observe(folder)).ended:
                 return True
+            pod = await asyncio.to_thread(pod_of, folder)
+            if pod is not None and grace_s < GRACE_S:
+                # Before the Job is suspended: a kubelet does not reliably shorten a grace that has begun.
+                await self._own_jobs.end(pod, grace_s=max(math.ceil(grace_s), _SHORTEST_GRACE_S))
             if not await self._own_jobs.suspend(folder.replica, suspended=True):
-                await self._kill(folder)  # another party has removed the BatchJob, and its pod ends or was orphaned
+                await self._kill(folder)  # another party has removed the Job, and its pod ends or was orphaned
         return True
 
     async def _kill(self, folder: IncarnationFolder) -> bool:

@@ -30,6 +30,7 @@ from steepest.errors import ClusterError, UncertainError
 
 _LOOK_S = 0.02
 _POD_S = 30.0
+_ASK_S = 1.0
 _REMOVED_S = 60.0
 
 
@@ -121,17 +122,23 @@ class BatchJobs:
         with contextlib.suppress(AnswerError):
             await self._api.request("DELETE", f"{self._namespace}/services/{service_of(self.settings, job)}")
 
-    async def waiting_pod(self, job: BatchJob) -> Pod:
-        """The pod of a resumed Job that waits for a place.
+    async def waiting_pod(self, replica: ReplicaId, job: BatchJob) -> Pod | None:
+        """The pod of a resumed Job that waits for a place; None if the Job is over, so that another one is needed.
 
         Raises:
             ClusterError: There is none for a long time; nothing runs.
         """
         deadline = time.monotonic() + _POD_S
+        asked_s = time.monotonic()
         while time.monotonic() < deadline:
             for pod in self._pods.all():
                 if pod.metadata.is_of(job.metadata.uid) and pod.is_gated and pod.metadata.deletion_timestamp is None:
                     return pod
+            if time.monotonic() - asked_s > _ASK_S:
+                asked_s = time.monotonic()
+                now = await self.read(replica)
+                if now is None or now.is_over or now.metadata.uid != job.metadata.uid:
+                    return None
             await asyncio.sleep(_LOOK_S)
         raise ClusterError(
             f"the Job {job.metadata.name} has made no pod for {_POD_S:g} s",

@@ -104,9 +104,11 @@ async def _placed(jobs: BatchJobs, state: AdapterFolder, folder: IncarnationFold
     wanted = manifest(jobs.settings, state, folder, order.spec, order.restore)
     if order.spec.gang is not None:
         await jobs.make_service(folder.replica.job)
-    job = await jobs.make(folder.replica, wanted)
-    await jobs.suspend(folder.replica, suspended=False)
-    found = await jobs.waiting_pod(job)
+    found = None
+    while found is None:  # a Job whose pod was killed may turn out to be over only now
+        job = await jobs.make(folder.replica, wanted)
+        await jobs.suspend(folder.replica, suspended=False)
+        found = await jobs.waiting_pod(folder.replica, job)
     pod = PodRecord(name=found.metadata.name, uid=found.metadata.uid)
     with definite(f"{folder} did not start"):
         await asyncio.to_thread(folder.write, record_of(folder), pod)

@@ -37,8 +37,8 @@ VARIABLE = "variable.steepest.dev/"
 
 CONTROL = "/steepest/control"
 CHECKPOINTS = "/steepest/checkpoints"
-GRACE_S = 600
-"""How long a pod may save when another party ends it; a stop of Steepest's own is shortened to its grace."""
+GRACE_S = 30
+"""How long a pod may save: the grace of a planned stop unless a pool's parameters differ."""
 
 PORT = 29_500
 """Of rank 0's framework; the gang's processes listen at the next one. Each pod has its own address."""
