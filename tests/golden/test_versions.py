@@ -52,7 +52,7 @@ def _with_more_of(field: str, value: Any) -> Any:
     match field:
         case "env" | "jobs" | "headers":
             return value
-        case "others":
+        case "others" if isinstance(value, dict):  # of a node, by job; those of a preemption are a list
             return {job: with_more(one) for job, one in value.items()}
     return with_more(value)
 
