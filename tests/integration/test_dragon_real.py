@@ -6,9 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from steepest.cli.main import main
 from steepest.cluster.local.links import why_not
 from steepest.demo.gangs.workload import LINK_MBIT
 from steepest.testbed.gang_results import FILES, report, results, write
@@ -72,12 +70,3 @@ def test_changes_are_against_the_arm_that_scales_nothing() -> None:
     assert by_name["dragon", "makespan_s"].low is None
     assert "proves nothing of locality" in report(found)
     assert "3.0 ms on one node, and 9.0 ms on two" in report(found)
-
-
-def test_dragon_runs_with_real_trainings_alone(tmp_path: Path) -> None:
-    """Without --real the command says what to do."""
-    done = CliRunner().invoke(main, ["reproduce", "dragon", "--out", str(tmp_path / "out")])
-
-    assert done.exit_code == 2
-    assert "add --real" in done.stderr
-    assert not (tmp_path / "out").exists()
