@@ -117,6 +117,17 @@ def test_a_short_job_takes_the_place_of_a_long_one_and_the_long_one_comes_back()
     assert (measured.kind, measured.measured_ms) == (c.Overhead.RESUMPTION, 4_000)
 
 
+def test_a_job_without_epochs_is_predicted_from_its_totals_once_it_has_a_pace() -> None:
+    """A hundred steps, one a second: once, and not with each report."""
+    pool = pool_of()
+    submit(pool, "a", None, steps=100)
+    for step in (5, 12, 19, 26):
+        pool.tick(7_000)
+        pool.feed(c.NodeUsage(node="n1", used=Resources(), progress=(c.ReplicaProgress("a", 1, step=step),)))
+    said = [one for one in pool.decided if isinstance(one, c.RunTimePredicted)]
+    assert [one.method for one in said] == [c.PredictionMethod.UNKNOWN, c.PredictionMethod.TOTALS]
+
+
 def test_no_job_gives_way_where_that_costs_more_than_it_saves() -> None:
     """A job that is nearly done stays, although it has a little longer to go than the one that waits."""
     pool = pool_of()

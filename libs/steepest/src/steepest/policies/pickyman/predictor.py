@@ -23,6 +23,7 @@ from steepest.policies.pickyman.run_time import predict
 from steepest.policies.pickyman.running import remaining_ms
 from steepest.policies.unread import AwaitsDecisions
 from steepest.view.cluster_view import ClusterView
+from steepest.view.progress import time_left
 from steepest.view.state import Job, Phase, PlanKind
 
 SAME = 0.01
@@ -122,6 +123,7 @@ class Predictor:
             case c.NodeUsage():
                 for progress in event.progress:
                     yield from self._progressed(view, progress, at_ms)
+                    yield from self._first_pace(view, progress.job, at_ms)
             case c.PlanAbandoned() | c.TransitionFailed() | c.StepFailed():
                 self._stop_watching(event.job)
             case c.JobEnded() if (job := view.jobs.get(event.job)) is not None:
@@ -161,6 +163,14 @@ class Predictor:
             if seen is not None and seen.load_ms is not None:
                 yield from self._measured(job, seen.load_ms)
         state.starting.pop(job.name, None)
+
+    def _first_pace(self, view: ClusterView, name: str, at_ms: int) -> Iterator[c.RunTimePredicted]:
+        """A job of which nothing was known has a pace: its announced totals say how much is left."""
+        job = view.jobs.get(name)
+        if job is None or job.forecast is None or time_left(job) is None:
+            return
+        if job.forecast.predicted.method is c.PredictionMethod.UNKNOWN:
+            yield from self._predict_all(view, [job], at_ms)
 
     def _predict_waiting(self, view: ClusterView, model: str, at_ms: int) -> Iterator[c.RunTimePredicted]:
         jobs = [view.jobs[name] for name in self.state.waiting.get(model, ()) if name in view.jobs]
