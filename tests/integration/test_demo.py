@@ -150,6 +150,7 @@ def test_interrupted_demo_stops_its_jobs(tmp_path: Path) -> None:
     state = tmp_path / "state"
     process = demo(state)
     assert process.stdout is not None
+    assert process.stdout.readline().startswith("The live page of this run: http://127.0.0.1:")
     first = process.stdout.readline()
     process.send_signal(signal.SIGINT)
     rest, complaints = process.communicate(timeout=PATIENCE_S)
