@@ -220,6 +220,7 @@ def _write_settings(folder: LabFolder, node: LabNode) -> None:
         "cgroupRoot": f"/{node.group}",
         "failCgroupV1": False,
         "failSwapOn": False,
+        "makeIPTablesUtilChains": False,
         "enforceNodeAllocatable": [],
         "systemReserved": {"cpu": f"{node.reserved_cpu_m}m"},
         "evictionHard": {"memory.available": "100Mi"},
