@@ -132,7 +132,10 @@ class GangScheduler:
         paper_era = rules.generation is DragonGeneration.PAPER_ERA
         state.passed_counted_ms = now
         may_start = True
-        if rules.scaling and (job := self._starving(view, walk)) is not None:
+        job = self._starving(view, walk) if rules.scaling else None
+        if job is not None and (why := why_never_placed(view, job)):
+            yield self._reject(job, why)  # it would starve, and with it all behind it, without end
+        elif job is not None:
             made = self._room_for(view, walk, job)
             may_start = made is None if paper_era else made is not None or not rules.head_blocks
             if rules.starving_stops_growth or (made is not None and (made.shapes or paper_era)):
@@ -244,8 +247,11 @@ class GangScheduler:
             return
         walk.room.found_none(wish)
         if why := why_never_placed(view, job):
-            self.state.announced[job.name] = None
-            yield c.JobRejected(job=job.name, request=job.request, reason=why)
+            yield self._reject(job, why)
+
+    def _reject(self, job: Job, why: str) -> c.JobRejected:
+        self.state.announced[job.name] = None
+        return c.JobRejected(job=job.name, request=job.request, reason=why)
 
     def _place(
         self, job: Job, found: GangPlaces, offset: int, *, rule: str, after: tuple[str, ...] = ()
