@@ -88,7 +88,7 @@ class PoolMetrics(Effector):
             count(view, received)
 
     async def run(self, send: Send) -> None:
-        """PoolSample the view until cancelled; then show nothing of the pool any more."""
+        """Sample the view until cancelled; then show nothing of the pool any more."""
         del send  # it reports to people, not to the log
         try:
             while True:
