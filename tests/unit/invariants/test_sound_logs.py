@@ -298,5 +298,9 @@ def test_the_sound_logs_hold_events_of_every_plan() -> None:
         c.ReallocationRequested,
         c.StayDecided,
         c.GoalReached,
+        c.EpochMeasured,
+        c.RunTimePredicted,
+        c.OverheadPredicted,
+        c.OverheadMeasured,
     }
     assert found | unchecked == set(c.ClusterEvent.__args__)
