@@ -76,7 +76,13 @@ class KafkaSystem:
 
         The system must have been started with ``--metrics``.
         """
-        await self.until(lambda: all(map(is_ready, METRICS_AT.findall(self.output()))), "every process to be ready")
+        try:
+            await self.until(lambda: all(map(is_ready, METRICS_AT.findall(self.output()))), "every process to be ready")
+        except AssertionError as error:
+            for at in METRICS_AT.findall(self.output()):
+                if not is_ready(at):
+                    error.add_note(f"{at} is not ready: {_readings(at)}")
+            raise
 
     async def until(self, condition: Any, what: str) -> None:
         """Wait for something that must come while the system runs."""
@@ -171,6 +177,16 @@ def is_ready(address: str) -> bool:
             return bool(answer.status == HTTPStatus.OK)
     except OSError:
         return False
+
+
+def _readings(address: str) -> list[str]:
+    """What a process measures of its loops: their lag, and whether they are ready."""
+    try:
+        with urllib.request.urlopen(f"{address}/metrics", timeout=5) as answer:
+            lines = answer.read().decode().splitlines()
+    except OSError as error:
+        return [str(error)]
+    return [line for line in lines if re.match(r"steepest_\w*(lag|ready|silence)", line)]
 
 
 def free_ports(number: int) -> int:
