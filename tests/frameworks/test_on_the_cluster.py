@@ -80,5 +80,7 @@ def end_of(found: Received[c.ClusterEvent], job: str) -> c.Outcome | None:
 def output_of(state: Path, job: str) -> str:
     """What the last incarnation of a job has printed; where the job is over, that is kept in ``ended/<job>.<n>``."""
     names = (job, f"{job}.1")
-    outputs = [path for path in state.rglob("output.log") if any(part in names for part in path.relative_to(state).parts)]
+    outputs = [
+        path for path in state.rglob("output.log") if any(part in names for part in path.relative_to(state).parts)
+    ]
     return max(outputs, key=lambda path: path.stat().st_mtime_ns).read_text()
