@@ -30,6 +30,8 @@ Client = TypeVar("Client", AIOKafkaConsumer, AIOKafkaProducer)
 FETCH_MS = 1_000
 """How long one wait of the client takes; a poll may wait longer or shorter."""
 
+CANCEL_AGAIN_S = 1.0
+"""How long a fetch that was cancelled may take to end before it is cancelled again."""
 
 VERIFY_EVERY_S = 5.0
 """How often the last returned record is verified even if no connection failed: a busy reader may not notice a failure."""
@@ -96,9 +98,12 @@ class KafkaReader:
         await completed(self._close())
 
     async def _close(self) -> None:
-        if self._fetching is not None:
+        while self._fetching is not None and not self._fetching.done():
+            # The client suppresses a cancellation that comes at the same time as an answer, and the task would fetch on.
             self._fetching.cancel()
-            await asyncio.gather(self._fetching, return_exceptions=True)
+            await asyncio.wait([self._fetching], timeout=CANCEL_AGAIN_S)
+        if self._fetching is not None and not self._fetching.cancelled():
+            self._fetching.exception()  # nothing reads it any more
         if self._connecting is not None:
             with contextlib.suppress(LogEpochError, LogUnavailableError):
                 await (await self._connecting).stop()
