@@ -38,7 +38,8 @@ $(STAMP)/dev: $(STAMP)/runtime requirements/dev.txt
 
 dev: $(STAMP)/dev ## Add what the tests, the linter and the reports of `reproduce` need
 
-demo: $(STAMP)/runtime ## Real training jobs on an emulated cluster, to the end, with a report
+# Pairs of runs are compared by intervals, for which SciPy has the quantiles.
+demo: $(STAMP)/$(if $(findstring --compare,$(DEMO)),dev,runtime) ## Real training jobs on an emulated cluster, to the end, with a report
 	$(BIN)/steepest demo $(DEMO)
 
 test: $(STAMP)/dev ## All tests, on all cores

@@ -105,6 +105,7 @@ def demo(
     """
     import asyncio
 
+    from steepest.app.extras import refuse_without
     from steepest.demo import stage
     from steepest.demo.gangs import workload as gang_workload
     from steepest.demo.preemption.streaming import with_storage
@@ -112,6 +113,12 @@ def demo(
     from steepest.demo.workload import workload
 
     stage.refuse_without_libraries()
+    if compare:
+        refuse_without(
+            ("scipy",),
+            "a comparison of pairs needs",
+            "In a checkout run `make dev`; elsewhere `pip install 'steepest[simulate]'`.",
+        )
     if svg is not None:
         _refuse_unwritable(svg)
     of_gangs = gang_workload.is_for(policy)

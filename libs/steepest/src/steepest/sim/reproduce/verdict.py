@@ -21,7 +21,6 @@ import statistics
 from collections.abc import Sequence
 
 import msgspec
-from scipy.special import stdtrit
 
 CONFIDENCE = 0.95
 BAND = 1 / 3
@@ -66,6 +65,9 @@ def estimate(values: Sequence[float]) -> Estimate:
     mean = statistics.fmean(values)
     if len(values) == 1:
         return Estimate(round(mean, DIGITS) + 0.0, -math.inf, math.inf, 0.0)
+    # Imported here: scipy is an optional dependency, and a demo without pairs imports this module as well.
+    from scipy.special import stdtrit  # noqa: PLC0415
+
     deviation = statistics.stdev(values)
     quantile = float(stdtrit(len(values) - 1, (1 + CONFIDENCE) / 2))
     half = quantile * deviation / math.sqrt(len(values)) if deviation else 0.0
