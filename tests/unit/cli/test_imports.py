@@ -69,3 +69,10 @@ def test_a_command_imports_what_it_needs(holding: Holding, call: tuple[str, ...]
 
     assert among(modules, HEAVY) == []
     assert of_steepest(modules) <= 122
+
+
+def test_a_demo_without_pairs_needs_no_scipy() -> None:
+    """What `make demo` installs has no SciPy."""
+    program = "import steepest.demo.comparison, sys; sys.exit('scipy' in sys.modules)"
+
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
