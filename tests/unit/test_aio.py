@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from steepest.aio import completed, leaves, until_stopped
+from steepest.aio import leaves, uncancelled, until_stopped
 
 
 async def forever(cleaned: list[str]) -> int:
@@ -71,7 +71,7 @@ async def test_ticks_before_each_interval() -> None:
     assert len(ticks) == 3
 
 
-async def test_completed_work_outlives_a_cancellation_that_it_would_swallow() -> None:
+async def test_uncancelled_work_outlives_a_cancellation_that_it_would_swallow() -> None:
     """The caller's cancellation is raised once the work has ended, also where the work suppresses cancellations."""
     ended = list[str]()
 
@@ -83,7 +83,7 @@ async def test_completed_work_outlives_a_cancellation_that_it_would_swallow() ->
         except asyncio.CancelledError:
             ended.append("stopped")
 
-    closing = asyncio.create_task(completed(stop_a_client()))
+    closing = asyncio.create_task(uncancelled(stop_a_client()))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     closing.cancel()

@@ -43,8 +43,8 @@ async def until_stopped(
         await asyncio.gather(task, stopped, return_exceptions=True)
 
 
-async def completed(work: Coroutine[Any, Any, T]) -> T:
-    """Wait for work that must not be cut off, such as a client's ``stop``, also if the caller is cancelled meanwhile.
+async def uncancelled(work: Coroutine[Any, Any, T]) -> T:
+    """Run work to its end even if the caller is cancelled: a step that must not stop half way, or a client's ``stop``.
 
     Client libraries cancel tasks of their own while they stop, and suppress that cancellation; where the caller is cancelled
     at this moment, they suppress that one as well.

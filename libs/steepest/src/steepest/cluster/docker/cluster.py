@@ -15,6 +15,7 @@ import requests
 from docker.errors import APIError, DockerException, NotFound
 from msgspec import UNSET, UnsetType
 
+from steepest.aio import uncancelled
 from steepest.cluster.data_source import DataSource
 from steepest.cluster.docker.container import container_of, name_of, ours, updates
 from steepest.cluster.docker.docker_background import DockerBackground, DockerTracked
@@ -25,7 +26,7 @@ from steepest.cluster.docker.observe import observe
 from steepest.cluster.docker.peer_hosts import peer_hosts
 from steepest.cluster.fence import is_made
 from steepest.cluster.folders import incarnation_locks
-from steepest.cluster.folders.acts import definite, uncancelled
+from steepest.cluster.folders.acts import definite
 from steepest.cluster.folders.adapter_folder import IncarnationFolder, spec_record
 from steepest.cluster.folders.ended_jobs import Retention
 from steepest.cluster.folders.folder_cluster import FolderCluster

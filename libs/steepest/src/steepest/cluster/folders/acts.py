@@ -1,15 +1,11 @@
-"""Helpers of calls on a state folder: classify a failure, and finish a step that must not stop half way."""
+"""How a call on a state folder that failed is classified."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-from collections.abc import Coroutine, Iterator
-from typing import Any, TypeVar
+from collections.abc import Iterator
 
 from steepest.errors import ClusterError
-
-_T = TypeVar("_T")
 
 
 @contextlib.contextmanager
@@ -23,13 +19,3 @@ def definite(consequence: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise ClusterError(f"{consequence}: {error}", code="io-failed") from error
-
-
-async def uncancelled(act: Coroutine[Any, Any, _T]) -> _T:
-    """Run ``act`` to its end even if the caller is cancelled; the cancellation is raised afterwards."""
-    task = asyncio.ensure_future(act)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.gather(task, return_exceptions=True)
-        raise

@@ -9,8 +9,9 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
+from steepest.aio import uncancelled
 from steepest.cluster.folders import control_protocol
-from steepest.cluster.folders.acts import definite, uncancelled
+from steepest.cluster.folders.acts import definite
 from steepest.cluster.folders.adapter_folder import IncarnationFolder
 from steepest.cluster.folders.checkpoint_verification import Volume
 from steepest.cluster.folders.control_protocol import CheckpointAnswer

@@ -16,8 +16,8 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from steepest.aio import uncancelled
 from steepest.cluster.folders import control_protocol
-from steepest.cluster.folders.acts import uncancelled
 from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder
 from steepest.cluster.folders.background import AdapterSettings, Background
 from steepest.cluster.folders.checkpoint_request import CheckpointRequester, observed, withdraw

@@ -21,9 +21,10 @@ from pathlib import Path
 
 from msgspec import UNSET, UnsetType
 
+from steepest.aio import uncancelled
 from steepest.cluster.fence import is_made
 from steepest.cluster.folders import incarnation_locks
-from steepest.cluster.folders.acts import definite, uncancelled
+from steepest.cluster.folders.acts import definite
 from steepest.cluster.folders.adapter_folder import IncarnationFolder, spec_record
 from steepest.cluster.folders.ended_jobs import Retention
 from steepest.cluster.folders.folder_cluster import FolderCluster

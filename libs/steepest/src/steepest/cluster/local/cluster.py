@@ -16,9 +16,10 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from steepest.aio import uncancelled
 from steepest.cluster.data_source import DataSource
 from steepest.cluster.folders import incarnation_locks
-from steepest.cluster.folders.acts import definite, uncancelled
+from steepest.cluster.folders.acts import definite
 from steepest.cluster.folders.adapter_folder import IncarnationFolder, LimitRecord, spec_record
 from steepest.cluster.folders.ended_jobs import Retention
 from steepest.cluster.folders.folder_cluster import STEP_POLL_S, FolderCluster

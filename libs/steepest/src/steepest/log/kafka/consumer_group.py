@@ -20,7 +20,7 @@ from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
 from aiokafka import TopicPartition as KafkaPartition
 from aiokafka.errors import CommitFailedError, IllegalGenerationError, IllegalStateError, UnknownMemberIdError
 
-from steepest.aio import completed
+from steepest.aio import uncancelled
 from steepest.errors import LogUnavailableError
 from steepest.log.base import TopicPartition
 from steepest.log.kafka.kafka_reader import CLIENT_ERRORS, started
@@ -102,7 +102,7 @@ class KafkaAssignment:
         if client is not None:
             self.give_back()
             with contextlib.suppress(*CLIENT_ERRORS):
-                await completed(client.stop())
+                await uncancelled(client.stop())
 
     async def _join(self) -> None:
         client = AIOKafkaConsumer(

@@ -17,7 +17,7 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import TopicPartition as KafkaPartition
 
-from steepest.aio import completed
+from steepest.aio import uncancelled
 from steepest.errors import LogUnavailableError
 from steepest.log.base import NewRecord, TopicPartition
 from steepest.log.kafka.kafka_reader import CLIENT_ERRORS, KafkaReader, consumer, started
@@ -142,9 +142,9 @@ class KafkaLog:
             return
         self._closed = True
         if self._producer is not None:
-            await completed(self._producer.stop())
+            await uncancelled(self._producer.stop())
         if self._query_client is not None:
-            await completed(self._query_client.stop())
+            await uncancelled(self._query_client.stop())
 
     async def _offset(self, at: TopicPartition, question: str) -> int:
         self._check_open()

@@ -16,7 +16,7 @@ from aiokafka import TopicPartition as KafkaPartition
 from aiokafka.consumer import fetcher
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
-from steepest.aio import completed
+from steepest.aio import uncancelled
 from steepest.errors import LogEpochError, LogUnavailableError
 from steepest.log.base import Record, TopicPartition
 from steepest.log.kafka.kafka_settings import KafkaSettings
@@ -95,7 +95,7 @@ class KafkaReader:
     async def close(self) -> None:
         """See ``steepest.log.base.Reader.close``."""
         self._closed = True
-        await completed(self._close())
+        await uncancelled(self._close())
 
     async def _close(self) -> None:
         while self._fetching is not None and not self._fetching.done():
