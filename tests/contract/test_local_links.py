@@ -97,7 +97,7 @@ async def test_a_gang_that_spans_nodes_takes_as_long_as_the_link_needs(cluster: 
 
     assert sent_bytes(tmp_path, "one") > steps * 4 * PARAMETERS
     assert sent_bytes(tmp_path, "two") > steps * 8 * PARAMETERS
-    assert took_s > 0.9 * (steps - 1) * STEP_BITS / (MBIT * 1e6)  # a full bucket lets some of it through at once
+    assert took_s > 0.9 * (steps - 1) * STEP_BITS / (MBIT * 1e6)  # a full bucket passes some of it without delay
 
 
 async def test_the_next_adapter_finds_the_links_of_those_that_run(cluster: LocalCluster, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""DRAGON under any sequence of jobs, ends and passing time: what must hold whatever the load."""
+"""DRAGON under any sequence of jobs, ends and passing time: what must hold under any load."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def test_the_level_is_what_the_hungriest_get(cores: float, demands: list[float])
 def test_a_deadline_takes_nothing_from_what_cannot_wait(
     cores: float, promises: list[Promise], needs: list[float]
 ) -> None:
-    """Whatever jobs need for their deadlines: what must run now runs, and the node is used as fully as without them."""
+    """With any deadlines, what must run now runs, and the node is used as fully as without them."""
     jobs = [
         JobOnNode(name=f"j{number}", left=one.left, demand=one.demand, due_s=one.due_s, index=number)
         for number, one in enumerate(promises)

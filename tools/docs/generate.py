@@ -55,7 +55,7 @@ up with the log.
 | `job_name` | only with the setting `metrics.jobs`, and only of so many running jobs |
 
 Gauges of a pool are sampled after a tick of its clock; the more jobs, the rarer: of 100,000 jobs at every 21st tick.
-No other label has the name of a job: whatever the number of jobs, a pool has fewer than 2,000 series.
+No other label has the name of a job: with any number of jobs, a pool has fewer than 2,000 series.
 """
 
 

@@ -240,7 +240,7 @@ def test_a_recording_never_changes(served: ServedFolder) -> None:
 
 
 def test_a_reader_that_is_no_browser_costs_nothing(served_once: ServedFolder) -> None:
-    """A connection that says nothing, and one that says half a request, keep nobody from an answer."""
+    """A silent connection and a half-sent request delay no other client's answer."""
     host, port = "127.0.0.1", int(served_once.address.rpartition(":")[2])
     silent = [socket.create_connection((host, port)) for _ in range(50)]
     for one in silent[::2]:

@@ -99,7 +99,7 @@ def test_an_out_of_memory_kill_is_named() -> None:
     ],
 )
 def test_a_start_that_cannot_succeed_is_known(state: dict[str, Any], code: str | None) -> None:
-    """An image or program that is missing is told from a container that is still being made."""
+    """An image or program that is missing is distinguished from a container that is still being made."""
     found = failed_start(pod("Pending", state))
 
     assert (found[0] if found else None) == code
@@ -160,7 +160,7 @@ def test_nothing_of_a_job_is_expanded(tmp_path: Path) -> None:
 
 @given(st.from_regex(r"[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?", fullmatch=True), st.integers(0, 9999))
 def test_every_job_has_a_valid_name(job: str, index: int) -> None:
-    """The name of a replica's Job is a label of DNS, whatever the job is called."""
+    """The name of a replica's Job is a DNS label for any name of the job."""
     name = name_of(SETTINGS, ReplicaId(job, index))
 
     assert len(name) <= 63
@@ -213,7 +213,7 @@ def test_any_text_is_a_quantity_or_none(text: str) -> None:
 
 @given(st.dictionaries(st.sampled_from(["metadata", "spec", "status"]), JSON))
 def test_a_strange_pod_is_refused_or_understood(content: dict[str, Any]) -> None:
-    """Whatever the server sends, only a decoding error is raised."""
+    """Any bytes from the server raise a decoding error or none."""
     with contextlib.suppress(msgspec.DecodeError):
         found = msgspec.json.decode(json.dumps({"metadata": {}, **content}), type=Pod)
         observed(found)

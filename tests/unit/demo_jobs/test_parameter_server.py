@@ -170,7 +170,7 @@ def test_a_hanging_asynchronous_worker_stops_no_other(gangs: Gangs) -> None:
 
 @given(st.binary(max_size=200))
 def test_a_stranger_is_no_worker(content: bytes) -> None:
-    """Whatever connects and is no peer of this gang is dropped; the worker beside it is served."""
+    """A connection from outside the gang is dropped, whichever bytes it sends; the worker beside it is served."""
     peers = [("127.0.0.1", port) for port in free_ports(2)]
     server = TaskServer(star.listen(peers), 2, 3)
     parameters = np.zeros(2, np.float32)

@@ -1,4 +1,4 @@
-"""The committed dashboards are those that the code makes, and each panel can be told from the others."""
+"""The committed dashboards are those that the code makes, and each panel has an id and says what it shows."""
 
 from __future__ import annotations
 

@@ -261,7 +261,7 @@ def failed_start(pod: Pod) -> tuple[str, str] | None:
 
 
 def unschedulable(pod: Pod) -> str:
-    """Why the scheduler finds no place for a pod; empty while it has not said so."""
+    """Why the scheduler finds no place for a pod; empty where it has given no reason."""
     for one in pod.status.conditions:
         if one.type == "PodScheduled" and one.status == "False" and one.reason == "Unschedulable":
             return one.message
