@@ -13,7 +13,7 @@ export UV_PYTHON_DOWNLOADS := never
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev demo test test-fresh test-frameworks test-prometheus lint format bench reproduce fidelity fuzz docs docs-generate dashboards grafana-schema kafka kafka-start kafka-stop mosquitto chromium page-libraries test-page prometheus storage links engine kubernetes kubernetes-programs kubernetes-stop test-kubernetes images chaos lock clean
+.PHONY: help setup dev demo test test-fresh test-frameworks test-prometheus lint format bench reproduce fidelity fuzz docs docs-generate dashboards grafana-schema kafka kafka-start kafka-stop mosquitto chromium page-libraries test-page prometheus storage links engine kubernetes kubernetes-programs kubernetes-stop test-kubernetes images chaos faults lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -212,6 +212,9 @@ images: $(STAMP)/runtime ## Make images for jobs from Debian packages (as root),
 
 chaos: $(STAMP)/dev .kafka/libs ## Kill services and the broker under load, then prove that nothing was lost: SEED=1 KILLS=100
 	@$(BIN)/python -m tests.chaos.run --seed $(or $(SEED),1) --kills $(or $(KILLS),100)
+
+faults: $(STAMP)/dev ## Drawn schedules of faults in a virtual world, on all cores, until one breaks something: SEEDS=10000 FROM=0
+	@$(BIN)/python -m tests.faults.run --seeds $(or $(SEEDS),1000) --from $(or $(FROM),0)
 
 # The demo reads the data sets that are files in scikit-learn, and never imports it: what it would import is left out.
 DATA_ONLY := --no-emit-package scipy --no-emit-package joblib --no-emit-package threadpoolctl

@@ -42,7 +42,7 @@ class History(FileWitness):
         running: What runs, also what was forgotten.
     """
 
-    def __init__(self, capacities: Mapping[str, Resources], folder: Path, clock: Clock) -> None:
+    def __init__(self, capacities: Mapping[str, Resources], folder: Path | None, clock: Clock) -> None:
         super().__init__(folder, clock)
         self.moments: list[Moment] = []
         self.overfull: list[Moment] = []
@@ -84,9 +84,17 @@ class FakeNodes(SimulatedNodes):
         witness: Their history.
     """
 
-    def __init__(self, capacities: Mapping[str, Resources], folder: Path, clock: Clock) -> None:
+    def __init__(
+        self,
+        capacities: Mapping[str, Resources],
+        folder: Path | None,
+        clock: Clock,
+        *,
+        witness: type[History] = History,
+    ) -> None:
+        """``folder``: where trainings write; None: nowhere. ``witness``: what keeps their history."""
         self.capacities = dict(capacities)
-        self.witness = History(self.capacities, folder, clock)
+        self.witness = witness(self.capacities, folder, clock)
         timeline = LoopTimeline()
         nodes = [SimulatedNode(name, capacity, timeline) for name, capacity in capacities.items()]
         super().__init__(nodes, model_of, timeline, witness=self.witness)

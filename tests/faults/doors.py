@@ -1,0 +1,286 @@
+"""The doors through which a process acts and reads: its log, its snapshots, its nodes and its clock, with faults.
+
+It owns what happens at them. A fault is armed for the next calls, and is used up by striking; what strikes where is noted,
+for the table of what was ever tried. A process that is paused or dead passes no door.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from steepest.clock import Clock
+from steepest.errors import LogUnavailableError, RefusedError, UncertainError
+from steepest.events.heartbeat import NodeHeartbeat
+from steepest.log.base import NewRecord, Reader, Record, TopicPartition
+from steepest.log.memory import MemoryLog
+from steepest.testing.system.fake_cluster import FakeCluster
+from steepest.testing.system.fake_nodes import FakeNodes
+from steepest.testing.system.life import Life
+from steepest.testing.virtual_time import VirtualClock
+
+T = TypeVar("T")
+
+APPEND_S = (0.001, 0.012)
+"""Least and most seconds of an append."""
+
+CALL_S = (0.001, 0.05)
+"""Likewise of a call of the cluster."""
+
+POLL_S = 5.0
+"""How long a poll waits at least, if it waits."""
+
+
+class Armed(msgspec.Struct):
+    """A fault of the next calls.
+
+    Attributes:
+        kind: Its verb.
+        left: How many calls it will strike.
+        for_s: Seconds, where it takes time.
+    """
+
+    kind: str
+    left: int = 1
+    for_s: float = 0.0
+
+
+class Broker:
+    """The state of the log's servers, which all processes share.
+
+    Attributes:
+        slower: How many times as long an append takes.
+    """
+
+    def __init__(self, log: MemoryLog, seed: int) -> None:
+        self.log = log
+        self.slower = 1.0
+        self.rng = random.Random(seed)
+        self.appended: Callable[[Sequence[NewRecord]], None] = lambda _: None
+        self._answers = asyncio.Event()
+        self._answers.set()
+
+    def stick(self) -> None:
+        """Answer nothing."""
+        self._answers.clear()
+
+    def heal(self) -> None:
+        """Answer everything."""
+        self.slower = 1.0
+        self._answers.set()
+
+    async def answers(self) -> None:
+        """Go on once it answers."""
+        await self._answers.wait()
+
+    async def append(self, records: Sequence[NewRecord]) -> Sequence[int]:
+        """Keep records, and tell who watches."""
+        offsets = await self.log.append(records)
+        self.appended(records)
+        return offsets
+
+
+class Doors:
+    """All doors of one process.
+
+    Attributes:
+        life: Whether it lives.
+        clock: Its wall clock, which may be wrong.
+    """
+
+    def __init__(self, broker: Broker, struck: Callable[[str], None]) -> None:
+        """``struck`` is called with the kind of each fault that strikes."""
+        self.life = Life()
+        self.clock = WrongClock()
+        self.broker = broker
+        self._struck = struck
+        self._armed: dict[str, deque[Armed]] = {}
+        self._late: list[asyncio.Task[object]] = []
+
+    def arm(self, door: str, fault: Armed) -> None:
+        """Let the next calls at a door (``append``, ``read``, ``call``) meet a fault."""
+        self._armed.setdefault(door, deque()).append(fault)
+
+    def heal(self) -> None:
+        """No call that begins from now on meets a fault."""
+        self._armed.clear()
+
+    def meets(self, door: str) -> Armed | None:
+        """The fault that strikes a call."""
+        waiting = self._armed.get(door)
+        if not waiting:
+            return None
+        fault = waiting[0]
+        fault.left -= 1
+        if fault.left <= 0:
+            waiting.popleft()
+        self._struck(fault.kind)
+        return fault
+
+    def later(self, seconds: float, effect: Callable[[], Awaitable[object]]) -> None:
+        """What was given up takes effect all the same."""
+
+        async def late() -> None:
+            await asyncio.sleep(seconds)
+            try:
+                await effect()
+            except (RefusedError, UncertainError, LogUnavailableError):
+                return
+
+        self._late.append(asyncio.ensure_future(late()))
+
+    def close(self) -> None:
+        """The world is over."""
+        for task in self._late:
+            task.cancel()
+
+
+class WrongClock(VirtualClock):
+    """A wall clock that may have been set.
+
+    Attributes:
+        ahead_ms: How far it is ahead of the others.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ahead_ms = 0
+
+    def now_ms(self) -> int:
+        """See ``Clock``."""
+        return super().now_ms() + self.ahead_ms
+
+
+class WorldLog:
+    """The log as one process sees it."""
+
+    def __init__(self, doors: Doors) -> None:
+        self._doors = doors
+        self._broker = doors.broker
+
+    async def append(self, records: Sequence[NewRecord]) -> Sequence[int]:
+        """See ``Log.append``."""
+        doors, broker = self._doors, self._broker
+        await doors.life.go()
+        await broker.answers()
+        await asyncio.sleep(broker.rng.uniform(*APPEND_S) * broker.slower)
+        await doors.life.go()
+        match doors.meets("append"):
+            case Armed(kind="append-fails"):
+                raise LogUnavailableError("the broker refuses it")
+            case Armed(kind="append-unclear"):
+                await broker.append(records)
+                raise LogUnavailableError("the broker does not say what became of it")
+            case Armed(kind="append-late", for_s=for_s):
+                await asyncio.sleep(for_s)
+            case Armed(kind="append-zombie", for_s=for_s):
+                doors.later(for_s, lambda: broker.append(records))
+                raise LogUnavailableError("the broker did not answer in time")
+        offsets = await broker.append(records)
+        await asyncio.sleep(broker.rng.uniform(*APPEND_S))
+        await doors.life.go()
+        return offsets
+
+    async def end(self, at: TopicPartition) -> int:
+        """See ``Log.end``."""
+        await self._reads()
+        return await self._broker.log.end(at)
+
+    async def begin(self, at: TopicPartition) -> int:
+        """See ``Log.begin``."""
+        await self._reads()
+        return await self._broker.log.begin(at)
+
+    async def sync(self, partitions: Iterable[TopicPartition]) -> None:  # noqa: ARG002 - the protocol
+        """See ``Log.sync``."""
+        await self._reads()
+
+    async def partitions(self, topic: str) -> Sequence[TopicPartition]:
+        """See ``Log.partitions``."""
+        return await self._broker.log.partitions(topic)
+
+    def reader(self, start: Mapping[TopicPartition, int]) -> WorldReader:
+        """See ``Log.reader``."""
+        return WorldReader(self._broker.log.reader(start), self)
+
+    async def close(self) -> None:
+        """See ``Log.close``."""
+
+    async def _reads(self) -> None:
+        await self._doors.life.go()
+        await self._broker.answers()
+        if self._doors.meets("read"):
+            raise LogUnavailableError("the broker gives nothing")
+
+
+class WorldReader:
+    """A reader as one process sees it."""
+
+    def __init__(self, reader: Reader, log: WorldLog) -> None:
+        self._reader = reader
+        self._log = log
+
+    async def poll(self, *, max_records: int = 1000, timeout_s: float = 1.0) -> Sequence[Record]:
+        """See ``Reader.poll``."""
+        await self._log._reads()
+        # A reader is woken when there is something. Looking in between costs, and shows nothing.
+        longer_s = timeout_s and max(timeout_s, POLL_S)
+        records = await self._reader.poll(max_records=max_records, timeout_s=longer_s)
+        await self._log._doors.life.go()
+        return records
+
+    async def close(self) -> None:
+        """See ``Reader.close``."""
+        await self._reader.close()
+
+
+class WorldCluster(FakeCluster):
+    """The nodes as one process sees them."""
+
+    def __init__(self, nodes: FakeNodes, pool: str, clock: Clock, doors: Doors, silent: Mapping[str, object]) -> None:
+        """``silent``: the nodes whose heartbeats are lost."""
+        super().__init__(nodes, pool, clock, heartbeat_s=3.0, life=doors.life)
+        self._doors = doors
+        self._silent = silent
+
+    async def heartbeats(self) -> AsyncIterator[NodeHeartbeat]:
+        """See ``Cluster.heartbeats``."""
+        async for beat in super().heartbeats():
+            if beat.node not in self._silent and not self.nodes.nodes[beat.node].lost:
+                yield beat
+
+    async def _call(self, name: str, effect: Callable[[], Awaitable[T]]) -> T:  # noqa: ARG002 - the base class
+        doors, life = self._doors, self._doors.life
+        await life.go()
+        await asyncio.sleep(doors.broker.rng.uniform(*CALL_S))
+        match doors.meets("call"):
+            case Armed(kind="call-refused"):
+                raise RefusedError("the cluster refuses it")
+            case Armed(kind="call-unclear"):
+                raise UncertainError("the cluster does not answer, and has done nothing")
+            case Armed(kind="call-lost"):
+                await effect()
+                raise UncertainError("the cluster does not answer, and has done it")
+            case Armed(kind="call-bug"):
+                raise ZeroDivisionError("a bug of the adapter")
+            case Armed(kind="call-late", for_s=for_s):
+                await asyncio.sleep(for_s)
+            case Armed(kind="call-zombie", for_s=for_s):
+                doors.later(for_s, effect)
+                raise UncertainError("the cluster did not answer in time")
+            case Armed(kind="call-twice", for_s=for_s):
+                doors.later(for_s, effect)
+            case Armed(kind="call-slow", for_s=for_s):
+                done = await effect()
+                await asyncio.sleep(for_s)
+                await life.go()
+                return done
+        await life.go()
+        done = await effect()
+        await life.go()
+        return done

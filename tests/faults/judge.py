@@ -1,0 +1,110 @@
+"""What must hold once a world is over: of its log, nodes and processes. The checkers are those of `steepest check`."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tests.faults.world import Outcome, World
+
+from steepest.errors import UndecodableError
+from steepest.events.received import Received
+from steepest.invariants import Status, check
+from steepest.log.base import Log, Record, TopicPartition
+from steepest.replay.replay import Replay
+from steepest.runtime.decode import received
+from steepest.view.cluster_view import ClusterView, fold_all
+from steepest.view.state import Phase
+
+MAY_BE_BEHIND = 5
+"""Records at the end that a process need not have read: they were appended while it was stopped."""
+
+
+async def judge(world: World) -> Outcome:
+    """Stop a world, and look at what is left of it."""
+    took_s = world.now_s
+    log = world.broker.log
+    await world.stop()
+    replay = Replay(log)
+    report = await replay.run()
+    broken = list(world.complaints)
+    # A stream's decider of another logic reads its topic again, and states again what holds: today's logic never did.
+    if report.first_difference is not None and not any(deed.verb == "upgrade" for deed in world.schedule.deeds):
+        broken.append(f"replay: {report.differences} differences, the first is {report.first_difference}")
+    losses = [event for at in world.layout.of_topic("loss") for event in _events(await records_of(log, at))]
+    digest, records = hashlib.sha256(), 0
+    for pool in world.layout.pools:
+        at = world.layout.of_pool(pool)
+        found = await records_of(log, at)
+        records += len(found)
+        for record in found:
+            digest.update(repr((record.key, record.value, record.at_ms, sorted(record.headers.items()))).encode())
+        broken += [f"{pool}: {what}" for what in _of_log(found, losses)]
+        folded = replay.views[at]
+        broken += [f"{pool}: {what}" for what in _of_view(folded)]
+        views = {name: process.views[pool] for name, process in world.processes.items() if pool in process.views}
+        broken += [f"{pool}: {what}" for what in _of_processes(found, folded, views)]
+    broken += _of_nodes(world)
+    return Outcome(tuple(broken), dict(world.struck), world.faults, records, took_s, digest.hexdigest()[:16])
+
+
+def _of_log(records: Sequence[Record], losses: Sequence[Received[Any]]) -> Iterator[str]:
+    for verdict in check(_events(records), losses):
+        if verdict.status is not Status.HOLDS:
+            yield f"{verdict.checker} is {verdict.status.value}: {verdict.message}"
+
+
+def _of_view(view: ClusterView) -> Iterator[str]:
+    if view.state.gaps:
+        yield f"{view.state.gaps} decisions have no predecessor"
+    for job in view.jobs:
+        if job.phase is not Phase.ENDED:
+            yield f"{job.name} has not ended: it is {job.phase.value}"
+    for plan in view.in_flight:
+        yield f"{plan} is in flight"
+    for node in view.nodes:
+        if node.allocated.cpu_m or node.count:
+            yield f"{node.name} has {node.allocated.cpu_m}m of {node.count} replicas reserved, and nothing runs"
+
+
+def _of_processes(records: Sequence[Record], folded: ClusterView, views: Mapping[str, ClusterView]) -> Iterator[str]:
+    for name, view in views.items():
+        if folded.position - view.position > MAY_BE_BEHIND:
+            yield f"{name} stands at {view.position}, and the log ends at {folded.position}"
+            continue
+        then = folded
+        if view.position != folded.position:  # the clock's last tick, appended as its process was stopped
+            then = fold_all(_events(records[: view.position]))
+        if view.snapshot() != then.snapshot():
+            yield f"{name} has another view than the log says"
+
+
+def _of_nodes(world: World) -> Iterator[str]:
+    for nodes in world.nodes.values():
+        yield from (f"ran twice at a time: {moment}" for moment in nodes.witness.doubled)
+        yield from (f"more than the node has: {moment}" for moment in nodes.witness.overfull)
+        yield from (f"still runs: {training.replica}.{training.incarnation}" for training in nodes.running())
+
+
+def _events(records: Sequence[Record]) -> list[Received[Any]]:
+    found = []
+    for record in records:
+        try:
+            found.append(received(record))
+        except UndecodableError:
+            continue
+    return found
+
+
+async def records_of(log: Log, at: TopicPartition) -> list[Record]:
+    """All records of a partition that still exist."""
+    begin, end = await log.begin(at), await log.end(at)
+    reader = log.reader({at: begin})
+    found: list[Record] = []
+    while len(found) < end - begin:
+        found.extend(await reader.poll())
+        await asyncio.sleep(0)
+    await reader.close()
+    return found

@@ -1,0 +1,227 @@
+"""The processes of a world: which services each of them runs, its lives, and its death.
+
+A process that dies by itself is started again after a second, as ``steepest up`` does. Killing is freezing (see
+:mod:`steepest.testing.system.life`): nothing that a killed life does has an effect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from tests.faults.doors import Broker, Doors, WorldCluster, WorldLog
+from tests.faults.reports import Reported, ReportReader
+
+from steepest.app.context import ServiceContext
+from steepest.app.installed_services import installed_services
+from steepest.app.settings.tree import Settings
+from steepest.app.state_folder import Installation
+from steepest.collector.heartbeats import HeartbeatSender
+from steepest.errors import LogEpochError
+from steepest.log.snapshot_store import MemorySnapshots
+from steepest.runtime.layout import Layout
+from steepest.runtime.monitoring.metric_defs import Metrics
+from steepest.runtime.runtime import Runtime
+from steepest.runtime.service import DeciderType, HeldPool, Service
+from steepest.testing.system.fake_nodes import FakeNodes
+from steepest.testing.system.faulty_log import MortalSnapshots
+from steepest.view.cluster_view import ClusterView
+
+AGENT = "log-collector"
+"""The service whose files this world does not have: its effectors are made here."""
+
+SERVICES = (
+    AGENT, "categorizer", "gang-scheduler", "limit-planner", "migrator", "node-scorer", "placer", "preemption-planner",
+    "rebalancer", "resizer", "worker-monitor",
+)  # fmt: skip
+
+TOPOLOGIES: Mapping[str, Mapping[str, Sequence[str]]] = {
+    "embedded": {"all": SERVICES},
+    "split": {
+        "deciders": ("placer", "node-scorer", "rebalancer", "limit-planner", "preemption-planner", "gang-scheduler"),
+        "monitor": ("worker-monitor", "categorizer", AGENT),
+        "migrator": ("migrator", "resizer"),
+    },
+    "doubled": {
+        "deciders": ("placer", "node-scorer", "rebalancer", "limit-planner", "preemption-planner", "gang-scheduler"),
+        "deciders-2": ("placer", "node-scorer", "rebalancer", "limit-planner", "preemption-planner", "gang-scheduler"),
+        "monitor": ("worker-monitor", "categorizer", AGENT),
+        "migrator": ("migrator", "resizer"),
+        "migrator-2": ("migrator",),
+    },
+}
+"""The services of each process, by its name. Replicas without a group all act, and what they write is accepted once."""
+
+RESTART_S = 1.0
+
+
+class Site(msgspec.Struct, frozen=True):
+    """What all processes share.
+
+    Attributes:
+        silent: Nodes whose heartbeats are lost.
+        struck: Called with the kind of each fault that strikes.
+        complain: Called with what no process may do.
+    """
+
+    broker: Broker
+    layout: Layout
+    nodes: Mapping[str, FakeNodes]
+    silent: dict[str, object]
+    struck: Callable[[str], None]
+    complain: Callable[[str], None]
+
+
+class Process:
+    """One process through all its lives.
+
+    Attributes:
+        doors: Of its present life.
+        runtime: What runs in it.
+        is_down: Whether it was killed or stopped and not started again.
+        raised: By how much its deciders' ``logic`` is raised above the present one.
+        deaths: How often it has died by itself, by the error.
+    """
+
+    doors: Doors
+    runtime: Runtime
+
+    def __init__(self, name: str, services: Sequence[str], site: Site) -> None:
+        self.name = name
+        self.services = services
+        self.is_down = True
+        self.raised = 0
+        self.ahead_ms = 0
+        self.deaths: list[BaseException] = []
+        self.snapshots = MemorySnapshots()
+        self._site = site
+        self._lives: list[asyncio.Task[None]] = []
+        self._doors: list[Doors] = []
+
+    @property
+    def views(self) -> Mapping[str, ClusterView]:
+        """Each pool as this process sees it."""
+        return {pool: loop.view for pool, loop in self.runtime.pools.items()}
+
+    def start(self) -> None:
+        """Begin a life, unless it lives."""
+        if not self.is_down:
+            return
+        self.is_down = False
+        site = self._site
+        doors = self.doors = Doors(site.broker, site.struck)
+        doors.clock.ahead_ms = self.ahead_ms
+        log, metrics = WorldLog(doors), Metrics()
+        context = ServiceContext(
+            settings=Settings(state_dir="/nowhere"),
+            installation=Installation(pool=site.layout.pools[0], nodes=()),
+            log=log,
+            clusters={
+                pool: WorldCluster(nodes, pool, doors.clock, doors, site.silent) for pool, nodes in site.nodes.items()
+            },
+            clock=doors.clock,
+            metrics=metrics,
+        )
+        self.runtime = Runtime(
+            [self._raised(self._built(service, context)) for service in self.services],
+            log=log,
+            layout=site.layout,
+            snapshots=MortalSnapshots(self.snapshots, doors.life),
+            clock=doors.clock,
+            metrics=metrics,
+        )
+        self._stop = asyncio.Event()
+        task = asyncio.ensure_future(self.runtime.run(self._stop))
+        task.add_done_callback(lambda done: self._ended(done, doors))
+        self._lives.append(task)
+        self._doors.append(doors)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.doors.life.pause()
+        self.is_down = True
+
+    async def stop(self) -> None:
+        """SIGTERM: end the batches, keep snapshots, and let go; SIGKILL after a while."""
+        if self.is_down:
+            return
+        self._stop.set()
+        doors, task = self.doors, self._lives[-1]
+        await asyncio.wait([task], timeout=10.0)
+        doors.life.pause()
+        if self.doors is doors:
+            self.is_down = True
+
+    def forget(self) -> None:
+        """Its snapshots are lost."""
+        self.snapshots = MemorySnapshots()
+
+    def set_clock(self, ms: int) -> None:
+        """Its machine's wall clock jumps."""
+        self.ahead_ms += ms
+        self.doors.clock.ahead_ms = self.ahead_ms
+
+    async def close(self) -> None:
+        """The world is over."""
+        for doors in self._doors:
+            doors.close()
+        for task in self._lives:
+            task.cancel()
+        for doors in self._doors:
+            doors.life.wake()
+        await asyncio.gather(*self._lives, return_exceptions=True)
+        self.is_down = True
+
+    def _ended(self, task: asyncio.Task[None], doors: Doors) -> None:
+        """A life is over, by itself or not; what died is started again."""
+        if task.cancelled() or not doors.life.is_awake or self.doors is not doors:
+            return
+        error = task.exception()
+        if error is None:
+            return
+        self.deaths.append(error)
+        if not isinstance(error, LogEpochError):
+            self._site.complain(f"{self.name} died of {_named(error)}")
+        self.is_down = True
+        doors.life.pause()
+        asyncio.get_running_loop().call_later(RESTART_S, self.start)
+
+    def _built(self, service: str, context: ServiceContext) -> Service:
+        if service != AGENT:
+            return installed_services()[service](context)
+
+        def effectors(held: HeldPool) -> Sequence[Any]:
+            nodes, cluster = self._site.nodes[held.pool], context.clusters[held.pool]
+            witness = nodes.witness
+            assert isinstance(witness, Reported)
+            return HeartbeatSender(cluster), ReportReader(nodes, witness, context.clock, held.pool)
+
+        return Service(name=AGENT, effectors=effectors)
+
+    def _raised(self, service: Service) -> Service:
+        """The service as a release whose deciders have another ``logic``, and decide the same."""
+        if not self.raised:
+            return service
+        return msgspec.structs.replace(
+            service,
+            cluster_deciders=tuple(_later(kind, self.raised) for kind in service.cluster_deciders),
+            stream_deciders=tuple(_later(kind, self.raised) for kind in service.stream_deciders),
+        )
+
+
+def _later(kind: DeciderType[Any, Any], by: int) -> Any:
+    assert isinstance(kind, type)
+    return type(kind.__name__, (kind,), {"logic": kind.logic + by})
+
+
+def _named(error: BaseException) -> str:
+    inner = error
+    while isinstance(inner, BaseExceptionGroup):
+        inner = inner.exceptions[0]
+    place = inner.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    where = f" at {place.tb_frame.f_code.co_filename.rsplit('/', 1)[-1]}:{place.tb_lineno}" if place else ""
+    return f"{type(inner).__name__}: {inner}{where}"

@@ -1,0 +1,310 @@
+"""A world: one installation in virtual time, to which a schedule happens; then it is healed, and judged.
+
+It owns the order: begin, let the deeds happen, heal, wait until everything is over, stop. What a deed does is in
+:mod:`tests.faults.deeds`, what must hold in :mod:`tests.faults.judge`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import structlog
+from tests.faults.doors import Broker
+from tests.faults.loop import run_seeded
+from tests.faults.processes import TOPOLOGIES, Process, Site
+from tests.faults.reports import Reported
+from tests.faults.schedule import Deed, Schedule
+
+from steepest.events import cluster as c
+from steepest.events.common import Resources
+from steepest.events.parameters import MoveLimits, PoolParameters, PreemptionLimits, QueueParameters, SpeConParameters
+from steepest.events.registry import FLAGS, READS
+from steepest.log.base import NewRecord
+from steepest.log.memory import MemoryLog
+from steepest.runtime.decode import new_record
+from steepest.runtime.layout import Layout
+from steepest.testing.system.fake_nodes import FakeNodes
+from steepest.testing.virtual_time import VirtualClock
+from steepest.view.cluster_view import ClusterView
+from steepest.view.state import Phase
+
+PATIENCE_S = 900.0
+"""Virtual seconds in which everything is over once nothing disturbs it any more."""
+
+IDLE = "nothing under way"
+"""Stands for a step in the table of what was struck, where no plan was in flight."""
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What became of a schedule.
+
+    Attributes:
+        broken: What does not hold; empty where all does.
+        struck: How often each kind of fault struck while each step of each kind of plan was under way.
+        faults: How many faults have struck.
+        records: Records in the pools' logs.
+        took_s: Virtual seconds.
+        digest: Of all records: the same schedule has the same.
+    """
+
+    broken: tuple[str, ...]
+    struck: Mapping[tuple[str, str], int]
+    faults: int
+    records: int
+    took_s: float
+    digest: str
+
+
+class World:
+    """One installation.
+
+    Attributes:
+        processes: By name.
+        complaints: What no process may do and one did.
+    """
+
+    def __init__(self, schedule: Schedule) -> None:
+        """Make it within a running loop; nothing runs yet."""
+        self.schedule = schedule
+        self.clock = VirtualClock()
+        self.layout = Layout(pools=tuple(schedule.world.get("pools", "default").split(",")), loss_partitions=2)
+        self.broker = Broker(MemoryLog(self.layout.partitions()), schedule.seed)
+        self.broker.appended = self._note_steps
+        self.nodes = {pool: self._nodes_of(pool) for pool in self.layout.pools}
+        self.silent: dict[str, object] = {}
+        self.struck: Counter[tuple[str, str]] = Counter()
+        self.faults = 0
+        self.complaints: list[str] = []
+        self.submitted: dict[str, dict[str, None]] = {pool: {} for pool in self.layout.pools}
+        self.healed = False
+        site = Site(self.broker, self.layout, self.nodes, self.silent, self.note_strike, self.complain)
+        topology = TOPOLOGIES[schedule.world.get("topology", "split")]
+        self.processes = {name: Process(name, services, site) for name, services in topology.items()}
+        self._begin_s = self.clock.monotonic()
+        self._at_points: dict[tuple[str, int], list[Deed]] = {}
+        self._points: Counter[str] = Counter()
+        self._plans: dict[str, str] = {}
+        self._doing: dict[asyncio.Task[None], None] = {}
+
+    @property
+    def now_s(self) -> float:
+        """Seconds since the beginning."""
+        return self.clock.monotonic() - self._begin_s
+
+    def complain(self, what: str) -> None:
+        """Note what no process may do."""
+        self.complaints.append(f"{what} (at {self.now_s:.3f} s)")
+
+    def views(self) -> Mapping[str, ClusterView]:
+        """Each pool as the process that knows most of it sees it."""
+        found: dict[str, ClusterView] = {}
+        for process in self.processes.values():
+            for pool, view in process.views.items():
+                if pool not in found or view.position > found[pool].position:
+                    found[pool] = view
+        return found
+
+    def note_strike(self, kind: str) -> None:
+        """A fault strikes now: note what is under way."""
+        self.faults += 1
+        under_way = [
+            f"{plan.kind.value}.{plan.steps[0].value}" if plan.steps else f"{plan.kind.value}.end"
+            for view in self.views().values()
+            for plan in view.in_flight.values()
+        ]
+        for step in dict.fromkeys(under_way or [IDLE]):
+            self.struck[kind, step] += 1
+
+    async def append(self, pool: str, *events: c.ClusterEvent) -> None:
+        """Append events, as a user or an operator does."""
+        await self.broker.answers()
+        at = self.layout.of_pool(pool)
+        await self.broker.append([new_record(at, pool, event, self.clock.now_ms()) for event in events])
+
+    # --- from beginning to end ---------------------------------------------------------------------------------------
+
+    async def play(self, do: Deeds) -> None:
+        """Begin, let everything happen, heal, and wait until all is over."""
+        await self._open()
+        for process in self.processes.values():
+            process.start()
+        loop, begin_s, last_s = asyncio.get_running_loop(), self.clock.monotonic(), 1.0
+        for deed in self.schedule.deeds:
+            if deed.when.point:
+                self._at_points.setdefault((deed.when.point, deed.when.nth), []).append(deed)
+            else:
+                last_s = max(last_s, deed.when.at_s)
+                loop.call_at(begin_s + deed.when.at_s, self._do, do, deed)
+        self._deeds = do
+        await asyncio.sleep(last_s + float(self.schedule.world.get("more", "5")))
+        await self._heal()
+        await self._until_over()
+
+    async def stop(self) -> None:
+        """Stop all processes as an operator does: who writes ends first, so that the others read all that it has written."""
+        for process in sorted(self.processes.values(), key=lambda one: "worker-monitor" not in one.services):
+            await process.stop()
+            await asyncio.sleep(1.0)
+
+    async def close(self) -> None:
+        """Leave nothing behind."""
+        for task in self._doing:
+            task.cancel()
+        await asyncio.gather(*self._doing, return_exceptions=True)
+        for process in self.processes.values():
+            await process.close()
+        for nodes in self.nodes.values():
+            nodes.end_all()
+
+    async def _open(self) -> None:
+        opened = [
+            new_record(at, "", c.LogOpened(epoch=f"{self.schedule.seed:08x}"), self.clock.now_ms())
+            for topic in self.layout.partitions()
+            for at in self.layout.of_topic(topic)
+        ]
+        await self.broker.log.append(opened)
+        for pool in self.layout.pools:
+            await self.append(
+                pool, c.PoolConfigured(reads=READS, flags=tuple(FLAGS), parameters=parameters(self.schedule.world))
+            )
+
+    async def _heal(self) -> None:
+        """Nothing is disturbed from now on: everything runs, answers, and is reached."""
+        self.healed = True
+        self.broker.heal()
+        self.silent.clear()
+        for nodes in self.nodes.values():
+            for node in nodes.nodes:
+                nodes.repair(node)
+        for process in self.processes.values():
+            process.doors.heal()
+            if not process.is_down:
+                process.doors.life.wake()
+            process.start()
+
+    async def _until_over(self) -> None:
+        until_s = self.clock.monotonic() + PATIENCE_S
+        while why := self._not_over():
+            if self.clock.monotonic() > until_s:
+                self.complain(f"not over {PATIENCE_S:g} s after the last fault: {why}")
+                return
+            await asyncio.sleep(1.0)
+        await asyncio.sleep(3.0)
+
+    def _not_over(self) -> str:
+        """What has not come to its end; empty when all has."""
+        for pool, view in self.views().items():
+            known = {job.name for job in view.jobs}
+            if missing := [job for job in self.submitted[pool] if job not in known]:
+                return f"{missing[0]} is not known"
+            if left := [job for job in view.jobs if job.phase is not Phase.ENDED]:
+                return f"{len(left)} jobs, {left[0].name} is {left[0].phase.value}"
+            if view.in_flight:
+                return f"{next(iter(view.in_flight))} is in flight"
+        return ""
+
+    # --- what happens when -------------------------------------------------------------------------------------------
+
+    def _do(self, do: Deeds, deed: Deed) -> None:
+        if self.healed:
+            return
+        task = asyncio.ensure_future(do(self, deed))
+        self._doing[task] = None
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        del self._doing[task]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.complain(f"a deed failed: {error!r}")
+
+    def _note_steps(self, records: Sequence[NewRecord]) -> None:
+        """Count the beginnings of steps, and do what waits for one."""
+        for record in records:
+            if record.to.topic != "cluster" or self.healed:
+                continue
+            head = msgspec.json.decode(record.value, type=_Head)
+            match head.type:
+                case "PlacementPlanned":
+                    self._plans[head.plan] = "place"
+                case "MigrationPlanned":
+                    self._plans[head.plan] = "migrate"
+                case "TransitionPlanned":
+                    self._plans[head.plan] = head.kind
+                case "StepBegun":
+                    self._reach(f"{self._kind_of(head.plan)}.{head.step}")
+
+    def _kind_of(self, plan: str) -> str:
+        kind = self._plans.get(plan)
+        if kind is None:
+            found = (view.in_flight.get(plan) for view in self.views().values())
+            kind = self._plans[plan] = next((one.kind.value for one in found if one), "clear")
+        return kind
+
+    def _reach(self, point: str) -> None:
+        self._points[point] += 1
+        for deed in self._at_points.pop((point, self._points[point]), ()):
+            asyncio.get_running_loop().call_later(deed.when.at_s, self._do, self._deeds, deed)
+
+    def _nodes_of(self, pool: str) -> FakeNodes:
+        mine = {
+            name: Resources(cpu_m=int(options.get("cpu", "1000")))
+            for name, options in self.schedule.nodes.items()
+            if options.get("pool", self.layout.pools[0]) == pool
+        }
+        return FakeNodes(mine, None, self.clock, witness=Reported)
+
+
+class _Head(msgspec.Struct):
+    type: str
+    plan: Any = ""
+    step: Any = ""
+    kind: Any = ""
+
+
+def parameters(world: Mapping[str, str]) -> PoolParameters:
+    """The parameters of a world's pools: times are short, so that much happens in a minute."""
+    return PoolParameters(
+        tick_ms=int(world.get("tick-ms", "1000")),
+        placement=world.get("placement", "spread"),
+        node_lost_ms=int(world.get("node-lost-ms", "10000")),
+        retry_hold_ms=100,
+        specon=SpeConParameters(interval_ms=int(world.get("interval-ms", "2000")), alpha=0.05, guard=False),
+        limits=MoveLimits(checkpoint_timeout_ms=3_000, hold_ms=10_000, stop_grace_ms=3_000, verify_timeout_ms=6_000),
+        queueing=QueueParameters(policy=world.get("queue", "priority"), preempt=world.get("preempt", "yes") == "yes"),
+        preemption=PreemptionLimits(min_run_ms=3_000, max_suspensions=3),
+    )
+
+
+Deeds = Callable[["World", Deed], Awaitable[None]]
+"""Does what a line of a schedule says."""
+
+
+async def _played(schedule: Schedule) -> Outcome:
+    from tests.faults.deeds import do  # noqa: PLC0415 - deeds are done to a world
+    from tests.faults.judge import judge  # noqa: PLC0415 - likewise
+
+    world = World(schedule)
+    try:
+        await world.play(do)
+        return await judge(world)
+    finally:
+        await world.close()
+
+
+class _Silent(structlog.BoundLoggerBase):
+    """Takes every message: a world is full of warnings, all of them wanted."""
+
+    def _take(self, event: str, /, **fields: object) -> None:
+        """Do nothing with it."""
+
+    debug = info = warning = error = critical = exception = _take
+
+
+def played(schedule: Schedule) -> Outcome:
+    """Play a schedule from beginning to end, and judge it."""
+    structlog.configure(wrapper_class=_Silent)
+    return run_seeded(_played(schedule), schedule.seed)
