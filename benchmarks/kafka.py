@@ -50,8 +50,9 @@ from steepest.events.received import ID, SEQUENCE, SOURCE, DecisionId
 from steepest.events.registry import LOSS
 from steepest.log.base import NewRecord, TopicPartition
 from steepest.log.kafka.broker import running_broker
+from steepest.log.kafka.clients import consumer
 from steepest.log.kafka.kafka_log import KafkaLog
-from steepest.log.kafka.kafka_reader import ParsedRecords, consumer
+from steepest.log.kafka.kafka_reader import ParsedRecords
 from steepest.log.kafka.kafka_settings import KafkaSettings
 from steepest.runtime.decode import new_record
 from steepest.runtime.layout import Layout

@@ -8,8 +8,11 @@ import sys
 from collections.abc import AsyncIterator
 
 import pytest
+from aiokafka.errors import KafkaError
 
+from steepest.errors import LogUnavailableError
 from steepest.log.base import TopicPartition
+from steepest.log.kafka import consumer_group
 from steepest.log.kafka.consumer_group import KafkaAssignment
 from steepest.log.kafka.kafka_settings import KafkaSettings
 from steepest.log.kafka.kafka_topics import KafkaTopics
@@ -142,3 +145,38 @@ async def test_partitions_that_a_member_does_not_know_are_left_alone(kafka: Kafk
 
     assert await older.take() == ALL[:3]
     await older.close()
+
+
+async def test_a_member_whose_client_has_failed_joins_again(shares: list[KafkaAssignment]) -> None:
+    """The client stops its heartbeats after an error that it does not expect, and would never take part again."""
+    share = shares[0]
+    taken = await share.take()
+    assert share._client is not None
+
+    async def fail() -> bool:
+        raise KafkaError("an error that no one expects")
+
+    share._client._coordinator._do_heartbeat = fail
+    async with asyncio.timeout(60):
+        await share.revoked.wait()
+    share.give_back()
+    with pytest.raises(LogUnavailableError, match="an error that no one expects"):
+        await share.take()
+
+    assert await share.take() == taken == ALL
+    assert await share.is_held(ALL[0])
+
+
+async def test_an_assignment_that_does_not_come_is_asked_for_again(
+    shares: list[KafkaAssignment], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that waits for ever is left, and another one gets the share that is free by then."""
+    first, second, _ = shares
+    await first.take()
+    monkeypatch.setattr(consumer_group, "JOIN_S", 1.0)
+    with pytest.raises(LogUnavailableError, match="cannot join"):
+        await second.take()  # the first one still works on what it has, and does not give it back
+    monkeypatch.undo()
+    first.give_back()
+
+    assert await second.take()

@@ -9,11 +9,12 @@ import asyncio
 import gc
 import os
 import sys
-from contextlib import ExitStack
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import click
 
+from steepest.aio import until_stopped
 from steepest.app.compose import composed
 from steepest.app.context import Build
 from steepest.app.logging import configure_logging
@@ -83,18 +84,19 @@ async def _run(build: Build, settings: Settings) -> None:
     stop = stop_on_signals()
     if settings.stop_at_eof:
         await stop_at_eof(stop)
-    async with composed(settings, [build]) as process:
+    async with AsyncExitStack() as stack:
+        # The log is waited for without a limit, so a stop must end that as well.
+        process = await until_stopped(stack.enter_async_context(composed(settings, [build])), stop)
+        if process is None:
+            return
         _spare_the_collector()
         watching = asyncio.create_task(_leave_when_stuck(process.runtime.health))
-        try:
-            with ExitStack() as stack:
-                if settings.metrics.port is not None:
-                    address = Address(settings.metrics.port, settings.metrics.host)
-                    at = stack.enter_context(probes(process.runtime, address))
-                    logger.info("probes", port=at.port)
-                await process.runtime.run(stop)
-        finally:
-            watching.cancel()
+        stack.callback(watching.cancel)
+        if settings.metrics.port is not None:
+            address = Address(settings.metrics.port, settings.metrics.host)
+            at = stack.enter_context(probes(process.runtime, address))
+            logger.info("probes", port=at.port)
+        await process.runtime.run(stop)
 
 
 async def _leave_when_stuck(health: Health) -> None:

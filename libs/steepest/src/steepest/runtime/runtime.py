@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from steepest.aio import leaves
+from steepest.aio import leaves, until_stopped
 from steepest.clock import Clock
 from steepest.errors import LogEpochError, LogVersionError
 from steepest.log.base import Log
@@ -128,12 +128,15 @@ class Runtime:
                     raise failure from failures
             raise
 
-    async def _run(self, stop: asyncio.Event) -> None:
+    async def _open(self) -> None:
         async for attempt in patiently():
             with attempt:
                 for loop in self._loops:
                     self.health.wait(loop.name)
                 await open_partitions(self._log, self._layout, self._clock)
+
+    async def _run(self, stop: asyncio.Event) -> None:
+        await until_stopped(self._open(), stop)
         async with asyncio.TaskGroup() as group:
             for loop in self._loops:
                 running = keep_running(loop, stop, metrics=self.metrics, health=self.health, clock=self._clock)

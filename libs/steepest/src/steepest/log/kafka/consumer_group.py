@@ -7,12 +7,14 @@ The client joins, and its partitions are paused immediately. It uses the eager p
 partitions of all members and assigns them again. A member without heartbeats for ``SESSION_MS`` counts as dead; if it was
 only suspended, it may work for a moment at the same time as its successor. Readers of their outputs do not notice, because
 both write the same ids.
+
+The client stops to take part in its group after an error that it does not expect, and says so only to one who polls. So it
+is asked once a second; if it failed, or if no assignment came for ``JOIN_S``, another client joins.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -20,10 +22,9 @@ from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
 from aiokafka import TopicPartition as KafkaPartition
 from aiokafka.errors import CommitFailedError, IllegalGenerationError, IllegalStateError, UnknownMemberIdError
 
-from steepest.aio import uncancelled
 from steepest.errors import LogUnavailableError
 from steepest.log.base import TopicPartition
-from steepest.log.kafka.kafka_reader import CLIENT_ERRORS, started
+from steepest.log.kafka.clients import CLIENT_ERRORS, started, stopped
 from steepest.log.kafka.kafka_settings import KafkaSettings
 from steepest.logger import Logger
 
@@ -35,10 +36,13 @@ SESSION_MS = 6_000
 HEARTBEAT_MS = 1_000
 
 ASK_AGAIN_S = 1.0
-"""Between two attempts to ask a coordinator that does not answer."""
+"""Between two attempts to ask a coordinator that does not answer, and between two looks at the client."""
 
 HAND_OVER_MS = 30_000
 """How long a member may take to finish its batch and save its snapshots before the others continue without it."""
+
+JOIN_S = 60.0
+"""How long an assignment may take to come: a rebalance takes a dead member's session and ``HAND_OVER_MS`` at most."""
 
 
 class KafkaAssignment:
@@ -58,6 +62,8 @@ class KafkaAssignment:
         self._topic = partitions[0].topic
         self._group = settings.prefix + member_of
         self._client: AIOKafkaConsumer | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self._failure = ""
         self._assigned = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -70,7 +76,15 @@ class KafkaAssignment:
         """
         if self._client is None:
             await self._join()
-        await self._assigned.wait()
+        try:
+            async with asyncio.timeout(JOIN_S):
+                await self._assigned.wait()
+        except TimeoutError:
+            self._failure = f"no assignment came within {JOIN_S:g} s"
+        if self._failure:
+            why = self._failure
+            await self.close()
+            raise self._cannot_join(why)
         self._idle.clear()
         return self.partitions
 
@@ -99,12 +113,15 @@ class KafkaAssignment:
     async def close(self) -> None:
         """Leave the group, so that the others need not wait for the session timeout."""
         client, self._client = self._client, None
+        if self._watching is not None:
+            self._watching.cancel()
         if client is not None:
             self.give_back()
-            with contextlib.suppress(*CLIENT_ERRORS):
-                await uncancelled(client.stop())
+            await stopped(client)
 
     async def _join(self) -> None:
+        self._failure, self.partitions = "", ()
+        self._assigned.clear()
         client = AIOKafkaConsumer(
             **self._settings.client(),
             group_id=self._group,
@@ -117,12 +134,35 @@ class KafkaAssignment:
             max_poll_interval_ms=2**31 - 1,
         )
         client.subscribe([self._settings.prefix + self._topic], listener=_Listener(self, client))
+        self._client = client
         try:
-            self._client = await started(client)
+            async with asyncio.timeout(JOIN_S):  # it waits for its first assignment
+                await started(client)
         except CLIENT_ERRORS as error:
-            raise LogUnavailableError(
-                f"Kafka at {self._settings.bootstrap}: cannot join {self._group}: {type(error).__name__}: {error}"
-            ) from error
+            self._client = None
+            raise self._cannot_join(f"{type(error).__name__}: {error}") from error
+        except BaseException:
+            self._client = None
+            raise
+        self._watching = asyncio.create_task(self._watch(client))
+
+    async def _watch(self, client: AIOKafkaConsumer) -> None:
+        """Notice that the client does not take part in the group any more: then the share is to be given back."""
+        while not self._failure:
+            await asyncio.sleep(ASK_AGAIN_S)
+            try:
+                await client.getmany(timeout_ms=0)  # its partitions are paused, so it gets none
+            except Exception as error:  # noqa: BLE001 - whatever ended a task of the client
+                self._failure = f"the client failed: {type(error).__name__}: {error}"
+        self.revoked.set()
+        self._assigned.set()
+
+    def _cannot_join(self, why: str) -> LogUnavailableError:
+        return LogUnavailableError(f"Kafka at {self._settings.bootstrap}: cannot join {self._group}: {why}")
+
+    def is_member(self, client: AIOKafkaConsumer) -> bool:
+        """Whether this is the client that takes part now: one that was left may still call."""
+        return client is self._client
 
     async def give_up(self) -> None:
         """Called by the group: request the release of the assignment, and wait for it."""
@@ -149,8 +189,10 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # the client 
 
     async def on_partitions_revoked(self, revoked: Sequence[KafkaPartition]) -> None:
         del revoked  # the eager protocol: all of them
-        await self._share.give_up()
+        if self._share.is_member(self._client):
+            await self._share.give_up()
 
     async def on_partitions_assigned(self, assigned: Sequence[KafkaPartition]) -> None:
         self._client.pause(*assigned)
-        self._share.get(assigned)
+        if self._share.is_member(self._client):
+            self._share.get(assigned)

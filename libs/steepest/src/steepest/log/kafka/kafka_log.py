@@ -17,10 +17,10 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import TopicPartition as KafkaPartition
 
-from steepest.aio import uncancelled
 from steepest.errors import LogUnavailableError
 from steepest.log.base import NewRecord, TopicPartition
-from steepest.log.kafka.kafka_reader import CLIENT_ERRORS, KafkaReader, consumer, started
+from steepest.log.kafka.clients import CLIENT_ERRORS, closed, consumer, started, stopped
+from steepest.log.kafka.kafka_reader import KafkaReader
 from steepest.log.kafka.kafka_settings import KafkaSettings
 from steepest.log.validation import MAX_RECORD_BYTES, Topics
 
@@ -142,9 +142,9 @@ class KafkaLog:
             return
         self._closed = True
         if self._producer is not None:
-            await uncancelled(self._producer.stop())
+            await stopped(self._producer)
         if self._query_client is not None:
-            await uncancelled(self._query_client.stop())
+            await stopped(self._query_client)
 
     async def _offset(self, at: TopicPartition, question: str) -> int:
         self._check_open()
@@ -181,8 +181,8 @@ class KafkaLog:
         producer, self._producer = self._producer, None
         if producer is not None:
             # It would retry the failed batches, which may duplicate records; so its sender is stopped without a flush.
-            await producer._sender.close()  # noqa: SLF001 - ``stop`` would flush first
-            await producer.client.close()
+            await closed(producer._sender.close())  # noqa: SLF001 - ``stop`` would flush first
+            await closed(producer.client.close())
             producer._closed = True  # noqa: SLF001 - avoids its warning that it was not closed
 
     async def _send(

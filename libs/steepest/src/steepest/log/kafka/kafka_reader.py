@@ -7,31 +7,26 @@ client cannot decode. It must never know what a record's value means.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as KafkaPartition
 from aiokafka.consumer import fetcher
-from aiokafka.errors import KafkaError, OffsetOutOfRangeError
+from aiokafka.errors import OffsetOutOfRangeError
 
 from steepest.aio import uncancelled
 from steepest.errors import LogEpochError, LogUnavailableError
 from steepest.log.base import Record, TopicPartition
+from steepest.log.kafka.clients import CANCEL_S, CLIENT_ERRORS, consumer, started, stopped
 from steepest.log.kafka.kafka_settings import KafkaSettings
 from steepest.log.validation import check_position
-
-CLIENT_ERRORS = (KafkaError, OSError, TimeoutError)
-"""The exceptions that clients raise if the cluster does not answer or refuses."""
-
-Client = TypeVar("Client", AIOKafkaConsumer, AIOKafkaProducer)
 
 FETCH_MS = 1_000
 """How long one wait of the client takes; a poll may wait longer or shorter."""
 
-CANCEL_AGAIN_S = 1.0
-"""How long a fetch that was cancelled may take to end before it is cancelled again."""
+CANCEL_TRIES = 5
+"""How often a fetch is cancelled; one that suppresses all of it fails once its client has stopped."""
 
 VERIFY_EVERY_S = 5.0
 """How often the last returned record is verified even if no connection failed: a busy reader may not notice a failure."""
@@ -98,15 +93,20 @@ class KafkaReader:
         await uncancelled(self._close())
 
     async def _close(self) -> None:
-        while self._fetching is not None and not self._fetching.done():
-            # The client suppresses a cancellation that comes at the same time as an answer, and the task would fetch on.
-            self._fetching.cancel()
-            await asyncio.wait([self._fetching], timeout=CANCEL_AGAIN_S)
-        if self._fetching is not None and not self._fetching.cancelled():
-            self._fetching.exception()  # nothing reads it any more
-        if self._connecting is not None:
-            with contextlib.suppress(LogEpochError, LogUnavailableError):
-                await (await self._connecting).stop()
+        if (fetching := self._fetching) is not None:
+            for _ in range(CANCEL_TRIES):
+                # The client suppresses a cancellation that comes at the same time as an answer, and the task would fetch on.
+                fetching.cancel()
+                await asyncio.wait([fetching], timeout=CANCEL_S)
+                if fetching.done():
+                    break
+            if fetching.done() and not fetching.cancelled():
+                fetching.exception()  # nothing reads it any more
+        if (connecting := self._connecting) is not None:
+            connecting.cancel()  # a client that still connects is stopped by this task
+            await asyncio.wait([connecting])
+            if not connecting.cancelled() and connecting.exception() is None:
+                await stopped(connecting.result())
 
     async def _fetch(self, timeout_s: float, max_records: int) -> None:
         if self._fetching is None:
@@ -186,10 +186,10 @@ class KafkaReader:
             for partition, offset in self._next.items():
                 client.seek(partition, offset)
         except CLIENT_ERRORS as error:
-            await client.stop()
+            await stopped(client)
             raise LogUnavailableError(f"Kafka: {type(error).__name__}: {error}") from error
         except BaseException:
-            await client.stop()
+            await stopped(client)
             raise
         return client
 
@@ -243,29 +243,6 @@ class KafkaReader:
 def _content(raw: Any) -> tuple[Any, ...]:
     """The fields of a client's record that identify it."""
     return raw.offset, raw.timestamp, raw.key, raw.value, tuple(raw.headers)
-
-
-async def started(client: Client) -> Client:
-    """Connect a client; if that fails, stop it, so that no connection is left open."""
-    try:
-        await client.start()
-    except BaseException:
-        await client.stop()
-        raise
-    return client
-
-
-def consumer(settings: KafkaSettings) -> AIOKafkaConsumer:
-    """A client that reads and commits no offsets to Kafka."""
-    return AIOKafkaConsumer(
-        **settings.client(),
-        group_id=None,
-        enable_auto_commit=False,
-        auto_offset_reset="none",
-        fetch_max_wait_ms=250,
-        max_partition_fetch_bytes=4 << 20,
-        isolation_level="read_uncommitted",
-    )
 
 
 def _records(at: TopicPartition, batch: Sequence[Any]) -> list[Record]:

@@ -21,8 +21,8 @@ from aiokafka.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionErro
 from steepest.errors import InputError, LogUnavailableError
 from steepest.events.registry import BY_POOL
 from steepest.log.base import TopicPartition
+from steepest.log.kafka.clients import CLIENT_ERRORS, closed
 from steepest.log.kafka.kafka_log import KafkaLog
-from steepest.log.kafka.kafka_reader import CLIENT_ERRORS
 from steepest.log.kafka.kafka_settings import KafkaSettings
 
 SNAPSHOTS = "snapshots"
@@ -249,7 +249,7 @@ async def _admin(settings: KafkaSettings) -> AsyncIterator[AIOKafkaAdminClient]:
             f"Kafka at {settings.bootstrap}: {type(error).__name__}: {error}", hint="check that the broker runs there"
         ) from error
     finally:
-        await admin.close()
+        await closed(admin.close())
 
 
 async def _existing(admin: AIOKafkaAdminClient, topic: str) -> Existing | None:
