@@ -32,7 +32,7 @@ def stored(pool: Trained) -> StoredPool:
     """The pool of a system that runs."""
     nowhere: Any = None
     return StoredPool(
-        name="default", folder=nowhere, installation=nowhere, at=nowhere, view=pool.view, up=1, now_ms=pool.now_ms
+        name="default", folder=nowhere, installation=nowhere, at=nowhere, view=pool.view, up=True, now_ms=pool.now_ms
     )
 
 

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.cli.conftest import Holding
 
-from steepest.app.pool_changes import MOST_FILE_BYTES, read_pools
+from steepest.app.pool_changes import read_pools
+from steepest.app.settings.toml_file import MOST_FILE_BYTES
 from steepest.app.state_folder import StateFolder
 from steepest.cli.main import main
 from steepest.errors import InputError

@@ -117,7 +117,7 @@ class Copy:
 
     def __init__(self, api: KubernetesApi) -> None:
         self.changes: asyncio.Queue[str] = asyncio.Queue()
-        self.pods: PodReflector = Reflector(api, PATH, Pod, "", lambda each: self.changes.put_nowait(each.metadata.uid))
+        self.pods: PodReflector = Reflector(api, PATH, Pod, {}, lambda each: self.changes.put_nowait(each.metadata.uid))
 
     async def until(self, holds: Callable[[], bool]) -> None:
         """Wait for a change after which something holds."""

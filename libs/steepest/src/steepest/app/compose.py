@@ -7,22 +7,24 @@ order in which the parts are opened and closed. It must never know what a servic
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
+from pathlib import Path
 from types import MappingProxyType
 
 import msgspec
 
 from steepest.app.configurator import Configurator
 from steepest.app.context import Build, ServiceContext
-from steepest.app.installation import SYSTEM, open_cluster, open_log, open_snapshots, pool_share_of, shares_of
+from steepest.app.installation import SYSTEM, OpenedClusters, open_log, open_snapshots, pool_share_of, shares_of
 from steepest.app.installed_services import wanted_services
 from steepest.app.settings.tree import Settings
-from steepest.clock import SystemClock
+from steepest.clock import Clock, SystemClock
 from steepest.cluster.port import Cluster
 from steepest.events.parameters import PoolParameters
 from steepest.log.base import Log
 from steepest.log.files.file_lock import locked
 from steepest.runtime.effector import Effector
+from steepest.runtime.layout import Layout
 from steepest.runtime.monitoring.metric_defs import Metrics
 from steepest.runtime.outbox import patiently
 from steepest.runtime.recovery.log_identity import open_partitions
@@ -63,7 +65,7 @@ async def composed(
     log = open_log(settings, installation)
     layout = installation.layout
     pools = layout.pools if settings.pool is None else (settings.pool,)
-    clusters = {pool: open_cluster(folder, installation, pool) for pool in pools}
+    clusters = OpenedClusters(folder, installation, pools)
     try:
         context = ServiceContext(
             settings=settings, installation=installation, log=log, clusters=clusters, clock=clock, metrics=metrics
@@ -71,8 +73,7 @@ async def composed(
         services = [build(context) for build in builds]
         async for attempt in patiently():
             with attempt:
-                async with locked(folder.opening_lock):  # of several services that start together, one opens the log
-                    await open_partitions(log, layout, clock)
+                await _open(log, layout, clock, folder.opening_lock)
         runtime = Runtime(
             services if system is None else [*services, system],
             log=log,
@@ -86,9 +87,14 @@ async def composed(
         )
         yield Composition(runtime, clusters, log)
     finally:
-        for cluster in clusters.values():
-            await cluster.close()
+        await clusters.close()
         await log.close()
+
+
+async def _open(log: Log, layout: Layout, clock: Clock, lock: Path | None) -> None:
+    """Open the log; of several services that start together on one folder, one does."""
+    async with locked(lock) if lock is not None else nullcontext():
+        await open_partitions(log, layout, clock)
 
 
 @asynccontextmanager

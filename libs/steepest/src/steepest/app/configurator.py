@@ -39,17 +39,26 @@ class Configurator(Effector):
 
     def caught_up(self, view: ClusterView) -> None:
         """Compare with what is in force."""
-        state = view.state
-        is_new = not state.reads
-        wanted = configuration(view, self._parameters, upgrades=is_new or self._upgrades)
+        wanted = due_configuration(view, self._parameters, upgrades=self._upgrades)
         self._parameters, self._upgrades = None, False
-        if is_new or wanted != PoolConfigured(reads=state.reads, flags=state.flags, parameters=state.parameters):
+        if wanted is not None:
             self._differs.put_nowait(wanted)
 
     async def run(self, send: Send) -> None:
         """Write what was found to differ."""
         while True:
             await send(await self._differs.get())
+
+
+def due_configuration(
+    view: ClusterView, parameters: PoolParameters | None, *, upgrades: bool = False
+) -> PoolConfigured | None:
+    """The configuration to append to a pool's log; None: it is in force. A new pool gets every flag."""
+    state = view.state
+    is_new = not state.reads
+    wanted = configuration(view, parameters, upgrades=is_new or upgrades)
+    before = PoolConfigured(reads=state.reads, flags=state.flags, parameters=state.parameters)
+    return wanted if is_new or wanted != before else None
 
 
 def configuration(view: ClusterView, parameters: PoolParameters | None = None, *, upgrades: bool) -> PoolConfigured:

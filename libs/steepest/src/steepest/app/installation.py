@@ -8,13 +8,13 @@ password is there, but for that of a broker of the folder's own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from steepest.app.settings.tree import Settings
-from steepest.app.state_folder import KUBERNETES, Installation, NodeSpec, StateFolder
+from steepest.app.state_folder import Installation, NodeSpec, StateFolder
 from steepest.clock import SystemClock
 from steepest.cluster.data_source import DataSource, data_source
 from steepest.cluster.port import Cluster
@@ -159,7 +159,7 @@ def open_cluster(folder: StateFolder, installation: Installation, pool: str) -> 
         InputError: The client that engines need is not installed, or there is no such pool.
     """
     folder, nodes = folder.of_pool(installation, pool), installation.nodes_of(pool)
-    if any(node.engine.startswith(KUBERNETES) for node in nodes):
+    if installation.kubernetes(pool):
         return _kubernetes_cluster(folder, installation, pool, nodes)
     if any(node.engine for node in nodes):
         return _docker_cluster(folder, installation, pool, nodes)
@@ -176,6 +176,37 @@ def open_cluster(folder: StateFolder, installation: Installation, pool: str) -> 
     )
 
 
+class OpenedClusters(Mapping[str, Cluster]):
+    """The nodes of each pool, opened when they are first asked for: most services act on none.
+
+    So a service that only decides needs neither the state folder nor the rights of one that acts.
+    """
+
+    def __init__(self, folder: StateFolder, installation: Installation, pools: Sequence[str]) -> None:
+        self._folder = folder
+        self._installation = installation
+        self._pools = pools
+        self._opened: dict[str, Cluster] = {}
+
+    def __getitem__(self, pool: str) -> Cluster:
+        if pool not in self._pools:
+            raise KeyError(pool)
+        if pool not in self._opened:
+            self._opened[pool] = open_cluster(self._folder, self._installation, pool)
+        return self._opened[pool]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._pools)
+
+    def __len__(self) -> int:
+        return len(self._pools)
+
+    async def close(self) -> None:
+        """Close those that were opened."""
+        for cluster in self._opened.values():
+            await cluster.close()
+
+
 def _data_of(installation: Installation) -> DataSource | None:
     return data_source(installation.storage) if installation.storage else None
 
@@ -189,10 +220,10 @@ def _kubernetes_cluster(
         raise InputError(
             f"the nodes are Kubernetes', and its client is missing: {error}", hint="install steepest[kubernetes]"
         ) from error
-    at = address.address(nodes[0].engine)
+    at, selector = address.address(installation.kubernetes(pool)), installation.selector(pool)
     return KubernetesCluster(
         folder.cluster,
-        [(node.name, node.capacity) for node in nodes],
+        [(node.name, node.capacity) for node in nodes] if selector is None else selector,
         pool,
         namespace=at.namespace,
         claim=at.claim,

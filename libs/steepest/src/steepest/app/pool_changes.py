@@ -5,25 +5,26 @@ It owns what may change: pools are added and never removed, and a pool keeps its
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from steepest.app.installation import apply_topics, kafka_of, open_log
 from steepest.app.settings.amounts import node
+from steepest.app.settings.toml_file import read_toml
 from steepest.app.settings.tree import Settings
 from steepest.app.state_folder import Installation, PoolSpec
 from steepest.clock import SystemClock
 from steepest.errors import InputError
 from steepest.events.common import Name
+from steepest.log.base import Log, TopicPartition
 from steepest.log.kafka.kafka_settings import AUTO
 from steepest.runtime.recovery.log_identity import open_partitions
 
 MOST_POOLS = 1_000
-MOST_FILE_BYTES = 1 << 20
+_FIRST = 16
+"""A pool's log begins with its identity, which has no key, and the pool's configuration."""
 
 
 class _DescribedPool(msgspec.Struct, forbid_unknown_fields=True):
@@ -44,17 +45,7 @@ def read_pools(path: Path) -> tuple[PoolSpec, ...]:
     Raises:
         InputError: It cannot be read, or describes something else; the message names the field.
     """
-    try:
-        with path.open("rb") as file:
-            text = file.read(MOST_FILE_BYTES + 1)
-        if len(text) > MOST_FILE_BYTES:
-            raise InputError(f"{path}: is larger than 1 MiB", hint="describe fewer pools")
-        content: Mapping[str, Any] = tomllib.loads(text.decode())
-        described = msgspec.convert(content, _PoolFile).pool
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}", hint="name a TOML file") from error
-    except (ValueError, RecursionError) as error:  # also those of msgspec, tomllib and the decoder
-        raise InputError(f"{path}: {error}", hint="see `steepest pool apply --help` for an example") from error
+    described = read_toml(path, _PoolFile, hint="see `steepest pool apply --help` for an example").pool
     return tuple(_spec(path, number, pool) for number, pool in enumerate(described))
 
 
@@ -131,3 +122,44 @@ async def _grow(settings: Settings, installation: Installation) -> None:
             await open_partitions(log, installation.layout, SystemClock())
         finally:
             await log.close()
+
+
+async def open_mounted(settings: Settings) -> Installation:
+    """Give the pools of an installation that a file describes their topics and partitions.
+
+    Raises:
+        InputError: A pool's partition is another pool's: the file has lost a pool, or has another order.
+        LogUnavailableError: The log cannot get the partitions; calling it again goes on.
+    """
+    installation = settings.folder.read()
+    kafka = kafka_of(settings)
+    assert kafka is not None  # noqa: S101 - settings are read so
+    await apply_topics(kafka, installation.layout)
+    log = open_log(settings, installation)
+    try:
+        for pool in installation.all_pools:
+            at = installation.layout.of_pool(pool.name)
+            found = await _pool_of(log, at)
+            if found not in ("", pool.name):
+                raise InputError(
+                    f"{at} is the log of the pool {found}, and the file has {pool.name} in its place",
+                    hint="leave every pool where it is in the file, and add new ones at the end",
+                )
+    finally:
+        await log.close()
+    return installation
+
+
+async def _pool_of(log: Log, at: TopicPartition) -> str:
+    """The pool whose records are in a partition; empty where there are none."""
+    begin, end = await log.begin(at), await log.end(at)
+    reader = log.reader({at: begin})
+    try:
+        while begin < end:
+            for record in await reader.poll(max_records=_FIRST):
+                if record.key:
+                    return record.key
+                begin = record.offset + 1
+        return ""
+    finally:
+        await reader.close()

@@ -7,6 +7,7 @@ secrets.
 
 from __future__ import annotations
 
+import copy
 import os
 import stat
 from collections.abc import Iterator
@@ -110,10 +111,22 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         """
         return self.all_pools[self.layout.of_pool(pool).partition].nodes
 
+    def kubernetes(self, pool: str) -> str:
+        """The address of the Kubernetes cluster whose nodes a pool has; empty: it has others."""
+        return next((node.engine for node in self.nodes_of(pool) if node.engine.startswith(KUBERNETES)), "")
+
+    def selector(self, pool: str) -> str | None:
+        """The labels of a pool's nodes in their cluster; None: its nodes are listed."""
+        self.layout.of_pool(pool)
+        return None
+
+    def in_containers(self, pool: str) -> bool:
+        """Whether a pool's jobs run in containers, and so have an image's programs."""
+        return bool(self.kubernetes(pool)) or any(node.engine for node in self.nodes_of(pool))
+
     def isolates(self, pool: str) -> bool:
         """Whether processes on different nodes of a pool cannot reach each other: on Docker engines, unless they may."""
-        on_engines = any(node.engine and not node.engine.startswith(KUBERNETES) for node in self.nodes_of(pool))
-        return on_engines and not self.host_network
+        return self.in_containers(pool) and not self.kubernetes(pool) and not self.host_network
 
     def pool_of_queue(self, queue: str) -> str:
         """The pool of the jobs of a queue that name none."""
@@ -150,7 +163,7 @@ class StateFolder:
         self.services = root / "services"
         self.kafka_file = root / "kafka.json"
         self.gateway = root / "gateway.json"
-        self.opening_lock = root / "opening.lock"
+        self.opening_lock: Path | None = root / "opening.lock"
         self._up_lock = root / "up.lock"
         self._installation = root / "steepest.json"
 
@@ -166,7 +179,7 @@ class StateFolder:
 
     def of_pool(self, installation: Installation, pool: str) -> StateFolder:
         """This folder with what is a pool's own: the files of its nodes and of their log-collector."""
-        folder = StateFolder(self.root)
+        folder = copy.copy(self)
         if pool != installation.pool:
             own = self.root / "pools" / pool
             folder.cluster, folder.collector = own / "cluster", own / "collector"
@@ -275,6 +288,11 @@ class StateFolder:
             lock.write(f"{os.getpid()} {began(os.getpid())}")
             lock.flush()
             yield
+
+    @property
+    def is_up(self) -> bool:
+        """Whether a system runs on this folder."""
+        return self.running() is not None
 
     def running(self) -> int | None:
         """The process that runs on this folder, in its own numbers; None where none does."""

@@ -43,7 +43,8 @@ class Asking:
         if wrong := next(what_is_wrong(spec), None):
             raise InputError(wrong)
         refuse_reserved(spec.env)
-        refuse_what_never_fits(spec, pool.nodes, isolated=pool.isolated)
+        if pool.nodes:
+            refuse_what_never_fits(spec, pool.nodes, isolated=pool.isolated)
         request = submission.request or secrets.token_hex(8)
         event = c.JobSubmitted(job=submission.job, request=request, spec=spec)
         return await self._ask(pool.feed, event, submission.job, request)

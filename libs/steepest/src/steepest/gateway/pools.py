@@ -32,7 +32,7 @@ class ServedPool(msgspec.Struct, frozen=True, kw_only=True):
     """One pool.
 
     Attributes:
-        nodes: What it was set up with; empty for a recording, to which nothing is submitted.
+        nodes: What it was set up with; empty where nodes come and go, and for a recording, to which nothing is submitted.
         isolated: Whether processes on different nodes cannot reach each other.
         title: For people; of a recording, its folder.
     """
@@ -95,8 +95,8 @@ async def installation_served(settings: Settings) -> AsyncIterator[Served]:
                 at,
                 log,
                 begin=await _beginning(settings, log, at),
-                now_ms=lambda newest: clock.now_ms() if folder.running() is not None else newest,
-                is_up=lambda: folder.running() is not None,
+                now_ms=lambda newest: clock.now_ms() if folder.is_up else newest,
+                is_up=lambda: folder.is_up,
             )
             isolated = installation.isolates(name)
             nodes = {node.name: node.capacity for node in installation.nodes_of(name)}

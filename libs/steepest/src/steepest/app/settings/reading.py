@@ -94,6 +94,12 @@ def load(
     given |= _from_flags(flags or {})
     if "kafka.bootstrap" not in given:
         given = _remembered(_tree(given).folder, given)
+    if "installation_file" in given and given.get("kafka.bootstrap", Given(AUTO, DEFAULT)).value == AUTO:
+        described = given["installation_file"].value
+        raise InputError(
+            f"{described} describes the installation, so its log is on a Kafka cluster, and none is named",
+            hint="set STEEPEST_KAFKA",
+        )
     return Loaded(_tree(given), {row.path: given[row.path].origin if row.path in given else DEFAULT for row in rows()})
 
 

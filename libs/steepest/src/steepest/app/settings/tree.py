@@ -194,6 +194,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """The tree. A section is a field whose type is a struct; its docstring says what it is about."""
 
     state_dir: Annotated[str, means("The state folder of the installation.", flag="--state")] = ".steepest"
+    installation_file: Annotated[
+        str,
+        means("A TOML file that describes the installation, where services share no folder (docs/kubernetes.md)."),
+    ] = ""
     pool: Annotated[
         Name | None,
         means(
@@ -216,7 +220,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     @property
     def folder(self) -> StateFolder:
         """The state folder."""
-        return StateFolder(Path(self.state_dir))
+        root = Path(self.state_dir)
+        if not self.installation_file:
+            return StateFolder(root)
+        from steepest.app.settings.mounted_installation import MountedFolder  # noqa: PLC0415 - few installations have one
+
+        return MountedFolder(root, Path(self.installation_file))
 
     @property
     def pool_folder(self) -> StateFolder:

@@ -69,7 +69,7 @@ async def _cancel(settings: Settings, job: str) -> RequestOutcome:
         if found.outcome is not None:
             raise InputError(f"{job} is over already: it {ENDED[found.outcome]}", code="job-over")
         place = await append(log, pool, JobCancelRequested(job=job, request=new_request()))
-        if pool.folder.running() is None:
+        if not pool.folder.is_up:
             return RequestOutcome(state="queued", reason=f"as soon as a system runs on {pool.folder.root}")
         try:
             async with asyncio.timeout(PATIENCE_S):

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from steepest.app.settings.tree import Settings
     from steepest.app.state_folder import Installation, PoolSpec
+    from steepest.events.parameters import PoolParameters
 
 EPILOG = """\b
 Examples:
@@ -72,16 +73,24 @@ def add(
 
 @pool.command()
 @installation_options
-@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("file", required=False, type=click.Path(dir_okay=False, path_type=Path))
 @json_option
-def apply(settings: Settings, *, file: Path, as_json: bool) -> None:
+def apply(settings: Settings, *, file: Path | None, as_json: bool) -> None:
     """Add the pools that FILE describes, and give those that are there the queues that it names.
 
     A second call changes nothing. Pools that FILE does not name stay as they are; none is removed.
+
+    Without FILE: give the pools of the installation that STEEPEST_INSTALLATION_FILE describes their topics, and put the
+    parameters of the settings in force. It may be called while services run.
     """
     from steepest.app.pool_changes import read_pools
 
-    _apply(settings, read_pools(file), as_json=as_json)
+    if file is not None:
+        _apply(settings, read_pools(file), as_json=as_json)
+    elif settings.installation_file:
+        _apply_mounted(settings, as_json=as_json)
+    else:
+        raise click.UsageError("name the FILE that describes the pools")
 
 
 @pool.command(name="list")
@@ -100,6 +109,31 @@ def _apply(settings: Settings, wanted: Sequence[PoolSpec], *, as_json: bool) -> 
     _show(asyncio.run(apply_pools(settings, wanted)), as_json=as_json)
 
 
+def _apply_mounted(settings: Settings, *, as_json: bool) -> None:
+    import asyncio
+
+    import msgspec
+
+    from steepest.app.pool_changes import open_mounted
+    from steepest.cli.commands.up import wanted
+
+    installation = asyncio.run(open_mounted(settings))
+    for name in settings.pools:
+        one = msgspec.structs.replace(settings, pool=name)
+        asyncio.run(_configure(one, wanted(one)))
+    _show(installation, as_json=as_json)
+
+
+async def _configure(settings: Settings, parameters: PoolParameters | None) -> None:
+    from steepest.app.configurator import due_configuration
+    from steepest.cli.pool.user_requests import append, asking
+
+    async with asking(settings) as (log, pool):
+        due = due_configuration(pool.view, parameters)
+        if due is not None:
+            await append(log, pool, due)
+
+
 def _show(installation: Installation, *, as_json: bool) -> None:
     from steepest.view.nodes import format_resources
 
@@ -108,6 +142,7 @@ def _show(installation: Installation, *, as_json: bool) -> None:
             "pool": one.name,
             "partition": str(installation.layout.of_pool(one.name)),
             "nodes": {each.name: format_resources(each.capacity) for each in one.nodes},
+            **({} if (selector := installation.selector(one.name)) is None else {"selector": selector}),
             "queues": list(one.queues),
         }
         for one in installation.all_pools
@@ -117,5 +152,7 @@ def _show(installation: Installation, *, as_json: bool) -> None:
         return
     for one in pools:
         nodes = ", ".join(f"{name} ({size})" for name, size in one["nodes"].items())
+        if "selector" in one:
+            nodes = f"nodes with {one['selector']}" if one["selector"] else "all nodes"
         queues = f"; queues: {', '.join(one['queues'])}" if one["queues"] else ""
         tell(f"{one['pool']} ({one['partition']}): {nodes}{queues}")

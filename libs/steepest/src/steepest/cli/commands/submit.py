@@ -161,8 +161,7 @@ def _in_pool_of(settings: Settings, spec: JobSpec) -> Settings:
 
 def _in_containers(settings: Settings, spec: JobSpec) -> bool:
     """Whether the job's programs are those of an image, and not this machine's."""
-    nodes = settings.folder.read().nodes_of(str(settings.pool))
-    return bool(spec.image) or any(node.engine for node in nodes)
+    return bool(spec.image) or settings.folder.read().in_containers(str(settings.pool))
 
 
 def _running(spec: JobSpec, command: tuple[str, ...]) -> JobSpec:
@@ -224,9 +223,9 @@ async def _ask(settings: Settings, jobs: Sequence[tuple[str, JobSpec]], *, wait:
     answers: list[Answer] = []
     async with asking(settings) as (log, pool):
         jobs = [(name, with_priority(spec, pool.view.parameters)) for name, spec in jobs]
-        nodes = pool.installation.nodes_of(pool.name)  # emulated nodes never change
-        isolated = pool.installation.isolates(pool.name)
-        refuse_what_never_fits(jobs[0][1], {node.name: node.capacity for node in nodes}, isolated=isolated)
+        if pool.installation.selector(pool.name) is None:  # listed nodes never change
+            nodes = {node.name: node.capacity for node in pool.installation.nodes_of(pool.name)}
+            refuse_what_never_fits(jobs[0][1], nodes, isolated=pool.installation.isolates(pool.name))
         others = await elsewhere(settings, pool, log)
         events = [JobSubmitted(job=_free(pool, others, name), request=new_request(), spec=spec) for name, spec in jobs]
         places = [await append(log, pool, event) for event in events]
@@ -241,7 +240,7 @@ async def _answer(
 ) -> RequestOutcome:
     from steepest.cli.pool.user_requests import RequestOutcome, admission
 
-    running = pool.folder.running() is not None
+    running = pool.folder.is_up
     answer = await admission(log, pool, place) if running or wait else RequestOutcome(state="queued")
     if talk:
         _tell(job, answer, pool, running=running)
@@ -307,7 +306,7 @@ async def _wait(log: Log, pool: StoredPool, place: RequestCursor, job: str, *, t
             return news
         if news is not None and talk and not is_routine(news.event):
             tell(sentence(news.event))
-        if news is None and not deserted and pool.folder.running() is None:
+        if news is None and not deserted and not pool.folder.is_up:
             deserted = True
             tell(f"Warning: no system runs on {pool.folder.root}; {job} waits until one does", err=True)
     raise AssertionError("a log is followed for ever")

@@ -54,7 +54,7 @@ async def _top(settings: Settings) -> None:
     async with reading(settings) as (installation, log):
         at = installation.layout.of_pool(settings.pool or installation.pool)
         story, now = await _story(settings, log, at), await log.end(at)
-        is_running = settings.folder.running() is not None
+        is_running = settings.folder.is_up
         title = f"{settings.folder.root}{'' if is_running else ', which no system runs on'}"
         audience = Screen(console(), title) if sys.stdout.isatty() else Lines(tell)
         with leaving_on_q():

@@ -74,7 +74,8 @@ async def _trim(settings: Settings, keep_ms: int, *, dry_run: bool) -> dict[str,
         settings=settings, installation=installation, log=log, clusters={}, clock=clock, metrics=Metrics()
     )
     services = [build(context) for build in wanted_services(settings).values()]
-    services.append(Service(name=SYSTEM))
+    if not settings.installation_file:  # without a state folder, no `up` reads the log
+        services.append(Service(name=SYSTEM))
     found: dict[str, tuple[int, int]] = {}
     seen = SeenSnapshots()
     try:

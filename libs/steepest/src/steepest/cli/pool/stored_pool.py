@@ -34,7 +34,7 @@ class StoredPool(msgspec.Struct, kw_only=True):
         name: Its name.
         folder: The state folder, with what is the pool's own.
         at: Its partition.
-        up: The process that runs on the folder; None where none does.
+        up: Whether a system runs on it.
         now_ms: The wall clock while a system runs, else the time of the newest record: nothing has passed since.
     """
 
@@ -43,7 +43,7 @@ class StoredPool(msgspec.Struct, kw_only=True):
     installation: Installation
     at: TopicPartition
     view: ClusterView
-    up: int | None
+    up: bool
     now_ms: int
 
     def job(self, name: str) -> Job:
@@ -61,7 +61,7 @@ class StoredPool(msgspec.Struct, kw_only=True):
 
     def has_stopped(self, job: Job) -> bool:
         """Whether the processes of a job that the log holds to be running have ended since: `down` stops them."""
-        if self.up is not None or not job.alive:
+        if self.up or not job.alive:
             return False
         from steepest.cluster.folders.adapter_folder import AdapterFolder
         from steepest.cluster.observation import recorded_end
@@ -75,7 +75,7 @@ class StoredPool(msgspec.Struct, kw_only=True):
     def note(self) -> str:
         """What a reader has to know where nothing runs; empty where a system does."""
         root = self.folder.root
-        return "" if self.up is not None else f"Steepest does not run on {root}; this is the last known state"
+        return "" if self.up else f"Steepest does not run on {root}; this is the last known state"
 
 
 def look(settings: Settings) -> StoredPool:
@@ -154,8 +154,8 @@ async def fold(
         if folded is not None and on_record is not None:
             on_record(view, folded[0], accepted=folded[1])
     folder = settings.folder.of_pool(installation, name)
-    up = folder.running() if until is None else None
-    now_ms = at_ms if up is None else SystemClock().now_ms()
+    up = until is None and folder.is_up
+    now_ms = SystemClock().now_ms() if up else at_ms
     return StoredPool(name=name, folder=folder, installation=installation, at=at, view=view, up=up, now_ms=now_ms)
 
 

@@ -8,21 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
 from steepest.cluster.kubernetes.api import KubernetesApi
-from steepest.cluster.kubernetes.manifest import GPU
 from steepest.cluster.kubernetes.objects import ClusterNode, Listing
-from steepest.cluster.kubernetes.quantities import mebibytes, millis
+from steepest.cluster.kubernetes.selected_nodes import resources, takes_pods
 from steepest.errors import ClusterError, InputError
 from steepest.events.common import Resources
 
 SCHEME = "kubernetes://"
 _NAMED = re.compile(r"(?P<namespace>[a-z0-9-]{1,63})/(?P<claim>[a-z0-9.-]{1,253}):(?P<volume>/.+)", re.ASCII)
-_PLAIN = frozenset({"cpu", "memory", "pods", "ephemeral-storage", GPU})
 _LISTED = 500
 
 
@@ -67,7 +64,9 @@ def nodes(kubeconfig: Path | None = None) -> list[tuple[str, Resources]]:
         InputError: The API server does not answer, or there is no such node.
     """
     found = asyncio.run(_listed(kubeconfig))
-    usable = [(each.metadata.name, _capacity(each.status.allocatable)) for each in found if _takes_pods(each)]
+    usable = [
+        (each.metadata.name, resources(each.status.allocatable)) for each in found if each.is_ready and takes_pods(each)
+    ]
     if not usable:
         raise InputError("no node of the cluster takes pods", code="no-nodes", hint="kubectl get nodes")
     return sorted(usable)
@@ -88,22 +87,3 @@ async def _listed(kubeconfig: Path | None) -> list[ClusterNode]:
         raise InputError(f"the API server does not list its nodes: {error}", code="no-api-server") from error
     finally:
         await api.close()
-
-
-def _takes_pods(node: ClusterNode) -> bool:
-    is_tainted = any(taint.effect != "PreferNoSchedule" for taint in node.spec.taints)
-    return node.is_ready and not node.spec.unschedulable and not is_tainted
-
-
-def _capacity(allocatable: Mapping[str, str]) -> Resources:
-    extended = {
-        name: count
-        for name, quantity in sorted(allocatable.items())
-        if name not in _PLAIN and not name.startswith("hugepages-") and (count := (millis(quantity) or 0) // 1000)
-    }
-    return Resources(
-        cpu_m=millis(allocatable.get("cpu", "0")) or 0,
-        memory_mib=mebibytes(allocatable.get("memory", "0")) or 0,
-        gpus=(millis(allocatable.get(GPU, "0")) or 0) // 1000,
-        extended=tuple(extended.items()),
-    )

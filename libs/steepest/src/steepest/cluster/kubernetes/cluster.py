@@ -19,6 +19,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
+import msgspec
 from msgspec import UNSET, UnsetType
 
 from steepest.aio import uncancelled
@@ -37,11 +38,15 @@ from steepest.cluster.kubernetes.kubernetes_background import KubernetesBackgrou
 from steepest.cluster.kubernetes.launch import PodLaunch, launch
 from steepest.cluster.kubernetes.manifest import GRACE_S, UNPRIVILEGED, JobSettings
 from steepest.cluster.kubernetes.resize import resize
+from steepest.cluster.kubernetes.selected_nodes import SelectedNodes
 from steepest.cluster.kubernetes.sight import pod_of
 from steepest.cluster.observation import Observation, declare_gone
 from steepest.cluster.port import ReplicaId, ReplicaSpec, Stopped
 from steepest.errors import InputError, RefusedError, UncertainError
 from steepest.events.common import CheckpointRef, Resources
+
+LARGEST_NODE = Resources(cpu_m=1_024_000, memory_mib=1 << 24)
+"""Larger than any node: no cap is a cap of this size where nodes are selected, and so come and go."""
 
 _KILL_S = 30.0  # a kubelet kills within seconds of the grace's end
 _RETRY_S = 1.0
@@ -53,7 +58,7 @@ class KubernetesCluster(FolderCluster[KubernetesBackground]):
 
     Args:
         state_dir: The state folder, on the volume; a new adapter on the same folder adopts the replicas that run.
-        nodes: All nodes of the pool, with what they may have.
+        nodes: All nodes of the pool, with what they may have; or the labels of its nodes, of which it then has what is free.
         pool: The pool's name, for the heartbeats.
         namespace: The namespace of the Jobs.
         claim: The claim of the volume, in that namespace; pods on every node can mount it.
@@ -72,7 +77,7 @@ class KubernetesCluster(FolderCluster[KubernetesBackground]):
     def __init__(
         self,
         state_dir: Path,
-        nodes: Sequence[tuple[str, Resources]],
+        nodes: Sequence[tuple[str, Resources]] | str,
         pool: str,
         *,
         namespace: str,
@@ -85,9 +90,14 @@ class KubernetesCluster(FolderCluster[KubernetesBackground]):
         events: bool = False,
         retention: Retention = Retention(),  # noqa: B008 - frozen
     ) -> None:
+        self._selected = SelectedNodes(nodes) if isinstance(nodes, str) else None
+        listed = [] if isinstance(nodes, str) else nodes
         super().__init__(
-            state_dir, nodes, pool, heartbeat_s=heartbeat_s, clock=clock, events=events, retention=retention
+            state_dir, listed, pool, heartbeat_s=heartbeat_s, clock=clock, events=events, retention=retention
         )
+        if self._selected is not None:
+            self._capacities = self._selected
+            self._settings = msgspec.structs.replace(self._settings, capacities=self._selected)
         mounted, folder = volume.resolve(), self._state.path.resolve()
         if not folder.is_relative_to(mounted):
             raise InputError(
@@ -103,8 +113,8 @@ class KubernetesCluster(FolderCluster[KubernetesBackground]):
             image=image,
             user=os.getuid() or UNPRIVILEGED,
             most=Resources(
-                cpu_m=max(capacity.cpu_m for _, capacity in nodes),
-                memory_mib=max(capacity.memory_mib for _, capacity in nodes),
+                cpu_m=max((capacity.cpu_m for _, capacity in listed), default=LARGEST_NODE.cpu_m),
+                memory_mib=max((capacity.memory_mib for _, capacity in listed), default=LARGEST_NODE.memory_mib),
             ),
         )
         self._kubeconfig = kubeconfig
@@ -279,7 +289,7 @@ class KubernetesCluster(FolderCluster[KubernetesBackground]):
         api = KubernetesApi(self._kubeconfig)
         settings = self._jobs_settings
         path = f"/api/v1/namespaces/{settings.namespace}/pods"
-        background = KubernetesBackground(self._settings, roster, api, path, settings.label)
+        background = KubernetesBackground(self._settings, roster, api, path, settings.label, selected=self._selected)
         self._jobs = BatchJobs(api, settings, background.pods)
         self._sight = background.sight
         for tracked in await asyncio.to_thread(roster.load):

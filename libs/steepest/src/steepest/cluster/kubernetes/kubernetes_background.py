@@ -5,9 +5,10 @@ It must never start or stop anything.
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import time
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 
 from steepest.cluster.folders.adapter_folder import IncarnationFolder
 from steepest.cluster.folders.background import AdapterSettings, Background
@@ -16,15 +17,19 @@ from steepest.cluster.kubernetes.api import KubernetesApi
 from steepest.cluster.kubernetes.manifest import CLUSTER
 from steepest.cluster.kubernetes.objects import ClusterNode, Pod
 from steepest.cluster.kubernetes.output import PodOutput, complete
-from steepest.cluster.kubernetes.reflector import NodeReflector, PodReflector, Reflector, selector_of
+from steepest.cluster.kubernetes.reflector import NodeReflector, PodReflector, Reflector, labelled
+from steepest.cluster.kubernetes.selected_nodes import SelectedNodes, by_node
 from steepest.cluster.kubernetes.sight import PodRecord, Sight, pod_of
 from steepest.cluster.kubernetes.usage import PodUsage
 from steepest.errors import ClusterError
+from steepest.events.common import Resources
+from steepest.events.heartbeat import NodeHeartbeat
 from steepest.logger import Logger
 
 _log = Logger()
 _LOOK_AT_ALL_S = 10.0  # a safety net: no event should get lost while the watch is open
 _LISTED_S = 10.0
+NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
 
 
 class KubernetesTracked(Tracked):
@@ -43,6 +48,7 @@ class KubernetesBackground(Background[KubernetesTracked]):
         api: The API server.
         pods_path: Of the namespace's pods.
         label: The label of the adapter's pods.
+        selected: Kept as the cluster has them; None: the nodes are listed.
     """
 
     def __init__(
@@ -52,12 +58,22 @@ class KubernetesBackground(Background[KubernetesTracked]):
         api: KubernetesApi,
         pods_path: str,
         label: str,
+        *,
+        selected: SelectedNodes | None,
     ) -> None:
         super().__init__(settings, roster)
         self._api = api
         self._path = pods_path
-        self.pods: PodReflector = Reflector(api, pods_path, Pod, selector_of({CLUSTER: label}), self._pod_changed)
-        self.nodes: NodeReflector = Reflector(api, "/api/v1/nodes", ClusterNode, "", lambda _: None)
+        self.pods: PodReflector = Reflector(api, pods_path, Pod, labelled({CLUSTER: label}), self._pod_changed)
+        nodes = {"labelSelector": selected.selector if selected is not None else ""}
+        self.nodes: NodeReflector = Reflector(api, "/api/v1/nodes", ClusterNode, nodes, lambda _: self._renew_soon())
+        # Every pod of the cluster but the pool's own ones. It is read only where heartbeats are sent, and only if it may be.
+        others = {"labelSelector": f"{CLUSTER}!={label}", "fieldSelector": NOT_ENDED}
+        self._others: PodReflector = Reflector(api, "/api/v1/pods", Pod, others, lambda _: self._renew_soon())
+        self._others_begun: asyncio.Task[bool] | None = None
+        self._selected = selected
+        self._held: tuple[dict[str, Resources], dict[str, Resources]] = ({}, {})
+        self._is_stale = True
         self.sight = Sight(api, pods_path, self.pods)
         self._usage = PodUsage(api)
         self._outputs: dict[str, PodOutput] = {}
@@ -70,6 +86,7 @@ class KubernetesBackground(Background[KubernetesTracked]):
         self.nodes.start()
         if not (await self.pods.listed(_LISTED_S) and await self.nodes.listed(_LISTED_S)):
             _log.warning("API server does not answer")
+        self._renew()
         await self.look()
         self.start()
 
@@ -78,6 +95,7 @@ class KubernetesBackground(Background[KubernetesTracked]):
         await super().close()
         await self.pods.close()
         await self.nodes.close()
+        await self._others.close()
         await self._usage.close()
         for output in self._outputs.values():
             output.task.cancel()
@@ -92,9 +110,34 @@ class KubernetesBackground(Background[KubernetesTracked]):
         """A node, if the cluster has it."""
         return next((each for each in self.nodes.all() if each.metadata.name == name), None)
 
+    async def heartbeats(self) -> AsyncIterator[NodeHeartbeat]:
+        """See ``Background.heartbeats``. Where nodes are selected, the first ones take the pods of others into account."""
+        if self._selected is not None:
+            if self._others_begun is None:
+                self._others.start()
+                self._others_begun = asyncio.create_task(self._others.listed(_LISTED_S))
+            if not await asyncio.shield(self._others_begun):
+                _log.warning("the pods of others are not known; a start that finds no room is refused")
+            self._renew()
+        async for each in super().heartbeats():
+            yield each
+
     def _pod_changed(self, pod: Pod) -> None:
         self._doubtful[pod.metadata.uid] = None
+        self._is_stale = True
         self.watch.pulse.fire()
+
+    def _renew_soon(self) -> None:
+        self._is_stale = True
+
+    def _renew(self) -> None:
+        """Take in what is known of the pool's nodes; also what only lasts: more room counts after a time."""
+        if self._selected is None:
+            return
+        if self._is_stale:
+            self._held = by_node(self.pods.all()), by_node(self._others.all())
+            self._is_stale = False
+        self._selected.renew(self.nodes.all(), *self._held)
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
@@ -153,6 +196,7 @@ class KubernetesBackground(Background[KubernetesTracked]):
 
     async def measure(self) -> None:
         """Take the newest samples of running pods, and ask for more while the heartbeats have a consumer."""
+        self._renew()
         running = [each for each in self.roster.running() if self.answers(each.node)]
         if self._listeners:
             self._usage.measure(sorted({each.node for each in running}))

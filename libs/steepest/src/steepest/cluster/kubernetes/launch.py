@@ -23,6 +23,7 @@ from steepest.cluster.kubernetes.jobs import BatchJobs
 from steepest.cluster.kubernetes.kubernetes_background import KubernetesBackground
 from steepest.cluster.kubernetes.manifest import manifest
 from steepest.cluster.kubernetes.objects import failed_start, unschedulable
+from steepest.cluster.kubernetes.selected_nodes import takes_pods
 from steepest.cluster.kubernetes.sight import PodRecord, pod_of, record_of
 from steepest.cluster.port import ReplicaSpec
 from steepest.errors import ClusterError, RefusedError
@@ -94,10 +95,9 @@ def _refuse_unless_possible(background: KubernetesBackground, order: PodLaunch) 
     if found is None or not background.answers(order.node):
         hint = f"kubectl describe node {order.node}"
         raise RefusedError(f"the node {order.node} is not ready", code="node-lost", hint=hint)
-    if found.spec.unschedulable:
-        raise RefusedError(
-            f"the node {order.node} is cordoned", code="node-lost", hint=f"kubectl uncordon {order.node}"
-        )
+    if not takes_pods(found):
+        hint = f"kubectl describe node {order.node}"
+        raise RefusedError(f"the node {order.node} is cordoned or tainted", code="node-lost", hint=hint)
 
 
 async def _placed(jobs: BatchJobs, state: AdapterFolder, folder: IncarnationFolder, order: PodLaunch) -> PodRecord:

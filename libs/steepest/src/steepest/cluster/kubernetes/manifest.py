@@ -19,6 +19,7 @@ from steepest.cluster.fence import environment
 from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder
 from steepest.cluster.gang_variables import GangAddresses
 from steepest.cluster.kubernetes.objects import CONTAINER, GATE, ObjectMetadata
+from steepest.cluster.kubernetes.selected_nodes import GPU
 from steepest.cluster.port import GangPlace, ReplicaId, ReplicaSpec
 from steepest.events.common import CheckpointRef, Resources
 
@@ -44,9 +45,6 @@ PORT = 29_500
 """Of rank 0's framework; the gang's processes listen at the next one. Each pod has its own address."""
 
 UNPRIVILEGED = 65_534
-GPU = "nvidia.com/gpu"
-"""What a node's device plugin calls its whole GPUs."""
-
 _SLUG = 30
 _DIGEST = 10
 _LEAST_CPU_M = 10

@@ -121,10 +121,20 @@ class SchedulingGate(_Part, frozen=True):
     name: str
 
 
+class PodContainer(_Part, frozen=True):
+    """A container of a pod's spec."""
+
+    resources: ContainerCaps = ContainerCaps()
+    restart_policy: str = ""
+
+
 class PodSpec(_Part, frozen=True):
     """A pod's spec."""
 
     node_name: str | None = None
+    containers: list[PodContainer] = []
+    init_containers: list[PodContainer] = []
+    overhead: dict[str, str] = {}
     scheduling_gates: list[SchedulingGate] = []
 
 

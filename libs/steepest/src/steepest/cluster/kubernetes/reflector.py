@@ -61,17 +61,22 @@ class Reflector(Generic[T]):
         api: The API server.
         path: Of the list.
         kind: What the objects are.
-        selector: Only objects with these labels; empty: all.
+        selectors: Only objects with these labels (``labelSelector``) or fields (``fieldSelector``); empty: all.
         changed: Called with each object that is new, changed or deleted.
     """
 
     def __init__(
-        self, api: KubernetesApi, path: str, kind: type[T], selector: str, changed: Callable[[T], None]
+        self,
+        api: KubernetesApi,
+        path: str,
+        kind: type[T],
+        selectors: Mapping[str, str],
+        changed: Callable[[T], None],
     ) -> None:
         self._api = api
         self._path = path
         self._kind: type[T] = kind
-        self._query = {"labelSelector": selector} if selector else {}
+        self._query = {name: value for name, value in selectors.items() if value}
         self._changed: Callable[[T], None] = changed
         self._objects: dict[str, T] = {}
         self._deleted: dict[str, T] = {}
@@ -217,9 +222,9 @@ class Reflector(Generic[T]):
         self._changed(gone)
 
 
-def selector_of(labels: Mapping[str, str]) -> str:
-    """Labels as a selector."""
-    return ",".join(f"{name}={value}" for name, value in labels.items())
+def labelled(labels: Mapping[str, str]) -> dict[str, str]:
+    """The selector of objects with these labels."""
+    return {"labelSelector": ",".join(f"{name}={value}" for name, value in labels.items())}
 
 
 PodReflector = Reflector[Pod]

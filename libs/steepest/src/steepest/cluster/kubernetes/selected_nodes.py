@@ -1,0 +1,165 @@
+"""What each node of a pool has for its jobs now, where the cluster says which nodes those are.
+
+It owns which nodes are a pool's, and the arithmetic. It must never send a request.
+
+A pool has the nodes with its labels. Of what a node can allocate, what the pods of others have requested is not the pool's.
+They come and go, so less is believed immediately, and more once it has lasted. A node that is cordoned, or has a taint that
+keeps pods away, has what the pool's own pods hold there and no more: nothing new is placed on it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+import msgspec
+
+from steepest.cluster.kubernetes.objects import ClusterNode, Pod
+from steepest.cluster.kubernetes.quantities import mebibytes, millis
+from steepest.events.common import Name, Resources
+
+GPU = "nvidia.com/gpu"
+"""What a node's device plugin calls its whole GPUs."""
+
+LASTING_S = 10.0
+"""How long a node must have more before the pool counts on it: pods of others come and go."""
+
+STEP_CPU_M = 50
+STEP_MEMORY_MIB = 64
+"""What remains beside others is rounded down to these steps, so that few sizes of nodes occur."""
+
+_PLAIN = frozenset({"cpu", "memory", "pods", "ephemeral-storage", GPU})
+
+
+def takes_pods(node: ClusterNode) -> bool:
+    """Whether nothing but its size and its readiness keeps pods away."""
+    return not node.spec.unschedulable and all(taint.effect == "PreferNoSchedule" for taint in node.spec.taints)
+
+
+def resources(quantities: Mapping[str, str]) -> Resources:
+    """Quantities as Kubernetes writes them; what cannot be read counts as nothing."""
+    extended = {
+        name: count
+        for name, quantity in sorted(quantities.items())
+        if name not in _PLAIN and not name.startswith("hugepages-") and (count := (millis(quantity) or 0) // 1000)
+    }
+    return Resources(
+        cpu_m=millis(quantities.get("cpu", "0")) or 0,
+        memory_mib=mebibytes(quantities.get("memory", "0")) or 0,
+        gpus=(millis(quantities.get(GPU, "0")) or 0) // 1000,
+        extended=tuple(extended.items()),
+    )
+
+
+def requested(pod: Pod) -> Resources:
+    """What the scheduler reserves for a pod: the sum of its containers, or its largest init container if that is more."""
+    total = sum((resources(one.resources.requests) for one in pod.spec.containers), Resources())
+    for one in pod.spec.init_containers:
+        if one.restart_policy == "Always":
+            total += resources(one.resources.requests)
+    for one in pod.spec.init_containers:
+        total = _larger(total, resources(one.resources.requests))
+    return total + resources(pod.spec.overhead)
+
+
+def by_node(pods: Iterable[Pod]) -> dict[str, Resources]:
+    """What pods that are bound and have not ended hold together on each node."""
+    held: dict[str, Resources] = {}
+    for pod in pods:
+        if pod.spec.node_name is not None and not pod.has_ended:
+            held[pod.spec.node_name] = held.get(pod.spec.node_name, Resources()) + requested(pod)
+    return held
+
+
+class SelectedNodes(Mapping[str, Resources]):
+    """By node, what the pool's jobs may have there.
+
+    Args:
+        selector: The labels of its nodes; empty: all nodes.
+        now_s: A monotonic clock in seconds.
+    """
+
+    def __init__(self, selector: str, now_s: Callable[[], float] = time.monotonic) -> None:
+        self.selector = selector
+        self._now_s = now_s
+        self._stated: dict[str, Resources] = {}
+        self._more_since_s: dict[str, float] = {}
+
+    def renew(
+        self, nodes: Iterable[ClusterNode], own: Mapping[str, Resources], others: Mapping[str, Resources]
+    ) -> None:
+        """Take in what is known now.
+
+        Args:
+            nodes: Those of the pool. One whose name is no name of a node is left out.
+            own: What the pool's own pods hold, by node.
+            others: What all other pods hold, by node.
+        """
+        known = [node for node in nodes if _is_name(node.metadata.name)]
+        for node in known:
+            self._state(node.metadata.name, _left(node, own, others))
+        names = {node.metadata.name for node in known}
+        for gone in [name for name in self._stated if name not in names]:
+            del self._stated[gone]
+            self._more_since_s.pop(gone, None)
+
+    def _state(self, name: str, now: Resources) -> None:
+        stated = self._stated.get(name)
+        is_more = stated is not None and stated != now and stated.fits(now)
+        if is_more and self._now_s() - self._more_since_s.setdefault(name, self._now_s()) < LASTING_S:
+            return
+        self._more_since_s.pop(name, None)
+        self._stated[name] = now
+
+    def __getitem__(self, name: str) -> Resources:
+        return self._stated[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._stated))
+
+    def __len__(self) -> int:
+        return len(self._stated)
+
+
+def _left(node: ClusterNode, own: Mapping[str, Resources], others: Mapping[str, Resources]) -> Resources:
+    name = node.metadata.name
+    held = own.get(name, Resources())
+    if not takes_pods(node):
+        return held
+    total = resources(node.status.allocatable)
+    taken = others.get(name)
+    if taken is None:
+        return total
+    extended = dict(taken.extended)
+    left = Resources(
+        cpu_m=_stepped(total.cpu_m - taken.cpu_m, STEP_CPU_M),
+        memory_mib=_stepped(total.memory_mib - taken.memory_mib, STEP_MEMORY_MIB),
+        gpus=max(total.gpus - taken.gpus, 0),
+        extended=tuple((of, count) for of, has in total.extended if (count := has - extended.get(of, 0)) > 0),
+    )
+    return _larger(left, held)
+
+
+def _stepped(amount: int, step: int) -> int:
+    return max(amount, 0) // step * step
+
+
+def _larger(one: Resources, other: Resources) -> Resources:
+    """The larger amount of each resource."""
+    extended = dict(one.extended)
+    for name, count in other.extended:
+        extended[name] = max(count, extended.get(name, 0))
+    return Resources(
+        cpu_m=max(one.cpu_m, other.cpu_m),
+        memory_mib=max(one.memory_mib, other.memory_mib),
+        gpus=max(one.gpus, other.gpus),
+        extended=tuple(sorted(extended.items())),
+    )
+
+
+def _is_name(name: str) -> bool:
+    try:
+        msgspec.convert(name, Name)
+    except msgspec.ValidationError:
+        return False
+    return True
