@@ -147,7 +147,7 @@ class KafkaAssignment:
         self._watching = asyncio.create_task(self._watch(client))
 
     async def _watch(self, client: AIOKafkaConsumer) -> None:
-        """Notice that the client does not take part in the group any more: then the share is to be given back."""
+        """Notice that the client does not take part in the group any more: then the share must be given back."""
         while not self._failure:
             await asyncio.sleep(ASK_AGAIN_S)
             try:
