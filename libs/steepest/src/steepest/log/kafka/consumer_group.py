@@ -152,7 +152,7 @@ class KafkaAssignment:
             await asyncio.sleep(ASK_AGAIN_S)
             try:
                 await client.getmany(timeout_ms=0)  # its partitions are paused, so it gets none
-            except Exception as error:  # noqa: BLE001 - whatever ended a task of the client
+            except Exception as error:  # noqa: BLE001 - any error can have ended a task of the client
                 self._failure = f"the client failed: {type(error).__name__}: {error}"
         self.revoked.set()
         self._assigned.set()
