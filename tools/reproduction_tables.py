@@ -16,15 +16,15 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "reproduction.md"
 
-LEFT_OUT = ("How to read a verdict", "The experiments")
+LEFT_OUT = ("How to read a verdict", "The experiments", "Every load")
 """Sections of a report that the page has in its own words."""
 
-_BLOCK = re.compile(r"<!-- (specon|flowcon) -->\n.*?<!-- end -->", re.DOTALL)
+_BLOCK = re.compile(r"<!-- (specon|flowcon|dragon) -->\n.*?<!-- end -->", re.DOTALL)
 
 
 def block(report: str) -> str:
     """What the page shows of a report: its headings are those of subsections."""
-    verdicts = report[report.index("Verdicts:") :]
+    verdicts = report[report.index("Verdicts:" if "Verdicts:" in report else "Claimed ") :]
     first, *others = re.split(r"^## (?=\S)", verdicts, flags=re.MULTILINE)
     kept = [one for one in others if not one.startswith(LEFT_OUT)]
     return "".join([first, *(f"### {one}" for one in kept)]).strip()

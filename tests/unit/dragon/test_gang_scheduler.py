@@ -136,7 +136,7 @@ GROWTH: list[tuple[str, str, dict[str, list[str]]]] = [
         "w1: a a a . \n w2: A a . .\n a 1-9",
         {
             "dragon": ["scale a w2 w1 w1 w1 w2 w2 w2 w1"],
-            "dragon-fixed": ["scale a w2 w1 w1 w1 w2 w2 w2 w1"],
+            "dragon-fixed": ["scale a w2 w1 w1 w1 w2 w2 w2"],
             "dragon-paper-era": ["scale a w2 w1 w1 w1 w2 w2 w2"],
         },
     ),

@@ -50,7 +50,7 @@ DRAGON_FIXED = DragonParameters(
     server_is_ignored=False,
     nodes_by_name=False,
     one_start=False,
-    growth=Growth.OWN_NODES,
+    growth=Growth.SERVER_NODE,
 )
 
 POLICIES: Mapping[str, Policy] = {

@@ -14,10 +14,13 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from steepest.events.parameters import PoolParameters
+from steepest.policies.baselines.by_name import BASELINES
+from steepest.sim.allocation.simulate import simulate_allocation
 from steepest.sim.cluster_spec import NETWORK_MIB_S
 from steepest.sim.clusters import open_cluster
 from steepest.sim.policies import POOL
 from steepest.sim.result import SimulationResult
+from steepest.sim.rules import DEFAULT as DEFAULT_RULES
 from steepest.sim.run import side_by_side
 from steepest.sim.system.simulate import simulate_system
 from steepest.sim.workloads.gang_arrivals import GPUS_A_NODE, gang_arrivals
@@ -34,12 +37,19 @@ POLICIES = (
     "gang-only",
     "dragon-no-locality",
     "dragon-no-scaling",
-    "dragon-no-scaling:tiresias",
+    "tiresias",
+    "optimus",
     "dragon-paper-era",
     "dragon",
     "dragon-fixed",
 )
-"""The default, the ablation, another order of the queue, and the three variants."""
+"""The default, the ablation, two published baselines, and the three variants.
+
+The baselines share GPUs out without a network, and Optimus knows each job's length: they are bounds.
+"""
+
+TICK_MS = 5_000
+"""A third of DRAGON's period. Nothing waits for more ticks, of which, and of heartbeats, a run would else be made."""
 
 CLAIMED_TIME, CLAIMED_UTILISATION = -65.0, 20.0
 """In % of the completion time, and in points of utilisation."""
@@ -85,8 +95,10 @@ class GangFigures(msgspec.Struct, frozen=True, kw_only=True):
         time_change: Of the mean completion time against the default's, in %: over the jobs that end under both.
         bound_change: The same where each job that never ends counts up to the last end of any policy under the same load and
             seed, which is the least that it may take.
-        utilisation_change: Against the default's, in points of the share of GPU-seconds in which replicas make steps; both
-            over the time until the last end under the policy itself.
+        utilisation: The share of GPU-seconds, in %, in which replicas make steps, until the policy's own last end.
+        utilisation_change: The same against the default's, in points.
+        computing: The share of GPU-seconds, in %, that the jobs that end have needed to compute; what they have exchanged,
+            lost and done again is left out.
         finished: The share of the jobs that end.
         deadlocked: Gangs in parts that wait without end, a run.
         scalings: Of running gangs, a run.
@@ -101,6 +113,7 @@ class GangFigures(msgspec.Struct, frozen=True, kw_only=True):
     bound_change: float
     utilisation: float
     utilisation_change: float
+    computing: float
     finished: float
     deadlocked: float
     scale_ups: float
@@ -123,13 +136,15 @@ def run_one(run: LoadRun) -> SimulationResult:
     cluster = open_cluster(f"{run.load.nodes}x{GPUS_A_NODE}gpu")
     rate = {"network_mib_s": run.load.network * NETWORK_MIB_S}
     cluster = msgspec.structs.replace(cluster, nodes=[msgspec.structs.replace(one, **rate) for one in cluster.nodes])
-    name, _, queue = run.policy.partition(":")
-    policy = msgspec.structs.replace(POOL[name], queueing=queue) if queue else POOL[name]
+    workload = gang_arrivals(run.load.workload, run.seed)
+    if run.policy in BASELINES:
+        return simulate_allocation(workload, cluster, run.policy, DEFAULT_RULES, run.seed)
+    policy = POOL[run.policy]
     return simulate_system(
-        gang_arrivals(run.load.workload, run.seed),
+        workload,
         cluster,
         run.policy,
-        policy.parameters(PoolParameters()),
+        policy.parameters(PoolParameters(tick_ms=TICK_MS)),
         run.seed,
         pod_by_pod=policy.pod_by_pod,
     )
@@ -137,18 +152,18 @@ def run_one(run: LoadRun) -> SimulationResult:
 
 def figures(todo: Sequence[LoadRun], results: Sequence[SimulationResult]) -> Sequence[GangFigures]:
     """What all runs come to, by load and policy in their order."""
-    found: dict[tuple[str, str], list[tuple[SimulationResult, Mapping[str, SimulationResult]]]] = {}
-    beside: dict[tuple[str, int], dict[str, SimulationResult]] = {}
+    found: dict[tuple[GangLoad, str], list[tuple[SimulationResult, Mapping[str, SimulationResult]]]] = {}
+    beside: dict[tuple[GangLoad, int], dict[str, SimulationResult]] = {}
     for run, result in zip(todo, results, strict=True):
-        beside.setdefault((str(run.load), run.seed), {})[run.policy] = result
+        beside.setdefault((run.load, run.seed), {})[run.policy] = result
     for run, result in zip(todo, results, strict=True):
-        others = beside[str(run.load), run.seed]
-        found.setdefault((str(run.load), run.policy), []).append((result, others))
+        others = beside[run.load, run.seed]
+        found.setdefault((run.load, run.policy), []).append((result, others))
     return [_figures(load, policy, pairs) for (load, policy), pairs in found.items()]
 
 
 def _figures(
-    load: str, policy: str, pairs: Sequence[tuple[SimulationResult, Mapping[str, SimulationResult]]]
+    load: GangLoad, policy: str, pairs: Sequence[tuple[SimulationResult, Mapping[str, SimulationResult]]]
 ) -> GangFigures:
     def mean(values: Sequence[float]) -> float:
         return statistics.fmean(values)
@@ -159,7 +174,7 @@ def _figures(
     shares = [one.summary().utilisation for one in ours]
     before = [one.summary().utilisation for one in default]
     return GangFigures(
-        load=load,
+        load=str(load),
         policy=policy,
         seeds=len(pairs),
         mean_jct=mean([one.summary().mean_jct for one in ours]),
@@ -172,6 +187,7 @@ def _figures(
         ),
         utilisation=100 * mean(shares),
         utilisation_change=100 * (mean(shares) - mean(before)),
+        computing=100 * mean([_computing(one, load) for one in ours]),
         finished=mean([one.summary().finished / len(one.jobs) for one in ours]),
         deadlocked=mean([one.deadlocked for one in ours]),
         scale_ups=mean([one.scale_ups for one in ours]),
@@ -187,6 +203,13 @@ def _change(one: SimulationResult, default: SimulationResult) -> float:
     if not both:
         return 0.0
     return 100 * (math.fsum(now for now, _ in both) / math.fsum(then for _, then in both) - 1)
+
+
+def _computing(one: SimulationResult, load: GangLoad) -> float:
+    """The share of GPU-seconds until the last end that the jobs that have ended needed to compute."""
+    needs = {job.name: job.gpus * job.work_s for job in gang_arrivals(load.workload, one.seed).jobs}
+    capacity = GPUS_A_NODE * load.nodes * one.summary().makespan
+    return math.fsum(needs[job.name] for job in one.jobs if job.end_s is not None) / capacity if capacity else 0.0
 
 
 def _bound(one: SimulationResult, end_s: float) -> float:
