@@ -7,13 +7,14 @@ UV := $(BIN)/uv
 STAMP := .make
 MEMBERS := $(wildcard libs/*) $(wildcard services/*)
 EDITABLE := $(foreach member,$(MEMBERS),-e $(member))
+GO_BUILD := go build -mod=readonly -trimpath
 export UV_PYTHON_DOWNLOADS := never
 # Hundreds of processes are started by a run of the tests. Without bytecode on disk each of them compiles Steepest again, and
 # one that imports PyTorch compiles that for ten seconds.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev demo test test-fresh test-frameworks test-prometheus lint format bench reproduce fidelity fuzz docs docs-generate dashboards grafana-schema kafka kafka-start kafka-stop mosquitto chromium page-libraries test-page prometheus storage links engine kubernetes kubernetes-programs kubernetes-stop test-kubernetes images chaos faults lock clean
+.PHONY: help setup dev demo test test-fresh test-frameworks test-prometheus lint format bench reproduce fidelity fuzz docs docs-generate dashboards grafana-schema kafka kafka-start kafka-stop mosquitto collector chromium page-libraries test-page prometheus storage links engine kubernetes kubernetes-programs kubernetes-stop test-kubernetes images chaos faults lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -143,6 +144,11 @@ links: ## Get what joins emulated nodes by links (Debian, Ubuntu); making them n
 	  sudo=; test "$$(id -u)" = 0 || sudo=sudo; \
 	  $$sudo apt-get update -q && $$sudo apt-get install -q -y --no-install-recommends iproute2 util-linux; }
 
+collector: .collector/collector ## Build the OpenTelemetry Collector (Go) for the test of the export of traces
+
+.collector/collector: tools/collector/go.mod tools/collector/go.sum tools/collector/main.go
+	cd tools/collector && $(GO_BUILD) -ldflags "-s -w" -o $(CURDIR)/$@ .
+
 chromium: ## Get Chromium with its driver (Debian, Ubuntu) and axe (npm) for the tests of the live page
 	@{ command -v chromium && command -v chromedriver; } > /dev/null || { \
 	  sudo=; test "$$(id -u)" = 0 || sudo=sudo; \
@@ -169,7 +175,6 @@ engine: .docker/docker-compose ## Get Docker, debootstrap (Debian, Ubuntu) and C
 
 # Two Go modules beside the control plane's, because containerd and CoreDNS need other versions of what they share with it.
 KUBERNETES := .kubernetes/bin
-GO_BUILD := go build -mod=readonly -trimpath
 kubernetes_version = $(shell cd tools/kubernetes && go list -m -f '{{.Version}}' k8s.io/kubernetes)
 
 $(KUBERNETES)/kubelet: tools/kubernetes/go.mod tools/kubernetes/go.sum

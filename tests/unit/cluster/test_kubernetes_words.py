@@ -115,12 +115,14 @@ def test_the_scheduler_says_why_there_is_no_room() -> None:
 
 def test_a_move_keeps_the_job(tmp_path: Path) -> None:
     """Another incarnation, on another node and from a checkpoint, has the same Job; only its pod's annotations differ."""
-    first, second = made(tmp_path, 1), made(tmp_path, 2, restore=CheckpointRef(name="c", step=3, digest="d"))
+    first = made(tmp_path, 1, trace="00-one-trace-01")
+    second = made(tmp_path, 2, restore=CheckpointRef(name="c", step=3, digest="d"), trace="00-another-trace-01")
 
     assert first.job == second.job
     assert first.annotations["variable.steepest.dev/STEEPEST_INCARNATION"] == "1"
     assert second.annotations["variable.steepest.dev/STEEPEST_INCARNATION"] == "2"
     assert second.annotations["variable.steepest.dev/STEEPEST_RESTORE"] == "c"
+    assert second.annotations["variable.steepest.dev/TRACEPARENT"] == "00-another-trace-01"
 
 
 def test_another_size_of_a_gang_keeps_the_job(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import sys
 import textwrap
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
 from steepest.cluster.folders.adapter_folder import AdapterFolder
@@ -97,6 +98,18 @@ async def test_the_environment_is_the_spec_s_over_one_thread(
     await cluster.wait_for_step(JOB, 1, at_least=1, timeout_s=60.0)
 
     assert cluster.files("a")[0].output.read_text() == "['1', '4', '1', 'yes', '', 'mnist']\n"
+
+
+@pytest.mark.parametrize(("own", "found"), [({}, "00-its-trace-01"), ({"TRACEPARENT": "its own"}, "its own")])
+async def test_a_process_finds_the_trace_that_started_it(
+    cluster: LocalCluster, own: dict[str, str], found: str
+) -> None:
+    """What a job's user says of `TRACEPARENT` goes before the trace of the start."""
+    spec = python("import os; print(os.environ['TRACEPARENT'])", **own)
+    await cluster.start(JOB, 1, "a", msgspec.structs.replace(spec, trace="00-its-trace-01"), None)
+    await cluster.wait_for_step(JOB, 1, at_least=1, timeout_s=60.0)
+
+    assert cluster.files("a")[0].output.read_text() == f"{found}\n"
 
 
 @pytest.mark.parametrize(

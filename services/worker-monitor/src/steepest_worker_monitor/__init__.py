@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from steepest.app.context import ServiceContext
 from steepest.app.service_main import run_service
+from steepest.app.trace_export import trace_effectors
 from steepest.policies.monitor.facts import Facts
 from steepest.policies.monitor.silence import Silence
 from steepest.policies.pickyman.profiler import Profiler
@@ -18,11 +19,16 @@ def build(context: ServiceContext) -> Service:
     """The service's parts."""
     registry = context.metrics.registry
     counters, gauges = PoolCounters(registry), PoolGauges(registry, context.settings.metrics.jobs)
+    traces = trace_effectors(context.settings.tracing.endpoint)
     return Service(
         name="worker-monitor",
         cluster_deciders=(Silence,),
         stream_deciders=(Facts, Profiler),
-        effectors=lambda held: (Ticker(context.clock), PoolMetrics(counters, gauges, held.pool)),
+        effectors=lambda held: (
+            Ticker(context.clock),
+            PoolMetrics(counters, gauges, held.pool),
+            *traces(held),
+        ),
     )
 
 

@@ -14,6 +14,7 @@ from steepest.cluster.observation import Observation
 from steepest.cluster.port import ReplicaSpec
 from steepest.errors import RefusedError, UncertainError
 from steepest.events.common import CheckpointRef
+from steepest.trace_context import TRACEPARENT
 
 # Shares are computed as if a replica used one core; numerical libraries would start one thread for each core.
 _ONE_THREAD = {
@@ -91,6 +92,7 @@ def environment(
     return {
         **_ONE_THREAD,
         "PYTHONUNBUFFERED": "1",
+        **({TRACEPARENT.upper(): spec.trace} if spec.trace else {}),
         **spec.env,
         **of_gang,
         **of_gpus,

@@ -71,6 +71,7 @@ class ReplicaSpec(msgspec.Struct, frozen=True, kw_only=True):
         cpu_limit_m: Hard CPU cap in millicores; None: only the node's capacity limits it.
         image: The container image; empty is the adapter's default. Nodes without containers ignore it.
         gang: Its place in its gang; None: it trains alone, and gets no variables of a gang.
+        trace: What it finds in its variable ``TRACEPARENT`` (W3C Trace Context), unless ``env`` has one; empty: nothing.
     """
 
     command: tuple[str, ...]
@@ -80,6 +81,7 @@ class ReplicaSpec(msgspec.Struct, frozen=True, kw_only=True):
     cpu_limit_m: int | None = None
     image: str = ""
     gang: GangPlace | None = None
+    trace: str = ""
 
 
 class ReplicaPhase(enum.StrEnum):

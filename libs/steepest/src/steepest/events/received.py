@@ -10,6 +10,8 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from steepest.trace_context import trace_begun, trace_in
+
 E = TypeVar("E")
 
 ID = "id"
@@ -36,6 +38,10 @@ class Received(msgspec.Struct, Generic[E], frozen=True, kw_only=True, gc=False):
     at_ms: int
     key: str = ""
     headers: Mapping[str, str] = {}
+
+    def trace(self, epoch: str) -> str:
+        """The ``traceparent`` of the record, in the log of that epoch; a record that names no trace begins one."""
+        return trace_in(self.headers) or trace_begun(f"{epoch}/{self.topic}/{self.partition}/{self.offset}")
 
 
 class DecisionId(msgspec.Struct, frozen=True, order=True):

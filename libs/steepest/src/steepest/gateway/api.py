@@ -25,6 +25,7 @@ from steepest.gateway.sse import Streams, TooManyStreamsError
 from steepest.gateway.streams import changes_since, events_since
 from steepest.log.base import Log
 from steepest.read_models.comparison import compared
+from steepest.trace_context import trace_in
 
 BODY_MOST = 512 * 1024
 """Bytes of a request: twice what a log takes of a submission."""
@@ -223,10 +224,11 @@ class Api:
     async def _submit(self, request: Request, query: PoolQuery) -> Any:
         log = self._log()
         submission = _decoded(await body(request), Submission)
-        return await Asking(log, self._served.clock).submit(self._pool(query), submission)
+        return await Asking(log, self._served.clock).submit(self._pool(query), submission, trace_in(request.headers))
 
     async def _cancel(self, request: Request, query: PoolQuery) -> Any:
-        return await Asking(self._log(), self._served.clock).cancel(self._pool(query), request.path_params["job"])
+        asking, trace = Asking(self._log(), self._served.clock), trace_in(request.headers)
+        return await asking.cancel(self._pool(query), request.path_params["job"], trace)
 
     def _log(self) -> Log:
         if self._served.log is None:

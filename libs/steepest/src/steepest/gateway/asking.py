@@ -30,8 +30,8 @@ class Asking:
         self._log = log
         self._clock = clock
 
-    async def submit(self, pool: ServedPool, submission: Submission) -> Answer:
-        """Append a job's submission and wait for the answer.
+    async def submit(self, pool: ServedPool, submission: Submission, trace: str = "") -> Answer:
+        """Append a job's submission and wait for the answer. ``trace``: the caller's ``traceparent``.
 
         Raises:
             InputError: It can never run here.
@@ -47,10 +47,10 @@ class Asking:
             refuse_what_never_fits(spec, pool.nodes, isolated=pool.isolated)
         request = submission.request or secrets.token_hex(8)
         event = c.JobSubmitted(job=submission.job, request=request, spec=spec)
-        return await self._ask(pool.feed, event, submission.job, request)
+        return await self._ask(pool.feed, event, submission.job, request, trace)
 
-    async def cancel(self, pool: ServedPool, job: str) -> Answer:
-        """Append the request to stop a job for good.
+    async def cancel(self, pool: ServedPool, job: str, trace: str = "") -> Answer:
+        """Append the request to stop a job for good. ``trace``: the caller's ``traceparent``.
 
         Raises:
             InputError: There is no such job, or it is over.
@@ -60,12 +60,12 @@ class Asking:
         if found.outcome is not None:
             raise InputError(f"{job} is over already", code="job-over")
         request = secrets.token_hex(8)
-        offset = await self._append(pool.feed, c.JobCancelRequested(job=job, request=request))
+        offset = await self._append(pool.feed, c.JobCancelRequested(job=job, request=request), trace)
         return Answer(job=job, request=request, state="queued", offset=offset)
 
-    async def _ask(self, feed: PoolFeed, event: c.JobSubmitted, job: str, request: str) -> Answer:
+    async def _ask(self, feed: PoolFeed, event: c.JobSubmitted, job: str, request: str, trace: str) -> Answer:
         with feed.expecting(request) as answered:
-            offset = await self._append(feed, event)
+            offset = await self._append(feed, event, trace)
             if not feed.is_up():
                 return Answer(
                     job=job, request=request, state="queued", offset=offset, reason="no system runs on the pool"
@@ -78,8 +78,8 @@ class Asking:
         state = "admitted" if rejection is None else "rejected"
         return Answer(job=job, request=request, state=state, offset=offset, reason=rejection or "")
 
-    async def _append(self, feed: PoolFeed, event: c.JobSubmitted | c.JobCancelRequested) -> int:
-        (offset,) = await self._log.append([asked_record(feed.at, feed.name, event, self._clock.now_ms())])
+    async def _append(self, feed: PoolFeed, event: c.JobSubmitted | c.JobCancelRequested, trace: str) -> int:
+        (offset,) = await self._log.append([asked_record(feed.at, feed.name, event, self._clock.now_ms(), trace)])
         return offset
 
 

@@ -166,6 +166,7 @@ class MqttAgent(Effector):
         times: Sequence[int] = (),
         source: str = "",
         numbers: Sequence[int] = (),
+        trace: str = "",  # noqa: ARG002 - only what follows from the log belongs to a trace
     ) -> None:
         """As :class:`~steepest.runtime.effector.Send`, up to the broker."""
         now_ms = self._clock.now_ms()

@@ -21,6 +21,7 @@ from steepest.pool_metrics.learning_course import LearningCourse
 from steepest.pool_metrics.plan_watch import PlanWatch
 from steepest.pool_metrics.sample import PoolSample, sampling
 from steepest.runtime.effector import Effector, Send
+from steepest.runtime.monitoring.exemplar import exemplar_of
 from steepest.view.cluster_view import ClusterView
 from steepest.view.progress import cpu_ms_left
 from steepest.view.state import Job
@@ -173,7 +174,9 @@ class PoolMetrics(Effector):
         job = view.jobs.get(received.event.job)
         if job is not None and job.first_placed_ms == received.at_ms:
             seconds = max(0, received.at_ms - job.submitted_ms) / 1000
-            self._counters.wait_seconds.labels(self._pool, self._queue(job.spec.queue)).observe(seconds)
+            self._counters.wait_seconds.labels(self._pool, self._queue(job.spec.queue)).observe(
+                seconds, exemplar_of(received.headers)
+            )
 
     def _ended(self, view: ClusterView, received: Received[Any]) -> None:
         event: c.JobEnded = received.event
@@ -183,13 +186,14 @@ class PoolMetrics(Effector):
         job = view.jobs.get(event.job)
         if job is None:
             return
+        exemplar = exemplar_of(received.headers)
         seconds = max(0, received.at_ms - job.submitted_ms) / 1000
-        self._counters.completion_seconds.labels(self._pool, event.outcome.value).observe(seconds)
+        self._counters.completion_seconds.labels(self._pool, event.outcome.value).observe(seconds, exemplar)
         if event.outcome is not c.Outcome.FINISHED:
             return
         done_ms = course.done_ms() if course else None
         if done_ms is not None:
-            self._counters.t90_seconds.labels(self._pool).observe(max(0, done_ms - job.submitted_ms) / 1000)
+            self._counters.t90_seconds.labels(self._pool).observe(max(0, done_ms - job.submitted_ms) / 1000, exemplar)
         if predicted is not None and job.progress.cpu_ms is not None:
             self._prediction(CPU_TIME, predicted, job.progress.cpu_ms)
 

@@ -13,6 +13,7 @@ from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.pool_metrics.bounded_label import BoundedLabel
 from steepest.pool_metrics.counters import PoolCounters
+from steepest.runtime.monitoring.exemplar import exemplar_of
 from steepest.view.cluster_view import ClusterView
 from steepest.view.state import Plan, PlanStatus
 
@@ -66,7 +67,7 @@ class PlanWatch:
         watched = self._flying.get(plan.id)
         if watched is None:
             watched = self._flying[plan.id] = WatchedPlan(plan, plan.resumes)
-        self._step(watched, event, received.at_ms)
+        self._step(watched, received)
         if plan.status is not PlanStatus.IN_FLIGHT:
             self._conclude(watched, received)
 
@@ -80,7 +81,8 @@ class PlanWatch:
         """A job has ended."""
         self._left.pop(job, None)
 
-    def _step(self, watched: WatchedPlan, event: Any, at_ms: int) -> None:
+    def _step(self, watched: WatchedPlan, received: Received[Any]) -> None:
+        event, at_ms = received.event, received.at_ms
         if isinstance(event, c.StepBegun):
             watched.step, watched.begun_ms = event.step.value, at_ms
             return
@@ -91,7 +93,9 @@ class PlanWatch:
             self._counters.step_failures.labels(self._pool, kind, watched.step, self._code(event.code)).inc()
         else:
             seconds = max(0, at_ms - watched.begun_ms) / 1000
-            self._counters.step_seconds.labels(self._pool, kind, watched.step).observe(seconds)
+            self._counters.step_seconds.labels(self._pool, kind, watched.step).observe(
+                seconds, exemplar_of(received.headers)
+            )
         watched.begun_ms = None
 
     def _conclude(self, watched: WatchedPlan, received: Received[Any]) -> None:
@@ -103,14 +107,15 @@ class PlanWatch:
             self._counters.steps_lost.labels(self._pool, kind).inc(lost)
         if plan.status is not PlanStatus.FINISHED:
             return
+        exemplar = exemplar_of(received.headers)
         seconds = max(0, received.at_ms - plan.made_ms) / 1000
-        self._counters.plan_seconds.labels(self._pool, kind).observe(seconds)
+        self._counters.plan_seconds.labels(self._pool, kind).observe(seconds, exemplar)
         if watched.resumes:
             self._counters.resumptions.labels(self._pool).inc()
         if plan.sources and plan.targets:
             paused_ms = getattr(event, "paused_ms", None)
             if paused_ms is not None:
-                self._counters.pause_seconds.labels(self._pool, kind).observe(paused_ms / 1000)
+                self._counters.pause_seconds.labels(self._pool, kind).observe(paused_ms / 1000, exemplar)
             self._moved(plan)
 
     def _moved(self, plan: Plan) -> None:

@@ -30,6 +30,7 @@ from steepest.policies.flowcon.with_specon import NotYet
 from steepest.policies.placement.standing import Standing, Waits, standings
 from steepest.policies.specon.undecided import Undecided, undecided
 from steepest.read_models.alternatives import Alternative, Explained, explained
+from steepest.trace_context import trace_id, trace_in
 from steepest.view.cluster_view import ClusterView
 from steepest.view.jobs import GRACE_INTERVALS
 from steepest.view.movable import immovable
@@ -65,6 +66,7 @@ class TimelineEntry(msgspec.Struct, kw_only=True):
         void: Why it had no effect; empty where it had one.
         refusal: The code of that.
         again: How often it came again right afterwards.
+        trace: The id of the trace that it belongs to; empty: of none.
     """
 
     offset: int
@@ -81,6 +83,7 @@ class TimelineEntry(msgspec.Struct, kw_only=True):
     void: str = ""
     refusal: str | None = None
     again: int = 0
+    trace: str = ""
 
 
 class JobTimeline(msgspec.Struct, kw_only=True):
@@ -182,6 +185,7 @@ def _entry(view: ClusterView, received: Received[c.ClusterEvent], void: str) -> 
         **_explained(explained(view, event, getattr(event, "job", ""), void)),
         void=void,
         refusal=refusal,
+        trace=trace_id(trace_in(received.headers)),
     )
 
 
@@ -208,6 +212,7 @@ def _limits_entry(
         details=details,
         because=because,
         **_explained(explained(view, event, mine.job)),
+        trace=trace_id(trace_in(received.headers)),
     )
 
 

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from steepest.aio import until_stopped
 from steepest.clock import Clock
-from steepest.log.base import Reader, Record
+from steepest.log.base import NewRecord, Reader, Record
 from steepest.runtime.decision_stream import DecisionStream
+from steepest.runtime.monitoring.exemplar import exemplar_of
 from steepest.runtime.monitoring.metric_defs import Metrics
 
 
@@ -17,9 +18,13 @@ async def poll_or_stop(reader: Reader, stop: asyncio.Event, max_records: int) ->
     return await until_stopped(reader.poll(max_records=max_records), stop) or ()
 
 
-def measure_latency(metrics: Metrics, clock: Clock, loop: str, record: Record) -> None:
-    """All that was decided because of a batch is in the log: for how long its first record had to wait for that."""
-    metrics.latency_seconds.labels(loop).observe(max(0, clock.now_ms() - record.at_ms) / 1000)
+def measure_latency(metrics: Metrics, clock: Clock, loop: str, record: Record, decided: NewRecord) -> None:
+    """All that was decided because of a batch is in the log: for how long its first record had to wait for that.
+
+    ``decided`` is the first of it, whose trace is the exemplar.
+    """
+    seconds = max(0, clock.now_ms() - record.at_ms) / 1000
+    metrics.latency_seconds.labels(loop).observe(seconds, exemplar_of(decided.headers))
 
 
 def count_decisions(metrics: Metrics, stream: DecisionStream) -> None:

@@ -14,6 +14,7 @@ import msgspec
 from steepest.events.cluster import ClusterEvent
 from steepest.events.received import ID, LOGIC, PREVIOUS, DecisionId, Received, spell_id
 from steepest.log.base import TopicPartition
+from steepest.trace_context import TRACEPARENT, trace_continued
 
 
 class MintedDecision(msgspec.Struct, frozen=True, gc=False):
@@ -24,7 +25,7 @@ class MintedDecision(msgspec.Struct, frozen=True, gc=False):
         to: Its output partition.
         key: The key of its record.
         at_ms: The time of its cause: deciders read no clock.
-        headers: Its id, the logic that made it, and its predecessor.
+        headers: Its id, the logic that made it, its predecessor, and its place in the trace of its cause.
     """
 
     id: DecisionId
@@ -87,13 +88,15 @@ class DecisionStream:
         if epoch != self._epoch:
             self._epoch, self._stream = epoch, decision_id(self.name, epoch, self.source, 0).stream
         minted: list[MintedDecision] = []
+        trace = ""
         for index, (to, key, event) in enumerate(made):
             decision = decision_id(self.name, epoch, self.source, cause.offset, index)
             if self._found and self._is_in_the_log(decision, to):
                 self.repeated += 1
                 continue
             text = spell_id(self._stream, cause.offset, index)
-            headers = {ID: text, LOGIC: self._logic}
+            trace = trace or cause.trace(epoch)
+            headers = {ID: text, LOGIC: self._logic, TRACEPARENT: trace_continued(trace, text)}
             place = self._names.get(to) or self._names.setdefault(to, str(to))
             if previous := self.last_ids.get(place):
                 headers[PREVIOUS] = previous

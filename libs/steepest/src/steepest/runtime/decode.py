@@ -17,6 +17,7 @@ from steepest.events.received import ID, DecisionId, Received
 from steepest.events.registry import CLUSTER, TOPICS, UNKNOWN_VALUE, encode
 from steepest.log.base import NewRecord, Record, TopicPartition
 from steepest.runtime.decision_stream import MintedDecision
+from steepest.trace_context import TRACEPARENT, trace_of_request
 from steepest.view.cluster_view import refuse_unknown_version
 
 LARGEST_REQUEST = 256 * 1024
@@ -64,14 +65,18 @@ def minted_record(minted: MintedDecision) -> NewRecord:
     )
 
 
-def asked_record(to: TopicPartition, key: str, event: msgspec.Struct, at_ms: int) -> NewRecord:
+def asked_record(to: TopicPartition, key: str, event: msgspec.Struct, at_ms: int, trace: str = "") -> NewRecord:
     """What a user asks for as a record to append, which every reader can read.
+
+    A request belongs to the trace of its caller, if ``trace`` is its ``traceparent``; otherwise its name begins one.
 
     Raises:
         InputError: No reader could; the message names the field.
     """
     try:
-        record = new_record(to, key, event, at_ms)
+        request: str = getattr(event, "request", "")
+        trace = trace or (trace_of_request(to.topic, to.partition, request) if request else "")
+        record = new_record(to, key, event, at_ms, {TRACEPARENT: trace} if trace else None)
         TOPICS[to.topic].decode(record.value)
     except (UndecodableError, BugError, UnicodeEncodeError, OverflowError) as error:
         raise InputError(

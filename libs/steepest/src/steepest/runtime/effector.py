@@ -27,6 +27,7 @@ class Send(Protocol):
         times: Sequence[int] = (),
         source: str = "",
         numbers: Sequence[int] = (),
+        trace: str = "",
     ) -> None:
         """Append ``events`` in one go.
 
@@ -37,6 +38,7 @@ class Send(Protocol):
             times: When each was observed, in milliseconds of the wall clock; empty: now.
             source: The writers' rule for sources: the name under which the events are numbered; empty: they are not.
             numbers: The number of each event; they rise within a source, and a reader drops what it has seen.
+            trace: The ``traceparent`` that they belong to; empty: to none.
         """
 
 

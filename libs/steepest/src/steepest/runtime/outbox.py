@@ -14,6 +14,7 @@ from steepest.log.base import Log
 from steepest.runtime.decode import new_record
 from steepest.runtime.layout import Layout
 from steepest.runtime.monitoring.metric_defs import Metrics
+from steepest.trace_context import TRACEPARENT
 
 LONGEST_WAIT_S = 5.0
 """Between two attempts while the log takes or gives nothing."""
@@ -49,12 +50,14 @@ class Outbox:
         times: Sequence[int] = (),
         source: str = "",
         numbers: Sequence[int] = (),
+        trace: str = "",
     ) -> None:
         """Append ``events`` in one go, as :class:`~steepest.runtime.effector.Send` says."""
         key = self._pool if key is None else key
         to = self._layout.of_key(topic, key, self._pool)
         times = times or [self._clock.now_ms()] * len(events)
-        headers = [{SOURCE: source, SEQUENCE: str(number)} for number in numbers] or [{} for _ in events]
+        of_all = {TRACEPARENT: trace} if trace else {}
+        headers = [{SOURCE: source, SEQUENCE: str(number), **of_all} for number in numbers] or [of_all for _ in events]
         records = [
             new_record(to, key, event, at_ms, header)
             for event, at_ms, header in zip(events, times, headers, strict=True)

@@ -169,7 +169,7 @@ class PoolLoop:
             raise
         await self._append(out)
         if out and records[0].offset >= self._live_from:
-            measure_latency(self._metrics, self._clock, self.name, records[0])
+            measure_latency(self._metrics, self._clock, self.name, records[0], out[0])
         await self._report(len(records))
         is_old = self._clock.monotonic() - self._saved_at >= SNAPSHOT_AFTER_S
         if is_old or self.view.position - self._saved >= SNAPSHOT_EVERY:

@@ -235,7 +235,7 @@ class StreamLoop:
         if out:
             await self._log.append(out)
             if first is not None and first.offset >= self._lanes[first.at].live_from:
-                measure_latency(self._metrics, self._clock, self.name, first)
+                measure_latency(self._metrics, self._clock, self.name, first, out[0])
         ends = {to: await self._log.end(to) for to in self._outputs} if snapshots else {}
         for due in snapshots:
             if due.is_settled:

@@ -24,6 +24,7 @@ class LimitTask(msgspec.Struct, frozen=True):
 
     Attributes:
         answered: Whether the log holds the engine's answer already.
+        trace: The ``traceparent`` of the plan, and of the answer.
     """
 
     plan: str
@@ -32,6 +33,7 @@ class LimitTask(msgspec.Struct, frozen=True):
     incarnation: int
     cpu_m: int | None
     answered: bool
+    trace: str = ""
 
     @property
     def replica(self) -> ReplicaId:
@@ -93,6 +95,7 @@ class LimitMachine:
                 incarnation=job.incarnation,
                 cpu_m=limit.cpu_m,
                 answered=limit.answered,
+                trace=limit.trace,
             )
         )
 

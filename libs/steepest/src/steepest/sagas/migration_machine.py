@@ -14,7 +14,7 @@ from steepest.events.received import SOURCE, Received
 from steepest.sagas.calls import SLACK_S
 from steepest.sagas.next_action import begin, next_action
 from steepest.sagas.step_calls import patient, time_limit_s
-from steepest.sagas.step_task import StepTask, request_of, step_task
+from steepest.sagas.step_task import StepTask, request_of, step_task, step_trace
 from steepest.view.cluster_view import ClusterView
 from steepest.view.plans import UNSAVED
 from steepest.view.state import Plan
@@ -27,11 +27,13 @@ class SendEvent(msgspec.Struct, frozen=True):
         release: The checkpoint request after which the job's process may be waiting: the shell releases it first. Empty
             where no process waits.
         saver: The replica that may be waiting.
+        trace: The ``traceparent`` that the event belongs to: its plan's, or its step's.
     """
 
     event: c.ClusterEvent
     release: str = ""
     saver: int = 0
+    trace: str = ""
 
 
 class PlanProgress(msgspec.Struct):
@@ -116,7 +118,7 @@ class MigrationMachine:
             may_wait = given_up and plan.kind not in UNSAVED and view.jobs[plan.job].alive
             # What a migrator before this one requested had this name, if it was requested once.
             request = (self._of(plan).request or request_of(plan.id)) if may_wait else ""
-            self._send_once(plan, -1 - plan.attempt, SendEvent(action, request, view.jobs[plan.job].saver))
+            self._send_once(plan, -1 - plan.attempt, SendEvent(action, request, view.jobs[plan.job].saver, plan.trace))
 
     def _begin(self, view: ClusterView, plan: Plan) -> None:
         """Begin the step that is due, or take over the one under way."""
@@ -126,7 +128,7 @@ class MigrationMachine:
         # If the cluster knows an incarnation that was never begun, the log has lost its newest records (was_forgotten).
         if event.step is c.Step.START and event.incarnation != plan.next_incarnation:
             self._of(plan).first_start = event.attempt
-        self._send_once(plan, event.attempt, SendEvent(event))
+        self._send_once(plan, event.attempt, SendEvent(event, trace=step_trace(plan, event.attempt)))
 
     def _send_once(self, plan: Plan, number: int, action: SendEvent) -> None:
         sent = self._of(plan).sent

@@ -98,7 +98,7 @@ class Migrator(Effector):
                 logger.warning(
                     "step failed", plan=outcome.plan, step=outcome.step, code=outcome.code, why=outcome.message
                 )
-            await send(outcome)
+            await send(outcome, trace=step.trace)
         finally:
             self._machine.finish(step.begun)
 
@@ -107,4 +107,4 @@ class Migrator(Effector):
         if action.release and isinstance(event, c.MigrationFailed | c.TransitionFailed | c.PlanAbandoned):
             await release(self._cluster, event, ReplicaId(event.job, action.saver), action.release)
         self._sequence += 1
-        await send(event, source=self._source, numbers=(self._sequence,))
+        await send(event, source=self._source, numbers=(self._sequence,), trace=action.trace)

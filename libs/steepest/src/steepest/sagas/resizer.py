@@ -66,7 +66,7 @@ class Resizer(Effector):
                     logger.warning("a limit was not set", job=job, cpu_m=task.cpu_m, code=error.code, why=str(error))
                 outcome = self._machine.answer(task, error)
                 if outcome is not None:
-                    await send(outcome)
+                    await send(outcome, trace=task.trace)
         finally:
             del self._busy[job]
 

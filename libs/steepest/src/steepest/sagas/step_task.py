@@ -12,6 +12,7 @@ from steepest.errors import ClusterError, RefusedError, UncertainError
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointRef
 from steepest.events.parameters import MoveLimits
+from steepest.trace_context import trace_continued
 from steepest.view.state import Job, Plan, PlanKind
 
 
@@ -36,6 +37,7 @@ class StepTask(msgspec.Struct, frozen=True, kw_only=True):
         gang: Of a gang, the replicas that are acted on: all of them, but for those that have ended.
         sizes: Of a gang that is started, how many replicas of each role it has.
         stop_step: Of a gang, the last step that is known of replicas which have ended.
+        trace: The ``traceparent`` of its beginning and of its outcome; what it starts gets it.
     """
 
     begun: c.StepBegun
@@ -50,6 +52,7 @@ class StepTask(msgspec.Struct, frozen=True, kw_only=True):
     gang: tuple[Member, ...] = ()
     sizes: tuple[int, ...] = ()
     stop_step: int | None = None
+    trace: str = ""
 
     @property
     def replica(self) -> ReplicaId:
@@ -60,11 +63,12 @@ class StepTask(msgspec.Struct, frozen=True, kw_only=True):
 def step_task(begun: c.StepBegun, job: Job, plan: Plan, limits: MoveLimits, *, first_start: bool = False) -> StepTask:
     """The step as it stands where it was read back."""
     is_gang = job.spec.is_gang
-    members = _members(job) if is_gang else ()
+    trace = step_trace(plan, begun.attempt)
+    members = _members(job, trace) if is_gang else ()
     return StepTask(
         begun=begun,
         kind=plan.kind,
-        spec=replica_spec(job.spec),
+        spec=replica_spec(job.spec, trace),
         restore=job.checkpoint,
         limits=limits,
         request=request_of(plan.id, plan.failures, plan.unclear),
@@ -74,15 +78,16 @@ def step_task(begun: c.StepBegun, job: Job, plan: Plan, limits: MoveLimits, *, f
         gang=members,
         sizes=job.sizes,
         stop_step=job.stop_step,
+        trace=trace,
     )
 
 
-def _members(job: Job) -> tuple[Member, ...]:
+def _members(job: Job, trace: str) -> tuple[Member, ...]:
     """The replicas of a gang's newest incarnation that have not ended."""
     requests = job.spec.replica_requests(job.sizes)
     counts, roles = job.spec.counts(job.sizes), job.spec.all_roles
     first = [sum(counts[:role]) for role in range(len(counts))]
-    spec = replica_spec(job.spec)
+    spec = replica_spec(job.spec, trace)
     return tuple(
         Member(
             ReplicaId(job.name, rank),
@@ -110,7 +115,12 @@ def request_of(plan: str, failures: int = 0, unclear: int = 0) -> str:
     return f"{plan}.{failures}.{unclear}"
 
 
-def replica_spec(spec: c.JobSpec) -> ReplicaSpec:
+def step_trace(plan: Plan, attempt: int) -> str:
+    """The ``traceparent`` of a step, beginning to outcome: a part of its plan's; empty if that belongs to no trace."""
+    return trace_continued(plan.trace, f"{plan.id}/{attempt}") if plan.trace else ""
+
+
+def replica_spec(spec: c.JobSpec, trace: str = "") -> ReplicaSpec:
     """What a start of the job runs."""
     return ReplicaSpec(
         command=spec.command,
@@ -118,6 +128,7 @@ def replica_spec(spec: c.JobSpec) -> ReplicaSpec:
         image=spec.image,
         env=spec.env,
         requests=spec.chief_requests,
+        trace=trace,
     )
 
 

@@ -10,6 +10,7 @@ import msgspec
 from steepest.events import cluster as c
 from steepest.events.common import LARGEST, CheckpointRef, Resources
 from steepest.events.received import Received
+from steepest.trace_context import trace_in
 from steepest.view import plans as rules
 from steepest.view.folds import fold_forecasts, fold_progress
 from steepest.view.places import gangs
@@ -231,6 +232,7 @@ def _stop_all(view: Projection, job: Job, kind: PlanKind, received: Received[Any
         incarnation=job.incarnation,
         made_ms=received.at_ms,
         made_offset=received.offset,
+        trace=trace_in(received.headers),
         sources=job.nodes,
         targets=job.nodes,
     )

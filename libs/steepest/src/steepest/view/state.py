@@ -14,7 +14,7 @@ from steepest.events.common import CheckpointMode, CheckpointRef, Resources
 from steepest.events.parameters import PoolParameters
 from steepest.view.progress_state import EpochsSeen, Forecast, Progress
 
-STATE_VERSION = 6
+STATE_VERSION = 7
 """Version of :class:`ViewState`; a snapshot of another version is not used."""
 
 CATEGORIES = (Category.PROGRESSING, Category.WATCHED, Category.CONVERGED)
@@ -89,6 +89,7 @@ class Limit(msgspec.Struct, kw_only=True, omit_defaults=True):
         answered: Whether the engine took the limit or definitely refused it.
         refused: What it answered where it refused, or was unclear.
         unclear: Answers in a row that leave open whether the limit is in force.
+        trace: The ``traceparent`` of ``plan``.
     """
 
     plan: str
@@ -100,6 +101,7 @@ class Limit(msgspec.Struct, kw_only=True, omit_defaults=True):
     refused: str = ""
     unclear: int = 0
     not_before_counted_ms: int = 0
+    trace: str = ""
 
 
 class Replica(msgspec.Struct, omit_defaults=True):
@@ -328,6 +330,7 @@ class Plan(msgspec.Struct, kw_only=True, omit_defaults=True):
         stopped_step: The last step that the job had reported then.
         steps_lost: Those since the checkpoint that the job resumes from.
         saves_within_ms: Predicted time until the job has saved; 0: it was not predicted.
+        trace: The ``traceparent`` of the record that made it; empty if that has none.
     """
 
     id: str
@@ -363,6 +366,7 @@ class Plan(msgspec.Struct, kw_only=True, omit_defaults=True):
     stopped_step: int = 0
     steps_lost: int = 0
     saves_within_ms: int = 0
+    trace: str = ""
 
     @property
     def step(self) -> Step | None:

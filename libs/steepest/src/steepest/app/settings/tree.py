@@ -87,6 +87,18 @@ class MetricsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     ] = 0
 
 
+class TracingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Whether traces are exported."""
+
+    endpoint: Annotated[
+        str,
+        means(
+            "Send spans there by OTLP over HTTP, such as http://127.0.0.1:4318/v1/traces; needs the extra `tracing`."
+            " Empty: nowhere."
+        ),
+    ] = ""
+
+
 class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The nodes of a new state folder, which keeps them."""
 
@@ -209,6 +221,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         bool, means("Stop when standard input ends, because the process that started this one is gone.")
     ] = False
     metrics: MetricsSettings = MetricsSettings()
+    tracing: TracingSettings = TracingSettings()
     kafka: KafkaSettings = KafkaSettings()
     mqtt: MqttSettings = MqttSettings()
     cluster: ClusterSettings = ClusterSettings()

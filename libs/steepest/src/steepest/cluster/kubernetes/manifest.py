@@ -132,7 +132,8 @@ def manifest(
     addresses = addresses_of(settings, replica.job, spec.gang) if spec.gang else None
     variables = environment(state, folder, spec, restore, addresses=addresses, gpus=None)
     variables |= {"STEEPEST_CONTROL": CONTROL, "STEEPEST_CHECKPOINTS": CHECKPOINTS}
-    fixed = environment(state, folder, msgspec.structs.replace(spec, gang=None), None, addresses=None, gpus=None)
+    of_all = msgspec.structs.replace(spec, gang=None, trace="")
+    fixed = environment(state, folder, of_all, None, addresses=None, gpus=None)
     own = {name for name in variables if name not in fixed} | {"STEEPEST_INCARNATION", "STEEPEST_RESTORE"}
     labels = labels_of(settings, replica)
     template = {

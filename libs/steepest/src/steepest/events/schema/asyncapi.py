@@ -14,6 +14,7 @@ import msgspec
 
 from steepest.events.received import ID, LOGIC, PREVIOUS, SEQUENCE, SOURCE
 from steepest.events.registry import READS, TOPICS, Topic
+from steepest.trace_context import TRACEPARENT
 
 Json = dict[str, Any]
 
@@ -23,6 +24,7 @@ HEADERS: Mapping[str, str] = {
     LOGIC: "Of a decision: the version of the decider's behaviour.",
     SOURCE: "Of a source's record: the source and its generation.",
     SEQUENCE: "Of a source's record: a decimal integer that rises within the source.",
+    TRACEPARENT: "Of a decision, a request, or a step of a plan: the trace that it belongs to, as in W3C Trace Context.",
 }
 """Every header of a record, and what it says."""
 

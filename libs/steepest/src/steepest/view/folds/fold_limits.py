@@ -11,6 +11,7 @@ from typing import Any
 
 from steepest.events import cluster as c
 from steepest.events.received import Received
+from steepest.trace_context import trace_in
 from steepest.view.folds.handlers import Handlers
 from steepest.view.projection import Projection
 from steepest.view.state import Limit
@@ -19,12 +20,13 @@ HOLD_MS = 1_000
 """Counted time before a limit whose effect is unclear is set again; doubles up to 32 times this."""
 
 
-def _planned(view: Projection, event: c.LimitsPlanned, _: Received[Any]) -> bool:
-    taken = [_plan_one(view, event, limit) for limit in event.limits]
+def _planned(view: Projection, event: c.LimitsPlanned, received: Received[Any]) -> bool:
+    trace = trace_in(received.headers)
+    taken = [_plan_one(view, event, limit, trace) for limit in event.limits]
     return any(taken)
 
 
-def _plan_one(view: Projection, event: c.LimitsPlanned, wanted: c.JobLimit) -> bool:
+def _plan_one(view: Projection, event: c.LimitsPlanned, wanted: c.JobLimit, trace: str) -> bool:
     job = view.jobs.get(wanted.job)
     if (
         job is None
@@ -39,7 +41,7 @@ def _plan_one(view: Projection, event: c.LimitsPlanned, wanted: c.JobLimit) -> b
         limit = job.limit = Limit(plan=event.plan, growth_list=wanted.growth_list, answered=True)
     limit.growth_list = wanted.growth_list
     if wanted.cpu_m != limit.cpu_m or limit.refused:
-        limit.plan, limit.cpu_m, limit.answered = event.plan, wanted.cpu_m, False
+        limit.plan, limit.cpu_m, limit.answered, limit.trace = event.plan, wanted.cpu_m, False, trace
         limit.refused, limit.unclear, limit.not_before_counted_ms = "", 0, 0
     return True
 

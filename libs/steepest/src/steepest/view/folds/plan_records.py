@@ -6,6 +6,7 @@ from typing import Any
 
 from steepest.events import cluster as c
 from steepest.events.received import Received
+from steepest.trace_context import trace_in
 from steepest.view import lifecycle
 from steepest.view.places import gangs, promises
 from steepest.view.projection import Projection
@@ -39,6 +40,7 @@ def new_plan(
         incarnation=event.incarnation,
         made_ms=received.at_ms,
         made_offset=received.offset,
+        trace=trace_in(received.headers),
     )
 
 
