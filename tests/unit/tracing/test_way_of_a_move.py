@@ -72,7 +72,7 @@ async def moved_by_its_losses(rig: Rig) -> list[Received[Any]]:
     return await rig.events()
 
 
-def first(log: list[Received[Any]], kind: type, job: str = "a") -> Received[Any]:
+def first(log: list[Received[Any]], kind: type[Any], job: str = "a") -> Received[Any]:
     """The first event of a type about a job, once it has left its first node."""
     begun = next(one.offset for one in log if isinstance(one.event, c.MigrationPlanned))
     after = kind in {c.StepBegun, c.JobPlaced, c.JobResumed}

@@ -1,4 +1,4 @@
-"""Exemplars: the trace of one observation of a histogram, shown to whoever asks in the OpenMetrics format."""
+"""Exemplars: the trace of one observation of a histogram, shown in the OpenMetrics format."""
 
 from __future__ import annotations
 
