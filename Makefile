@@ -183,7 +183,8 @@ $(KUBERNETES)/kubelet: tools/kubernetes/go.mod tools/kubernetes/go.sum
 	  -X k8s.io/component-base/version.gitMinor=$(word 2,$(subst ., ,$(kubernetes_version))) \
 	  -X k8s.io/client-go/pkg/version.gitVersion=$(kubernetes_version)" \
 	  k8s.io/kubernetes/cmd/kube-apiserver k8s.io/kubernetes/cmd/kube-controller-manager \
-	  k8s.io/kubernetes/cmd/kube-scheduler k8s.io/kubernetes/cmd/kubectl k8s.io/kubernetes/cmd/kubelet
+	  k8s.io/kubernetes/cmd/kube-proxy k8s.io/kubernetes/cmd/kube-scheduler \
+	  k8s.io/kubernetes/cmd/kubectl k8s.io/kubernetes/cmd/kubelet
 	cd tools/kubernetes && $(GO_BUILD) -ldflags "-s -w" -o $(CURDIR)/$(KUBERNETES)/etcd go.etcd.io/etcd/server/v3
 	@touch $@
 
@@ -197,6 +198,16 @@ $(KUBERNETES)/coredns: tools/kubernetes/coredns/go.mod tools/kubernetes/coredns/
 
 $(KUBERNETES)/pause: tools/kubernetes/pause/main.go
 	cd tools/kubernetes/pause && CGO_ENABLED=0 $(GO_BUILD) -ldflags "-s -w" -o $(CURDIR)/$@ main.go
+
+$(KUBERNETES)/helm: tools/kubernetes/helm/go.mod tools/kubernetes/helm/go.sum
+	cd tools/kubernetes/helm && $(GO_BUILD) -o $(CURDIR)/$@ -ldflags "-s -w \
+	  -X helm.sh/helm/v3/internal/version.version=$(shell cd tools/kubernetes/helm && go list -m -f '{{.Version}}' helm.sh/helm/v3) \
+	  -X helm.sh/helm/v3/pkg/chartutil.k8sVersionMajor=1 \
+	  -X helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor=$(word 2,$(subst ., ,$(kubernetes_version)))" \
+	  helm.sh/helm/v3/cmd/helm
+
+.PHONY: helm
+helm: $(KUBERNETES)/helm ## Build Helm with Go, for the chart and its tests
 
 kubernetes-programs: $(addprefix $(KUBERNETES)/,kubelet containerd coredns pause)
 	@test -x /usr/lib/cni/bridge && test -n "$$(PATH=$$PATH:/usr/sbin command -v runc)" || { \

@@ -1,4 +1,4 @@
-"""The lab's control plane: etcd, API server, controller manager, scheduler, DNS.
+"""The lab's control plane: etcd, API server, controller manager, scheduler, DNS, and the addresses of Services.
 
 It owns their arguments and the order in which they start. It must never know nodes.
 """
@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import subprocess
 import time
+
+import msgspec
 
 from steepest.errors import ClusterError
 from steepest.kubernetes_lab.daemons import Daemons
@@ -27,7 +29,7 @@ READY_S = 180.0
 """How long to wait for the API server: 4 s on two idle cores."""
 
 ADMIN = "admin"
-NAMES = ("coredns", "kube-scheduler", "kube-controller-manager", "kube-apiserver", "etcd")
+NAMES = ("kube-proxy", "coredns", "kube-scheduler", "kube-controller-manager", "kube-apiserver", "etcd")
 """In the order in which they stop."""
 
 _AUDIT = """\
@@ -99,6 +101,14 @@ def start(folder: LabFolder, daemons: Daemons) -> None:
         "kube-scheduler", [folder.program("kube-scheduler"), f"--kubeconfig={admin}", "--leader-elect=false"], env=env
     )
     daemons.start("coredns", [folder.program("coredns"), "-conf", f"{control}/Corefile"], env=env)
+    # Both nodes are in this machine's network, so one proxy serves both.
+    daemons.start("kube-proxy", [folder.program("kube-proxy"), f"--config={control}/proxy.json"], env=env)
+
+
+def forget_services(folder: LabFolder) -> None:
+    """Remove the rules of Services from this machine; kube-proxy has ended."""
+    order = [folder.program("kube-proxy"), "--cleanup"]
+    subprocess.run(order, check=False, capture_output=True, env=daemon_environment(folder))
 
 
 def start_api_server(folder: LabFolder, daemons: Daemons) -> None:
@@ -163,6 +173,19 @@ def _write_settings(folder: LabFolder) -> None:
     (control / "Corefile").write_text(
         _DNS.format(domain=DOMAIN, port=DNS_PORT, address=API_ADDRESS, kubeconfig=folder.kubeconfig)
     )
+    proxy = {
+        "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
+        "kind": "KubeProxyConfiguration",
+        "mode": "iptables",
+        "clientConnection": {"kubeconfig": str(folder.kubeconfig)},
+        "hostnameOverride": NODES[0].name,
+        "healthzBindAddress": "127.0.0.1:10256",
+        "metricsBindAddress": "127.0.0.1:10249",
+        # A pod reaches its neighbour on one bridge through a Service only if the answer comes back through this machine.
+        "iptables": {"masqueradeAll": True},
+        "conntrack": {"maxPerCore": 0, "min": 0},
+    }
+    (control / "proxy.json").write_bytes(msgspec.json.encode(proxy))
     key = control / "service-account.key"
     if not key.exists():
         subprocess.run(["openssl", "genrsa", "-out", str(key), "2048"], check=True, capture_output=True)

@@ -42,17 +42,17 @@ def make(folder: LabFolder) -> list[Path]:
     pause = _kept(folder.images / "pause-layer.tar", _tar({"pause": Path(folder.program("pause")).read_bytes()}))
     python = {"Env": ["PATH=/usr/local/bin:/usr/bin:/bin", "PYTHONUNBUFFERED=1"], "Cmd": ["python3"]}
     return [
-        _archive(folder.images / "pause.tar", PAUSE, [pause], {"Cmd": ["/pause"]}),
-        _archive(folder.images / "demo.tar", DEMO, [base, content], python),
+        archive(folder.images / "pause.tar", PAUSE, [pause], {"Cmd": ["/pause"]}),
+        archive(folder.images / "demo.tar", DEMO, [base, content], python),
     ]
 
 
-def layers_of(archive: Path) -> str:
-    """The digests of an archive's layers."""
-    return archive.with_suffix(".layers").read_text()
+def layers_of(path: Path) -> str:
+    """The digests of the layers of an archive."""
+    return path.with_suffix(".layers").read_text()
 
 
-def _archive(path: Path, name: str, layers: Sequence[Path], config: Mapping[str, object]) -> Path:
+def archive(path: Path, name: str, layers: Sequence[Path], config: Mapping[str, object]) -> Path:
     """Write an archive in the format of ``docker save``, unless one with the same layers is there."""
     digests = [_digest(layer) for layer in layers]
     mark = path.with_suffix(".layers")
@@ -68,11 +68,11 @@ def _archive(path: Path, name: str, layers: Sequence[Path], config: Mapping[str,
     )
     config_name = f"{hashlib.sha256(described).hexdigest()}.json"
     manifest = [{"Config": config_name, "RepoTags": [name], "Layers": [f"{digest}/layer.tar" for digest in digests]}]
-    with tarfile.open(path, "w") as archive:
+    with tarfile.open(path, "w") as tar:
         for place, data in ((config_name, described), ("manifest.json", msgspec.json.encode(manifest))):
-            _add(archive, place, data)
+            _add(tar, place, data)
         for layer, digest in zip(layers, digests, strict=True):
-            archive.add(layer, f"{digest}/layer.tar")
+            tar.add(layer, f"{digest}/layer.tar")
     mark.write_text(" ".join(digests))
     return path
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from steepest.errors import ClusterError, InputError
-from steepest.kubernetes_lab import control_plane, images, node
+from steepest.kubernetes_lab import control_plane, images, node, service_images
 from steepest.kubernetes_lab.daemons import Daemons
 from steepest.kubernetes_lab.layout import CLAIM, NAMESPACE, NODES, PROGRAMS, LabFolder, search_path
 
@@ -68,7 +68,18 @@ class KubernetesLab:
             node.stop(self.folder, self.daemons, each)
         for name in control_plane.NAMES:
             self.daemons.stop(name)
+        control_plane.forget_services(self.folder)
         shutil.rmtree(self.folder.run, ignore_errors=True)
+
+    def provide_services(self) -> None:
+        """Give both nodes the images of the services and of Kafka.
+
+        Raises:
+            InputError: They cannot be made.
+        """
+        for archive in service_images.make(self.folder):
+            for each in NODES:
+                node.import_image(self.folder, each, archive)
 
     def kubectl(self, *arguments: str, content: object = None) -> str:
         """What kubectl prints; ``content`` is an object for ``-f -``.

@@ -29,6 +29,7 @@ PROGRAMS = (
     "kube-apiserver",
     "kube-controller-manager",
     "kube-scheduler",
+    "kube-proxy",
     "kubelet",
     "kubectl",
     "containerd",

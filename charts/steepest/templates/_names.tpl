@@ -1,0 +1,56 @@
+{{- define "steepest.name" -}}
+{{- $name := default .Chart.Name .Values.nameOverride -}}
+{{- ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "steepest.image" -}}
+{{ .Values.image.repository }}:{{ default .Chart.AppVersion .Values.image.tag }}
+{{- end -}}
+
+{{/* Labels by which the pods of a part are selected: (dict "root" $ "part" "placer"). */}}
+{{- define "steepest.selector" -}}
+app.kubernetes.io/name: steepest
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .part }}
+{{- end -}}
+
+{{- define "steepest.labels" -}}
+{{ include "steepest.selector" . }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
+{{- end -}}
+
+{{/* What a service has: the defaults, and over them its own values. */}}
+{{- define "steepest.service" -}}
+{{- $own := default dict (get .root.Values.services .part) -}}
+{{- mergeOverwrite (deepCopy .root.Values.serviceDefaults) (deepCopy $own) | toYaml -}}
+{{- end -}}
+
+{{/* The names of the services that are installed, as a list in JSON. */}}
+{{- define "steepest.installed" -}}
+{{- $names := list -}}
+{{- range $part, $_ := .Values.services -}}
+{{- $service := include "steepest.service" (dict "root" $ "part" $part) | fromYaml -}}
+{{- if gt (int $service.replicas) 0 -}}{{- $names = append $names $part -}}{{- end -}}
+{{- end -}}
+{{- $names | toJson -}}
+{{- end -}}
+
+{{- define "steepest.volume" -}}/var/lib/steepest{{- end -}}
+
+{{/* What pods and containers have in common that run the services' image. */}}
+{{- define "steepest.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: {{ .Values.user }}
+runAsGroup: {{ .Values.user }}
+fsGroup: {{ .Values.user }}
+fsGroupChangePolicy: OnRootMismatch
+seccompProfile: { type: RuntimeDefault }
+{{- end -}}
+
+{{- define "steepest.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: { drop: [ALL] }
+{{- end -}}

@@ -1,0 +1,36 @@
+{{/*
+What each service may do in the cluster, and nothing else. A service that is not here has no token.
+
+The three that act on jobs see the jobs' pods and the nodes; only one of them makes and stops Jobs, and only one changes limits.
+*/}}
+{{- define "steepest.rights" -}}
+{{- $selects := false -}}
+{{- range .Values.pools -}}{{- if not .nodes -}}{{- $selects = true -}}{{- end -}}{{- end -}}
+log-collector:
+  namespace:
+    - { apiGroups: [""], resources: [pods], verbs: [get, list, watch] }
+    - { apiGroups: [""], resources: [pods/log], verbs: [get] }
+  cluster:
+    - { apiGroups: [""], resources: [nodes], verbs: [list, watch] }
+    {{- if $selects }}
+    # What pods of others request on a pool's nodes is not the pool's.
+    - { apiGroups: [""], resources: [pods], verbs: [list, watch] }
+    {{- end }}
+    {{- if .Values.jobs.usage }}
+    - { apiGroups: [""], resources: [nodes/proxy], verbs: [get] }
+    {{- end }}
+migrator:
+  namespace:
+    - { apiGroups: [""], resources: [pods], verbs: [get, list, watch, patch, delete] }
+    - { apiGroups: [""], resources: [pods/log], verbs: [get] }
+    - { apiGroups: [batch], resources: [jobs], verbs: [get, create, patch, delete] }
+    - { apiGroups: [""], resources: [services], verbs: [create, delete] }
+  cluster: &nodes
+    - { apiGroups: [""], resources: [nodes], verbs: [list, watch] }
+resizer:
+  namespace:
+    - { apiGroups: [""], resources: [pods], verbs: [get, list, watch] }
+    - { apiGroups: [""], resources: [pods/log], verbs: [get] }
+    - { apiGroups: [""], resources: [pods/resize], verbs: [patch] }
+  cluster: *nodes
+{{- end -}}
