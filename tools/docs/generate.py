@@ -24,6 +24,7 @@ from steepest.pool_metrics.gauges import PoolGauges
 from steepest.runtime.monitoring.health import Health
 from steepest.runtime.monitoring.health_metrics import HealthMetrics
 from steepest.runtime.monitoring.metric_defs import Metrics
+from tools.docs.helm_values import values_page
 from tools.docs.markdown import ROOT
 
 SOURCES = ROOT / "libs" / "steepest" / "src"
@@ -86,6 +87,7 @@ def generated() -> dict[Path, str]:
     return {
         DOCS / "metrics.md": metrics_page(),
         DOCS / "settings.md": settings_page(),
+        DOCS / "helm-values.md": values_page(),
         ROOT / "examples" / "steepest.toml": example(),
         **dict(_parts_about_settings()),
         architecture: with_part(architecture.read_text(), "layers", layers_table()),

@@ -1,8 +1,9 @@
-{{/* Where the log is, as variables: (dict "root" $ "login" "a Secret's name, or empty"). */}}
+{{/* Where the log is, as variables: (dict "root" $ "part" "placer"). */}}
 {{- define "steepest.kafka" -}}
 {{- $kafka := .root.Values.kafka -}}
 {{- $name := include "steepest.name" .root -}}
-{{- $login := default $kafka.loginSecret .login -}}
+{{- $service := include "steepest.service" . | fromYaml -}}
+{{- $login := default $kafka.loginSecret $service.kafkaLoginSecret -}}
 - { name: STEEPEST_KAFKA_PREFIX, value: {{ $kafka.prefix | quote }} }
 {{- if $kafka.broker.enabled }}
 - { name: STEEPEST_KAFKA, value: "{{ $name }}-kafka:9092" }
@@ -28,9 +29,15 @@
 {{- end }}
 {{- end -}}
 
-{{/* The variables of every container of the image: the installation, the log, and what the values add. */}}
+{{/* The state folder of a part: on the volume that jobs share, for those that act on jobs; else its own, and gone with its pod. */}}
+{{- define "steepest.state" -}}
+{{- $acts := hasKey (include "steepest.rights" .root | fromYaml) .part -}}
+{{ include "steepest.volume" .root }}{{ if $acts }}/{{ include "steepest.name" .root }}{{ end }}
+{{- end -}}
+
+{{/* The variables of every container of the image: the installation, the log, and what the values add: (dict "root" $ "part" "placer"). */}}
 {{- define "steepest.environment" -}}
-- { name: STEEPEST_STATE_DIR, value: "{{ include "steepest.volume" .root }}/{{ include "steepest.name" .root }}" }
+- { name: STEEPEST_STATE_DIR, value: {{ include "steepest.state" . }} }
 - { name: STEEPEST_INSTALLATION_FILE, value: /etc/steepest/installation/installation.toml }
 {{ include "steepest.kafka" . }}
 {{- range $name, $value := .root.Values.extraEnv }}

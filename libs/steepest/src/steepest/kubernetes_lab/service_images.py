@@ -1,7 +1,7 @@
 """The images that the chart needs in the lab: the services', and Kafka's. They are made here, because no registry is asked.
 
-It owns their content: ``steepest`` has what the Dockerfile installs, ``steepest-kafka`` the jars of ``make kafka`` with Debian's
-Java, and of Kafka's own image the two scripts that the chart calls.
+It owns their content: ``steepest`` has what the Dockerfile installs, ``steepest-kafka`` the jars of ``make kafka`` with
+Debian's Java, and of Kafka's own image the two scripts that the chart calls.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ _ROOT = Path(__file__).parents[5]
 _SITE = "opt/steepest"
 _JAVA = "openjdk-17-jre-headless"
 _SCRIPT = """#!/bin/sh
-exec /usr/lib/jvm/java-17-openjdk-amd64/bin/java ${{KAFKA_HEAP_OPTS:-}} -XX:TieredStopAtLevel=1 -cp '/opt/kafka/libs/*' {name} "$@"
+JAVA=/usr/lib/jvm/java-17-openjdk-amd64/bin/java
+exec $JAVA ${{KAFKA_HEAP_OPTS:-}} -XX:TieredStopAtLevel=1 -cp '/opt/kafka/libs/*' {name} "$@"
 """
 _SCRIPTS = {"kafka-storage.sh": "kafka.tools.StorageTool", "kafka-server-start.sh": "kafka.Kafka"}
 
@@ -109,7 +110,8 @@ def _sources(package: Path) -> Iterator[Path]:
 
 
 def _install(top: Path, *arguments: str | Path) -> None:
-    order = [Path(sys.executable).with_name("uv"), "pip", "install", "--quiet", "--python-version", "3.11", "--no-deps"]
+    uv = str(Path(sys.executable).with_name("uv"))
+    order = [uv, "pip", "install", "--quiet", "--python-version", "3.11", "--no-deps"]
     target = top / _SITE
     _run([*order, "--compile-bytecode", "--link-mode=copy", "--target", target, *arguments])
     for script in (target / "bin").iterdir():

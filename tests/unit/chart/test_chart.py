@@ -1,0 +1,175 @@
+"""The chart: what is rendered is what the services need, closed to what they do not need, and wrong values are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.unit.chart.chart_harness import CHART, TRIAL, containers, helm, of_kind, pods, rendered, variables
+
+from steepest.app.installed_services import installed_services
+from steepest.app.settings.mounted_installation import read_installation
+from steepest.app.settings.rows import rows
+from steepest.events.common import Resources
+
+ROOT = CHART.parents[1]
+ACTING = {"log-collector", "migrator", "resizer"}
+ALL_ON: dict[str, Any] = {
+    **TRIAL,
+    "parameters": {"policy": "specon+flowcon", "interval_ms": 1000, "queue_limits": ["a=1", "b=2"]},
+    "metrics": {name: {"enabled": True} for name in ("serviceMonitor", "rules", "dashboards")},
+    "services": {"mqtt-bridge": {"replicas": 1}, "categorizer": {"autoscaling": {"enabled": True}, "replicas": 2}},
+    "autoscaling": {"prometheus": "http://prometheus:9090"},
+}
+EXTERNAL: dict[str, Any] = {
+    "jobs": {"volumeClaim": "shared"},
+    "kafka": {
+        "bootstrap": "a:9093,b:9094",
+        "security": "SASL_SSL",
+        "loginSecret": "login",
+        "caSecret": "authority",
+    },
+    "services": {"placer": {"kafkaLoginSecret": "placer-login"}},
+}
+
+
+@pytest.mark.parametrize("values", [TRIAL, ALL_ON, EXTERNAL], ids=["trial", "all on", "external"])
+def test_helm_finds_no_fault(values: dict[str, Any]) -> None:
+    """`helm lint --strict` passes, and no two objects have one name."""
+    done = helm("lint", "--strict", str(CHART), values=values)
+    names = [(each["kind"], each["metadata"]["name"]) for each in rendered(values)]
+
+    assert not done.returncode, done.stdout
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"kafka": {"broker": {"enabled": True}}}, "volumeClaim"),
+        ({"jobs": {"volumeClaim": "shared"}}, "kafka.bootstrap"),
+        ({**TRIAL, "service": {}}, "service"),
+        ({**TRIAL, "services": {"placers": {}}}, "placers"),
+        ({**TRIAL, "services": {"placer": {"replicas": -1}}}, "replicas"),
+        ({**TRIAL, "pools": []}, "pools"),
+        ({**EXTERNAL, "kafka": {"bootstrap": "a:9092", "security": "SASL_SSL"}}, "loginSecret"),
+    ],
+)
+def test_wrong_values_are_refused(values: dict[str, Any], message: str) -> None:
+    """Nothing is rendered, and the message names the value."""
+    done = helm("template", "demo", str(CHART), values=values)
+
+    assert done.returncode
+    assert message in done.stderr
+
+
+def test_every_service_is_installed() -> None:
+    """A service that is added to the system is in the chart; the bridge for devices only on request."""
+    everything = {*installed_services(), "gateway"}
+
+    assert set(of_kind("Deployment")) == everything - {"mqtt-bridge"}
+    assert set(of_kind("Deployment", ALL_ON)) == everything
+
+
+def test_every_part_is_closed() -> None:
+    """No root, no capabilities, a read-only file system and the runtime's seccomp profile, in every container."""
+    for name, pod in pods(ALL_ON).items():
+        assert pod["securityContext"]["runAsNonRoot"], name
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}, name
+        assert not pod.get("enableServiceLinks", True), name
+        for container in containers(pod):
+            context = container["securityContext"]
+            assert (context["readOnlyRootFilesystem"], context["allowPrivilegeEscalation"]) == (True, False), name
+            assert context["capabilities"] == {"drop": ["ALL"]}, name
+            assert container["resources"]["limits"]["memory"], name
+
+
+def test_only_who_acts_on_jobs_has_a_token_and_the_volume() -> None:
+    """All others have no rights in the cluster, no token and no volume of the jobs."""
+    found = pods(ALL_ON)
+    tokens = {name for name, pod in found.items() if pod["automountServiceAccountToken"]}
+    volumes = {name for name, pod in found.items() if any("persistentVolumeClaim" in v for v in pod["volumes"])}
+
+    assert tokens == volumes == {f"Deployment/demo-steepest-{part}" for part in ACTING}
+    assert set(of_kind("Role")) == set(of_kind("ClusterRole")) == ACTING
+
+
+def test_every_variable_is_a_setting() -> None:
+    """A service refuses a variable that it does not know."""
+    known = {row.variable for row in rows()}
+    for values in (ALL_ON, EXTERNAL):
+        for name, pod in pods(values).items():
+            ours = {v for container in containers(pod) for v in variables(container) if v.startswith("STEEPEST_")}
+            assert ours <= known, name
+
+
+def test_services_read_the_installation(tmp_path: Path) -> None:
+    """The file in the ConfigMap is one that services accept, with nodes by name or by labels."""
+    pools = [
+        {"name": "first", "selector": "gpu=yes"},
+        {"name": "second", "nodes": ["n1=1.5:4Gi"], "queues": ["images", "text"]},
+    ]
+    file = tmp_path / "installation.toml"
+    file.write_text(of_kind("ConfigMap", {**TRIAL, "pools": pools})["installation"]["data"]["installation.toml"])
+    found = read_installation(file)
+
+    assert found.kubernetes("second") == "kubernetes://training/shared:/var/lib/steepest"
+    assert found.selector("first") == "gpu=yes"
+    assert found.nodes_of("second")[0].capacity == Resources(cpu_m=1500, memory_mib=4096)
+    assert found.pool_of_queue("text") == "second"
+
+
+def test_parameters_reach_the_job_that_applies_them() -> None:
+    """A value of `parameters` is a variable; a list is written with commas."""
+    (setup,) = (pod for name, pod in pods(ALL_ON).items() if name.startswith("Job/"))
+    found = variables(setup["containers"][0])
+
+    assert found["STEEPEST_PARAMETERS_POLICY"] == "specon+flowcon"
+    assert found["STEEPEST_PARAMETERS_INTERVAL_MS"] == "1000"
+    assert found["STEEPEST_PARAMETERS_QUEUE_LIMITS"] == "a=1,b=2"
+
+
+def test_an_external_kafka_is_reached_as_it_asks() -> None:
+    """TLS and SASL come from Secrets, and a service may have a login of its own; only its ports may be reached."""
+    found = {name: variables(pod["containers"][0]) for name, pod in pods(EXTERNAL).items()}
+    placer, categorizer = found["Deployment/demo-steepest-placer"], found["Deployment/demo-steepest-categorizer"]
+    egress = of_kind("NetworkPolicy", EXTERNAL)["demo-steepest"]["spec"]["egress"]
+    ports = [port["port"] for rule in egress for port in rule["ports"]]
+
+    assert placer["STEEPEST_KAFKA"] == "a:9093,b:9094"
+    assert placer["STEEPEST_KAFKA_SECURITY"] == "SASL_SSL"
+    assert placer["STEEPEST_KAFKA_PASSWORD"] == ("placer-login", "password")
+    assert categorizer["STEEPEST_KAFKA_PASSWORD"] == ("login", "password")
+    assert placer["STEEPEST_KAFKA_CA_FILE"] == "/etc/steepest/kafka-ca/ca.crt"
+    assert {9093, 9094} <= set(ports)
+    assert "StatefulSet" not in {each["kind"] for each in rendered(EXTERNAL)}
+
+
+def test_only_who_acts_on_jobs_reaches_the_api_server() -> None:
+    """The policy that opens the API server's ports selects the pods with a token."""
+    selected = of_kind("NetworkPolicy")["api-server"]["spec"]["podSelector"]["matchLabels"]
+    labels = {name: each["spec"]["template"]["metadata"]["labels"] for name, each in of_kind("Deployment").items()}
+
+    assert {name for name, own in labels.items() if selected.items() <= own.items()} == ACTING
+
+
+def test_a_scaled_service_leaves_its_replicas_to_keda() -> None:
+    """A ScaledObject and a number of replicas in the Deployment would fight."""
+    scaled = of_kind("ScaledObject", ALL_ON)
+
+    assert set(scaled) == {"categorizer"}
+    assert scaled["categorizer"]["spec"]["minReplicaCount"] == 2
+    assert "replicas" not in of_kind("Deployment", ALL_ON)["categorizer"]["spec"]
+
+
+def test_rules_and_dashboards_are_those_of_the_project() -> None:
+    """Nothing is copied by hand: the operator's rules and Grafana's dashboards are the committed files."""
+    rules = of_kind("PrometheusRule", ALL_ON)["demo-steepest"]["spec"]
+    boards = {name: data for each in of_kind("ConfigMap", ALL_ON).values() for name, data in each["data"].items()}
+    committed = {file.name: file.read_text() for file in (ROOT / "deploy/monitoring/dashboards").glob("*.json")}
+
+    assert rules == yaml.safe_load((ROOT / "deploy/monitoring/rules.yml").read_text())
+    assert {name: boards[name] for name in committed} == committed
+    assert not of_kind("PrometheusRule")
