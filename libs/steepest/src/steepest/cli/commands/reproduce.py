@@ -5,18 +5,17 @@ Owns the command's options and its outputs. Must never know an experiment.
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from steepest.cli.options import json_option
-from steepest.cli.printing.output import console, give_raw, tell
+from steepest.cli.printing.output import give_raw, tell
+from steepest.cli.reproduction.output import RECORDINGS, folder_of, tracked, unwritable
+from steepest.cli.reproduction.preemption import real_preemptions, simulated_preemptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from steepest.sim.reproduce.run import Reproduction
     from steepest.testbed.reproduce import OnRun
     from steepest.testbed.run import RunResult, RunTask
@@ -27,15 +26,15 @@ PAPER_NAMES = ("specon", "flowcon")
 PICKYMAN = "pickyman"
 """Its claims are no effects on published workloads, so its experiments have a form of their own."""
 
+PICKYMAN_PARTS = ("run-times", "overheads", "cluster")
+"""Those of ``steepest.testbed.preemption.run.RealPart``; a test compares them."""
+
 GANGS = "dragon"
 """Its claims are about loads that it does not state: they are stated here, and have a report of their own."""
 
 OUT = "out/reproduce"
 
 SIMULATED_TIMES, REAL_TIMES, GANG_TIMES, PICKYMAN_TIMES = 30, 5, 3, 5
-
-RECORDINGS = "recordings"
-"""Folder of the recordings of real runs, in that of the report."""
 
 EPILOG = """\b
 Examples:
@@ -47,6 +46,7 @@ Examples:
   steepest reproduce specon --real --repetitions 1     real trainings on emulated nodes; 20 minutes on two cores
   steepest reproduce flowcon --real     likewise on Docker engines (root, `make engine images`); two hours
   steepest reproduce pickyman --real    run times, overheads and waiting of streamed trainings (`make storage`)
+  steepest reproduce pickyman --real --part overheads     one of its experiments; a complete run is not repeated
   steepest reproduce dragon --real      distributed trainings, on nodes joined by links as root; an hour
 
 It writes report.md, report.html with plots, results.csv and results.json. Simulated, the same number of repetitions gives
@@ -76,6 +76,13 @@ had to be assumed: docs/reproduction.md, docs/docker.md.
     help="Read the traces of pickyman's workloads from this folder.",
 )
 @click.option("--real", is_flag=True, help="Run real trainings in place of simulated ones, a tenth as long.")
+@click.option(
+    "--part",
+    "parts",
+    type=click.Choice(PICKYMAN_PARTS),
+    multiple=True,
+    help="Of pickyman --real, run this experiment only; may be repeated. What has run to its end is kept.",
+)
 @json_option
 def reproduce(
     *,
@@ -85,6 +92,7 @@ def reproduce(
     workers: int | None,
     data: Path | None,
     real: bool,
+    parts: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Run the published experiments of PAPER again on simulated nodes, and compare what comes out.
@@ -96,8 +104,10 @@ def reproduce(
 
     if real and workers:
         raise click.UsageError("--real makes one run after the other: leave --jobs out")
+    if parts and not (paper == PICKYMAN and real):
+        raise click.UsageError("--part is for pickyman --real")
     if paper == PICKYMAN and real:
-        _pickyman_real(repetitions or 1, out or Path(OUT) / f"{paper}-real", as_json=as_json)
+        real_preemptions(repetitions or 1, out or Path(OUT) / f"{paper}-real", parts, as_json=as_json)
         return
     refuse_without(
         ("jinja2", "matplotlib", "scipy"),
@@ -105,13 +115,13 @@ def reproduce(
         "In a checkout run `make dev`; elsewhere `pip install 'steepest[simulate]'`.",
     )
     if paper == PICKYMAN:
-        folder = _folder(out or Path(OUT) / paper)
-        _preemptions(data, repetitions or PICKYMAN_TIMES, workers, folder, as_json=as_json)
+        folder = folder_of(out or Path(OUT) / paper)
+        simulated_preemptions(data, repetitions or PICKYMAN_TIMES, workers, folder, as_json=as_json)
         return
     from steepest.sim.reproduce.report import results_json
 
     if paper == GANGS:
-        folder = _folder(out or Path(OUT) / (f"{paper}-real" if real else paper))
+        folder = folder_of(out or Path(OUT) / (f"{paper}-real" if real else paper))
         if real:
             _real_gangs(repetitions or GANG_TIMES, folder, as_json=as_json)
         else:
@@ -121,7 +131,7 @@ def reproduce(
         folder = out or Path(OUT) / f"{paper}-real"
         result = _real(paper, repetitions or REAL_TIMES, folder)
     else:
-        folder = _folder(out or Path(OUT) / paper)
+        folder = folder_of(out or Path(OUT) / paper)
         result = _simulated(paper, repetitions or SIMULATED_TIMES, workers)
     _write(result, folder)
     if as_json:
@@ -135,45 +145,7 @@ def _simulated(paper: str, repetitions: int, workers: int | None) -> Reproductio
     from steepest.sim.reproduce.run import done, reproduction, tasks
 
     todo = tasks(PAPERS[paper], repetitions)
-    return reproduction(PAPERS[paper], repetitions, list(_tracked(done(todo, workers), len(todo))))
-
-
-def _preemptions(data: Path | None, repetitions: int, workers: int | None, folder: Path, *, as_json: bool) -> None:
-    from steepest.cli.printing.tables import show
-    from steepest.sim.preemption.experiment import rows, run, tasks
-    from steepest.sim.preemption.report import FILES, results_json, write
-    from steepest.sim.run import side_by_side
-
-    if data is None:
-        raise click.UsageError("name the folder of the traces with --data (docs/workloads.md)")
-    todo = tasks(data, repetitions)
-    results = list(_tracked(side_by_side(run, todo, workers), len(todo)))
-    found = rows(todo, results)
-    try:
-        write(todo, results, found, folder)
-    except OSError as error:
-        raise _unwritable(folder, error) from error
-    if as_json:
-        give_raw(results_json(found))
-        return
-    show(
-        ("trace", "#GPUs", "#load", "baseline", "#its wait", "#PickyMan's", "#change", "#95 % interval", "verdict"),
-        [
-            [
-                row.trace,
-                f"{row.gpus}",
-                f"{row.load:g}",
-                row.baseline,
-                f"{row.baseline_wait_s / 60:,.1f} min",
-                f"{row.wait_s / 60:,.1f} min",
-                f"{row.wait_change:+.1f} %",
-                f"[{row.wait_low:.1f}, {row.wait_high:.1f}]",
-                row.verdict,
-            ]
-            for row in found
-        ],
-    )
-    tell(f"\n{', '.join(FILES)} are in {folder}")
+    return reproduction(PAPERS[paper], repetitions, list(tracked(done(todo, workers), len(todo))))
 
 
 def _simulated_gangs(seeds: int, folder: Path, workers: int | None, *, as_json: bool) -> None:
@@ -184,11 +156,11 @@ def _simulated_gangs(seeds: int, folder: Path, workers: int | None, *, as_json: 
     from steepest.sim.reproduce import dragon, dragon_report
 
     todo = dragon.runs(seeds)
-    rows = dragon.figures(todo, list(_tracked(dragon.done(todo, workers), len(todo))))
+    rows = dragon.figures(todo, list(tracked(dragon.done(todo, workers), len(todo))))
     try:
         dragon_report.write(rows, folder)
     except OSError as error:
-        raise _unwritable(folder, error) from error
+        raise unwritable(folder, error) from error
     if as_json:
         give_raw(msgspec.json.encode(rows).decode())
         return
@@ -210,37 +182,13 @@ def _real(name: str, count: int, out: Path) -> Reproduction:
         refuse_without_libraries()
     from steepest.testbed.reproduce import interruptions, repetitions, reproduced, tasks
 
-    paper, folder = PAPERS[name], _folder(out / RECORDINGS)
+    paper, folder = PAPERS[name], folder_of(out / RECORDINGS)
     total = len(tasks(paper, count))
     tell(f"{total} runs of real trainings; first, measure what a step of each training costs here", err=True)
     done = list(repetitions(paper, count, folder, _reporter(total)))
     if pauses := interruptions(paper, count):
         tell(f"{len(pauses)} interruptions measured: what saving and resuming costs", err=True)
     return reproduced(paper, count, done, pauses)
-
-
-def _pickyman_real(repetitions: int, out: Path, *, as_json: bool) -> None:
-    import msgspec
-
-    from steepest.cli.printing.output import give
-    from steepest.cli.printing.tables import show
-    from steepest.demo.stage import refuse_without_libraries
-    from steepest.testbed.preemption.report import FILES, verdicts, write
-    from steepest.testbed.preemption.run import reproduced
-
-    refuse_without_libraries()
-    folder = _folder(out / RECORDINGS)
-    found = reproduced(repetitions, folder, lambda said: tell(said, err=True))
-    try:
-        write(found, out)
-    except OSError as error:
-        raise _unwritable(out, error) from error
-    if as_json:
-        give(msgspec.to_builtins(found))
-        return
-    held = {True: "holds", False: "does not hold", None: "not measured"}
-    show(("claim", "measured", "verdict"), [[one.claim, one.measured, held[one.holds]] for one in verdicts(found)])
-    tell(f"\n{', '.join(FILES)} are in {out}")
 
 
 def _real_gangs(count: int, folder: Path, *, as_json: bool) -> None:
@@ -272,7 +220,7 @@ def _real_gangs(count: int, folder: Path, *, as_json: bool) -> None:
     try:
         gang_results.write(results, folder)
     except OSError as error:
-        raise _unwritable(folder, error) from error
+        raise unwritable(folder, error) from error
     if as_json:
         give(msgspec.to_builtins(results))
     else:
@@ -300,37 +248,13 @@ def _reporter(total: int) -> OnRun:
     return on_run
 
 
-def _folder(folder: Path) -> Path:
-    """The folder, made before anything runs."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise _unwritable(folder, error) from error
-    return folder
-
-
 def _write(result: Reproduction, folder: Path) -> None:
     from steepest.sim.reproduce.report import write
 
     try:
         write(result, folder)
     except OSError as error:
-        raise _unwritable(folder, error) from error
-
-
-def _unwritable(folder: Path, error: OSError) -> Exception:
-    from steepest.errors import InputError
-
-    return InputError(f"cannot write to {folder}: {error.strerror}", hint="Name another folder with --out.")
-
-
-def _tracked(results: Iterator[Any], total: int) -> Iterable[Any]:
-    """The results as they come, with a bar on a terminal."""
-    if not sys.stderr.isatty():
-        return results
-    from rich.progress import track
-
-    return track(results, "reproducing", total=total, console=console(stderr=True), transient=True)
+        raise unwritable(folder, error) from error
 
 
 def _show(result: Reproduction, folder: Path) -> None:

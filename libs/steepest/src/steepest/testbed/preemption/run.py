@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-import shutil
-from collections.abc import Callable, Sequence
+import enum
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 
-from steepest.demo.audience import NoAudience
-from steepest.demo.play import Play
 from steepest.demo.workload import DemoWorkload
-from steepest.errors import ClusterError
 from steepest.events.parameters import PickyManParameters, PoolParameters, PreemptionLimits, SpeConParameters
 from steepest.policies.named import under
 from steepest.testbed.preemption import trainings
+from steepest.testbed.preemption.kept_runs import OnStep, run_once
 from steepest.testbed.preemption.outcomes import (
     MeasuredOverhead,
     PredictedRun,
-    Records,
     WaitingOfRun,
     overheads,
     predictions,
@@ -37,16 +33,21 @@ COMPARED = {"fifo": "none", "srtf": "predicted-srtf", "pickyman": "pickyman"}
 OVERHEADS_WANTED = 40
 JOBS, GAP_S = 9, 12.0
 
-OnStep = Callable[[str], None]
-"""Is called with what was done."""
+
+class RealPart(enum.StrEnum):
+    """An experiment that runs alone."""
+
+    RUN_TIMES = "run-times"
+    OVERHEADS = "overheads"
+    CLUSTER = "cluster"
 
 
 class RealPreemption(msgspec.Struct, frozen=True, kw_only=True):
-    """What came out."""
+    """What came out; empty of a part that has not run."""
 
-    predictions: Sequence[PredictedRun]
-    overheads: Sequence[MeasuredOverhead]
-    waiting: Sequence[WaitingOfRun]
+    predictions: Sequence[PredictedRun] = ()
+    overheads: Sequence[MeasuredOverhead] = ()
+    waiting: Sequence[WaitingOfRun] = ()
 
 
 def parameters(policy: str) -> PoolParameters:
@@ -60,59 +61,65 @@ def parameters(policy: str) -> PoolParameters:
     return under(policy, plain)
 
 
-def reproduced(repetitions: int, folder: Path, on_step: OnStep, *, brief: bool = False) -> RealPreemption:
-    """Run everything.
+def reproduced(
+    repetitions: int, folder: Path, on_step: OnStep, parts: Collection[RealPart], *, brief: bool = False
+) -> RealPreemption:
+    """Run the parts; a run whose recording in ``folder`` is complete is read from it.
 
     Args:
         repetitions: Of the predictions and of the comparison; overheads are measured until there are enough.
         folder: For the recordings.
         on_step: Is called with what was done.
+        parts: Which experiments.
         brief: Fewer and smaller runs, which show that it works.
 
     Raises:
         InputError: There is no storage server.
         ClusterError: A job failed.
+        RecordingError: A recording cannot be read.
         KeyboardInterrupt: It was interrupted.
     """
+    return RealPreemption(
+        predictions=_run_times(repetitions, folder, on_step, brief=brief) if RealPart.RUN_TIMES in parts else (),
+        overheads=_overheads(folder, on_step, brief=brief) if RealPart.OVERHEADS in parts else (),
+        waiting=list(_compared(repetitions, folder, on_step, brief=brief)) if RealPart.CLUSTER in parts else (),
+    )
+
+
+def _run_times(repetitions: int, folder: Path, on_step: OnStep, *, brief: bool) -> Sequence[PredictedRun]:
     found: list[PredictedRun] = []
-    measured: list[MeasuredOverhead] = []
-    waited: list[WaitingOfRun] = []
-    profiled, others = (trainings.PROFILED, trainings.OTHERS[:2] if brief else trainings.OTHERS)
+    others = trainings.OTHERS[:2] if brief else trainings.OTHERS
     for number in range(repetitions):
-        given = trainings.predicted_workload(number, profiled, others)
-        ran = _ran(given, "predicted-sjf", folder / f"predictions-{number}")
+        given = trainings.predicted_workload(number, trainings.PROFILED, others)
+        ran = run_once(given, parameters("predicted-sjf"), folder / f"predictions-{number}", on_step)
         found += [one for one in predictions(ran) if one.job.startswith("other-")]
         on_step(f"run times predicted and measured: {len(found)}")
+    return found
+
+
+def _overheads(folder: Path, on_step: OnStep, *, brief: bool) -> Sequence[MeasuredOverhead]:
+    measured: list[MeasuredOverhead] = []
     rounds = 0
     while len(measured) < (2 if brief else OVERHEADS_WANTED):
         name = f"overheads-{rounds}"
-        measured += overheads(name, _ran(_crowd(rounds, brief=brief), "round-robin", folder / name))
+        measured += overheads(
+            name, run_once(_crowd(rounds, brief=brief), parameters("round-robin"), folder / name, on_step)
+        )
         rounds += 1
         on_step(f"suspensions and resumptions measured: {len(measured)}")
+    return measured
+
+
+def _compared(repetitions: int, folder: Path, on_step: OnStep, *, brief: bool) -> Iterator[WaitingOfRun]:
+    names = list(COMPARED)
     for number in range(repetitions):
-        names = list(COMPARED)
         for name in names[number % len(names) :] + names[: number % len(names)]:
-            ran = _ran(_crowd(100 + number, brief=brief), COMPARED[name], folder / f"{name}-{number}")
-            waited.append(waiting(name, number, ran))
-            on_step(f"{name}, repetition {number + 1}: mean waiting {waited[-1].mean_waiting_s:.1f} s")
-    return RealPreemption(predictions=found, overheads=measured, waiting=waited)
+            given = _crowd(100 + number, brief=brief)
+            ran = run_once(given, parameters(COMPARED[name]), folder / f"{name}-{number}", on_step)
+            one = waiting(name, number, ran)
+            on_step(f"{name}, repetition {number + 1}: mean waiting {one.mean_waiting_s:.1f} s")
+            yield one
 
 
 def _crowd(seed: int, *, brief: bool) -> DemoWorkload:
     return trainings.crowded_workload(seed, 4 if brief else JOBS, GAP_S)
-
-
-def _ran(given: DemoWorkload, policy: str, state: Path) -> Records:
-    shutil.rmtree(state, ignore_errors=True)
-    with trainings.with_storage(given) as (staged,):
-        return asyncio.run(_played(Play(state, staged, parameters(policy))))
-
-
-async def _played(play: Play) -> Records:
-    await play.run(NoAudience())
-    if play.interrupted.is_set():
-        raise KeyboardInterrupt
-    if play.failed:
-        folder = play.recording.parent
-        raise ClusterError(f"a job of {folder} failed", code="job-failed", hint=f"steepest jobs --state {folder}")
-    return await play.recorded()

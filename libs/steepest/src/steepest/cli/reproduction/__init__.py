@@ -1,0 +1,1 @@
+"""What ``steepest reproduce`` does for papers whose claims have a report of their own."""

@@ -1,0 +1,75 @@
+"""Runs of trainings that are kept: what is complete and the same is read, and everything else runs."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from steepest.cli.commands.reproduce import PICKYMAN_PARTS, reproduce
+from steepest.demo.play import Play
+from steepest.demo.workload import DemoWorkload
+from steepest.events.parameters import PoolParameters
+from steepest.testbed.preemption import kept_runs, trainings
+from steepest.testbed.preemption.kept_runs import COMPLETE, JobsOver, run_once
+from steepest.testbed.preemption.outcomes import Records
+from steepest.testbed.preemption.run import RealPart, parameters
+from steepest.testbed.preemption.trainings import crowded_workload
+
+
+class Runs:
+    """Counts runs, the first of which is interrupted, and makes none."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        monkeypatch.setattr(kept_runs, "_played", self.played)
+        monkeypatch.setattr(trainings, "with_storage", self.storage)
+        monkeypatch.setattr(Play, "recorded", self.recorded)
+
+    async def played(self, play: Play, _: JobsOver) -> Records:
+        """A run that makes its folder."""
+        self.count += 1
+        play.recording.parent.mkdir(parents=True)
+        if self.count == 1:
+            raise KeyboardInterrupt
+        return ()
+
+    async def recorded(self) -> Records:
+        """The events of such a run."""
+        return ()
+
+    @contextlib.contextmanager
+    def storage(self, given: DemoWorkload) -> Iterator[list[DemoWorkload]]:
+        """No server."""
+        yield [given]
+
+
+def test_a_complete_run_is_not_repeated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """One that was interrupted is, and so is one of another workload or under other parameters."""
+    runs, folder = Runs(monkeypatch), tmp_path / "run"
+
+    def once(seed: int, pool: PoolParameters) -> int:
+        run_once(crowded_workload(seed, 4, 5), pool, folder, said.append)
+        return runs.count
+
+    said: list[str] = []
+    with pytest.raises(KeyboardInterrupt):
+        once(1, parameters("none"))
+    assert not (folder / COMPLETE).exists()
+    assert once(1, parameters("none")) == 2
+    assert once(1, parameters("none")) == 2
+    assert said == ["run: read from its recording"]
+    assert once(2, parameters("none")) == 3
+    assert once(2, parameters("pickyman")) == 4
+
+
+def test_the_command_has_every_part(tmp_path: Path) -> None:
+    """And takes none where there are no parts."""
+    assert tuple(RealPart) == PICKYMAN_PARTS
+    refused = CliRunner().invoke(reproduce, ["specon", "--part", "overheads", "--out", str(tmp_path)])
+    assert refused.exit_code == click.UsageError.exit_code
+    assert "--part is for pickyman --real" in refused.output
