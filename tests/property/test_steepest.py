@@ -256,50 +256,87 @@ def test_a_plan_gives_all_there_is_and_no_more(
         assert limit_m is None or 10 <= limit_m < job.demand * 1000
 
 
-@given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 40)), min_size=1, max_size=8), st.floats(0, 1))
+SHORT_S = 0.5
+ONE_NODE = 4.0
+EXACT = 1e-9
+ARRIVE = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 40)), min_size=1, max_size=8)
+
+
+@given(ARRIVE, st.floats(0, 1))
 def test_one_node_with_exact_sizes_never_misses_a_fair_end(jobs: list[tuple[int, int]], learning_weight: float) -> None:
     """Where each job can use the whole node, none ends later than under fair sharing; what work is worth does not matter.
 
     In steps of a slot; what is lost by planning only once a slot is less than one slot a job.
     """
-    slot_s, cores = 0.5, 4.0
+    ends, fair = ends_of_one_node(jobs, learning_weight, frozenset())
+    for name, end in ends.items():
+        assert end <= fair[name] + SHORT_S * (1 + len(jobs))
+
+
+@given(ARRIVE, st.floats(0, 1), st.frozensets(st.integers(0, 7)))
+def test_a_job_that_announces_too_little_makes_no_other_one_late(
+    jobs: list[tuple[int, int]], learning_weight: float, liars: frozenset[int]
+) -> None:
+    """Some announce a tenth. The others end by their fair ends, of true sizes."""
+    ends, fair = ends_of_one_node(jobs, learning_weight, liars)
+    for number in range(len(jobs)):
+        name = f"job-{number}"
+        if number not in liars:
+            assert ends[name] <= fair[name] + SHORT_S * (1 + 2 * len(jobs))
+
+
+def ends_of_one_node(
+    jobs: list[tuple[int, int]], learning_weight: float, liars: frozenset[int]
+) -> tuple[dict[str, float], dict[str, float]]:
+    """When each job ends on one node, and when under fair sharing with true sizes."""
     parameters = SteepestParameters(lateness=0.0, slot_ms=500, floor=0.0, young_ms=0, learning_weight=learning_weight)
-    pool = FairPool()
-    pool.join("n", Resources(cpu_m=4000), 0.0)
+    pool, true = FairPool(), FairPool()
+    for one in (pool, true):
+        one.join("n", Resources(cpu_m=int(1000 * ONE_NODE)), 0.0)
     left: dict[str, float] = {}
     sizes: dict[str, float] = {}
+    announced = {f"job-{number}": work * (0.1 if number in liars else 1.0) for number, (_, work) in enumerate(jobs)}
     waiting = sorted((at / 2, f"job-{number}", float(work)) for number, (at, work) in enumerate(jobs))
     now_s, ends = 0.0, dict[str, float]()
     while waiting or left:
         while waiting and waiting[0][0] <= now_s:
             _, name, work = waiting.pop(0)
-            pool.plan(name, Resources(), None, now_s)
-            pool.start(name, cores, now_s)
-            pool.know(name, work, cores, now_s)
+            for one, size in ((pool, announced[name]), (true, work)):
+                one.plan(name, Resources(), None, now_s)
+                one.start(name, ONE_NODE, now_s)
+                one.know(name, size, ONE_NODE, now_s)
             left[name] = sizes[name] = work
-        copies = {name: pool.look(name, now_s) for name in left}
-        plan = plan_node(
-            cores,
-            [
+        on_node = []
+        rests = {name: announced[name] - sizes[name] + work for name, work in left.items()}
+        for name, rest in rests.items():
+            if rest <= EXACT:
+                pool.know(name, None, ONE_NODE, now_s)
+        for name, rest in rests.items():
+            used, wrong = sizes[name] - left[name], rest <= EXACT
+            copy = pool.look(name, now_s)
+            assert copy is not None
+            end_s = copy.end_s if copy.end_s is not None else copy.forecast_s
+            on_node.append(
                 JobOnNode(
                     name=name,
-                    left=work,
-                    demand=cores,
-                    due_s=((copy.end_s or copy.forecast_s) or 0.0) - now_s if (copy := copies[name]) else None,
-                    index=worth(1 - work / sizes[name], work, learning_weight),
+                    left=None if wrong else rest,
+                    demand=ONE_NODE,
+                    due_s=None if wrong or end_s is None else end_s - now_s,
+                    index=0.0 if wrong else worth(used / announced[name], rest, learning_weight),
+                    proved_wrong=wrong,
+                    fair_rate=pool.rate(name) if wrong else None,
+                    behind=copy.used - used,
                 )
-                for name, work in left.items()
-            ],
-            parameters,
-        )
-        now_s += slot_s
+            )
+        plan = plan_node(ONE_NODE, on_node, parameters)
+        now_s += SHORT_S
+        known = any(job.left is not None for job in on_node)
         for name in list(left):
-            left[name] -= plan.shares[name].rate * slot_s
-            if left[name] <= 1e-9:
+            rate = plan.shares[name].rate if known else ONE_NODE / len(on_node)
+            left[name] -= rate * SHORT_S
+            if left[name] <= EXACT:
                 ends[name] = now_s
+                pool.finish(name, sizes[name], now_s)
                 del left[name]
-    for name, end in ends.items():
-        copy = pool.look(name, now_s)
-        assert copy is not None
-        assert copy.end_s is not None
-        assert end <= copy.end_s + slot_s * (1 + len(jobs))
+    fair = {name: true.look(name, now_s) for name in sizes}
+    return ends, {name: math.inf if copy is None or copy.end_s is None else copy.end_s for name, copy in fair.items()}

@@ -53,3 +53,26 @@ def test_a_new_job_runs_only_nodes_where_one_has_ended(runs: list[float]) -> Non
     assert len(runs) <= 2
     assert pool.planned["late"].node == "n000"
     assert pool.jobs["job-0"].end_s == pytest.approx(100.0)
+
+
+def test_a_copy_that_ended_by_too_small_a_size_goes_on() -> None:
+    """Two jobs share a core. One announces 10 core-seconds and turns out to need more: the other one's end moves."""
+    pool = FairPool()
+    pool.join("n", Resources(cpu_m=1000), 0.0)
+    for name, size in (("short", 10.0), ("long", 100.0)):
+        pool.plan(name, Resources(), None, 0.0)
+        pool.start(name, 1.0, 0.0)
+        pool.know(name, size, 1.0, 0.0)
+    ended = pool.look("short", 30.0)
+    assert ended is not None
+    assert ended.end_s == pytest.approx(20.0)
+
+    pool.know("short", None, 1.0, 30.0)
+
+    goes_on, other = pool.look("short", 30.0), pool.look("long", 30.0)
+    assert goes_on is not None
+    assert other is not None
+    assert goes_on.end_s is None
+    assert pool.rate("short") == pytest.approx(0.5)
+    assert other.forecast_s == pytest.approx(30.0 + 2 * 80.0)
+    assert pool.course("short", [40.0, 50.0]) == pytest.approx([15.0, 20.0])

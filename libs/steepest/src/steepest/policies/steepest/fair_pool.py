@@ -12,6 +12,7 @@ it. A job that has really ended keeps running here until its fair copy has used 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import msgspec
 
@@ -147,11 +148,15 @@ class FairPool(msgspec.Struct):
         self._enter(job, copy, running=True)
 
     def know(self, job: str, size: float | None, demand: float, now_s: float) -> None:
-        """What is known of a job's size and demand now."""
+        """What is known of a job's size and demand now; a copy that ended by too small a size goes on."""
         copy = self.jobs.get(job)
-        if copy is None or copy.end_s is not None:
+        if copy is None or (copy.end_s is not None and not _outlives(copy, size)):
             return
         demand = max(demand, LEAST_DEMAND)
+        if copy.end_s is not None:
+            copy.end_s = copy.forecast_s = None
+            self._bring_up(copy.node, now_s)
+            self._enter(job, copy, running=True)
         if _is_same(copy.size, size) and abs(copy.demand - demand) < SAME_DEMAND:
             return
         self._bring_up(copy.node, now_s)
@@ -181,6 +186,15 @@ class FairPool(msgspec.Struct):
             self._bring_up(copy.node, now_s)
             self._forecast(copy.node)
         return copy
+
+    def course(self, job: str, until_s: Sequence[float]) -> list[float]:
+        """Core-seconds that a copy will have got by each of some times, if no other job comes; none of them is past."""
+        copy = self.jobs.get(job)
+        if copy is None or copy.end_s is not None:
+            return []
+        node = self.nodes[copy.node]
+        at, loads = list(node.jobs).index(job), [_load(self.jobs[name]) for name in node.jobs]
+        return [copy.used + run_fairly(node.cores, loads, end_s - node.now_s).used[at] for end_s in until_s]
 
     def rate(self, job: str) -> float:
         """Cores that a job's copy gets now; 0 once it has ended."""
@@ -255,6 +269,11 @@ class FairPool(msgspec.Struct):
 
 def _load(copy: FairJob) -> Load:
     return Load(None if copy.size is None else max(copy.size - copy.used, 0.0), copy.demand)
+
+
+def _outlives(copy: FairJob, size: float | None) -> bool:
+    """Whether a copy that has ended would not have, had the size been known."""
+    return size is None or size > (1 + SAME_SIZE) * copy.used
 
 
 def _is_same(one: float | None, other: float | None) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import msgspec
 
@@ -16,6 +17,12 @@ from steepest.policies.steepest.planner_state import SteepestPlannerState
 from steepest.view.progress import cpu_ms_left, cpu_ms_per_step, total_steps
 from steepest.view.state import Job
 
+COURSE_POINTS = 8
+"""At how many times it is checked whether a job of unknown size keeps up with its fair copy."""
+
+UNKNOWN_LEFT = 60.0
+"""Core-seconds that a job of unknown size is taken to need at least; one that has used more, as much again."""
+
 LEAST_LEFT = 0.002
 """Share of a job's size that is left at least, while it runs."""
 
@@ -24,22 +31,29 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     """A running job. Work is in core-seconds, times are counted seconds.
 
     Attributes:
+        unknown: Whether it has had the time to announce a total, and none is believed. Until then, and until
+            steps were measured, its size is None as well.
         size: The whole job; None: unknown.
         left: Until it ends; None: unknown.
         fair_end_s: Its end under fair sharing; None: nothing says when.
         due_s: Its promised end.
-        index: What a core-second for it is worth; 0 where its size is unknown.
+        index: What a core-second for it is worth.
         deadline_s: When its user wants it to have ended; None: its user does not say.
+        proved_wrong: Whether a total was announced and is not believed, most often because the job is past it.
+        priority: Its urgency; the higher, the more urgent.
     """
 
     name: str
     demand: float
+    unknown: bool = False
     size: float | None = None
     left: float | None = None
     fair_end_s: float | None = None
     due_s: float | None = None
     index: float = 0.0
     deadline_s: float | None = None
+    proved_wrong: bool = False
+    priority: int = 0
 
     def needs(self, now_s: float) -> float:
         """Cores with which it would meet its deadline; 0 where it has none, or one that is met anyway or cannot be met."""
@@ -48,9 +62,12 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
         seconds = self.deadline_s - now_s
         return self.left / seconds if seconds * self.demand >= self.left else 0.0
 
-    def on_node(self, state: SteepestPlannerState, job: ManagedJob, *, young: bool, steady: bool) -> JobOnNode:
-        """It as the plan of its node needs it."""
+    def on_node(
+        self, state: SteepestPlannerState, job: ManagedJob, *, young: bool, steady: bool, dues_s: Sequence[float]
+    ) -> JobOnNode:
+        """It as the plan of its node needs it; ``dues_s``: when the jobs of known size there are due."""
         copy = state.fair.jobs.get(self.name)
+        behind = 0.0 if copy is None else copy.used - job.used_by(state.now_s)
         return JobOnNode(
             name=self.name,
             left=self.left,
@@ -58,12 +75,27 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
             due_s=None if self.due_s is None else self.due_s - state.now_s,
             index=self.index,
             needs=self.needs(state.now_s),
-            fair_rate=state.fair.rate(self.name) if self.left is None else 0.0,
-            fair_over=copy is not None and copy.end_s is not None,
-            behind=0.0 if copy is None else copy.used - job.used_by(state.now_s),
+            proved_wrong=self.proved_wrong,
+            priority=self.priority,
+            fair_rate=None if copy is None or self.left is not None else state.fair.rate(self.name),
+            owed=() if not self.unknown or self.proved_wrong else self._owed(state, job, dues_s),
+            behind=behind if self.unknown else max(behind, 0.0),
             young=young,
             steady=steady,
         )
+
+    def _owed(
+        self, state: SteepestPlannerState, job: ManagedJob, dues_s: Sequence[float]
+    ) -> Sequence[tuple[float, float]]:
+        """What a job of unknown size needs by the time at which others are due, so that it keeps up with its fair copy."""
+        later = [due_s for due_s in sorted(dues_s) if due_s > state.now_s]
+        checked = later[:: len(later) // COURSE_POINTS + 1]
+        used, owed = job.used_by(state.now_s), []
+        for due_s, work in zip(checked, state.fair.course(self.name, checked), strict=False):
+            if work > used:
+                owed.append((work - used, due_s - state.now_s))
+                used = work
+        return owed
 
     def standing(self, share: JobShare, at_ms: int, now_s: float) -> c.FairStanding:
         """It as a plan explains it."""
@@ -88,13 +120,20 @@ def facts_of(state: SteepestPlannerState, parameters: SteepestParameters, job: J
     running, now_s = state.running[job.name], state.now_s
     demand = state.demand(running, cores)
     total, of_each, left_ms = total_steps(job), cpu_ms_per_step(job), cpu_ms_left(job)
-    if total is None or of_each is None or left_ms is None or total == job.progress.step:
+    fresh = job.incarnation != running.incarnation or now_s - running.since_s < parameters.young_ms / 1000
+    if total is None and fresh:
+        size, left = running.size, running.left
+    elif total is None or of_each is None or left_ms is None or total == job.progress.step:
         size = left = None
     else:
         size = total * of_each / 1000
         since_report = running.used_by(now_s) - running.used_reported
         left = max(left_ms / 1000 - since_report, LEAST_LEFT * size)
+        running.size, running.left = size, left
     running.step_ms = of_each
+    unknown = total is None and not fresh
+    if unknown:
+        running.size = running.left = None
     copy = state.fair.jobs.get(job.name)
     if copy is not None:
         state.fair.know(job.name, size, state.demand(running, state.fair.nodes[copy.node].cores), now_s)
@@ -104,6 +143,7 @@ def facts_of(state: SteepestPlannerState, parameters: SteepestParameters, job: J
     return JobFacts(
         name=job.name,
         demand=demand,
+        unknown=unknown,
         size=size,
         left=left,
         fair_end_s=end_s,
@@ -111,10 +151,17 @@ def facts_of(state: SteepestPlannerState, parameters: SteepestParameters, job: J
         due_s=None
         if end_s is None or copy is None
         else copy.began_s + (1 + parameters.lateness) * (end_s - copy.began_s),
-        index=0.0
+        proved_wrong=unknown and _announced(job),
+        priority=job.spec.priority,
+        index=(1 / max(running.used_by(now_s), UNKNOWN_LEFT) if unknown else 0.0)
         if size is None or left is None
         else worth(1 - left / size, left, parameters.learning_weight, _shares(state, running, job)),
     )
+
+
+def _announced(job: Job) -> bool:
+    """Whether it, its log or its user ever named a total."""
+    return any((job.progress.total, job.progress.epochs, job.spec.steps, job.spec.epochs))
 
 
 def _shares(state: SteepestPlannerState, running: ManagedJob, job: Job) -> tuple[float, ...]:

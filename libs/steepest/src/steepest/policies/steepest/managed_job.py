@@ -43,6 +43,8 @@ class ManagedJob(msgspec.Struct):
         planned: Whether a plan in the log, or on its way there, says so.
         tightest_m: The lowest limit in force since ``seen_s``; None: none was.
         loosest_m: The highest one; None: there was none for a while.
+        size: The whole job, as it was known last: one that was moved says nothing until its first steps.
+        left: What was left of it then.
         step_ms: CPU time of its steps, as measured last.
         losses: Some of its losses.
         unlimited_until_s: No limit is planned before, because one was refused.
@@ -65,6 +67,8 @@ class ManagedJob(msgspec.Struct):
     in_force_m: int | None = None
     tightest_m: int | None = None
     loosest_m: int | None = None
+    size: float | None = None
+    left: float | None = None
     step_ms: float | None = None
     losses: LossCourse = msgspec.field(default_factory=LossCourse)
     unlimited_until_s: float = 0.0

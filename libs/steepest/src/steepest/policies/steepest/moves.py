@@ -37,6 +37,9 @@ ALTERNATIVES = 4
 LESS_LATE = 0.05
 """A rescue lessens what is late by at least this share, and by a core-second."""
 
+LEAST_CORES = 0.01
+"""Cores for promises, where jobs of unknown size take all of a node."""
+
 EQUAL = 1e-6
 UNKNOWN_LEFT = 60.0
 """Core-seconds that a job of unknown size is taken to need at least."""
@@ -49,6 +52,7 @@ class Resident(msgspec.Struct, frozen=True, kw_only=True):
         left: Core-seconds; None: unknown.
         demand: Cores that it can use.
         rate: Cores that it is to have now.
+        claim: Cores that it gets before all promises, because its size is unknown.
         used: Core-seconds so far.
         due_s: When it is due, in counted time; None: nothing is promised.
         index: What work for it is worth.
@@ -59,6 +63,7 @@ class Resident(msgspec.Struct, frozen=True, kw_only=True):
     left: float | None
     demand: float
     rate: float = 0.0
+    claim: float = 0.0
     used: float = 0.0
     due_s: float | None = None
     index: float = 0.0
@@ -239,7 +244,8 @@ class _Search:
         promises = [self._promise(job, 0.0) for job in node.jobs if job is not without and job.due_s is not None]
         if with_job is not None and with_job.due_s is not None:
             promises.append(self._promise(with_job, self._cost_s))
-        return must_run(promises, node.cores, self._slot_s).late
+        unknown = sum(job.claim for job in node.jobs if job is not without)
+        return must_run(promises, max(node.cores - unknown, LEAST_CORES), self._slot_s).late
 
     def _promise(self, job: Resident, ready_s: float) -> Promise:
         return Promise(job.left or EQUAL, job.demand, (job.due_s or 0.0) - self._now_s, ready_s)

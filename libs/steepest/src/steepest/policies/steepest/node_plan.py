@@ -29,11 +29,13 @@ class JobOnNode(msgspec.Struct, frozen=True, kw_only=True):
         left: Work until it ends; None: unknown.
         demand: CPU that it can use.
         due_s: When it is due; None: nothing is promised.
-        index: What work for it is worth (:func:`steepest.policies.steepest.learning.worth`); 0 where its size is unknown.
+        index: What work for it is worth (:func:`steepest.policies.steepest.learning.worth`).
         needs: CPU with which it meets its user's deadline, which it would miss under fair sharing; else 0.
-        fair_rate: What its fair copy gets now; 0 once that has ended.
-        fair_over: Whether its fair copy has ended.
-        behind: Work that its fair copy has got more than it.
+        proved_wrong: Whether it announced a total that was wrong. It keeps up with its fair copy after others' promises.
+        priority: Its urgency: of two jobs, what is to spare goes to the more urgent one.
+        fair_rate: What the fair copy of a job of unknown size gets now; None: it has no copy.
+        behind: Work that its fair copy has got more than it; below 0: it is ahead.
+        owed: Work of a job of unknown size with which it keeps up with its fair copy, and when that is due.
         young: Whether it just began and its speed or its demand was never measured.
         steady: Whether it must not be limited now, because it is moved.
     """
@@ -44,9 +46,11 @@ class JobOnNode(msgspec.Struct, frozen=True, kw_only=True):
     due_s: float | None = None
     index: float = 0.0
     needs: float = 0.0
-    fair_rate: float = 0.0
-    fair_over: bool = False
+    proved_wrong: bool = False
+    priority: int = 0
+    fair_rate: float | None = None
     behind: float = 0.0
+    owed: Sequence[tuple[float, float]] = ()
     young: bool = False
     steady: bool = False
 
@@ -80,6 +84,9 @@ class NodePlan(msgspec.Struct, frozen=True):
 def plan_node(cores: float, jobs: Sequence[JobOnNode], parameters: SteepestParameters) -> NodePlan:
     """Divide a node: unknown jobs fairly, a floor for all, what must run, the young, deadlines, then by falling index.
 
+    What is to spare goes to the most urgent jobs first. A job of unknown size that has got more than its fair copy gives it
+    back: it gets less than a fair share until its copy has got as much.
+
     A deadline is met from what fair ends leave to spare, the one first that needs least: it makes no other job late.
 
     Args:
@@ -101,24 +108,33 @@ def plan_node(cores: float, jobs: Sequence[JobOnNode], parameters: SteepestParam
         share.rate += more
         free -= more
 
-    unknown = [job for job in jobs if job.left is None]
+    def keep_up(job: JobOnNode) -> None:
+        fair = cores / len(jobs) if job.fair_rate is None else job.fair_rate
+        give(job, fair + job.behind / CATCH_UP_S - shares[job.name].rate)
+
+    unknown = [job for job in jobs if job.left is None and not job.proved_wrong]
     for job in unknown:
-        equal = cores / len(jobs)
-        fair = equal if job.fair_over else job.fair_rate
-        give(job, max(fair + max(0.0, job.behind) / CATCH_UP_S, equal / 2))
-    for job in known:
-        give(job, parameters.floor * cores / len(jobs))
+        keep_up(job)
+    for job in jobs:
+        give(job, parameters.floor * cores / len(jobs) - shares[job.name].rate)
     promised = [(job, left, due_s) for job in known if (left := job.left) and (due_s := job.due_s) is not None]
+    promised += [(job, work, due_s) for job in unknown for work, due_s in job.owed]
     needed = must_run(
         [Promise(left, job.demand, due_s) for job, left, due_s in promised], max(free, LEAST_FREE), slot_s
     )
-    first_due = sorted(zip(promised, needed.now, strict=True), key=lambda one: (one[0][2], one[0][0].name))
+    first_due = sorted(
+        zip(promised, needed.now, strict=True), key=lambda one: (-one[0][0].priority, one[0][2], one[0][0].name)
+    )
     for (job, _, _), work in first_due:
-        shares[job.name].must = work / slot_s
+        share = shares[job.name]
+        share.must = min(job.demand, share.must + work / slot_s)
         give(job, work / slot_s)
-    for job in sorted(jobs, key=lambda job: (not job.young, job.needs, -job.index, job.name)):
+    for job in jobs:
+        if job.left is None and job.proved_wrong:
+            keep_up(job)
+    for job in sorted(jobs, key=lambda job: (not job.young, -job.priority, job.needs, -job.index, job.name)):
         give(job, job.demand if job.young else max(0.0, job.needs - shares[job.name].rate))
-    for job in sorted(jobs, key=lambda job: (job.left is None, -job.index, job.name)):
+    for job in sorted(jobs, key=lambda job: (-job.priority, -job.index, job.name)):
         give(job, job.demand)
     _limit(cores, jobs, shares)
     return NodePlan(shares, needed.late)

@@ -54,7 +54,7 @@ class SteepestPlanner:
     """Plans limits and moves."""
 
     name = "steepest-planner"
-    logic = 1
+    logic = 2
     state_type = SteepestPlannerState
 
     def __init__(self, state: SteepestPlannerState | None = None) -> None:
@@ -146,6 +146,7 @@ class SteepestPlanner:
         fresh = ManagedJob(node, job.incarnation, now_s, now_s, now_s)
         if known is not None:
             fresh.began_s, fresh.used, fresh.used_reported = known.began_s, known.used, known.used
+            fresh.size, fresh.left = known.size, known.left
             fresh.most, fresh.demand, fresh.losses = known.most, known.demand, known.losses
         if job.limit is not None:
             fresh.limit_m = job.limit.cpu_m
@@ -222,12 +223,14 @@ class SteepestPlanner:
             for name in node.jobs
             if self._is_here(name, node.name) and view.jobs[name].alive
         }
+        dues_s = [one.due_s for one in facts.values() if one.left is not None and one.due_s is not None]
         jobs = [
             one.on_node(
                 state,
                 state.running[name],
                 young=self._is_young(view.jobs[name], one, parameters.young_ms / 1000),
                 steady=self._is_moving(view.jobs[name]) or state.now_s < state.running[name].unlimited_until_s,
+                dues_s=dues_s,
             )
             for name, one in facts.items()
         ]
@@ -292,6 +295,7 @@ class SteepestPlanner:
             left=facts.left,
             demand=self.state.demand(running, self.state.largest),
             rate=running.rate,
+            claim=self.state.fair.rate(job.name) if facts.unknown and not facts.proved_wrong else 0.0,
             used=running.used,
             due_s=facts.due_s if facts.left is not None else None,
             index=facts.index,

@@ -1,0 +1,68 @@
+"""Who gets what of a node: unknown sizes, totals that proved wrong, and urgent jobs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from steepest.events.parameters import SteepestParameters
+from steepest.policies.steepest.node_plan import JobOnNode, plan_node
+
+CORES = 4.0
+FLOOR = SteepestParameters().floor * CORES / 2
+"""Of each of two jobs."""
+
+
+def rates(*jobs: JobOnNode) -> dict[str, float]:
+    """The cores of each job."""
+    return {name: share.rate for name, share in plan_node(CORES, jobs, SteepestParameters()).shares.items()}
+
+
+def job(name: str, left: float | None, **fields: Any) -> JobOnNode:
+    """A job that can use the whole node."""
+    return JobOnNode(name=name, left=left, demand=CORES, **fields)
+
+
+def test_a_job_of_unknown_size_keeps_up_with_its_fair_copy() -> None:
+    """It gets its fair part first, and more while it is behind."""
+    known = job("known", 100.0, due_s=1_000.0, index=1.0)
+    assert rates(known, job("unknown", None, fair_rate=2.0))["unknown"] == pytest.approx(2.0)
+    assert rates(known, job("unknown", None, fair_rate=2.0, behind=10.0))["unknown"] == pytest.approx(3.0)
+
+
+def test_a_job_of_unknown_size_gives_back_what_it_has_got_too_soon() -> None:
+    """While it is far ahead of its fair copy it gets its floor."""
+    known = job("known", 100.0, due_s=1_000.0, index=1.0)
+    assert rates(known, job("unknown", None, fair_rate=2.0, behind=-5.0))["unknown"] == pytest.approx(1.5)
+    assert rates(known, job("unknown", None, fair_rate=2.0, behind=-50.0))["unknown"] == pytest.approx(FLOOR)
+
+
+def test_what_a_job_of_unknown_size_will_need_is_not_promised_to_others() -> None:
+    """It is ahead now and owed half of the node until the other one is due, who so cannot wait."""
+    known = job("known", 40.0, due_s=20.0)
+    waits = plan_node(CORES, [known, job("unknown", None, fair_rate=0.0, index=1.0)], SteepestParameters())
+    owed = job("unknown", None, fair_rate=0.0, owed=[(40.0, 20.0)], index=1.0)
+    shares = plan_node(CORES, [known, owed], SteepestParameters()).shares
+    assert waits.shares["known"].must == 0.0
+    assert shares["known"].must + shares["unknown"].must >= 0.9 * CORES
+
+
+def test_a_job_whose_total_proved_wrong_comes_after_promises() -> None:
+    """The other one needs the whole node to be in time. Of what is to spare it gets its fair part."""
+    wrong = job("wrong", None, fair_rate=2.0, proved_wrong=True)
+    assert rates(job("known", 100.0, due_s=25.0), wrong)["wrong"] == pytest.approx(FLOOR)
+    assert rates(job("known", 100.0, due_s=1_000.0, index=1.0), wrong)["wrong"] == pytest.approx(2.0)
+
+
+def test_what_is_to_spare_goes_to_the_urgent_job() -> None:
+    """Whatever work for it is worth; but for what the other one cannot wait for."""
+    urgent = job("urgent", 100.0, due_s=1_000.0, index=0.1, priority=1)
+    assert rates(job("other", 100.0, due_s=1_000.0, index=1.0), urgent)["urgent"] == pytest.approx(CORES - FLOOR)
+    assert rates(job("other", 100.0, due_s=25.0, index=1.0), urgent)["other"] == pytest.approx(CORES - FLOOR)
+
+
+def test_where_not_all_promises_can_be_kept_that_of_the_urgent_job_is() -> None:
+    """Both need the whole node now."""
+    urgent = job("urgent", 100.0, due_s=20.0, priority=1)
+    assert rates(job("other", 100.0, due_s=10.0), urgent)["urgent"] == pytest.approx(CORES - FLOOR)
