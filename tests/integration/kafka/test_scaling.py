@@ -16,6 +16,7 @@ from tests.chaos.load import Load
 from tests.integration.kafka.replicas import Replicas
 
 from steepest.app.installation import apply_topics, open_log
+from steepest.app.pool_changes import apply_pools
 from steepest.app.settings.reading import read_settings
 from steepest.app.state_folder import Installation, KafkaPlace, NodeSpec, PoolSpec, StateFolder
 from steepest.events.cluster import PoolConfigured, Tick
@@ -127,6 +128,37 @@ async def test_the_pools_of_a_killed_replica_are_taken_over(
             assert counted == sorted(counted), f"two have written the clock of {pool}"
     finally:
         await log.close()
+
+
+@pytest.mark.slow
+async def test_a_pool_that_is_added_meanwhile_is_taken_over(
+    monitors: Replicas, installation: StateFolder, kafka: KafkaSettings
+) -> None:
+    """Two replicas write the clocks of three pools, then of a fourth, each pool's by one of them, in the same processes."""
+    first = installation.read().layout
+    await apply_topics(kafka, first)
+    monitors.start()
+    monitors.start()
+    log = open_log(read_settings({"state_dir": installation.root}), installation.read())
+    try:
+        for pool in first.pools:
+            configured = PoolConfigured(parameters=PoolParameters(tick_ms=200))
+            await log.append([new_record(first.of_pool(pool), pool, configured, 1)])
+        await until_all_tick(log, first)
+    finally:
+        await log.close()
+
+    settings = read_settings({"state_dir": installation.root})
+    grown = await apply_pools(settings, [PoolSpec(name="red", nodes=(NodeSpec("red-1", Resources(1000)),))])
+    log = open_log(settings, grown)
+    try:
+        await until_all_tick(log, grown.layout)
+        for pool in grown.layout.pools:
+            counted = await counted_ms(log, grown.layout.of_pool(pool))
+            assert counted == sorted(counted), f"two have written the clock of {pool}"
+    finally:
+        await log.close()
+    assert [process.poll() for process in monitors.running] == [None, None]
 
 
 async def until_all_tick(log: Log, layout: Layout) -> None:

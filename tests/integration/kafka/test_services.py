@@ -112,3 +112,26 @@ async def test_services_do_not_outlive_the_system(system: KafkaSystem) -> None:
     assert alive == []
     await system.start()
     assert sorted(system.services().values()) == names
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+async def test_a_pool_that_is_added_meanwhile_runs_jobs(system: KafkaSystem, tmp_path: Path) -> None:
+    """Each service takes it over in the process that it is; a job of the first pool runs on, and is the same incarnation."""
+    await system.start()
+    training = (sys.executable, str(TRAINING), str(tmp_path))
+    assert system.ask("submit", "--name", "endless", "--", *training, "100000")["state"] == "admitted"
+    await system.until(lambda: system.ask("jobs")[0]["alive"], "the first pool's job to run")
+    before = system.services()
+
+    added = system.plain("pool", "add", "vision", "--node", "v1=0.5")
+    assert added.returncode == 0, added.stderr
+    done = system.call("submit", "--wait", "--pool", "vision", "--name", "seen", "--", *training, "120")
+    assert done.returncode == 0, done
+    (kept,) = system.ask("jobs")
+
+    assert system.services() == before
+    assert [node["node"] for node in system.ask("nodes", "--pool", "vision")] == ["v1"]
+    assert (kept["alive"], kept["incarnation"]) == (True, 1)
+    assert system.call("down").returncode == 0
+    assert system.wait() == 0

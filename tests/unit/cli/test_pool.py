@@ -161,8 +161,8 @@ async def test_a_log_in_files_grows_and_keeps_what_it_holds(holding: Holding) ->
         await log.close()
 
 
-async def test_pools_are_added_while_no_system_runs(holding: Holding) -> None:
-    """A running system would not see the new partitions."""
+async def test_pools_are_added_while_no_system_runs_on_files(holding: Holding) -> None:
+    """A running system would not see the new partitions of a log in files."""
     folder = await asyncio.to_thread(holding)
     with folder.sole():
         refused = await asyncio.to_thread(call, folder, "add", "more", "--node", "m1=1")

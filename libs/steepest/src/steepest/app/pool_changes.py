@@ -6,6 +6,7 @@ It owns what may change: pools are added and never removed, and a pool keeps its
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import msgspec
@@ -19,7 +20,8 @@ from steepest.clock import SystemClock
 from steepest.errors import InputError
 from steepest.events.common import Name
 from steepest.log.base import Log, TopicPartition
-from steepest.log.kafka.kafka_settings import AUTO
+from steepest.log.files.file_lock import locked
+from steepest.log.kafka.kafka_settings import AUTO, KafkaSettings
 from steepest.runtime.recovery.log_identity import open_partitions
 
 MOST_POOLS = 1_000
@@ -97,31 +99,48 @@ def _refuse_twice(what: str, names: Sequence[str]) -> None:
 
 
 async def apply_pools(settings: Settings, wanted: Sequence[PoolSpec]) -> Installation:
-    """Put pools on record, and give each new one its partitions. The system of the folder must not run.
+    """Put pools on record, and give each new one its partitions.
+
+    On Kafka the services may run meanwhile: each notices the pools, and works on them. A system whose log is in files must
+    not run.
 
     Raises:
-        InputError: As :func:`with_pools`, or the system runs.
+        InputError: As :func:`with_pools`, or a system with its log in files runs.
         LogUnavailableError: The log cannot get the partitions; calling it again goes on.
     """
     folder = settings.folder
-    with folder.sole():
-        installation = with_pools(folder.read(), wanted)
+    kafka = _broker(settings)
+    async with AsyncExitStack() as stack:
+        if kafka is None:
+            stack.enter_context(folder.sole())
+        if folder.opening_lock is not None:
+            await stack.enter_async_context(locked(folder.opening_lock))
+        before = folder.read()
+        installation = with_pools(before, wanted)
+        if kafka is not None:
+            # It answers, so that what is on record from the next line on gets its partitions.
+            await apply_topics(kafka, before.layout)
         folder.create(installation)
-        await _grow(settings, installation)
+        if kafka is not None:
+            await apply_topics(kafka, installation.layout)
+        elif folder.has_log_in_files and not settings.kafka.bootstrap:
+            await _grow_files(settings, installation)
     return installation
 
 
-async def _grow(settings: Settings, installation: Installation) -> None:
-    if settings.kafka.bootstrap == AUTO:
-        return  # the folder's own broker runs only while `up` does, which begins with this
-    if (kafka := kafka_of(settings)) is not None:
-        await apply_topics(kafka, installation.layout)
-    elif settings.folder.has_log_in_files:
-        log = open_log(settings, installation)
-        try:
-            await open_partitions(log, installation.layout, SystemClock())
-        finally:
-            await log.close()
+def _broker(settings: Settings) -> KafkaSettings | None:
+    """Where the topics are that must grow now; None where the log is in files, or its own broker starts with `up`."""
+    if settings.kafka.bootstrap == AUTO and settings.folder.running() is None:
+        return None
+    return kafka_of(settings)
+
+
+async def _grow_files(settings: Settings, installation: Installation) -> None:
+    log = open_log(settings, installation)
+    try:
+        await open_partitions(log, installation.layout, SystemClock())
+    finally:
+        await log.close()
 
 
 async def open_mounted(settings: Settings) -> Installation:

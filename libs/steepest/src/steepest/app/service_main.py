@@ -9,15 +9,16 @@ import asyncio
 import gc
 import os
 import sys
-from contextlib import AsyncExitStack
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import click
 
-from steepest.aio import until_stopped
-from steepest.app.compose import composed
+from steepest.app.compose import Composition, composed
 from steepest.app.context import Build
 from steepest.app.logging import configure_logging
+from steepest.app.renewal import run_renewed
 from steepest.app.settings.reading import read_settings
 from steepest.app.settings.rows import rows_of
 from steepest.app.settings.tables import help_table
@@ -84,19 +85,22 @@ async def _run(build: Build, settings: Settings) -> None:
     stop = stop_on_signals()
     if settings.stop_at_eof:
         await stop_at_eof(stop)
-    async with AsyncExitStack() as stack:
-        # The log is waited for without a limit, so a stop must end that as well.
-        process = await until_stopped(stack.enter_async_context(composed(settings, [build])), stop)
-        if process is None:
-            return
-        _spare_the_collector()
-        watching = asyncio.create_task(_leave_when_stuck(process.runtime.health))
-        stack.callback(watching.cancel)
-        if settings.metrics.port is not None:
-            address = Address(settings.metrics.port, settings.metrics.host)
-            at = stack.enter_context(probes(process.runtime, address))
-            logger.info("probes", port=at.port)
-        await process.runtime.run(stop)
+    await run_renewed(settings, stop, lambda: composed(settings, [build]), partial(_work, settings))
+
+
+async def _work(settings: Settings, process: Composition, ended: asyncio.Event) -> None:
+    """Run what is composed until ``ended`` is set, with its probes."""
+    _spare_the_collector()
+    watching = asyncio.create_task(_leave_when_stuck(process.runtime.health))
+    try:
+        with ExitStack() as stack:
+            if settings.metrics.port is not None:
+                address = Address(settings.metrics.port, settings.metrics.host)
+                at = stack.enter_context(probes(process.runtime, address))
+                logger.info("probes", port=at.port)
+            await process.runtime.run(ended)
+    finally:
+        watching.cancel()
 
 
 async def _leave_when_stuck(health: Health) -> None:

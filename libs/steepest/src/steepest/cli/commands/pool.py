@@ -34,7 +34,7 @@ pools.toml:
   nodes = ["v1=2:8Gi", "v2=2:8Gi"]
   queues = ["vision"]
 
-The folder's system must not run meanwhile. Services that run elsewhere on Kafka work on a new pool once they are restarted.
+On Kafka the services may run meanwhile, and work on a new pool within seconds. A system whose log is in files must not run.
 """
 
 

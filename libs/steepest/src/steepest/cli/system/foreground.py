@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, ExitStack
 from functools import partial
+from typing import Any
 
 import msgspec
 
@@ -20,6 +21,7 @@ from steepest.app.configurator import Configurator
 from steepest.app.installation import SYSTEM, apply_topics, running_cluster
 from steepest.app.installed_services import gateway_program, refuse_wrong_services, service_programs
 from steepest.app.process_supervisor import ProcessSupervisor, Program
+from steepest.app.renewal import run_renewed
 from steepest.app.settings.tree import Settings
 from steepest.app.signals import stop_on_signals
 from steepest.app.state_folder import KafkaPlace, StateFolder
@@ -60,7 +62,9 @@ async def _run_embedded(settings: Settings, parameters: Mapping[str, PoolParamet
     async with embedded(settings, parameters, _printers(settings)) as process:
         say(_greeting(settings.folder))
         gateway = _gateway(settings)
-        await _follow(process, settings, ProcessSupervisor(gateway, say) if gateway else None)
+        stop = stop_on_signals()
+        following = partial(_follow, settings, process)
+        await _side_by_side(stop, following, *([ProcessSupervisor(gateway, say).run] if gateway else []))
         say(_farewell(settings.folder, [loop.view for loop in process.runtime.pools.values()]))
 
 
@@ -112,10 +116,16 @@ async def _run_on_kafka(settings: Settings, kafka: KafkaSettings, parameters: Ma
     for program in programs:
         if port := program.settings.get("STEEPEST_METRICS_PORT"):
             say(f"{program.name}: metrics on {Address(int(port), settings.metrics.host)}")
-    printers = _printers(settings)
-    system = Service(name=SYSTEM, effectors=lambda held: (Configurator(parameters.get(held.pool)), *printers(held)))
-    async with composed(settings, (), system) as process:
-        await _follow(process, settings, ProcessSupervisor([*programs, *_gateway(settings)], say))
+
+    def composition() -> AbstractAsyncContextManager[Composition]:
+        printers = _printers(settings)
+        system = Service(name=SYSTEM, effectors=lambda held: (Configurator(parameters.get(held.pool)), *printers(held)))
+        return composed(settings, (), system)
+
+    async def follow(stop: asyncio.Event) -> None:
+        await run_renewed(settings, stop, composition, partial(_follow, settings))
+
+    await _side_by_side(stop_on_signals(), follow, ProcessSupervisor([*programs, *_gateway(settings)], say).run)
 
 
 def _gateway(settings: Settings) -> Sequence[Program]:
@@ -128,20 +138,22 @@ def _gateway(settings: Settings) -> Sequence[Program]:
     return (program,)
 
 
-async def _follow(process: Composition, settings: Settings, supervisor: ProcessSupervisor | None = None) -> None:
-    """Run until SIGTERM or SIGINT, and serve metrics meanwhile where a port is set."""
-    stop = stop_on_signals()
+async def _side_by_side(stop: asyncio.Event, *runs: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
+    try:
+        async with asyncio.TaskGroup() as group:
+            for run in runs:
+                group.create_task(run(stop))
+    except ExceptionGroup as failures:
+        raise _ours(failures) or failures from failures
+
+
+async def _follow(settings: Settings, process: Composition, ended: asyncio.Event) -> None:
+    """Run until ``ended`` is set, and serve metrics meanwhile where a port is set."""
     with ExitStack() as stack:
         if settings.metrics.port is not None:
             address = Address(settings.metrics.port, settings.metrics.host)
             say(f"metrics on {stack.enter_context(probes(process.runtime, address))}")
-        try:
-            async with asyncio.TaskGroup() as group:
-                if supervisor is not None:
-                    group.create_task(supervisor.run(stop), name="supervisor")
-                group.create_task(process.runtime.run(stop), name="system")
-        except ExceptionGroup as failures:
-            raise _ours(failures) or failures from failures
+        await process.runtime.run(ended)
 
 
 def _printers(settings: Settings) -> Callable[[HeldPool], Sequence[EventPrinter]]:

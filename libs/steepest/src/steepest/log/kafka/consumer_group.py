@@ -177,7 +177,7 @@ class KafkaAssignment:
         assigned = sorted(TopicPartition(self._topic, one.partition) for one in partitions)
         self.partitions = [at for at in assigned if at in self._known]
         if unknown := [str(at) for at in assigned if at not in self._known]:
-            logger.warning("partitions that were added are not worked on before this process is restarted", at=unknown)
+            logger.info("partitions of pools that this process has not read of yet are left alone", at=unknown)
         self.revoked = asyncio.Event()
         self._assigned.set()
 

@@ -1,0 +1,85 @@
+"""A process that is composed again, in place, whenever its installation has got pools.
+
+It owns when. It must never know what is composed, or what a pool is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+
+from steepest.aio import until_stopped
+from steepest.app.compose import Composition
+from steepest.app.installation import open_log
+from steepest.app.settings.tree import Settings
+from steepest.errors import SteepestError
+from steepest.logger import Logger
+
+logger = Logger()
+
+LOOK_EVERY_S = 1.0
+"""Between two looks at the installation: reading its file costs a fraction of a millisecond."""
+
+
+async def run_renewed(
+    settings: Settings,
+    stop: asyncio.Event,
+    composition: Callable[[], AbstractAsyncContextManager[Composition]],
+    run: Callable[[Composition, asyncio.Event], Awaitable[None]],
+) -> None:
+    """Compose a process and run it until ``stop`` is set; compose and run another one each time that pools were added.
+
+    What runs leaves its shares, keeps its snapshots and ends before the next is composed, as for a rolling restart.
+
+    Args:
+        settings: Which installation.
+        stop: Ends everything, also the wait for a log that does not answer.
+        composition: Composes the process from what the installation is by then.
+        run: Runs it until the event is set.
+
+    Raises:
+        SteepestError: It cannot be composed, or what ``run`` raises.
+    """
+    while not stop.is_set():
+        async with _until_pools_are_added(settings, stop) as ended, AsyncExitStack() as stack:
+            process = await until_stopped(stack.enter_async_context(composition()), ended)
+            if process is not None:
+                await run(process, ended)
+
+
+@asynccontextmanager
+async def _until_pools_are_added(settings: Settings, stop: asyncio.Event) -> AsyncIterator[asyncio.Event]:
+    """An event that is set with ``stop``, or when the installation has pools that it did not have on entry."""
+    pools = settings.pools
+    ended = asyncio.Event()
+
+    async def look() -> None:
+        added: list[str] = []
+        while not stop.is_set() and not added:
+            await until_stopped(asyncio.sleep(LOOK_EVERY_S), stop)
+            with contextlib.suppress(SteepestError):  # what cannot be read now is no reason to end what runs
+                added = await _opened(settings, [pool for pool in settings.pools if pool not in pools])
+        if added:
+            logger.info("pools were added", pools=added)
+        ended.set()
+
+    looking = asyncio.create_task(look())
+    try:
+        yield ended
+    finally:
+        looking.cancel()
+        await asyncio.gather(looking, return_exceptions=True)
+
+
+async def _opened(settings: Settings, pools: Sequence[str]) -> list[str]:
+    """Those of the pools whose log has been opened: one that is only on record would be waited for."""
+    if not pools:
+        return []
+    installation = settings.folder.read()
+    log = open_log(settings, installation, read_only=True)
+    try:
+        return [pool for pool in pools if await log.end(installation.layout.of_pool(pool)) > 0]
+    finally:
+        await log.close()
