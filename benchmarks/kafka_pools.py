@@ -2,18 +2,21 @@
 
 Placers follow pools whose nodes have room for all jobs. When every replica is ready, the same number of jobs is submitted to
 each pool; the time runs from the first append to the last decision. A job makes two decisions: it is admitted and placed.
-The replicas are measured beside each other, in turn in each round, each time on new topics.
+The replicas are measured beside each other, in turn in each round, each time on new topics. In each round the same records
+also go through the same decider in this process, without a log. Compare versions by a row's ratio to this baseline:
+decisions a second depend on the machine.
 
 It starts its own broker (``make kafka``). Broker, load and replicas share the machine's cores, so that on few cores
 scaling out shows its cost and not its gain.
 
-Run: ``python benchmarks/kafka_pools.py [--jobs 500] [--rounds 2] [--replicas 1 2 4] [--json]``
+Run: ``python benchmarks/kafka_pools.py [--jobs 500] [--rounds 3] [--replicas 1 2 4] [--json]``
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import os
 import socket
@@ -23,6 +26,7 @@ import sys
 import tempfile
 import time
 import urllib.request
+from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -35,14 +39,16 @@ from steepest.app.settings.reading import read_settings
 from steepest.app.settings.rows import as_environment
 from steepest.app.settings.tree import MetricsSettings, Settings
 from steepest.app.state_folder import Installation, KafkaPlace, NodeSpec, PoolSpec, StateFolder
-from steepest.events.cluster import PoolConfigured
+from steepest.events.cluster import LogOpened, PoolConfigured
 from steepest.events.common import Resources
 from steepest.events.received import ID, DecisionId
 from steepest.events.registry import FLAGS, READS
-from steepest.log.base import Log, NewRecord
+from steepest.log.base import Log, NewRecord, Record
 from steepest.log.kafka.broker import running_broker
 from steepest.log.kafka.kafka_settings import KafkaSettings
-from steepest.runtime.decode import new_record
+from steepest.policies.placement.placer import Placer
+from steepest.runtime.decode import minted_record, new_record, received
+from steepest.runtime.engine import PoolEngine
 from steepest.testing.scenarios.folded_pool import joined, submitted
 from steepest.testing.waiting import until
 
@@ -50,6 +56,11 @@ POOLS = 8
 NODES = 10
 A_JOB = 2
 """Decisions about a job."""
+
+IN_PROCESS = 0
+"""Stands for the number of replicas in the baseline."""
+
+_NAMES = {IN_PROCESS: "in process", 1: "1 replica"}
 
 PATIENCE_S = 120.0
 
@@ -73,10 +84,8 @@ class PoolBench:
         """Its topics, with nodes in each pool, and a handle on them."""
         await apply_topics(self.kafka, self.layout)
         log = open_log(read_settings({"state_dir": self.folder.root}), self.installation)
-        configured = PoolConfigured(reads=READS, flags=tuple(FLAGS))
         for pool in self.layout.pools:
-            nodes = [joined(f"{pool}-{number}", 100_000_000) for number in range(NODES)]
-            await log.append([self._record(pool, event) for event in (configured, *nodes)])
+            await log.append(self.first(pool))
         return log
 
     def jobs(self, number: int) -> list[NewRecord]:
@@ -86,6 +95,35 @@ class PoolBench:
             for each in range(number)
             for pool in self.layout.pools
         ]
+
+    def first(self, pool: str) -> list[NewRecord]:
+        """A pool's parameters and nodes."""
+        configured = PoolConfigured(reads=READS, flags=tuple(FLAGS))
+        nodes = [joined(f"{pool}-{number}", 100_000_000) for number in range(NODES)]
+        return [self._record(pool, event) for event in (configured, *nodes)]
+
+    def in_process(self, number: int) -> float:
+        """Decisions a second of the same decider about the same records, decoded and encoded as over a log."""
+        requests = self.jobs(number)
+        began, made = time.perf_counter(), 0
+        for pool in self.layout.pools:
+            at = self.layout.of_pool(pool)
+            engine = PoolEngine([Placer()], at, pool)
+            opened = self._record(pool, LogOpened(epoch=f"bench-{pool}"))
+            due = deque([opened, *self.first(pool), *(one for one in requests if one.to == at)])
+            for offset in itertools.count():
+                if not due:
+                    break
+                new = due.popleft()
+                record = Record(
+                    at=at, offset=offset, key=new.key, value=new.value, at_ms=new.at_ms, headers=dict(new.headers)
+                )
+                decisions = engine.step(received(record))
+                made += len(decisions)
+                due.extend(map(minted_record, decisions))
+        if made != A_JOB * len(requests):
+            raise AssertionError(f"{made} decisions about {len(requests)} jobs")
+        return made / (time.perf_counter() - began)
 
     def _record(self, pool: str, event: msgspec.Struct) -> NewRecord:
         return new_record(self.layout.of_pool(pool), pool, event, 1)
@@ -162,26 +200,30 @@ def _is_decision(text: str) -> bool:
 
 
 async def measure(folder: Path, bootstrap: str, replicas: Sequence[int], rounds: int, jobs: int) -> dict[str, Any]:
-    """Each number of replicas in turn, in every round."""
-    found: dict[int, list[float]] = {each: [] for each in replicas}
+    """The baseline and each number of replicas in turn, in every round; the ratios are those of each round."""
+    rates: dict[int, list[float]] = {each: [] for each in (IN_PROCESS, *replicas)}
+    baseline = PoolBench(folder, bootstrap, "baseline")
     for number in range(rounds):
-        for each, rates in found.items():
-            rates.append(await decisions_a_second(folder, bootstrap, f"r{number}x{each}", replicas=each, jobs=jobs))
+        rates[IN_PROCESS].append(baseline.in_process(jobs))
+        for each in replicas:
+            name = f"r{number}x{each}"
+            rates[each].append(await decisions_a_second(folder, bootstrap, name, replicas=each, jobs=jobs))
     return {
-        f"{each} replicas": {
-            "decisions_a_second": round(statistics.median(rates)),
-            "least": round(min(rates)),
-            "greatest": round(max(rates)),
+        _NAMES.get(each, f"{each} replicas"): {
+            "decisions_a_second": round(statistics.median(found)),
+            "least": round(min(found)),
+            "greatest": round(max(found)),
+            "to_baseline": [round(one / base, 3) for one, base in zip(found, rates[IN_PROCESS], strict=True)],
         }
-        for each, rates in found.items()
+        for each, found in rates.items()
     }
 
 
 def main() -> None:
-    """Measure, and print one JSON object or the same in lines."""
+    """Measure, and print one JSON object or a table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--jobs", type=int, default=500, help="in each pool")
-    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--replicas", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--json", action="store_true")
     chosen = parser.parse_args()
@@ -190,12 +232,15 @@ def main() -> None:
         running_broker(Path(folder) / "broker", home=HOME) as broker,
     ):
         found = asyncio.run(measure(Path(folder), broker.bootstrap, chosen.replicas, chosen.rounds, chosen.jobs))
-    result: dict[str, Any] = {"cores": os.cpu_count(), "pools": POOLS, "jobs": chosen.jobs, **found}
     if chosen.json:
-        print(json.dumps(result))
+        print(json.dumps({"cores": os.cpu_count(), "pools": POOLS, "jobs": chosen.jobs, **found}))
         return
-    for name, value in result.items():
-        print(f"{name:12} {value}")
+    print(f"{POOLS} pools, {chosen.jobs} jobs in each, {chosen.rounds} rounds, {os.cpu_count()} cores")
+    print(f"{'':12} {'decisions/s':>12} {'least':>8} {'greatest':>8}   to the baseline")
+    for name, row in found.items():
+        ratios = sorted(row["to_baseline"])
+        spread = f"{statistics.median(ratios):.3f} ({ratios[0]:.3f}–{ratios[-1]:.3f})"
+        print(f"{name:12} {row['decisions_a_second']:>12,} {row['least']:>8,} {row['greatest']:>8,}   {spread}")
 
 
 if __name__ == "__main__":
