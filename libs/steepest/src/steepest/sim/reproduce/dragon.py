@@ -147,6 +147,7 @@ def run_one(run: LoadRun) -> SimulationResult:
         policy.parameters(PoolParameters(tick_ms=TICK_MS)),
         run.seed,
         pod_by_pod=policy.pod_by_pod,
+        losses=False,
     )
 
 

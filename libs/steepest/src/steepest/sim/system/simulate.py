@@ -81,6 +81,7 @@ def simulate_system(
     first_nodes: Mapping[str, str] | None = None,
     watch: Watch | None = None,
     pod_by_pod: bool = False,
+    losses: bool = True,
 ) -> SimulationResult:
     """Run the live deciders, view and saga over a workload on simulated nodes.
 
@@ -93,6 +94,7 @@ def simulate_system(
         first_nodes: Where to place jobs first, for a paired comparison; the placement policy decides about the others.
         watch: Is called with every record of the pool's log.
         pod_by_pod: Each replica of a gang is placed by itself (:mod:`steepest.sim.system.pods`).
+        losses: Whether jobs report losses; without them nothing is known of their growth.
 
     Raises:
         InputError: A job is not fit for this.
@@ -107,7 +109,8 @@ def simulate_system(
         pod = pods.by_name.get(replica.job)
         job = pod.job if pod else jobs[replica.job]
         if job.name not in models:
-            models[job.name] = model_of(job, seed, parameters.specon.interval_ms / 1000)
+            full = model_of(job, seed, parameters.specon.interval_ms / 1000)
+            models[job.name] = full if losses else msgspec.structs.replace(full, loss=None)
         if pod is not None:
             return member_of(models[job.name], job, job.replicas, serves=pod.serves)
         if spec.gang is None:
