@@ -10,7 +10,7 @@ import pytest
 from steepest.cluster.local.links import why_not
 from steepest.demo.gangs.workload import LINK_MBIT
 from steepest.testbed.gang_results import FILES, report, results, write
-from steepest.testbed.gang_runs import GangRun, StepCost, arms, runs, step_cost
+from steepest.testbed.gang_runs import GangRun, StepCost, arms, missing, runs, step_cost
 
 ONE = GangRun(
     completion_s=10.0,
@@ -37,12 +37,17 @@ OTHER = GangRun(
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_every_arm_runs_to_its_end(tmp_path: Path) -> None:
-    """Three short gangs under every arm: all finish, nothing is lost, and only scaling arms scale."""
-    link_mbit = None if why_not() else LINK_MBIT
-    found = runs(1, tmp_path / "recordings", link_mbit, lambda *_: None, jobs=3, length=0.03)
+    """Three short gangs under every arm: all finish, nothing is lost, only scaling arms scale, and none is run twice."""
+    link_mbit, made = (None if why_not() else LINK_MBIT), []  # type: int | None, list[str]
+    recordings = tmp_path / "recordings"
+    found = runs(1, recordings, link_mbit, lambda arm, *_: made.append(arm), jobs=3, length=0.03)
+    again = runs(1, recordings, link_mbit, lambda arm, *_: made.append(arm), jobs=3, length=0.03)
     write(results(found, StepCost(one_node_ms=1.0, two_nodes_ms=2.0), link_mbit, why_not(), 3), tmp_path / "out")
 
-    assert [*found] == [*arms()]
+    assert [*found] == [*arms()] == made
+    assert again == found
+    assert missing(1, recordings, link_mbit, jobs=3, length=0.03) == 0
+    assert missing(2, recordings, link_mbit, jobs=3, length=0.03) == len(made) == missing(1, recordings, link_mbit)
     for name, (one,) in found.items():
         assert 0 < one.completion_s <= one.makespan_s, name
         assert 0 <= one.utilisation <= 1.5, name

@@ -47,6 +47,24 @@ def test_the_json_of_a_run_has_these_keys_in_this_order() -> None:
     assert all(one["finished"] == one["jobs"] == 3 for one in printed)
 
 
+def test_the_json_says_what_became_of_gangs() -> None:
+    """Those of the default scheduler wait in parts; DRAGON's start whole, and are scaled."""
+    policies = "dragon,dragon-paper-era,dragon-fixed,kube-default"
+    gangs = ("--workload", "gangs:1:1.5", "--cluster", "1x4gpu", "--policy", policies)
+    *dragons, default = objects(run(*gangs, "--json"))
+
+    assert [one["policy"] for one in (*dragons, default)] == policies.split(",")
+    for one in dragons:
+        assert (one["finished"], one["deadlocked"], one["partial_gang_ms_max"]) == (one["jobs"], 0, 0)
+        assert one["scale_ups"] > 0
+        assert one["scale_downs"] > 0
+        assert 0.5 < one["utilisation"] <= 1
+    assert (default["scale_ups"], default["scale_downs"]) == (0, 0)
+    assert default["finished"] + default["deadlocked"] <= default["jobs"]
+    assert default["deadlocked"] > 0
+    assert default["partial_gang_ms_max"] > 0
+
+
 def test_a_policy_or_seed_named_twice_runs_once() -> None:
     """Ranges may overlap."""
     printed = objects(run(*SMALL, "--policy", "srtf, srtf", "--seed", "0-2,1", "--json"))

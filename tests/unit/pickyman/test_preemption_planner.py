@@ -167,8 +167,31 @@ def test_of_two_victims_the_one_whose_epoch_ends_first_gives_way() -> None:
     assert [one.job for one in weighed.others] == ["a"]
 
 
-def test_a_gang_gives_way_and_gets_room_as_one() -> None:
-    """Two jobs of one replica give way to a gang of two; a gang gives way whole."""
+def test_a_gang_gives_way_and_comes_back_whole() -> None:
+    """For a job that needs the place of one of its replicas, all stop; and none starts again without the other."""
+    pool = pool_of(n1=1_000, n2=1_000)
+    roles = (c.Role(name="worker", replicas=2, requests=Resources(cpu_m=1_000)),)
+    submit(pool, "gang", 100, roles=roles)
+    train(pool, "gang", 1)
+    train(pool, "gang", 2)
+    submit(pool, "short", 2)
+    pool.tick()
+    (planned,) = suspensions(pool)
+    assert (planned.job, sorted(planned.sources), planned.nodes) == ("gang", ["n1", "n2"], ())
+
+    pool.carry_out("gang")
+    assert (pool.job("gang").phase, pool.job("gang").replicas) == (Phase.SUSPENDED, [])
+    pool.carry_out("short")
+    assert pool.job("gang").phase is Phase.SUSPENDED  # one node is free, and that is not enough
+    pool.end("short")
+    pool.tick()
+    pool.carry_out("gang")
+    assert pool.job("gang").phase is Phase.RUNNING
+    assert sorted(pool.job("gang").running_on) == ["n1", "n2"]
+
+
+def test_a_gang_gets_room_as_one() -> None:
+    """Two jobs of one replica give way to a gang of two."""
     pool = pool_of(n1=1_000, n2=1_000)
     submit(pool, "a", 100)
     submit(pool, "b", 100)

@@ -30,6 +30,9 @@ from steepest.events.parameters import PoolParameters
 from steepest.events.received import Received
 
 JOBS = 12
+MINUTES = 4
+"""What a run takes, about."""
+
 PROBED_STEPS = 40
 _PROBE_S = 300.0
 
@@ -53,6 +56,18 @@ class GangRun(msgspec.Struct, frozen=True, kw_only=True):
     scale_ups: int
     scale_downs: int
     steps_lost: int
+
+
+class KeptRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that has ended, beside its recording, so that a part of the runs can be made at another time.
+
+    Attributes:
+        made_of: What was run: another number, length or link is another run.
+        came_to: Its figures.
+    """
+
+    made_of: tuple[int, float, int | None]
+    came_to: GangRun
 
 
 class StepCost(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,13 +102,13 @@ def runs(
     jobs: int = JOBS,
     length: float = 1.0,
 ) -> Mapping[str, Sequence[GangRun]]:
-    """Make all runs; the order of the arms rotates from one repetition to the next.
+    """Make all runs that are not in the folder yet; the order of the arms rotates from one repetition to the next.
 
     Args:
         repetitions: Of each arm, with seeds from 0.
-        folder: For the recordings, which replace those of the same names.
+        folder: For the recordings and what each came to; a run of the same jobs that has ended there is not repeated.
         link_mbit: The rate of the nodes' links; None: there are none.
-        on_run: Is called after each run with its arm and seed.
+        on_run: Is called after each run that was made with its arm and seed.
         jobs: How many.
         length: Of every training, relative to the demo's.
 
@@ -105,13 +120,42 @@ def runs(
     for seed in range(repetitions):
         names = [*found]
         for name in [*names[seed % len(names) :], *names[: seed % len(names)]]:
-            state = folder / f"{seed}-{name.replace(',', '').replace(' ', '-')}"
+            state, made_of = recording_of(folder, name, seed), (jobs, length, link_mbit)
+            if (before := _kept(state, made_of)) is not None:
+                found[name].append(before)
+                continue
             shutil.rmtree(state, ignore_errors=True)
             play = Play(state, gang_workload(seed, stage.cores(), jobs, length, link_mbit), arms()[name])
             one = asyncio.run(_run(play))
+            _result_of(state).write_bytes(msgspec.json.encode(KeptRun(made_of=made_of, came_to=one)))
             found[name].append(one)
             on_run(name, seed, one)
     return found
+
+
+def missing(repetitions: int, folder: Path, link_mbit: int | None, jobs: int = JOBS, length: float = 1.0) -> int:
+    """How many runs are not in the folder yet."""
+    made_of = (jobs, length, link_mbit)
+    all_of = [recording_of(folder, name, seed) for name in arms() for seed in range(repetitions)]
+    return sum(_kept(state, made_of) is None for state in all_of)
+
+
+def recording_of(folder: Path, arm: str, seed: int) -> Path:
+    """The folder of a run's recording."""
+    return folder / f"{seed}-{arm.replace(',', '').replace(' ', '-')}"
+
+
+def _result_of(state: Path) -> Path:
+    return state.with_name(f"{state.name}.json")
+
+
+def _kept(state: Path, made_of: tuple[int, float, int | None]) -> GangRun | None:
+    """What a run of these jobs came to that has ended; None: it was not made, or its file cannot be read."""
+    try:
+        kept = msgspec.json.decode(_result_of(state).read_bytes(), type=KeptRun)
+    except (OSError, msgspec.DecodeError):
+        return None
+    return kept.came_to if kept.made_of == made_of else None
 
 
 async def _run(play: Play) -> GangRun:

@@ -192,30 +192,40 @@ def _real(name: str, count: int, out: Path) -> Reproduction:
 
 
 def _real_gangs(count: int, folder: Path, *, as_json: bool) -> None:
+    """Distributed trainings on this machine; what has run to its end in the folder is not repeated."""
+    import time
+
     import msgspec
 
     from steepest.cli.printing.output import give
     from steepest.cluster.local.links import why_not
     from steepest.demo.gangs.workload import LINK_MBIT
     from steepest.demo.stage import refuse_without_libraries
+    from steepest.describe import span
     from steepest.testbed import gang_results, gang_runs
 
     refuse_without_libraries()
     why_no_links = why_not()
     link_mbit = None if why_no_links else LINK_MBIT
-    total = count * len(gang_runs.arms())
+    recordings = folder / RECORDINGS
+    total = gang_runs.missing(count, recordings, link_mbit)
     tell(
-        f"{total} runs of {gang_runs.JOBS} distributed trainings; first, measure what a step costs on one node and on two",
+        f"{total} runs of {gang_runs.JOBS} distributed trainings, of {gang_runs.MINUTES} minutes each on two idle cores; "
+        "first, measure what a step costs on one node and on two",
         err=True,
     )
     cost = gang_runs.step_cost(link_mbit)
+    began, done = time.monotonic(), 0
 
     def on_run(arm: str, seed: int, one: gang_runs.GangRun) -> None:
-        tell(
-            f"{arm}, seed {seed}: mean completion {one.completion_s:,.0f} s, makespan {one.makespan_s:,.0f} s", err=True
-        )
+        nonlocal done
+        done += 1
+        left_s = (time.monotonic() - began) / done * (total - done)
+        left = f"; about {span(round(1000 * left_s))} left" if done < total else ""
+        figures = f"mean completion {one.completion_s:,.0f} s, makespan {one.makespan_s:,.0f} s"
+        tell(f"{done} of {total}: {arm}, seed {seed}: {figures}{left}", err=True)
 
-    found = gang_runs.runs(count, folder / RECORDINGS, link_mbit, on_run)
+    found = gang_runs.runs(count, recordings, link_mbit, on_run)
     results = gang_results.results(found, cost, link_mbit, why_no_links, gang_runs.JOBS)
     try:
         gang_results.write(results, folder)
