@@ -13,6 +13,7 @@ import pytest
 
 from steepest.errors import LogVersionError
 from steepest.events import cluster as c
+from steepest.events.dragon_parameters import DragonParameters
 from steepest.events.parameters import PoolParameters
 from steepest.events.received import ID, DecisionId, Received
 from steepest.events.registry import READS, encode
@@ -128,6 +129,33 @@ def test_a_candidate_that_limits_is_told_beside_one_that_does_not() -> None:
         for plan in one.plans
         if plan.kind is DifferenceKind.LIMIT
     } == {job: (cpu_m, None) for job, cpu_m in first.items()}
+
+
+def test_a_candidate_that_scales_no_gang_differs_where_dragon_did() -> None:
+    """Each gang that was scaled is reported, with where its replicas were to be; before that, both place the same."""
+    heard = records("dragon")
+    scaled = {event.job for event in chosen(heard, c.TransitionPlanned) if event.kind is c.Transition.SCALE}
+    found = shadowed(heard, lambda live: msgspec.structs.replace(live, dragon=_unscaled(live.dragon)))
+    told = {job: plan for job, one in found.items() for plan in one.plans if plan.kind is DifferenceKind.SCALE}
+
+    assert scaled
+    assert {*told} == scaled
+    assert all(plan.live and "replica" in str(plan.live.value) and plan.candidate is None for plan in told.values())
+
+
+def _unscaled(rules: DragonParameters) -> DragonParameters:
+    return msgspec.structs.replace(rules, scaling=False)
+
+
+def test_dragon_is_told_beside_a_policy_that_lets_jobs_give_way() -> None:
+    """It starts the gang on the same nodes, and would not have made room for the urgent one."""
+    found = shadowed(records("gangs"), LIVE["dragon-fixed"].parameters)
+    (place,) = found["urgent"].plans
+
+    assert not found["gang"].differs
+    assert (place.kind, place.candidate) == (DifferenceKind.PLACE, None)
+    assert place.live
+    assert place.live.value == "n1 (1 replica), n2 (1 replica)"
 
 
 def test_another_placement_is_told_with_both_nodes() -> None:

@@ -3,9 +3,10 @@
 It owns what the candidate sees, and what counts as a difference. Two sets of deciders read one log. The live ones, with
 the live parameters, decide again what they decided (``steepest replay`` proves that). The candidates see the same history
 under other parameters: the live plans and what became of them, those under way included. They never read their own
-plans, which no effector carries out; only the limit-planner goes on from the limits it would have set, because its rule is a
-fold over them. So the first difference of a job is what the candidate would really have done; what comes later shows what
-it would do in a history that is the live policy's.
+plans, which no effector carries out. Only the limit-planner goes on from the limits it would have set, because its rule is a
+fold over them, and the gang-scheduler from the times at which it would have decided and acted. So the first difference of a
+job is what the candidate would really have done; what comes later shows what it would do in a history that is the live
+policy's.
 
 A job's growth was measured by the live categorizer, in intervals of the live length, not of the candidate's.
 """
@@ -18,12 +19,14 @@ from typing import Any
 
 import msgspec
 
+from steepest.describe import places
 from steepest.events import cluster as c
 from steepest.events.parameters import PoolParameters
 from steepest.events.received import Received
 from steepest.events.registry import reads_for
 from steepest.log.base import TopicPartition
 from steepest.policies.decider import ClusterDecider
+from steepest.policies.dragon.gang_scheduler import GangScheduler
 from steepest.policies.flowcon.limit_planner import LimitPlanner
 from steepest.policies.placement.placer import Placer
 from steepest.policies.specon.node_scorer import NodeScorer
@@ -42,16 +45,24 @@ ASKED = (Placer, NodeScorer, Rebalancer)
 """Deciders that remember nothing but what they wait to read back, which is the live ones' business."""
 
 
+GANGS = len(ASKED)
+"""The gang-scheduler's place among the deciders."""
+
+OWN_TIMES = ("passed_counted_ms", "acted_counted_ms", "served")
+"""What the candidate's gang-scheduler remembers of itself."""
+
+
 class DifferenceKind(enum.StrEnum):
     """What is decided about a job."""
 
     PLACE = "place"
     MOVE = "move"
+    SCALE = "scale"
     LIMIT = "limit"
 
 
 class Choice(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One decision about one job: its node, or the CPU that it may use at most, in millicores."""
+    """One decision about one job: its node, its gang's nodes, or the CPU that it may use at most, in millicores."""
 
     offset: int
     at_ms: int
@@ -99,10 +110,19 @@ class ShadowPlans:
         """
         for live, candidate in zip(self._live.deciders[: len(ASKED)], self._candidate.deciders, strict=False):
             candidate.state = msgspec.msgpack.decode(msgspec.msgpack.encode(live.state), type=type(live.state))
+        self._let_gangs_wait()
         live_chose = dict(_choices(self._live.step(received)))
         chose = dict(_choices(self._candidate.step(self._under_candidate(received))))
         for job, kind in dict.fromkeys((*live_chose, *chose)):
             self._compare(job, kind, received, live_chose, chose)
+
+    def _let_gangs_wait(self) -> None:
+        """The candidate's gang-scheduler waits for what the live one waits for, and keeps its own times."""
+        live, candidate = (engine.deciders[GANGS] for engine in (self._live, self._candidate))
+        before = candidate.state
+        candidate.state = msgspec.msgpack.decode(msgspec.msgpack.encode(live.state), type=type(live.state))
+        for name in OWN_TIMES:
+            setattr(candidate.state, name, getattr(before, name))
 
     def skip(self, offset: int) -> None:
         """Pass over a record that cannot be decoded."""
@@ -141,14 +161,16 @@ class ShadowPlans:
 
 
 def _deciders() -> list[ClusterDecider]:
-    return [*(kind() for kind in ASKED), LimitPlanner()]
+    return [*(kind() for kind in ASKED), GangScheduler(), LimitPlanner()]
 
 
 def _choices(made: Iterable[MintedDecision]) -> Iterator[tuple[tuple[str, DifferenceKind], str | int | None]]:
     for one in made:
         match one.event:
             case c.PlacementPlanned() as event:
-                yield (event.job, DifferenceKind.PLACE), event.nodes[0]
+                yield (event.job, DifferenceKind.PLACE), places(event.nodes) if len(event.nodes) > 1 else event.nodes[0]
+            case c.TransitionPlanned(kind=c.Transition.SCALE) as event:
+                yield (event.job, DifferenceKind.SCALE), places(event.nodes)
             case c.MigrationPlanned() as event:
                 yield (event.job, DifferenceKind.MOVE), event.target
             case c.LimitsPlanned() as event:

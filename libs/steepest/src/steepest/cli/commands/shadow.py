@@ -28,6 +28,7 @@ EPILOG = """\b
 Examples:
   steepest shadow --alpha 0.02
   steepest shadow --placement flowcon2
+  steepest shadow --policy dragon-fixed                         whom it would have started and scaled
   steepest shadow --policy specon+flowcon --follow              until interrupted, then the report
   steepest shadow --policy spread --json | jq '.[] | select(.differs) | .job'
 
@@ -169,8 +170,8 @@ def _growth(one: ShadowedJob) -> list[str]:
     return ["measures or passes at other times"]
 
 
-NOUNS = {"place": "placement", "move": "move", "limit": "limit"}
-VERBS = {"place": "placed on", "move": "moved to", "limit": "limited to"}
+NOUNS = {"place": "placement", "move": "move", "scale": "scaling", "limit": "limit"}
+VERBS = {"place": "placed on", "move": "moved to", "scale": "scaled to", "limit": "limited to"}
 
 
 def _plan(one: PlanDifference) -> str:

@@ -1,0 +1,55 @@
+"""What a pass of the gang-scheduler costs: counted in calls, so that it is the same on every machine."""
+
+from __future__ import annotations
+
+import pytest
+
+from steepest.events import cluster as c
+from steepest.events.common import CheckpointMode, Resources
+from steepest.events.parameters import PoolParameters
+from steepest.events.registry import FLAGS, READS
+from steepest.policies.dragon.gang_scheduler import LOOKED_AT, GangScheduler
+from steepest.policies.named import under
+from steepest.testing.call_count import count_calls
+from steepest.testing.scenarios.folded_pool import submitted
+from steepest.testing.system.driver import DeciderDriver
+
+STARVED_S = 130
+"""Longer than any variant lets a job wait before others are to give up workers for it."""
+
+
+def gang(name: str, cpu_m: int, *sizes: int) -> c.JobSubmitted:
+    """A gang of fewest, named and most workers."""
+    fewest, named, most = sizes
+    requests = Resources(cpu_m=cpu_m)
+    worker = c.Role(name="worker", replicas=named, min=fewest, max=most, requests=requests)
+    return submitted(name, mode=CheckpointMode.ON_REQUEST, roles=(worker,))
+
+
+def calls(policy: str, waiting: int, *, small: bool = False) -> int:
+    """Of a pass in which so many gangs wait, of 500 sizes, on 40 nodes that are full; ``small``: a job comes that fits."""
+    driver = DeciderDriver(GangScheduler(), large=20_000, **{f"n{number:03}": 400 for number in range(40)})
+    parameters = under(policy, PoolParameters(settle_ms=10**9))
+    driver.fold(c.PoolConfigured(reads=READS, flags=tuple(FLAGS), parameters=parameters))
+    for number in range(40):
+        driver.feed(gang(f"runs-{number}", 175, 2, 2, 4))
+    for job in driver.active():
+        driver.carry_out(job.name)
+    driver.fold(c.NodeLost(node="large", silent_ms=1))
+    for number in range(waiting):
+        driver.fold(gang(f"waits-{number}", 500 + number % 500, 2, 3, 4))
+    for _ in range(STARVED_S):
+        driver.tick()
+    assert len(driver.view.jobs.queue) == waiting
+    received = driver.append(submitted("small", 10) if small else c.Tick(counted_ms=driver.view.counted_ms + 60_000))
+    assert driver.view.fold(received)
+    return count_calls(lambda: driver.deciders[0].step(driver.view, received))[0]
+
+
+@pytest.mark.parametrize("small", [False, True], ids=["tick", "submission"])
+@pytest.mark.parametrize("policy", ["dragon", "dragon-paper-era", "dragon-fixed"])
+def test_a_pass_costs_the_same_however_many_gangs_wait(policy: str, *, small: bool) -> None:
+    """Of those that starve, the first ones are looked at; of the others, none for which there is no new room."""
+    few = calls(policy, 2 * LOOKED_AT, small=small)
+
+    assert calls(policy, 20 * LOOKED_AT, small=small) <= 1.5 * few
