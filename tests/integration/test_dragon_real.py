@@ -6,11 +6,16 @@ import json
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from steepest.cli.commands.reproduce import GANG_PARTS
+from steepest.cli.main import main
 from steepest.cluster.local.links import why_not
 from steepest.demo.gangs.workload import LINK_MBIT
 from steepest.testbed.gang_results import FILES, report, results, write
-from steepest.testbed.gang_runs import GangRun, StepCost, arms, missing, runs, step_cost
+from steepest.testbed.gang_runs import PARTS, GangRun, StepCost, arms, missing, runs, step_cost
+
+BASELINE = PARTS["not-scaled"]
 
 ONE = GangRun(
     completion_s=10.0,
@@ -66,12 +71,23 @@ def test_a_step_over_a_link_takes_at_least_what_its_bytes_take() -> None:
 
 def test_changes_are_against_the_arm_that_scales_nothing() -> None:
     """The mean of each pair's change; a single run has no interval."""
-    found = results({"base": [ONE], "dragon": [OTHER]}, StepCost(one_node_ms=3, two_nodes_ms=9), None, "not root", 12)
+    found = results({BASELINE: [ONE], "dragon": [OTHER]}, StepCost(one_node_ms=3, two_nodes_ms=9), None, "not root", 12)
     by_name = {(one.arm, one.metric): one for one in found.figures}
 
     assert by_name["dragon", "completion_s"].change == -50.0
-    assert by_name["base", "completion_s"].change is None
+    assert by_name[BASELINE, "completion_s"].change is None
     assert by_name["dragon", "utilisation"].mean == 0.75
     assert by_name["dragon", "makespan_s"].low is None
+    alone = results({"dragon": [OTHER]}, StepCost(one_node_ms=3, two_nodes_ms=9), None, "not root", 12)
+    assert all(one.change is None for one in alone.figures)
     assert "proves nothing of locality" in report(found)
     assert "3.0 ms on one node, and 9.0 ms on two" in report(found)
+
+
+def test_the_command_line_offers_the_parts_that_there_are() -> None:
+    """And no part of another paper."""
+    result = CliRunner().invoke(main, ["reproduce", "dragon", "--real", "--part", "overheads"])
+
+    assert tuple(PARTS) == GANG_PARTS
+    assert result.exit_code == 2
+    assert "dragon has no part overheads" in result.stderr

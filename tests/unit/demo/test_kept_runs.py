@@ -72,4 +72,4 @@ def test_the_command_has_every_part(tmp_path: Path) -> None:
     assert tuple(RealPart) == PICKYMAN_PARTS
     refused = CliRunner().invoke(reproduce, ["specon", "--part", "overheads", "--out", str(tmp_path)])
     assert refused.exit_code == click.UsageError.exit_code
-    assert "--part is for pickyman --real" in refused.output
+    assert "--part is for --real" in refused.output

@@ -10,7 +10,7 @@ import msgspec
 
 from steepest.demo.gangs.report import locality
 from steepest.sim.reproduce.verdict import estimate
-from steepest.testbed.gang_runs import GangRun, StepCost
+from steepest.testbed.gang_runs import PARTS, GangRun, StepCost
 
 FILES = ("report.md", "results.json")
 
@@ -55,7 +55,7 @@ class GangResults(msgspec.Struct, frozen=True, kw_only=True):
 def results(
     found: Mapping[str, Sequence[GangRun]], step: StepCost, link_mbit: int | None, why_no_links: str, jobs: int
 ) -> GangResults:
-    """What all runs came to; the first arm is the baseline."""
+    """What all runs came to; changes are against the baseline, where that was run."""
     return GangResults(
         repetitions=len(next(iter(found.values()))),
         jobs=jobs,
@@ -67,11 +67,11 @@ def results(
 
 
 def _figures(found: Mapping[str, Sequence[GangRun]]) -> Iterator[GangFigure]:
-    baseline = next(iter(found.values()))
+    baseline = found.get(next(iter(PARTS.values())))
     for arm, runs in found.items():
         for metric in GangRun.__struct_fields__:
             values = [float(getattr(run, metric)) for run in runs]
-            before = [float(getattr(run, metric)) for run in baseline]
+            before = [float(getattr(run, metric)) for run in baseline or ()]
             ours = estimate(values)
             yield GangFigure(
                 arm=arm,
@@ -79,7 +79,7 @@ def _figures(found: Mapping[str, Sequence[GangRun]]) -> Iterator[GangFigure]:
                 mean=ours.mean,
                 low=ours.low if math.isfinite(ours.low) else None,
                 high=ours.high if math.isfinite(ours.high) else None,
-                change=_change(before, values) if metric in CHANGES and runs is not baseline else None,
+                change=_change(before, values) if before and metric in CHANGES and runs is not baseline else None,
             )
 
 

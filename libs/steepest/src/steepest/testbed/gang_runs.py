@@ -33,6 +33,15 @@ JOBS = 12
 MINUTES = 4
 """What a run takes, about."""
 
+PARTS: Mapping[str, str] = {
+    "not-scaled": "gangs, not scaled",
+    "dragon": "dragon",
+    "no-scaling": "dragon without scaling",
+    "no-locality": "dragon without locality",
+    "fixed": "dragon-fixed",
+}
+"""Parts that run alone, and their arms; the first is the baseline."""
+
 PROBED_STEPS = 40
 _PROBE_S = 300.0
 
@@ -80,13 +89,9 @@ class StepCost(msgspec.Struct, frozen=True, kw_only=True):
 def arms() -> Mapping[str, PoolParameters]:
     """Each arm's parameters by its name, the baseline first: gangs are placed whole, as they are named, and never scaled."""
     dragon, fixed = gang_parameters("dragon"), gang_parameters("dragon-fixed")
-    return {
-        "gangs, not scaled": gang_parameters("none"),
-        "dragon": dragon,
-        "dragon without scaling": _with(dragon, scaling=False),
-        "dragon without locality": _with(dragon, locality=False),
-        "dragon-fixed": fixed,
-    }
+    none = gang_parameters("none")
+    all_of = (none, dragon, _with(dragon, scaling=False), _with(dragon, locality=False), fixed)
+    return dict(zip(PARTS.values(), all_of, strict=True))
 
 
 def _with(parameters: PoolParameters, **switches: bool) -> PoolParameters:
@@ -101,8 +106,11 @@ def runs(
     *,
     jobs: int = JOBS,
     length: float = 1.0,
+    parts: Sequence[str] = (),
 ) -> Mapping[str, Sequence[GangRun]]:
     """Make all runs that are not in the folder yet; the order of the arms rotates from one repetition to the next.
+
+    An arm that is not to run is among the results where all its runs are in the folder.
 
     Args:
         repetitions: Of each arm, with seeds from 0.
@@ -111,18 +119,21 @@ def runs(
         on_run: Is called after each run that was made with its arm and seed.
         jobs: How many.
         length: Of every training, relative to the demo's.
+        parts: Of :data:`PARTS`, those to be run; none: all of them.
 
     Raises:
         ClusterError: A job failed.
         KeyboardInterrupt: It was interrupted.
     """
+    made_of, wanted = (jobs, length, link_mbit), _arms_of(parts)
     found: dict[str, list[GangRun]] = {name: [] for name in arms()}
     for seed in range(repetitions):
         names = [*found]
         for name in [*names[seed % len(names) :], *names[: seed % len(names)]]:
-            state, made_of = recording_of(folder, name, seed), (jobs, length, link_mbit)
+            state = recording_of(folder, name, seed)
             if (before := _kept(state, made_of)) is not None:
                 found[name].append(before)
+            if before is not None or name not in wanted:
                 continue
             shutil.rmtree(state, ignore_errors=True)
             play = Play(state, gang_workload(seed, stage.cores(), jobs, length, link_mbit), arms()[name])
@@ -130,14 +141,26 @@ def runs(
             _result_of(state).write_bytes(msgspec.json.encode(KeptRun(made_of=made_of, came_to=one)))
             found[name].append(one)
             on_run(name, seed, one)
-    return found
+    return {name: made for name, made in found.items() if len(made) == repetitions}
 
 
-def missing(repetitions: int, folder: Path, link_mbit: int | None, jobs: int = JOBS, length: float = 1.0) -> int:
-    """How many runs are not in the folder yet."""
+def missing(
+    repetitions: int,
+    folder: Path,
+    link_mbit: int | None,
+    *,
+    jobs: int = JOBS,
+    length: float = 1.0,
+    parts: Sequence[str] = (),
+) -> int:
+    """How many runs of these parts are not in the folder yet."""
     made_of = (jobs, length, link_mbit)
-    all_of = [recording_of(folder, name, seed) for name in arms() for seed in range(repetitions)]
+    all_of = [recording_of(folder, name, seed) for name in _arms_of(parts) for seed in range(repetitions)]
     return sum(_kept(state, made_of) is None for state in all_of)
+
+
+def _arms_of(parts: Sequence[str]) -> Sequence[str]:
+    return [PARTS[part] for part in parts or PARTS]
 
 
 def recording_of(folder: Path, arm: str, seed: int) -> Path:

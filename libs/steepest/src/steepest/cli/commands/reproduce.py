@@ -12,6 +12,7 @@ import click
 
 from steepest.cli.options import json_option
 from steepest.cli.printing.output import give_raw, tell
+from steepest.cli.reproduction.gangs import real_gangs, simulated_gangs
 from steepest.cli.reproduction.output import RECORDINGS, folder_of, tracked, unwritable
 from steepest.cli.reproduction.preemption import real_preemptions, simulated_preemptions
 
@@ -32,6 +33,11 @@ PICKYMAN_PARTS = ("run-times", "overheads", "cluster")
 GANGS = "dragon"
 """Its claims are about loads that it does not state: they are stated here, and have a report of their own."""
 
+GANG_PARTS = ("not-scaled", "dragon", "no-scaling", "no-locality", "fixed")
+"""Those of ``steepest.testbed.gang_runs.PARTS``; a test compares them."""
+
+PARTS = {PICKYMAN: PICKYMAN_PARTS, GANGS: GANG_PARTS}
+
 OUT = "out/reproduce"
 
 SIMULATED_TIMES, REAL_TIMES, GANG_TIMES, PICKYMAN_TIMES = 30, 5, 3, 5
@@ -48,6 +54,7 @@ Examples:
   steepest reproduce pickyman --real    run times, overheads and waiting of streamed trainings (`make storage`)
   steepest reproduce pickyman --real --part overheads     one of its experiments; a complete run is not repeated
   steepest reproduce dragon --real      distributed trainings, on nodes joined by links as root; an hour
+  steepest reproduce dragon --real --part fixed --repetitions 1     one run; the report is of all that have run
 
 It writes report.md, report.html with plots, results.csv and results.json. Simulated, the same number of repetitions gives
 the same files, on any number of processes; --real keeps the recordings of all runs. Which experiments there are, and what
@@ -79,9 +86,9 @@ had to be assumed: docs/reproduction.md, docs/docker.md.
 @click.option(
     "--part",
     "parts",
-    type=click.Choice(PICKYMAN_PARTS),
+    type=click.Choice([*PICKYMAN_PARTS, *GANG_PARTS]),
     multiple=True,
-    help="Of pickyman --real, run this experiment only; may be repeated. What has run to its end is kept.",
+    help="Of pickyman or dragon --real, run this part only; may be repeated. What has run to its end is kept.",
 )
 @json_option
 def reproduce(
@@ -104,8 +111,12 @@ def reproduce(
 
     if real and workers:
         raise click.UsageError("--real makes one run after the other: leave --jobs out")
-    if parts and not (paper == PICKYMAN and real):
-        raise click.UsageError("--part is for pickyman --real")
+    if parts and not real:
+        raise click.UsageError("--part is for --real")
+    if strange := sorted({*parts} - {*PARTS.get(paper, ())}):
+        raise click.UsageError(
+            f"{paper} has no part {strange[0]}; its parts: {', '.join(PARTS.get(paper, ())) or 'none'}"
+        )
     if paper == PICKYMAN and real:
         real_preemptions(repetitions or 1, out or Path(OUT) / f"{paper}-real", parts, as_json=as_json)
         return
@@ -123,9 +134,9 @@ def reproduce(
     if paper == GANGS:
         folder = folder_of(out or Path(OUT) / (f"{paper}-real" if real else paper))
         if real:
-            _real_gangs(repetitions or GANG_TIMES, folder, as_json=as_json)
+            real_gangs(repetitions or GANG_TIMES, folder, parts, as_json=as_json)
         else:
-            _simulated_gangs(repetitions or GANG_TIMES, folder, workers, as_json=as_json)
+            simulated_gangs(repetitions or GANG_TIMES, folder, workers, as_json=as_json)
         return
     if real:
         folder = out or Path(OUT) / f"{paper}-real"
@@ -148,29 +159,6 @@ def _simulated(paper: str, repetitions: int, workers: int | None) -> Reproductio
     return reproduction(PAPERS[paper], repetitions, list(tracked(done(todo, workers), len(todo))))
 
 
-def _simulated_gangs(seeds: int, folder: Path, workers: int | None, *, as_json: bool) -> None:
-    """Gangs at the stated loads, and their report."""
-    import msgspec
-
-    from steepest.cli.printing.tables import show
-    from steepest.sim.reproduce import dragon, dragon_report
-
-    todo = dragon.runs(seeds)
-    rows = dragon.figures(todo, list(tracked(dragon.done(todo, workers), len(todo))))
-    try:
-        dragon_report.write(rows, folder)
-    except OSError as error:
-        raise unwritable(folder, error) from error
-    if as_json:
-        give_raw(msgspec.json.encode(rows).decode())
-        return
-    columns = ("load", "policy", *(f"#{name}" for name in dragon_report.COLUMNS[1:]))
-    show(columns, [(row.load, *dragon_report.cells(row)) for row in rows])
-    for verdict in dragon_report.verdicts(rows):
-        tell(verdict)
-    tell(f"\n{', '.join(dragon_report.FILES)} are in {folder}")
-
-
 def _real(name: str, count: int, out: Path) -> Reproduction:
     from steepest.demo.stage import refuse_without_libraries
     from steepest.testbed.needs import refuse_without_engine
@@ -189,53 +177,6 @@ def _real(name: str, count: int, out: Path) -> Reproduction:
     if pauses := interruptions(paper, count):
         tell(f"{len(pauses)} interruptions measured: what saving and resuming costs", err=True)
     return reproduced(paper, count, done, pauses)
-
-
-def _real_gangs(count: int, folder: Path, *, as_json: bool) -> None:
-    """Distributed trainings on this machine; what has run to its end in the folder is not repeated."""
-    import time
-
-    import msgspec
-
-    from steepest.cli.printing.output import give
-    from steepest.cluster.local.links import why_not
-    from steepest.demo.gangs.workload import LINK_MBIT
-    from steepest.demo.stage import refuse_without_libraries
-    from steepest.describe import span
-    from steepest.testbed import gang_results, gang_runs
-
-    refuse_without_libraries()
-    why_no_links = why_not()
-    link_mbit = None if why_no_links else LINK_MBIT
-    recordings = folder / RECORDINGS
-    total = gang_runs.missing(count, recordings, link_mbit)
-    tell(
-        f"{total} runs of {gang_runs.JOBS} distributed trainings, of {gang_runs.MINUTES} minutes each on two idle cores; "
-        "first, measure what a step costs on one node and on two",
-        err=True,
-    )
-    cost = gang_runs.step_cost(link_mbit)
-    began, done = time.monotonic(), 0
-
-    def on_run(arm: str, seed: int, one: gang_runs.GangRun) -> None:
-        nonlocal done
-        done += 1
-        left_s = (time.monotonic() - began) / done * (total - done)
-        left = f"; about {span(round(1000 * left_s))} left" if done < total else ""
-        figures = f"mean completion {one.completion_s:,.0f} s, makespan {one.makespan_s:,.0f} s"
-        tell(f"{done} of {total}: {arm}, seed {seed}: {figures}{left}", err=True)
-
-    found = gang_runs.runs(count, recordings, link_mbit, on_run)
-    results = gang_results.results(found, cost, link_mbit, why_no_links, gang_runs.JOBS)
-    try:
-        gang_results.write(results, folder)
-    except OSError as error:
-        raise unwritable(folder, error) from error
-    if as_json:
-        give(msgspec.to_builtins(results))
-    else:
-        tell(gang_results.report(results))
-        tell(f"{', '.join(gang_results.FILES)} are in {folder}")
 
 
 def _reporter(total: int) -> OnRun:
