@@ -11,8 +11,11 @@ from tests.faults.schedule import Deed
 from tests.faults.world import World, parameters
 
 from steepest.cluster.port import ReplicaId
+from steepest.errors import InputError
 from steepest.events import cluster as c
 from steepest.events.common import Resources
+from steepest.log.base import NewRecord, TopicPartition
+from steepest.runtime.recovery.trimming import needed_from
 from steepest.testing.system.fake_training import PROGRAM
 from steepest.view.state import Job
 
@@ -131,7 +134,7 @@ async def kill(world: World, deed: Deed) -> None:
     for process in _processes(world, deed):
         world.note_strike("forget" if "snapshots" in deed.options else deed.verb)
         process.kill()
-        if "snapshots" in deed.options:
+        if "snapshots" in deed.options and not world.is_trimmed:
             process.forget()
         _start_later(process, deed)
 
@@ -186,6 +189,42 @@ def _processes(world: World, deed: Deed) -> list[Process]:
         return [named]
     found = [one for one in world.processes.values() if deed.about in one.services]
     return found[:1]
+
+
+async def power_loss(world: World, deed: Deed) -> None:
+    """All machines lose their power, and with it up to ``lost`` of each partition's newest records; all start again."""
+    world.note_strike(deed.verb)
+    await world.lose_power(int(deed.number("lost", 5)))
+    for process in world.processes.values():
+        _start_later(process, deed)
+
+
+async def trim(world: World, deed: Deed) -> None:
+    """An operator removes what no service needs any more; nothing, where one has no snapshot to start from."""
+    log = world.broker.log
+    for pool in world.layout.pools:
+        at = world.layout.of_pool(pool)
+        needed = [await _needed(world, process, at) for process in world.processes.values()]
+        if (before := min(needed)) > await log.begin(at):
+            world.note_strike(deed.verb)
+            world.is_trimmed = True
+            await world.broker.trim(at, before)
+
+
+async def _needed(world: World, process: Process, at: TopicPartition) -> int:
+    try:
+        return await needed_from(world.broker.log, at, world.layout, process.built, lambda _: process.snapshots)
+    except InputError:
+        return 0
+
+
+async def garbage(world: World, deed: Deed) -> None:
+    """A program writes into a topic what no reader can read."""
+    world.note_strike(deed.verb)
+    await world.broker.answers()
+    for at in world.layout.of_topic(deed.about):
+        value = deed.options.get("value", "no event").encode()
+        await world.broker.append([NewRecord(to=at, key="", value=value, at_ms=world.clock.now_ms())])
 
 
 # --- the log and the cluster ----------------------------------------------------------------------------------------
@@ -274,6 +313,9 @@ VERBS: Mapping[str, Act] = {
     "kill": kill,
     "stop": stop,
     "upgrade": upgrade,
+    "power-loss": power_loss,
+    "trim": trim,
+    "garbage": garbage,
     "pause": pause,
     "clock": clock,
     "append-fails": _armed("append"),

@@ -10,13 +10,14 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from steepest.clock import Clock
 from steepest.errors import LogUnavailableError, RefusedError, UncertainError
 from steepest.events.heartbeat import NodeHeartbeat
+from steepest.events.registry import TOPICS
 from steepest.log.base import NewRecord, Reader, Record, TopicPartition
 from steepest.log.memory import MemoryLog
 from steepest.testing.system.fake_cluster import FakeCluster
@@ -31,6 +32,9 @@ APPEND_S = (0.001, 0.012)
 
 CALL_S = (0.001, 0.05)
 """Likewise of a call of the cluster."""
+
+FIRST_RECORDS = 3
+"""Records of a partition that are never lost: its name, and the pool's parameters."""
 
 POLL_S = 5.0
 """How long a poll waits at least, if it waits."""
@@ -62,8 +66,35 @@ class Broker:
         self.slower = 1.0
         self.rng = random.Random(seed)
         self.appended: Callable[[Sequence[NewRecord]], None] = lambda _: None
+        self._removed: dict[TopicPartition, list[Record]] = {}
         self._answers = asyncio.Event()
         self._answers.set()
+
+    async def lose_tail(self, most: int) -> Sequence[Record]:
+        """Lose up to so many of each partition's newest records, as a page cache does with the power; return them."""
+        lost: list[Record] = []
+        for topic in TOPICS:
+            for at in await self.log.partitions(topic):
+                kept = self.log._kept.partitions[at].records
+                count = min(self.rng.randint(0, most), len(kept) - FIRST_RECORDS)
+                if count > 0:
+                    lost += kept[-count:]
+                    del kept[-count:]
+        return lost
+
+    async def trim(self, at: TopicPartition, before: int) -> None:
+        """Remove the records below an offset, which the recording has."""
+        begin = await self.log.begin(at)
+        if before > begin:
+            self._removed.setdefault(at, []).extend(self.log._kept.partitions[at].records[: before - begin])
+            self.log.trim(at, before)
+
+    async def recording(self) -> MemoryLog:
+        """A log with all records, those that were trimmed as well."""
+        whole = MemoryLog({topic: len(await self.log.partitions(topic)) for topic in TOPICS})
+        for at, partition in self.log._kept.partitions.items():
+            whole._kept.partitions[at].records = [*self._removed.get(at, ()), *partition.records]
+        return whole
 
     def stick(self) -> None:
         """Answer nothing."""
@@ -100,7 +131,7 @@ class Doors:
         self.broker = broker
         self._struck = struck
         self._armed: dict[str, deque[Armed]] = {}
-        self._late: list[asyncio.Task[object]] = []
+        self._late: list[asyncio.Task[Any]] = []
 
     def arm(self, door: str, fault: Armed) -> None:
         """Let the next calls at a door (``append``, ``read``, ``call``) meet a fault."""
@@ -132,7 +163,11 @@ class Doors:
             except (RefusedError, UncertainError, LogUnavailableError):
                 return
 
-        self._late.append(asyncio.ensure_future(late()))
+        self.keep(asyncio.ensure_future(late()))
+
+    def keep(self, task: asyncio.Task[Any]) -> None:
+        """End this task with the world."""
+        self._late.append(task)
 
     def close(self) -> None:
         """The world is over."""

@@ -7,7 +7,7 @@ of plan as often as any other.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from tests.faults.schedule import Deed, Schedule, When
 
@@ -36,15 +36,20 @@ SERVICES = ("placer", "worker-monitor", "migrator")
 def drawn(seed: int) -> Schedule:
     """The schedule of a seed."""
     rng = random.Random(seed)
+    topology = rng.choice(("embedded", "split", "doubled", "shared"))
+    pools = ("default", "blue") if topology == "shared" else ("default",)
     nodes = {f"n{number}": {"cpu": str(rng.choice((1000, 1500, 2000)))} for number in range(1, rng.randint(3, 5) + 1)}
+    nodes |= {f"b{number}": {"cpu": "1500", "pool": "blue"} for number in range(1, 3) if len(pools) > 1}
     world = {
         "seed": str(seed),
-        "topology": rng.choice(("embedded", "split", "split", "doubled")),
+        "topology": topology,
+        "pools": ",".join(pools),
+        "snapshots": rng.choice(("15", "60", "20000")),
         "placement": rng.choice(("spread", "spread", "flowcon2")),
     }
     jobs = [f"j{number}" for number in range(1, JOBS + 1)]
     gangs = [job for job in jobs if rng.random() < 0.2] or jobs[:1]
-    deeds = [_job(rng, job, is_gang=job in gangs) for job in jobs]
+    deeds = [_job(rng, job, is_gang=job in gangs, pools=pools) for job in jobs]
     deeds += [_operation(rng, jobs, gangs, list(nodes)) for _ in range(OPERATIONS)]
     deeds += [_fault(rng, jobs, list(nodes)) for _ in range(FAULTS)]
     return Schedule(world, nodes, tuple(sorted(deeds, key=lambda deed: (bool(deed.when.point), deed.when.at_s))))
@@ -54,7 +59,7 @@ def _time(rng: random.Random) -> When:
     return When(round(rng.uniform(BEGIN_S, END_S), 3))
 
 
-def _job(rng: random.Random, job: str, *, is_gang: bool) -> Deed:
+def _job(rng: random.Random, job: str, *, is_gang: bool, pools: Sequence[str]) -> Deed:
     options = {
         "steps": str(rng.randint(2, 12)),
         "cpu": str(rng.choice((100, 200, 300))),
@@ -69,6 +74,8 @@ def _job(rng: random.Random, job: str, *, is_gang: bool) -> Deed:
         options["priority"] = "10"
     if rng.random() < 0.2:
         options["save-s"] = "0.5"
+    if (pool := rng.choice(pools)) != pools[0]:
+        options["pool"] = pool
     return Deed(When(round(rng.uniform(0.1, END_S * 0.6), 3)), "submit", job, options)
 
 
@@ -144,6 +151,9 @@ FAULT_KINDS: Mapping[str, Target] = {
     "kill/forget": _process(down=_seconds, snapshots=lambda _: "lost"),
     "stop": _process(down=_seconds),
     "upgrade": _process(down=_seconds, by=lambda _: 1),
+    "power-loss": _all(down=_seconds, lost=lambda rng: rng.choice((1, 3, 10, 40))),
+    "trim": _all(),
+    "garbage": lambda rng, _jobs, _nodes: (rng.choice(("cluster", "loss", "heartbeats")), {}),
     "upgrade/roll-back": _process(down=_seconds, by=lambda _: 0),
     "pause": _process(**{"for": _seconds}),
     "clock": _process(by=_jump),

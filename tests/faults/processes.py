@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 from tests.faults.doors import Broker, Doors, WorldCluster, WorldLog
+from tests.faults.groups import Group, Member
 from tests.faults.reports import Reported, ReportReader
 
 from steepest.app.context import ServiceContext
@@ -24,7 +25,7 @@ from steepest.log.snapshot_store import MemorySnapshots
 from steepest.runtime.layout import Layout
 from steepest.runtime.monitoring.metric_defs import Metrics
 from steepest.runtime.runtime import Runtime
-from steepest.runtime.service import DeciderType, HeldPool, Service
+from steepest.runtime.service import DeciderType, HeldPool, Service, StreamDeciderType
 from steepest.testing.system.fake_nodes import FakeNodes
 from steepest.testing.system.faulty_log import MortalSnapshots
 from steepest.view.cluster_view import ClusterView
@@ -51,8 +52,19 @@ TOPOLOGIES: Mapping[str, Mapping[str, Sequence[str]]] = {
         "migrator": ("migrator", "resizer"),
         "migrator-2": ("migrator",),
     },
+    "shared": {
+        "deciders": ("placer", "node-scorer", "rebalancer", "limit-planner", "preemption-planner", "gang-scheduler"),
+        "deciders-2": ("placer", "node-scorer", "rebalancer", "limit-planner", "preemption-planner", "gang-scheduler"),
+        "monitor": ("worker-monitor", "categorizer", AGENT),
+        "monitor-2": ("worker-monitor", "categorizer", AGENT),
+        "migrator": ("migrator", "resizer"),
+        "migrator-2": ("migrator", "resizer"),
+    },
 }
 """The services of each process, by its name. Replicas without a group all act, and what they write is accepted once."""
+
+SHARING = "shared"
+"""The topology whose replicas share the pools, and the partitions of other topics, out among them."""
 
 RESTART_S = 1.0
 
@@ -64,6 +76,7 @@ class Site(msgspec.Struct, frozen=True):
         silent: Nodes whose heartbeats are lost.
         struck: Called with the kind of each fault that strikes.
         complain: Called with what no process may do.
+        groups: The groups of replicas, by name; None where replicas do not share.
     """
 
     broker: Broker
@@ -72,6 +85,16 @@ class Site(msgspec.Struct, frozen=True):
     silent: dict[str, object]
     struck: Callable[[str], None]
     complain: Callable[[str], None]
+    groups: dict[str, Group] | None = None
+
+    def share(self, process: str, topic: str, doors: Doors) -> Member | None:
+        """What one life of a process gets of a topic."""
+        if self.groups is None:
+            return None
+        name = f"{process.removesuffix('-2')} {topic}"
+        if name not in self.groups:
+            self.groups[name] = Group(self.layout.of_topic(topic))
+        return Member(self.groups[name], doors)
 
 
 class Process:
@@ -80,6 +103,7 @@ class Process:
     Attributes:
         doors: Of its present life.
         runtime: What runs in it.
+        built: Its services.
         is_down: Whether it was killed or stopped and not started again.
         raised: By how much its deciders' ``logic`` is raised above the present one.
         deaths: How often it has died by itself, by the error.
@@ -87,6 +111,7 @@ class Process:
 
     doors: Doors
     runtime: Runtime
+    built: Sequence[Service]
 
     def __init__(self, name: str, services: Sequence[str], site: Site) -> None:
         self.name = name
@@ -124,19 +149,27 @@ class Process:
             clock=doors.clock,
             metrics=metrics,
         )
+        self.built = [self._raised(self._built(service, context)) for service in self.services]
         self.runtime = Runtime(
-            [self._raised(self._built(service, context)) for service in self.services],
+            self.built,
             log=log,
             layout=site.layout,
             snapshots=MortalSnapshots(self.snapshots, doors.life),
             clock=doors.clock,
             metrics=metrics,
+            pool_share=site.share(self.name, "cluster", doors),
+            shares=None if site.groups is None else self._share_of,
         )
         self._stop = asyncio.Event()
         task = asyncio.ensure_future(self.runtime.run(self._stop))
         task.add_done_callback(lambda done: self._ended(done, doors))
         self._lives.append(task)
         self._doors.append(doors)
+
+    def _share_of(self, kind: StreamDeciderType) -> Member:
+        share = self._site.share(f"{kind.name} of {self.name}", kind.topic, self.doors)
+        assert share is not None
+        return share
 
     def kill(self) -> None:
         """SIGKILL."""

@@ -10,12 +10,14 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
+from unittest import mock
 
 import msgspec
 import structlog
 from tests.faults.doors import Broker
+from tests.faults.groups import Group
 from tests.faults.loop import run_seeded
-from tests.faults.processes import TOPOLOGIES, Process, Site
+from tests.faults.processes import SHARING, TOPOLOGIES, Process, Site
 from tests.faults.reports import Reported
 from tests.faults.schedule import Deed, Schedule
 
@@ -25,7 +27,8 @@ from steepest.events.parameters import MoveLimits, PoolParameters, PreemptionLim
 from steepest.events.registry import FLAGS, READS
 from steepest.log.base import NewRecord
 from steepest.log.memory import MemoryLog
-from steepest.runtime.decode import new_record
+from steepest.runtime import pool_loop, stream_loop
+from steepest.runtime.decode import new_record, received
 from steepest.runtime.layout import Layout
 from steepest.testing.system.fake_nodes import FakeNodes
 from steepest.testing.virtual_time import VirtualClock
@@ -64,6 +67,7 @@ class World:
 
     Attributes:
         processes: By name.
+        is_trimmed: Whether the log lacks its first records, so that no process can do without its snapshots.
         complaints: What no process may do and one did.
     """
 
@@ -76,13 +80,16 @@ class World:
         self.broker.appended = self._note_steps
         self.nodes = {pool: self._nodes_of(pool) for pool in self.layout.pools}
         self.silent: dict[str, object] = {}
+        self.is_trimmed = False
         self.struck: Counter[tuple[str, str]] = Counter()
         self.faults = 0
         self.complaints: list[str] = []
         self.submitted: dict[str, dict[str, None]] = {pool: {} for pool in self.layout.pools}
         self.healed = False
-        site = Site(self.broker, self.layout, self.nodes, self.silent, self.note_strike, self.complain)
-        topology = TOPOLOGIES[schedule.world.get("topology", "split")]
+        name = schedule.world.get("topology", "split")
+        self._groups: dict[str, Group] | None = {} if name == SHARING else None
+        site = Site(self.broker, self.layout, self.nodes, self.silent, self.note_strike, self.complain, self._groups)
+        topology = TOPOLOGIES[name]
         self.processes = {name: Process(name, services, site) for name, services in topology.items()}
         self._begin_s = self.clock.monotonic()
         self._at_points: dict[tuple[str, int], list[Deed]] = {}
@@ -98,6 +105,14 @@ class World:
     def complain(self, what: str) -> None:
         """Note what no process may do."""
         self.complaints.append(f"{what} (at {self.now_s:.3f} s)")
+
+    async def lose_power(self, most: int) -> None:
+        """All machines stop, and the newest records are lost; what was submitted in them was never submitted."""
+        for process in self.processes.values():
+            process.kill()
+        for record in await self.broker.lose_tail(most):
+            if record.at.topic == "cluster" and isinstance(event := received(record).event, c.JobSubmitted):
+                self.submitted[self.layout.pools[record.at.partition]].pop(event.job, None)
 
     def views(self) -> Mapping[str, ClusterView]:
         """Each pool as the process that knows most of it sees it."""
@@ -157,6 +172,8 @@ class World:
         await asyncio.gather(*self._doing, return_exceptions=True)
         for process in self.processes.values():
             await process.close()
+        for group in (self._groups or {}).values():
+            await group.close()
         for nodes in self.nodes.values():
             nodes.end_all()
 
@@ -197,6 +214,8 @@ class World:
 
     def _not_over(self) -> str:
         """What has not come to its end; empty when all has."""
+        if waiting := [one.name for one in self.processes.values() if not one.runtime.health.is_ready()]:
+            return f"{waiting[0]} is not ready"
         for pool, view in self.views().items():
             known = {job.name for job in view.jobs}
             if missing := [job for job in self.submitted[pool] if job not in known]:
@@ -226,7 +245,10 @@ class World:
         for record in records:
             if record.to.topic != "cluster" or self.healed:
                 continue
-            head = msgspec.json.decode(record.value, type=_Head)
+            try:
+                head = msgspec.json.decode(record.value, type=_Head)
+            except msgspec.DecodeError:
+                continue
             match head.type:
                 case "PlacementPlanned":
                     self._plans[head.plan] = "place"
@@ -288,11 +310,13 @@ async def _played(schedule: Schedule) -> Outcome:
     from tests.faults.judge import judge  # noqa: PLC0415 - likewise
 
     world = World(schedule)
-    try:
-        await world.play(do)
-        return await judge(world)
-    finally:
-        await world.close()
+    every = int(schedule.world.get("snapshots", "20000"))
+    with mock.patch.object(pool_loop, "SNAPSHOT_EVERY", every), mock.patch.object(stream_loop, "SNAPSHOT_EVERY", every):
+        try:
+            await world.play(do)
+            return await judge(world)
+        finally:
+            await world.close()
 
 
 class _Silent(structlog.BoundLoggerBase):

@@ -42,10 +42,12 @@ class StreamInLog(msgspec.Struct):
     Attributes:
         newest: The newest decision.
         logics: The versions of the behaviour that decided.
+        at_ms: The time of the newest decision, which is that of its cause.
     """
 
     newest: DecisionId
     logics: dict[str, None]
+    at_ms: int = 0
 
 
 Found = dict[tuple[str, TopicPartition], StreamInLog]
@@ -121,6 +123,10 @@ class DecisionStream:
         """The position up to which another logic has decided some of what was found; None where none has."""
         others = any(logic != self._logic for one in self._found.values() for logic in one.logics)
         return max(one.newest.offset for one in self._found.values()) + 1 if others else None
+
+    def newest_cause(self) -> tuple[int, int] | None:
+        """Position and time of the newest record that was decided about, as far as what was found says."""
+        return max(((one.newest.offset, one.at_ms) for one in self._found.values()), default=None)
 
     def passed(self, position: int) -> bool:
         """Whether all that was found in the log has a cause before ``position``; then the next scan may leave it out."""

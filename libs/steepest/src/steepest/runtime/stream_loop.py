@@ -27,7 +27,7 @@ from steepest.runtime.layout import DEAD_LETTERS, Layout
 from steepest.runtime.monitoring.health import Health
 from steepest.runtime.monitoring.lag import LagMeter
 from steepest.runtime.monitoring.metric_defs import Metrics
-from steepest.runtime.recovery.decision_scan import epoch_in, scan
+from steepest.runtime.recovery.decision_scan import epoch_in, holds, scan
 from steepest.runtime.recovery.log_identity import check_opening
 from steepest.runtime.recovery.loop_snapshots import (
     SNAPSHOT_AFTER_S,
@@ -61,7 +61,8 @@ class PartitionLoop(msgspec.Struct):
         saved: The position of the newest snapshot; 0 where there is none.
         saved_at: When it was kept, or the lane begun, by the monotonic clock.
         scan_from: Where to look, in each output partition, for what the decider has made beyond the last snapshot.
-        restate_at: The position from which on the decider states again what another logic may have decided otherwise.
+        restate_at: The position from which on the decider states again what still holds: another logic may have decided
+            otherwise, or about records that are lost.
     """
 
     at: TopicPartition
@@ -162,6 +163,10 @@ class StreamLoop:
         for lane in lanes:
             lane.stream.fence(found)
             lane.restate_at = lane.stream.others_decided_until()
+            cause = lane.stream.newest_cause()
+            if cause is not None and not await holds(self._log, lane.at, cause):
+                # What comes up to there takes the place of what was lost, and what it makes has ids that are in the log.
+                lane.restate_at = cause[0] + 1
             if lane.position and not lane.saved:
                 # Where nothing was decided either, any name will do that another process would give it as well.
                 lane.epoch = epoch_in(found, self._kind.name, lane.at) or f"from-{lane.position}"

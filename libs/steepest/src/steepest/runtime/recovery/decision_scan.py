@@ -49,10 +49,29 @@ def note(found: Found, record: Record) -> None:
     decision = DecisionId.parse(text) if text else None
     if decision is None:
         return
-    one = found.setdefault((decision.stream, record.at), StreamInLog(decision, {}))
+    one = found.setdefault((decision.stream, record.at), StreamInLog(decision, {}, record.at_ms))
     one.logics[record.headers.get(LOGIC, "")] = None
     if decision.position > one.newest.position:
-        one.newest = decision
+        one.newest, one.at_ms = decision, record.at_ms
+
+
+async def holds(log: Log, at: TopicPartition, cause: tuple[int, int]) -> bool:
+    """Whether a partition still holds the record of that position and time; True of what retention has removed.
+
+    It may not where the log has lost its newest records, and kept what was decided about them. Others get their positions.
+    """
+    offset, at_ms = cause
+    if offset < await log.begin(at):
+        return True
+    if offset >= await log.end(at):
+        return False
+    reader = log.reader({at: offset})
+    try:
+        while not (records := await reader.poll(max_records=1)):
+            pass
+        return records[0].at_ms == at_ms
+    finally:
+        await reader.close()
 
 
 def epoch_in(found: Found, decider: str, source: TopicPartition) -> str:
