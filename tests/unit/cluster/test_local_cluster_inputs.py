@@ -157,6 +157,19 @@ async def test_a_relative_program_is_sought_in_the_working_folder(cluster: Local
     assert cluster.files("a")[0].output.read_text().strip() == str(folder)
 
 
+async def test_a_long_command_is_read_by_the_next_adapter(make_cluster: Callable[[], LocalCluster]) -> None:
+    """The adapter's own records have no limit below that of a request: another adapter finds the job, and stops it."""
+    first = make_cluster()
+    await first.start(JOB, 1, "a", ReplicaSpec(command=("sh", "-c", "sleep 600", *["x" * 100_000] * 2)), None)
+    await first.close()
+    second = make_cluster()
+    found = await second.lookup(JOB)
+    await second.stop(JOB, 1, grace_s=0.0)
+
+    assert found is not None
+    assert found.phase == ReplicaPhase.RUNNING
+
+
 async def test_a_failing_disk_is_a_definite_failure(cluster: LocalCluster, state: AdapterFolder) -> None:
     """A start that fails before anything could run says that nothing happened."""
     assert await cluster.lookup(JOB) is None
