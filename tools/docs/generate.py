@@ -18,6 +18,7 @@ from prometheus_client.registry import Collector
 from steepest.app.settings.rows import rows, rows_of, sections
 from steepest.app.settings.tables import example, markdown_table
 from steepest.clock import SystemClock
+from steepest.gateway.metrics import GatewayMetrics
 from steepest.mqtt.metric_defs import MqttMetrics
 from steepest.pool_metrics.counters import PoolCounters
 from steepest.pool_metrics.gauges import PoolGauges
@@ -42,10 +43,11 @@ up with the log.
 
 | label | is |
 |---|---|
-| `loop` | a topic's partition that the process follows |
+| `loop` | a topic's partition that the process follows; of the gateway, `feed:POOL` |
 | `decider` | the decider's name, as in [the events' headers](events.md) |
 | `event` | the type of an event |
 | `topic` | the topic of the record that could not be read |
+| `operation`, `status` | of the API: a method with its route, and the HTTP status |
 | `channel`, `reason` | the kind of a device's message, and why one was refused |
 | `kind`, `part` | of a silence: a `loop` over the log or an `effector`, and which one |
 | `pool` | the pool. Its metrics are served by the worker-monitor that works on it, or by `steepest up` |
@@ -122,6 +124,7 @@ def metrics_page() -> str:
         "A pool: what happened": PoolCounters(registry).collectors,
         "A pool: what is so": (PoolGauges(registry),),
         "The bridge for devices": MqttMetrics().collectors(),
+        "The gateway": GatewayMetrics().collectors(),
     }
     head = "| metric | type | labels | meaning, and what to do |\n|---|---|---|---|\n"
     return METRICS + "".join(

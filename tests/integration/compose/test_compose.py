@@ -9,6 +9,7 @@ import os
 import socket
 import subprocess
 import time
+import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -109,21 +110,27 @@ def prometheus() -> str:
 
 
 @pytest.fixture(scope="module")
-def stack(prometheus: str) -> Iterator[Stack]:
+def page() -> str:
+    """The port that the gateway is published on."""
+    return free_port()
+
+
+@pytest.fixture(scope="module")
+def stack(prometheus: str, page: str) -> Iterator[Stack]:
     """The running stack; it is removed with its volumes afterwards. The engine keeps its images for the next run."""
     if why := why_not():
         pytest.skip(why)
     engine = DockerEngine(HOME / "compose", options=("--iptables=true",))
     with (HOME / "compose.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # another run of the same checkout has the same engine
-        yield from running(engine, prometheus)
+        yield from running(engine, {"PROMETHEUS_PORT": prometheus, "GATEWAY_PORT": page, "MQTT_PORT": free_port()})
 
 
-def running(engine: DockerEngine, prometheus: str) -> Iterator[Stack]:
+def running(engine: DockerEngine, ports: dict[str, str]) -> Iterator[Stack]:
     """The stack on an engine that is started, and stopped afterwards."""
     engine.start()
     try:
-        stack = Stack(engine.url, ports={"PROMETHEUS_PORT": prometheus, "MQTT_PORT": free_port()})
+        stack = Stack(engine.url, ports=ports)
         images = [service["image"] for service in stack.config()["services"].values()]
         with contextlib.closing(engine.client()) as client:
             base = "python:3.11-slim-bookworm"
@@ -145,7 +152,7 @@ def test_every_service_is_there_and_ready(stack: Stack) -> None:
     command = config["node"]["command"]
     at_the_node = {command[at + 1] for at, word in enumerate(command) if word == "--service"}
     assert {point.name for point in entry_points(group=GROUP)} == at_the_node | (
-        config.keys() - {"kafka", "mosquitto", "node", "demo", "prometheus", "grafana"}
+        config.keys() - {"kafka", "mosquitto", "node", "gateway", "demo", "prometheus", "grafana"}
     )
 
     def ready() -> bool | None:
@@ -190,6 +197,28 @@ def test_a_job_of_ones_own_finishes(stack: Stack) -> None:
     answer = json.loads(stack.call("exec", "-T", "rebalancer", "steepest", *asked).splitlines()[-1])
     assert (answer["job"], answer["outcome"]) == (OWN, "finished")
     assert OWN in stack.call("exec", "-T", "node", "steepest", "explain", OWN)
+
+
+def test_the_gateway_answers_who_has_a_token(stack: Stack, page: str) -> None:
+    """It is published on this machine's port: the page for all, the pool for the tokens that it has made itself."""
+    address = f"http://127.0.0.1:{page}"
+    lines = stack.call("exec", "-T", "gateway", "cat", "/var/lib/steepest/gateway-tokens").splitlines()
+    tokens = dict(line.split() for line in lines)
+
+    def status(path: str, token: str = "") -> int:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        try:
+            with urllib.request.urlopen(urllib.request.Request(address + path, headers=headers), timeout=30) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    assert sorted(tokens) == ["operate", "read", "submit"]
+    assert [status("/"), status("/api/v1/jobs")] == [200, 401]
+    assert status("/api/v1/jobs", tokens["read"]) == 200
+    asked = ("exec", "-T", "-e", f"STEEPEST_CLIENT_TOKEN={tokens['read']}", "gateway")
+    jobs = json.loads(stack.call(*asked, "steepest", "jobs", "--all", "--server", "http://127.0.0.1:8080", "--json"))
+    assert len(jobs) >= JOBS_OF_THE_DEMO
 
 
 def test_prometheus_has_every_services_metrics(stack: Stack, prometheus: str) -> None:

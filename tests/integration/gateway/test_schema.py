@@ -19,6 +19,7 @@ from tests.integration.gateway.served import ServedFolder
 
 from steepest.gateway.access import AccessRole, Grants
 from steepest.gateway.api import Api
+from steepest.gateway.metrics import GatewayMetrics
 from steepest.gateway.openapi import OPERATIONS, document
 from steepest.gateway.pools import Served
 
@@ -44,7 +45,7 @@ def test_every_operation_answers_as_described(case: schemathesis.Case[Any], serv
 
 def test_the_document_describes_the_routes() -> None:
     """Each route is an operation, and each operation a route."""
-    class_routes = Api(Served(pools={}, clock=None), Grants({}, AccessRole.READ)).routes()  # type: ignore[arg-type]
+    class_routes = Api(Served(pools={}, clock=None), Grants({}, AccessRole.READ), GatewayMetrics()).routes()  # type: ignore[arg-type]
     routes = {(str(route.path), method) for route in class_routes for method in _methods(route)}
 
     assert routes == {(f"/api/v1{one.path}", one.method.upper()) for one in OPERATIONS}

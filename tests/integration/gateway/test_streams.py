@@ -78,7 +78,7 @@ def test_there_is_an_end_to_streams(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     """One more than it serves is refused."""
     del tmp_path
     monkeypatch.setattr(sse, "STREAMS_MOST", 1)
-    streams = sse.Streams()
+    streams = sse.Streams(lambda: None)
     streams.open = 1
     with pytest.raises(sse.TooManyStreamsError):
         streams.response(_nothing())  # type: ignore[arg-type]

@@ -84,8 +84,10 @@ def service_programs(settings: Settings, kafka: KafkaSettings) -> Iterator[Progr
             )
 
 
-def gateway_program(settings: Settings) -> Program | None:
+def gateway_program(settings: Settings, metrics_port: int | None) -> Program | None:
     """The gateway as a process of its own, which may die without the system; None where no port is set.
+
+    ``metrics_port`` is where it serves its metrics; None: nowhere.
 
     Raises:
         InputError: It is wanted, and not installed.
@@ -99,7 +101,10 @@ def gateway_program(settings: Settings) -> Program | None:
     )
     settings.folder.services.mkdir(parents=True, exist_ok=True)
     own = msgspec.structs.replace(
-        settings, state_dir=str(settings.folder.root.absolute()), metrics=MetricsSettings(), stop_at_eof=True
+        settings,
+        state_dir=str(settings.folder.root.absolute()),
+        metrics=MetricsSettings(port=metrics_port, host=settings.metrics.host),
+        stop_at_eof=True,
     )
     return Program(
         name="gateway",

@@ -109,6 +109,7 @@ class EventRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A record of a pool's log.
 
     Attributes:
+        partition: Of the topic ``cluster``.
         event: Its event; the values of a job's variables are masked.
         sentence: The event in words.
         unreadable: Why there is no event in it; empty where there is one.
@@ -116,6 +117,9 @@ class EventRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     offset: int
     at_ms: int
+    partition: int = 0
+    key: str = ""
+    headers: Mapping[str, str] = {}
     type: str = ""
     sentence: str = ""
     event: Any = None

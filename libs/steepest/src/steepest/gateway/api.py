@@ -5,6 +5,7 @@ It owns parameters, roles and statuses. What is answered is :mod:`steepest.gatew
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from http import HTTPStatus
 from typing import Annotated, Any
@@ -20,8 +21,9 @@ from steepest.gateway import reading
 from steepest.gateway.access import AccessRefusedError, AccessRole, Grants
 from steepest.gateway.answers import Failure, Submission
 from steepest.gateway.asking import Asking
+from steepest.gateway.metrics import GatewayMetrics
 from steepest.gateway.pools import Served, ServedPool
-from steepest.gateway.sse import Streams, TooManyStreamsError
+from steepest.gateway.sse import StreamResponse, Streams, TooManyStreamsError
 from steepest.gateway.streams import changes_since, events_since
 from steepest.log.base import Log
 from steepest.read_models.comparison import compared
@@ -117,10 +119,12 @@ Handler = Callable[[Request, Any], Awaitable[Any]]
 class Api:
     """The routes over what is served."""
 
-    def __init__(self, served: Served, grants: Grants) -> None:
+    def __init__(self, served: Served, grants: Grants, metrics: GatewayMetrics) -> None:
         self._served = served
         self._grants = grants
-        self._streams = Streams()
+        self._metrics = metrics
+        self._streams = Streams(metrics.stalled.inc)
+        metrics.watch_streams(lambda: self._streams.open)
 
     def routes(self) -> list[Route]:
         """All of them, as :data:`steepest.gateway.openapi.OPERATIONS` describes them."""
@@ -151,7 +155,16 @@ class Api:
         method: str = "GET",
         role: AccessRole = AccessRole.READ,
     ) -> Route:
+        operation = f"{method} {path}"
+
         async def endpoint(request: Request) -> Response:
+            begun = time.perf_counter()
+            answer = await answered(request)
+            if not isinstance(answer, StreamResponse):
+                self._metrics.answered(operation, answer.status_code, time.perf_counter() - begun)
+            return answer
+
+        async def answered(request: Request) -> Response:
             try:
                 self._grants.refuse_below(role, request.headers.get("authorization", ""))
                 answer = await handler(request, _query(request, query))
@@ -163,7 +176,7 @@ class Api:
                 return Response(status_code=HTTPStatus.BAD_REQUEST)
             return answer if isinstance(answer, Response) else as_json(answer)
 
-        return Route(f"/api/v1{path}", endpoint, methods=[method], name=f"{method} {path}")
+        return Route(f"/api/v1{path}", endpoint, methods=[method], name=operation)
 
     def _pool(self, query: Any) -> ServedPool:
         return self._served.pool(query.pool)

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import bisect
 from collections import deque
+from contextlib import aclosing
 
-from steepest.errors import InputError, UndecodableError
+from steepest.errors import InputError
 from steepest.gateway.changes import PoolChanges, Totals
-from steepest.gateway.pool_feed import PastMoment, totals, whole
-from steepest.log.base import Log, Record, TopicPartition
+from steepest.gateway.folding import folded
+from steepest.gateway.pictures import PastMoment, totals, whole
+from steepest.log.base import Log, TopicPartition
 from steepest.read_models.decisions import DecisionEntry, decision
-from steepest.runtime.decode import received
 from steepest.view.cluster_view import ClusterView
 
 KEEP_EVERY = 2_000
@@ -49,18 +50,13 @@ class Past:
             raise InputError(f"there is no earlier state at {offset}: {self._at} {why}", code="offset-missing")
         view, now_ms, entries = self._nearest(offset)
         newest: deque[DecisionEntry] = deque(entries, maxlen=ENTRIES)
-        if view.position < offset:
-            reader = self._log.reader({self._at: view.position})
-            try:
-                while view.position < offset:
-                    for record in await reader.poll(max_records=min(1_000, offset - view.position)):
-                        now_ms = max(now_ms, record.at_ms)
-                        _fold(view, record, newest)
-                        self._keep(view, now_ms, newest)
-                        if view.position >= offset:
-                            break
-            finally:
-                await reader.close()
+        async with aclosing(folded(self._log, self._at, view, offset)) as records:
+            async for one in records:
+                now_ms = max(now_ms, one.record.at_ms)
+                entry = decision(view, one.event, accepted=one.accepted) if one.event else None
+                if entry is not None:
+                    newest.append(entry)
+                self._keep(view, now_ms, newest)
         return PastMoment(view, now_ms), tuple(newest)
 
     async def picture(self, offset: int) -> PoolChanges:
@@ -84,15 +80,3 @@ class Past:
         self._bytes += len(data)
         self._views[position] = (data, now_ms, tuple(entries))
         bisect.insort(self._offsets, position)
-
-
-def _fold(view: ClusterView, record: Record, newest: deque[DecisionEntry]) -> None:
-    try:
-        event = received(record)
-    except UndecodableError:
-        view.skip(record.offset)
-        return
-    accepted = view.fold(event)
-    entry = decision(view, event, accepted=accepted)
-    if entry is not None:
-        newest.append(entry)

@@ -13,30 +13,32 @@ from typing import Any
 
 import msgspec
 
+from steepest.clock import SystemClock
 from steepest.demo.run_timeline import RunTimeline
-from steepest.errors import InputError, LogUnavailableError, UndecodableError
+from steepest.errors import LogUnavailableError, UndecodableError
 from steepest.events import cluster as c
 from steepest.events.dead_letter import DeadLetter
 from steepest.events.received import Received
 from steepest.gateway.changes import ChangeBatch, PoolChanges, QueueRow, Ring, Totals
+from steepest.gateway.metrics import FeedWatch
+from steepest.gateway.pictures import brief, job_of, queue_rows, totals, whole
 from steepest.log.base import Log, Record, TopicPartition
 from steepest.logger import Logger
-from steepest.policies.placement.standing import Standing, standings
 from steepest.read_models.decisions import DecisionEntry, decision
-from steepest.read_models.job_rows import JobRow, job_row
+from steepest.read_models.job_rows import JobRow
 from steepest.read_models.node_rows import NodeRow, node_row
 from steepest.runtime.decode import received
 from steepest.runtime.layout import DEAD_LETTERS
+from steepest.runtime.monitoring.health import Health
+from steepest.runtime.monitoring.lag import LagMeter
+from steepest.runtime.monitoring.metric_defs import Metrics
 from steepest.view.cluster_view import ClusterView
-from steepest.view.state import Job, Phase
+from steepest.view.state import Job
 
 logger = Logger()
 
 DECISIONS_KEPT = 5_000
 LETTERS_KEPT = 500
-JOBS_SENT = 5_000
-"""Jobs in a picture: all that are not over, then the newest that are."""
-
 BATCH_S = 0.05
 """Records that come within this time are one batch. It is less than a person sees, and spares listeners."""
 
@@ -74,6 +76,7 @@ class PoolFeed:
         begin: ClusterView | None = None,
         now_ms: Callable[[int], int],
         is_up: Callable[[], bool],
+        watch: FeedWatch | None = None,
     ) -> None:
         """Nothing is read yet.
 
@@ -84,6 +87,7 @@ class PoolFeed:
             begin: The view to begin with, where the log is too long to be read, or its beginning was removed.
             now_ms: Gives the time to show at the time of the newest record.
             is_up: Whether a system runs on the pool.
+            watch: Is told how far the feed is; None: nobody asks.
         """
         self.name = name
         self.at = at
@@ -93,6 +97,9 @@ class PoolFeed:
         self.ring = Ring()
         self.ready = asyncio.Event()
         self._log = log
+        self._watch = watch or FeedWatch(Metrics(), Health(SystemClock()))
+        self._watch.expect(name)
+        self._lag = LagMeter(log)
         self._now_ms = now_ms
         self.is_up = is_up
         self._expected: dict[str, asyncio.Future[str | None]] = {}
@@ -142,6 +149,7 @@ class PoolFeed:
                 await self._follow()
             except LogUnavailableError as error:
                 logger.warning("the log cannot be read; trying again", error=str(error))
+                self._watch.wait(self.name)
                 await asyncio.sleep(AGAIN_S)
 
     async def _follow(self) -> None:
@@ -159,8 +167,11 @@ class PoolFeed:
                 self._take(records)
                 if self.view.position >= known[self.at]:
                     self.ready.set()
+                lag = await self._lag.lag({self.at: self.view.position})
+                self._watch.progress(self.name, self.view.position, lag, len(records), ready=self.ready.is_set())
                 await asyncio.sleep(BATCH_S if records else 0)
         finally:
+            self._lag.close()
             await reader.close()
 
     def _take(self, records: Sequence[Record]) -> None:
@@ -267,94 +278,6 @@ class PoolFeed:
     def totals(self) -> Totals:
         """Numbers of the pool."""
         return totals(self.view, self._letters)
-
-
-class PastMoment(msgspec.Struct, frozen=True):
-    """A pool at a position of its log."""
-
-    view: ClusterView
-    now_ms: int
-
-    def has_stopped(self, job: Job) -> bool:  # noqa: ARG002 - see PoolFeed
-        """See :class:`~steepest.read_models.job_rows.PoolMoment`."""
-        return False
-
-
-Seen = PoolFeed | PastMoment
-
-
-def job_of(view: ClusterView, name: str) -> Job:
-    """The job of that name.
-
-    Raises:
-        InputError: There is none.
-    """
-    job = view.jobs.get(name)
-    if job is None:
-        raise InputError(f"there is no job {name[:80]!r}", code="no-such-job")
-    return job
-
-
-def whole(name: str, pool: Seen, decisions: Sequence[DecisionEntry], numbers: Totals, *, up: bool) -> PoolChanges:
-    """A picture of a pool."""
-    standing = standings(pool.view) if len(pool.view.jobs.queue) else {}
-    return PoolChanges(
-        pool=name,
-        offset=pool.view.position,
-        at_ms=pool.now_ms,
-        whole=True,
-        up=up,
-        jobs=[brief(pool, job, standing.get(job.name)) for job in sent(pool.view)],
-        nodes=[node_row(pool.view, node) for node in pool.view.nodes],
-        decisions=decisions,
-        queue=queue_rows(pool.view, standing),
-        totals=numbers,
-    )
-
-
-def brief(pool: Seen, job: Job, standing: Standing | None) -> JobRow:
-    """A job's row without its command."""
-    return msgspec.structs.replace(job_row(pool, job, None, standing), command=())
-
-
-def sent(view: ClusterView) -> list[Job]:
-    """The jobs of a picture: those that are not over, and the newest of the others, in the order of their submission."""
-    going = [job for job in view.jobs if job.outcome is None][:JOBS_SENT]
-    room = JOBS_SENT - len(going)
-    over = [job for job in view.jobs if job.outcome is not None][-room:] if room else []
-    return sorted([*going, *over], key=lambda job: job.submitted_offset)
-
-
-def queue_rows(view: ClusterView, standing: Mapping[str, Standing] | None = None) -> list[QueueRow]:
-    """The queue of a view, in its order."""
-    if not len(view.jobs.queue):
-        return []
-    rows = [
-        QueueRow(
-            job=name,
-            queue=view.jobs[name].spec.queue,
-            priority=view.jobs[name].spec.priority,
-            position=one.position,
-            waits_for=one.waits_for,
-            reason=one.reason,
-            start_ms=one.start_ms,
-        )
-        for name, one in (standings(view) if standing is None else standing).items()
-    ]
-    return rows[:JOBS_SENT]
-
-
-def totals(view: ClusterView, letters: int) -> Totals:
-    """Numbers of a view."""
-    running = waiting = ended = moves = 0
-    for job in view.jobs:
-        running += job.phase is Phase.RUNNING
-        waiting += job.is_queued
-        ended += job.outcome is not None
-        moves += job.moves
-    return Totals(
-        jobs=running + waiting + ended, running=running, waiting=waiting, ended=ended, moves=moves, dead_letters=letters
-    )
 
 
 def _about(event: c.ClusterEvent) -> list[str]:

@@ -17,6 +17,7 @@ from steepest.app.settings.tree import Settings
 from steepest.clock import Clock, SystemClock
 from steepest.errors import InputError
 from steepest.events.common import Resources
+from steepest.gateway.metrics import FeedWatch
 from steepest.gateway.past import Past
 from steepest.gateway.pool_feed import PoolFeed, following, stop
 from steepest.log.base import Log, TopicPartition
@@ -73,8 +74,10 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @asynccontextmanager
-async def installation_served(settings: Settings) -> AsyncIterator[Served]:
+async def installation_served(settings: Settings, watch: FeedWatch | None = None) -> AsyncIterator[Served]:
     """The pools of a state folder, as they go on.
+
+    ``watch`` is told how far their feeds are; None: nobody asks.
 
     Raises:
         InputError: There is no installation in the folder.
@@ -97,6 +100,7 @@ async def installation_served(settings: Settings) -> AsyncIterator[Served]:
                 begin=await _beginning(settings, log, at),
                 now_ms=lambda newest: clock.now_ms() if folder.is_up else newest,
                 is_up=lambda: folder.is_up,
+                watch=watch,
             )
             isolated = installation.isolates(name)
             nodes = {node.name: node.capacity for node in installation.nodes_of(name)}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.metadata
 from collections.abc import Iterator, Sequence
+from contextlib import aclosing
 from itertools import islice
 
 import msgspec
@@ -15,12 +16,13 @@ from steepest.describe import sentence
 from steepest.errors import InputError, UndecodableError
 from steepest.gateway import answers as a
 from steepest.gateway.changes import PoolChanges
-from steepest.gateway.pool_feed import Seen, job_of, queue_rows
+from steepest.gateway.folding import folded
+from steepest.gateway.pictures import job_of, queue_rows
 from steepest.gateway.pools import Served, ServedPool
 from steepest.log.base import Record
 from steepest.policies.placement.standing import standings
 from steepest.read_models.decisions import DecisionEntry
-from steepest.read_models.job_rows import JobRow, job_row
+from steepest.read_models.job_rows import JobRow, PoolMoment, job_row
 from steepest.read_models.job_timeline import JobTimeline, TimelineCollector
 from steepest.read_models.masking import masked
 from steepest.read_models.node_rows import node_row
@@ -58,7 +60,7 @@ async def pool_row(pool: ServedPool) -> a.PoolRow:
     )
 
 
-async def seen(pool: ServedPool, at: int | None) -> tuple[Seen, Sequence[DecisionEntry]]:
+async def seen(pool: ServedPool, at: int | None) -> tuple[PoolMoment, Sequence[DecisionEntry]]:
     """A pool now, or before the record of an offset, with the newest entries by then.
 
     Raises:
@@ -74,7 +76,7 @@ async def picture(pool: ServedPool, at: int | None) -> PoolChanges:
     return pool.feed.changes() if at is None else await pool.past.picture(at)
 
 
-def jobs(moment: Seen, *, phase: str | None, after: str | None, limit: int) -> a.JobPage:
+def jobs(moment: PoolMoment, *, phase: str | None, after: str | None, limit: int) -> a.JobPage:
     """A page of the jobs.
 
     Raises:
@@ -97,7 +99,7 @@ def _after(view: ClusterView, name: str | None) -> Iterator[Job]:
     return every
 
 
-def job(moment: Seen, name: str) -> JobRow:
+def job(moment: PoolMoment, name: str) -> JobRow:
     """One job.
 
     Raises:
@@ -108,17 +110,17 @@ def job(moment: Seen, name: str) -> JobRow:
     return job_row(moment, found, None, standing)
 
 
-def nodes(moment: Seen) -> a.NodePage:
+def nodes(moment: PoolMoment) -> a.NodePage:
     """All nodes."""
     return a.NodePage(offset=moment.view.position, nodes=[node_row(moment.view, node) for node in moment.view.nodes])
 
 
-def queue(moment: Seen) -> a.QueuePage:
+def queue(moment: PoolMoment) -> a.QueuePage:
     """The queue."""
     return a.QueuePage(offset=moment.view.position, queue=queue_rows(moment.view))
 
 
-def decisions(moment: Seen, entries: Sequence[DecisionEntry], *, about: str | None, limit: int) -> a.DecisionPage:
+def decisions(moment: PoolMoment, entries: Sequence[DecisionEntry], *, about: str | None, limit: int) -> a.DecisionPage:
     """The newest entries, or those about one job."""
     chosen = [one for one in entries if about is None or about == one.job or about in one.jobs]
     return a.DecisionPage(offset=moment.view.position, decisions=chosen[-limit:])
@@ -186,13 +188,16 @@ def event_row(record: Record) -> a.EventRow:
     try:
         event = received(record).event
     except UndecodableError as error:
-        return a.EventRow(offset=record.offset, at_ms=record.at_ms, unreadable=str(error))
+        shown = {"unreadable": str(error)}
+    else:
+        shown = {"type": type(event).__name__, "sentence": sentence(event), "event": masked(event)}
     return a.EventRow(
         offset=record.offset,
         at_ms=record.at_ms,
-        type=type(event).__name__,
-        sentence=sentence(event),
-        event=masked(event),
+        partition=record.at.partition,
+        key=record.key,
+        headers=record.headers,
+        **shown,
     )
 
 
@@ -217,23 +222,9 @@ async def story(pool: ServedPool, name: str, at: int | None) -> JobTimeline:
     end = await pool.log.end(pool.feed.at)
     if until > end:
         raise InputError(f"there is no state at {until}: the log has the offsets 0 to {end}", code="offset-missing")
-    if until:
-        await _hear(pool, view, collector, until)
+    async with aclosing(folded(pool.log, pool.feed.at, view, until)) as records:
+        async for one in records:
+            if one.event is not None:
+                collector.hear(view, one.event, accepted=one.accepted)
     job_of(view, name)
     return collector.story(view)
-
-
-async def _hear(pool: ServedPool, view: ClusterView, collector: TimelineCollector, until: int) -> None:
-    reader = pool.log.reader({pool.feed.at: 0})
-    try:
-        while view.position < until:
-            for record in await reader.poll(max_records=min(1_000, until - view.position)):
-                try:
-                    event = received(record)
-                except UndecodableError:
-                    view.skip(record.offset)
-                    continue
-                accepted = view.fold(event)
-                collector.hear(view, event, accepted=accepted)
-    finally:
-        await reader.close()

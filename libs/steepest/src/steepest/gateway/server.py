@@ -26,6 +26,7 @@ from steepest.errors import InputError
 from steepest.gateway.access import AccessRole, Grants, Guard, is_loopback, read_tokens
 from steepest.gateway.answers import Failure
 from steepest.gateway.api import Api, as_json
+from steepest.gateway.metrics import GatewayMetrics
 from steepest.gateway.openapi import document
 from steepest.gateway.page_files import page_routes
 from steepest.gateway.pools import Served
@@ -72,7 +73,7 @@ def grants(settings: GatewaySettings, own: str) -> Grants:
     return Grants({**tokens, own: AccessRole.OPERATE}, AccessRole.READ if local and not tokens else AccessRole.NONE)
 
 
-def application(served: Served, granted: Grants, *, local: bool) -> Guard:
+def application(served: Served, granted: Grants, metrics: GatewayMetrics, *, local: bool) -> Guard:
     """The ASGI application."""
     described = msgspec.json.encode(document())
 
@@ -94,7 +95,7 @@ def application(served: Served, granted: Grants, *, local: bool) -> Guard:
         return as_json(Failure(code="bug", message="the gateway failed; its output says how"), 500)
 
     routes = [
-        *Api(served, granted).routes(),
+        *Api(served, granted, metrics).routes(),
         Route("/openapi.json", openapi),
         Route("/healthz", alive),
         Route("/readyz", alive),
@@ -106,7 +107,7 @@ def application(served: Served, granted: Grants, *, local: bool) -> Guard:
 
 @asynccontextmanager
 async def listening(
-    served: Served, settings: GatewaySettings, remember: Path | None = None
+    served: Served, settings: GatewaySettings, remember: Path | None = None, metrics: GatewayMetrics | None = None
 ) -> AsyncIterator[Listening]:
     """Serve until the context ends.
 
@@ -114,6 +115,7 @@ async def listening(
         served: The pools.
         settings: Where to listen: port 0 is any that is free.
         remember: A file that keeps the address and the gateway's own token, for this user alone; None: none does.
+        metrics: Where answers are counted; None: nobody asks.
 
     Raises:
         InputError: The port is taken or not ours to open, or tokens are wrong or missing.
@@ -121,7 +123,7 @@ async def listening(
     token = secrets.token_urlsafe(24)
     granted = grants(settings, token)
     bound = _bound(settings)
-    app = application(served, granted, local=is_loopback(settings.host))
+    app = application(served, granted, metrics or GatewayMetrics(), local=is_loopback(settings.host))
     config = uvicorn.Config(
         app,
         access_log=False,

@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
+
+import msgspec
+
 from steepest.app.settings.tree import Settings
 from steepest.app.signals import stop_at_eof, stop_on_signals
+from steepest.clock import SystemClock
 from steepest.errors import InputError
+from steepest.gateway.metrics import FeedWatch, GatewayMetrics
 from steepest.gateway.pools import installation_served
 from steepest.gateway.server import listening
 from steepest.logger import Logger
+from steepest.runtime.monitoring.health import Health
+from steepest.runtime.monitoring.health_metrics import HealthMetrics
+from steepest.runtime.monitoring.metric_defs import Metrics
+from steepest.runtime.monitoring.probe import Address, probes
 
 logger = Logger()
+
+
+class GatewayProcess(msgspec.Struct, frozen=True):
+    """What probes ask of the gateway."""
+
+    metrics: Metrics
+    health: Health
 
 
 async def serve(settings: Settings) -> None:
@@ -24,9 +41,15 @@ async def serve(settings: Settings) -> None:
     stop = stop_on_signals()
     if settings.stop_at_eof:
         await stop_at_eof(stop)
-    async with (
-        installation_served(settings) as served,
-        listening(served, settings.gateway, settings.folder.gateway) as here,
-    ):
+    metrics, health = Metrics(), Health(SystemClock())
+    counted = GatewayMetrics()
+    for collector in (HealthMetrics(health), *counted.collectors()):
+        metrics.registry.register(collector)
+    async with AsyncExitStack() as stack:
+        if settings.metrics.port is not None:
+            address = Address(settings.metrics.port, settings.metrics.host)
+            stack.enter_context(probes(GatewayProcess(metrics, health), address))
+        served = await stack.enter_async_context(installation_served(settings, FeedWatch(metrics, health)))
+        here = await stack.enter_async_context(listening(served, settings.gateway, settings.folder.gateway, counted))
         logger.info("gateway", address=here.address)
         await stop.wait()

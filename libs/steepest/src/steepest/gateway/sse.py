@@ -6,7 +6,7 @@ It owns the wire format and the limits of streams. It must never know what is se
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 from starlette.responses import StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
@@ -28,8 +28,10 @@ class TooManyStreamsError(Exception):
 class Streams:
     """The streams that are open."""
 
-    def __init__(self) -> None:
+    def __init__(self, stalled: Callable[[], None]) -> None:
+        """``stalled`` is called where a reader takes nothing."""
         self.open = 0
+        self.stalled = stalled
 
     def response(self, events: AsyncIterator[bytes]) -> StreamResponse:
         """An answer that sends events until they end or the reader leaves.
@@ -61,8 +63,10 @@ class StreamResponse(StreamingResponse):
         self._streams.open += 1
         try:
             await super().__call__(scope, receive, in_time)
-        except (TimeoutError, OSError):
-            pass  # the reader has stopped reading, or is gone: its socket is closed with this answer
+        except TimeoutError:
+            self._streams.stalled()  # its socket is closed with this answer
+        except OSError:
+            pass  # the reader is gone
         finally:
             self._streams.open -= 1
             close = getattr(self._events, "aclose", None)

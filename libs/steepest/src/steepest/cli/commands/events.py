@@ -5,17 +5,20 @@ It owns which records are shown and their two spellings, for people and for prog
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from steepest.cli.options import installation_options, json_option
+from steepest.cli.options import json_option, remote_options
 from steepest.cli.printing.output import tell
 
 if TYPE_CHECKING:
     from steepest.app.settings.tree import Settings
+    from steepest.client.synchronous import Client
+    from steepest.gateway.answers import EventRow
     from steepest.log.base import Record
 
 EPILOG = """\b
@@ -29,14 +32,17 @@ Examples:
 A line is: offset, time, what happened. Ticks, usage and growth come again and again, so they are shown only with --all,
 with --type, or on other topics than `cluster`. With --json, a line is one object: topic, partition, offset, at_ms, key,
 headers, and the event; or, where a record cannot be read, `unreadable` and the reason. The values of a job's variables
-are masked; `steepest record` copies them as they are.
+are masked; `steepest record` copies them as they are. With --server, the topic is `cluster`.
 """
 
 TOPICS = ("cluster", "loss", "heartbeats", "dead-letters")
 
+PAGE = 1_000
+"""Records asked of a gateway at once."""
+
 
 @click.command(epilog=EPILOG)
-@installation_options
+@remote_options
 @click.option("--topic", type=click.Choice(TOPICS), default="cluster", show_default=True, help="Show this topic.")
 @click.option("--job", help="Show only events about this job.")
 @click.option("--type", "types", multiple=True, help="Show only events of this type. Repeat it for several.")
@@ -49,8 +55,17 @@ def events(settings: Settings, *, topic: str, since: int, follow: bool, as_json:
     from steepest.cli.pool.follow import run_until_stopped
 
     shows = chooser(topic, **wanted)
-    line = as_json_line if as_json else as_words
-    run_until_stopped(_print(settings, topic, since, follow=follow, line=lambda record: line(record, shows)))
+    spelled = as_json_line if as_json else as_words
+
+    def line(record: Record) -> str | None:
+        return spelled(record, shows)
+
+    if settings.client.server:
+        if topic != "cluster":
+            raise click.UsageError(f"a gateway gives the topic cluster, and not {topic}")
+        _print_of_gateway(settings, since, follow=follow, line=line)
+    else:
+        run_until_stopped(_print(settings, topic, since, follow=follow, line=line))
 
 
 Shows = Callable[[Any], bool]
@@ -111,6 +126,41 @@ async def _print(
                     left.pop(str(record.at), None)
             if not left and not follow:
                 return
+
+
+def _print_of_gateway(settings: Settings, since: int, *, follow: bool, line: Callable[[Record], str | None]) -> None:
+    from steepest.cli.jobs.gateway_requests import followed
+    from steepest.cli.pool.remote import client_of, refuse_without_client
+
+    refuse_without_client()
+    with client_of(settings) as gateway, contextlib.suppress(KeyboardInterrupt):
+        rows = followed(settings, since) if follow else _all_rows(gateway, settings.pool, since)
+        for row in rows:
+            if (text := line(_record(row))) is not None:
+                tell(text)
+
+
+def _all_rows(gateway: Client, pool: str | None, since: int) -> Iterator[EventRow]:
+    """What is there, page by page."""
+    while page := gateway.events(pool=pool, since=since, limit=PAGE):
+        yield from page
+        since = page[-1].offset + 1
+
+
+def _record(row: EventRow) -> Record:
+    import msgspec
+
+    from steepest.log.base import Record, TopicPartition
+
+    return Record(
+        at=TopicPartition("cluster", row.partition),
+        offset=row.offset,
+        key=row.key,
+        value=msgspec.json.encode(row.event),
+        at_ms=row.at_ms,
+        headers=row.headers,
+        damage=row.unreadable,
+    )
 
 
 def as_words(record: Record, shows: Shows) -> str | None:

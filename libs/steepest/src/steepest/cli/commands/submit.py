@@ -118,7 +118,12 @@ def submit(
     named = name or (described.name if described else None)
     jobs = _jobs(named or name_for(spec.command), spec, array)
     if settings.client.server:
-        sys.exit(_by_gateway(settings, jobs, wait=wait, as_json=as_json))
+        from steepest.cli.jobs.gateway_requests import submit_to_gateway
+
+        remote = submit_to_gateway(settings, jobs, wait=wait, talk=not as_json)
+        if as_json:
+            give(remote if array else remote[0])
+        sys.exit(max(_status(answer) for answer in remote))
     settings = _in_pool_of(settings, spec)
     if python is not None or not _in_containers(settings, spec):
         command = with_python(spec.command, python)
@@ -131,23 +136,6 @@ def submit(
     if as_json:
         give(answers if array else answers[0])
     sys.exit(max(_status(answer) for answer in answers))
-
-
-def _by_gateway(settings: Settings, jobs: Sequence[tuple[str, JobSpec]], *, wait: bool, as_json: bool) -> int:
-    """Submit to a gateway: the commands and folders are those of its machine; give the exit status."""
-    from steepest.cli.pool.remote import client_of, refuse_without_client
-
-    if wait:
-        raise click.UsageError("--wait follows a state folder; a gateway has `steepest jobs --server`")
-    refuse_without_client()
-    with client_of(settings) as gateway:
-        answers = [gateway.submit(name, spec, pool=settings.pool) for name, spec in jobs]
-    for answer in answers:
-        if as_json:
-            give(answer)
-        else:
-            tell(f"{answer.job} is {answer.state}{f': {answer.reason}' if answer.reason else ''}")
-    return int(any(answer.state == "rejected" for answer in answers))
 
 
 def _in_pool_of(settings: Settings, spec: JobSpec) -> Settings:

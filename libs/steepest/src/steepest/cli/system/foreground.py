@@ -61,7 +61,7 @@ def _of_each_pool(settings: Settings, wanted: Wanted) -> dict[str, PoolParameter
 async def _run_embedded(settings: Settings, parameters: Mapping[str, PoolParameters]) -> None:
     async with embedded(settings, parameters, _printers(settings)) as process:
         say(_greeting(settings.folder))
-        gateway = _gateway(settings)
+        gateway = _gateway(settings, 1)
         stop = stop_on_signals()
         following = partial(_follow, settings, process)
         await _side_by_side(stop, following, *([ProcessSupervisor(gateway, say).run] if gateway else []))
@@ -125,14 +125,19 @@ async def _run_on_kafka(settings: Settings, kafka: KafkaSettings, parameters: Ma
     async def follow(stop: asyncio.Event) -> None:
         await run_renewed(settings, stop, composition, partial(_follow, settings))
 
-    await _side_by_side(stop_on_signals(), follow, ProcessSupervisor([*programs, *_gateway(settings)], say).run)
+    await _side_by_side(
+        stop_on_signals(), follow, ProcessSupervisor([*programs, *_gateway(settings, 1 + len(programs))], say).run
+    )
 
 
-def _gateway(settings: Settings) -> Sequence[Program]:
-    """The gateway, where one is wanted."""
-    program = gateway_program(settings)
+def _gateway(settings: Settings, behind: int) -> Sequence[Program]:
+    """The gateway, where one is wanted; its metrics are so many ports behind the system's."""
+    port = settings.metrics.port + behind if settings.metrics.port else None
+    program = gateway_program(settings, port)
     if program is None:
         return ()
+    if port is not None:
+        say(f"gateway: metrics on {Address(port, settings.metrics.host)}")
     asked = settings.gateway
     say(f"the live page is on http://{asked.host}:{asked.port}" if asked.port else "the live page gets a free port")
     return (program,)

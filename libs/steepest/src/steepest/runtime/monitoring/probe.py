@@ -12,20 +12,31 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from socketserver import ThreadingMixIn
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import disable_created_metrics, make_wsgi_app
 
 from steepest.errors import InputError
+from steepest.runtime.monitoring.health import Health
+from steepest.runtime.monitoring.metric_defs import Metrics
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment
 
-    from steepest.runtime.runtime import Runtime
 
 ANSWER_S = 5.0
 """An event loop that is blocked for this long does no work. Probes time out after about as long."""
+
+
+class Probed(Protocol):
+    """What is asked: a runtime, or another process that has metrics and says how it is."""
+
+    @property
+    def metrics(self) -> Metrics: ...  # noqa: D102 - its metrics
+
+    @property
+    def health(self) -> Health: ...  # noqa: D102 - its health
 
 
 class Address(NamedTuple):
@@ -82,8 +93,8 @@ class _Handler(WSGIRequestHandler):
 
 
 @contextmanager
-def probes(runtime: Runtime, at: Address) -> Iterator[Address]:
-    """Answer for a runtime of the running event loop, and give the address (port 0 asks for any that is free).
+def probes(runtime: Probed, at: Address) -> Iterator[Address]:
+    """Answer for a process of the running event loop, and give the address (port 0 asks for any that is free).
 
     Raises:
         InputError: The port is taken or not ours to open, or the host is none of this machine's.
@@ -106,7 +117,7 @@ def probes(runtime: Runtime, at: Address) -> Iterator[Address]:
 
 
 def _app(
-    runtime: Runtime, loop: asyncio.AbstractEventLoop
+    runtime: Probed, loop: asyncio.AbstractEventLoop
 ) -> Callable[[WSGIEnvironment, StartResponse], Iterable[bytes]]:
     metrics = make_wsgi_app(runtime.metrics.registry)
     checks = {"/healthz": runtime.health.is_alive, "/readyz": runtime.health.is_ready}
