@@ -12,7 +12,7 @@ from steepest.client.calls import Call, EventLines, GatewayError
 from steepest.events.requests import JobSpec
 from steepest.gateway import answers as a
 from steepest.gateway.answers import Answer, EventRow
-from steepest.gateway.changes import QueueRow
+from steepest.gateway.pool.changes import QueueRow
 from steepest.read_models.comparison import RunComparison
 from steepest.read_models.decisions import DecisionEntry
 from steepest.read_models.job_rows import JobRow

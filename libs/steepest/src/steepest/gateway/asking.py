@@ -12,7 +12,7 @@ from steepest.clock import Clock
 from steepest.errors import InputError
 from steepest.events import cluster as c
 from steepest.gateway.answers import Answer, Submission
-from steepest.gateway.pool_feed import PoolFeed
+from steepest.gateway.pool.pool_feed import PoolFeed
 from steepest.gateway.pools import ServedPool
 from steepest.log.base import Log
 from steepest.policies.submission import refuse_what_never_fits, with_priority

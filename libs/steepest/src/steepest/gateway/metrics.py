@@ -37,7 +37,7 @@ class GatewayMetrics:
         )
         self.streams = Gauge(
             "steepest_gateway_streams",
-            "Streams that are open. Near 2,000, from where on they are refused: pages that nobody closes.",
+            "Streams that are open. Near 2,000, from where on they are refused: pages that are never closed.",
             registry=None,
         )
         self.stalled = Counter(

@@ -16,7 +16,7 @@ from steepest.gateway import answers as a
 from steepest.gateway.access import AccessRole
 from steepest.gateway.answers import Answer, Submission
 from steepest.gateway.api import CompareQuery, DecisionsQuery, EventsQuery, JobsQuery, ListQuery, PoolQuery
-from steepest.gateway.changes import PoolChanges
+from steepest.gateway.pool.changes import PoolChanges
 from steepest.read_models.comparison import RunComparison
 from steepest.read_models.job_rows import JobRow
 from steepest.read_models.job_timeline import JobTimeline

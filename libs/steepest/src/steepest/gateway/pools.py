@@ -18,8 +18,8 @@ from steepest.clock import Clock, SystemClock
 from steepest.errors import InputError
 from steepest.events.common import Resources
 from steepest.gateway.metrics import FeedWatch
-from steepest.gateway.past import Past
-from steepest.gateway.pool_feed import PoolFeed, following, stop
+from steepest.gateway.pool.past import Past
+from steepest.gateway.pool.pool_feed import PoolFeed, following, stop
 from steepest.log.base import Log, TopicPartition
 from steepest.log.files.file_log import FileLog
 from steepest.runtime.recovery.loop_snapshots import read_pool_snapshot
@@ -77,7 +77,7 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
 async def installation_served(settings: Settings, watch: FeedWatch | None = None) -> AsyncIterator[Served]:
     """The pools of a state folder, as they go on.
 
-    ``watch`` is told how far their feeds are; None: nobody asks.
+    ``watch`` gets the positions of their feeds; None: they are not watched.
 
     Raises:
         InputError: There is no installation in the folder.

@@ -15,9 +15,9 @@ import msgspec
 from steepest.describe import sentence
 from steepest.errors import InputError, UndecodableError
 from steepest.gateway import answers as a
-from steepest.gateway.changes import PoolChanges
-from steepest.gateway.folding import folded
-from steepest.gateway.pictures import job_of, queue_rows
+from steepest.gateway.pool.changes import PoolChanges
+from steepest.gateway.pool.folding import folded
+from steepest.gateway.pool.pictures import job_of, queue_rows
 from steepest.gateway.pools import Served, ServedPool
 from steepest.log.base import Record
 from steepest.policies.placement.standing import standings

@@ -115,7 +115,7 @@ async def listening(
         served: The pools.
         settings: Where to listen: port 0 is any that is free.
         remember: A file that keeps the address and the gateway's own token, for this user alone; None: none does.
-        metrics: Where answers are counted; None: nobody asks.
+        metrics: Where answers are counted; None: they are not served.
 
     Raises:
         InputError: The port is taken or not ours to open, or tokens are wrong or missing.

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterable
 
 import msgspec
 
-from steepest.gateway.changes import ChangeBatch
+from steepest.gateway.pool.changes import ChangeBatch
 from steepest.gateway.pools import ServedPool
 from steepest.gateway.reading import PAGE_MOST, events
 from steepest.gateway.sse import COMMENT, SILENCE_S, event

@@ -38,7 +38,7 @@ are masked; `steepest record` copies them as they are. With --server, the topic 
 TOPICS = ("cluster", "loss", "heartbeats", "dead-letters")
 
 PAGE = 1_000
-"""Records asked of a gateway at once."""
+"""Records in one answer of a gateway."""
 
 
 @click.command(epilog=EPILOG)

@@ -19,9 +19,9 @@ from steepest.errors import LogUnavailableError, UndecodableError
 from steepest.events import cluster as c
 from steepest.events.dead_letter import DeadLetter
 from steepest.events.received import Received
-from steepest.gateway.changes import ChangeBatch, PoolChanges, QueueRow, Ring, Totals
 from steepest.gateway.metrics import FeedWatch
-from steepest.gateway.pictures import brief, job_of, queue_rows, totals, whole
+from steepest.gateway.pool.changes import ChangeBatch, PoolChanges, QueueRow, Ring, Totals
+from steepest.gateway.pool.pictures import brief, job_of, queue_rows, totals, whole
 from steepest.log.base import Log, Record, TopicPartition
 from steepest.logger import Logger
 from steepest.read_models.decisions import DecisionEntry, decision
@@ -87,7 +87,7 @@ class PoolFeed:
             begin: The view to begin with, where the log is too long to be read, or its beginning was removed.
             now_ms: Gives the time to show at the time of the newest record.
             is_up: Whether a system runs on the pool.
-            watch: Is told how far the feed is; None: nobody asks.
+            watch: Gets the position of the feed after each batch; None: it is not watched.
         """
         self.name = name
         self.at = at

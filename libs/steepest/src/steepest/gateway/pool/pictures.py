@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from steepest.errors import InputError
-from steepest.gateway.changes import PoolChanges, QueueRow, Totals
+from steepest.gateway.pool.changes import PoolChanges, QueueRow, Totals
 from steepest.policies.placement.standing import Standing, standings
 from steepest.read_models.decisions import DecisionEntry
 from steepest.read_models.job_rows import JobRow, PoolMoment, job_row

@@ -10,9 +10,9 @@ from collections import deque
 from contextlib import aclosing
 
 from steepest.errors import InputError
-from steepest.gateway.changes import PoolChanges, Totals
-from steepest.gateway.folding import folded
-from steepest.gateway.pictures import PastMoment, totals, whole
+from steepest.gateway.pool.changes import PoolChanges, Totals
+from steepest.gateway.pool.folding import folded
+from steepest.gateway.pool.pictures import PastMoment, totals, whole
 from steepest.log.base import Log, TopicPartition
 from steepest.read_models.decisions import DecisionEntry, decision
 from steepest.view.cluster_view import ClusterView
