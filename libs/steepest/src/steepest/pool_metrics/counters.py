@@ -28,6 +28,9 @@ EFFICIENCY = (0.0001, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3)
 ERROR = (0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2, 5)
 """Shares of what was measured."""
 
+LATENESS = (0, 0.05, 0.1, 0.25, 0.5, 1, 2)
+"""Shares of a fair completion time; 0.04 is what `steepest` allows itself."""
+
 OUTCOMES = tuple(status for status in PlanStatus if status is not PlanStatus.IN_FLIGHT)
 CPU_TIME = "cpu_time"
 """The prediction of the CPU time that a whole job needs."""
@@ -144,6 +147,13 @@ class PoolCounters:
             " policy that schedules by growth improves first.",
             JOB_S,
         )
+        self.lateness = histogram(
+            "job_lateness_ratio",
+            "How much later than under fair sharing a finished job ended, as a share of its fair completion time, under the"
+            " policy `steepest`; 0: not later. Above 0.25 for some: `steepest check` names them (`fair-end`), and"
+            " totals may be wrong.",
+            LATENESS,
+        )
         self.prediction_errors = histogram(
             "prediction_error_ratio",
             "How far a prediction was off, as a share of what was measured then. Above 0.5 for most: jobs announce wrong"
@@ -174,7 +184,7 @@ class PoolCounters:
         for predicted in (CPU_TIME, *Overhead):
             self.prediction_errors.labels(pool, str(predicted))
         self.wait_seconds.labels(pool, "default")
-        for metric in (self.t90_seconds, self.resumptions, self.stays, self.goals):
+        for metric in (self.t90_seconds, self.lateness, self.resumptions, self.stays, self.goals):
             metric.labels(pool)
 
     def forget(self, pool: str) -> None:
