@@ -1,11 +1,15 @@
 """What the policy ``steepest`` gains over fair sharing, in simulated pools.
 
-    python benchmarks/policies.py [--seeds N] [--case NAME[,NAME…]] [--policy NAME] [--out FILE]
+    python benchmarks/policies.py [--seeds N] [--first-seed N] [--case NAME[,NAME…]] [--policy NAME]
+        [--set NAME=VALUE]… [--out FILE]
 
 Each case is a workload on a cluster. Under each seed the jobs run three times: under ``spread``, under the policy, and
 under the policy with every job's first node pinned to that of ``spread``. Changes are paired by seed, in %, with
 the 95 % interval of their mean (Student's t). The tail is that of the pinned runs, because placements that flip delay
 some jobs under any policy, ``spread`` against itself included.
+
+Numbers of the policy's rules are chosen under seeds from 100 on, so that the seeds that are reported, from 0 on, judge them.
+``--set NAME=VALUE`` tries another value of a parameter of the policy ``steepest``.
 
 ``--out FILE`` appends a JSON line a case and seed, and skips what the file holds already, so that the table can be made in
 pieces. Simulations run in virtual time: other load on the machine changes no figure.
@@ -28,7 +32,7 @@ from steepest.sim.clusters import open_cluster
 from steepest.sim.policies import POOL
 from steepest.sim.result import SimulationResult
 from steepest.sim.system.simulate import simulate_system
-from steepest.sim.workload import Workload
+from steepest.sim.workload import SimJob, Workload
 from steepest.sim.workloads.read import open_workload
 
 FIGURES = ("mean_jct", "median_jct", "makespan", "mean_t90")
@@ -40,16 +44,23 @@ LIE = 0.1
 LIARS = 3
 """One job in so many announces this multiple of its steps."""
 
+HEAVY = 1.5
+"""σ of the lognormal sizes: the largest percent of the jobs is then a fifth of the work."""
+
 Announced = Callable[[int, random.Random], float]
 """The multiple of its steps that a job announces, by its number."""
 
+Sized = Callable[[random.Random], float]
+"""The multiple of its size that a job has."""
+
 
 class Case(msgspec.Struct, frozen=True):
-    """A workload on a cluster, and what its jobs announce."""
+    """A workload on a cluster, what its jobs announce, and by what their sizes are multiplied."""
 
     workload: str
     cluster: str
     announced: Announced = lambda _, __: 1.0
+    sized: Sized | None = None
 
 
 CASES: Mapping[str, Case] = {
@@ -62,6 +73,10 @@ CASES: Mapping[str, Case] = {
     "no totals": Case("thesis:mixed-50", "4x8cpu", lambda _, __: 0.0),
     "totals wrong by 0.3": Case("thesis:mixed-50", "4x8cpu", lambda _, rng: rng.lognormvariate(0, 0.3)),
     "a third announces a tenth": Case("thesis:mixed-50", "4x8cpu", lambda job, _: 1.0 if job % LIARS else LIE),
+    "half announce nothing": Case("thesis:mixed-50", "4x8cpu", lambda job, _: float(job % 2)),
+    "heavy-tailed sizes": Case(
+        "thesis:mixed-50", "4x8cpu", sized=lambda rng: rng.lognormvariate(-(HEAVY**2) / 2, HEAVY)
+    ),
 }
 """By name."""
 
@@ -70,32 +85,45 @@ def main() -> None:
     """Run what is not known yet, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=10, help="how many [default: 10]")
+    parser.add_argument("--first-seed", type=int, default=0, help="[default: 0]")
     parser.add_argument("--case", default=",".join(CASES), help=f"of {', '.join(CASES)}")
     parser.add_argument("--policy", default="steepest", choices=sorted(POOL))
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a parameter of steepest")
     parser.add_argument("--out", type=Path, help="JSON lines of what was measured")
     options = parser.parse_args()
     rows = [json.loads(line) for line in options.out.open()] if options.out and options.out.exists() else []
     known = {(row["policy"], row["case"], row["seed"]): row for row in rows}
+    seeds = range(options.first_seed, options.first_seed + options.seeds)
+    parameters = parameters_of(options.policy, options.set)
     for name in options.case.split(","):
-        for seed in range(options.seeds):
+        for seed in seeds:
             if (options.policy, name, seed) not in known:
-                row = measure(name, options.policy, seed)
+                row = measure(name, options.policy, parameters, seed)
                 known[options.policy, name, seed] = row
                 if options.out:
                     with options.out.open("a") as file:
                         file.write(json.dumps(row) + "\n")
-        wanted = [known[options.policy, name, seed] for seed in range(options.seeds)]
+        wanted = [known[options.policy, name, seed] for seed in seeds]
         print(f"| {name} | {' | '.join(line(wanted))} |", flush=True)
 
 
-def measure(name: str, policy: str, seed: int) -> dict[str, Any]:
+def parameters_of(policy: str, changed: Sequence[str]) -> PoolParameters:
+    """The policy's parameters, with other values of some of ``steepest``."""
+    parameters = POOL[policy].parameters(PoolParameters())
+    values = {name: float(value) for name, _, value in (one.partition("=") for one in changed)}
+    kinds = {name: type(getattr(parameters.steepest, name)) for name in values}
+    steepest = msgspec.structs.replace(parameters.steepest, **{name: kinds[name](values[name]) for name in values})
+    return msgspec.structs.replace(parameters, steepest=steepest)
+
+
+def measure(name: str, policy: str, parameters: PoolParameters, seed: int) -> dict[str, Any]:
     """The changes of one case under one seed, in %."""
     case = CASES[name]
-    workload = announcing(open_workload(case.workload, seed=seed), case.announced, seed)
-    spread = run(workload, case.cluster, "spread", seed)
-    free = run(workload, case.cluster, policy, seed)
+    workload = announcing(open_workload(case.workload, seed=seed), case, seed)
+    spread = run(workload, case.cluster, "spread", parameters_of("spread", ()), seed)
+    free = run(workload, case.cluster, policy, parameters, seed)
     first_nodes = {job.name: job.first_node for job in spread.jobs if job.first_node}
-    pinned = run(workload, case.cluster, policy, seed, first_nodes)
+    pinned = run(workload, case.cluster, policy, parameters, seed, first_nodes=first_nodes)
     before, after, tail = spread.summary(), free.summary(spread), pinned.summary(spread)
     if before.finished != after.finished or before.finished != tail.finished:
         raise SystemExit(f"{name}, seed {seed}: not as many jobs finished")
@@ -112,18 +140,33 @@ def measure(name: str, policy: str, seed: int) -> dict[str, Any]:
     }
 
 
-def announcing(workload: Workload, announced: Announced, seed: int) -> Workload:
-    """The workload with what its jobs announce."""
+def announcing(workload: Workload, case: Case, seed: int) -> Workload:
+    """The workload with what its jobs announce, and their sizes."""
     rng = random.Random(seed)  # noqa: S311 - no secret
-    jobs = [msgspec.structs.replace(job, announced=announced(number, rng)) for number, job in enumerate(workload.jobs)]
+    jobs = [
+        msgspec.structs.replace(job, announced=case.announced(number, rng)) for number, job in enumerate(workload.jobs)
+    ]
+    if case.sized is not None:
+        jobs = [resized(job, case.sized(rng)) for job in jobs]
     return msgspec.structs.replace(workload, jobs=jobs)
 
 
+def resized(job: SimJob, times: float) -> SimJob:
+    """A job with so many times the steps, which take as long as before each."""
+    iterations = max(1, round(job.iterations * times))
+    return msgspec.structs.replace(job, iterations=iterations, work_s=job.work_s * iterations / job.iterations)
+
+
 def run(
-    workload: Workload, cluster: str, policy: str, seed: int, first_nodes: Mapping[str, str] | None = None
+    workload: Workload,
+    cluster: str,
+    policy: str,
+    parameters: PoolParameters,
+    seed: int,
+    *,
+    first_nodes: Mapping[str, str] | None = None,
 ) -> SimulationResult:
     """One simulation."""
-    parameters = POOL[policy].parameters(PoolParameters())
     return simulate_system(workload, open_cluster(cluster), policy, parameters, seed, first_nodes=first_nodes)
 
 
