@@ -1,0 +1,208 @@
+"""The chart on two real nodes: installed by Helm, over a Kafka of the release, changed, rolled back and removed.
+
+The witnesses are the API server's objects and audit log, the kernel's control groups, and the files on the volume.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from tests.integration import exclusive_training
+from tests.integration.kubernetes.chart_release import CHART, NAME, TIMEOUT_S, VALUES, Release, quota
+
+from steepest.kubernetes_lab.lab import KubernetesLab
+
+pytestmark = pytest.mark.timeout(1200)
+T = TypeVar("T")
+JOBS = ("one", "two", "three")
+PATIENCE_S = 300.0
+OURS = "app.kubernetes.io/instance=trial"
+
+SEES = {("get", "pods"), ("list", "pods"), ("watch", "pods"), ("get", "pods/log")}
+NODES = {("list", "nodes"), ("watch", "nodes")}
+RIGHTS: dict[str, set[tuple[str, str]]] = {
+    "log-collector": {*SEES, *NODES, ("get", "nodes/proxy")},
+    "migrator": {
+        *SEES,
+        *NODES,
+        *((verb, "pods") for verb in ("patch", "delete")),
+        *((verb, "batch/jobs") for verb in ("get", "create", "patch", "delete")),
+        *((verb, "services") for verb in ("create", "delete")),
+    },
+    "resizer": {*SEES, *NODES, ("patch", "pods/resize")},
+}
+"""What each account may do, written down a second time; those that are not here may do nothing."""
+
+ANYBODY = {("create", "authorization.k8s.io/selfsubjectaccessreviews")}
+ANYBODY |= {("create", "authorization.k8s.io/selfsubjectrulesreviews")}
+ANYBODY |= {("create", "authentication.k8s.io/selfsubjectreviews")}
+
+
+@pytest.fixture(scope="module")
+def release(lab: KubernetesLab) -> Iterator[Release]:
+    """The chart, installed with nothing but values, and ready."""
+    if not Path(lab.folder.program("helm")).exists():
+        pytest.skip("there is no Helm; get it with: make helm")
+    lab.provide_services()
+    made = Release(lab, f"chart-{secrets.token_hex(3)}")
+    made.make_namespace()
+    try:
+        made.helm("install", "trial", str(CHART), "--wait", f"--timeout={TIMEOUT_S}s", values=VALUES)
+        yield made
+    finally:
+        made.remove_namespace()
+
+
+def test_every_account_may_do_what_it_needs_and_nothing_else(release: Release, figures: dict[str, Any]) -> None:
+    """The API server's own answer is the table, in the namespace; in another one, only what concerns the whole cluster."""
+    accounts = [each["metadata"]["name"] for each in release.items("serviceaccounts", OURS)]
+    excess, missing = [], []
+    for account in accounts:
+        needed = RIGHTS.get(account.removeprefix(f"{NAME}-"), set())
+        here, away = (_rights(release, account, place) for place in (release.namespace, "default"))
+        missing += [(account, *one) for one in sorted(needed - here)]
+        excess += [(account, *one) for one in sorted(here - needed)]
+        excess += [(account, *one) for one in sorted(away) if not one[1].startswith("nodes")]
+    figures["rbac_excess"] = figures.get("rbac_excess", 0) + len(excess)
+
+    assert len(accounts) == 12
+    assert (missing, excess) == ([], [])
+
+
+def test_helm_test_passes(release: Release) -> None:
+    """Topics are as they should be, the log can be read, and the gateway answers."""
+    assert "Phase:          Succeeded" in release.helm("test", "trial", f"--timeout={TIMEOUT_S}s")
+
+
+def test_jobs_move_are_resized_and_outlive_the_release(release: Release, figures: dict[str, Any]) -> None:
+    """A job continues on another node at its saved step, a limit is in the control group, and nothing ends with Steepest."""
+    source = Path(exclusive_training.__file__).read_text()
+    for name in JOBS:
+        job = ("--cpu", "0.1", "--memory", "64Mi", "--", "python3", "-c", source, "/steepest/checkpoints")
+        release.steepest("submit", "--name", name, *job)
+    first = _await(lambda: _all_run(release), "all jobs run")
+    resized = _await(lambda: _resized(release), "a job has a lower limit")
+    moved = _await(lambda: _moved(release, first), "a job is on another node")
+
+    assert resized[1] < 1600
+    restored, saved = _restored_and_saved(release, moved)
+    assert restored in saved
+
+    release.helm(
+        "upgrade", "trial", str(CHART), "--wait", f"--timeout={TIMEOUT_S}s", values={**VALUES, "heartbeatMs": 700}
+    )
+    release.helm("rollback", "trial", "1", "--wait", f"--timeout={TIMEOUT_S}s")
+    release.helm("uninstall", "trial", "--wait", f"--timeout={TIMEOUT_S}s")
+    _await(lambda: not _left(release), "nothing of the release is left", lambda: _left(release))
+    alone = _all_run(release)
+    assert alone, release.kubectl("get", "pods,jobs", "-o", "wide")
+    uids = {name: pod["metadata"]["uid"] for name, pod in alone.items()}
+    before = {name: _steps(release, name) for name in JOBS}
+    _await(lambda: all(_steps(release, name) > before[name] for name in JOBS), "all jobs make steps")
+    for name in JOBS:
+        (release.folder(name) / "checkpoints" / "enough").touch()
+    ended = _await(lambda: _succeeded(release), "all jobs have finished")
+
+    asked = list(release.asked_of_the_api_server())
+    refused = [(one["user"]["username"], one["requestURI"]) for one in asked if one["responseStatus"]["code"] == 403]
+    failed = sum(each["status"].get("failed", 0) for each in ended)
+    twice = [mark.name for name in JOBS for mark in release.folder(name).glob("checkpoints/*.twice")]
+    figures["status_failed"] = figures.get("status_failed", 0) + failed
+    figures["doubled"] = figures.get("doubled", 0) + len(twice)
+    figures["orphans"] = len(_left(release))
+    assert (failed, twice, refused) == (0, [], [])
+    assert {pod["metadata"]["uid"] for pod in release.items("pods", "steepest.dev/managed=true")} >= {*uids.values()}
+    assert {_who(one) for one in asked if one["objectRef"].get("subresource") == "resize"} == {"resizer"}
+    assert {_who(one) for one in asked if one["objectRef"]["resource"] == "jobs"} == {"migrator"}
+
+
+def _rights(release: Release, account: str, namespace: str) -> set[tuple[str, str]]:
+    """Verbs and resources that the API server allows, without what everybody may."""
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectRulesReview",
+        "spec": {"namespace": namespace},
+    }
+    who = [f"--as=system:serviceaccount:{release.namespace}:{account}"]
+    groups = ("system:authenticated", "system:serviceaccounts", f"system:serviceaccounts:{release.namespace}")
+    who += [f"--as-group={group}" for group in groups]
+    answer = json.loads(
+        release.lab.kubectl("create", "--validate=false", "-o", "json", *who, "-f", "-", content=review)
+    )
+    found = {
+        (verb, f"{group}/{resource}".removeprefix("/"))
+        for rule in answer["status"]["resourceRules"]
+        for verb in rule["verbs"]
+        for group in rule.get("apiGroups", [""])
+        for resource in rule["resources"]
+    }
+    return found - ANYBODY
+
+
+def _await(ask: Callable[[], T | None], what: str, why: Callable[[], object] = str) -> T:
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        if (found := ask()) and found is not None:
+            return found
+        time.sleep(0.1)
+    raise AssertionError(f"not in {PATIENCE_S:g} s: {what} {why()}")
+
+
+def _all_run(release: Release) -> dict[str, dict[str, Any]]:
+    found = release.jobs_pods()
+    return found if set(found) == set(JOBS) else {}
+
+
+def _moved(release: Release, first: dict[str, dict[str, Any]]) -> str:
+    """A job that runs on another node than first, in the same Job."""
+    now = _all_run(release)
+    nodes = {name: pod["spec"]["nodeName"] for name, pod in now.items()}
+    return next((name for name, node in nodes.items() if node != first[name]["spec"]["nodeName"]), "")
+
+
+def _resized(release: Release) -> tuple[str, int] | None:
+    """A job whose pod says that it has a lower limit, as does its control group."""
+    for name, pod in release.jobs_pods().items():
+        status = pod["status"]["containerStatuses"][0].get("resources", {}).get("limits", {}).get("cpu", "")
+        limits = quota(pod["metadata"]["uid"])
+        if status.endswith("m") and int(status[:-1]) < 1600 and int(status[:-1]) in limits:
+            return name, int(status[:-1])
+    return None
+
+
+def _restored_and_saved(release: Release, job: str) -> tuple[int | None, set[int]]:
+    """The step from which the newest incarnation resumed, and those of the manifests on the volume."""
+    folder = release.folder(job)
+    hello = max((folder / "0").iterdir(), key=lambda path: int(path.name)) / "control" / "hello.json"
+    _await(hello.exists, "the job greets")
+    saved = {json.loads(path.read_text())["step"] for path in folder.glob("checkpoints/*/manifest.json")}
+    return json.loads(hello.read_text())["restored_step"], saved
+
+
+def _left(release: Release) -> list[str]:
+    """The objects of the release that are there."""
+    kinds = ["deployments", "statefulsets", "pods", "services", "configmaps", "secrets", "serviceaccounts", "jobs"]
+    kinds += ["roles", "rolebindings", "networkpolicies", "poddisruptionbudgets", "persistentvolumeclaims"]
+    names = release.kubectl("get", ",".join(kinds), "-l", OURS, "-o", "name").split()
+    return names + release.lab.kubectl("get", "clusterroles,clusterrolebindings", "-l", OURS, "-o", "name").split()
+
+
+def _steps(release: Release, job: str) -> int:
+    """How much the job's newest incarnation has reported, in bytes."""
+    newest = max((release.folder(job) / "0").iterdir(), key=lambda path: int(path.name))
+    return (newest / "control" / "reports.jsonl").stat().st_size
+
+
+def _succeeded(release: Release) -> list[dict[str, Any]]:
+    found = release.items("jobs", "steepest.dev/managed=true")
+    return found if len(found) == len(JOBS) and all(each["status"].get("succeeded") for each in found) else []
+
+
+def _who(asked: dict[str, Any]) -> str:
+    return str(asked["user"]["username"]).rpartition(f"{NAME}-")[2]
