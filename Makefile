@@ -217,10 +217,14 @@ kubernetes-programs: $(addprefix $(KUBERNETES)/,kubelet containerd coredns pause
 kubernetes: $(STAMP)/runtime kubernetes-programs ## Build and start Kubernetes with two real nodes (Go, root; the first build takes minutes)
 	@$(BIN)/python -m steepest.kubernetes_lab start
 
+.PHONY: kubernetes-services
+kubernetes-services: $(STAMP)/runtime kubernetes-programs $(KUBERNETES)/helm .kafka/libs ## The same, with Helm and the images that the chart needs
+	@$(BIN)/python -m steepest.kubernetes_lab services
+
 kubernetes-stop: ## Stop it, and remove what it left on this machine
 	@$(BIN)/python -m steepest.kubernetes_lab stop
 
-test-kubernetes: $(STAMP)/dev kubernetes-programs ## The Kubernetes adapter on two real nodes
+test-kubernetes: $(STAMP)/dev kubernetes-programs $(KUBERNETES)/helm .kafka/libs ## The Kubernetes adapter and the chart on two real nodes
 	$(BIN)/python -m pytest tests/integration/kubernetes $(TEST)
 
 images: $(STAMP)/runtime ## Make images for jobs from Debian packages (as root), and import them where an engine runs

@@ -1,4 +1,4 @@
-"""``python -m steepest.kubernetes_lab start|stop``: the lab, for people."""
+"""``python -m steepest.kubernetes_lab start|services|stop``: the lab, for people."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from steepest.kubernetes_lab.layout import default_folder
 
 
 def main() -> None:
-    """Start the lab and say how to reach it, or stop it."""
+    """Start the lab and say how to reach it, give it the images of the services, or stop it."""
     lab = KubernetesLab(default_folder())
     if sys.argv[1:] == ["stop"]:
         lab.stop()
         return
     try:
         lab.start()
+        if sys.argv[1:] == ["services"]:
+            lab.provide_services()
     except SteepestError as error:
         sys.exit(f"{error}\n{error.hint}".rstrip())
     print(lab.kubectl("get", "nodes"), end="")  # noqa: T201 - the command's output

@@ -109,6 +109,7 @@ class KubernetesLab:
     def _provide(self) -> None:
         """Make the namespace, with a claim of a volume that all nodes share."""
         self.folder.volume.mkdir(parents=True, exist_ok=True)
+        self.folder.volume.chmod(0o1777)  # services in pods are not root, and no volume of this kind is given to them
         volume = {
             "capacity": {"storage": "10Gi"},
             "accessModes": ["ReadWriteMany"],
