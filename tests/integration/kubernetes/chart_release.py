@@ -5,12 +5,14 @@ It owns how the release is installed and what the cluster itself says of it: obj
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -135,12 +137,36 @@ class Release:
                 yield found
 
 
-def quota(uid: str) -> set[int]:
-    """The CPU limits of a pod's containers in millicores, by the kernel's control groups."""
-    found = set()
-    for top in Path("/sys/fs/cgroup").glob("**/kubepods*"):
-        for path in top.glob(f"**/*{uid}*/*/cpu.cfs_quota_us"):
-            found.add(int(path.read_text()) // 100)
-        for path in top.glob(f"**/*{uid}*/*/cpu.max"):
-            found.update(int(limit) // 100 for limit in path.read_text().split()[:1] if limit != "max")
-    return {each for each in found if each > 0}
+class LimitSampler(threading.Thread):
+    """Reads the CPU limits of containers from the kernel's control groups while the block runs; of pods without one, none.
+
+    Attributes:
+        seen: By the pod's UID, every limit that one of its containers had, in millicores.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.seen: dict[str, set[int]] = {}
+        self._over = threading.Event()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self.join()
+
+    def run(self) -> None:
+        """Look until the block is over."""
+        while not self._over.wait(0.05):
+            for place in ("cpu/steepest-*/kubepods", "steepest-*/kubepods"):
+                for path in Path("/sys/fs/cgroup").glob(f"{place}/*/pod*/*/*"):
+                    if path.name in ("cpu.cfs_quota_us", "cpu.max"):
+                        self._note(path)
+
+    def _note(self, path: Path) -> None:
+        with contextlib.suppress(OSError):  # the container has ended
+            limit = path.read_text().split()[0]
+            if limit not in ("-1", "max"):
+                self.seen.setdefault(path.parents[1].name.removeprefix("pod"), set()).add(int(limit) // 100)
