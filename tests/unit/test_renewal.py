@@ -8,12 +8,15 @@ from pathlib import Path
 import pytest
 
 from steepest.app.compose import Composition, composed
+from steepest.app.installation import open_log
 from steepest.app.pool_changes import apply_pools
 from steepest.app.renewal import run_renewed
 from steepest.app.settings.reading import read_settings
 from steepest.app.settings.tree import Settings
 from steepest.app.state_folder import Installation, NodeSpec, PoolSpec, StateFolder
+from steepest.clock import SystemClock
 from steepest.events.common import Resources
+from steepest.runtime.recovery.log_identity import open_partitions
 from steepest.runtime.service import Service
 
 VISION = PoolSpec(name="vision", nodes=(NodeSpec("v1", Resources(1000)),))
@@ -27,12 +30,20 @@ def settings(tmp_path: Path) -> Settings:
     return read_settings({"state_dir": folder.root})
 
 
+async def open_in_files(settings: Settings, installation: Installation) -> None:
+    """Give every pool its partition, as the one who changed the description did."""
+    log = open_log(settings, installation)
+    await open_partitions(log, installation.layout, SystemClock())
+    await log.close()
+
+
 class Runs:
     """The compositions that run one after the other."""
 
     def __init__(self, settings: Settings) -> None:
         self.pools: asyncio.Queue[list[str]] = asyncio.Queue()
         self.running = 0
+        self.renewed = 0
         self.stop = asyncio.Event()
         self._settings = settings
 
@@ -47,6 +58,7 @@ class Runs:
         await self.pools.put(sorted(process.runtime.pools))
         await process.runtime.run(ended)
         self.running -= 1
+        self.renewed += not self.stop.is_set()
 
 
 async def test_pools_are_taken_up_while_a_process_runs(settings: Settings) -> None:
@@ -61,13 +73,24 @@ async def test_pools_are_taken_up_while_a_process_runs(settings: Settings) -> No
     await running
 
     assert (before, after) == (["default"], ["default", "vision"])
-    assert runs.pools.empty()
+    assert runs.renewed == 1
 
 
-async def test_a_pool_that_is_only_on_record_is_not_taken_up(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("first", "second", "opened"),
+    [
+        pytest.param("default", "vision", False, id="its partition is not there: it would wait, and leave the others"),
+        pytest.param("vision", "default", True, id="it stands where another pool stood, whose log it would get"),
+    ],
+)
+async def test_a_pool_without_a_log_of_its_own_is_not_taken_up(
+    first: str,
+    second: str,
+    opened: bool,  # noqa: FBT001 - a case
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Until its partition is there, what runs goes on: it would wait for the partition, and leave the other pools."""
+    """What runs goes on."""
     looked = asyncio.Event()
     read = Settings.pools.fget  # type: ignore[attr-defined]  # a property is an object of its class
 
@@ -81,12 +104,15 @@ async def test_a_pool_that_is_only_on_record_is_not_taken_up(
     running = asyncio.create_task(runs.all())
     await runs.pools.get()
     monkeypatch.setattr(Settings, "pools", property(counted))
-    installation = settings.folder.read()
-    settings.folder.create(Installation(nodes=installation.nodes, pools=(VISION,)))
-    await looked.wait()
-    looked.clear()
-    await looked.wait()
+    node = NodeSpec("m1", Resources(1000))
+    installation = Installation(pool=first, nodes=(node,), pools=(PoolSpec(name=second, nodes=(node,)),))
+    if opened:
+        await open_in_files(settings, installation)
+    settings.folder.create(installation)
+    for _ in range(2):
+        looked.clear()
+        await looked.wait()
     runs.stop.set()
     await running
 
-    assert runs.pools.empty()
+    assert runs.renewed == 0

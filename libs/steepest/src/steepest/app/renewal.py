@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 
 from steepest.aio import until_stopped
@@ -60,7 +60,7 @@ async def _until_pools_are_added(settings: Settings, stop: asyncio.Event) -> Asy
         while not stop.is_set() and not added:
             await until_stopped(asyncio.sleep(LOOK_EVERY_S), stop)
             with contextlib.suppress(SteepestError):  # what cannot be read now is no reason to end what runs
-                added = await _opened(settings, [pool for pool in settings.pools if pool not in pools])
+                added = await _opened(settings, pools)
         if added:
             logger.info("pools were added", pools=added)
         ended.set()
@@ -73,13 +73,18 @@ async def _until_pools_are_added(settings: Settings, stop: asyncio.Event) -> Asy
         await asyncio.gather(looking, return_exceptions=True)
 
 
-async def _opened(settings: Settings, pools: Sequence[str]) -> list[str]:
-    """Those of the pools whose log has been opened: one that is only on record would be waited for."""
-    if not pools:
+async def _opened(settings: Settings, pools: tuple[str, ...]) -> list[str]:
+    """The pools behind these whose log has been opened: one that is only on record would be waited for.
+
+    None where these do not stand first any more, as in a described installation that lost one: each pool would get another's
+    log.
+    """
+    now = settings.pools
+    if now[: len(pools)] != pools or now == pools:
         return []
     installation = settings.folder.read()
     log = open_log(settings, installation, read_only=True)
     try:
-        return [pool for pool in pools if await log.end(installation.layout.of_pool(pool)) > 0]
+        return [pool for pool in now[len(pools) :] if await log.end(installation.layout.of_pool(pool)) > 0]
     finally:
         await log.close()
