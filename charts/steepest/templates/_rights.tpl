@@ -23,7 +23,7 @@ migrator:
   namespace:
     - { apiGroups: [""], resources: [pods], verbs: [get, list, watch, patch, delete] }
     - { apiGroups: [""], resources: [pods/log], verbs: [get] }
-    - { apiGroups: [batch], resources: [jobs], verbs: [get, create, patch, delete] }
+    - { apiGroups: [batch], resources: [jobs], verbs: [get, list, watch, create, patch, delete] }
     - { apiGroups: [""], resources: [services], verbs: [create, delete] }
   cluster: &nodes
     - { apiGroups: [""], resources: [nodes], verbs: [list, watch] }

@@ -35,7 +35,7 @@ RIGHTS: dict[str, set[tuple[str, str]]] = {
         *SEES,
         *NODES,
         *((verb, "pods") for verb in ("patch", "delete")),
-        *((verb, "batch/jobs") for verb in ("get", "create", "patch", "delete")),
+        *((verb, "batch/jobs") for verb in ("get", "list", "watch", "create", "patch", "delete")),
         *((verb, "services") for verb in ("create", "delete")),
     },
     "resizer": {*SEES, *NODES, ("patch", "pods/resize")},

@@ -25,8 +25,8 @@ from steepest.testing.system.running_system import RunningSystem
 
 ACCOUNT = f"system:serviceaccount:{NAMESPACE}:steepest"
 JOBS = ("one", "two", "three")
-OWN = re.compile(r"(steepest-[0-9a-f]{10}|[a-z0-9-]+-[0-9a-f]{10}-\d+(-[a-z0-9]{5})?)")
-"""Names of Steepest's own Services, Jobs and pods."""
+OWN = re.compile(r"(steepest-[0-9a-f]{10}|[a-z0-9-]+-[0-9a-f]{10}-\d+(-[a-z0-9]{5})?|opted-in-[a-z]+(-[a-z0-9]{5})?)")
+"""Names of Steepest's own Services, Jobs and pods, and of those that users have opted in."""
 
 BYSTANDER = {
     "apiVersion": "batch/v1",

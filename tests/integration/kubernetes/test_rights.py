@@ -18,6 +18,7 @@ NEEDED = (
     ("patch", "pods/resize", NAMESPACE),
     ("get", "pods/log", NAMESPACE),
     ("watch", "nodes", ""),
+    ("list", "pods", "default"),
 )
 DENIED = (
     ("create", "pods", NAMESPACE),
@@ -29,7 +30,8 @@ DENIED = (
     ("create", "serviceaccounts/token", NAMESPACE),
     ("create", "rolebindings.rbac.authorization.k8s.io", NAMESPACE),
     ("patch", "jobs.batch", "default"),
-    ("list", "pods", "default"),
+    ("patch", "pods", "default"),
+    ("get", "pods/log", "default"),
     ("delete", "pods", "kube-system"),
     ("patch", "nodes", ""),
     ("delete", "nodes", ""),

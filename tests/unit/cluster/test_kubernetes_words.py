@@ -24,9 +24,9 @@ from steepest.cluster.kubernetes.manifest import (
     name_of,
     requested_by,
 )
+from steepest.cluster.kubernetes.nodes.usage import KubeletSummary, sample_of, use_between
 from steepest.cluster.kubernetes.objects import ObjectMetadata, Pod, failed_start, observed, unschedulable
 from steepest.cluster.kubernetes.quantities import mebibytes, millis
-from steepest.cluster.kubernetes.usage import KubeletSummary, sample_of, use_between
 from steepest.cluster.port import GangPlace, ReplicaId, ReplicaPhase, ReplicaSpec
 from steepest.errors import InputError
 from steepest.events.common import CheckpointRef, Resources

@@ -8,8 +8,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from steepest.cluster.kubernetes.nodes.selected_nodes import LASTING_S, SelectedNodes, by_node, requested, resources
 from steepest.cluster.kubernetes.objects import ClusterNode, Pod
-from steepest.cluster.kubernetes.selected_nodes import LASTING_S, SelectedNodes, by_node, requested, resources
 from steepest.events.common import Resources
 
 

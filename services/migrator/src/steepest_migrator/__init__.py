@@ -1,16 +1,23 @@
-"""The migrator: carries out placements, migrations and cancels on the cluster."""
+"""The migrator: carries out placements, migrations and cancels on the cluster, and submits what users have made there."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from steepest.app.context import ServiceContext
 from steepest.app.service_main import run_service
-from steepest.runtime.service import Service
+from steepest.runtime.effector import Effector
+from steepest.runtime.service import HeldPool, Service
 from steepest.sagas.migrator import Migrator
 
 
 def build(context: ServiceContext) -> Service:
     """The service's parts."""
-    return Service(name="migrator", effectors=lambda held: (Migrator(context.cluster_of(held), context.clock),))
+
+    def effectors(held: HeldPool) -> Sequence[Effector]:
+        return Migrator(context.cluster_of(held), context.clock), *context.users_jobs_of(held)
+
+    return Service(name="migrator", effectors=effectors)
 
 
 def main() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -13,6 +13,7 @@ from steepest.app.state_folder import Installation, StateFolder
 from steepest.clock import Clock
 from steepest.cluster.port import Cluster
 from steepest.log.base import Log
+from steepest.runtime.effector import Effector
 from steepest.runtime.monitoring.metric_defs import Metrics
 from steepest.runtime.service import HeldPool, Service
 
@@ -40,6 +41,21 @@ class ServiceContext(msgspec.Struct, frozen=True, kw_only=True):
     def cluster_of(self, held: HeldPool) -> Cluster:
         """The nodes of a pool, which obey as long as the pool is held."""
         return held_cluster(self.clusters[held.pool], held)
+
+    def users_jobs_of(self, held: HeldPool) -> Sequence[Effector]:
+        """What submits Jobs that users have made in a pool's cluster with its own tools; none where it has no such thing."""
+        if not self.installation.kubernetes(held.pool):
+            return ()
+        from steepest.cluster.kubernetes import KubernetesCluster  # noqa: PLC0415 - as above
+        from steepest.collector.users_jobs import UsersJobs  # noqa: PLC0415 - the client is an extra
+
+        cluster = self.clusters[held.pool]
+        assert isinstance(cluster, KubernetesCluster)  # noqa: S101 - so it was opened
+
+        def is_ours(queue: str) -> bool:
+            return self.installation.pool_of_queue(queue) == held.pool
+
+        return (UsersJobs(cluster.connect(), cluster.jobs_settings, is_ours),)
 
     def folder_of(self, pool: str) -> StateFolder:
         """Where a pool's files are."""

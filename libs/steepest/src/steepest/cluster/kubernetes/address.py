@@ -13,8 +13,8 @@ from pathlib import Path
 import msgspec
 
 from steepest.cluster.kubernetes.api import KubernetesApi
+from steepest.cluster.kubernetes.nodes.selected_nodes import resources, takes_pods
 from steepest.cluster.kubernetes.objects import ClusterNode, Listing
-from steepest.cluster.kubernetes.selected_nodes import resources, takes_pods
 from steepest.errors import ClusterError, InputError
 from steepest.events.common import Resources
 

@@ -76,6 +76,7 @@ class KubernetesApi:
         if self._client is not None:
             await self._client.close()
             self._client = None
+            await asyncio.sleep(0)  # a connection that was cut is closed in the loop's next round
 
     async def get(self, path: str, kind: type[_T], query: Mapping[str, str] | None = None) -> _T:
         """Read an object or a list.
@@ -163,7 +164,7 @@ class KubernetesApi:
             raise UncertainError(f"{method} {path} has no answer: {error!r}", code="no-api-server") from error
         finally:
             if answer is not None:
-                answer.close()
+                _end(answer)
 
     async def _open(self) -> ApiClient:
         async with self._opening:
@@ -186,6 +187,13 @@ class KubernetesApi:
                 configuration.connection_pool_maxsize = 0  # a watch or a followed log holds its connection
                 self._client = ApiClient(configuration)
             return self._client
+
+
+def _end(answer: aiohttp.ClientResponse) -> None:
+    """Cut a body that goes on: a farewell of TLS would need the server, which may not answer."""
+    if answer.connection is not None and answer.connection.transport is not None:
+        answer.connection.transport.abort()
+    answer.close()
 
 
 def _in_cluster() -> bool:

@@ -37,8 +37,8 @@ from steepest.cluster.kubernetes.jobs import BatchJobs
 from steepest.cluster.kubernetes.kubernetes_background import KubernetesBackground, KubernetesTracked
 from steepest.cluster.kubernetes.launch import PodLaunch, launch
 from steepest.cluster.kubernetes.manifest import GRACE_S, UNPRIVILEGED, JobSettings
+from steepest.cluster.kubernetes.nodes.selected_nodes import SelectedNodes
 from steepest.cluster.kubernetes.resize import resize
-from steepest.cluster.kubernetes.selected_nodes import SelectedNodes
 from steepest.cluster.kubernetes.sight import pod_of
 from steepest.cluster.observation import Observation, declare_gone
 from steepest.cluster.port import ReplicaId, ReplicaSpec, Stopped
@@ -258,6 +258,15 @@ class KubernetesCluster(FolderCluster[KubernetesBackground]):
                 memory_limit_mib=memory_limit_mib,
             )
         )
+
+    @property
+    def jobs_settings(self) -> JobSettings:
+        """What its Jobs have in common."""
+        return self._jobs_settings
+
+    def connect(self) -> KubernetesApi:
+        """Another connection to its API server; the caller closes it."""
+        return KubernetesApi(self._kubeconfig)
 
     def _forget(self, job: str) -> None:
         asyncio.run_coroutine_threadsafe(self._forget_jobs(job), self._loop).result()

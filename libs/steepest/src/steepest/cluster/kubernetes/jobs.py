@@ -18,13 +18,15 @@ from steepest.cluster.kubernetes.manifest import (
     TEMPLATE,
     JobManifest,
     JobSettings,
+    labels_of,
     name_of,
     service,
     service_of,
 )
-from steepest.cluster.kubernetes.objects import GATE, BatchJob, Pod
-from steepest.cluster.kubernetes.reflector import PodReflector
+from steepest.cluster.kubernetes.objects import GATE, BatchJob, Listing, Pod
+from steepest.cluster.kubernetes.reflector import PodReflector, labelled
 from steepest.cluster.kubernetes.sight import PodRecord
+from steepest.cluster.kubernetes.users_jobs import may_be_users
 from steepest.cluster.port import ReplicaId
 from steepest.errors import ClusterError, UncertainError
 
@@ -82,6 +84,8 @@ class BatchJobs:
             ClusterError: Another party's Job has its name.
             UncertainError: The API server does not answer.
         """
+        if may_be_users(replica.job) and (users := await self.users(replica)) is not None:
+            return users
         path = f"{self._jobs}/{name_of(self.settings, replica)}"
         try:
             found = await self._api.get(path, BatchJob)
@@ -92,6 +96,15 @@ class BatchJobs:
         if found.metadata.labels.get(CLUSTER) != self.settings.label:
             raise ClusterError(f"{path} is not Steepest's", code="name-taken", hint="rename it")
         return found
+
+    async def users(self, replica: ReplicaId) -> BatchJob | None:
+        """The Job of a replica that a user has made and that was marked as the installation's; None: there is none.
+
+        Raises:
+            UncertainError: The API server does not answer.
+        """
+        found = await self._api.get(self._jobs, Listing[BatchJob], labelled(labels_of(self.settings, replica)))
+        return next((each for each in found.items if each.is_users), None)
 
     async def suspend(self, replica: ReplicaId, *, suspended: bool) -> bool:
         """Suspend or resume a Job; False if there is none, or it is over."""
@@ -104,9 +117,14 @@ class BatchJobs:
         return True
 
     async def remove(self, replica: ReplicaId) -> None:
-        """Remove a Job with its pods; succeeds if there is none. Its pods may still be ending then."""
+        """Remove a Job with its pods; succeeds if there is none. Its pods may still be ending then.
+
+        A Job that a user has made is only suspended.
+        """
         found = await self.read(replica)
-        if found is not None:
+        if found is not None and found.is_users:
+            await self.suspend(replica, suspended=True)
+        elif found is not None:
             await self._remove(found)
 
     async def make_service(self, job: str) -> None:

@@ -15,12 +15,12 @@ from steepest.cluster.folders.background import AdapterSettings, Background
 from steepest.cluster.folders.replica_roster import Roster, Tracked, isolated
 from steepest.cluster.kubernetes.api import KubernetesApi
 from steepest.cluster.kubernetes.manifest import CLUSTER
-from steepest.cluster.kubernetes.objects import ClusterNode, Pod
+from steepest.cluster.kubernetes.nodes.selected_nodes import SelectedNodes, by_node
+from steepest.cluster.kubernetes.nodes.usage import PodUsage
+from steepest.cluster.kubernetes.objects import CONTAINER, ClusterNode, Pod
 from steepest.cluster.kubernetes.output import PodOutput, complete
 from steepest.cluster.kubernetes.reflector import NodeReflector, PodReflector, Reflector, labelled
-from steepest.cluster.kubernetes.selected_nodes import SelectedNodes, by_node
 from steepest.cluster.kubernetes.sight import PodRecord, Sight, pod_of
-from steepest.cluster.kubernetes.usage import PodUsage
 from steepest.errors import ClusterError
 from steepest.events.common import Resources
 from steepest.events.heartbeat import NodeHeartbeat
@@ -97,8 +97,10 @@ class KubernetesBackground(Background[KubernetesTracked]):
         await self.nodes.close()
         await self._others.close()
         await self._usage.close()
-        for output in self._outputs.values():
-            output.task.cancel()
+        copies = [output.task for output in self._outputs.values()]
+        for copy in copies:
+            copy.cancel()
+        await asyncio.gather(*copies, return_exceptions=True)
         await self._api.close()
 
     def answers(self, node: str) -> bool:
@@ -174,7 +176,7 @@ class KubernetesBackground(Background[KubernetesTracked]):
         output = self._outputs.get(pod.uid)
         is_cut = output is not None and output.task.done() and not (output.is_complete and found.state.running is None)
         if output is None or is_cut:
-            self._outputs[pod.uid] = PodOutput(self._api, f"{self._path}/{pod.name}", folder)
+            self._outputs[pod.uid] = self._copy(folder, pod)
 
     # --- ends ---------------------------------------------------------------------------------------------------------
 
@@ -189,8 +191,13 @@ class KubernetesBackground(Background[KubernetesTracked]):
         pod = pod_of(folder)
         if pod is not None:
             running = self._outputs.get(pod.uid)
-            await complete(running, self._api, f"{self._path}/{pod.name}", folder)
+            await complete(running, lambda patience_s: self._copy(folder, pod, patience_s))
             self._outputs.pop(pod.uid, None)
+
+    def _copy(self, folder: IncarnationFolder, pod: PodRecord, patience_s: float = 0.0) -> PodOutput:
+        known = self.pods.get(pod.uid) or self.pods.last(pod.uid)
+        container = known.container if known is not None else CONTAINER
+        return PodOutput(self._api, f"{self._path}/{pod.name}", container, folder, patience_s=patience_s)
 
     # --- measuring ----------------------------------------------------------------------------------------------------
 

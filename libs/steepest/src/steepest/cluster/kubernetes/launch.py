@@ -22,9 +22,10 @@ from steepest.cluster.folders.folder_watch import wait
 from steepest.cluster.kubernetes.jobs import BatchJobs
 from steepest.cluster.kubernetes.kubernetes_background import KubernetesBackground
 from steepest.cluster.kubernetes.manifest import manifest
-from steepest.cluster.kubernetes.objects import failed_start, unschedulable
-from steepest.cluster.kubernetes.selected_nodes import takes_pods
+from steepest.cluster.kubernetes.nodes.selected_nodes import takes_pods
+from steepest.cluster.kubernetes.objects import BatchJob, failed_start, unschedulable
 from steepest.cluster.kubernetes.sight import PodRecord, pod_of, record_of
+from steepest.cluster.kubernetes.users_jobs import USERS_JOB
 from steepest.cluster.port import ReplicaSpec
 from steepest.errors import ClusterError, RefusedError
 from steepest.events.common import CheckpointRef
@@ -106,7 +107,7 @@ async def _placed(jobs: BatchJobs, state: AdapterFolder, folder: IncarnationFold
         await jobs.make_service(folder.replica.job)
     found = None
     while found is None:  # a Job whose pod was killed may turn out to be over only now
-        job = await jobs.make(folder.replica, wanted)
+        job = await _users(jobs, folder) if USERS_JOB in order.spec.env else await jobs.make(folder.replica, wanted)
         await jobs.suspend(folder.replica, suspended=False)
         found = await jobs.waiting_pod(folder.replica, job)
     pod = PodRecord(name=found.metadata.name, uid=found.metadata.uid)
@@ -114,6 +115,14 @@ async def _placed(jobs: BatchJobs, state: AdapterFolder, folder: IncarnationFold
         await asyncio.to_thread(folder.write, record_of(folder), pod)
     await jobs.place(pod, order.node, wanted.annotations)
     return pod
+
+
+async def _users(jobs: BatchJobs, folder: IncarnationFolder) -> BatchJob:
+    """The Job that a user has made: there is never another one in its place."""
+    found = await jobs.users(folder.replica)
+    if found is None or found.is_over:
+        raise RefusedError(f"the user's Job of {folder} is {'over' if found else 'gone'}", code="no-such-job")
+    return found
 
 
 async def _proven(background: KubernetesBackground, folder: IncarnationFolder, pod: PodRecord) -> None:
@@ -135,8 +144,10 @@ async def _proven(background: KubernetesBackground, folder: IncarnationFolder, p
 
 def _make_folders(state: AdapterFolder, folder: IncarnationFolder, order: PodLaunch, user: int) -> None:
     fence.make(state, folder, order.node, order.spec)
-    if user != os.getuid():
-        for place in (folder.control, state.checkpoints(folder.replica.job)):
+    for place in (folder.control, state.checkpoints(folder.replica.job)):
+        if USERS_JOB in order.spec.env:  # its pod says which user it has; no other pod mounts these
+            place.chmod(0o777, follow_symlinks=False)
+        elif user != os.getuid():
             os.chown(place, user, user, follow_symlinks=False)
 
 

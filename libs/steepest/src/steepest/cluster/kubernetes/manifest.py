@@ -18,8 +18,8 @@ import msgspec
 from steepest.cluster.fence import environment
 from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder
 from steepest.cluster.gang_variables import GangAddresses
+from steepest.cluster.kubernetes.nodes.selected_nodes import GPU
 from steepest.cluster.kubernetes.objects import CONTAINER, GATE, ObjectMetadata
-from steepest.cluster.kubernetes.selected_nodes import GPU
 from steepest.cluster.port import GangPlace, ReplicaId, ReplicaSpec
 from steepest.events.common import CheckpointRef, Resources
 
@@ -45,6 +45,9 @@ PORT = 29_500
 """Of rank 0's framework; the gang's processes listen at the next one. Each pod has its own address."""
 
 UNPRIVILEGED = 65_534
+_NAMES = frozenset({"STEEPEST_JOB", "STEEPEST_REPLICA"})
+"""What a user's pod reads from annotations too."""
+
 _SLUG = 30
 _DIGEST = 10
 _LEAST_CPU_M = 10
@@ -156,7 +159,7 @@ def manifest(
             "template": template,
         },
     }
-    added = {f"{VARIABLE}{name}": variables[name] for name in sorted(own)}
+    added = {f"{VARIABLE}{name}": variables[name] for name in sorted(own | _NAMES)}
     requests = msgspec.json.encode(spec.requests).decode()
     return JobManifest(job, digest, {**added, INCARNATION: str(folder.incarnation), REQUESTS: requests})
 

@@ -5,7 +5,8 @@ It owns the translation of a pod into an :class:`Observation`. It must never sen
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from collections.abc import Sequence
+from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -15,8 +16,11 @@ from steepest.cluster.port import ReplicaPhase
 GATE = "steepest.dev/placement"
 """A pod with this scheduling gate waits for a place."""
 
+SCHEDULE = "steepest.dev/schedule"
+"""The label by which a user's Job is opted in: ``true``."""
+
 CONTAINER = "job"
-"""The container that trains."""
+"""The container that trains, in a pod that Steepest has made."""
 
 _SIGNALS = range(129, 193)  # 128 + the signal, as in shells
 _NO_PROGRAM = frozenset({"StartError", "ContainerCannotRun", "RunContainerError", "CreateContainerError"})
@@ -26,17 +30,17 @@ _NO_IMAGE = frozenset(
 _UNSEEN = "ContainerStatusUnknown"
 
 
-class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class ObjectPart(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A part of an object."""
 
 
-class OwnerReference(_Part, frozen=True):
+class OwnerReference(ObjectPart, frozen=True):
     """The object that made another one."""
 
     uid: str = ""
 
 
-class ObjectMetadata(_Part, frozen=True):
+class ObjectMetadata(ObjectPart, frozen=True):
     """What every object has."""
 
     name: str = ""
@@ -52,20 +56,26 @@ class ObjectMetadata(_Part, frozen=True):
         return any(each.uid == owner for each in self.owner_references)
 
 
-class RunningState(_Part, frozen=True):
+class ClusterObject(ObjectPart, frozen=True):
+    """Any object of the API server."""
+
+    metadata: ObjectMetadata
+
+
+class RunningState(ObjectPart, frozen=True):
     """A container that runs."""
 
     started_at: str | None = None
 
 
-class WaitingState(_Part, frozen=True):
+class WaitingState(ObjectPart, frozen=True):
     """A container that does not run yet."""
 
     reason: str = ""
     message: str = ""
 
 
-class TerminatedState(_Part, frozen=True):
+class TerminatedState(ObjectPart, frozen=True):
     """A container that has ended."""
 
     exit_code: int
@@ -73,7 +83,7 @@ class TerminatedState(_Part, frozen=True):
     message: str = ""
 
 
-class ContainerState(_Part, frozen=True):
+class ContainerState(ObjectPart, frozen=True):
     """One of three."""
 
     running: RunningState | None = None
@@ -81,14 +91,14 @@ class ContainerState(_Part, frozen=True):
     terminated: TerminatedState | None = None
 
 
-class ContainerCaps(_Part, frozen=True):
+class ContainerCaps(ObjectPart, frozen=True):
     """``resources``: quantities as Kubernetes writes them."""
 
     requests: dict[str, str] = {}
     limits: dict[str, str] = {}
 
 
-class ContainerStatus(_Part, frozen=True):
+class ContainerStatus(ObjectPart, frozen=True):
     """What the kubelet says of a container."""
 
     name: str
@@ -96,7 +106,7 @@ class ContainerStatus(_Part, frozen=True):
     resources: ContainerCaps | None = None
 
 
-class ObjectCondition(_Part, frozen=True):
+class ObjectCondition(ObjectPart, frozen=True):
     """One condition of an object."""
 
     type: str
@@ -105,7 +115,7 @@ class ObjectCondition(_Part, frozen=True):
     message: str = ""
 
 
-class PodStatus(_Part, frozen=True):
+class PodStatus(ObjectPart, frozen=True):
     """A pod's status."""
 
     phase: str = "Pending"
@@ -115,20 +125,21 @@ class PodStatus(_Part, frozen=True):
     container_statuses: list[ContainerStatus] = []
 
 
-class SchedulingGate(_Part, frozen=True):
+class SchedulingGate(ObjectPart, frozen=True):
     """A gate."""
 
     name: str
 
 
-class PodContainer(_Part, frozen=True):
+class PodContainer(ObjectPart, frozen=True):
     """A container of a pod's spec."""
 
+    name: str = ""
     resources: ContainerCaps = ContainerCaps()
     restart_policy: str = ""
 
 
-class PodSpec(_Part, frozen=True):
+class PodSpec(ObjectPart, frozen=True):
     """A pod's spec."""
 
     node_name: str | None = None
@@ -138,10 +149,9 @@ class PodSpec(_Part, frozen=True):
     scheduling_gates: list[SchedulingGate] = []
 
 
-class Pod(_Part, frozen=True):
+class Pod(ClusterObject, frozen=True):
     """A pod."""
 
-    metadata: ObjectMetadata
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
 
@@ -158,32 +168,43 @@ class Pod(_Part, frozen=True):
     @property
     def state(self) -> ContainerState:
         """The state of the container that trains."""
-        return next((each.state for each in self.status.container_statuses if each.name == CONTAINER), ContainerState())
+        found = training(self.status.container_statuses)
+        return found.state if found is not None else ContainerState()
+
+    @property
+    def container(self) -> str:
+        """The name of the container that trains."""
+        found = training(self.spec.containers)
+        return found.name if found is not None else CONTAINER
 
     def condition(self, type_: str) -> ObjectCondition | None:
         """A condition that holds."""
         return next((one for one in self.status.conditions if one.type == type_ and one.status == "True"), None)
 
 
-class BatchJobSpec(_Part, frozen=True):
+class BatchJobSpec(ObjectPart, frozen=True):
     """A Job's spec."""
 
     suspend: bool = False
 
 
-class BatchJobStatus(_Part, frozen=True):
+class BatchJobStatus(ObjectPart, frozen=True):
     """A Job's status."""
 
     failed: int = 0
     conditions: list[ObjectCondition] = []
 
 
-class BatchJob(_Part, frozen=True):
+class BatchJob(ClusterObject, frozen=True):
     """A Job of ``batch/v1``."""
 
-    metadata: ObjectMetadata
     spec: BatchJobSpec = BatchJobSpec()
     status: BatchJobStatus = BatchJobStatus()
+
+    @property
+    def is_users(self) -> bool:
+        """Whether a user has made it, and has opted it in."""
+        return self.metadata.labels.get(SCHEDULE) == "true"
 
     @property
     def is_over(self) -> bool:
@@ -191,31 +212,30 @@ class BatchJob(_Part, frozen=True):
         return any(one.type in {"Complete", "Failed"} and one.status == "True" for one in self.status.conditions)
 
 
-class Taint(_Part, frozen=True):
+class Taint(ObjectPart, frozen=True):
     """What keeps pods away from a node that do not tolerate it."""
 
     key: str = ""
     effect: str = ""
 
 
-class ClusterNodeSpec(_Part, frozen=True):
+class ClusterNodeSpec(ObjectPart, frozen=True):
     """A node's spec."""
 
     unschedulable: bool = False
     taints: list[Taint] = []
 
 
-class ClusterNodeStatus(_Part, frozen=True):
+class ClusterNodeStatus(ObjectPart, frozen=True):
     """A node's status."""
 
     allocatable: dict[str, str] = {}
     conditions: list[ObjectCondition] = []
 
 
-class ClusterNode(_Part, frozen=True):
+class ClusterNode(ClusterObject, frozen=True):
     """A node."""
 
-    metadata: ObjectMetadata
     spec: ClusterNodeSpec = ClusterNodeSpec()
     status: ClusterNodeStatus = ClusterNodeStatus()
 
@@ -225,17 +245,31 @@ class ClusterNode(_Part, frozen=True):
         return any(one.type == "Ready" and one.status == "True" for one in self.status.conditions)
 
 
-T = TypeVar("T", Pod, ClusterNode)
+T = TypeVar("T", bound=ClusterObject)
 
 
-class Listing(_Part, Generic[T], frozen=True):
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+_N = TypeVar("_N", bound=_Named)
+
+
+def training(containers: Sequence[_N]) -> _N | None:
+    """The container that trains: the one that Steepest has made, or the only one of a user's pod."""
+    found = next((each for each in containers if each.name == CONTAINER), None)
+    return containers[0] if found is None and len(containers) == 1 else found
+
+
+class Listing(ObjectPart, Generic[T], frozen=True):
     """One page of a list."""
 
     items: list[T]
     metadata: ListMetadata
 
 
-class ListMetadata(_Part, frozen=True):
+class ListMetadata(ObjectPart, frozen=True):
     """Where a watch goes on, and the next page."""
 
     resource_version: str = ""

@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+from collections.abc import Callable
 
 import aiohttp
 
 from steepest.cluster.folders import incarnation_locks
 from steepest.cluster.folders.adapter_folder import IncarnationFolder
 from steepest.cluster.kubernetes.api import KubernetesApi
-from steepest.cluster.kubernetes.objects import CONTAINER
 from steepest.errors import ClusterError
 from steepest.logger import Logger
 
@@ -31,13 +31,17 @@ class PodOutput:
     Args:
         api: The API server.
         path: Of the pod.
+        container: The one that trains.
         folder: The incarnation.
         patience_s: How long to wait for another adapter that copies.
     """
 
-    def __init__(self, api: KubernetesApi, path: str, folder: IncarnationFolder, *, patience_s: float = 0.0) -> None:
+    def __init__(
+        self, api: KubernetesApi, path: str, container: str, folder: IncarnationFolder, *, patience_s: float = 0.0
+    ) -> None:
         self._api = api
         self._path = path
+        self._container = container
         self._folder = folder
         self._patience_s = patience_s
         self.is_complete = False
@@ -59,7 +63,7 @@ class PodOutput:
 
     async def _copy(self, file: int) -> None:
         skip = os.fstat(file).st_size
-        query = {"container": CONTAINER, "follow": "true"}
+        query = {"container": self._container, "follow": "true"}
         async with self._api.stream(f"{self._path}/log", query, silent_s=_SILENT_S) as body:
             async for chunk in body.iter_any():
                 rest = chunk[min(skip, len(chunk)) :]
@@ -68,13 +72,16 @@ class PodOutput:
                     await asyncio.to_thread(_write, file, rest)
 
 
-async def complete(
-    running: PodOutput | None, api: KubernetesApi, path: str, folder: IncarnationFolder, within_s: float = _HANDOVER_S
-) -> None:
-    """Wait until an ended container's output is copied whole, or for ``within_s`` seconds."""
+async def complete(running: PodOutput | None, again: Callable[[float], PodOutput]) -> None:
+    """Wait for some seconds until an ended container's output is copied whole.
+
+    Args:
+        running: What copies it now.
+        again: Begins to copy, with patience for another adapter that does.
+    """
     for begun in (running, None):
-        output = begun or PodOutput(api, path, folder, patience_s=within_s)
-        await asyncio.wait([output.task], timeout=within_s)
+        output = begun or again(_HANDOVER_S)
+        await asyncio.wait([output.task], timeout=_HANDOVER_S)
         output.task.cancel()
         if output.is_complete:
             return

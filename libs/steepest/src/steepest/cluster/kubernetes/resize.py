@@ -15,7 +15,7 @@ from steepest.cluster.kubernetes.api import AnswerError
 from steepest.cluster.kubernetes.jobs import BatchJobs
 from steepest.cluster.kubernetes.kubernetes_background import KubernetesBackground
 from steepest.cluster.kubernetes.manifest import cpu_caps, memory_caps, requested_by
-from steepest.cluster.kubernetes.objects import CONTAINER, ContainerCaps, ContainerStatus, Pod
+from steepest.cluster.kubernetes.objects import ContainerCaps, Pod, training
 from steepest.cluster.kubernetes.quantities import mebibytes, millis
 from steepest.cluster.kubernetes.sight import PodRecord
 from steepest.errors import RefusedError, UncertainError
@@ -65,7 +65,7 @@ async def resize(
         asked["requests"]["memory"] = f"{memory[0]}Mi"
         asked["limits"]["memory"] = f"{memory[1]}Mi"
     try:
-        await jobs.resize(pod, {"name": CONTAINER, "resources": asked})
+        await jobs.resize(pod, {"name": found.container, "resources": asked})
     except AnswerError as error:
         raise RefusedError(f"the caps of {folder} are not allowed: {error}", code="limit-refused") from error
     why = await _settled(background, pod, asked["limits"])
@@ -73,7 +73,7 @@ async def resize(
         return
     if before is not None:
         back = {"requests": before.requests, "limits": before.limits}
-        await jobs.resize(pod, {"name": CONTAINER, "resources": back})
+        await jobs.resize(pod, {"name": found.container, "resources": back})
     raise RefusedError(f"the node of {folder} cannot grant the caps: {why[:500]}", code="limit-refused")
 
 
@@ -114,5 +114,5 @@ def _has(pod: Pod, limits: dict[str, str]) -> bool:
 
 def _caps_of(pod: Pod) -> ContainerCaps | None:
     """The caps that a node says it has set."""
-    statuses = (each for each in pod.status.container_statuses if each.name == CONTAINER)
-    return next(statuses, ContainerStatus(name=CONTAINER)).resources
+    status = training(pod.status.container_statuses)
+    return status.resources if status is not None else None

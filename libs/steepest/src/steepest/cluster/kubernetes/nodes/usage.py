@@ -15,7 +15,7 @@ import msgspec
 
 from steepest.cluster.folders.replica_roster import ResourceUse
 from steepest.cluster.kubernetes.api import KubernetesApi
-from steepest.cluster.kubernetes.objects import CONTAINER
+from steepest.cluster.kubernetes.objects import training
 from steepest.errors import ClusterError
 from steepest.logger import Logger
 
@@ -134,7 +134,7 @@ class PodUsage:
 
 def sample_of(pod: MeasuredPod) -> PodSample | None:
     """The counters of a pod's training container; None if its CPU is not measured yet."""
-    found = next((each for each in pod.containers if each.name == CONTAINER), None)
+    found = training(pod.containers)
     if found is None or found.cpu.time is None or found.cpu.usage_core_nano_seconds is None:
         return None
     memory = found.memory.working_set_bytes

@@ -1,0 +1,195 @@
+"""Jobs that users make with kubectl: the server gates those that are opted in, and Steepest places and moves them.
+
+The witnesses are the API server's objects and audit log, and the files on the volume.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.integration import exclusive_training
+
+from steepest.errors import ClusterError
+from steepest.events import cluster as c
+from steepest.events.received import Received
+from steepest.kubernetes_lab.images import DEMO
+from steepest.kubernetes_lab.lab import KubernetesLab
+from steepest.kubernetes_lab.layout import CLAIM, NAMESPACE
+from steepest.testing.system.running_system import RunningSystem
+
+POLICIES = Path(__file__).parents[3] / "deploy" / "kubernetes" / "opt-in.yaml"
+ACCOUNT = f"system:serviceaccount:{NAMESPACE}:steepest"
+USER = f"system:serviceaccount:{NAMESPACE}:default"
+OPEN = "steepest.dev/jobs"
+JOBS = ("opted-in-mine", "opted-in-hers", "opted-in-his")
+"""Named so that other tests that read the audit log know them."""
+
+
+def users_job(name: str, *, opted_in: bool) -> dict[str, Any]:
+    """A Job as a user writes it; it knows nothing of Steepest but the label."""
+    source = Path(exclusive_training.__file__).read_text()
+    command = ["python3", "-c", source, "/steepest/checkpoints"] if opted_in else ["sleep", "3600"]
+    container = {
+        "name": "train",
+        "image": DEMO,
+        "imagePullPolicy": "Never",
+        "command": command,
+        "resources": {"requests": {"cpu": "50m"}},
+    }
+    pod = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 10, "containers": [container]}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": name,
+            "namespace": NAMESPACE,
+            "labels": {"steepest.dev/schedule": "true"} if opted_in else {},
+        },
+        "spec": {"backoffLimit": 0, "template": {"spec": pod}},
+    }
+
+
+@pytest.fixture
+def state(lab: KubernetesLab, kubeconfig: Path, tmp_path: Path) -> Iterator[Path]:
+    """A state folder on the volume; the namespace is open for users' Jobs, whose pods will mount it."""
+    del kubeconfig
+    name = f"users-{secrets.token_hex(4)}"
+    text = POLICIES.read_text().replace('"steepest/cluster/', f'"{name}/cluster/')
+    (tmp_path / "opt-in.yaml").write_text(text)
+    lab.kubectl("apply", "-f", str(tmp_path / "opt-in.yaml"))
+    lab.kubectl("label", "namespace", NAMESPACE, f"{OPEN}=true", "--overwrite")
+    wait_until_admission_works(lab)
+    yield lab.folder.volume / name
+    lab.kubectl("label", "namespace", NAMESPACE, f"{OPEN}-")
+    lab.kubectl("-n", NAMESPACE, "delete", "jobs", *JOBS, "bystander", "--ignore-not-found", "--wait=false")
+    lab.kubectl("delete", "-f", str(tmp_path / "opt-in.yaml"))
+
+
+def wait_until_admission_works(lab: KubernetesLab) -> None:
+    """The server compiles a new policy within seconds; a dry run says when it has."""
+    for _ in range(120):
+        seen = lab.kubectl(
+            "create", "--dry-run=server", "-o", "json", "-f", "-", content=users_job("probe", opted_in=True)
+        )
+        if json.loads(seen)["spec"].get("suspend"):
+            return
+        time.sleep(0.5)
+    raise AssertionError("the policy has no effect")
+
+
+@pytest.fixture
+def system(state: Path, lab: KubernetesLab, kubeconfig: Path) -> Iterator[RunningSystem]:
+    """A system in which all jobs start on the large node, converge soon, and so move to the idle one."""
+    running = RunningSystem(
+        state,
+        *("--cluster", f"kubernetes={NAMESPACE}/{CLAIM}:{lab.folder.volume}", "--image", DEMO),
+        *("--node", "node-a=1.6:4Gi", "--node", "node-b=0.2:4Gi", "--heartbeat", "500ms"),
+        *("--interval", "1s", "--alpha", "0.9"),
+        env={"KUBECONFIG": str(kubeconfig)},
+    )
+    running.start()
+    yield running
+    running.call("down")
+    running.end()
+
+
+@pytest.mark.timeout(400)
+def test_users_jobs_are_placed_and_moved_and_others_are_not_touched(
+    system: RunningSystem, lab: KubernetesLab, figures: dict[str, Any]
+) -> None:
+    """The same Job is resumed on the other node, from its checkpoint, and counts no failure; a Job made again is new."""
+    lab.kubectl("create", "-f", "-", content=users_job("bystander", opted_in=False))
+    for name in JOBS:
+        lab.kubectl("create", "-f", "-", content=users_job(name, opted_in=True))
+    uids = {name: _job(lab, name)["metadata"]["uid"] for name in JOBS}
+    moved = system.await_event(_move)
+    whose = moved.job.rpartition(".")[0]
+    pod = _pods(lab, whose)[-1]
+    folder = system.state / "cluster" / "jobs" / moved.job
+
+    assert moved.job == f"{whose}.{uids[whose][:8]}"
+    assert (moved.steps_lost, moved.target, pod["spec"]["nodeName"]) == (0, "node-b", "node-b")
+    hello = json.loads((folder / "0" / "2" / "control" / "hello.json").read_text())
+    saved = {json.loads(path.read_text())["step"] for path in folder.glob("checkpoints/*/manifest.json")}
+    assert hello["restored_step"] in saved
+
+    gone = next(name for name in JOBS if name != whose)
+    lab.kubectl("-n", NAMESPACE, "delete", "job", gone, "--wait=true")
+    assert system.await_end(f"{gone}.{uids[gone][:8]}").outcome is c.Outcome.CANCELLED
+    lab.kubectl("create", "-f", "-", content=users_job(gone, opted_in=True))
+    uids[gone] = _job(lab, gone)["metadata"]["uid"]
+    system.await_event(lambda found: _placed(found, f"{gone}.{uids[gone][:8]}"))
+    for name in JOBS:
+        (system.state / "cluster" / "jobs" / f"{name}.{uids[name][:8]}" / "checkpoints" / "enough").touch()
+    ends = {name: system.await_end(f"{name}.{uids[name][:8]}").outcome for name in JOBS}
+    for name in JOBS:
+        lab.kubectl("-n", NAMESPACE, "wait", "--for=condition=Complete", f"job/{name}", "--timeout=60s")
+
+    assert ends == dict.fromkeys(JOBS, c.Outcome.FINISHED)
+    jobs = {name: _job(lab, name) for name in JOBS}
+    assert {name: job["metadata"]["uid"] for name, job in jobs.items()} == uids
+    assert sum(job["status"].get("failed", 0) for job in jobs.values()) == 0
+    bystander = _job(lab, "bystander")
+    assert "suspend" not in bystander["spec"] or bystander["spec"]["suspend"] is False
+    assert "labels" not in bystander["metadata"] or "steepest.dev/schedule" not in bystander["metadata"]["labels"]
+    untouched = [name for name in _written(lab) if name.startswith("bystander")]
+    figures["untouched_writes"] = int(str(figures.get("untouched_writes", 0))) + len(untouched)
+    assert untouched == []
+    assert system.breaches() == []
+
+
+@pytest.mark.timeout(200)
+def test_only_steepest_drops_the_gate(lab: KubernetesLab, state: Path) -> None:
+    """A user who may edit everything in the namespace is refused, also after having removed the labels."""
+    del state
+    lab.kubectl("create", "-f", "-", content=users_job(JOBS[0], opted_in=True))
+    binding = f"edit-{secrets.token_hex(4)}"
+    account = f"--serviceaccount={NAMESPACE}:default"
+    lab.kubectl("-n", NAMESPACE, "create", "rolebinding", binding, "--clusterrole=edit", account)
+    try:
+        lab.kubectl("-n", NAMESPACE, "patch", "job", JOBS[0], "-p", '{"spec": {"suspend": false}}')
+        lab.kubectl("-n", NAMESPACE, "wait", "--for=create", "pod", "-l", f"job-name={JOBS[0]}", "--timeout=30s")
+        pod = _pods(lab, JOBS[0])[0]["metadata"]["name"]
+        user = ("-n", NAMESPACE, f"--as={USER}", "patch", "pod", pod, "--type=json", "-p")
+        drop = '[{"op": "remove", "path": "/spec/schedulingGates"}]'
+        with pytest.raises(ClusterError, match="only Steepest drops the gate"):
+            lab.kubectl(*user, drop)
+        lab.kubectl(*user, '[{"op": "remove", "path": "/metadata/labels"}]')
+        with pytest.raises(ClusterError, match="only Steepest drops the gate"):
+            lab.kubectl(*user, drop)
+    finally:
+        lab.kubectl("-n", NAMESPACE, "delete", "rolebinding", binding)
+        lab.kubectl("-n", NAMESPACE, "delete", "job", JOBS[0], "--wait=false")
+
+
+def _move(found: Received[c.ClusterEvent]) -> c.MigrationFinished | None:
+    return found.event if isinstance(found.event, c.MigrationFinished) else None
+
+
+def _placed(found: Received[c.ClusterEvent], job: str) -> bool | None:
+    return (isinstance(found.event, c.ReplicaStarted) and found.event.job == job) or None
+
+
+def _job(lab: KubernetesLab, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(lab.kubectl("-n", NAMESPACE, "get", "job", name, "-o", "json"))
+    return found
+
+
+def _pods(lab: KubernetesLab, job: str) -> list[dict[str, Any]]:
+    """The pods of a Job that have not ended."""
+    found = json.loads(lab.kubectl("-n", NAMESPACE, "get", "pods", "-l", f"job-name={job}", "-o", "json"))["items"]
+    return [pod for pod in found if pod["status"]["phase"] in {"Pending", "Running"}]
+
+
+def _written(lab: KubernetesLab) -> list[str]:
+    """Names of what the audit log says that Steepest has written to."""
+    lines = map(json.loads, lab.folder.audit.read_text().splitlines())
+    names = [line["objectRef"].get("name", "") for line in lines if line["user"]["username"] == ACCOUNT]
+    assert names
+    return names
