@@ -59,6 +59,7 @@ def release(lab: KubernetesLab) -> Iterator[Release]:
         made.helm("install", "trial", str(CHART), "--wait", f"--timeout={TIMEOUT_S}s", values=VALUES)
         yield made
     finally:
+        made.helm("uninstall", "trial", "--ignore-not-found")
         made.remove_namespace()
 
 
@@ -187,7 +188,8 @@ def _left(release: Release) -> list[str]:
     kinds = ["deployments", "statefulsets", "pods", "services", "configmaps", "secrets", "serviceaccounts", "jobs"]
     kinds += ["roles", "rolebindings", "networkpolicies", "poddisruptionbudgets", "persistentvolumeclaims"]
     names = release.kubectl("get", ",".join(kinds), "-l", OURS, "-o", "name").split()
-    return names + release.lab.kubectl("get", "clusterroles,clusterrolebindings", "-l", OURS, "-o", "name").split()
+    everywhere = release.lab.kubectl("get", "clusterroles,clusterrolebindings", "-l", OURS, "-o", "name").split()
+    return names + [name for name in everywhere if f"/{release.namespace}-" in name]
 
 
 def _steps(release: Release, job: str) -> int:
