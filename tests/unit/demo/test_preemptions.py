@@ -16,7 +16,14 @@ from steepest.events.received import Received
 from steepest.testbed.preemption.outcomes import overheads, predictions, waiting
 from steepest.testbed.preemption.report import FILES, page, verdicts, write
 from steepest.testbed.preemption.run import COMPARED, RealPreemption
-from steepest.testbed.preemption.trainings import NODES, OTHERS, PROFILED, crowded_workload, predicted_workload
+from steepest.testbed.preemption.trainings import (
+    NODES,
+    OTHERS,
+    PROFILED,
+    crowded_workload,
+    predicted_workload,
+    sliced_workload,
+)
 
 SPEC = c.JobSpec(command=("x",), epochs=4, data_bytes=1_000, batch_size=8, model="m")
 
@@ -153,7 +160,7 @@ def test_nothing_measured_is_no_verdict() -> None:
 
 def every_workload() -> list[DemoWorkload]:
     """Of the demo and of the experiments."""
-    return [workload(3), predicted_workload(3, PROFILED, OTHERS), crowded_workload(3, 9, 5)]
+    return [workload(3), predicted_workload(3, PROFILED, OTHERS), crowded_workload(3, 9, 5), sliced_workload(3, 8)]
 
 
 def test_the_workloads_fit_their_nodes() -> None:

@@ -11,7 +11,6 @@ from steepest.policies.pickyman.overheads import (
     MEASURED_KEPT,
     MODELS_KEPT,
     Overheads,
-    epoch_left_ms,
 )
 from steepest.view.progress_state import EpochsSeen
 from steepest.view.state import Job
@@ -33,7 +32,18 @@ def job(ended_ms: int | None = 100_000, epoch_ms: float = 10_000, model: str = "
 @pytest.mark.parametrize(("at_ms", "left_ms"), [(100_000, 10_000), (103_000, 7_000), (113_000, 7_000), (125_000, 0)])
 def test_what_is_left_of_an_epoch(at_ms: int, left_ms: int) -> None:
     """An epoch that is late by more than its length is over."""
-    assert epoch_left_ms(job(), at_ms) == left_ms
+    assert Overheads().epoch_left_ms(job(), at_ms) == left_ms
+
+
+def test_a_resumed_job_is_at_the_beginning_of_an_epoch() -> None:
+    """Until an epoch of the incarnation has ended; of another incarnation, and of a job without epochs, nothing is known."""
+    overheads = Overheads()
+    overheads.trains_again("a", 0, 100_000)
+    assert overheads.epoch_left_ms(job(ended_ms=None), 104_000) == 6_000
+    assert overheads.epoch_left_ms(job(ended_ms=103_000), 104_000) == 9_000
+    assert overheads.epoch_left_ms(job(ended_ms=None, epoch_ms=0), 104_000) is None
+    overheads.trains_again("a", 1, 100_000)
+    assert overheads.epoch_left_ms(job(ended_ms=None), 104_000) is None
 
 
 def test_before_any_was_measured_the_end_of_the_epoch_counts() -> None:

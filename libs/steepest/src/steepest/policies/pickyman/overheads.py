@@ -24,6 +24,9 @@ from steepest.view.state import Job
 
 MODELS_KEPT = 500
 
+JOBS_KEPT = 20_000
+"""Jobs that were resumed and are remembered; beyond that, the one that was resumed first is forgotten."""
+
 MEASURED_KEPT = 16
 """Measurements of a model that are remembered, of each kind."""
 
@@ -59,9 +62,15 @@ class ModelOverheads(msgspec.Struct):
 
 
 class Overheads(msgspec.Struct):
-    """Measurements by model; those of all models are under the empty name."""
+    """Measurements by model; those of all models are under the empty name.
+
+    Attributes:
+        resumed: By job, the incarnation that was resumed last, and when it trained again: an epoch began then, since the
+            one before was suspended at the end of one.
+    """
 
     models: dict[str, ModelOverheads] = {}
+    resumed: dict[str, tuple[int, int]] = {}
 
     def learn_suspension(self, model: str, epoch_left_ms: int | None, took_ms: int) -> None:
         """A suspension was measured."""
@@ -80,7 +89,7 @@ class Overheads(msgspec.Struct):
     def suspension_ms(self, job: Job, at_ms: int) -> int:
         """How long a suspension takes that is asked for at a record's time. Work: O(measurements kept)."""
         seen = self._known(job.spec.model).suspensions
-        left = epoch_left_ms(job, at_ms)
+        left = self.epoch_left_ms(job, at_ms)
         to_save = _mean([(FORGET**age, one.took_ms) for age, one in enumerate(reversed(seen))], FIRST_SUSPENSION_MS)
         if left is None or _saves_at_steps(seen):
             return round(to_save)
@@ -108,6 +117,31 @@ class Overheads(msgspec.Struct):
             return max(traffic.load_ms, 1)
         return round(start[0] + start[1] * readers)
 
+    def trains_again(self, job: str, incarnation: int, at_ms: int) -> None:
+        """A resumption is over."""
+        self.resumed.pop(job, None)
+        self.resumed[job] = (incarnation, at_ms)
+        if len(self.resumed) > JOBS_KEPT:
+            del self.resumed[next(iter(self.resumed))]
+
+    def epoch_left_ms(self, job: Job, at_ms: int) -> int | None:
+        """Time until the epoch under way ends; None where none was seen. An epoch that is late ends immediately.
+
+        Before an incarnation has ended an epoch, they are counted from where it went on, if those before were measured.
+        """
+        seen = job.epochs_seen
+        if seen is None or not seen.epoch_ms:
+            return None
+        began_ms = seen.ended_ms
+        if began_ms is None:
+            incarnation, began_ms = self.resumed.get(job.name, (None, 0))
+            if incarnation != job.incarnation:
+                return None
+        gone = max(at_ms - began_ms, 0)
+        if gone >= 2 * seen.epoch_ms:
+            return 0
+        return round(seen.epoch_ms - gone % seen.epoch_ms)
+
     def _of(self, model: str) -> ModelOverheads:
         found = self.models.pop(model, None) or ModelOverheads()
         self.models[model] = found
@@ -120,17 +154,6 @@ class Overheads(msgspec.Struct):
         if found is None or not found.suspensions:
             found = self.models.get("")
         return found or ModelOverheads()
-
-
-def epoch_left_ms(job: Job, at_ms: int) -> int | None:
-    """Time until the epoch under way ends; None where none was seen. An epoch that is late ends immediately."""
-    seen = job.epochs_seen
-    if seen is None or seen.ended_ms is None or not seen.epoch_ms:
-        return None
-    gone = max(at_ms - seen.ended_ms, 0)
-    if gone >= 2 * seen.epoch_ms:
-        return 0
-    return round(seen.epoch_ms - gone % seen.epoch_ms)
 
 
 def _saves_at_steps(seen: Sequence[SuspensionSeen]) -> bool:

@@ -17,7 +17,7 @@ import msgspec
 from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.events.registry import SINCE
-from steepest.policies.pickyman.overheads import Overheads, epoch_left_ms
+from steepest.policies.pickyman.overheads import Overheads
 from steepest.policies.pickyman.profiles import ProfileDatabase, learn_from
 from steepest.policies.pickyman.run_time import predict
 from steepest.policies.pickyman.running import remaining_ms
@@ -82,7 +82,7 @@ class Predictor:
     """Answers submissions and epochs with ``RunTimePredicted``, and the steps of suspensions with what they take."""
 
     name = "predictor"
-    logic = 1
+    logic = 2
     state_type = PredictorState
 
     def __init__(self, state: PredictorState | None = None) -> None:
@@ -186,7 +186,7 @@ class Predictor:
             running = state.under_way.get(job.name)
             if running is not None and running.plan == plan.id:
                 return
-            left = epoch_left_ms(job, at_ms)
+            left = state.overheads.epoch_left_ms(job, at_ms)
             yield self._predict_overhead(
                 job,
                 UnderWay(
@@ -255,6 +255,7 @@ class Predictor:
             self.state.overheads.learn_suspension(job.spec.model, running.epoch_left_ms, took_ms)
         else:
             self.state.overheads.learn_resumption(job.spec.model, running.readers, took_ms)
+            self.state.overheads.trains_again(job.name, running.incarnation, running.began_ms + took_ms)
         yield c.OverheadMeasured(
             plan=running.plan,
             job=job.name,

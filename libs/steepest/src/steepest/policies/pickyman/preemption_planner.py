@@ -24,7 +24,7 @@ from steepest.events.received import Received
 from steepest.events.registry import GANGS_RUN, SINCE
 from steepest.policies.pending import Pending
 from steepest.policies.pickyman.division import Victim, VictimBlock, Wanted, Worth, best_block, saved_and_cost
-from steepest.policies.pickyman.overheads import Overheads, epoch_left_ms
+from steepest.policies.pickyman.overheads import Overheads
 from steepest.policies.pickyman.running import BY_PREDICTION, RunningJobs, level, remaining_ms
 from steepest.policies.placement.gangs import choose
 from steepest.policies.placement.queue_walk import QueueWalk
@@ -65,7 +65,7 @@ class PreemptionPlanner:
     """Plans suspensions, and the placements that they make room for."""
 
     name = "preemption-planner"
-    logic = 1
+    logic = 2
     state_type = PreemptionPlannerState
 
     def __init__(self, state: PreemptionPlannerState | None = None) -> None:
@@ -111,13 +111,14 @@ class PreemptionPlanner:
         overheads, asked = self.state.overheads, self.state.asked
         match event:
             case c.OverheadPredicted(kind=c.Overhead.SUSPENSION):
-                asked[event.plan] = epoch_left_ms(job, at_ms)
+                asked[event.plan] = overheads.epoch_left_ms(job, at_ms)
                 if len(asked) > len(view.in_flight) + CANDIDATES:
                     del asked[next(iter(asked))]
             case c.OverheadMeasured(kind=c.Overhead.SUSPENSION):
                 overheads.learn_suspension(job.spec.model, asked.pop(event.plan, None), event.measured_ms)
             case c.OverheadMeasured():
                 overheads.learn_resumption(job.spec.model, event.readers, event.measured_ms)
+                overheads.trains_again(event.job, event.incarnation, at_ms)
 
     # --- plans -------------------------------------------------------------------------------------------------------
 

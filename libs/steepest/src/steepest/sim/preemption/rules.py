@@ -7,9 +7,9 @@ time (NSDI 2019, §3.2); ``round-robin`` by time slices (Gandiva, OSDI 2018, §3
 
 from __future__ import annotations
 
-import heapq
 from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import takewhile
 
 import msgspec
 
@@ -24,6 +24,9 @@ CLUSTER = "cluster"
 
 LEVELS_GPU_S = (3_250.0, 7_200.0)
 """Ends of the first Tiresias levels, as in the simulator published with the paper."""
+
+BY_PREDICTION = frozenset({"pickyman", "srtf"})
+"""The rules whose queue is in the order of remaining times, and in which only longer jobs give way."""
 
 SLICE_S = 600.0
 """Gandiva's slices are a minute, where a suspension takes 100 ms; here it waits for the end of an epoch."""
@@ -78,29 +81,40 @@ def first_served(rule: str, job: PreemptibleJob, run: PreemptionRun) -> tuple[fl
     return (key, job.submit_s, job.name)
 
 
+def in_order(rule: str, running: Sequence[PreemptibleJob], run: PreemptionRun) -> list[PreemptibleJob]:
+    """The running jobs in the order in which a rule looks at them, which is the same for every waiting job."""
+    if rule in BY_PREDICTION:
+        return sorted(running, key=lambda one: (-run.left_s(one), one.name))
+    if rule == "tiresias":
+        return sorted(running, key=lambda one: (-_attained(one, run.now_s) * one.gpus, one.name))
+    if rule == "round-robin":
+        return sorted(running, key=lambda one: (one.since_s, one.name))
+    return []
+
+
 def gives_way(
     rule: str, wanted: PreemptibleJob, running: Sequence[PreemptibleJob], free: int, run: PreemptionRun
 ) -> Sequence[PreemptibleJob]:
-    """The running jobs that give way to a waiting one; none where no room can be made, or it is not worth it."""
-    if rule == "pickyman":
-        return _block(wanted, running, free, run)
-    if rule == "srtf":
+    """The running jobs that give way to a waiting one; none where no room can be made, or it is not worth it.
+
+    ``running`` is in the rule's order (:func:`in_order`).
+    """
+    if rule in BY_PREDICTION:
         left = run.left_s(wanted)
-        order = sorted((one for one in running if run.left_s(one) > left), key=lambda one: (-run.left_s(one), one.name))
-    elif rule == "tiresias":
+        longer = list(takewhile(lambda one: run.left_s(one) > left, running))
+        return _block(wanted, longer, free, run) if rule == "pickyman" else _enough(wanted, longer, free)
+    if rule == "tiresias":
         level = bisect_right(LEVELS_GPU_S, wanted.attained_s * wanted.gpus)
-        order = [one for one in running if bisect_right(LEVELS_GPU_S, _attained(one, run.now_s) * one.gpus) > level]
-        order.sort(key=lambda one: (-_attained(one, run.now_s) * one.gpus, one.name))
-    elif rule == "round-robin":
-        order = [one for one in running if run.now_s - one.since_s >= SLICE_S]
-        order.sort(key=lambda one: (one.since_s, one.name))
-    else:
-        return ()
-    return _enough(wanted, order, free)
+        return _enough(wanted, [one for one in running if _level(one, run.now_s) > level], free)
+    return _enough(wanted, [one for one in running if run.now_s - one.since_s >= SLICE_S], free)
 
 
 def _attained(job: PreemptibleJob, now_s: float) -> float:
     return job.attained_s + now_s - job.since_s
+
+
+def _level(job: PreemptibleJob, now_s: float) -> int:
+    return bisect_right(LEVELS_GPU_S, _attained(job, now_s) * job.gpus)
 
 
 def _enough(wanted: PreemptibleJob, order: Sequence[PreemptibleJob], free: int) -> Sequence[PreemptibleJob]:
@@ -120,29 +134,27 @@ def _enough(wanted: PreemptibleJob, order: Sequence[PreemptibleJob], free: int) 
 
 
 def _block(
-    wanted: PreemptibleJob, running: Sequence[PreemptibleJob], free: int, run: PreemptionRun
+    wanted: PreemptibleJob, longer: Sequence[PreemptibleJob], free: int, run: PreemptionRun
 ) -> Sequence[PreemptibleJob]:
-    left = run.left_s(wanted)
-    longest = heapq.nsmallest(
-        CANDIDATES, ((-run.left_s(one), one.name, one) for one in running), key=lambda one: one[:2]
-    )
+    looked_at = longer[:CANDIDATES]
+    if free + sum(one.gpus for one in looked_at) < wanted.gpus:
+        return ()
     victims = [
         Victim(
             name=one.name,
-            remaining_ms=-1000 * before,
+            remaining_ms=1000 * run.left_s(one),
             suspension_ms=1000 * run.stop_s(one),
             resumption_ms=1000 * run.start_s(one, run.readers),
             leaves={CLUSTER: Resources(gpus=one.gpus)},
         )
-        for before, _, one in longest
-        if -before > left
+        for one in looked_at
     ]
     block = best_block(
-        Wanted(wanted.name, 1000 * left, Wish(Resources(gpus=wanted.gpus), None, "default")),
+        Wanted(wanted.name, 1000 * run.left_s(wanted), Wish(Resources(gpus=wanted.gpus), None, "default")),
         {CLUSTER: Resources(gpus=free)},
         {CLUSTER: victims},
     )
     if block is None:
         return ()
-    by_name = {one.name: one for one in running}
+    by_name = {one.name: one for one in looked_at}
     return [by_name[one.name] for one in block.victims]

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import msgspec
 
 from steepest.sim.preemption.jobs import LAUNCH_S, PreemptibleJob, PreemptionPhase
-from steepest.sim.preemption.rules import PreemptionRun, first_served, gives_way
+from steepest.sim.preemption.rules import BY_PREDICTION, PreemptionRun, first_served, gives_way, in_order
 
 LOOK_EVERY_S = 60.0
 LOOKED_AT = 16
@@ -219,11 +219,17 @@ class _Loop:
             and self.now_s - one.since_s >= MIN_RUN_S
             and one.suspensions < MOST_SUSPENSIONS
         ]
+        running = in_order(self.rule, running, self.view)
+        hopeless: set[int] = set()
         for job in waiting:
+            if job.gpus in hopeless:
+                continue
             victims = gives_way(self.rule, job, running, self.free, self.view)
             if victims:
                 self._make_room(job, victims)
                 running = [one for one in running if one.phase is PreemptionPhase.TRAINING]
+            elif self.rule in BY_PREDICTION:
+                hopeless.add(job.gpus)  # those behind it that ask for the same are longer
 
     def _make_room(self, job: PreemptibleJob, victims: Sequence[PreemptibleJob]) -> None:
         given = min(self.free, max(job.gpus - sum(one.gpus for one in victims), 0))

@@ -24,8 +24,8 @@ from steepest.testbed.preemption.outcomes import (
 
 TICK_MS = 500
 MIN_RUN_MS = 4_000
-SLICE_MS = 20_000
-"""Longer than an epoch, so that each slice brings a job further."""
+SLICE_MS = 40_000
+"""Several epochs: two must end in a slice before the traffic shows how long they are."""
 
 COMPARED = {"fifo": "none", "srtf": "predicted-srtf", "pickyman": "pickyman"}
 """Name in the report to name of the policy."""
@@ -99,11 +99,11 @@ def _run_times(repetitions: int, folder: Path, on_step: OnStep, *, brief: bool) 
 
 def _overheads(folder: Path, on_step: OnStep, *, brief: bool) -> Sequence[MeasuredOverhead]:
     measured: list[MeasuredOverhead] = []
-    rounds = 0
+    rounds, epochs = 0, trainings.SLICED_EPOCHS // 4 if brief else trainings.SLICED_EPOCHS
     while len(measured) < (2 if brief else OVERHEADS_WANTED):
         name = f"overheads-{rounds}"
         measured += overheads(
-            name, run_once(_crowd(rounds, brief=brief), parameters("round-robin"), folder / name, on_step)
+            name, run_once(trainings.sliced_workload(rounds, epochs), parameters("round-robin"), folder / name, on_step)
         )
         rounds += 1
         on_step(f"suspensions and resumptions measured: {len(measured)}")

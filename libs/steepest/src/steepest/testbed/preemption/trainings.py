@@ -30,6 +30,7 @@ EVALUATIONS = 8
 WORK = 1
 STORAGE_BYTES_S = 24_000_000
 PROFILED_EPOCHS, EPOCHS = 5, 4
+SLICED_EPOCHS = 40
 
 
 class StreamedSetting(msgspec.Struct, frozen=True):
@@ -121,6 +122,15 @@ def crowded_workload(seed: int, jobs: int, gap_s: float) -> DemoWorkload:
         found.append(training(f"job-{number}", setting, at_s=round(at_s, 1), epochs=epochs, seed=seed))
         at_s += rng.expovariate(1 / gap_s)
     return DemoWorkload(nodes=nodes()[:2], arrivals=tuple(found))
+
+
+def sliced_workload(seed: int, epochs: int) -> DemoWorkload:
+    """Twice as many long trainings as nodes, so that slices are over again and again."""
+    given = tuple(
+        training(f"job-{number}", StreamedSetting(24_000, 64, 1), at_s=0.0, epochs=epochs, seed=seed)
+        for number in range(1, 5)
+    )
+    return DemoWorkload(nodes=nodes()[:2], arrivals=given)
 
 
 @contextlib.contextmanager
