@@ -100,8 +100,13 @@ class Browser:
         return [f"{one['id']}: {one['nodes'][0]['html'][:200]}" if isinstance(one, dict) else one for one in found]
 
 
+def missing() -> str:
+    """What a browser lacks here, and the command that gets it; empty where there is one."""
+    absent = [name for name in NEEDED if shutil.which(name) is None] or ([] if AXE.exists() else ["axe"])
+    return f"no {absent[0]}: get it with `make chromium`" if absent else ""
+
+
 def refuse_without_browser() -> None:
     """Skip the test where there is no browser."""
-    missing = [name for name in NEEDED if shutil.which(name) is None] or ([] if AXE.exists() else ["axe"])
-    if missing:
-        pytest.skip(f"no {missing[0]}: get it with `make chromium`")
+    if why := missing():
+        pytest.skip(why)

@@ -33,11 +33,13 @@ class ServedFolder:
 
     Attributes:
         address: Of the gateway that runs.
+        patience_s: For how long its first answer is waited for.
     """
 
     def __init__(self, root: Path, nodes: dict[str, int] | None = None) -> None:
         self.folder = StateFolder(root / "state")
         self._nodes = nodes or NODES
+        self.patience_s = PATIENCE_S
         self._installation = Installation(nodes=tuple(NodeSpec(n, Resources(m)) for n, m in self._nodes.items()))
         self.folder.create(self._installation)
         self._at = self._installation.layout.of_pool("default")
@@ -103,7 +105,7 @@ class ServedFolder:
 
     def _remembered(self) -> str:
         assert self._process is not None
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + self.patience_s
         while True:
             if self._process.poll() is not None:
                 self._process = None

@@ -9,6 +9,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from steepest.events import cluster as c
+from steepest.events.forecasts import PredictedSpan
 from steepest.events.parameters import PoolParameters, PreemptionLimits
 from steepest.events.received import Received
 from steepest.pool_metrics.counters import PoolCounters
@@ -238,6 +239,19 @@ def test_categories_and_stays(pool: CountedPool) -> None:
 
     assert pool.value("category_changes_total", before="PC", after="CC") == 1
     assert pool.value("stays_total") == 1
+
+
+def test_a_predicted_run_time_beside_its_outcome(pool: CountedPool) -> None:
+    """The first prediction counts, against the time for which the job held a place, once it has finished."""
+    pool.run("a", "w1")
+    for middle in (6_000, 4_000):
+        predicted = PredictedSpan(p50=middle, low=1_000, high=9_000)
+        pool.fold(c.RunTimePredicted(job="a", incarnation=1, method=c.PredictionMethod.EPOCHS, total=predicted))
+    pool.tick(4_000)
+    pool.end("a")
+
+    assert pool.value("prediction_error_ratio_count", of="run_time") == 1
+    assert pool.value("prediction_error_ratio_sum", of="run_time") == 0.5
 
 
 def test_a_predicted_overhead_that_was_measured(pool: CountedPool) -> None:

@@ -35,6 +35,9 @@ OUTCOMES = tuple(status for status in PlanStatus if status is not PlanStatus.IN_
 CPU_TIME = "cpu_time"
 """The prediction of the CPU time that a whole job needs."""
 
+RUN_TIME = "run_time"
+"""The prediction of a job's run time from what was measured of its model."""
+
 LIMIT_ANSWERS = ("applied", "refused", "unclear")
 
 
@@ -181,7 +184,7 @@ class PoolCounters:
             self.completion_seconds.labels(pool, ended.value)
         for listed in GrowthList:
             self.efficiency.labels(pool, listed.value)
-        for predicted in (CPU_TIME, *Overhead):
+        for predicted in (CPU_TIME, RUN_TIME, *Overhead):
             self.prediction_errors.labels(pool, str(predicted))
         self.wait_seconds.labels(pool, "default")
         for metric in (self.t90_seconds, self.lateness, self.resumptions, self.stays, self.goals):

@@ -15,7 +15,7 @@ from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.events.registry import members
 from steepest.pool_metrics.bounded_label import BoundedLabel
-from steepest.pool_metrics.counters import CPU_TIME, PoolCounters
+from steepest.pool_metrics.counters import CPU_TIME, RUN_TIME, PoolCounters
 from steepest.pool_metrics.gauges import PoolGauges
 from steepest.pool_metrics.learning_course import LearningCourse
 from steepest.pool_metrics.plan_watch import PlanWatch
@@ -53,6 +53,7 @@ class PoolMetrics(Effector):
         self._courses: dict[str, LearningCourse] = {}
         self._predicted_cpu_ms: dict[str, int] = {}
         self._fair_end_ms: dict[str, int] = {}
+        self._predicted_run_ms: dict[str, int] = {}
         self._view = ClusterView()
         self._ticked = asyncio.Event()
         self._ticks = 0
@@ -70,6 +71,7 @@ class PoolMetrics(Effector):
             c.JobPlaced: self._placed,
             c.JobEnded: self._ended,
             c.OverheadMeasured: self._overhead,
+            c.RunTimePredicted: self._run_time,
         }
 
     def caught_up(self, view: ClusterView) -> None:
@@ -80,6 +82,7 @@ class PoolMetrics(Effector):
         self._courses = {name: course for name, course in self._courses.items() if _goes_on(view, name)}
         self._predicted_cpu_ms = {name: ms for name, ms in self._predicted_cpu_ms.items() if _goes_on(view, name)}
         self._fair_end_ms = {name: ms for name, ms in self._fair_end_ms.items() if _goes_on(view, name)}
+        self._predicted_run_ms = {name: ms for name, ms in self._predicted_run_ms.items() if _goes_on(view, name)}
         self._ticked.set()
 
     def observe(self, view: ClusterView, received: Received[c.ClusterEvent], *, accepted: bool) -> None:
@@ -173,6 +176,12 @@ class PoolMetrics(Effector):
         if event.predicted_ms is not None:
             self._prediction(event.kind.value, event.predicted_ms, event.measured_ms)
 
+    def _run_time(self, _: ClusterView, received: Received[Any]) -> None:
+        """Keep the first prediction of how long a job runs in all."""
+        event: c.RunTimePredicted = received.event
+        if event.total is not None:
+            self._predicted_run_ms.setdefault(event.job, event.total.p50)
+
     def _prediction(self, of: str, predicted: float, measured: float) -> None:
         if measured > 0:
             self._counters.prediction_errors.labels(self._pool, of).observe(abs(predicted - measured) / measured)
@@ -191,6 +200,7 @@ class PoolMetrics(Effector):
         course = self._courses.pop(event.job, None)
         predicted = self._predicted_cpu_ms.pop(event.job, None)
         fair_end_ms = self._fair_end_ms.pop(event.job, None)
+        predicted_run_ms = self._predicted_run_ms.pop(event.job, None)
         job = view.jobs.get(event.job)
         if job is None:
             return
@@ -207,6 +217,8 @@ class PoolMetrics(Effector):
             self._counters.lateness.labels(self._pool).observe(max(0, received.at_ms - fair_end_ms) / fair_ms)
         if predicted is not None and job.progress.cpu_ms is not None:
             self._prediction(CPU_TIME, predicted, job.progress.cpu_ms)
+        if predicted_run_ms is not None:
+            self._prediction(RUN_TIME, predicted_run_ms, job.held_ms)
 
 
 def _goes_on(view: ClusterView, name: str) -> bool:

@@ -169,7 +169,7 @@ class PoolFeed:
                     self.ready.set()
                 lag = await self._lag.lag({self.at: self.view.position})
                 self._watch.progress(self.name, self.view.position, lag, len(records), ready=self.ready.is_set())
-                await asyncio.sleep(BATCH_S if records else 0)
+                await asyncio.sleep(BATCH_S if records and self.ready.is_set() else 0)
         finally:
             self._lag.close()
             await reader.close()
