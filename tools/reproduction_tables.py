@@ -2,7 +2,7 @@
 """Writes the tables of ``docs/reproduction.md`` from the reports that ``make reproduce`` leaves in ``out/reproduce``.
 
 What stands between ``<!-- PAPER -->`` and ``<!-- end -->`` is replaced by the report of that paper: its verdicts, tables and
-assumptions.
+assumptions. A paper without a report there is left as it is.
 
 Run: ``python tools/reproduction_tables.py [FOLDER]``.
 """
@@ -35,8 +35,10 @@ def main() -> None:
     reports = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "out" / "reproduce"
 
     def replaced(match: re.Match[str]) -> str:
-        report = (reports / match[1] / "report.md").read_text(encoding="utf-8")
-        return f"<!-- {match[1]} -->\n{block(report)}\n<!-- end -->"
+        report = reports / match[1] / "report.md"
+        if not report.exists():
+            return match[0]
+        return f"<!-- {match[1]} -->\n{block(report.read_text(encoding='utf-8'))}\n<!-- end -->"
 
     PAGE.write_text(_BLOCK.sub(replaced, PAGE.read_text(encoding="utf-8")), encoding="utf-8")
 
