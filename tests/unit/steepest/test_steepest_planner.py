@@ -99,3 +99,22 @@ def test_a_low_use_is_a_demand_only_if_two_measurements_agree() -> None:
     assert measure_node({"a": job}, {"a": 500, "other": 500, "third": 10}, 8000, 60.0) == []
     assert measure_node({"a": job}, {"a": 1000, "other": 500, "third": 10}, 8000, 65.0) == []
     assert measure_node({"a": job}, {"a": 1010, "other": 500, "third": 10}, 8000, 70.0) == [1.01]
+
+
+def test_the_size_of_a_job_that_is_moved_stays_known() -> None:
+    """Its new incarnation says nothing until its first steps. Were its size unknown, the fair ends of others would move."""
+    _, log = simulated("steepest", open_workload("thesis:mixed-30", seed=100))
+    known, moving, seen = dict[str, None](), dict[str, None](), 0
+    for event in (received.event for received in log):
+        match event:
+            case c.MigrationPlanned() if event.job in known:
+                moving[event.job] = None
+            case c.MigrationFinished():
+                moving.pop(event.job, None)
+            case c.LimitsPlanned():
+                for standing in event.because.standing:
+                    known |= {standing.job: None} if standing.left_ms is not None else {}
+                    if standing.job in moving:
+                        assert standing.left_ms is not None
+                        seen += 1
+    assert seen
