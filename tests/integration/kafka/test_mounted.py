@@ -113,13 +113,13 @@ async def test_a_job_is_run_by_services_that_share_no_folder(mounted: Mounted) -
         "submit", "--json", "--name", "one", "--", sys.executable, str(TRAINING), str(mounted.folder), "60"
     )
     assert submitted.returncode == 0, submitted.stderr + submitted.stdout
-    assert json.loads(submitted.stdout)["state"] == "admitted"
+    assert json.loads(submitted.stdout)["state"] in {"queued", "admitted"}  # services may still start
 
     def ended() -> bool:
         jobs = json.loads(mounted.call("jobs", "--all", "--json").stdout)
         return [job["outcome"] for job in jobs] == ["finished"]
 
-    await until(ended, "the job to end", within_s=120)
+    await until(ended, "the job to end", within_s=200)
     found = {path.name for path in mounted.folder.iterdir() if path.is_dir()}
     assert found & {point.name for point in entry_points(group=GROUP)} <= set()
     assert not list((mounted.folder / "acting").glob("*.lock"))
