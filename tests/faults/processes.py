@@ -176,6 +176,11 @@ class Process:
         self.doors.life.pause()
         self.is_down = True
 
+    def lose_power(self) -> None:
+        """With the machines, what was on its way between them is lost, of all lives."""
+        for doors in self._doors:
+            doors.close()
+
     async def stop(self) -> None:
         """SIGTERM: end the batches, keep snapshots, and let go; SIGKILL after a while."""
         if self.is_down:

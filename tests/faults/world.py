@@ -110,6 +110,7 @@ class World:
         """All machines stop, and the newest records are lost; what was submitted in them was never submitted."""
         for process in self.processes.values():
             process.kill()
+            process.lose_power()
         for record in await self.broker.lose_tail(most):
             if record.at.topic == "cluster" and isinstance(event := received(record).event, c.JobSubmitted):
                 self.submitted[self.layout.pools[record.at.partition]].pop(event.job, None)
