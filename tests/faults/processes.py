@@ -18,7 +18,7 @@ from tests.faults.reports import Reported, ReportReader
 from steepest.app.context import ServiceContext
 from steepest.app.installed_services import installed_services
 from steepest.app.settings.tree import Settings
-from steepest.app.state_folder import Installation
+from steepest.app.state_folder import Installation, PoolSpec
 from steepest.collector.heartbeats import HeartbeatSender
 from steepest.errors import LogEpochError
 from steepest.log.snapshot_store import MemorySnapshots
@@ -141,7 +141,12 @@ class Process:
         log, metrics = WorldLog(doors), Metrics()
         context = ServiceContext(
             settings=Settings(state_dir="/nowhere"),
-            installation=Installation(pool=site.layout.pools[0], nodes=()),
+            installation=Installation(
+                pool=site.layout.pools[0],
+                nodes=(),
+                pools=tuple(PoolSpec(name=pool, nodes=()) for pool in site.layout.pools[1:]),
+                loss_partitions=site.layout.loss_partitions,
+            ),
             log=log,
             clusters={
                 pool: WorldCluster(nodes, pool, doors.clock, doors, site.silent) for pool, nodes in site.nodes.items()
