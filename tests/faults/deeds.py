@@ -136,7 +136,7 @@ async def kill(world: World, deed: Deed) -> None:
         process.kill()
         if "snapshots" in deed.options and not world.is_trimmed:
             process.forget()
-        _start_later(process, deed)
+        process.start_after(deed.number("down", 1))
 
 
 async def stop(world: World, deed: Deed) -> None:
@@ -144,7 +144,7 @@ async def stop(world: World, deed: Deed) -> None:
     for process in _processes(world, deed):
         world.note_strike(deed.verb)
         await process.stop()
-        _start_later(process, deed)
+        process.start_after(deed.number("down", 1))
 
 
 async def upgrade(world: World, deed: Deed) -> None:
@@ -153,7 +153,7 @@ async def upgrade(world: World, deed: Deed) -> None:
         world.note_strike(deed.verb if deed.number("by", 1) else "roll-back")
         await process.stop()
         process.raised = int(deed.number("by", 1))
-        _start_later(process, deed)
+        process.start_after(deed.number("down", 1))
 
 
 async def pause(world: World, deed: Deed) -> None:
@@ -176,10 +176,6 @@ async def clock(world: World, deed: Deed) -> None:
         process.set_clock(int(deed.number("by", 60_000)))
 
 
-def _start_later(process: Process, deed: Deed) -> None:
-    asyncio.get_running_loop().call_later(deed.number("down", 1), process.start)
-
-
 def _processes(world: World, deed: Deed) -> list[Process]:
     """The process of that name, or those that run that service; all where there is no name."""
     if not deed.about:
@@ -196,7 +192,7 @@ async def power_loss(world: World, deed: Deed) -> None:
     world.note_strike(deed.verb)
     await world.lose_power(int(deed.number("lost", 5)))
     for process in world.processes.values():
-        _start_later(process, deed)
+        process.start_after(deed.number("down", 1))
 
 
 async def trim(world: World, deed: Deed) -> None:

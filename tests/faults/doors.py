@@ -10,6 +10,7 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import msgspec
@@ -132,14 +133,16 @@ class Doors:
         self._struck = struck
         self._armed: dict[str, deque[Armed]] = {}
         self._late: list[asyncio.Task[Any]] = []
+        self._healed = asyncio.Event()
 
     def arm(self, door: str, fault: Armed) -> None:
         """Let the next calls at a door (``append``, ``read``, ``call``) meet a fault."""
         self._armed.setdefault(door, deque()).append(fault)
 
     def heal(self) -> None:
-        """No call that begins from now on meets a fault."""
+        """No call meets a fault from now on, and what is late arrives."""
         self._armed.clear()
+        self._healed.set()
 
     def meets(self, door: str) -> Armed | None:
         """The fault that strikes a call."""
@@ -153,11 +156,17 @@ class Doors:
         self._struck(fault.kind)
         return fault
 
+    async def linger(self, seconds: float) -> None:
+        """A call is on its way for so long, at most until the world is healed."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._healed.wait()
+
     def later(self, seconds: float, effect: Callable[[], Awaitable[object]]) -> None:
         """What was given up takes effect all the same."""
 
         async def late() -> None:
-            await asyncio.sleep(seconds)
+            await self.linger(seconds)
             try:
                 await effect()
             except (RefusedError, UncertainError, LogUnavailableError):
@@ -212,7 +221,7 @@ class WorldLog:
                 await broker.append(records)
                 raise LogUnavailableError("the broker does not say what became of it")
             case Armed(kind="append-late", for_s=for_s):
-                await asyncio.sleep(for_s)
+                await doors.linger(for_s)
             case Armed(kind="append-zombie", for_s=for_s):
                 doors.later(for_s, lambda: broker.append(records))
                 raise LogUnavailableError("the broker did not answer in time")
@@ -304,7 +313,7 @@ class WorldCluster(FakeCluster):
             case Armed(kind="call-bug"):
                 raise ZeroDivisionError("a bug of the adapter")
             case Armed(kind="call-late", for_s=for_s):
-                await asyncio.sleep(for_s)
+                await doors.linger(for_s)
             case Armed(kind="call-zombie", for_s=for_s):
                 doors.later(for_s, effect)
                 raise UncertainError("the cluster did not answer in time")
@@ -312,7 +321,7 @@ class WorldCluster(FakeCluster):
                 doors.later(for_s, effect)
             case Armed(kind="call-slow", for_s=for_s):
                 done = await effect()
-                await asyncio.sleep(for_s)
+                await doors.linger(for_s)
                 await life.go()
                 return done
         await life.go()

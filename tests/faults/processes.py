@@ -124,6 +124,7 @@ class Process:
         self._site = site
         self._lives: list[asyncio.Task[None]] = []
         self._doors: list[Doors] = []
+        self._starts: asyncio.TimerHandle | None = None
 
     @property
     def views(self) -> Mapping[str, ClusterView]:
@@ -132,6 +133,8 @@ class Process:
 
     def start(self) -> None:
         """Begin a life, unless it lives."""
+        if self._starts is not None:
+            self._starts.cancel()
         if not self.is_down:
             return
         self.is_down = False
@@ -170,6 +173,20 @@ class Process:
         task.add_done_callback(lambda done: self._ended(done, doors))
         self._lives.append(task)
         self._doors.append(doors)
+
+    def start_after(self, seconds: float) -> None:
+        """Begin a life later, unless one has begun by then."""
+        if self._starts is not None:
+            self._starts.cancel()
+        self._starts = asyncio.get_running_loop().call_later(seconds, self.start)
+
+    def heal(self) -> None:
+        """Whatever was on its way arrives now, of all lives; the present one lives on undisturbed, or one begins."""
+        for doors in self._doors:
+            doors.heal()
+        if not self.is_down:
+            self.doors.life.wake()
+        self.start()
 
     def _share_of(self, kind: StreamDeciderType) -> Member:
         share = self._site.share(f"{kind.name} of {self.name}", kind.topic, self.doors)

@@ -199,10 +199,7 @@ class World:
             for node in nodes.nodes:
                 nodes.repair(node)
         for process in self.processes.values():
-            process.doors.heal()
-            if not process.is_down:
-                process.doors.life.wake()
-            process.start()
+            process.heal()
 
     async def _until_over(self) -> None:
         until_s = self.clock.monotonic() + PATIENCE_S
