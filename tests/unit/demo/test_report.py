@@ -101,7 +101,7 @@ def test_move_table_has_the_cost_of_each_move() -> None:
 def test_timeline_tells_each_category_in_seconds_of_the_jobs_life() -> None:
     """From the job's start on; the last one lasts to its end."""
     job = JobStory(name="a", model="", submitted_ms=0, started_ms=1_000, ended_ms=80_000)
-    job.categories = [(1_000, PC), (7_000, WC), (9_400, CC)]
+    job.categories = ((1_000, PC), (7_000, WC), (9_400, CC))
 
     assert text(timeline(job)) == "PC 0-6s > WC 6-8s > CC 8-79s"
     assert [style for _, style in timeline(job)] == [CATEGORIES[PC], "", CATEGORIES[WC], "", CATEGORIES[CC]]
@@ -109,7 +109,7 @@ def test_timeline_tells_each_category_in_seconds_of_the_jobs_life() -> None:
 
 def test_timeline_of_a_job_that_runs_is_open() -> None:
     """The last category has no end yet."""
-    job = JobStory(name="a", model="", submitted_ms=0, started_ms=0, categories=[(0, PC)])
+    job = JobStory(name="a", model="", submitted_ms=0, started_ms=0, categories=((0, PC),))
 
     assert text(timeline(job)) == "PC 0-"
 
@@ -117,7 +117,7 @@ def test_timeline_of_a_job_that_runs_is_open() -> None:
 def test_long_timeline_keeps_its_ends() -> None:
     """A job that goes to and fro shows how it began and where it ended, and how much lies between."""
     job = JobStory(name="a", model="", submitted_ms=0, started_ms=0, ended_ms=9_000)
-    job.categories = [(0, PC), (1_000, WC), (2_000, PC), (3_000, WC), (4_000, PC), (5_000, WC)]
+    job.categories = ((0, PC), (1_000, WC), (2_000, PC), (3_000, WC), (4_000, PC), (5_000, WC))
 
     assert text(timeline(job)) == "PC 0-1s > WC 1-2s > 3 more > WC 5-9s"
 
@@ -128,7 +128,7 @@ def test_a_row_of_the_report_is_a_line_of_any_terminal(width: int) -> None:
     job = JobStory(
         name="factorisation-1", model="matrix factorisation", submitted_ms=0, started_ms=1_900, ended_ms=119_000
     )
-    job.categories = [(1_900, PC), (7_000, WC), (9_400, PC), (20_000, WC), (99_400, CC)]
+    job.categories = ((1_900, PC), (7_000, WC), (9_400, PC), (20_000, WC), (99_400, CC))
     job.first_node, job.outcome = "n1", c.Outcome.FINISHED
     timeline = RunTimeline()
     timeline.jobs[job.name] = job

@@ -139,7 +139,7 @@ def _job(job: JobStory) -> JobSummary:
         reason=job.reason,
         categories=[(category, (at_ms - began) / 1000) for at_ms, category in job.categories],
         limits=[(cpu_m, (at_ms - began) / 1000) for at_ms, cpu_m in job.limits],
-        nodes=job.path,
+        nodes=list(job.path),
         waited_s=_seconds(job.waited_ms),
         completion_s=_seconds(job.completion_ms),
     )

@@ -70,6 +70,8 @@ class TimelineMove(msgspec.Struct, kw_only=True):
 class JobStory(msgspec.Struct, kw_only=True):
     """One job from its submission on. Times are milliseconds of the wall clock.
 
+    A gateway has 100,000 of them: what is mostly empty is a tuple, which then costs nothing.
+
     Attributes:
         first_node: Where it was placed first; of a gang, its replica 0.
         path: Where it was placed, moved or resumed, one after the other: ``n1``, or ``n1+n2`` for a gang on two nodes.
@@ -88,19 +90,19 @@ class JobStory(msgspec.Struct, kw_only=True):
     model: str
     submitted_ms: int
     first_node: str | None = None
-    path: list[str] = []
+    path: tuple[str, ...] = ()
     suspensions: int = 0
     resumptions: int = 0
     started_ms: int | None = None
     ended_ms: int | None = None
     outcome: c.Outcome | None = None
     reason: str = ""
-    categories: list[tuple[int, c.Category]] = []
+    categories: tuple[tuple[int, c.Category], ...] = ()
     means: list[float] = []
     measured_ms: list[int] = []
-    moves: list[TimelineMove] = []
+    moves: tuple[TimelineMove, ...] = ()
     stays: int = 0
-    limits: list[tuple[int, int | None]] = []
+    limits: tuple[tuple[int, int | None], ...] = ()
     steps_lost: int = 0
     arrived_ms: int | None = None
 
@@ -152,7 +154,7 @@ class RunTimeline:
                 model=job.spec.model,
                 submitted_ms=job.submitted_ms,
                 first_node=job.node,
-                path=[placed_on(job.nodes)] if job.nodes else [],
+                path=(placed_on(job.nodes),) if job.nodes else (),
                 started_ms=job.first_placed_ms,
                 ended_ms=job.ended_ms,
                 outcome=job.outcome,
@@ -246,27 +248,27 @@ class RunTimeline:
         match event:
             case c.JobPlaced(node=node) if job.started_ms is None:
                 job.first_node, job.started_ms = node, at_ms
-                job.path.append(placed_on(event.nodes or (node,)))
-                job.categories.append((at_ms, c.Category.PROGRESSING))
+                job.path += (placed_on(event.nodes or (node,)),)
+                job.categories += ((at_ms, c.Category.PROGRESSING),)
                 job.arrived_ms = at_ms
             case c.JobPlaced(node=node) if state.resumptions > job.resumptions:
                 job.resumptions, job.arrived_ms = state.resumptions, at_ms
-                job.path.append(placed_on(event.nodes or (node,)))
+                job.path += (placed_on(event.nodes or (node,)),)
             case c.MigrationFinished(target=target):
                 job.arrived_ms = at_ms
-                job.path.append(target)
+                job.path += (target,)
             case c.TransitionFinished(nodes=nodes):
                 job.arrived_ms = at_ms
-                job.path.append(placed_on(nodes))
+                job.path += (placed_on(nodes),)
             case c.CategoryChanged(after=after):
-                job.categories.append((at_ms, after))
+                job.categories += ((at_ms, after),)
             case c.GrowthMeasured(total=total, count=count):
                 job.means.append(total / count)
                 job.measured_ms.append(at_ms)
             case c.StayDecided():
                 job.stays += 1
             case c.LimitsApplied(cpu_m=cpu_m):
-                job.limits.append((at_ms, cpu_m))
+                job.limits += ((at_ms, cpu_m),)
         if state.outcome is not None and job.outcome is None:
             job.outcome, job.ended_ms = state.outcome, state.ended_ms
             job.reason = getattr(event, "reason", "")
@@ -274,7 +276,7 @@ class RunTimeline:
     def _planned(self, event: c.MigrationPlanned, at_ms: int) -> None:
         move = TimelineMove(job=event.job, kind=event.kind, source=event.source, target=event.target, planned_ms=at_ms)
         self._moves[event.plan] = move
-        self.jobs[event.job].moves.append(move)
+        self.jobs[event.job].moves += (move,)
 
     def _moved(self, event: c.MigrationFinished | c.MigrationFailed) -> None:
         move = self._moves.get(event.plan)
