@@ -24,7 +24,8 @@ RESTATED = ("upgrade", "roll-back", "power-loss")
 does not: another logic has decided, or records were lost about which decisions remain."""
 
 STARTS_LOST = "incarnations-rise"
-"""What a log without its newest records need not show: a start that was lost is known by the node's report alone."""
+"""What a log without its newest records need not show: a start that was lost is known by the node's report alone. Until that
+has come, the node may be given more than it has."""
 
 MAY_BE_BEHIND = 5
 """Records at the end that a process need not have read: they were appended while it was stopped."""
@@ -38,6 +39,7 @@ async def judge(world: World) -> Outcome:
     replay = Replay(log)
     report = await replay.run()
     broken = list(world.complaints)
+    lossy = any(kind == "power-loss" for kind, _ in world.struck)
     if report.first_difference is not None and not any(kind in RESTATED for kind, _ in world.struck):
         broken.append(f"replay: {report.differences} differences, the first is {report.first_difference}")
     losses = [event for at in world.layout.of_topic("loss") for event in _events(await records_of(log, at))]
@@ -48,14 +50,13 @@ async def judge(world: World) -> Outcome:
         records += len(found)
         for record in found:
             digest.update(repr((record.key, record.value, record.at_ms, sorted(record.headers.items()))).encode())
-        lossy = any(kind == "power-loss" for kind, _ in world.struck)
         broken += [f"{pool}: {what}" for what in _of_log(found, losses, lossy=lossy)]
         folded = replay.views[at]
         broken += [f"{pool}: {what}" for what in _of_view(folded)]
         views = {name: process.views[pool] for name, process in world.processes.items() if pool in process.views}
         shared = world.schedule.world.get("topology") == SHARING
         broken += [f"{pool}: {what}" for what in _of_processes(found, folded, views, shared=shared)]
-    broken += _of_nodes(world)
+    broken += _of_nodes(world, lossy=lossy)
     return Outcome(tuple(broken), dict(world.struck), world.faults, records, took_s, digest.hexdigest()[:16])
 
 
@@ -102,10 +103,11 @@ def _of_processes(
                 yield f"{name} has another view than the log says"
 
 
-def _of_nodes(world: World) -> Iterator[str]:
+def _of_nodes(world: World, *, lossy: bool) -> Iterator[str]:
     for nodes in world.nodes.values():
         yield from (f"ran twice at a time: {moment}" for moment in nodes.witness.doubled)
-        yield from (f"more than the node has: {moment}" for moment in nodes.witness.overfull)
+        if not lossy:
+            yield from (f"more than the node has: {moment}" for moment in nodes.witness.overfull)
         yield from (f"still runs: {training.replica}.{training.incarnation}" for training in nodes.running())
 
 

@@ -1,4 +1,4 @@
-"""The ordered division of the running jobs: disjoint blocks that make room, hold nobody in vain, and are worth it."""
+"""The ordered division of the running jobs: disjoint blocks that make room, hold no superfluous member, and are worth it."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def test_a_collector_gets_the_ids_of_the_log(tmp_path: Path) -> None:
 
 
 async def test_a_collector_that_is_away_costs_spans_and_nothing_else() -> None:
-    """Thousands of spans for nobody are taken without waiting, and the end of it takes some seconds at most."""
+    """Thousands of spans that no collector takes delay nothing, and shutting down takes a few seconds at most."""
     export = SpanExport.to(f"http://127.0.0.1:{free_port()}/v1/traces")
     for _ in range(10_000):
         export(PLAN)

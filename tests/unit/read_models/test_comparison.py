@@ -13,7 +13,7 @@ from steepest.testing.scenarios.folded_pool import FoldedPool, submitted
 
 
 class Run(FoldedPool):
-    """A pool whose story is told."""
+    """A pool with a history."""
 
     def __init__(self) -> None:
         self.story = RunTimeline()

@@ -136,11 +136,11 @@ def test_a_candidate_that_scales_no_gang_differs_where_dragon_did() -> None:
     heard = records("dragon")
     scaled = {event.job for event in chosen(heard, c.TransitionPlanned) if event.kind is c.Transition.SCALE}
     found = shadowed(heard, lambda live: msgspec.structs.replace(live, dragon=_unscaled(live.dragon)))
-    told = {job: plan for job, one in found.items() for plan in one.plans if plan.kind is DifferenceKind.SCALE}
+    scalings = {job: plan for job, one in found.items() for plan in one.plans if plan.kind is DifferenceKind.SCALE}
 
     assert scaled
-    assert {*told} == scaled
-    assert all(plan.live and "replica" in str(plan.live.value) and plan.candidate is None for plan in told.values())
+    assert {*scalings} == scaled
+    assert all(plan.live and "replica" in str(plan.live.value) and plan.candidate is None for plan in scalings.values())
 
 
 def _unscaled(rules: DragonParameters) -> DragonParameters:
