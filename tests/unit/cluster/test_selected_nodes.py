@@ -1,4 +1,4 @@
-"""What a pool has of nodes that its cluster selects: what other pods leave. Less room counts immediately, more room later."""
+"""What a pool has of nodes that its cluster selects: what others leave. Less room counts immediately, more room later."""
 
 from __future__ import annotations
 
