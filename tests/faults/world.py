@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 from unittest import mock
 
@@ -21,6 +22,7 @@ from tests.faults.processes import SHARING, TOPOLOGIES, Process, Site
 from tests.faults.reports import Reported
 from tests.faults.schedule import Deed, Schedule
 
+from steepest.errors import UndecodableError
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.parameters import MoveLimits, PoolParameters, PreemptionLimits, QueueParameters, SpeConParameters
@@ -112,8 +114,11 @@ class World:
             process.kill()
             process.lose_power()
         for record in await self.broker.lose_tail(most):
-            if record.at.topic == "cluster" and isinstance(event := received(record).event, c.JobSubmitted):
-                self.submitted[self.layout.pools[record.at.partition]].pop(event.job, None)
+            if record.at.topic != "cluster":
+                continue
+            with suppress(UndecodableError):
+                if isinstance(event := received(record).event, c.JobSubmitted):
+                    self.submitted[self.layout.pools[record.at.partition]].pop(event.job, None)
 
     def views(self) -> Mapping[str, ClusterView]:
         """Each pool as the process that knows most of it sees it."""
