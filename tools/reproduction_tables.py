@@ -19,7 +19,7 @@ PAGE = ROOT / "docs" / "reproduction.md"
 LEFT_OUT = ("How to read a verdict", "The experiments", "Every load")
 """Sections of a report that the page has in its own words."""
 
-_BLOCK = re.compile(r"<!-- (specon|flowcon|dragon) -->\n.*?<!-- end -->", re.DOTALL)
+_BLOCK = re.compile(r"<!-- (specon|flowcon|pickyman|dragon) -->\n.*?<!-- end -->", re.DOTALL)
 
 
 def block(report: str) -> str:
