@@ -169,7 +169,7 @@ def test_the_same_call_gives_the_same_bytes_with_any_number_of_processes_and_any
     results: list[tuple[list[dict[str, Any]], bytes]] = []
     for workers, hash_seed in ((1, "1"), (2, "2718")):
         out = tmp_path / f"{workers}-{hash_seed}"
-        call = ["simulate", "--workload", "thesis:mixed-20", "--cluster", "4x8cpu", "--policy", policies]
+        call = ["simulate", "--workload", "thesis:flowcon-10", "--cluster", "2x8cpu", "--policy", policies]
         done = subprocess.run(
             [*STEEPEST, *call, "--seed", "0-1", "--jobs", str(workers), "--out", str(out), "--json"],
             env={**os.environ, "PYTHONHASHSEED": hash_seed},
