@@ -64,6 +64,7 @@ def test_a_preemption_has_its_victims_and_what_both_halves_took() -> None:
         *overhead("a", c.Overhead.SUSPENSION, 1_000, 1_100),
         *overhead("b", c.Overhead.SUSPENSION, None, 300),
         c.JobSuspended(plan="s1", job="a", step=7, steps_lost=2),
+        placed("a", 2),
         *overhead("a", c.Overhead.RESUMPTION, 2_000, 1_900),
         *overhead("z", c.Overhead.SUSPENSION, 9_000, 9_000),
     ]

@@ -18,7 +18,7 @@ class PreemptionSummary(msgspec.Struct, kw_only=True):
             nothing was known.
         measured_overhead_ms: What they took, as far as they are over; None before the first is.
         steps_lost: Steps that the victims had to do again.
-        resumed: How many of the victims train again.
+        resumed: How many of the victims run again.
     """
 
     plan: str
@@ -41,6 +41,7 @@ class PreemptionStory:
         self.summaries: list[PreemptionSummary] = []
         self._victims: dict[str, str] = {}
         self._of: dict[str, PreemptionSummary] = {}
+        self._away: dict[str, PreemptionSummary] = {}
 
     def note(self, event: c.ClusterEvent) -> None:
         """Take in the next event that counts."""
@@ -53,9 +54,11 @@ class PreemptionStory:
                 found.predicted_overhead_ms = _sum(found.predicted_overhead_ms, event.predicted_ms)
             case c.OverheadMeasured() if (found := self._of.get(event.job)) is not None:
                 found.measured_overhead_ms = _sum(found.measured_overhead_ms, event.measured_ms)
-                found.resumed += event.kind is c.Overhead.RESUMPTION
             case c.JobSuspended() if (found := self._of.get(event.job)) is not None:
                 found.steps_lost += event.steps_lost
+                self._away[event.job] = found
+            case c.JobPlaced() if (away := self._away.pop(event.job, None)) is not None:
+                away.resumed += 1
 
     def _planned(self, event: c.PlacementPlanned) -> None:
         victims = [self._victims[plan] for plan in event.after if plan in self._victims]
