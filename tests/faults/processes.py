@@ -181,7 +181,7 @@ class Process:
         self._starts = asyncio.get_running_loop().call_later(seconds, self.start)
 
     def heal(self) -> None:
-        """Whatever was on its way arrives now, of all lives; the present one lives on undisturbed, or one begins."""
+        """Calls under way of all lives arrive now. The present life continues undisturbed; a process that is down starts."""
         for doors in self._doors:
             doors.heal()
         if not self.is_down:

@@ -43,7 +43,7 @@ def guarded(schedule: Schedule) -> Outcome:
     signal.setitimer(signal.ITIMER_VIRTUAL, CPU_LIMIT_S)
     try:
         return played(schedule)
-    except Exception as error:  # noqa: BLE001 - whatever ends a world is a finding
+    except Exception as error:  # noqa: BLE001 - an error of the world is a finding too
         return Outcome((f"the world failed: {error!r}",), {}, 0, 0, 0.0, "")
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)

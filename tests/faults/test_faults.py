@@ -41,7 +41,7 @@ def test_a_schedule_is_its_text() -> None:
 
 
 def test_a_seed_is_a_run_under_any_hash_seed() -> None:
-    """The same seed makes the same records byte for byte, whatever the hashes of this process are."""
+    """The same seed makes the same records byte for byte, under any hash seed."""
     command = (
         "from tests.faults.draw import drawn; from tests.faults.world import played; print(played(drawn(2)).digest)"
     )

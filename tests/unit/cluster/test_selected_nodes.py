@@ -94,7 +94,7 @@ _AMOUNTS = st.builds(Resources, cpu_m=st.integers(0, 9_000), memory_mib=st.integ
 def test_a_pool_never_has_more_than_its_node_or_less_than_it_holds(
     name: str, own: Resources, others: Resources
 ) -> None:
-    """Whatever others hold, and whatever a node is called: one that is no name of a node is left out."""
+    """For any requests of others and any name of the node; a node whose name is invalid is left out."""
     nodes = SelectedNodes("")
     of: dict[str, Any] = {"cpu": "4", "memory": "4Gi", "nvidia.com/gpu": "2"}
     nodes.renew([node(name, **of)], {name: own}, {name: others})

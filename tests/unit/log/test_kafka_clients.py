@@ -1,4 +1,4 @@
-"""Clients of Kafka are stopped within a limit, whatever they do, and a service without its broker ends on SIGTERM."""
+"""Clients of Kafka stop within a limit, even if their own stop hangs; a service without its broker ends on SIGTERM."""
 
 from __future__ import annotations
 

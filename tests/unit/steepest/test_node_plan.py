@@ -56,7 +56,7 @@ def test_a_job_whose_total_proved_wrong_comes_after_promises() -> None:
 
 
 def test_what_is_to_spare_goes_to_the_urgent_job() -> None:
-    """Whatever work for it is worth; but for what the other one cannot wait for."""
+    """Its index does not matter, but what the other job must run now stays with that job."""
     urgent = job("urgent", 100.0, due_s=1_000.0, index=0.1, priority=1)
     assert rates(job("other", 100.0, due_s=1_000.0, index=1.0), urgent)["urgent"] == pytest.approx(CORES - FLOOR)
     assert rates(job("other", 100.0, due_s=25.0, index=1.0), urgent)["other"] == pytest.approx(CORES - FLOOR)

@@ -10,6 +10,16 @@ import msgspec
 Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$(?!\n)")]
 """A job, node or pool: lower-case letters, digits, dots, dashes and underscores, 1–63 of them."""
 
+
+def is_name(text: str) -> bool:
+    """Whether a text has the form of a :data:`Name`."""
+    try:
+        msgspec.convert(text, Name)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
 LARGEST = 2**63 - 1
 """Snapshots hold integers of 64 bits: a number from outside is of 63, so that one and a little more fits as well."""
 

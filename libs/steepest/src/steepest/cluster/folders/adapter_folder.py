@@ -21,7 +21,7 @@ import msgspec
 
 from steepest.cluster.port import ReplicaId, ReplicaSpec
 from steepest.errors import InputError, UntrustedError
-from steepest.events.common import LARGEST, CheckpointMode, Count, ExitStatus, Name
+from steepest.events.common import LARGEST, CheckpointMode, Count, ExitStatus, Name, is_name
 from steepest.logger import Logger
 from steepest.untrusted import files, json
 
@@ -258,7 +258,7 @@ class AdapterFolder:
 
     def _names(self) -> list[str]:
         """The jobs in the folder; an entry that is not a valid job name is not Steepest's."""
-        return sorted(name for name in os.listdir(self.jobs) if _is_name(name))  # noqa: PTH208 - see _numbers
+        return sorted(name for name in os.listdir(self.jobs) if is_name(name))  # noqa: PTH208 - see _numbers
 
     def retire(self, job: str) -> None:
         """Move a job to ``ended/<job>.<n>/`` and keep only its output and its checkpoints.
@@ -294,14 +294,6 @@ def _numbers(folder: Path | str) -> list[int]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     return sorted(number for name in names if name.isascii() and name.isdigit() and (number := int(name)) <= LARGEST)
-
-
-def _is_name(name: str) -> bool:
-    try:
-        msgspec.convert(name, Name)
-    except msgspec.ValidationError:
-        return False
-    return True
 
 
 @functools.lru_cache(maxsize=1024)

@@ -6,9 +6,7 @@ import hashlib
 import re
 from collections.abc import Sequence
 
-import msgspec
-
-from steepest.events.common import Name
+from steepest.events.common import is_name
 
 _OTHER = re.compile(r"[^a-z0-9._-]+")
 _LONGEST = 63
@@ -21,25 +19,17 @@ def fit_names(names: Sequence[str]) -> list[str]:
     A valid name stays. Any other is lowercased, its invalid characters become dashes, and it gets the beginning of its
     digest (BLAKE2b) as a suffix, so that ``A b`` and ``a-b`` stay distinct.
     """
-    taken = {name for name in names if _fits(name)}
+    taken = {name for name in names if is_name(name)}
     fitted = []
     for name in names:
         found = name
         attempt = 0
-        while not _fits(found) or (found != name and found in taken):
+        while not is_name(found) or (found != name and found in taken):
             found = _with_digest(name, attempt)
             attempt += 1
         taken.add(found)
         fitted.append(found)
     return fitted
-
-
-def _fits(name: str) -> bool:
-    try:
-        msgspec.convert(name, Name)
-    except msgspec.ValidationError:
-        return False
-    return True
 
 
 def _with_digest(name: str, attempt: int) -> str:

@@ -12,11 +12,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-import msgspec
-
 from steepest.cluster.kubernetes.objects import ClusterNode, Pod
 from steepest.cluster.kubernetes.quantities import mebibytes, millis
-from steepest.events.common import Name, Resources
+from steepest.events.common import Resources, is_name
 
 GPU = "nvidia.com/gpu"
 """What a node's device plugin calls its whole GPUs."""
@@ -95,7 +93,7 @@ class SelectedNodes(Mapping[str, Resources]):
             own: What the pool's own pods hold, by node.
             others: What all other pods hold, by node.
         """
-        known = [node for node in nodes if _is_name(node.metadata.name)]
+        known = [node for node in nodes if is_name(node.metadata.name)]
         for node in known:
             self._state(node.metadata.name, _left(node, own, others))
         names = {node.metadata.name for node in known}
@@ -155,11 +153,3 @@ def _larger(one: Resources, other: Resources) -> Resources:
         gpus=max(one.gpus, other.gpus),
         extended=tuple(sorted(extended.items())),
     )
-
-
-def _is_name(name: str) -> bool:
-    try:
-        msgspec.convert(name, Name)
-    except msgspec.ValidationError:
-        return False
-    return True
