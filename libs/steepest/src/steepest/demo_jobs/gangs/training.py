@@ -78,7 +78,7 @@ class SharedStep:
 def report(run: steepest_sdk.Run, name: str, given: harness.Options, step: int, loss: float) -> None:
     """Report a step; every 30th one and the last are printed too, by the chief."""
     if run.is_chief and (step % _PRINT_EVERY_STEPS == 0 or step == given.steps):
-        harness.say(f"{name}: step {step} of {given.steps}, {run.world_size} processes, nats {loss:.6g}\n")
+        harness.say(f"{name}: step {step} of {given.steps}, {run.world_size} processes, nats {loss:.8g}\n")
     run.report(step, loss=loss)
 
 
