@@ -22,7 +22,7 @@ from steepest.events.common import Resources
 from steepest.log.files.file_log import FileLog
 from steepest.runtime.recovery.log_identity import open_partitions
 
-STEEPEST = "from steepest.cli.main import main; main(prog_name='steepest')"
+STEEPEST = "from steepest.__main__ import run; run()"
 
 
 def prepared(root: Path) -> Path:

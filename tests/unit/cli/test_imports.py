@@ -31,7 +31,7 @@ HEAVY = (
         "structlog",
         "prometheus_client",
     ),
-    *("psutil", "importlib.metadata", "attr", "asyncinotify"),
+    *("psutil", "importlib.metadata", "attr", "asyncinotify", "difflib", "random", "secrets", "tomllib"),
     *("steepest.sim", "steepest.policies.placement", "steepest.training_logs", "steepest.cluster.local"),
 )
 HELP_NEEDS_NOT = (*HEAVY, "asyncio", "msgspec", "steepest.events", "steepest.view", "steepest.log")

@@ -9,6 +9,7 @@ import math
 import types
 import typing
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -85,7 +86,7 @@ FLAGS: Mapping[int, Flag] = {
 """The behaviour flags that this code knows, by number."""
 
 
-class Topic(msgspec.Struct, Generic[E], frozen=True, kw_only=True):
+class Topic(msgspec.Struct, Generic[E], frozen=True, kw_only=True, dict=True):
     """A topic.
 
     Attributes:
@@ -100,7 +101,11 @@ class Topic(msgspec.Struct, Generic[E], frozen=True, kw_only=True):
     events: Any
     writers: Mapping[type, str]
     partitions: int = 1
-    decoder: Any = None
+
+    @cached_property
+    def decoder(self) -> msgspec.json.Decoder[E]:
+        """Made when it is first needed: that takes milliseconds, and a command reads few topics."""
+        return msgspec.json.Decoder(self.events)
 
     @property
     def types(self) -> tuple[type, ...]:
@@ -115,11 +120,10 @@ class Topic(msgspec.Struct, Generic[E], frozen=True, kw_only=True):
                 ``UNKNOWN_VALUE`` where all is as it should be up to a name that this version does not know.
         """
         try:
-            event: E = self.decoder.decode(value)
+            return self.decoder.decode(value)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             code = UNKNOWN_VALUE if str(error).startswith(UNKNOWN_NAMES) else None
             raise UndecodableError(f"no event of topic {self.name}: {error}", code=code) from error
-        return event
 
 
 UNKNOWN_VALUE = "unknown-value"
@@ -193,7 +197,6 @@ def _topic(
         events=events,
         writers={event: writer for writer, wrote in writers.items() for event in wrote},
         partitions=partitions,
-        decoder=msgspec.json.Decoder(events),
     )
 
 

@@ -8,7 +8,6 @@ It is the only reader of ``STEEPEST_…`` variables in the library.
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -104,6 +103,8 @@ def load(
 
 
 def _from_file(path: Path) -> Mapping[str, Given]:
+    import tomllib  # noqa: PLC0415 - most calls name no file, and each start would pay for it
+
     try:
         content = tomllib.loads(path.read_text())
     except (OSError, ValueError) as error:

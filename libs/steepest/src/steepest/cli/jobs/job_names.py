@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import re
-import secrets
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,7 +19,7 @@ NO_SCRIPT = ("-c", "-m", "-")
 def name_for(command: Sequence[str]) -> str:
     """A job's name: the script's, and four letters that make it another one every time."""
     stem = re.sub(r"[^a-z0-9]+", "-", _what_runs(command).lower())[:STEM_LETTERS].strip("-")
-    return f"{stem or 'job'}-{secrets.token_hex(2)}"
+    return f"{stem or 'job'}-{os.urandom(2).hex()}"
 
 
 def _what_runs(command: Sequence[str]) -> str:

@@ -7,7 +7,6 @@ It must never know how anything is shown.
 from __future__ import annotations
 
 import asyncio
-import difflib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
@@ -55,6 +54,8 @@ class StoredPool(msgspec.Struct, kw_only=True):
         job = self.view.jobs.get(name)
         if job is not None:
             return job
+        import difflib
+
         close = difflib.get_close_matches(name, [each.name for each in self.view.jobs], n=3, cutoff=0.5)
         hint = f"did you mean {' or '.join(close)}?" if close else "see `steepest jobs --all`"
         raise InputError(f"there is no job {name!r} in {self.folder.root}", code="no-such-job", hint=hint)

@@ -5,7 +5,7 @@ It owns appending and waiting for the answer. It must never decide whether a req
 
 from __future__ import annotations
 
-import secrets
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -48,7 +48,7 @@ class RequestOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 def new_request() -> str:
     """A name for a request, so that sending it twice asks once."""
-    return secrets.token_hex(8)
+    return os.urandom(8).hex()
 
 
 @asynccontextmanager

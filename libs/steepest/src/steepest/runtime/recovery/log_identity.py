@@ -7,7 +7,7 @@ word is taken for it, and without a snapshot that of the newest decision about t
 
 from __future__ import annotations
 
-import secrets
+import os
 
 from steepest.clock import Clock
 from steepest.errors import LogEpochError, UndecodableError
@@ -24,7 +24,7 @@ async def open_partitions(log: Log, layout: Layout, clock: Clock) -> None:
         LogUnavailableError: The log takes or gives nothing now.
     """
     empty = [at for topic in layout.partitions() for at in layout.of_topic(topic) if await log.end(at) == 0]
-    opened = [new_record(at, "", LogOpened(epoch=secrets.token_hex(8)), clock.now_ms()) for at in empty]
+    opened = [new_record(at, "", LogOpened(epoch=os.urandom(8).hex()), clock.now_ms()) for at in empty]
     if opened:
         await log.append(opened)
 
