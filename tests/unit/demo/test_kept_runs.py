@@ -43,7 +43,7 @@ class Runs:
         return ()
 
     @contextlib.contextmanager
-    def storage(self, given: DemoWorkload) -> Iterator[list[DemoWorkload]]:
+    def storage(self, given: DemoWorkload, **_: int) -> Iterator[list[DemoWorkload]]:
         """No server."""
         yield [given]
 

@@ -29,10 +29,19 @@ def job(ended_ms: int | None = 100_000, epoch_ms: float = 10_000, model: str = "
     )
 
 
-@pytest.mark.parametrize(("at_ms", "left_ms"), [(100_000, 10_000), (103_000, 7_000), (113_000, 7_000), (125_000, 0)])
+@pytest.mark.parametrize(("at_ms", "left_ms"), [(100_000, 10_000), (103_000, 7_000), (110_000, 0)])
 def test_what_is_left_of_an_epoch(at_ms: int, left_ms: int) -> None:
-    """An epoch that is late by more than its length is over."""
+    """Without counts of bytes, by the time since it began."""
     assert Overheads().epoch_left_ms(job(), at_ms) == left_ms
+
+
+@pytest.mark.parametrize("at_ms", [110_100, 113_000, 125_000])
+def test_an_epoch_that_is_late_is_not_the_next_one(at_ms: int) -> None:
+    """Without counts of bytes, how long it still takes is unknown: not a whole epoch, and not nothing."""
+    overheads = Overheads()
+    assert overheads.epoch_left_ms(job(), at_ms) is None
+    overheads.learn_suspension("m", 4_000, 4_500)
+    assert overheads.suspension_ms(job(), at_ms) == 4_500
 
 
 def test_a_resumed_job_is_at_the_beginning_of_an_epoch() -> None:

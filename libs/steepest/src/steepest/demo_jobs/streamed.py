@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import http.client
 import os
+import socket
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -33,6 +34,9 @@ _EVALUATED_AT_ONCE = 256
 _OK = (200, 206)
 _REPORT_EVERY_STEPS = 10
 _TIMEOUT_S = 600.0
+
+_BUFFER_BYTES = 1 << 17
+"""Read ahead of the training. The kernel's own choice is several megabytes: a large part of an epoch as short as these."""
 
 
 @dataclass(frozen=True)
@@ -100,11 +104,18 @@ class DataServer:
             yield piece
 
     def _ask(self, method: str, path: str, **headers: str) -> http.client.HTTPResponse:
+        if self._connection.sock is None:
+            self._connect()
         self._connection.request(method, f"{self._path}/{path}", headers=headers)
         response = self._connection.getresponse()
         if response.status not in _OK:
             raise OSError(f"{path}: {response.status} {response.reason}")
         return response
+
+    def _connect(self) -> None:
+        self._connection.connect()
+        connected: socket.socket = self._connection.sock
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
 
 
 class FeatureModel:

@@ -4,6 +4,7 @@ A reconstruction. The paper's abstract: a suspension waits for the end of the cu
 and the training data; the prediction is off by less than 5 % on average. Here:
 
 * *Suspension.* A job that saves at the end of its epoch takes what is left of the epoch, and then the time to save and stop.
+  What is left follows from the bytes that it has yet to read (:mod:`steepest.policies.pickyman.reading`).
   A job that saves at its next step takes the latter alone. Which kind a job is, nothing announces: both are predicted, and
   the one that was nearer to the suspensions measured of its model counts; before any was measured, the end of the epoch.
 * *Resumption.* To start, and to read program, model and data from the storage, whose bandwidth all jobs share that start at
@@ -20,6 +21,9 @@ from collections.abc import Sequence
 
 import msgspec
 
+from steepest.events import cluster as c
+from steepest.policies.pickyman.reading import Readings
+from steepest.view.cluster_view import ClusterView
 from steepest.view.state import Job
 
 MODELS_KEPT = 500
@@ -67,10 +71,16 @@ class Overheads(msgspec.Struct):
     Attributes:
         resumed: By job, the incarnation that was resumed last, and when it trained again: an epoch began then, since the
             one before was suspended at the end of one.
+        readings: How far the jobs have read in their epochs.
     """
 
     models: dict[str, ModelOverheads] = {}
     resumed: dict[str, tuple[int, int]] = {}
+    readings: Readings = msgspec.field(default_factory=Readings)
+
+    def observe(self, view: ClusterView, event: c.ClusterEvent, at_ms: int) -> None:
+        """Take in what a record that counts says of what jobs read. Work: O(1), and O(replicas) for a node's usage."""
+        self.readings.observe(view, event, at_ms)
 
     def learn_suspension(self, model: str, epoch_left_ms: int | None, took_ms: int) -> None:
         """A suspension was measured."""
@@ -98,7 +108,7 @@ class Overheads(msgspec.Struct):
             for age, one in enumerate(reversed(seen))
             if one.epoch_left_ms is not None
         ]
-        return left + round(_mean(after, FIRST_SUSPENSION_MS if not seen else 0))
+        return left + round(_mean(after, FIRST_SUSPENSION_MS))
 
     def resumption_ms(self, job: Job, readers: int, storage_bytes_s: int | None = None) -> int:
         """How long a resumption takes beside others; ``readers``: jobs that start then, this one included."""
@@ -125,22 +135,32 @@ class Overheads(msgspec.Struct):
             del self.resumed[next(iter(self.resumed))]
 
     def epoch_left_ms(self, job: Job, at_ms: int) -> int | None:
-        """Time until the epoch under way ends; None where none was seen. An epoch that is late ends immediately.
+        """Time until the epoch under way ends; None where that is unknown.
 
-        Before an incarnation has ended an epoch, they are counted from where it went on, if those before were measured.
+        Where bytes are not counted, by the time since the epoch began: one that takes longer than the mean may end at any
+        time, and is not the next one. Before an incarnation has ended an epoch, they are counted from where it went on.
         """
+        left = self.readings.left_ms(job, at_ms)
         seen = job.epochs_seen
-        if seen is None or not seen.epoch_ms:
-            return None
+        if left is not None or seen is None or not seen.epoch_ms:
+            return left
         began_ms = seen.ended_ms
         if began_ms is None:
             incarnation, began_ms = self.resumed.get(job.name, (None, 0))
             if incarnation != job.incarnation:
                 return None
-        gone = max(at_ms - began_ms, 0)
-        if gone >= 2 * seen.epoch_ms:
-            return 0
-        return round(seen.epoch_ms - gone % seen.epoch_ms)
+        gone_ms = max(at_ms - began_ms, 0)
+        return round(seen.epoch_ms - gone_ms) if gone_ms <= seen.epoch_ms else None
+
+    def knows_suspension(self, job: Job, epoch_left_ms: int | None) -> bool:
+        """Whether anything was seen from which the suspension of a job can be predicted."""
+        return epoch_left_ms is not None or bool(self._known(job.spec.model).suspensions)
+
+    def knows_resumption(self, job: Job) -> bool:
+        """Likewise for a resumption."""
+        seen, everyone = job.epochs_seen, self.models.get("")
+        is_measured = everyone is not None and bool(everyone.resumptions)
+        return is_measured or (seen is not None and seen.load_ms is not None)
 
     def _of(self, model: str) -> ModelOverheads:
         found = self.models.pop(model, None) or ModelOverheads()

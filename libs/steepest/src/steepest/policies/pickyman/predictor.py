@@ -82,7 +82,7 @@ class Predictor:
     """Answers submissions and epochs with ``RunTimePredicted``, and the steps of suspensions with what they take."""
 
     name = "predictor"
-    logic = 2
+    logic = 3
     state_type = PredictorState
 
     def __init__(self, state: PredictorState | None = None) -> None:
@@ -103,6 +103,7 @@ class Predictor:
 
     def _follow(self, view: ClusterView, received: Received[c.ClusterEvent]) -> Iterator[c.ClusterEvent]:
         state, event, at_ms = self.state, received.event, received.at_ms
+        state.overheads.observe(view, event, at_ms)
         if not state.on:
             state.on = True
             yield from self._predict_all(view, [job for job in view.jobs if job.phase is not Phase.ENDED], at_ms)
@@ -187,6 +188,7 @@ class Predictor:
             if running is not None and running.plan == plan.id:
                 return
             left = state.overheads.epoch_left_ms(job, at_ms)
+            known = state.overheads.knows_suspension(job, left)
             yield self._predict_overhead(
                 job,
                 UnderWay(
@@ -194,16 +196,18 @@ class Predictor:
                     kind=c.Overhead.SUSPENSION,
                     incarnation=job.incarnation,
                     began_ms=at_ms,
-                    predicted_ms=state.overheads.suspension_ms(job, at_ms),
+                    predicted_ms=state.overheads.suspension_ms(job, at_ms) if known else None,
                     epoch_left_ms=left,
                 ),
-                "its epoch ends first" if left else "no epoch of it was seen",
+                "how much of its epoch is left is unknown" if left is None else "its epoch ends first",
             )
         elif plan.kind is PlanKind.PLACE and event.step is c.Step.START:
             state.starting[job.name] = at_ms
             if not plan.resumes:
                 return
             readers = sum(1 for since_ms in state.starting.values() if at_ms - since_ms < STARTS_FOR_MS)
+            storage = view.parameters.pickyman.storage_bytes_s
+            known = state.overheads.knows_resumption(job)
             yield self._predict_overhead(
                 job,
                 UnderWay(
@@ -211,7 +215,7 @@ class Predictor:
                     kind=c.Overhead.RESUMPTION,
                     incarnation=event.incarnation,
                     began_ms=at_ms,
-                    predicted_ms=state.overheads.resumption_ms(job, readers, view.parameters.pickyman.storage_bytes_s),
+                    predicted_ms=state.overheads.resumption_ms(job, readers, storage) if known else None,
                     readers=readers,
                     step=None if job.checkpoint is None else job.checkpoint.step,
                 ),

@@ -65,7 +65,7 @@ class PreemptionPlanner:
     """Plans suspensions, and the placements that they make room for."""
 
     name = "preemption-planner"
-    logic = 2
+    logic = 3
     state_type = PreemptionPlannerState
 
     def __init__(self, state: PreemptionPlannerState | None = None) -> None:
@@ -85,6 +85,8 @@ class PreemptionPlanner:
             self._read_back(event.plan)
         elif isinstance(event, c.OverheadPredicted | c.OverheadMeasured):
             self._calibrate(view, event, received.at_ms)
+        elif parameters.on:
+            self.state.overheads.observe(view, event, received.at_ms)
         is_on = parameters.on and parameters.rule is not PreemptionRule.NONE
         if not is_on or view.state.reads < SINCE[c.RunTimePredicted] or not view.has(GANGS_RUN):
             self._running = None

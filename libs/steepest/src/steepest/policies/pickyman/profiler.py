@@ -60,6 +60,7 @@ class JobTraffic(msgspec.Struct):
         epoch_bytes: What the replica of :class:`FoundEpochs` reads in an epoch, from this or an earlier incarnation.
         load_bytes: What it read before its first epoch; None: not known.
         load_ms: How long that took.
+        loaded_ms: When the first replica that did had read as much in this incarnation; None: none has, or it is unknown.
     """
 
     incarnation: int
@@ -68,6 +69,7 @@ class JobTraffic(msgspec.Struct):
     epoch_bytes: int | None = None
     load_bytes: int | None = None
     load_ms: int | None = None
+    loaded_ms: float | None = None
 
 
 class ProfilerState(msgspec.Struct):
@@ -80,7 +82,7 @@ class Profiler:
     """Turns the counts of bytes in ``NodeHeartbeat`` into ``EpochMeasured``."""
 
     name = "profiler"
-    logic = 1
+    logic = 2
     topic = "heartbeats"
     state_type = ProfilerState
 
@@ -144,7 +146,10 @@ def _folded(job: JobTraffic, report: ReplicaReport, at_ms: int, *, runs: bool) -
         if runs and report.read_bytes is not None:
             job.traces[report.replica] = begin(at_ms, report.read_bytes)
         return None
+    before = (trace.at_ms, trace.read)
     over = observe(trace, at_ms, report.read_bytes)
+    if job.loaded_ms is None and job.load_bytes is not None and before[1] <= job.load_bytes < trace.read:
+        job.loaded_ms = trace.reached_ms(job.load_bytes, before)
     if not runs:
         over = close(trace) or over
         if over is None:
@@ -155,6 +160,8 @@ def _folded(job: JobTraffic, report: ReplicaReport, at_ms: int, *, runs: bool) -
 def _begun(report: ReplicaReport, job: JobTraffic, trace: Trace, pause: ReadingPause) -> c.EpochMeasured | None:
     """The first end of an epoch that is recognised."""
     if (known := _as_before(job, pause)) is not None:
+        if job.loaded_ms is not None:
+            job.load_ms = max(0, round(job.loaded_ms - trace.began_ms))
         epoch_ms = pause.ended_ms - trace.began_ms - (job.load_ms or 0)
         job.found = FoundEpochs(report.replica, known, 1, pause.level, pause.ended_ms, pause.idle_ms, 1.0)
         return _measured(report, job, job.found, epoch_ms) if epoch_ms > 0 else None

@@ -66,6 +66,12 @@ class Trace(msgspec.Struct):
     pauses: list[ReadingPause] = []
     open: ReadingPause | None = None
 
+    def reached_ms(self, level: int, before: tuple[int, int]) -> float:
+        """When the newest heartbeat's count passed a level; ``before``: time and count of the heartbeat before."""
+        at_ms, read = before
+        share = (level - read) / max(self.read - read, 1)
+        return at_ms + min(max(share, 0.0), 1.0) * (self.at_ms - at_ms)
+
 
 def begin(at_ms: int, counter: int) -> Trace:
     """A trace that begins with this heartbeat; what was read before it counts as read."""

@@ -44,7 +44,14 @@ class JobsOver(NoAudience):
             self._on_step(f"{self._run}: {story.ended()} of {self._jobs} jobs are over")
 
 
-def run_once(given: DemoWorkload, parameters: PoolParameters, folder: Path, on_step: OnStep) -> Records:
+def run_once(
+    given: DemoWorkload,
+    parameters: PoolParameters,
+    folder: Path,
+    on_step: OnStep,
+    *,
+    storage_bytes_s: int = trainings.STORAGE_BYTES_S,
+) -> Records:
     """The events of a run: of the one whose recording is in the folder, if it is complete and the same, else of a new one.
 
     Raises:
@@ -59,7 +66,7 @@ def run_once(given: DemoWorkload, parameters: PoolParameters, folder: Path, on_s
         on_step(f"{folder.name}: read from its recording")
         return asyncio.run(Play(folder, given, parameters).recorded())
     shutil.rmtree(folder, ignore_errors=True)
-    with trainings.with_storage(given) as (staged,):
+    with trainings.with_storage(given, bytes_s=storage_bytes_s) as (staged,):
         audience = JobsOver(folder.name, len(given.arrivals), on_step)
         events = asyncio.run(_played(Play(folder, staged, parameters), audience))
     mark.write_text(digest, encoding="utf-8")

@@ -22,7 +22,9 @@ ASSUMPTIONS = (
     "Trainings are the demo job `streamed`, real processes on emulated nodes. Their data come over TCP from lighttpd.",
     "The storage is behind a link whose bandwidth all readers share, chunk by chunk.",
     "Each worker has a node of its own. A run time is from the first placement to the end; its prediction stood before.",
-    "Overheads are those of time slices, predicted when each suspension or resumption began.",
+    "Overheads are those of time slices, predicted when each suspension or resumption began. Of the first ones nothing is",
+    "known yet, and no error is counted: three epochs must end before the traffic shows how long they are.",
+    "Trainings of the overheads have epochs of half a minute and starts of several seconds: nodes report each second.",
     "Waiting is all of it, that of suspended jobs included. Pairs have the same jobs; the order of policies rotates.",
 )
 
@@ -66,7 +68,8 @@ def verdicts(found: RealPreemption) -> list[RealVerdict]:
         ),
         RealVerdict(
             claim="the mean error of predicted overheads is below 5 %",
-            measured=f"{_percent(of_overheads, statistics.fmean)} over {len(of_overheads)}",
+            measured=f"{_percent(of_overheads, statistics.fmean)} over {len(of_overheads)}"
+            f" ({len(found.overheads) - len(of_overheads)} more before anything was known)",
             holds=statistics.fmean(of_overheads) < CLAIMED_OVERHEAD if of_overheads else None,
         ),
     ]

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from steepest.demo.workload import DemoWorkload
+from steepest.events.cluster import Overhead
 from steepest.events.parameters import PickyManParameters, PoolParameters, PreemptionLimits, SpeConParameters
 from steepest.policies.named import under
 from steepest.testbed.preemption import trainings
@@ -24,13 +25,13 @@ from steepest.testbed.preemption.outcomes import (
 
 TICK_MS = 500
 MIN_RUN_MS = 4_000
-SLICE_MS = 40_000
-"""Several epochs: two must end in a slice before the traffic shows how long they are."""
+SLICE_MS = 80_000
+"""Several epochs: three must end in an incarnation before the traffic shows how long they are."""
 
 COMPARED = {"fifo": "none", "srtf": "predicted-srtf", "pickyman": "pickyman"}
 """Name in the report to name of the policy."""
 
-OVERHEADS_WANTED = 40
+SUSPENSIONS_WANTED = 40
 JOBS, GAP_S = 9, 12.0
 
 
@@ -100,13 +101,16 @@ def _run_times(repetitions: int, folder: Path, on_step: OnStep, *, brief: bool) 
 def _overheads(folder: Path, on_step: OnStep, *, brief: bool) -> Sequence[MeasuredOverhead]:
     measured: list[MeasuredOverhead] = []
     rounds, epochs = 0, trainings.SLICED_EPOCHS // 4 if brief else trainings.SLICED_EPOCHS
-    while len(measured) < (2 if brief else OVERHEADS_WANTED):
-        name = f"overheads-{rounds}"
+    suspended = 0
+    while suspended < (1 if brief else SUSPENSIONS_WANTED):
+        name, given = f"overheads-{rounds}", trainings.sliced_workload(rounds, epochs)
+        bytes_s = trainings.SLICED_STORAGE_BYTES_S
         measured += overheads(
-            name, run_once(trainings.sliced_workload(rounds, epochs), parameters("round-robin"), folder / name, on_step)
+            name, run_once(given, parameters("round-robin"), folder / name, on_step, storage_bytes_s=bytes_s)
         )
+        suspended = sum(one.kind == Overhead.SUSPENSION and one.predicted_ms is not None for one in measured)
         rounds += 1
-        on_step(f"suspensions and resumptions measured: {len(measured)}")
+        on_step(f"suspensions predicted and measured: {suspended}; of all overheads: {len(measured)}")
     return measured
 
 

@@ -30,7 +30,18 @@ EVALUATIONS = 8
 WORK = 1
 STORAGE_BYTES_S = 24_000_000
 PROFILED_EPOCHS, EPOCHS = 5, 4
-SLICED_EPOCHS = 40
+SLICED_EPOCHS = 44
+"""Of a sliced training of ``SLICED_MEAN_IMAGES``; smaller ones have more, so that all are as long."""
+
+SLICED_MEAN_IMAGES = 24_000
+SLICED_IMAGES = (18_000, 20_000, 24_000, 28_000)
+"""Of different sizes, so that slices end at different parts of an epoch."""
+
+WIDE_FEATURES = 4096
+"""Of sliced trainings: an epoch takes half a minute and a start several seconds, since nodes report each second."""
+
+SLICED_STORAGE_BYTES_S = 6_000_000
+"""Starts take as long as their reading; epochs do not."""
 
 
 class StreamedSetting(msgspec.Struct, frozen=True):
@@ -77,10 +88,20 @@ def nodes() -> tuple[NodeSpec, ...]:
     return tuple(NodeSpec(f"n{number}", Resources(cpu_m=NODE_M)) for number in range(1, NODES + 1))
 
 
-def training(job: str, setting: StreamedSetting, *, at_s: float, epochs: int, seed: int, after: int = 0) -> Arrival:
+def training(
+    job: str,
+    setting: StreamedSetting,
+    *,
+    at_s: float,
+    epochs: int,
+    seed: int,
+    after: int = 0,
+    features: int = FEATURES,
+) -> Arrival:
     """A training as it is submitted."""
     options = {"--epochs": epochs, "--batch": setting.batch, "--work": WORK, "--evaluations": EVALUATIONS}
-    words = [str(word) for option in (*options.items(), ("--seed", seed)) for word in option]
+    named = (*options.items(), ("--features", _features_file(features)), ("--seed", seed))
+    words = [str(word) for option in named for word in option]
     each = Resources(cpu_m=NODE_M)
     spec = JobSpec(
         command=(sys.executable, "-m", "steepest.demo_jobs.streamed", setting.file, *words),
@@ -127,15 +148,26 @@ def crowded_workload(seed: int, jobs: int, gap_s: float) -> DemoWorkload:
 def sliced_workload(seed: int, epochs: int) -> DemoWorkload:
     """Twice as many long trainings as nodes, so that slices are over again and again."""
     given = tuple(
-        training(f"job-{number}", StreamedSetting(24_000, 64, 1), at_s=0.0, epochs=epochs, seed=seed)
-        for number in range(1, 5)
+        training(
+            f"job-{number}",
+            StreamedSetting(images, 64, 1),
+            at_s=0.0,
+            epochs=round(epochs * SLICED_MEAN_IMAGES / images),
+            seed=seed,
+            features=WIDE_FEATURES,
+        )
+        for number, images in enumerate(SLICED_IMAGES, 1)
     )
     return DemoWorkload(nodes=nodes()[:2], arrivals=given)
 
 
+def _features_file(features: int) -> str:
+    return f"features-{features}.bin"
+
+
 @contextlib.contextmanager
-def with_storage(*given: DemoWorkload) -> Iterator[list[DemoWorkload]]:
-    """The workloads, with one storage server that has the data of all of them.
+def with_storage(*given: DemoWorkload, bytes_s: int = STORAGE_BYTES_S) -> Iterator[list[DemoWorkload]]:
+    """The workloads, with one storage server that has the data of all of them, behind a link of so many bytes a second.
 
     Raises:
         InputError: The server is not installed.
@@ -147,6 +179,7 @@ def with_storage(*given: DemoWorkload) -> Iterator[list[DemoWorkload]]:
         server = stack.enter_context(running_storage(folder))
         for name, size in files.items():
             write_images(server.data / name, (size or 0) // RECORD_BYTES)
-        write_features(server.data / "features.bin", FEATURES)
-        link = stack.enter_context(running_link(server.address, STORAGE_BYTES_S))
+        for features in (FEATURES, WIDE_FEATURES):
+            write_features(server.data / _features_file(features), features)
+        link = stack.enter_context(running_link(server.address, bytes_s))
         yield [msgspec.structs.replace(one, storage=link) for one in given]
