@@ -67,6 +67,27 @@ def test_fair_sharing_equals_its_slow_version(cores: float, loads: list[Load]) -
     assert run_fairly(cores, loads).ends == pytest.approx(slow_ends(cores, loads))
 
 
+HUGE = st.floats(1e6, 1e18)
+"""Work of jobs that announce as much as is believed."""
+
+
+@given(CORES, st.lists(st.tuples(HUGE, DEMANDS), min_size=1, max_size=40))
+def test_fair_sharing_of_huge_jobs_ends(cores: float, jobs: list[tuple[float, float]]) -> None:
+    """Floats of that size tell seconds apart, and no less: each job has an end, in the order of their work where it may."""
+    ends = run_fairly(cores, [Load(left, demand) for left, demand in jobs]).ends
+    assert all(math.isfinite(end) for end in ends)
+    assert max(ends) >= sum(left for left, _ in jobs) / cores * (1 - 1e-6)
+
+
+@given(CORES, st.lists(st.builds(Promise, HUGE | WORK, DEMANDS, HUGE | st.floats(-10, 200)), min_size=1, max_size=20))
+def test_what_must_run_of_huge_jobs_is_found(cores: float, promises: list[Promise]) -> None:
+    """It is no more than they can use."""
+    found = must_run(promises, cores, SLOT_S)
+    assert found.late >= 0.0
+    for promise, now in zip(promises, found.now, strict=True):
+        assert 0.0 <= now <= promise.demand * SLOT_S
+
+
 @given(CORES, LOADS, st.floats(0, 100))
 def test_fair_sharing_gives_equal_parts_and_all_there_is(cores: float, loads: list[Load], seconds: float) -> None:
     """No job gets more than it can use or needs, and no CPU is idle while one could use it."""

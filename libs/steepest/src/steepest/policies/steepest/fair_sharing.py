@@ -99,6 +99,8 @@ class _Run:
         if math.isinf(at):
             return False
         self._served += level * (at - self.now)
+        if by_need <= at:  # also where the rest is less than a float of this size can tell
+            self._served = max(self._served, self._by_need[0][0])
         self.now = at
         while self._by_end and self._by_end[0][0] <= at + EQUAL:
             self._end(heapq.heappop(self._by_end)[1])

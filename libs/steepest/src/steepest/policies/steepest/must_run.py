@@ -24,7 +24,7 @@ from collections.abc import Sequence
 import msgspec
 
 EQUAL = 1e-9
-"""Tolerance for sums of floats, in seconds."""
+"""Tolerance for sums of floats, relative to a second, a core, or the longest time that is computed with."""
 
 
 class Promise(msgspec.Struct, frozen=True):
@@ -110,6 +110,8 @@ class _Levels:
         self._promises = promises
         self._capacity = capacity
         self._time = max((promise.due_s for promise in promises), default=slot_s)
+        alone_s = (promise.left / min(promise.demand, capacity) for promise in promises)
+        self._equal_s = EQUAL * max(1.0, self._time, *alone_s)
         self._groups: dict[int, _Merged] = {}
         self._of: dict[int, int] = {}
         self.full: list[tuple[float, int]] = []
@@ -176,18 +178,18 @@ class _Levels:
 
     def _meet(self) -> None:
         """Join those who have come to the border, and drop what is done."""
-        while self.full and self.full[0][0] + self._time <= EQUAL:
+        while self.full and self.full[0][0] + self._time <= self._equal_s:
             self._full_demand -= self._groups[heapq.heappop(self.full)[1]].demand
         if self.border is None:
             return
         x, number = self.border
-        while self.full and self.full[0][0] + self._time <= x + EQUAL:
+        while self.full and self.full[0][0] + self._time <= x + self._equal_s:
             other = heapq.heappop(self.full)[1]
             self._full_demand -= self._groups[other].demand
             number = self._join(number, other)
-        while self.waiting and -self.waiting[0][0] >= x - EQUAL:
+        while self.waiting and -self.waiting[0][0] >= x - self._equal_s:
             number = self._join(number, heapq.heappop(self.waiting)[1])
-        self.border = None if x <= EQUAL else (x, number)
+        self.border = None if x <= self._equal_s else (x, number)
 
     def _settle(self) -> None:
         """Let the border be where the capacity ends: those above it run fully, those below it not at all."""
