@@ -19,13 +19,13 @@ from steepest.runtime.decode import received
 from steepest.view.cluster_view import ClusterView, fold_all
 from steepest.view.state import Phase
 
-RESTATED = ("upgrade", "roll-back", "power-loss")
+RESTATED = ("upgrade", "roll-back", "power-loss", "recreate")
 """Faults after which a stream's decider states again what holds, which one that reads its topic from the first record
 does not: another logic has decided, or records were lost about which decisions remain."""
 
-STARTS_LOST = "incarnations-rise"
-"""What a log without its newest records need not show: a start that was lost is known by the node's report alone. Until that
-has come, the node may be given more than it has."""
+STARTS_LOST = ("incarnations-rise", "one-place")
+"""What a log without its newest records need not show: a start that was lost is known by the node's report alone, and the
+end before it not at all. Until it has come, the node may be given more than it has. What ran where, the nodes have seen."""
 
 MAY_BE_BEHIND = 5
 """Records at the end that a process need not have read: they were appended while it was stopped."""
@@ -71,7 +71,7 @@ def _of_log(records: Sequence[Record], losses: Sequence[Received[Any]], *, lossy
         except UndecodableError:
             audit.skip(record.offset)
     for verdict in audit.verdicts():
-        if verdict.status is not Status.HOLDS and not (lossy and verdict.checker == STARTS_LOST):
+        if verdict.status is not Status.HOLDS and not (lossy and verdict.checker in STARTS_LOST):
             yield f"{verdict.checker} is {verdict.status.value}: {verdict.message}"
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
-from steepest.cluster.port import Cluster, ReplicaFiles
-from steepest.errors import RefusedError
+import msgspec
+
+from steepest.cluster.port import Cluster, ReplicaFiles, ReplicaId, Stopped
+from steepest.errors import RefusedError, UncertainError
+from steepest.events import cluster as c
 from steepest.sagas.janitor import FORGET_AFTER_MS, Janitor
-from steepest.testing.scenarios.folded_pool import FoldedPool
+from steepest.testing.scenarios.folded_pool import FoldedPool, checkpoint
 
 NODES = {f"w{number}": 1_000 for number in range(20)}
 
@@ -19,7 +22,21 @@ class Notes:
 
     def __init__(self) -> None:
         self.forgotten: asyncio.Queue[str] = asyncio.Queue()
+        self.sent: asyncio.Queue[msgspec.Struct] = asyncio.Queue()
+        self.asked: asyncio.Queue[int] = asyncio.Queue()
         self.looks = 0
+
+    async def send(self, *events: msgspec.Struct, **_: Any) -> None:
+        """Note what is to be appended."""
+        for event in events:
+            self.sent.put_nowait(event)
+
+    async def stop(self, replica: ReplicaId, incarnation: int, *, grace_s: float) -> Stopped:  # noqa: ARG002 - the port
+        """What was lost ran as incarnation 2; the first answer about it gets lost as well."""
+        self.asked.put_nowait(incarnation)
+        if self.asked.qsize() == 1:
+            raise UncertainError("no answer")
+        return Stopped(exit_status=-9 if incarnation == 2 else 85, step=11, checkpoint=checkpoint(11))
 
     async def forget(self, job: str) -> None:
         """Note it; the first is still running, for all that is known."""
@@ -41,7 +58,7 @@ async def test_each_job_that_is_over_is_forgotten_once() -> None:
         pool.end(job)
     janitor = Janitor(cast("Cluster", cluster))
     janitor.caught_up(pool.view)
-    tidying = asyncio.create_task(janitor.run())
+    tidying = asyncio.create_task(janitor.run(cluster.send))
     for _ in range(2):
         pool.tick(FORGET_AFTER_MS)
         janitor.observe(pool.view, pool.log[-1].event)
@@ -51,3 +68,28 @@ async def test_each_job_that_is_over_is_forgotten_once() -> None:
     assert forgotten == ["a", "b", "c"]
     assert cluster.forgotten.empty()
     assert cluster.looks == 0
+
+
+async def test_a_job_whose_newer_start_was_lost_has_stopped_by_the_log_too() -> None:
+    """The newer process is ended, however often that takes, and the end of the older one is reported."""
+    pool, cluster = FoldedPool(**NODES), Notes()
+    pool.run("a", "w1")
+    janitor = Janitor(cast("Cluster", cluster))
+    janitor.caught_up(pool.view)
+    started = c.ReplicaStarted(job="a", incarnation=2, node="w2")
+    pool.append(started)
+    janitor.observe(pool.view, started)
+    tidying = asyncio.create_task(janitor.run(cluster.send))
+    while cluster.sent.empty():
+        await asyncio.sleep(0)
+        pool.tick()
+        janitor.observe(pool.view, pool.log[-1].event)
+    stopped = await cluster.sent.get()
+    tidying.cancel()
+
+    assert isinstance(stopped, c.ReplicaStopped)
+    assert (stopped.incarnation, stopped.node, stopped.exit_status) == (1, "w1", 85)
+    assert pool.fold(stopped)
+    assert not pool.job("a").alive
+    assert pool.job("a").checkpoint == checkpoint(11)
+    assert [cluster.asked.get_nowait() for _ in range(3)] == [2, 2, 1]

@@ -5,6 +5,8 @@ It owns the tidying. It must never know plans: those are the migrator's.
 A job that is over is kept for a while, so that a log-collector can read its output to the end. A process is *astray* if
 its job is over or has a newer incarnation: a migrator that had been paused started it after the cluster had forgotten the
 job. It is astray as well if the log knows neither its job nor its incarnation: the log has lost the records of its start.
+A cluster starts an incarnation only once those before it have ended, so a job that runs by the log as an older one has
+stopped. The node of that one does not say so again, so the janitor does.
 """
 
 from __future__ import annotations
@@ -14,12 +16,13 @@ from collections.abc import Awaitable
 
 import msgspec
 
-from steepest.cluster.port import Cluster, ReplicaId
+from steepest.cluster.port import Cluster, ReplicaId, Stopped
 from steepest.errors import RefusedError
 from steepest.events import cluster as c
 from steepest.logger import Logger
+from steepest.runtime.effector import Send
 from steepest.view.cluster_view import ClusterView
-from steepest.view.state import Phase
+from steepest.view.state import Job, Phase
 
 logger = Logger()
 
@@ -37,10 +40,17 @@ class Forget(msgspec.Struct, frozen=True):
 
 
 class Stray(msgspec.Struct, frozen=True):
-    """A process that should not run."""
+    """A process that should not run.
+
+    Attributes:
+        replaced: The replicas that it has replaced, and that run by the log: each with its node.
+        older: Their incarnation.
+    """
 
     replica: ReplicaId
     incarnation: int
+    replaced: tuple[tuple[ReplicaId, str], ...] = ()
+    older: int = 0
 
 
 class Janitor:
@@ -50,6 +60,7 @@ class Janitor:
         self._cluster = cluster
         self._work: asyncio.Queue[Forget | Stray] = asyncio.Queue()
         self._over: dict[str, int] = {}
+        self._left: dict[Stray, None] = {}
 
     def caught_up(self, view: ClusterView) -> None:
         """What ended while no janitor ran may be there still."""
@@ -64,10 +75,13 @@ class Janitor:
             case c.ReplicaStarted(job=name):
                 job = view.jobs.get(name)
                 if job is None or job.phase is Phase.ENDED or event.incarnation != job.incarnation:
-                    self._work.put_nowait(Stray(ReplicaId(name, event.replica), event.incarnation))
+                    self._work.put_nowait(_stray(event, job))
                 self._note_over(view, name)
             case c.Tick():
                 self._forget_due(view)
+                for stray in self._left:
+                    self._work.put_nowait(stray)
+                self._left.clear()
 
     def _note_over(self, view: ClusterView, name: str) -> None:
         if name in view.jobs and view.jobs[name].phase is Phase.ENDED:
@@ -78,26 +92,60 @@ class Janitor:
             del self._over[name]
             self._work.put_nowait(Forget(name))
 
-    async def run(self) -> None:
+    async def run(self, send: Send) -> None:
         """Tidy up until cancelled."""
         while True:
             match await self._work.get():
                 case Forget() as forget:
                     await self._try(self._cluster.forget(forget.job), forget)
-                case Stray() as stray:
-                    await self._try(self._stop(stray), stray)
+                case Stray() as stray if not await self._try(self._stop(stray, send), stray):
+                    self._left[stray] = None
 
-    async def _stop(self, stray: Stray) -> None:
+    async def _stop(self, stray: Stray, send: Send) -> None:
+        if await self._ended(stray.replica, stray.incarnation) is not None:
+            logger.warning("a process that should not run is ended", stray=stray)
+        for replica, node in stray.replaced:
+            end = await self._ended(replica, stray.older) or Stopped(exit_status=None, step=None, checkpoint=None)
+            await send(
+                c.ReplicaStopped(
+                    job=replica.job,
+                    replica=replica.index,
+                    incarnation=stray.older,
+                    node=node,
+                    exit_status=end.exit_status,
+                    step=end.step,
+                    checkpoint=end.checkpoint,
+                    reason=f"incarnation {stray.incarnation} was started after it, and the log has lost that",
+                )
+            )
+
+    async def _ended(self, replica: ReplicaId, incarnation: int) -> Stopped | None:
+        """How an incarnation has ended, by a kill if it runs; None if the cluster does not know it."""
         try:
-            await self._cluster.stop(stray.replica, stray.incarnation, grace_s=0.0)
+            return await self._cluster.stop(replica, incarnation, grace_s=0.0)
         except RefusedError:
-            return  # it is gone, and that is all that was wanted
-        logger.warning("a process that should not run is ended", stray=stray)
+            return None
 
-    async def _try(self, tidying: Awaitable[None], of: object) -> None:
-        """Tidying up must not end the effector: what fails is logged, and done after the next start."""
+    async def _try(self, tidying: Awaitable[None], of: object) -> bool:
+        """Whether it was done. Tidying up must not end the effector: what fails is logged, and done later."""
         try:
             async with asyncio.timeout(TIDY_WITHIN_S):
                 await tidying
         except Exception as error:  # noqa: BLE001 - as above
             logger.warning("could not tidy up", of=of, why=repr(error))
+            return False
+        return True
+
+
+def _stray(started: c.ReplicaStarted, job: Job | None) -> Stray:
+    stray = Stray(ReplicaId(started.job, started.replica), started.incarnation)
+    if job is None or not job.alive or started.incarnation < job.incarnation:
+        return stray
+    places = [(0, job.started_on)]
+    if job.spec.is_gang:
+        places = [(index, replica.node) for index, replica in enumerate(job.replicas) if not replica.ended]
+    return msgspec.structs.replace(
+        stray,
+        replaced=tuple((ReplicaId(started.job, index), node) for index, node in places),
+        older=job.incarnation,
+    )

@@ -81,7 +81,7 @@ class Migrator(Effector):
     async def run(self, send: Send) -> None:
         """Do what was queued; steps of different plans run side by side."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._janitor.run())
+            group.create_task(self._janitor.run(send))
             while True:
                 match await self._work.get():
                     case StepTask() as step:
