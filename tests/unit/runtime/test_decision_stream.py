@@ -107,8 +107,21 @@ async def test_a_snapshot_may_forget_what_has_been_passed(position: int, passed:
     new = stream()
     new.fence(await scan(log, {FIRST: 0}))
 
-    assert new.passed(position) is passed
+    assert new.passed(position, "e1") is passed
     assert new.last_ids == ({str(FIRST): "judge/e1/loss/1/5/0"} if passed else {})
+
+
+async def test_what_a_deleted_partition_made_precedes_nothing() -> None:
+    """The partition was deleted and created again: the chain of its new decisions does not go on from the old ones."""
+    log = MemoryLog({"cluster": 2})
+    await log.append(made(stream(), 5, FIRST))
+    new = stream()
+    new.fence(await scan(log, {FIRST: 0}))
+    await log.append(first := [minted_record(one) for one in new.mint("e2", cause(2), [(FIRST, "pool", TICK)])])
+
+    assert new.passed(9, "e2")
+    assert PREVIOUS not in first[0].headers
+    assert new.last_ids == {str(FIRST): "judge/e2/loss/1/2/0"}
 
 
 async def test_others_are_no_fence() -> None:
@@ -121,7 +134,7 @@ async def test_others_are_no_fence() -> None:
     ours = stream()
     ours.fence(await scan(log, {FIRST: 0}))
 
-    assert ours.passed(0)
+    assert ours.passed(0, "e1")
     assert chain(made(ours, 2, FIRST)) == [("", "2/0")]
 
 

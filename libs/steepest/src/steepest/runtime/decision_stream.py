@@ -128,10 +128,16 @@ class DecisionStream:
         """Position and time of the newest record that was decided about, as far as what was found says."""
         return max(((one.newest.offset, one.at_ms) for one in self._found.values()), default=None)
 
-    def passed(self, position: int) -> bool:
-        """Whether all that was found in the log has a cause before ``position``; then the next scan may leave it out."""
+    def passed(self, position: int, epoch: str) -> bool:
+        """Whether all that was found in the log has a cause before ``position``; then the next scan may leave it out.
+
+        What was found of a partition that was deleted since, and created again as ``epoch``, precedes nothing.
+        """
+        ours = decision_id(self.name, epoch, self.source, 0).stream
         for (stream, to), one in list(self._found.items()):
-            if one.newest.offset < position:
+            if stream != ours:
+                del self._found[stream, to]
+            elif one.newest.offset < position:
                 self._leave(stream, to, one.newest)
         return not self._found
 

@@ -212,7 +212,8 @@ class PoolLoop:
         if position == self._saved:
             return
         for stream in self.engine.streams:
-            stream.passed(position)  # the next scan starts at the position and finds what is beyond it
+            # The next scan starts at the position, and finds what is beyond it.
+            stream.passed(position, self.view.state.epoch)
         if self._letters.passed(self.at, position):
             self._letters_from = await self._log.end(DEAD_LETTERS)
         snapshot = PoolSnapshot(

@@ -305,7 +305,7 @@ class StreamLoop:
             if lane.position - lane.saved < after and now - lane.saved_at < SNAPSHOT_AFTER_S:
                 continue
             # Before it has passed both, some of what is decided again is in the log already: the next start must find it.
-            is_settled = lane.stream.passed(lane.position) and self._letters.passed(lane.at, lane.position)
+            is_settled = lane.stream.passed(lane.position, lane.epoch) and self._letters.passed(lane.at, lane.position)
             snapshot = StreamSnapshot(
                 epoch=lane.epoch,
                 position=lane.position,
