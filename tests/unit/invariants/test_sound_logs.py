@@ -251,6 +251,24 @@ def gangs_that_are_suspended_scaled_and_moved() -> LogBuilder:
     pool.feed(pool.stopped("gang", 1, replica=0))
     pool.carry_out("gang")
     pool.feed(c.JobEnded(job="gang", outcome=c.Outcome.FAILED, exit_status=1))
+    return _story_of(pool)
+
+
+def a_gang_that_is_moved_after_its_first_replica_has_finished() -> LogBuilder:
+    """Its STOP begins where its first replica was, though nothing is left there to be stopped."""
+    pool = FoldedPool(n1=400, n2=400)
+    roles = (c.Role(name="worker", replicas=2, min=1, requests=Resources(cpu_m=200)),)
+    pool.feed(c.PoolConfigured(reads=5))
+    pool.feed(submitted("gang", roles=roles), placement("gang", "n1", "n2"))
+    pool.carry_out("gang")
+    pool.feed(*(c.ReplicaStarted(job="gang", replica=at, incarnation=1, node=f"n{at + 1}") for at in (0, 1)))
+    pool.feed(pool.stopped("gang", replica=0))
+    pool.feed(transition("gang", c.Transition.MOVE, ("n2",), "n1", sizes=(1,)))
+    pool.carry_out("gang")
+    return _story_of(pool)
+
+
+def _story_of(pool: FoldedPool) -> LogBuilder:
     story = LogBuilder()
     for received in pool.log:
         story.add(received.event, headers={})
@@ -277,6 +295,7 @@ SOUND: tuple[Callable[[], LogBuilder], ...] = (
     decisions_delivered_again,
     limits_set_refused_and_overtaken,
     gangs_that_are_suspended_scaled_and_moved,
+    a_gang_that_is_moved_after_its_first_replica_has_finished,
 )
 
 

@@ -16,8 +16,9 @@ class ReservedFirst(Checker):
     Each STOP of a migration, or of a plan that suspends, scales or moves a whole job, that counts and names the
     incarnation to be stopped is checked; the STOP of a cancel needs no next place. Where it begins, the targets that the
     plan names must be known and have room for the job beside all that they hold; the step must act where the plan says
-    the job is; and a job that saves on request must have saved for this plan: its ``CheckpointSaved`` must count. A job
-    that saves when it is stopped must have proven before that it can.
+    the job is, and of a gang also where replicas of it have ended; and a job that saves on request must have saved for
+    this plan: its ``CheckpointSaved`` must count. A job that saves when it is stopped must have proven before that it
+    can.
     """
 
     name = "reserved-first"
@@ -53,14 +54,13 @@ class ReservedFirst(Checker):
         self, plan: c.MigrationPlanned | c.TransitionPlanned, stop: c.StepBegun, *, has_saved: bool
     ) -> list[str]:
         mode = self._modes.of(plan.job)
-        targets, source = (
-            ((plan.target,), plan.source)
-            if isinstance(plan, c.MigrationPlanned)
-            else (plan.nodes, plan.sources[0] if plan.sources else "")
+        targets, sources = (
+            ((plan.target,), (plan.source,)) if isinstance(plan, c.MigrationPlanned) else (plan.nodes, plan.sources)
         )
+        missed = [source for source in sources if source not in (stop.nodes or (stop.node,))]
         reasons = [
             "" if all(map(self._reservations.fits, targets)) else "its target has no room",
-            f"on {stop.node}, and not on {source}" if stop.node != source else "",
+            f"on {stop.node}, and not on {missed[0]}" if missed else "",
             self._modes.why_immovable(plan.job),
             "it has not saved" if mode is CheckpointMode.ON_REQUEST and not has_saved else "",
         ]
