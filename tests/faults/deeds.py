@@ -7,14 +7,18 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from tests.faults.doors import Armed
 from tests.faults.processes import Process
+from tests.faults.reports import Reported
 from tests.faults.schedule import Deed
 from tests.faults.world import World, parameters
 
 from steepest.cluster.port import ReplicaId
 from steepest.errors import InputError
 from steepest.events import cluster as c
-from steepest.events.common import Resources
+from steepest.events.common import CheckpointMode, Resources
+from steepest.events.heartbeat import NodeHeartbeat, ReplicaReport, ReplicaState
+from steepest.events.registry import FLAGS, reads_for
 from steepest.log.base import NewRecord, TopicPartition
+from steepest.runtime.decode import new_record
 from steepest.runtime.recovery.trimming import needed_from
 from steepest.testing.system.fake_training import PROGRAM
 from steepest.view.state import Job
@@ -31,12 +35,16 @@ async def do(world: World, deed: Deed) -> None:
 
 
 async def submit(world: World, deed: Deed) -> None:
-    """A job: ``steps``, ``step-s``, ``cpu``, ``mode``, ``retries``, ``replicas``, ``priority``, ``learns`` until a step."""
+    """A job: ``steps``, ``step-s``, ``cpu``, ``mode``, ``retries``, ``replicas``, ``priority``, ``learns`` until a step.
+
+    ``breaks`` its word: ``silent`` answers no request, ``spoil`` saves what cannot be read, ``ignore-term`` does not stop.
+    """
     given = deed.options
     arguments = [f"--steps={given.get('steps', '10')}", f"--step-s={given.get('step-s', '1')}"]
     arguments += [f"--mode={given.get('mode', 'on-request')}", f"--save-s={given.get('save-s', '0')}"]
     arguments += [f"--flat-after={given['learns']}"] if "learns" in given else []
     arguments += [f"--exit={given['exit']}"] if "exit" in given else []
+    arguments += [f"--{given['breaks']}"] if "breaks" in given else []
     cpu = Resources(cpu_m=int(given.get("cpu", "200")))
     replicas = int(given.get("replicas", "1"))
     roles: tuple[c.Role, ...] = ()
@@ -119,11 +127,13 @@ async def transition(world: World, deed: Deed) -> None:
 
 
 async def configure(world: World, deed: Deed) -> None:
-    """An operator changes parameters."""
-    world.note_strike(deed.verb)
+    """An operator changes parameters; with ``flags``, to what this release decides by."""
+    world.note_strike(deed.verb if "flags" not in deed.options else "reads")
     for pool, view in world.views().items():
         wanted = parameters({**world.schedule.world, **deed.options})
-        await world.append(pool, c.PoolConfigured(reads=view.state.reads, flags=view.state.flags, parameters=wanted))
+        flags = tuple(FLAGS) if "flags" in deed.options else view.state.flags
+        reads = max(view.state.reads, reads_for(wanted, flags))
+        await world.append(pool, c.PoolConfigured(reads=reads, flags=flags, parameters=wanted))
 
 
 # --- processes -----------------------------------------------------------------------------------------------------
@@ -214,6 +224,16 @@ async def _needed(world: World, process: Process, at: TopicPartition) -> int:
         return 0
 
 
+async def recreate(world: World, deed: Deed) -> None:
+    """A topic is deleted and created again; nothing, where the services' state folders hold what no log has."""
+    if world.is_trimmed:
+        return
+    world.note_strike(deed.verb)
+    await world.recreate(deed.about)
+    for process in world.processes.values():
+        process.start_after(deed.number("down", 1))
+
+
 async def garbage(world: World, deed: Deed) -> None:
     """A program writes into a topic what no reader can read."""
     world.note_strike(deed.verb)
@@ -287,6 +307,56 @@ async def crash(world: World, deed: Deed) -> None:
                 training.exit(1)
 
 
+async def node_gone(world: World, deed: Deed) -> None:
+    """A node fails, and once the pool has lost it, it is declared to be gone; it is back after ``for`` seconds."""
+    for pool, nodes in world.nodes.items():
+        if deed.about not in nodes.nodes:
+            continue
+        nodes.lose(deed.about)
+        for _ in range(int(deed.number("for", 30))):
+            await asyncio.sleep(1.0)
+            known = world.views()[pool].nodes.get(deed.about)
+            if known is not None and known.lost and nodes.nodes[deed.about].lost:
+                world.note_strike(deed.verb)
+                await world.append(pool, c.NodeGone(node=deed.about))
+                break
+        nodes.repair(deed.about)
+
+
+async def job_lies(world: World, deed: Deed) -> None:
+    """What a job reports is false from now on: its steps are ``further``, and its losses ``larger`` times what they are."""
+    world.note_strike(deed.verb)
+    for nodes in world.nodes.values():
+        witness = nodes.witness
+        assert isinstance(witness, Reported)
+        witness.lies[deed.about] = (int(deed.number("further", 0)), deed.number("larger", 1.0))
+
+
+async def device_lies(world: World, deed: Deed) -> None:
+    """A device, which takes no jobs, reports the end of incarnation ``of`` of a job as if it had run there."""
+    world.note_strike(deed.verb)
+    for pool in world.layout.pools:
+        beat = NodeHeartbeat(
+            node="device",
+            pool=pool,
+            at_ms=world.clock.now_ms(),
+            capacity=Resources(cpu_m=int(deed.number("cpu", 4000))),
+            replicas=(
+                ReplicaReport(
+                    job=deed.about,
+                    incarnation=int(deed.number("of", 1)),
+                    state=ReplicaState.EXITED,
+                    exit_status=0,
+                    checkpoint_mode=CheckpointMode.NONE,
+                ),
+            ),
+            takes_jobs=False,
+        )
+        await world.broker.answers()
+        at = TopicPartition("heartbeats", world.layout.of_pool(pool).partition)
+        await world.broker.append([new_record(at, beat.node, beat, beat.at_ms)])
+
+
 def _job(world: World, name: str) -> tuple[str, Job] | None:
     for pool, view in world.views().items():
         if (job := view.jobs.get(name)) is not None:
@@ -312,6 +382,7 @@ VERBS: Mapping[str, Act] = {
     "power-loss": power_loss,
     "trim": trim,
     "garbage": garbage,
+    "recreate": recreate,
     "pause": pause,
     "clock": clock,
     "append-fails": _armed("append"),
@@ -331,5 +402,9 @@ VERBS: Mapping[str, Act] = {
     "broker-slow": broker_slow,
     "node-down": node_down,
     "node-silent": node_silent,
+    "node-gone": node_gone,
     "crash": crash,
+    "job-lies": job_lies,
+    "device-lies": device_lies,
+    "disk-full": _armed("save"),
 }

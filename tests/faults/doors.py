@@ -21,8 +21,10 @@ from steepest.events.heartbeat import NodeHeartbeat
 from steepest.events.registry import TOPICS
 from steepest.log.base import NewRecord, Reader, Record, TopicPartition
 from steepest.log.memory import MemoryLog
+from steepest.log.snapshot_store import SnapshotStore
 from steepest.testing.system.fake_cluster import FakeCluster
 from steepest.testing.system.fake_nodes import FakeNodes
+from steepest.testing.system.faulty_log import MortalSnapshots
 from steepest.testing.system.life import Life
 from steepest.testing.virtual_time import VirtualClock
 
@@ -97,6 +99,12 @@ class Broker:
             whole._kept.partitions[at].records = [*self._removed.get(at, ()), *partition.records]
         return whole
 
+    def empty(self, at: TopicPartition) -> None:
+        """Delete a partition with all its records, and create it again."""
+        kept = self.log._kept.partitions[at]
+        kept.records, kept.begin = [], 0
+        self._removed.pop(at, None)
+
     def stick(self) -> None:
         """Answer nothing."""
         self._answers.clear()
@@ -136,7 +144,7 @@ class Doors:
         self._healed = asyncio.Event()
 
     def arm(self, door: str, fault: Armed) -> None:
-        """Let the next calls at a door (``append``, ``read``, ``call``) meet a fault."""
+        """Let the next calls at a door (``append``, ``read``, ``call``, ``save``) meet a fault."""
         self._armed.setdefault(door, deque()).append(fault)
 
     def heal(self) -> None:
@@ -182,6 +190,21 @@ class Doors:
         """The world is over."""
         for task in self._late:
             task.cancel()
+
+
+class WorldSnapshots(MortalSnapshots):
+    """The snapshots as one process sees them."""
+
+    def __init__(self, store: SnapshotStore, doors: Doors) -> None:
+        super().__init__(store, doors.life)
+        self._doors = doors
+
+    async def save(self, key: str, data: bytes) -> None:
+        """See ``SnapshotStore.save``."""
+        await self._doors.life.go()
+        if self._doors.meets("save"):
+            raise LogUnavailableError("no space is left on the disk")
+        await super().save(key, data)
 
 
 class WrongClock(VirtualClock):

@@ -1,21 +1,25 @@
 """Schedules by lot: a seed is a world, its jobs, what operators want of them, and faults.
 
 Every kind of fault is drawn as often as any other, at a moment or at the beginning of a step; and every step of every kind
-of plan as often as any other.
+of plan as often as any other. A fault at a step of a plan comes with what makes such a plan, so that the step is reached.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tests.faults.schedule import Deed, Schedule, When
+
+from steepest.events.registry import FLAGS
 
 JOBS = 30
 FAULTS = 20
 """Drawn for each schedule; one whose moment never comes, or whose process is down, does not strike."""
 
-OPERATIONS = 10
+OPERATIONS = 4
+"""Wishes of operators and users besides those that make a plan for a fault."""
+
 BEGIN_S = 1.0
 END_S = 30.0
 
@@ -28,6 +32,20 @@ POINTS = (
     "cancel.stop", "clear.stop",
 )  # fmt: skip
 """Steps of the plan machine at which faults are drawn."""
+
+MADE_BY = {
+    "migrate": "move", "suspend": "suspend", "scale": "scale", "move": "gang-move", "cancel": "cancel", "clear": "crash",
+}  # fmt: skip
+"""Kind of plan to the deed that makes one."""
+
+MADE = 0.7
+"""Probability that a fault at a step comes with a deed that makes such a plan; others are made anyway."""
+
+POLICIES_DRAWN = ("flowcon", "specon+flowcon", "dragon", "dragon-fixed", "pickyman", "round-robin", "steepest")
+"""Policies of an installation besides that of the schedule's own parameters, SpeCon."""
+
+BREAKS = ("silent", "spoil", "ignore-term")
+"""How a job breaks its word."""
 
 SERVICES = ("placer", "worker-monitor", "migrator")
 """One of each process of the topologies."""
@@ -47,11 +65,20 @@ def drawn(seed: int) -> Schedule:
         "snapshots": rng.choice(("15", "60", "20000")),
         "placement": rng.choice(("spread", "spread", "flowcon2")),
     }
+    if rng.random() < 0.5:
+        world["policy"] = rng.choice(POLICIES_DRAWN)
     jobs = [f"j{number}" for number in range(1, JOBS + 1)]
     gangs = [job for job in jobs if rng.random() < 0.2] or jobs[:1]
     deeds = [_job(rng, job, is_gang=job in gangs, pools=pools) for job in jobs]
-    deeds += [_operation(rng, jobs, gangs, list(nodes)) for _ in range(OPERATIONS)]
-    deeds += [_fault(rng, jobs, list(nodes)) for _ in range(FAULTS)]
+    deeds += [_operation(rng, rng.choice(OPERATION_KINDS), jobs, gangs, list(nodes)) for _ in range(OPERATIONS)]
+    for _ in range(FAULTS):
+        deeds.append(fault := _fault(rng, jobs, list(nodes)))
+        wanted = MADE_BY.get(fault.when.point.partition(".")[0])
+        if wanted is not None and rng.random() < MADE:
+            deeds.append(_operation(rng, wanted, jobs, gangs, list(nodes)))
+    if rng.random() < 0.15:
+        world["flags"] = str(len(FLAGS) - 1)
+        deeds.append(Deed(_time(rng), "configure", "", {"flags": "all"}))
     return Schedule(world, nodes, tuple(sorted(deeds, key=lambda deed: (bool(deed.when.point), deed.when.at_s))))
 
 
@@ -74,16 +101,29 @@ def _job(rng: random.Random, job: str, *, is_gang: bool, pools: Sequence[str]) -
         options["priority"] = "10"
     if rng.random() < 0.2:
         options["save-s"] = "0.5"
+    if rng.random() < 0.1:
+        options["breaks"] = rng.choice(BREAKS)
+    if rng.random() < 0.05:
+        options |= {"exit": "1", "retries": "2"}
     if (pool := rng.choice(pools)) != pools[0]:
         options["pool"] = pool
     return Deed(When(round(rng.uniform(0.1, END_S * 0.6), 3)), "submit", job, options)
 
 
-def _operation(rng: random.Random, jobs: list[str], gangs: list[str], nodes: list[str]) -> Deed:
-    verb = rng.choice(("move", "move", "suspend", "suspend", "scale", "scale", "gang-move", "gang-move", "cancel"))
-    job = rng.choice(gangs if verb in {"scale", "gang-move"} else jobs)
+OPERATION_KINDS = ("move", "move", "suspend", "suspend", "scale", "scale", "gang-move", "gang-move", "cancel")
+
+WISHES = frozenset(OPERATION_KINDS)
+"""What operators and users do that is no fault."""
+
+
+def _operation(rng: random.Random, verb: str, jobs: list[str], gangs: list[str], nodes: list[str]) -> Deed:
+    job = rng.choice(gangs if verb in {"scale", "gang-move", "crash"} else jobs)
     to = ",".join(rng.choice(nodes) for _ in range(4))
-    options = {"move": {"to": rng.choice(nodes)}, "scale": {"to": to, "size": str(rng.randint(1, 5))}}
+    options = {
+        "move": {"to": rng.choice(nodes)},
+        "scale": {"to": to, "size": str(rng.randint(1, 5))},
+        "crash": {"how": "failed", "replica": str(rng.choice((0, 1)))},
+    }
     return Deed(_time(rng), verb, job, options.get(verb, {"to": to} if verb == "gang-move" else {}))
 
 
@@ -100,7 +140,7 @@ def _when(rng: random.Random) -> When:
     if rng.random() < 0.25:
         return _time(rng)
     point = rng.choice(POINTS)
-    nth = rng.randint(1, 30) if point == "place.start" else 1 + int(rng.expovariate(1.0))
+    nth = rng.randint(1, 30) if point == "place.start" else 1 + int(rng.expovariate(1.5))
     return When(round(rng.choice((0.0, rng.uniform(0, 0.05), rng.uniform(0, 2))), 4), point, nth)
 
 
@@ -134,12 +174,38 @@ def _crash(rng: random.Random, jobs: list[str], _nodes: list[str]) -> tuple[str,
     return rng.choice(jobs), {"how": how, "replica": str(rng.choice((0, 0, 0, 1, 2)))}
 
 
+def _configure(rng: random.Random, _jobs: list[str], _nodes: list[str]) -> tuple[str, Mapping[str, str]]:
+    changes = {
+        "policy": rng.choice((*POLICIES_DRAWN, "specon", "none")),
+        "placement": rng.choice(("spread", "flowcon2")),
+        "preempt": rng.choice(("yes", "no")),
+        "queue": rng.choice(("fifo", "priority", "srtf", "tiresias")),
+        "node-lost-ms": rng.choice(("5000", "10000", "15000")),
+    }
+    return "", {name: changes[name] for name in rng.sample(list(changes), rng.randint(1, 3))}
+
+
+def _job_lies(rng: random.Random, jobs: list[str], _nodes: list[str]) -> tuple[str, Mapping[str, str]]:
+    false = {"further": rng.choice((-1_000, 1_000_000)), "larger": rng.choice((-1.0, 0.0, 1e300))}
+    name = rng.choice(tuple(false))
+    return rng.choice(jobs), {name: str(false[name])}
+
+
+def _device_lies(rng: random.Random, jobs: list[str], _nodes: list[str]) -> tuple[str, Mapping[str, str]]:
+    return rng.choice(jobs), {"of": str(rng.randint(1, 3)), "cpu": str(rng.choice((1, 4_000)))}
+
+
 def _seconds(rng: random.Random) -> str:
     return f"{rng.choice((0.5, 2, 5, 12, 25)) * rng.uniform(0.8, 1.2):.2f}"
 
 
 def _few(rng: random.Random) -> int:
     return rng.choice((1, 1, 2, 3))
+
+
+def _some(rng: random.Random) -> int:
+    """How many appends fail: a process has loops and effectors that append, and each must meet one."""
+    return rng.choice((1, 2, 4, 8))
 
 
 def _jump(rng: random.Random) -> int:
@@ -157,8 +223,8 @@ FAULT_KINDS: Mapping[str, Target] = {
     "upgrade/roll-back": _process(down=_seconds, by=lambda _: 0),
     "pause": _process(**{"for": _seconds}),
     "clock": _process(by=_jump),
-    "append-fails": _process(n=_few),
-    "append-unclear": _process(n=_few),
+    "append-fails": _process(n=_some),
+    "append-unclear": _process(n=_some),
     "append-late": _process(n=_few, **{"for": _seconds}),
     "append-zombie": _process(n=_few, **{"for": _seconds}),
     "read-fails": _process(n=_few),
@@ -174,11 +240,11 @@ FAULT_KINDS: Mapping[str, Target] = {
     "broker-slow": _all(**{"for": _seconds}),
     "node-down": _node,
     "node-silent": _node,
+    "node-gone": lambda rng, _jobs, nodes: (rng.choice(nodes), {"for": "30"}),
     "crash": _crash,
+    "job-lies": _job_lies,
+    "device-lies": _device_lies,
+    "configure": _configure,
+    "disk-full": _process(n=lambda rng: rng.choice((1, 5, 20))),
+    "recreate": lambda rng, _jobs, _nodes: (rng.choice(("loss", "heartbeats")), {"down": _seconds(rng)}),
 }
-
-
-def faults_of(schedule: Schedule) -> Iterator[Deed]:
-    """What is no wish of a user or an operator."""
-    kinds = {kind.split("/")[0] for kind in FAULT_KINDS}
-    return (deed for deed in schedule.deeds if deed.verb in kinds)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
-from tests.faults.doors import Broker, Doors, WorldCluster, WorldLog
+from tests.faults.doors import Broker, Doors, WorldCluster, WorldLog, WorldSnapshots
 from tests.faults.groups import Group, Member
 from tests.faults.reports import Reported, ReportReader
 
@@ -27,7 +27,6 @@ from steepest.runtime.monitoring.metric_defs import Metrics
 from steepest.runtime.runtime import Runtime
 from steepest.runtime.service import DeciderType, HeldPool, Service, StreamDeciderType
 from steepest.testing.system.fake_nodes import FakeNodes
-from steepest.testing.system.faulty_log import MortalSnapshots
 from steepest.view.cluster_view import ClusterView
 
 AGENT = "log-collector"
@@ -162,7 +161,7 @@ class Process:
             self.built,
             log=log,
             layout=site.layout,
-            snapshots=MortalSnapshots(self.snapshots, doors.life),
+            snapshots=WorldSnapshots(self.snapshots, doors),
             clock=doors.clock,
             metrics=metrics,
             pool_share=site.share(self.name, "cluster", doors),

@@ -31,16 +31,20 @@ class Reported(History):
 
     Attributes:
         losses: In order.
+        lies: What is added to the steps, and the factor of the losses, of jobs whose reports are false.
     """
 
     def __init__(self, capacities: Mapping[str, Resources], folder: Path | None, clock: Clock) -> None:
         super().__init__(capacities, folder, clock)
         self.losses: dict[Training, list[LossRecord]] = {}
+        self.lies: dict[str, tuple[int, float]] = {}
 
     def reports(self, training: Training, step: int, loss: float | None) -> None:
         """See ``Witness``."""
         if loss is None:
             return
+        further, larger = self.lies.get(training.replica.job, (0, 1.0))
+        step, loss = max(0, step + further), loss * larger
         kept = self.losses.setdefault(training, [])
         place = len(kept) + 1
         kept.append(

@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tests.faults.draw import FAULT_KINDS, POINTS, drawn
+from tests.faults.draw import FAULT_KINDS, POINTS, WISHES, drawn
 from tests.faults.schedule import Schedule, parsed
 from tests.faults.shrink import causes, shrunk
 from tests.faults.world import IDLE, Outcome, played
@@ -95,11 +95,15 @@ def shortest(schedule: Schedule, outcome: Outcome) -> Schedule:
 
 def table(struck: Mapping[tuple[str, str], int]) -> str:
     """How often each kind of fault has struck while each step was under way, as text."""
-    kinds = sorted({*(kind for kind, _ in struck), *(kind.split("/")[-1] for kind in FAULT_KINDS)})
+    kinds = sorted({*(kind for kind, _ in struck), *(kind.split("/")[-1] for kind in FAULT_KINDS)} - WISHES)
     steps = [*POINTS, IDLE]
     width = max(map(len, kinds))
     lines = [" " * width + "".join(f"{_short(step):>11}" for step in steps)]
     lines += [f"{kind:<{width}}" + "".join(f"{struck.get((kind, step), 0):>11}" for step in steps) for kind in kinds]
+    never = {kind: [step for step in POINTS if not struck.get((kind, step))] for kind in kinds}
+    count = sum(map(len, never.values()))
+    lines.append(f"{count} of {len(kinds) * len(POINTS)} pairs of a fault and a step were never struck")
+    lines += [f"{kind:<{width}}  never in {', '.join(steps)}" for kind, steps in never.items() if steps]
     return "\n".join(lines)
 
 

@@ -26,9 +26,10 @@ from steepest.errors import UndecodableError
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.parameters import MoveLimits, PoolParameters, PreemptionLimits, QueueParameters, SpeConParameters
-from steepest.events.registry import FLAGS, READS
+from steepest.events.registry import FLAGS, reads_for
 from steepest.log.base import NewRecord
 from steepest.log.memory import MemoryLog
+from steepest.policies.named import under
 from steepest.runtime import pool_loop, stream_loop
 from steepest.runtime.decode import new_record, received
 from steepest.runtime.layout import Layout
@@ -140,6 +141,15 @@ class World:
         for step in dict.fromkeys(under_way or [IDLE]):
             self.struck[kind, step] += 1
 
+    async def recreate(self, topic: str) -> None:
+        """An operator deletes a topic and creates it again, and empties the services' state folders, as they ask for."""
+        for process in self.processes.values():
+            process.kill()
+            process.forget()
+        for at in self.layout.of_topic(topic):
+            self.broker.empty(at)
+        await self._name(topic, f"{self.schedule.seed:08x}-{round(self.now_s * 1000)}")
+
     async def append(self, pool: str, *events: c.ClusterEvent) -> None:
         """Append events, as a user or an operator does."""
         await self.broker.answers()
@@ -184,16 +194,19 @@ class World:
             nodes.end_all()
 
     async def _open(self) -> None:
-        opened = [
-            new_record(at, "", c.LogOpened(epoch=f"{self.schedule.seed:08x}"), self.clock.now_ms())
-            for topic in self.layout.partitions()
-            for at in self.layout.of_topic(topic)
-        ]
-        await self.broker.log.append(opened)
+        for topic in self.layout.partitions():
+            await self._name(topic, f"{self.schedule.seed:08x}")
+        flags = tuple(FLAGS)[: int(self.schedule.world.get("flags", len(FLAGS)))]
+        given = parameters(self.schedule.world)
         for pool in self.layout.pools:
-            await self.append(
-                pool, c.PoolConfigured(reads=READS, flags=tuple(FLAGS), parameters=parameters(self.schedule.world))
-            )
+            await self.append(pool, c.PoolConfigured(reads=reads_for(given, flags), flags=flags, parameters=given))
+
+    async def _name(self, topic: str, epoch: str) -> None:
+        """Give every partition of a topic its identity."""
+        opened = c.LogOpened(epoch=epoch)
+        await self.broker.log.append(
+            [new_record(at, "", opened, self.clock.now_ms()) for at in self.layout.of_topic(topic)]
+        )
 
     async def _heal(self) -> None:
         """Nothing is disturbed from now on: everything runs, answers, and is reached."""
@@ -292,7 +305,7 @@ class _Head(msgspec.Struct):
 
 def parameters(world: Mapping[str, str]) -> PoolParameters:
     """The parameters of a world's pools: times are short, so that much happens in a minute."""
-    return PoolParameters(
+    given = PoolParameters(
         tick_ms=int(world.get("tick-ms", "1000")),
         placement=world.get("placement", "spread"),
         node_lost_ms=int(world.get("node-lost-ms", "10000")),
@@ -302,6 +315,7 @@ def parameters(world: Mapping[str, str]) -> PoolParameters:
         queueing=QueueParameters(policy=world.get("queue", "priority"), preempt=world.get("preempt", "yes") == "yes"),
         preemption=PreemptionLimits(min_run_ms=3_000, max_suspensions=3),
     )
+    return under(world["policy"], given) if "policy" in world else given
 
 
 Deeds = Callable[["World", Deed], Awaitable[None]]
