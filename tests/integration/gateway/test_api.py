@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from tests.integration.gateway.served import ServedFolder, measured, running, submitted
+from tests.integration.gateway.served import PATIENCE_S, ServedFolder, measured, running, submitted
 
 from steepest.app.settings.gateway import GatewaySettings
 from steepest.cli.main import main
@@ -220,6 +221,27 @@ def test_every_answer_tells_a_browser_to_be_careful(served_once: ServedFolder) -
         assert headers["x-content-type-options"] == "nosniff"
 
 
+def test_a_pool_that_is_added_is_served_without_a_restart(served: ServedFolder) -> None:
+    """Its jobs can be submitted and seen, and the streams of the others go on."""
+    address = served.start()
+    with Client(address, served.token) as client:
+        before = client.follow()
+        assert next(before).offset == 0
+        call = ["pool", "add", "later", "--node", "n3=1", "--state", str(served.folder.root)]
+        assert CliRunner().invoke(main, call, catch_exceptions=False).exit_code == 0
+        patience = time.monotonic() + PATIENCE_S
+        while [row.pool for row in client.pools().pools] != ["default", "later"]:
+            assert time.monotonic() < patience
+            time.sleep(0.05)
+        spec = c.JobSpec(command=("train",), requests=Resources(cpu_m=1))
+        asked = client.submit("new", spec, pool="later")
+
+        assert [row.job for row in client.jobs(pool="later")] == ["new"]
+        assert [row.offset for row in client.events(pool="later", since=asked.offset)] == [asked.offset]
+        assert client.jobs() == []
+        assert next(before).offset == 1
+
+
 def test_a_recording_never_changes(served: ServedFolder) -> None:
     """What `replay --view` serves takes no requests."""
     served.append(*submitted("a"))
@@ -234,6 +256,8 @@ def test_a_recording_never_changes(served: ServedFolder) -> None:
             assert [row.job for row in await client.jobs(pool="other")] == ["a"]
             with pytest.raises(GatewayError) as error:
                 await client.submit("b", c.JobSpec(command=("train",)))
+            with pytest.raises(GatewayError, match="a recording has nothing of what its jobs printed"):
+                await client.log("a")
             return error.value.status
 
     assert asyncio.run(refused()) == 409

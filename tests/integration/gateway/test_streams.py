@@ -6,7 +6,6 @@ import contextlib
 import socket
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import psutil
 import pytest
@@ -74,11 +73,9 @@ def test_a_reader_that_stops_reading_holds_nothing_up(served: ServedFolder) -> N
         assert psutil.Process(served.pid).memory_info().rss < memory + 60 * 2**20
 
 
-def test_there_is_an_end_to_streams(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_there_is_an_end_to_streams() -> None:
     """One more than it serves is refused."""
-    del tmp_path
-    monkeypatch.setattr(sse, "STREAMS_MOST", 1)
-    streams = sse.Streams(lambda: None)
+    streams = sse.Streams(lambda: None, 1)
     streams.open = 1
     with pytest.raises(sse.TooManyStreamsError):
         streams.response(_nothing())  # type: ignore[arg-type]

@@ -25,6 +25,9 @@ from steepest.log.kafka.kafka_settings import AUTO, KafkaSettings
 from steepest.runtime.recovery.log_identity import open_partitions
 
 MOST_POOLS = 1_000
+LOOK_EVERY_S = 1.0
+"""Between two looks at the installation for pools that were added: reading its file costs a fraction of a millisecond."""
+
 _FIRST = 16
 """A pool's log begins with its identity, which has no key, and the pool's configuration."""
 
@@ -182,3 +185,20 @@ async def _pool_of(log: Log, at: TopicPartition) -> str:
         return ""
     finally:
         await reader.close()
+
+
+async def pools_opened(settings: Settings, pools: tuple[str, ...]) -> list[str]:
+    """The pools behind these whose log has been opened: one that is only on record would be waited for.
+
+    None where these do not stand first any more, as in a described installation that lost one: each pool would get another's
+    log.
+    """
+    now = settings.pools
+    if now[: len(pools)] != pools or now == pools:
+        return []
+    installation = settings.folder.read()
+    log = open_log(settings, installation, read_only=True)
+    try:
+        return [pool for pool in now[len(pools) :] if await log.end(installation.layout.of_pool(pool)) > 0]
+    finally:
+        await log.close()

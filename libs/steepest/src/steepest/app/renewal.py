@@ -12,15 +12,12 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 
 from steepest.aio import until_stopped
 from steepest.app.compose import Composition
-from steepest.app.installation import open_log
+from steepest.app.pool_changes import LOOK_EVERY_S, pools_opened
 from steepest.app.settings.tree import Settings
 from steepest.errors import SteepestError
 from steepest.logger import Logger
 
 logger = Logger()
-
-LOOK_EVERY_S = 1.0
-"""Between two looks at the installation: reading its file costs a fraction of a millisecond."""
 
 
 async def run_renewed(
@@ -60,7 +57,7 @@ async def _until_pools_are_added(settings: Settings, stop: asyncio.Event) -> Asy
         while not stop.is_set() and not added:
             await until_stopped(asyncio.sleep(LOOK_EVERY_S), stop)
             with contextlib.suppress(SteepestError):  # what cannot be read now is no reason to end what runs
-                added = await _opened(settings, pools)
+                added = await pools_opened(settings, pools)
         if added:
             logger.info("pools were added", pools=added)
         ended.set()
@@ -71,20 +68,3 @@ async def _until_pools_are_added(settings: Settings, stop: asyncio.Event) -> Asy
     finally:
         looking.cancel()
         await asyncio.gather(looking, return_exceptions=True)
-
-
-async def _opened(settings: Settings, pools: tuple[str, ...]) -> list[str]:
-    """The pools behind these whose log has been opened: one that is only on record would be waited for.
-
-    None where these do not stand first any more, as in a described installation that lost one: each pool would get another's
-    log.
-    """
-    now = settings.pools
-    if now[: len(pools)] != pools or now == pools:
-        return []
-    installation = settings.folder.read()
-    log = open_log(settings, installation, read_only=True)
-    try:
-        return [pool for pool in now[len(pools) :] if await log.end(installation.layout.of_pool(pool)) > 0]
-    finally:
-        await log.close()

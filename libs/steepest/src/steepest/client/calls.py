@@ -14,7 +14,7 @@ import msgspec
 from steepest.errors import SteepestError
 from steepest.events.requests import JobSpec
 from steepest.gateway import answers as a
-from steepest.gateway.answers import Answer, EventRow, Failure, Submission
+from steepest.gateway.answers import Answer, EventRow, Failure, PrintedLine, Submission
 from steepest.read_models.comparison import RunComparison
 from steepest.read_models.job_rows import JobRow
 from steepest.read_models.job_timeline import JobTimeline
@@ -70,6 +70,12 @@ def job(name: str, pool: str | None, at: int | None) -> Call[JobRow]:
 def explain(name: str, pool: str | None, at: int | None) -> Call[JobTimeline]:
     """Every decision about a job."""
     return Call(path=f"{_of(name)}/explain", query=_query(pool=pool, at=at), answer=JobTimeline)
+
+
+def log(name: str, pool: str | None, replica: int, incarnation: int | None, lines: int) -> Call[a.JobLog]:
+    """What a job printed last."""
+    query = _query(pool=pool, replica=replica, incarnation=incarnation, lines=lines)
+    return Call(path=f"{_of(name)}/log", query=query, answer=a.JobLog)
 
 
 def nodes(pool: str | None, at: int | None) -> Call[a.NodePage]:
@@ -142,6 +148,29 @@ class EventLines:
             row = msgspec.json.decode(line[6:], type=EventRow)
             self.position = row.offset + 1
             yield row
+
+
+class PrintedLines:
+    """Makes printed lines of the lines of a stream.
+
+    Attributes:
+        ended: Whether the gateway has said that nothing more will be printed.
+    """
+
+    def __init__(self) -> None:
+        self.ended = False
+
+    def take(self, line: str) -> Iterator[PrintedLine]:
+        """The printed line that a line of the stream completes, if any."""
+        if line == "event: end":
+            self.ended = True
+        elif line.startswith("data: ") and not self.ended:
+            yield msgspec.json.decode(line[6:], type=PrintedLine)
+
+
+def broken_off(server: str) -> GatewayError:
+    """A stream ended before the job did."""
+    return GatewayError(f"the gateway at {server} ended the stream", hint="ask again: it goes on from the last lines")
 
 
 def headers(token: str) -> dict[str, str]:

@@ -8,10 +8,10 @@ from typing import Self, TypeVar
 import httpx2
 
 from steepest.client import calls
-from steepest.client.calls import Call, EventLines, GatewayError
+from steepest.client.calls import Call, EventLines, GatewayError, PrintedLines
 from steepest.events.requests import JobSpec
 from steepest.gateway import answers as a
-from steepest.gateway.answers import Answer, EventRow
+from steepest.gateway.answers import Answer, EventRow, PrintedLine
 from steepest.gateway.pool.changes import QueueRow
 from steepest.read_models.comparison import RunComparison
 from steepest.read_models.decisions import DecisionEntry
@@ -106,6 +106,33 @@ class Client:
                     yield from reader.take(line)
         except httpx2.HTTPError as error:
             raise _unreached(self._server, error) from error
+
+    def log(
+        self, name: str, *, pool: str | None = None, replica: int = 0, incarnation: int | None = None, lines: int = 100
+    ) -> a.JobLog:
+        """What a job printed last: at most 1,000 lines."""
+        return self._call(calls.log(name, pool, replica, incarnation, lines))
+
+    def follow_log(
+        self, name: str, *, pool: str | None = None, replica: int = 0, incarnation: int | None = None, lines: int = 100
+    ) -> Iterator[PrintedLine]:
+        """What a job printed last, and what it prints until it is over. Where the stream breaks off, it raises."""
+        call, reader = calls.log(name, pool, replica, incarnation, lines), PrintedLines()
+        try:
+            with self._http.stream(
+                "GET",
+                f"{self._server}/api/v1{call.path}",
+                params=dict(call.query),
+                headers={"accept": "text/event-stream"},
+            ) as stream:
+                if stream.status_code != httpx2.codes.OK:
+                    calls.decoded(call, stream.status_code, stream.read())
+                for line in stream.iter_lines():
+                    yield from reader.take(line)
+        except httpx2.HTTPError as error:
+            raise _unreached(self._server, error) from error
+        if not reader.ended:
+            raise calls.broken_off(self._server)
 
     def compare(self, pool: str, other: str) -> RunComparison:
         """Two pools, job by job."""

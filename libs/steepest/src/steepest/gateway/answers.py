@@ -170,6 +170,28 @@ class Curve(msgspec.Struct, frozen=True, kw_only=True):
     limits: Sequence[tuple[int, int | None]]
 
 
+class JobLog(msgspec.Struct, frozen=True, kw_only=True):
+    """The last lines that an incarnation of a job's replica printed, oldest first. Bytes that are no text are replaced.
+
+    Attributes:
+        incarnation: Whose they are; None: nothing that it printed is kept on the gateway's machine.
+        earlier: Whether there are lines before these.
+    """
+
+    job: str
+    replica: int
+    incarnation: int | None = None
+    lines: Sequence[str] = ()
+    earlier: bool = False
+
+
+class PrintedLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A line as it is followed."""
+
+    incarnation: int
+    line: str
+
+
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
     """Why a request was refused: a stable code, a sentence, and the first step to take."""
 

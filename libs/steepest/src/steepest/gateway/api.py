@@ -23,9 +23,8 @@ from steepest.gateway.answers import Failure, Submission
 from steepest.gateway.asking import Asking
 from steepest.gateway.metrics import GatewayMetrics
 from steepest.gateway.pools import Served, ServedPool
-from steepest.gateway.sse import StreamResponse, Streams, TooManyStreamsError
-from steepest.gateway.streams import changes_since, events_since
-from steepest.log.base import Log
+from steepest.gateway.sse import LOGS_MOST, StreamResponse, Streams, TooManyStreamsError
+from steepest.gateway.streams import changes_since, events_since, printed_since
 from steepest.read_models.comparison import compared
 from steepest.trace_context import trace_in
 
@@ -34,6 +33,9 @@ BODY_MOST = 512 * 1024
 
 Offset = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Limit = Annotated[int, msgspec.Meta(ge=1, le=reading.PAGE_MOST)]
+Rank = Annotated[int, msgspec.Meta(ge=0, le=2**31)]
+Incarnation = Annotated[int, msgspec.Meta(ge=1, le=2**31)]
+Lines = Annotated[int, msgspec.Meta(ge=0, le=reading.PAGE_MOST)]
 Phases = Annotated[
     str, msgspec.Meta(pattern=r"^(waiting|suspended|running|stopped|ended|finished|failed|cancelled)$(?!\n)")
 ]
@@ -106,6 +108,21 @@ class NoQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Of what takes none."""
 
 
+class LogQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Of what a job printed. With ``Accept: text/event-stream`` it goes on until the job is over.
+
+    Attributes:
+        replica: The process of a gang, by its rank.
+        incarnation: Its number; without it, the newest.
+        lines: How many of the last lines.
+    """
+
+    pool: Name | None = None
+    replica: Rank = 0
+    incarnation: Incarnation | None = None
+    lines: Lines = 100
+
+
 class CompareQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Of a comparison: the two pools; without them, the first two."""
 
@@ -124,7 +141,8 @@ class Api:
         self._grants = grants
         self._metrics = metrics
         self._streams = Streams(metrics.stalled.inc)
-        metrics.watch_streams(lambda: self._streams.open)
+        self._logs = Streams(metrics.stalled.inc, LOGS_MOST)
+        metrics.watch_streams(lambda: self._streams.open + self._logs.open)
 
     def routes(self) -> list[Route]:
         """All of them, as :data:`steepest.gateway.openapi.OPERATIONS` describes them."""
@@ -136,6 +154,7 @@ class Api:
             self._route("/jobs/{job}", self._cancel, PoolQuery, method="DELETE", role=AccessRole.OPERATE),
             self._route("/jobs/{job}/explain", self._explain, ListQuery),
             self._route("/jobs/{job}/curve", self._curve, PoolQuery),
+            self._route("/jobs/{job}/log", self._printed, LogQuery, role=AccessRole.SUBMIT),
             self._route("/nodes", self._nodes, ListQuery),
             self._route("/queue", self._queue, ListQuery),
             self._route("/decisions", self._decisions, DecisionsQuery),
@@ -222,7 +241,7 @@ class Api:
 
     async def _events(self, request: Request, query: EventsQuery) -> Any:
         pool = self._pool(query)
-        if "text/event-stream" not in request.headers.get("accept", ""):
+        if not _wants_stream(request):
             return await reading.events(pool, query.since, query.limit)
         last = _last_id(request)
         return self._stream(lambda: events_since(pool, query.since if last is None else last + 1))
@@ -231,22 +250,29 @@ class Api:
         pool, last = self._pool(query), _last_id(request)
         return self._stream(lambda: changes_since(pool, last))
 
+    async def _printed(self, request: Request, query: LogQuery) -> Any:
+        pool, name = self._pool(query), request.path_params["job"]
+        if not _wants_stream(request):
+            return await reading.printed(pool, name, query.replica, query.incarnation, query.lines)
+        folder, whose = reading.output_of(pool, name, query.replica)
+        return self._logs.response(printed_since(pool, folder, whose, query.incarnation, query.lines))
+
     def _stream(self, source: Callable[[], AsyncIterator[bytes]]) -> Response:
         return self._streams.response(source())
 
     async def _submit(self, request: Request, query: PoolQuery) -> Any:
-        log = self._log()
+        self._refuse_recording()
         submission = _decoded(await body(request), Submission)
-        return await Asking(log, self._served.clock).submit(self._pool(query), submission, trace_in(request.headers))
+        return await Asking(self._served.clock).submit(self._pool(query), submission, trace_in(request.headers))
 
     async def _cancel(self, request: Request, query: PoolQuery) -> Any:
-        asking, trace = Asking(self._log(), self._served.clock), trace_in(request.headers)
+        self._refuse_recording()
+        asking, trace = Asking(self._served.clock), trace_in(request.headers)
         return await asking.cancel(self._pool(query), request.path_params["job"], trace)
 
-    def _log(self) -> Log:
-        if self._served.log is None:
+    def _refuse_recording(self) -> None:
+        if self._served.recordings:
             raise InputError("this is a recording, which never changes", code="recording")
-        return self._served.log
 
 
 def as_json(answer: Any, status: int = HTTPStatus.OK) -> Response:
@@ -292,6 +318,10 @@ def _decoded(data: bytes, kind: type[Submission]) -> Submission:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.DecodeError, RecursionError) as error:
         raise InputError(f"the body is wrong: {error}") from error
+
+
+def _wants_stream(request: Request) -> bool:
+    return "text/event-stream" in request.headers.get("accept", "")
 
 
 def _last_id(request: Request) -> int | None:

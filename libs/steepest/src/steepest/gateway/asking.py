@@ -12,9 +12,7 @@ from steepest.clock import Clock
 from steepest.errors import InputError
 from steepest.events import cluster as c
 from steepest.gateway.answers import Answer, Submission
-from steepest.gateway.pool.pool_feed import PoolFeed
 from steepest.gateway.pools import ServedPool
-from steepest.log.base import Log
 from steepest.policies.submission import refuse_what_never_fits, with_priority
 from steepest.runtime.decode import asked_record
 from steepest.view.spec_rules import what_is_wrong
@@ -24,10 +22,9 @@ ANSWER_S = 10.0
 
 
 class Asking:
-    """The door to the log of an installation."""
+    """The door to the logs of pools."""
 
-    def __init__(self, log: Log, clock: Clock) -> None:
-        self._log = log
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
     async def submit(self, pool: ServedPool, submission: Submission, trace: str = "") -> Answer:
@@ -47,7 +44,7 @@ class Asking:
             refuse_what_never_fits(spec, pool.nodes, isolated=pool.isolated)
         request = submission.request or secrets.token_hex(8)
         event = c.JobSubmitted(job=submission.job, request=request, spec=spec)
-        return await self._ask(pool.feed, event, submission.job, request, trace)
+        return await self._ask(pool, event, submission.job, request, trace)
 
     async def cancel(self, pool: ServedPool, job: str, trace: str = "") -> Answer:
         """Append the request to stop a job for good. ``trace``: the caller's ``traceparent``.
@@ -60,13 +57,13 @@ class Asking:
         if found.outcome is not None:
             raise InputError(f"{job} is over already", code="job-over")
         request = secrets.token_hex(8)
-        offset = await self._append(pool.feed, c.JobCancelRequested(job=job, request=request), trace)
+        offset = await self._append(pool, c.JobCancelRequested(job=job, request=request), trace)
         return Answer(job=job, request=request, state="queued", offset=offset)
 
-    async def _ask(self, feed: PoolFeed, event: c.JobSubmitted, job: str, request: str, trace: str) -> Answer:
-        with feed.expecting(request) as answered:
-            offset = await self._append(feed, event, trace)
-            if not feed.is_up():
+    async def _ask(self, pool: ServedPool, event: c.JobSubmitted, job: str, request: str, trace: str) -> Answer:
+        with pool.feed.expecting(request) as answered:
+            offset = await self._append(pool, event, trace)
+            if not pool.feed.is_up():
                 return Answer(
                     job=job, request=request, state="queued", offset=offset, reason="no system runs on the pool"
                 )
@@ -78,8 +75,9 @@ class Asking:
         state = "admitted" if rejection is None else "rejected"
         return Answer(job=job, request=request, state=state, offset=offset, reason=rejection or "")
 
-    async def _append(self, feed: PoolFeed, event: c.JobSubmitted | c.JobCancelRequested, trace: str) -> int:
-        (offset,) = await self._log.append([asked_record(feed.at, feed.name, event, self._clock.now_ms(), trace)])
+    async def _append(self, pool: ServedPool, event: c.JobSubmitted | c.JobCancelRequested, trace: str) -> int:
+        record = asked_record(pool.feed.at, pool.feed.name, event, self._clock.now_ms(), trace)
+        (offset,) = await pool.log.append([record])
         return offset
 
 

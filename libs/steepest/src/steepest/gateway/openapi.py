@@ -15,7 +15,7 @@ from steepest.events.common import Name
 from steepest.gateway import answers as a
 from steepest.gateway.access import AccessRole
 from steepest.gateway.answers import Answer, Submission
-from steepest.gateway.api import CompareQuery, DecisionsQuery, EventsQuery, JobsQuery, ListQuery, PoolQuery
+from steepest.gateway.api import CompareQuery, DecisionsQuery, EventsQuery, JobsQuery, ListQuery, LogQuery, PoolQuery
 from steepest.gateway.pool.changes import PoolChanges
 from steepest.read_models.comparison import RunComparison
 from steepest.read_models.job_rows import JobRow
@@ -69,6 +69,15 @@ OPERATIONS: Sequence[Operation] = (
     ),
     Operation(path="/jobs/{job}/explain", summary="Every decision about a job", answer=JobTimeline, query=ListQuery),
     Operation(path="/jobs/{job}/curve", summary="The course of a job's loss", answer=a.Curve, query=PoolQuery),
+    Operation(
+        path="/jobs/{job}/log",
+        summary="What a job printed last; where `text/event-stream` is accepted, also what it goes on to print",
+        role=AccessRole.SUBMIT,
+        answer=a.JobLog,
+        query=LogQuery,
+        failures=(400, 401, 403, 404, 409, 503),
+        streams=True,
+    ),
     Operation(path="/nodes", summary="All nodes", answer=a.NodePage, query=ListQuery),
     Operation(path="/queue", summary="The queue, in its order", answer=a.QueuePage, query=ListQuery),
     Operation(path="/decisions", summary="What was decided last", answer=a.DecisionPage, query=DecisionsQuery),

@@ -5,6 +5,7 @@ It owns what is asked of the read models for each resource. It must never know H
 
 from __future__ import annotations
 
+import asyncio
 import importlib.metadata
 from collections.abc import Iterator, Sequence
 from contextlib import aclosing
@@ -12,6 +13,10 @@ from itertools import islice
 
 import msgspec
 
+from steepest.cluster.folders.adapter_folder import AdapterFolder
+from steepest.cluster.folders.printed import last_lines
+from steepest.cluster.follow_printed import kept_of
+from steepest.cluster.port import ReplicaId
 from steepest.describe import sentence
 from steepest.errors import InputError, UndecodableError
 from steepest.gateway import answers as a
@@ -40,7 +45,7 @@ async def pools(served: Served) -> a.Pools:
     """Every pool."""
     return a.Pools(
         version=importlib.metadata.version("steepest"),
-        recording=served.log is None,
+        recording=served.recordings,
         pools=[await pool_row(pool) for pool in served.pools.values()],
     )
 
@@ -160,6 +165,37 @@ def curve(pool: ServedPool, name: str) -> a.Curve:
         categories=[(at, str(category)) for at, category in story.categories],
         limits=story.limits,
     )
+
+
+async def printed(pool: ServedPool, name: str, replica: int, incarnation: int | None, lines: int) -> a.JobLog:
+    """The last lines that a job printed.
+
+    Raises:
+        InputError: There is no such job, replica or incarnation, or the pool is a recording.
+        UntrustedError: What is kept of it is no regular file.
+    """
+    folder, whose = output_of(pool, name, replica)
+    kept = kept_of(folder, whose, incarnation)
+    if kept is None:
+        if incarnation is not None:
+            raise InputError(f"nothing is kept of incarnation {incarnation} of {name}")
+        return a.JobLog(job=name, replica=replica)
+    texts, has_more = await asyncio.to_thread(last_lines, kept, lines)
+    return a.JobLog(job=name, replica=replica, incarnation=kept.incarnation, lines=texts, earlier=has_more)
+
+
+def output_of(pool: ServedPool, name: str, replica: int) -> tuple[AdapterFolder, ReplicaId]:
+    """Where what a job prints is kept, and under which replica.
+
+    Raises:
+        InputError: There is no such job or replica, or the pool is a recording.
+    """
+    world = job_of(pool.feed.view, name).spec.world
+    if pool.printed is None:
+        raise InputError("a recording has nothing of what its jobs printed", code="recording")
+    if replica >= world:
+        raise InputError(f"{name} has no replica {replica}", hint=f"they count from 0 to {world - 1}")
+    return pool.printed, ReplicaId(name, replica)
 
 
 async def events(pool: ServedPool, since: int, limit: int) -> a.EventPage:

@@ -14,6 +14,9 @@ from starlette.types import Message, Receive, Scope, Send
 STREAMS_MOST = 2_000
 """Open at the same time. Each is a task, a socket and what waits to be read from it, below 200 kB."""
 
+LOGS_MOST = 100
+"""Of them, those that follow what a job prints: each holds a file open, and looks at it five times a second."""
+
 SILENCE_S = 15.0
 """After so long without an event a comment is sent, so that both ends notice when the other is gone."""
 
@@ -22,15 +25,16 @@ SEND_S = 30.0
 
 
 class TooManyStreamsError(Exception):
-    """There are STREAMS_MOST already."""
+    """There are as many as may be open."""
 
 
 class Streams:
     """The streams that are open."""
 
-    def __init__(self, stalled: Callable[[], None]) -> None:
-        """``stalled`` is called where a reader takes nothing."""
+    def __init__(self, stalled: Callable[[], None], most: int = STREAMS_MOST) -> None:
+        """``stalled`` is called where a reader takes nothing; ``most`` may be open."""
         self.open = 0
+        self._most = most
         self.stalled = stalled
 
     def response(self, events: AsyncIterator[bytes]) -> StreamResponse:
@@ -39,7 +43,7 @@ class Streams:
         Raises:
             TooManyStreamsError: There are as many as this process serves.
         """
-        if self.open >= STREAMS_MOST:
+        if self.open >= self._most:
             raise TooManyStreamsError
         return StreamResponse(self, events)
 

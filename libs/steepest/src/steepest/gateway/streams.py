@@ -1,4 +1,4 @@
-"""What streams send: the events of a pool, and the changes of its rows, each from where its reader was.
+"""What streams send: the events of a pool, the changes of its rows, and what a job prints, each from where its reader was.
 
 It owns where a stream goes on. It must never know how an event is written on the wire.
 """
@@ -6,14 +6,21 @@ It owns where a stream goes on. It must never know how an event is written on th
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Iterable
+from contextlib import aclosing
 
 import msgspec
 
+from steepest.cluster.folders.adapter_folder import AdapterFolder
+from steepest.cluster.follow_printed import followed
+from steepest.cluster.port import ReplicaId
+from steepest.gateway.answers import PrintedLine
 from steepest.gateway.pool.changes import ChangeBatch
 from steepest.gateway.pools import ServedPool
 from steepest.gateway.reading import PAGE_MOST, events
 from steepest.gateway.sse import COMMENT, SILENCE_S, event
+from steepest.read_models.job_rows import prints_no_more
 
 
 async def changes_since(pool: ServedPool, last: int | None) -> AsyncIterator[bytes]:
@@ -53,6 +60,36 @@ async def events_since(pool: ServedPool, since: int) -> AsyncIterator[bytes]:
         if not page.events:
             yield COMMENT
             await _news(pool, position)
+
+
+async def printed_since(
+    pool: ServedPool, folder: AdapterFolder, whose: ReplicaId, incarnation: int | None, lines: int
+) -> AsyncIterator[bytes]:
+    """Lines that a job prints, from its last ones on, and ``end`` once it prints no more.
+
+    An id is a line's number in this stream. A reader that comes back begins again with the last lines.
+    """
+    number, spoke = 0, time.monotonic()
+    async with aclosing(
+        followed(
+            folder,
+            whose,
+            incarnation=incarnation,
+            lines=lines,
+            is_over=lambda one: prints_no_more(pool.feed.view, whose.job, one),
+        )
+    ) as batches:
+        yield COMMENT
+        async for shown, added in batches:
+            for line in added:
+                number += 1
+                yield event(msgspec.json.encode(PrintedLine(incarnation=shown, line=line)), number)
+            if added:
+                spoke = time.monotonic()
+            elif time.monotonic() - spoke > SILENCE_S:
+                spoke = time.monotonic()
+                yield COMMENT
+    yield event(b"{}", number + 1, "end")
 
 
 async def _news(pool: ServedPool, known: int | None) -> None:

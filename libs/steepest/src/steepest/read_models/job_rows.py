@@ -233,3 +233,12 @@ def _what(job: Job) -> str:
     program = [word.rpartition("/")[2] for word in job.spec.command[:1]]
     text = job.spec.model or shlex.join((*program, *(word[:WHAT_LETTERS] for word in job.spec.command[1:9])))
     return text if len(text) <= WHAT_LETTERS else f"{text[: WHAT_LETTERS - 1]}…"
+
+
+def prints_no_more(view: ClusterView, job: str, incarnation: int | None) -> bool:
+    """Whether nothing more will be printed by a job, or by one incarnation of it, as far as its pool is known."""
+    found = view.jobs.get(job)
+    if found is None or found.outcome is not None:
+        return True
+    newer = incarnation is not None and found.incarnation > incarnation
+    return newer or (found.incarnation == incarnation and not found.alive and found.stopped_incarnation == incarnation)

@@ -1,6 +1,6 @@
 """``steepest logs``: what a job printed.
 
-It owns which of a job's incarnations is shown, and when following ends. It must never know how output is kept.
+It owns what is said where there is nothing to show. It must never know how output is kept.
 """
 
 from __future__ import annotations
@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from steepest.cli.options import installation_options, json_option
+from steepest.cli.options import json_option, remote_options
 from steepest.cli.printing.output import give, tell
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from steepest.app.settings.tree import Settings
-    from steepest.app.state_folder import StateFolder
     from steepest.cli.pool.stored_pool import StoredPool
-    from steepest.cluster.folders.adapter_folder import IncarnationFolder
+    from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder
     from steepest.cluster.port import ReplicaId
     from steepest.log.base import Log
 
@@ -29,18 +28,18 @@ Examples:
   steepest logs --lines 20 mnist-3fa2
   steepest logs --incarnation 1 mnist-3fa2   what it printed before its first move or retry
   steepest logs --replica 3 mnist-3fa2       of a gang: what its process of rank 3 printed
+  steepest logs --server http://127.0.0.1:8080 mnist-3fa2     ask a gateway, which needs a token that may submit
 
 Standard output and standard error of the job are one. Control characters and colours are left out.
 """
 
 LINES = 100
 LINES_MOST = 100_000
-LOOK_EVERY_S = 0.2
 
 
 @click.command(epilog=EPILOG)
 @click.argument("job")
-@installation_options
+@remote_options
 @click.option("--follow/--no-follow", "-f", default=False, help="Show new lines as they come, until the job is over.")
 @click.option(
     "--lines",
@@ -57,26 +56,44 @@ def logs(
     job: str, settings: Settings, *, follow: bool, lines: int, incarnation: int | None, index: int, as_json: bool
 ) -> None:
     """Show what JOB printed, whether it runs or is over."""
+    if settings.client.server:
+        _of_gateway(job, settings, index, incarnation, lines, follow=follow, as_json=as_json)
+        return
     from steepest.cli.pool.follow import run_until_stopped
+    from steepest.cluster.folders.adapter_folder import AdapterFolder
+    from steepest.cluster.follow_printed import kept_of
     from steepest.cluster.port import ReplicaId
 
-    folder = settings.pool_folder
-    folder.read()
-    replica = ReplicaId(job, index)
-    chosen = _chosen(folder, replica, incarnation)
+    state = settings.pool_folder
+    state.read()
+    folder, replica = AdapterFolder(state.cluster), ReplicaId(job, index)
+    chosen = kept_of(folder, replica, incarnation)
     if chosen is None and (incarnation is not None or not follow):
         _say_why_nothing(settings, replica, incarnation)
     elif follow:
-        run_until_stopped(_follow(settings, replica, incarnation, chosen, lines, as_json=as_json))
+        run_until_stopped(_follow(settings, folder, replica, incarnation, lines, as_json=as_json))
     elif chosen is not None:
         _show(chosen, lines, as_json=as_json)
 
 
-def _chosen(folder: StateFolder, replica: ReplicaId, incarnation: int | None) -> IncarnationFolder | None:
-    from steepest.cli.jobs.job_output import incarnations
+def _of_gateway(
+    job: str, settings: Settings, index: int, incarnation: int | None, lines: int, *, follow: bool, as_json: bool
+) -> None:
+    from steepest.cli.pool.remote import client_of, refuse_without_client
 
-    kept = incarnations(folder, replica)
-    return next((each for each in reversed(kept) if incarnation in (None, each.incarnation)), None)
+    refuse_without_client()
+    with client_of(settings) as gateway:
+        if follow:
+            for row in gateway.follow_log(job, pool=settings.pool, replica=index, incarnation=incarnation, lines=lines):
+                _print(row.incarnation, [row.line], as_json=as_json)
+            return
+        found = gateway.log(job, pool=settings.pool, replica=index, incarnation=incarnation, lines=lines)
+    if found.incarnation is None:
+        tell(f"{job} has printed nothing that is kept there; see `steepest explain {job}`", err=True)
+        return
+    _print(found.incarnation, found.lines, as_json=as_json)
+    if found.earlier and lines:
+        tell("there are earlier lines; --lines shows more", err=True)
 
 
 def _say_why_nothing(settings: Settings, replica: ReplicaId, incarnation: int | None) -> None:
@@ -118,19 +135,20 @@ def _print(incarnation: int, texts: Sequence[str], *, as_json: bool) -> None:
 
 async def _follow(
     settings: Settings,
+    folder: AdapterFolder,
     replica: ReplicaId,
     incarnation: int | None,
-    chosen: IncarnationFolder | None,
     lines: int,
     *,
     as_json: bool,
 ) -> None:
-    """Print what is there and what is added until the job is over: of later incarnations too, unless one is asked for."""
+    """Print what is there and what is added until the job is over, as far as the log says."""
     import asyncio
 
     from steepest.cli.pool.stored_pool import fold, reading
+    from steepest.cluster.follow_printed import followed
+    from steepest.read_models.job_rows import prints_no_more
 
-    folder = settings.pool_folder
     async with reading(settings) as (installation, log):
         pool = await fold(settings, installation, log)
         job = replica.job
@@ -139,43 +157,15 @@ async def _follow(
             tell(pool.note, err=True)
         async with asyncio.TaskGroup() as group:
             folding = group.create_task(_keep_up(log, pool))
-            shown, number = chosen, 0
-            while shown is not None or not _is_over(pool, job, None):
-                if shown is None:
-                    await asyncio.sleep(LOOK_EVERY_S)
-                else:
-                    await _print_to_end(folder, pool, shown, lines if shown is chosen else None, as_json=as_json)
-                    number = shown.incarnation
-                    if incarnation is not None:
-                        break
-                shown = _next(folder, replica, number)
+            async for number, added in followed(
+                folder,
+                replica,
+                incarnation=incarnation,
+                lines=lines,
+                is_over=lambda number: prints_no_more(pool.view, job, number),
+            ):
+                _print(number, added, as_json=as_json)
             folding.cancel()
-
-
-async def _print_to_end(
-    folder: StateFolder,
-    pool: StoredPool,
-    shown: IncarnationFolder,
-    lines: int | None,
-    *,
-    as_json: bool,
-) -> None:
-    """Print one incarnation from its last ``lines`` lines on, None: from its first, until nothing can be added to it."""
-    import asyncio
-
-    from steepest.cluster.folders.printed import Printed
-
-    job, number = shown.replica.job, shown.incarnation
-    with Printed(shown) as printed:
-        if lines is not None:
-            _print(number, printed.last(lines)[0], as_json=as_json)
-        while True:
-            # Asked before the last look: what is printed before an end is kept before it is known.
-            is_over = _is_over(pool, job, number) or _next(folder, shown.replica, number) is not None
-            _print(number, [*printed.added(), *(printed.rest() if is_over else ())], as_json=as_json)
-            if is_over:
-                return
-            await asyncio.sleep(LOOK_EVERY_S)
 
 
 async def _keep_up(log: Log, pool: StoredPool) -> None:
@@ -183,19 +173,3 @@ async def _keep_up(log: Log, pool: StoredPool) -> None:
 
     async for _ in what_counts(log, pool, {}):
         pass
-
-
-def _is_over(pool: StoredPool, job: str, incarnation: int | None) -> bool:
-    """Whether nothing more will be printed by a job, or by one incarnation of it, as far as the log says."""
-    found = pool.view.jobs.get(job)
-    if found is None or found.outcome is not None:
-        return True
-    newer = incarnation is not None and found.incarnation > incarnation
-    return newer or (found.incarnation == incarnation and not found.alive and found.stopped_incarnation == incarnation)
-
-
-def _next(folder: StateFolder, replica: ReplicaId, number: int) -> IncarnationFolder | None:
-    """The oldest incarnation after one; nothing is printed by the one before once it is there."""
-    from steepest.cli.jobs.job_output import incarnations
-
-    return next((each for each in incarnations(folder, replica) if each.incarnation > number), None)
