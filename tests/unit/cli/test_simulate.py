@@ -171,7 +171,7 @@ def test_the_same_call_gives_the_same_bytes_with_any_number_of_processes_and_any
         out = tmp_path / f"{workers}-{hash_seed}"
         call = ["simulate", "--workload", "thesis:flowcon-10", "--cluster", "2x8cpu", "--policy", policies]
         done = subprocess.run(
-            [*STEEPEST, *call, "--seed", "0-1", "--jobs", str(workers), "--out", str(out), "--json"],
+            [*STEEPEST, *call, "--seed", "1", "--jobs", str(workers), "--out", str(out), "--json"],
             env={**os.environ, "PYTHONHASHSEED": hash_seed},
             capture_output=True,
             check=True,
@@ -180,7 +180,7 @@ def test_the_same_call_gives_the_same_bytes_with_any_number_of_processes_and_any
         assert all(one.pop("wall_seconds") > 0 for one in printed)
         results.append((printed, (out / "jobs.csv").read_bytes()))
 
-    assert len(results[0][0]) == 2 * len(names())
+    assert len(results[0][0]) == len(names())
     assert results[0] == results[1]
 
 
