@@ -26,7 +26,7 @@ def main() -> None:
     union = known[0]
     for kind in known[1:]:
         union = union | kind  # type: ignore[assignment]
-    TOPICS["cluster"] = msgspec.structs.replace(CLUSTER, decoder=msgspec.json.Decoder(union))  # type: ignore[index]
+    TOPICS["cluster"] = msgspec.structs.replace(CLUSTER, events=union)  # type: ignore[index]
     decode.KNOWN = {kind.__name__ for kind in known}
     vars(cluster_view)["READS"] = BEFORE
     loop_snapshots.VERSION = (*loop_snapshots.VERSION[:-1], loop_snapshots.VERSION[-1] - 1)

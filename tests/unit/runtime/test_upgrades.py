@@ -36,7 +36,7 @@ def old_code(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for kind in known[1:]:
         union = union | kind  # type: ignore[assignment]
     with monkeypatch.context() as patched:
-        patched.setitem(TOPICS, "cluster", msgspec.structs.replace(CLUSTER, decoder=msgspec.json.Decoder(union)))
+        patched.setitem(TOPICS, "cluster", msgspec.structs.replace(CLUSTER, events=union))
         patched.setattr(decode, "KNOWN", {kind.__name__ for kind in known})
         patched.setattr(cluster_view, "READS", OLD)
         yield
