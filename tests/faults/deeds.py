@@ -235,8 +235,12 @@ async def recreate(world: World, deed: Deed) -> None:
 
 
 async def garbage(world: World, deed: Deed) -> None:
-    """A program writes into a topic what no reader can read."""
-    world.note_strike(deed.verb)
+    """A program writes into a topic what no reader can read; with ``down``, while all processes are, so many seconds."""
+    world.note_strike("garbage" if "down" not in deed.options else "while-down")
+    if "down" in deed.options:
+        for process in world.processes.values():
+            process.kill()
+            process.start_after(deed.number("down", 1))
     await world.broker.answers()
     for at in world.layout.of_topic(deed.about):
         value = deed.options.get("value", "no event").encode()

@@ -195,6 +195,10 @@ def _device_lies(rng: random.Random, jobs: list[str], _nodes: list[str]) -> tupl
     return rng.choice(jobs), {"of": str(rng.randint(1, 3)), "cpu": str(rng.choice((1, 4_000)))}
 
 
+def _garbage_while_down(rng: random.Random, _jobs: list[str], _nodes: list[str]) -> tuple[str, Mapping[str, str]]:
+    return rng.choice(("cluster", "loss", "heartbeats")), {"down": _seconds(rng)}
+
+
 def _seconds(rng: random.Random) -> str:
     return f"{rng.choice((0.5, 2, 5, 12, 25)) * rng.uniform(0.8, 1.2):.2f}"
 
@@ -220,6 +224,7 @@ FAULT_KINDS: Mapping[str, Target] = {
     "power-loss": _all(down=_seconds, lost=lambda rng: rng.choice((1, 3, 10, 40))),
     "trim": _all(),
     "garbage": lambda rng, _jobs, _nodes: (rng.choice(("cluster", "loss", "heartbeats")), {}),
+    "garbage/while-down": _garbage_while_down,
     "upgrade/roll-back": _process(down=_seconds, by=lambda _: 0),
     "pause": _process(**{"for": _seconds}),
     "clock": _process(by=_jump),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from tests.faults.processes import SHARING
 from tests.faults.world import Outcome, World
 
 from steepest.errors import UndecodableError
-from steepest.events.received import Received
+from steepest.events.received import ID, Received
 from steepest.invariants import AnnouncedParameters, Audit, Status, all_with
 from steepest.log.base import Log, Record, TopicPartition
 from steepest.replay.replay import Replay
@@ -26,6 +27,12 @@ does not: another logic has decided, or records were lost about which decisions 
 STARTS_LOST = ("incarnations-rise", "one-place")
 """What a log without its newest records need not show: a start that was lost is known by the node's report alone, and the
 end before it not at all. Until it has come, the node may be given more than it has. What ran where, the nodes have seen."""
+
+ALONE = ("embedded", "split")
+"""Topologies in which one process writes the decisions of a decider."""
+
+LATE = ("append-late", "append-zombie")
+"""Faults by which a decision may reach the log after its decider has looked for it there, and made it again."""
 
 MAY_BE_BEHIND = 5
 """Records at the end that a process need not have read: they were appended while it was stopped."""
@@ -51,6 +58,8 @@ async def judge(world: World) -> Outcome:
         for record in found:
             digest.update(repr((record.key, record.value, record.at_ms, sorted(record.headers.items()))).encode())
         broken += [f"{pool}: {what}" for what in _of_log(found, losses, lossy=lossy)]
+        if world.schedule.world.get("topology", "split") in ALONE and not any(kind in LATE for kind, _ in world.struck):
+            broken += [f"{pool}: {what}" for what in _of_decisions(found)]
         folded = replay.views[at]
         broken += [f"{pool}: {what}" for what in _of_view(folded)]
         views = {name: process.views[pool] for name, process in world.processes.items() if pool in process.views}
@@ -73,6 +82,12 @@ def _of_log(records: Sequence[Record], losses: Sequence[Received[Any]], *, lossy
     for verdict in audit.verdicts():
         if verdict.status is not Status.HOLDS and not (lossy and verdict.checker in STARTS_LOST):
             yield f"{verdict.checker} is {verdict.status.value}: {verdict.message}"
+
+
+def _of_decisions(records: Sequence[Record]) -> Iterator[str]:
+    """What is in the log is not appended again, however often its decider was started."""
+    times = Counter(record.headers[ID] for record in records if ID in record.headers)
+    yield from (f"{one} is in the log {count} times" for one, count in times.items() if count > 1)
 
 
 def _of_view(view: ClusterView) -> Iterator[str]:

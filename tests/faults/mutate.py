@@ -4,6 +4,7 @@
 
     python -m tests.faults.mutate                   # all of them: after how many seeds each is found
     python -m tests.faults.mutate --only no-fence   # one
+    python -m tests.faults.mutate --page            # and write the table of docs/testing.md
 
 A patch is applied to a copy of the library, which is played in processes of its own. Its first line says what it does.
 """
@@ -17,7 +18,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -25,6 +26,8 @@ ROOT = HERE.parents[1]
 MUTANTS = HERE / "mutants"
 LIBRARY = Path("libs/steepest/src")
 MOST_SEEDS = 2_000
+PAGE = ROOT / "docs" / "testing.md"
+TABLE = re.compile(r"(?<=<!-- mutants -->\n).*?(?=<!-- end of mutants -->)", re.DOTALL)
 FOUND = re.compile(r"^seed (\d+): (.*)", re.MULTILINE)
 
 
@@ -74,20 +77,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--from", type=int, default=0, dest="first")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--only", default="", help="mutants whose names contain this")
+    parser.add_argument("--page", action="store_true", help="write what was found into docs/testing.md")
     given = parser.parse_args(arguments)
+    if given.page and given.only:
+        parser.error("--page needs all mutants")
     patches = [one for one in sorted(MUTANTS.glob("*.patch")) if given.only in one.name]
-    escaped = 0
+    seeds: dict[Path, int | None] = {}
     with tempfile.TemporaryDirectory() as folder:
         copy = Copy(Path(folder))
         for patch in patches:
             copy.patch(patch)
             found = copy.hunt(given.seeds, given.first, given.processes)
             copy.patch(patch, back=True)
-            escaped += found is None
-            after = f"found after {found[0] - given.first + 1:>4}" if found else f"NOT found in {given.seeds}"
+            seeds[patch] = found[0] - given.first + 1 if found else None
+            after = f"found after {seeds[patch]:>4}" if found else f"NOT found in {given.seeds}"
             _say(f"{patch.stem:<34} {after}  {title(patch)}{' | ' + found[1][:120] if found else ''}")
+    escaped = sum(one is None for one in seeds.values())
     _say(f"{len(patches) - escaped} of {len(patches)} mutants are found within {given.seeds} seeds")
+    if given.page:
+        PAGE.write_text(TABLE.sub(lambda _: table(seeds, given.first, given.seeds), PAGE.read_text()))
     return bool(escaped)
+
+
+def table(seeds: Mapping[Path, int | None], first: int, most: int) -> str:
+    """After how many seeds each mutant was found, as a part of a page."""
+    found = sum(one is not None for one in seeds.values())
+    lines = [f"{found} of {len(seeds)} are found within {most:,} seeds from {first} on:", ""]
+    lines += ["| What the patch does | found after seeds |", "|---|---|"]
+    lines += [f"| {title(patch)} | {f'> {most:,}' if one is None else one} |" for patch, one in seeds.items()]
+    return "\n".join([*lines, ""])
 
 
 def _say(line: str) -> None:
