@@ -117,6 +117,66 @@ def test_a_short_job_takes_the_place_of_a_long_one_and_the_long_one_comes_back()
     assert (measured.kind, measured.measured_ms) == (c.Overhead.RESUMPTION, 4_000)
 
 
+def suspended_for_a_short_one() -> DeciderDriver:
+    """A long job was suspended, and the short one that took its place is over."""
+    pool = pool_of()
+    submit(pool, "long", 100)
+    train(pool, "long", 1)
+    train(pool, "long", 2)
+    submit(pool, "short", 2)
+    pool.tick()
+    pool.now_ms += 9_500
+    pool.carry_out("long")
+    pool.carry_out("short")
+    pool.end("short")
+    pool.tick()
+    assert pool.job("long").checkpoint is not None
+    assert not pool.job("long").alive
+    return pool
+
+
+def refuse_starts(pool: DeciderDriver, job: str, times: int) -> int:
+    """So many starts of a job fail, since its checkpoint is not there, or fewer if it is over; how many did."""
+    failed = 0
+    for _ in range(20 * times):
+        found = pool.job(job)
+        if found.phase is Phase.ENDED or failed == times:
+            break
+        action = None if found.plan is None else pool.next_action(job)
+        if action is None:
+            pool.tick(10_000)
+        elif isinstance(action, c.StepBegun):
+            pool.fail(job, "checkpoint-refused")
+            failed += 1
+        else:
+            assert pool.fold(action)
+    return failed
+
+
+def test_a_suspended_job_whose_checkpoint_is_gone_has_failed_after_some_minutes() -> None:
+    """Each failed start has its reason in the log, other jobs run meanwhile, and there is an end."""
+    pool = suspended_for_a_short_one()
+    began_ms = pool.view.counted_ms
+    assert refuse_starts(pool, "long", 1_000) < 100
+    assert pool.job("long").outcome is c.Outcome.FAILED
+    assert last(pool, c.JobEnded).reason == "it could not be started: checkpoint-refused it was"
+    assert pool.view.counted_ms - began_ms > 120_000
+    assert all(one.reason for one in pool.decided if isinstance(one, c.RetryPlanned))
+    submit(pool, "next", 2)
+    assert pool.job("next").phase is Phase.RUNNING
+
+
+def test_a_suspended_job_whose_checkpoint_comes_back_runs_again() -> None:
+    """Its volume was away."""
+    pool = suspended_for_a_short_one()
+    assert refuse_starts(pool, "long", 3) == 3
+    for _ in range(20):
+        pool.tick(10_000)
+        pool.carry_out("long")
+    assert pool.job("long").phase is Phase.RUNNING
+    assert pool.job("long").steps_lost == 0
+
+
 def test_a_job_without_epochs_is_predicted_from_its_totals_once_it_has_a_pace() -> None:
     """A hundred steps, one a second: once, and not with each report."""
     pool = pool_of()

@@ -53,6 +53,10 @@ GANG_ON_SEVERAL = "gang: the fewest nodes, those with room for most replicas fir
 HOPELESS = frozenset({c.StepFailure.NO_SUCH_PROGRAM.value})
 """Codes of failed starts that no retry can mend."""
 
+CHECKPOINT_TRIES = 8
+"""Retries after which a job whose checkpoint cannot be read has failed: its volume has had some minutes to return. It is not
+started without the checkpoint, which would lose its work without a word."""
+
 
 class PlacerState(Pending):
     """What the placer waits to read back.
@@ -70,7 +74,7 @@ class Placer:
     """The life of a job outside its moves."""
 
     name = "placer"
-    logic = 1
+    logic = 2
     state_type = PlacerState
 
     def __init__(self, state: PlacerState | None = None, policy: PlacementPolicy | None = None) -> None:
@@ -287,7 +291,8 @@ def _verdict(view: ClusterView, job: Job) -> c.ClusterEvent | None:
         return None
     why = _why_stopped(job)
     charged = _is_charged(job)
-    if job.stop_code in HOPELESS or (charged and job.retries_used >= job.spec.retries):
+    is_lost = job.stop_code == c.StepFailure.CHECKPOINT_REFUSED and job.retries_held >= CHECKPOINT_TRIES
+    if is_lost or job.stop_code in HOPELESS or (charged and job.retries_used >= job.spec.retries):
         return c.JobEnded(job=job.name, outcome=c.Outcome.FAILED, exit_status=job.exit_status, reason=why)
     hold = view.parameters.retry_hold_ms * 2 ** min(job.retries_held, 6)
     return c.RetryPlanned(
