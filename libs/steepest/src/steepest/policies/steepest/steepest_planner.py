@@ -1,8 +1,8 @@
 """The steepest-planner: limits and moves so that jobs learn and end early, and none later than under fair sharing.
 
-It decides when a node is planned and folds what was measured; the rules are in :mod:`steepest.policies.steepest.node_plan`
-and :mod:`steepest.policies.steepest.moves`. It is part of the limit-planner's service: both write limits, and only one of
-them is on at a time, so that a pool needs one process for both.
+It decides when a node is planned, by what was measured (:mod:`steepest.policies.steepest.planner_fold`); the rules are in
+:mod:`steepest.policies.steepest.node_plan` and :mod:`steepest.policies.steepest.moves`. It is part of the limit-planner's
+service: both write limits, and only one of them is on at a time, so that a pool needs one process for both.
 
 * A node is planned at the first tick after a job on it starts, stops or moves, else every ``plan_every_ms`` of counted time.
 * A plan is written where a limit changes by more than ``least_change`` of the node. For each job the newest plan holds.
@@ -19,13 +19,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from steepest.events import cluster as c
-from steepest.events.common import Resources
 from steepest.events.received import Received
 from steepest.events.registry import SINCE
 from steepest.policies.steepest.job_facts import JobFacts, facts_of
-from steepest.policies.steepest.managed_job import ManagedJob, measure_node
+from steepest.policies.steepest.managed_job import ManagedJob
 from steepest.policies.steepest.moves import MoveChoice, Residence, Resident, choose_moves
 from steepest.policies.steepest.node_plan import JobShare, plan_node
+from steepest.policies.steepest.planner_fold import begin, fold, is_here
 from steepest.policies.steepest.planner_state import SteepestPlannerState
 from steepest.view.cluster_view import ClusterView
 from steepest.view.movable import immovable
@@ -34,20 +34,6 @@ from steepest.view.state import Job, Node
 
 LEAST_CORES = 0.1
 """Of a node, where jobs that are not managed use all of it."""
-
-REFUSED_S = 60.0
-"""Counted seconds for which no limit is planned for a job whose limit was refused."""
-
-CHANGES = (
-    c.ReplicaStopped,
-    c.JobStopped,
-    c.JobEnded,
-    c.JobResumed,
-    c.MigrationFinished,
-    c.MigrationFailed,
-    c.PlanAbandoned,
-)
-"""Events after which the nodes of their job are planned at the next tick."""
 
 
 class SteepestPlanner:
@@ -83,116 +69,11 @@ class SteepestPlanner:
             state.tick_ms = received.at_ms
         now_s = state.time_s(view.counted_ms, received.at_ms, view.parameters.tick_ms)
         if not state.on:
-            self._begin(view, now_s)
-        self._fold(view, received.event, now_s)
+            begin(state, view, now_s)
+        fold(state, view, received.event, now_s)
         if isinstance(received.event, c.Tick):
             return tuple(self._plan(view, received))
         return ()
-
-    # --- what happens ------------------------------------------------------------------------------------------------
-
-    def _begin(self, view: ClusterView, now_s: float) -> None:
-        """The policy is switched on: fair sharing begins here, for the jobs that run already too."""
-        state = self.state
-        state.on, state.unlifted = True, {}
-        for node in view.nodes:
-            if node.takes_jobs:
-                self._join(node.name, node.capacity, now_s)
-        for job in view.jobs:
-            if job.alive and _is_managed(job):
-                self._place(job, now_s)
-                self._train(view, job, now_s)
-
-    def _fold(self, view: ClusterView, event: c.ClusterEvent, now_s: float) -> None:
-        state, job = self.state, view.touched
-        match event:
-            case c.NodeJoined() if event.takes_jobs:
-                self._join(event.node, event.capacity, now_s)
-            case c.NodeGone():
-                state.fair.leave(event.node, now_s)
-                state.residences.pop(event.node, None)
-                state.other.pop(event.node, None)
-                state.due.pop(event.node, None)
-            case c.PlacementPlanned() if job is not None and job.plan == event.plan and _is_managed(job):
-                self._place(job, now_s)
-            case c.CheckpointModeDeclared() if job is not None:
-                self._train(view, job, now_s)
-            case c.NodeUsage():
-                self._measure(view, event, now_s)
-            case c.LimitsApplied() if (running := state.running.get(event.job)) is not None:
-                if running.incarnation == event.incarnation:
-                    running.limit(event.cpu_m)
-            case c.LimitsRefused() if event.definite and (running := state.running.get(event.job)) is not None:
-                running.limit_m, running.unlimited_until_s = running.in_force_m, now_s + REFUSED_S
-            case c.JobEnded() if job is not None:
-                self._end(job, now_s)
-        if isinstance(event, CHANGES) and job is not None:
-            self._plan_soon(job)
-
-    def _join(self, node: str, capacity: Resources, now_s: float) -> None:
-        self.state.fair.join(node, capacity, now_s)
-        self.state.largest = max(self.state.largest, capacity.cpu_m / 1000)
-
-    def _place(self, job: Job, now_s: float) -> None:
-        self.state.fair.plan(job.name, job.spec.chief_requests, job.spec.first_node, now_s)
-
-    def _train(self, view: ClusterView, job: Job, now_s: float) -> None:
-        """An incarnation trains from here on, if that is not known yet."""
-        node, known = job.node, self.state.running.get(job.name)
-        if not job.alive or node is None or not _is_managed(job):
-            return
-        if known is not None and (known.incarnation, known.node) == (job.incarnation, node):
-            return
-        fresh = ManagedJob(node, job.incarnation, now_s, now_s, now_s)
-        if known is not None:
-            fresh.began_s, fresh.used, fresh.used_reported = known.began_s, known.used, known.used
-            fresh.size, fresh.left = known.size, known.left
-            fresh.most, fresh.demand, fresh.losses = known.most, known.demand, known.losses
-        if job.limit is not None:
-            fresh.limit_m = job.limit.cpu_m
-            fresh.limit(job.limit.in_force_m)
-        self.state.running[job.name] = fresh
-        self.state.fair.start(job.name, self.state.demand(fresh, view.nodes[node].capacity.cpu_m / 1000), now_s)
-        self.state.due[node] = 0.0
-
-    def _measure(self, view: ClusterView, event: c.NodeUsage, now_s: float) -> None:
-        state, node = self.state, view.nodes.get(event.node)
-        if node is None:
-            return
-        for name, cpu_m in event.jobs.items():
-            job = view.jobs.get(name)
-            if cpu_m and job is not None and job.node == event.node:
-                self._train(view, job, now_s)
-        uses_m = {name: cpu_m for name, cpu_m in event.jobs.items() if self._is_here(name, event.node)}
-        state.other[event.node] = sum(cpu_m for name, cpu_m in event.jobs.items() if name not in uses_m) / 1000
-        here = {name: state.running[name] for name in uses_m}
-        for demand in measure_node(here, event.jobs, node.capacity.cpu_m, now_s):
-            state.learn_demand(demand)
-        for progress in event.progress:
-            if (running := here.get(progress.job)) is not None and progress.incarnation == running.incarnation:
-                running.used_reported = running.used
-                if progress.step is not None and progress.loss is not None:
-                    running.losses.add(progress.step, progress.loss)
-
-    def _is_here(self, name: str, node: str) -> bool:
-        running = self.state.running.get(name)
-        return running is not None and running.node == node
-
-    def _end(self, job: Job, now_s: float) -> None:
-        running = self.state.running.pop(job.name, None)
-        if running is None:
-            self.state.fair.finish(job.name, 0.0, now_s)
-            return
-        steps = job.stop_step or job.progress.step
-        size = steps * running.step_ms / 1000 if steps and running.step_ms else running.used_by(now_s)
-        self.state.fair.finish(job.name, size, now_s)
-        if job.outcome is c.Outcome.FINISHED and steps and (share := running.losses.learned_at(steps)) is not None:
-            self.state.learned.add(job.spec.model, share)
-        self.state.due[running.node] = 0.0
-
-    def _plan_soon(self, job: Job) -> None:
-        for node in dict.fromkeys((*job.nodes, *job.holds)):
-            self.state.due[node] = 0.0
 
     # --- plans -------------------------------------------------------------------------------------------------------
 
@@ -221,7 +102,7 @@ class SteepestPlanner:
         facts = {
             name: facts_of(state, parameters, view.jobs[name], cores)
             for name in node.jobs
-            if self._is_here(name, node.name) and view.jobs[name].alive
+            if is_here(state, name, node.name) and view.jobs[name].alive
         }
         dues_s = [one.due_s for one in facts.values() if one.left is not None and one.due_s is not None]
         jobs = [
@@ -376,12 +257,6 @@ class SteepestPlanner:
             c.LimitsPlanned(plan=f"steepest-{offset}-{node}", node=node, limits=tuple(jobs), because=because)
             for node, jobs in limited.items()
         ]
-
-
-def _is_managed(job: Job) -> bool:
-    """Whether the job is one process that computes on CPUs."""
-    spec = job.spec
-    return not spec.is_gang and not any(role.requests.gpus or role.requests.gpu_m for role in spec.all_roles)
 
 
 def _differs(running: ManagedJob, share: JobShare, least_m: float) -> bool:

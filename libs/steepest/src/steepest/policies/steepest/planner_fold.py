@@ -1,0 +1,147 @@
+"""What happens in a pool, as the steepest-planner remembers it: fair copies, what jobs used, and what ended.
+
+It owns the fold of the log into :class:`~steepest.policies.steepest.planner_state.SteepestPlannerState`. What follows from
+that is planned in :mod:`steepest.policies.steepest.steepest_planner`.
+"""
+
+from __future__ import annotations
+
+from steepest.events import cluster as c
+from steepest.events.common import Resources
+from steepest.policies.steepest.managed_job import ManagedJob, measure_node
+from steepest.policies.steepest.planner_state import SteepestPlannerState
+from steepest.view.cluster_view import ClusterView
+from steepest.view.state import Job
+
+REFUSED_S = 60.0
+"""Counted seconds for which no limit is planned for a job whose limit was refused."""
+
+CHANGES = (
+    c.ReplicaStopped,
+    c.JobStopped,
+    c.JobEnded,
+    c.JobResumed,
+    c.MigrationFinished,
+    c.MigrationFailed,
+    c.PlanAbandoned,
+)
+"""Events after which the nodes of their job are planned at the next tick."""
+
+
+def begin(state: SteepestPlannerState, view: ClusterView, now_s: float) -> None:
+    """The policy is switched on: fair sharing begins here, for the jobs that run already too."""
+    state.on, state.unlifted = True, {}
+    for node in view.nodes:
+        if node.takes_jobs:
+            _join(state, node.name, node.capacity, now_s)
+    for job in view.jobs:
+        if job.alive and is_managed(job):
+            _place(state, job, now_s)
+            _train(state, view, job, now_s)
+
+
+def fold(state: SteepestPlannerState, view: ClusterView, event: c.ClusterEvent, now_s: float) -> None:
+    """Take in a record that the view has folded already; ``now_s``: its counted time in seconds."""
+    job = view.touched
+    match event:
+        case c.NodeJoined() if event.takes_jobs:
+            _join(state, event.node, event.capacity, now_s)
+        case c.NodeGone():
+            state.fair.leave(event.node, now_s)
+            state.residences.pop(event.node, None)
+            state.other.pop(event.node, None)
+            state.due.pop(event.node, None)
+        case c.PlacementPlanned() if job is not None and job.plan == event.plan and is_managed(job):
+            _place(state, job, now_s)
+        case c.CheckpointModeDeclared() if job is not None:
+            _train(state, view, job, now_s)
+        case c.NodeUsage():
+            _measure(state, view, event, now_s)
+        case c.LimitsApplied() if (running := state.running.get(event.job)) is not None:
+            if running.incarnation == event.incarnation:
+                running.limit(event.cpu_m)
+        case c.LimitsRefused() if event.definite and (running := state.running.get(event.job)) is not None:
+            running.limit_m, running.unlimited_until_s = running.in_force_m, now_s + REFUSED_S
+        case c.JobEnded() if job is not None:
+            _end(state, job, now_s)
+    if isinstance(event, CHANGES) and job is not None:
+        _plan_soon(state, job)
+
+
+def _join(state: SteepestPlannerState, node: str, capacity: Resources, now_s: float) -> None:
+    state.fair.join(node, capacity, now_s)
+    state.largest = max(state.largest, capacity.cpu_m / 1000)
+
+
+def _place(state: SteepestPlannerState, job: Job, now_s: float) -> None:
+    state.fair.plan(job.name, job.spec.chief_requests, job.spec.first_node, now_s)
+
+
+def _train(state: SteepestPlannerState, view: ClusterView, job: Job, now_s: float) -> None:
+    """An incarnation trains from here on, if that is not known yet."""
+    node, known = job.node, state.running.get(job.name)
+    if not job.alive or node is None or not is_managed(job):
+        return
+    if known is not None and (known.incarnation, known.node) == (job.incarnation, node):
+        return
+    fresh = ManagedJob(node, job.incarnation, now_s, now_s, now_s)
+    if known is not None:
+        fresh.began_s, fresh.used, fresh.used_reported = known.began_s, known.used, known.used
+        fresh.size, fresh.left = known.size, known.left
+        fresh.most, fresh.demand, fresh.losses = known.most, known.demand, known.losses
+    if job.limit is not None:
+        fresh.limit_m = job.limit.cpu_m
+        fresh.limit(job.limit.in_force_m)
+    state.running[job.name] = fresh
+    state.fair.start(job.name, state.demand(fresh, view.nodes[node].capacity.cpu_m / 1000), now_s)
+    state.due[node] = 0.0
+
+
+def _measure(state: SteepestPlannerState, view: ClusterView, event: c.NodeUsage, now_s: float) -> None:
+    node = view.nodes.get(event.node)
+    if node is None:
+        return
+    for name, cpu_m in event.jobs.items():
+        job = view.jobs.get(name)
+        if cpu_m and job is not None and job.node == event.node:
+            _train(state, view, job, now_s)
+    uses_m = {name: cpu_m for name, cpu_m in event.jobs.items() if is_here(state, name, event.node)}
+    state.other[event.node] = sum(cpu_m for name, cpu_m in event.jobs.items() if name not in uses_m) / 1000
+    here = {name: state.running[name] for name in uses_m}
+    for demand in measure_node(here, event.jobs, node.capacity.cpu_m, now_s):
+        state.learn_demand(demand)
+    for progress in event.progress:
+        if (running := here.get(progress.job)) is not None and progress.incarnation == running.incarnation:
+            running.used_reported = running.used
+            if progress.step is not None and progress.loss is not None:
+                running.losses.add(progress.step, progress.loss)
+
+
+def _end(state: SteepestPlannerState, job: Job, now_s: float) -> None:
+    running = state.running.pop(job.name, None)
+    if running is None:
+        state.fair.finish(job.name, 0.0, now_s)
+        return
+    steps = job.stop_step or job.progress.step
+    size = steps * running.step_ms / 1000 if steps and running.step_ms else running.used_by(now_s)
+    state.fair.finish(job.name, size, now_s)
+    if job.outcome is c.Outcome.FINISHED and steps and (share := running.losses.learned_at(steps)) is not None:
+        state.learned.add(job.spec.model, share)
+    state.due[running.node] = 0.0
+
+
+def _plan_soon(state: SteepestPlannerState, job: Job) -> None:
+    for node in dict.fromkeys((*job.nodes, *job.holds)):
+        state.due[node] = 0.0
+
+
+def is_managed(job: Job) -> bool:
+    """Whether the job is one process that computes on CPUs."""
+    spec = job.spec
+    return not spec.is_gang and not any(role.requests.gpus or role.requests.gpu_m for role in spec.all_roles)
+
+
+def is_here(state: SteepestPlannerState, name: str, node: str) -> bool:
+    """Whether a job trains on a node, as far as is known."""
+    running = state.running.get(name)
+    return running is not None and running.node == node
