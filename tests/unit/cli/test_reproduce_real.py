@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from steepest.cli.commands.reproduce import PARTS
 from steepest.cli.main import main
 from steepest.sim.reproduce.experiment import Paper
 from steepest.sim.reproduce.measures import MEASURES
 from steepest.sim.workloads.arrivals import PATTERNS
 from steepest.testbed.jobs import KINDS
 from steepest.testbed.papers import PAPERS
-from steepest.testbed.reproduce import tasks
+from steepest.testbed.reproduce import only, tasks
 from steepest.testbed.run import runs_of
 
 
@@ -81,6 +82,18 @@ def test_every_figure_can_be_measured_and_every_model_trained(paper: Paper) -> N
         for arm in experiment.arms:
             assert {one.measure for one in arm.published} <= {*MEASURES}
     assert all(text.endswith(".") for text in paper.assumptions)
+
+
+@pytest.mark.parametrize("paper", PAPERS.values(), ids=lambda paper: paper.name)
+def test_each_experiment_is_a_part(paper: Paper) -> None:
+    """Some run without the others, and the report says which."""
+    names = [one.name for one in paper.experiments]
+    part = only(paper, names[1:2])
+
+    assert list(PARTS[paper.name]) == names
+    assert [one.name for one in part.experiments] == names[1:2]
+    assert part.assumptions == (f"Of {len(names)} experiments, 1 ran: {names[1]}.", *paper.assumptions)
+    assert only(paper, ()) is paper
 
 
 def test_runs_are_paired_and_take_turns() -> None:

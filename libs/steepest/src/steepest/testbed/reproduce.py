@@ -30,6 +30,15 @@ def tasks(paper: Paper, count: int) -> list[RunTask]:
     return [task for one in paper.experiments for seed in range(count) for task in runs_of(one, seed)]
 
 
+def only(paper: Paper, names: Sequence[str]) -> Paper:
+    """The paper with these of its experiments, and a report that says so; without names, all of it."""
+    if not names:
+        return paper
+    chosen = tuple(one for one in paper.experiments if one.name in names)
+    said = f"Of {len(paper.experiments)} experiments, {len(chosen)} ran: {', '.join(one.name for one in chosen)}."
+    return msgspec.structs.replace(paper, experiments=chosen, assumptions=(said, *paper.assumptions))
+
+
 def repetitions(paper: Paper, count: int, folder: Path, on_run: OnRun) -> Iterator[Repetition]:
     """Yield each repetition as soon as it is over, with seeds from 0.
 

@@ -17,6 +17,8 @@ from steepest.cli.reproduction.output import RECORDINGS, folder_of, tracked, unw
 from steepest.cli.reproduction.preemption import real_preemptions, simulated_preemptions
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from steepest.sim.reproduce.run import Reproduction
     from steepest.testbed.reproduce import OnRun
     from steepest.testbed.run import RunResult, RunTask
@@ -36,7 +38,11 @@ GANGS = "dragon"
 GANG_PARTS = ("not-scaled", "dragon", "no-scaling", "no-locality", "fixed")
 """Those of ``steepest.testbed.gang_runs.PARTS``; a test compares them."""
 
-PARTS = {PICKYMAN: PICKYMAN_PARTS, GANGS: GANG_PARTS}
+SPECON_PARTS = ("fixed-20", "mixed-20")
+FLOWCON_PARTS = ("flowcon-3", "flowcon-5", "flowcon-10", "flowcon-15", "flowcon2-20")
+"""Experiments of ``steepest.testbed.papers``; a test compares them."""
+
+PARTS = {PICKYMAN: PICKYMAN_PARTS, GANGS: GANG_PARTS, "specon": SPECON_PARTS, "flowcon": FLOWCON_PARTS}
 
 OUT = "out/reproduce"
 
@@ -50,6 +56,7 @@ Examples:
   steepest reproduce dragon --repetitions 1     gangs at stated loads, and the ablation
   steepest reproduce specon --json | jq '.[] | select(.verdict == "worse")'
   steepest reproduce specon --real --repetitions 1     real trainings on emulated nodes; 20 minutes on two cores
+  steepest reproduce specon --real --part mixed-20     one experiment: four runs a repetition
   steepest reproduce flowcon --real     likewise on Docker engines (root, `make engine images`); two hours
   steepest reproduce pickyman --real    run times, overheads and waiting of streamed trainings (`make storage`)
   steepest reproduce pickyman --real --part overheads     one of its experiments; a complete run is not repeated
@@ -86,9 +93,9 @@ had to be assumed: docs/reproduction.md, docs/docker.md.
 @click.option(
     "--part",
     "parts",
-    type=click.Choice([*PICKYMAN_PARTS, *GANG_PARTS]),
+    type=click.Choice([*SPECON_PARTS, *FLOWCON_PARTS, *PICKYMAN_PARTS, *GANG_PARTS]),
     multiple=True,
-    help="Of pickyman or dragon --real, run this part only; may be repeated. What has run to its end is kept.",
+    help="With --real, run this part only; may be repeated. Of pickyman and dragon, what has run to its end is kept.",
 )
 @json_option
 def reproduce(
@@ -140,7 +147,7 @@ def reproduce(
         return
     if real:
         folder = out or Path(OUT) / f"{paper}-real"
-        result = _real(paper, repetitions or REAL_TIMES, folder)
+        result = _real(paper, repetitions or REAL_TIMES, folder, parts)
     else:
         folder = folder_of(out or Path(OUT) / paper)
         result = _simulated(paper, repetitions or SIMULATED_TIMES, workers)
@@ -159,7 +166,7 @@ def _simulated(paper: str, repetitions: int, workers: int | None) -> Reproductio
     return reproduction(PAPERS[paper], repetitions, list(tracked(done(todo, workers), len(todo))))
 
 
-def _real(name: str, count: int, out: Path) -> Reproduction:
+def _real(name: str, count: int, out: Path, parts: Sequence[str]) -> Reproduction:
     from steepest.demo.stage import refuse_without_libraries
     from steepest.testbed.needs import refuse_without_engine
     from steepest.testbed.papers import ON_ENGINES, PAPERS
@@ -168,13 +175,14 @@ def _real(name: str, count: int, out: Path) -> Reproduction:
         refuse_without_engine()
     else:
         refuse_without_libraries()
-    from steepest.testbed.reproduce import interruptions, repetitions, reproduced, tasks
+    from steepest.testbed.reproduce import interruptions, only, repetitions, reproduced, tasks
 
-    paper, folder = PAPERS[name], folder_of(out / RECORDINGS)
+    paper, folder = only(PAPERS[name], parts), folder_of(out / RECORDINGS)
     total = len(tasks(paper, count))
     tell(f"{total} runs of real trainings; first, measure what a step of each training costs here", err=True)
     done = list(repetitions(paper, count, folder, _reporter(total)))
-    if pauses := interruptions(paper, count):
+    pauses = [] if parts else interruptions(paper, count)
+    if pauses:
         tell(f"{len(pauses)} interruptions measured: what saving and resuming costs", err=True)
     return reproduced(paper, count, done, pauses)
 
