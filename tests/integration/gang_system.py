@@ -31,7 +31,7 @@ def server_and_workers(steps: int, workers: int, *, least: int = 1, asynchronous
         command=(*SERVER, "--steps", str(steps), *(["--asynchronous"] if asynchronous else [])),
         roles=(
             c.Role(name="ps", requests=REPLICA),
-            c.Role(name="worker", replicas=workers, min=least, max=4, requests=REPLICA),
+            c.Role(name="worker", replicas=workers, min=least, max=4, requests=REPLICA, may_leave=asynchronous),
         ),
         success=c.SuccessRule.CHIEF if asynchronous else c.SuccessRule.ALL,
     )
@@ -62,7 +62,14 @@ def view_of(system: RunningSystem) -> ClusterView:
 
 
 def transition(
-    system: RunningSystem, job: str, plan: str, kind: c.Transition, *, nodes: Sequence[str], sizes: tuple[int, ...] = ()
+    system: RunningSystem,
+    job: str,
+    plan: str,
+    kind: c.Transition,
+    *,
+    nodes: Sequence[str],
+    sizes: tuple[int, ...] = (),
+    leaving: tuple[int, ...] = (),
 ) -> c.TransitionPlanned:
     """A plan that brings a job from where it is to other nodes."""
     state = view_of(system).jobs[job]
@@ -74,6 +81,7 @@ def transition(
         sources=tuple(state.running_on),
         nodes=tuple(nodes),
         sizes=sizes,
+        leaving=leaving,
         because=c.Because(rule="a test asks for it"),
     )
 

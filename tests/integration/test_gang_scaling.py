@@ -85,6 +85,64 @@ def test_a_scaled_gang_has_the_losses_of_one_process(system: RunningSystem) -> N
     assert system.breaches() == []
 
 
+def test_surplus_workers_are_shed_and_come_back(system: RunningSystem) -> None:
+    """Two of four workers leave: the others' processes stay, no step is lost, the loss goes on; then all train again."""
+    job = "shed"
+    submit(system, job, server_and_workers(ENDLESS, 4, asynchronous=True))
+    for replica in range(1, 5):
+        await_steps(system, job, 1, 1, replica)
+    nodes = view_of(system).jobs[job].nodes
+    before = [pid_of(system, job, replica, 1) for replica in range(3)]
+    append(
+        system,
+        transition(system, job, "shed", c.Transition.SHED, nodes=nodes[:3], sizes=(1, 2), leaving=(3, 4)),
+    )
+    shed = system.await_event(lambda found: _surplus(found.event, job))
+    system.await_event(lambda found: _over(found.event, "shed"))
+    done = len(reports(system, job, 1))
+    for replica in (1, 2):
+        await_steps(system, job, 1, len(reports(system, job, 1, replica)) + 3, replica)
+
+    assert [one.replica for one in shed.replicas] == [3, 4]
+    assert runs(system, job) == [0, 1, 2]
+    assert [pid_of(system, job, replica, 1) for replica in range(3)] == before
+    for replica, pid in enumerate(before):
+        assert is_alive(pid), replica
+    for replica in (3, 4):
+        assert not is_alive(pid_of(system, job, replica, 1))
+    state = view_of(system).jobs[job]
+    assert (state.incarnation, state.running_sizes, state.steps_lost) == (1, (1, 2), 0)
+    found = losses(system, job, (1,))
+    assert [*found] == [*range(1, len(found) + 1)]
+    assert len(found) > done
+    assert found[len(found)] < found[1]
+
+    append(system, transition(system, job, "grown", c.Transition.SCALE, nodes=nodes))
+    system.await_event(lambda found: _over(found.event, "grown"))
+    await_steps(system, job, 2, 3)
+    for replica in range(1, 5):
+        await_steps(system, job, 2, 1, replica)
+    cancelled(system, job)
+
+    found = losses(system, job, (1, 2))
+    assert [*found] == [*range(1, len(found) + 1)]
+    assert sum(len(reports(system, job, number)) for number in (1, 2)) == len(found)
+    assert system.breaches() == []
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _surplus(event: c.ClusterEvent, job: str) -> c.SurplusStopped | None:
+    return event if isinstance(event, c.SurplusStopped) and event.job == job else None
+
+
 def _over(event: c.ClusterEvent, plan: str) -> bool | None:
     if isinstance(event, c.TransitionFailed) and event.plan == plan:
         raise AssertionError(event)

@@ -21,7 +21,7 @@ from steepest.testing.system.driver import DeciderDriver
 from steepest.view.state import Phase
 
 ACTS = st.one_of(
-    st.tuples(st.just("gang"), st.integers(1, 4), st.integers(0, 4), st.booleans()),
+    st.tuples(st.just("gang"), st.integers(1, 4), st.integers(0, 4), st.booleans(), st.booleans()),
     st.tuples(st.just("carry"), st.integers(0, 5)),
     st.tuples(st.just("fail"), st.integers(0, 5)),
     st.tuples(st.just("exit"), st.integers(0, 5)),
@@ -38,17 +38,19 @@ def play(policy: str, acts: list[tuple[object, ...]], delay: int) -> DeciderDriv
     for number, (kind, *what) in enumerate(acts):
         jobs = [job.name for job in driver.active() if job.phase is Phase.RUNNING]
         match kind, what:
-            case "gang", [int() as fewest, int() as more, bool() as serves]:
+            case "gang", [int() as fewest, int() as more, bool() as serves, bool() as loose]:
                 workers = c.Role(
                     name="worker",
                     replicas=fewest + more // 2,
                     min=fewest,
                     max=fewest + more,
                     requests=Resources(cpu_m=100),
+                    may_leave=loose,
                 )
+                success = c.SuccessRule.CHIEF if loose else c.SuccessRule.ALL
                 server = (c.Role(name="ps", requests=Resources(cpu_m=100)),) if serves else ()
                 mode = CheckpointMode.ON_REQUEST
-                driver.fold(submitted(f"job-{number}", mode=mode, roles=(*server, workers)))
+                driver.fold(submitted(f"job-{number}", mode=mode, roles=(*server, workers), success=success))
             case "wait", [int() as seconds]:
                 for _ in range(seconds):
                     driver.tick()
@@ -124,7 +126,7 @@ def test_who_starves_is_helped(sizes: list[tuple[int, int]]) -> None:
     """A job that has room once others are at their fewest waits for 30 s, a pass, and what their scaling takes, at most."""
     acts: list[tuple[object, ...]] = []
     for fewest, more in sizes:
-        acts += [("gang", fewest, more, False), ("wait", 2)]
+        acts += [("gang", fewest, more, False, bool(len(acts) % 4)), ("wait", 2)]
     driver = play("dragon-fixed", acts, 0)
     for _ in range(60):
         driver.tick()

@@ -1,7 +1,7 @@
 """Gangs under any faults: whole or not at all, each ends once, and every reservation is released.
 
 Gangs that each need more than half of the pool, elastic ones and jobs of one replica, of different priorities; plans that
-suspend, scale and move them; replicas that crash, under troubled migrators.
+suspend, scale and move them, and let surplus replicas leave; replicas that crash, under troubled migrators.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -64,11 +65,14 @@ class Gangs(TroubledPlay):
         for name, roles in JOBS.items():
             steps = str(self._rng.randint(10, 60))
             mode = self._rng.choice(("on-request", "on-request", "on-stop"))
+            success = self._rng.choice(list(c.SuccessRule))
+            if success is c.SuccessRule.CHIEF:
+                roles = tuple(msgspec.structs.replace(role, may_leave=True) for role in roles)  # noqa: PLW2901
             spec = c.JobSpec(
                 command=(PROGRAM, "--steps", steps, "--step-s", "1", "--mode", mode),
                 requests=Resources(cpu_m=100),
                 roles=roles,
-                success=self._rng.choice(list(c.SuccessRule)),
+                success=success,
                 priority=self._rng.choice((0, 0, 10)),
                 retries=50,
             )
@@ -83,7 +87,7 @@ class Gangs(TroubledPlay):
         if job is None or not job.alive:
             return
         kind = self._rng.choice(list(c.Transition))
-        nodes, sizes = self._afterwards(job, kind)
+        nodes, sizes, leaving = self._afterwards(job, kind)
         await self._rig.append(
             c.TransitionPlanned(
                 plan=self._next_plan(kind.value),
@@ -93,17 +97,24 @@ class Gangs(TroubledPlay):
                 sources=job.running_on,
                 nodes=nodes,
                 sizes=sizes,
+                leaving=leaving,
                 because=c.Because(rule="a test says so"),
             )
         )
 
-    def _afterwards(self, job: Job, kind: c.Transition) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    def _afterwards(self, job: Job, kind: c.Transition) -> tuple[tuple[str, ...], tuple[int, ...], tuple[int, ...]]:
         if kind is c.Transition.SUSPEND:
-            return (), ()
+            return (), (), ()
         sizes = job.running_sizes
+        if kind is c.Transition.SHED:
+            running = [index for index, replica in enumerate(job.replicas) if replica.alive]
+            leaving = tuple(index for index in running if index and self._rng.random() < 0.5)
+            stay = [job.replicas[index] for index in running if index not in leaving]
+            counts = tuple(sum(one.role == role for one in stay) for role in range(len(job.spec.all_roles)))
+            return tuple(one.node for one in stay), counts, leaving
         if kind is c.Transition.SCALE and sizes:
             sizes = (*sizes[:-1], self._rng.randint(1, 5))
-        return tuple(self._rng.choice(list(self.nodes)) for _ in range(sum(sizes) or 1)), sizes
+        return tuple(self._rng.choice(list(self.nodes)) for _ in range(sum(sizes) or 1)), sizes, ()
 
     async def _crash_one(self) -> None:
         """A replica dies."""

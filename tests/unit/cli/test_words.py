@@ -209,6 +209,30 @@ SPOKEN: list[tuple[c.ClusterEvent, str]] = [
         "a was stopped after step 120 (exit status 85)",
     ),
     (
+        c.SurplusStopped(
+            plan="p", attempt=1, job="a", incarnation=1, replicas=(c.ReplicaAnswer(3, exit_status=85, step=120),)
+        ),
+        "a: surplus replicas have left, and the others train on: 3 (exit status 85)",
+    ),
+    (
+        c.SurplusStopped(plan="p", attempt=1, job="a", incarnation=1),
+        "a: surplus replicas have left, and the others train on: all had ended before",
+    ),
+    (
+        c.TransitionPlanned(
+            plan="p",
+            job="a",
+            incarnation=1,
+            kind=c.Transition.SHED,
+            sources=("n1", "n1", "n2", "n2"),
+            nodes=("n1", "n1"),
+            sizes=(1, 1),
+            leaving=(2, 3),
+            because=c.Because(rule="r"),
+        ),
+        "a: 2 surplus replicas planned to leave, 2 of 4 stay, on n1, n1 (r)",
+    ),
+    (
         c.JobPlaced(plan="p", attempt=1, job="a", incarnation=2, node="n2", restore=SAVED),
         "a is placed on n2, from its checkpoint of step 120 (incarnation 2)",
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -156,3 +157,60 @@ def test_members_are_never_a_step_apart(speeds: list[float], late_s: list[int]) 
 
     assert gang.timeline.now_s() == pytest.approx(max(late_s[: len(speeds)]) + 10.0 / min(speeds))
     assert {gang.member(rank).exit_status for rank in range(len(speeds))} == {0}
+
+
+# --- members that may leave ----------------------------------------------------------------------------------------------
+
+
+def asynchronous(index: int) -> Model:
+    """A server, which computes nothing, and workers that may leave; a step is a second of each of four workers."""
+    return Model(steps=100, step_s=1e-9 if index == 0 else 1.0, serves=index == 0, may_leave=index > 0)
+
+
+def test_the_others_go_on_without_a_member_that_leaves() -> None:
+    """Two of four workers leave after ten steps: the ninety steps that are left take the other two twice as long."""
+    gang = Gang([1.0] * 5, asynchronous)
+    gang.start_all()
+    stopped: list[object] = []
+
+    def leave() -> None:
+        for rank in (3, 4):
+            gang.nodes.stop(ReplicaId("job", rank), 1, grace_s=30.0, then=stopped.append)
+
+    gang.timeline.call_at(10.0, leave)
+
+    assert gang.run() == pytest.approx(10.0 + 2 * 90.0)
+    assert [gang.member(rank).step for rank in range(3)] == [100, 100, 100]
+    assert [gang.member(rank).exit_status for rank in (3, 4)] == [85, 85]
+    assert len(stopped) == 2
+
+
+def test_the_others_go_on_without_a_worker_that_fails() -> None:
+    """It is lost, and not missed."""
+    gang = Gang([1.0, 1.0, 1.0], lambda index: msgspec.structs.replace(asynchronous(index), crash_at=50 * (index == 2)))
+    gang.start_all()
+
+    assert gang.run() == pytest.approx(50.0 + 2 * 50.0)
+    assert [gang.member(rank).exit_status for rank in range(3)] == [0, 0, 1]
+
+
+def test_a_server_without_workers_makes_no_step() -> None:
+    """There is nothing to serve."""
+    gang = Gang([1.0, 1.0], asynchronous)
+    gang.start_all()
+    gang.timeline.call_at(10.5, lambda: gang.member(1).kill())
+    gang.run()
+
+    assert (gang.member(0).running, gang.member(0).pace) == (True, 0.0)
+
+
+def test_a_worker_that_leaves_before_it_has_joined_is_not_waited_for() -> None:
+    """The others begin without it, and the gang is whole."""
+    gang = Gang(
+        [1.0, 1.0, 1.0],
+        lambda index: msgspec.structs.replace(asynchronous(index), launch_status=7 if index == 2 else None),
+    )
+    gang.start_all()
+
+    assert gang.run() == pytest.approx(200.0)
+    assert gang.nodes.gangs.partial == {}

@@ -4,7 +4,7 @@
     w2: a . . .
     a 1-4              the roles of a job: its workers, from the fewest to the most
     ? b 2-3-4          a job that waits: fewest, named and most workers; ``ps`` with a parameter server, ``for 31``
-                       seconds; ``fixed``: it cannot be checkpointed
+                       seconds; ``fixed``: it cannot be checkpointed; ``loose``: its workers may leave without a restart
 
 Running jobs start in the order of their letters; waiting ones are submitted in theirs, after those that run.
 """
@@ -12,6 +12,7 @@ Running jobs start in the order of their letters; waiting ones are submitted in 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -32,13 +33,16 @@ LONG_S = 70
 """What passes before anything runs."""
 
 
-def drawn(drawing: str, policy: str, *, idle_s: int = 0, **switches: Any) -> DeciderDriver:
+def drawn(
+    drawing: str, policy: str, *, idle_s: int = 0, flags: tuple[int, ...] = tuple(FLAGS), **switches: Any
+) -> DeciderDriver:
     """The cluster of a drawing, before the first record that the gang-scheduler sees.
 
     Args:
         drawing: See above.
         policy: A name of :data:`steepest.policies.named.POLICIES`.
         idle_s: For how long the gang-scheduler has done nothing.
+        flags: Those of the pool.
         switches: Parameters of DRAGON that differ from the policy's.
     """
     lines = [line.strip() for line in drawing.splitlines() if line.strip()]
@@ -50,7 +54,7 @@ def drawn(drawing: str, policy: str, *, idle_s: int = 0, **switches: Any) -> Dec
     scene = FoldedPool(**{name: PLACE_M * len(places) for name, places in rows.items()})
     parameters = under(policy, PoolParameters())
     parameters = msgspec.structs.replace(parameters, dragon=msgspec.structs.replace(parameters.dragon, **switches))
-    scene.fold(c.PoolConfigured(reads=READS, flags=tuple(FLAGS), parameters=parameters))
+    scene.fold(c.PoolConfigured(reads=READS, flags=flags, parameters=parameters))
     _pass_time(scene, LONG_S)
     for name in sorted({place.lower() for place in itertools.chain(*rows.values())} - {"."}):
         servers = [row for row, places in rows.items() for place in places if place == name.upper()]
@@ -61,7 +65,7 @@ def drawn(drawing: str, policy: str, *, idle_s: int = 0, **switches: Any) -> Dec
         _pass_time(scene, longest - _waited_s(rest))
         longest = _waited_s(rest)
         sizes = [int(size) for size in rest[0].split("-")]
-        _submit(scene, name, int("ps" in rest), (sizes[0], sizes[len(sizes) // 2], sizes[-1]), fixed="fixed" in rest)
+        _submit(scene, name, int("ps" in rest), (sizes[0], sizes[len(sizes) // 2], sizes[-1]), rest)
     _pass_time(scene, longest)
     acted = max(0, scene.view.counted_ms - 1_000 * idle_s)
     decider = GangScheduler(DragonState(acted_counted_ms=acted))
@@ -102,15 +106,18 @@ def _pass_time(scene: FoldedPool, seconds: int) -> None:
 
 def _run(scene: FoldedPool, name: str, servers: list[str], workers: list[str], rest: list[str]) -> None:
     fewest, most = map(int, rest[0].split("-"))
-    _submit(scene, name, len(servers), (fewest, min(most, len(workers)), most), fixed="fixed" in rest)
+    _submit(scene, name, len(servers), (fewest, min(most, len(workers)), most), rest)
     sizes = (len(servers), len(workers)) if servers else (len(workers),)
     scene.fold(placement(name, *servers, *workers, sizes=sizes))
     scene.carry_out(name)
 
 
-def _submit(scene: FoldedPool, name: str, servers: int, sizes: tuple[int, int, int], *, fixed: bool) -> None:
+def _submit(scene: FoldedPool, name: str, servers: int, sizes: tuple[int, int, int], words: Sequence[str]) -> None:
     requests = Resources(cpu_m=PLACE_M)
     roles = [c.Role(name="ps", replicas=servers, requests=requests)] if servers else []
-    roles.append(c.Role(name="worker", replicas=sizes[1], min=sizes[0], max=sizes[2], requests=requests))
-    mode = CheckpointMode.NONE if fixed else CheckpointMode.ON_REQUEST
-    scene.fold(submitted(name, PLACE_M, mode, roles=tuple(roles)))
+    loose = "loose" in words
+    fewest, named, most = sizes
+    roles.append(c.Role(name="worker", replicas=named, min=fewest, max=most, requests=requests, may_leave=loose))
+    mode = CheckpointMode.NONE if "fixed" in words else CheckpointMode.ON_REQUEST
+    success = c.SuccessRule.CHIEF if loose else c.SuccessRule.ALL
+    scene.fold(submitted(name, PLACE_M, mode, roles=tuple(roles), success=success))

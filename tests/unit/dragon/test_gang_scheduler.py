@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.unit.dragon.drawing import planned
+from tests.unit.dragon.drawing import drawn, planned, spell
+
+from steepest.events import cluster as c
+from steepest.events.registry import FLAGS, SURPLUS_LEAVES
 
 ALL = ("dragon", "dragon-paper-era", "dragon-fixed")
 
@@ -196,3 +199,61 @@ ABLATION = [
 def test_the_ablations(drawing: str, switches: dict[str, Any], plans: list[str]) -> None:
     """A part of DRAGON can be left out."""
     assert planned(drawing, "dragon-fixed", **switches) == plans
+
+
+SHEDDING = [
+    ("surplus workers leave", "w1: A a a a\n a 1-3 loose\n ? b 2 for 31", "shed a w1 w1 for b"),
+    ("lonely ones first", "w1: A a a a\n w2: a\n a 1-4 loose\n ? b 1 for 31", "shed a w1 w1 w1 w1 for b"),
+    (
+        "none but the workers of asynchronous trainings",
+        "w1: A a a a\n a 1-3\n ? b 2 for 31",
+        "scale a w1 w1 for b",
+    ),
+    ("the chief never does", "w1: a x\n w2: a a\n a 1-3 loose\n x 1-1\n ? b 1 for 31", "scale a w2 w2 for b"),
+]
+
+
+@pytest.mark.parametrize("policy", ["dragon", "dragon-fixed"])
+@pytest.mark.parametrize(("drawing", "plan"), [row[1:] for row in SHEDDING], ids=[row[0] for row in SHEDDING])
+def test_who_leaves_without_a_restart(policy: str, drawing: str, plan: str) -> None:
+    """The same workers that would leave by a restart, where their role lets them."""
+    plans = planned(drawing, policy)
+
+    assert plans[0] == plan
+    if policy == "dragon-fixed":
+        assert plans[1].startswith("place b")
+        assert plans[1].endswith("later")
+
+
+def test_the_paper_s_era_lets_workers_leave_too() -> None:
+    """Its program deletes the pods of a job that runs."""
+    drawing = "w1: A a a a\n w2: B b b b\n a 1-3 loose\n b 1-3 loose\n ? d 2 for 130"
+
+    assert planned(drawing, "dragon-paper-era") == ["shed a w1 w1 for d"]
+
+
+def test_before_its_flag_is_on_all_gangs_are_restarted() -> None:
+    """A log is decided again as it was."""
+    flags = tuple(flag for flag in FLAGS if flag != SURPLUS_LEAVES)
+
+    assert planned("w1: A a a a\n a 1-3 loose\n ? b 2 for 31", "dragon", flags=flags) == ["scale a w1 w1 for b"]
+
+
+def test_growth_is_always_a_restart() -> None:
+    """There is no way for a worker to join a training that runs."""
+    assert planned("w1: A a . .\n a 1-3 loose", "dragon", idle_s=60) == ["scale a w1 w1 w1 w1"]
+
+
+def test_a_gang_that_shed_workers_is_scaled_again() -> None:
+    """Those that have left are no reason to leave it alone: it grows when the room is free again."""
+    driver = drawn("w1: A a a a\n a 1-3 loose\n ? b 2 for 31", "dragon-fixed")
+    driver.ask(c.Tick(counted_ms=driver.view.counted_ms + 1_000))
+    driver.deliver(everything=True)
+    for job in ("a", "b"):
+        driver.carry_out(job)
+    assert driver.job("a").running_sizes == (1, 1)
+    driver.end("b")
+    for _ in range(80):
+        driver.tick()
+
+    assert [spell(event) for event in driver.decided][-1] == "scale a w1 w1 w1 w1"

@@ -9,6 +9,7 @@ import pytest
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode, Resources
 from steepest.events.parameters import PoolParameters, PreemptionLimits
+from steepest.events.registry import FLAGS
 from steepest.invariants import Status, check
 from steepest.testing.scenarios.folded_pool import FoldedPool, placement, submitted, transition
 from steepest.testing.scenarios.log_builder import LogBuilder, checkpoint
@@ -275,8 +276,40 @@ def _story_of(pool: FoldedPool) -> LogBuilder:
     return story
 
 
+def surplus_workers_that_leave() -> LogBuilder:
+    """Two of four asynchronous workers leave, a third one crashes; the gang grows again by a restart, and finishes."""
+    pool = FoldedPool(n1=400, n2=400)
+    roles = (
+        c.Role(name="ps", requests=Resources(cpu_m=100)),
+        c.Role(name="worker", replicas=4, min=1, max=4, may_leave=True, requests=Resources(cpu_m=100)),
+    )
+    pool.feed(c.PoolConfigured(reads=6, flags=tuple(FLAGS)))
+    pool.feed(submitted("a", roles=roles, success=c.SuccessRule.CHIEF), placement("a", "n1", "n1", "n1", "n2", "n2"))
+    pool.carry_out("a")
+    nodes = pool.job("a").nodes
+    pool.feed(*(c.ReplicaStarted(job="a", replica=at, incarnation=1, node=node) for at, node in enumerate(nodes)))
+    pool.feed(transition("a", c.Transition.SHED, nodes, *nodes[:3], sizes=(1, 2), leaving=(3, 4)))
+    pool.feed(submitted("b", 400), placement("b", "n2", after=("shed-a-1",)))
+    for job in ("a", "b"):
+        pool.carry_out(job)
+    for _ in range(400):
+        pool.tick()
+    pool.feed(pool.stopped("a", 1, replica=2))
+    pool.end("b")
+    pool.feed(transition("a", c.Transition.SCALE, ("n1", "n1"), "n1", "n1", "n2", "n2", "n2"))
+    pool.carry_out("a")
+    pool.feed(pool.stopped("a", 0, replica=0))
+    pool.carry_out("a")
+    pool.feed(c.JobEnded(job="a", outcome=c.Outcome.FINISHED, exit_status=0))
+    story = LogBuilder()
+    for received in pool.log:
+        story.add(received.event, headers={})
+    return story
+
+
 SOUND: tuple[Callable[[], LogBuilder], ...] = (
     a_move,
+    surplus_workers_that_leave,
     a_move_of_a_job_that_saves_when_stopped,
     a_move_that_goes_back,
     a_move_whose_process_dies_at_the_target,

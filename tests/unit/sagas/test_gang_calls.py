@@ -14,7 +14,7 @@ from steepest.events.parameters import MoveLimits
 from steepest.sagas.calls import GatherCall, StartCall, StopCall
 from steepest.sagas.step_calls import step_calls
 from steepest.sagas.step_task import StepTask, step_task
-from steepest.testing.scenarios.folded_pool import FoldedPool, checkpoint, placement, submitted
+from steepest.testing.scenarios.folded_pool import FoldedPool, checkpoint, placement, submitted, transition
 
 ROLES = (
     c.Role(name="chief", requests=Resources(cpu_m=200)),
@@ -35,6 +35,17 @@ def task(step: c.Step, *, first_start: bool = False) -> StepTask:
         plan=begun.plan, step=step, attempt=1, job="a", incarnation=1, node="w1", nodes=("w1", "w1", "w2")
     )
     return step_task(made, pool.job("a"), pool.plan_of("a"), MoveLimits(), first_start=first_start)
+
+
+def shedding() -> StepTask:
+    """The STOP of the last worker, which leaves while the others train on."""
+    pool = FoldedPool(w1=1_000, w2=1_000)
+    roles = (ROLES[0], c.Role(name="worker", replicas=2, min=1, may_leave=True, requests=Resources(cpu_m=100)))
+    pool.feed(submitted("a", roles=roles, success=c.SuccessRule.CHIEF), placement("a", "w1", "w1", "w2"))
+    pool.carry_out("a")
+    pool.fold(transition("a", c.Transition.SHED, ("w1", "w1", "w2"), "w1", "w1", sizes=(1, 1), leaving=(2,)))
+    begun = pool.begin("a")
+    return step_task(begun, pool.job("a"), pool.plan_of("a"), MoveLimits())
 
 
 def played(task: StepTask, *answers: Any) -> tuple[list[Any], Any]:
@@ -148,3 +159,29 @@ def test_what_is_looked_up_after_a_timeout(step: c.Step, found: list[ReplicaPhas
     else:
         assert isinstance(event, c.StepFailed)
         assert event.definite is outcome
+
+
+@pytest.mark.parametrize("end", [STOPPED, UNKNOWN], ids=["it saved and left", "it was never started"])
+def test_only_those_that_leave_are_stopped(end: Any) -> None:
+    """The outcome names them alone."""
+    (gathered,), event = played(shedding(), (end,))
+
+    assert [(call.replica.index, type(call)) for call in gathered.calls] == [(2, StopCall)]
+    assert isinstance(event, c.SurplusStopped)
+    assert [one.replica for one in event.replicas] == [2]
+
+
+@pytest.mark.parametrize(("end", "definite"), [(REFUSED, True), (UNCERTAIN, False)])
+def test_a_replica_that_is_not_proven_to_have_left_has_not(end: Any, definite: bool) -> None:  # noqa: FBT001
+    """The step has failed, for sure or perhaps."""
+    _, event = played(shedding(), (end,))
+
+    assert isinstance(event, c.StepFailed)
+    assert event.definite is definite
+
+
+def test_what_became_of_those_that_leave_is_looked_up() -> None:
+    """After a call that was not answered."""
+    _, event = played(shedding(), UNCERTAIN, (status(2, ReplicaPhase.EXITED),))
+
+    assert isinstance(event, c.SurplusStopped)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from steepest.cluster.simulated.network import Network, Place, Rates, loads_of
@@ -134,3 +135,17 @@ def test_arrivals_have_the_load_that_they_name() -> None:
     need = sum(job.gpus * job.work_s for job in jobs)
     assert max(job.submit_s for job in jobs) <= need / (16 * 0.5)
     assert {job.replicas for job in jobs} == {2, 4}
+
+
+def test_surplus_workers_of_an_asynchronous_gang_leave_without_a_restart() -> None:
+    """A gang that starves gets their room sooner, and those that stay make steps all the time."""
+    first = {"min_replicas": 2, "max_replicas": 4, "servers": 1, "memory_mib": 10_000}
+    jobs = (gang("a", 4, **first), gang("b", 2, 10.0, work_s=30.0))
+    synchronous = run("dragon-fixed", *jobs, nodes=(4,))
+    shed = run("dragon-fixed", msgspec.structs.replace(jobs[0], asynchronous=True), jobs[1], nodes=(4,))
+
+    assert (shed.scale_downs, synchronous.scale_downs) == (1, 1)
+    ends = [[job.end_s for job in result.jobs] for result in (shed, synchronous)]
+    assert None not in ends[0] + ends[1]
+    assert all(sooner < later for sooner, later in zip(*ends, strict=True))
+    assert shed.deadlocked == 0

@@ -235,6 +235,7 @@ def _migration(event: c.MigrationPlanned) -> str:
 _TRANSITIONS = {
     c.Transition.SUSPEND: "{job}: suspension planned on {sources}",
     c.Transition.SCALE: "{job}: scaling planned from {before} to {after} replicas, on {nodes}",
+    c.Transition.SHED: "{job}: {leaving} planned to leave, {after} of {before} stay, on {nodes}",
     c.Transition.MOVE: "{job}: move planned from {sources} to {nodes}",
 }
 
@@ -246,6 +247,7 @@ def _transition(event: c.TransitionPlanned) -> str:
         nodes=", ".join(event.nodes),
         before=len(event.sources),
         after=len(event.nodes),
+        leaving=count(len(event.leaving), "surplus replica"),
     )
     room = f", to make room for {event.room_for}" if event.room_for else ""
     return f"{what}{room} ({event.because.rule})"
@@ -317,6 +319,11 @@ def _saved(event: c.CheckpointSaved) -> str:
 
 def _stopped(event: c.JobStopped) -> str:
     return f"{event.job} was stopped{_after(event.step)} ({ending(event.exit_status)})"
+
+
+def _surplus_stopped(event: c.SurplusStopped) -> str:
+    ends = ", ".join(f"{one.replica} ({ending(one.exit_status)})" for one in event.replicas)
+    return f"{event.job}: surplus replicas have left, and the others train on: {ends or 'all had ended before'}"
 
 
 def _placed(event: c.JobPlaced) -> str:
@@ -419,6 +426,7 @@ _SENTENCES: Mapping[type, Callable[[Any], str]] = {
     c.StepFailed: _step_failed,
     c.CheckpointSaved: _saved,
     c.JobStopped: _stopped,
+    c.SurplusStopped: _surplus_stopped,
     c.JobPlaced: _placed,
     c.JobResumed: _resumed,
     c.MigrationFinished: _moved,

@@ -52,6 +52,7 @@ from steepest.events.outcomes import (
     StepBegun,
     StepFailed,
     StepFailure,
+    SurplusStopped,
     TransitionFailed,
     TransitionFinished,
 )
@@ -111,6 +112,7 @@ ClusterEvent = (
     | StepFailed
     | CheckpointSaved
     | JobStopped
+    | SurplusStopped
     | JobPlaced
     | JobResumed
     | MigrationFinished
@@ -191,6 +193,7 @@ __all__ = [
     "StepFailed",
     "StepFailure",
     "SuccessRule",
+    "SurplusStopped",
     "Tick",
     "Transition",
     "TransitionFailed",

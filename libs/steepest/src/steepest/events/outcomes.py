@@ -128,6 +128,20 @@ class JobStopped(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     replicas: tuple[ReplicaAnswer, ...] = ()
 
 
+class SurplusStopped(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
+    """The surplus replicas of a gang were stopped for the plan, or had ended before; the others train on.
+
+    Attributes:
+        replicas: How each of those ended that were stopped.
+    """
+
+    plan: Text
+    attempt: Count
+    job: Name
+    incarnation: Count
+    replicas: tuple[ReplicaAnswer, ...] = ()
+
+
 class JobPlaced(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
     """The incarnation was accepted by its node, to resume from ``restore``.
 

@@ -161,18 +161,20 @@ class Transition(enum.StrEnum):
     SUSPEND = "suspend"  # save and stop all replicas; the job waits, at its own rank, to be resumed
     SCALE = "scale"  # save, stop, and start again with other numbers of replicas
     MOVE = "move"  # save, stop, and start again on other nodes
+    SHED = "shed"  # stop surplus replicas; the others train on, and nothing starts again
 
 
 class TransitionPlanned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
     """Bring a job from where its replicas are to where they should be, checkpoint and all.
 
     Attributes:
-        incarnation: The one to be stopped.
+        incarnation: The one to be stopped, or of which replicas leave.
         sources: The node of each replica now.
         nodes: The node of each replica afterwards; empty where the job is suspended.
         sizes: How many replicas of each role there are afterwards; empty: as many as its roles name.
         after: The plans that make room for it: it begins when all of them have ended.
         room_for: The job that room is made for, if it is planned for one.
+        leaving: The replicas that leave, in order; empty unless it sheds some.
     """
 
     plan: Text
@@ -184,6 +186,7 @@ class TransitionPlanned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     sizes: tuple[Count, ...] = ()
     after: tuple[Text, ...] = ()
     room_for: Name | None = None
+    leaving: tuple[Count, ...] = ()
     because: Because
 
 

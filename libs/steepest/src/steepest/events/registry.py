@@ -20,7 +20,7 @@ from steepest.events import heartbeat, loss
 from steepest.events.dead_letter import DeadLetter
 from steepest.events.parameters import PoolParameters
 
-READS = 5
+READS = 6
 """The event version that this code knows: raise it with every new event type on ``cluster`` and every new flag."""
 
 SINCE: Mapping[type, int] = {
@@ -37,6 +37,7 @@ SINCE: Mapping[type, int] = {
     c.JobSuspended: 5,
     c.TransitionFinished: 5,
     c.TransitionFailed: 5,
+    c.SurplusStopped: 6,
 }
 """The event version from which on an event may stand on ``cluster``; 1 for all that are not named."""
 
@@ -59,6 +60,7 @@ FACTS_ARE_CHECKED = 1
 STATE_IS_BOUNDED = 2
 GROWTH_IS_PROVEN = 3
 GANGS_RUN = 4
+SURPLUS_LEAVES = 5
 
 FLAGS: Mapping[int, Flag] = {
     FACTS_ARE_CHECKED: Flag(
@@ -81,6 +83,10 @@ FLAGS: Mapping[int, Flag] = {
     GANGS_RUN: Flag(
         "Jobs of several replicas are admitted, started and stopped whole; jobs are suspended and scaled.",
         since=5,
+    ),
+    SURPLUS_LEAVES: Flag(
+        "A gang whose surplus replicas may leave is shrunk by stopping them, and the others train on.",
+        since=6,
     ),
 }
 """The behaviour flags that this code knows, by number."""
@@ -235,6 +241,7 @@ CLUSTER: Topic[c.ClusterEvent] = _topic(
             c.StepFailed,
             c.CheckpointSaved,
             c.JobStopped,
+            c.SurplusStopped,
             c.JobPlaced,
             c.JobResumed,
             c.MigrationFinished,

@@ -35,6 +35,7 @@ class Role(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         max: The most that it may be scaled to; None: ``replicas``.
         sizes: The numbers of replicas that its algorithm allows; empty: all from ``min`` to ``max``.
         requests: Reserved resources of each.
+        may_leave: Whether surplus replicas may leave while the others train on: the workers of an asynchronous training.
     """
 
     name: Name
@@ -43,6 +44,7 @@ class Role(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     max: Replicas | None = None
     sizes: tuple[Replicas, ...] = ()
     requests: Resources = Resources(cpu_m=50)
+    may_leave: bool = False
 
     @property
     def is_server(self) -> bool:

@@ -6,10 +6,10 @@ Theory. From the ``StepBegun`` of a START that counts, an incarnation *may* run 
 once it has read that record back. From ``JobPlaced`` or ``ReplicaStarted`` on it is *proven* to have run. It is proven
 not to run any more by ``ReplicaStopped`` from a node where it may run, a ``JobStopped`` that counts, a step that failed
 because the incarnation had ended, and the end of its job. A ``JobStopped`` ends all replicas of a gang, and so does a
-definite failure of its START. A START that definitely failed started nothing; neither did
-one whose plan is abandoned before any report of the incarnation. The loss of a node proves nothing, and neither does a
-report of another node; an operator's declaration that the node is gone for good does. Facts may come late: a report
-that an incarnation started may follow its stop, and then changes nothing.
+definite failure of its START; a ``SurplusStopped`` ends those that it names. A START that definitely failed started
+nothing; neither did one whose plan is abandoned before any report of the incarnation. The loss of a node proves nothing,
+and neither does a report of another node; an operator's declaration that the node is gone for good does. Facts may come
+late: a report that an incarnation started may follow its stop, and then changes nothing.
 """
 
 from __future__ import annotations
@@ -77,6 +77,8 @@ class RunningProcesses:
                 self._stop(event.job, event.incarnation, event.replica)
             case c.JobStopped() if accepted:
                 self._stop(event.job, event.incarnation)
+            case c.SurplusStopped() if accepted:
+                self._shed(event)
             case c.PlanAbandoned() | c.MigrationFailed() | c.TransitionFailed() if accepted:
                 self._drop(event.job, [p for p in self.of(event.job) if p.plan == event.plan and not p.proven])
             case c.JobEnded():
@@ -138,6 +140,10 @@ class RunningProcesses:
             self._drop(
                 event.job, [p for p in self.of(event.job) if (p.incarnation, p.node) == acted_on and not p.proven]
             )
+
+    def _shed(self, event: c.SurplusStopped) -> None:
+        for answer in event.replicas:
+            self._stop(event.job, event.incarnation, answer.replica)
 
     def _may_know(self, event: c.ReplicaStopped) -> bool:
         """Whether a report counts: a node knows nothing about processes on other nodes."""

@@ -45,6 +45,7 @@ STEPS = (
     c.CheckpointModeDeclared,
     c.CheckpointVerified,
     c.JobStopped,
+    c.SurplusStopped,
     c.JobResumed,
     c.ReplicaStarted,
     c.ReplicaStopped,
@@ -252,6 +253,7 @@ BEING = {
     PlanKind.SUSPEND: "suspended on",
     PlanKind.SCALE: "scaled, to run on",
     PlanKind.MOVE: "moved to",
+    PlanKind.SHED: "left by surplus replicas, to go on on",
     PlanKind.CANCEL: "cancelled on",
     PlanKind.CLEAR: "stopped, because a replica ended, on",
 }

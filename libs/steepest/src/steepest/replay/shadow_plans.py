@@ -169,7 +169,7 @@ def _choices(made: Iterable[MintedDecision]) -> Iterator[tuple[tuple[str, Differ
         match one.event:
             case c.PlacementPlanned() as event:
                 yield (event.job, DifferenceKind.PLACE), places(event.nodes) if len(event.nodes) > 1 else event.nodes[0]
-            case c.TransitionPlanned(kind=c.Transition.SCALE) as event:
+            case c.TransitionPlanned(kind=c.Transition.SCALE | c.Transition.SHED) as event:
                 yield (event.job, DifferenceKind.SCALE), places(event.nodes)
             case c.MigrationPlanned() as event:
                 yield (event.job, DifferenceKind.MOVE), event.target

@@ -2,8 +2,9 @@
 
 It owns that a gang is whole or not at all. A START for which one replica is refused stops those that were accepted, within
 the step's time limit, so that its failure is definite only where no replica runs because of it. A STOP is done where every
-replica is proven to have ended; once one has, it is never given up. A VERIFY waits for the chief's first step; where the
-chief has ended, the others are stopped. Pure, as :mod:`steepest.sagas.step_calls` is.
+replica is proven to have ended; once one has, it is never given up. Where surplus replicas leave, it is
+a STOP of these alone. A VERIFY waits for the chief's first step; where the chief has ended, the others are stopped. Pure,
+as :mod:`steepest.sagas.step_calls` is.
 """
 
 from __future__ import annotations
@@ -37,8 +38,10 @@ from steepest.sagas.step_task import (
     resumed,
     step_wanted,
     stopped,
+    surplus_stopped,
     was_forgotten,
 )
+from steepest.view.state import PlanKind
 
 Answers = Sequence[Any]
 """What each replica answered, in the order of the task's members: a result, or a ``ClusterError``."""
@@ -69,7 +72,7 @@ def start(task: StepTask) -> Calls:
 
 
 def stop(task: StepTask) -> Calls:
-    """STOP: every replica has ended."""
+    """STOP: every replica that is acted on has ended."""
     ends = yield from _stop_all(task, task.gang, task.limits.stop_grace_ms / 1000)
     return _stopped(task, ends)
 
@@ -121,6 +124,8 @@ def _stop_all(task: StepTask, members: Sequence[Member], grace_s: float) -> Gene
 def _stopped(task: StepTask, ends: Answers) -> c.ClusterEvent:
     said = _answered(task, ends)
     if all(map(_runs_no_more, ends)):
+        if task.kind is PlanKind.SHED:
+            return surplus_stopped(task, said)
         return stopped(task, _together(task, ends), said)
     error = _first_error([end for end in ends if not _runs_no_more(end)]) or RefusedError("no answer")
     if error.definite and not any(map(_runs_no_more, ends)):

@@ -76,6 +76,8 @@ class Janitor:
                 job = view.jobs.get(name)
                 if job is None or job.phase is Phase.ENDED or event.incarnation != job.incarnation:
                     self._work.put_nowait(_stray(event, job))
+                elif _has_left(job, event):
+                    self._work.put_nowait(Stray(ReplicaId(name, event.replica), event.incarnation))
                 self._note_over(view, name)
             case c.Tick():
                 self._forget_due(view)
@@ -149,3 +151,8 @@ def _stray(started: c.ReplicaStarted, job: Job | None) -> Stray:
         replaced=tuple((ReplicaId(started.job, index), node) for index, node in places),
         older=job.incarnation,
     )
+
+
+def _has_left(job: Job, event: c.ReplicaStarted) -> bool:
+    """Whether a replica was stopped as a surplus one; a late report of its start is no harm, as it is stopped already."""
+    return event.replica < len(job.replicas) and job.replicas[event.replica].left and job.replicas[event.replica].ended

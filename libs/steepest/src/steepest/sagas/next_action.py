@@ -92,11 +92,11 @@ def _conclusion_of_transition(plan: Plan, job: Job, now_ms: int) -> c.ClusterEve
         return c.TransitionFinished(
             plan=plan.id,
             job=job.name,
-            nodes=plan.targets,
-            sizes=plan.sizes,
+            nodes=plan.targets or job.running_on,
+            sizes=plan.sizes if plan.targets else job.running_sizes,
             steps_lost=plan.steps_lost,
             took_ms=max(0, now_ms - plan.made_ms),
-            paused_ms=max(0, now_ms - plan.stopped_ms),
+            paused_ms=0 if plan.kind is PlanKind.SHED else max(0, now_ms - plan.stopped_ms),
         )
     if plan.doomed:
         return c.PlanAbandoned(plan=plan.id, job=job.name, code="given-up", message=plan.doomed)

@@ -34,7 +34,7 @@ class StepTask(msgspec.Struct, frozen=True, kw_only=True):
             under the same name, and gets the answer that was given already; after a failure the name is another one.
         first_start: Whether no START of this incarnation was begun before.
         saver: The replica that saves for all.
-        gang: Of a gang, the replicas that are acted on: all of them, but for those that have ended.
+        gang: Of a gang, the replicas that are acted on: all of them or those that leave, but for those that have ended.
         sizes: Of a gang that is started, how many replicas of each role it has.
         stop_step: Of a gang, the last step that is known of replicas which have ended.
         trace: The ``traceparent`` of its beginning and of its outcome; what it starts gets it.
@@ -65,6 +65,8 @@ def step_task(begun: c.StepBegun, job: Job, plan: Plan, limits: MoveLimits, *, f
     is_gang = job.spec.is_gang
     trace = step_trace(plan, begun.attempt)
     members = _members(job, trace) if is_gang else ()
+    if plan.kind is PlanKind.SHED:
+        members = tuple(member for member in members if member.replica.index in plan.leaving)
     return StepTask(
         begun=begun,
         kind=plan.kind,
@@ -181,6 +183,14 @@ def stopped(task: StepTask, how: Stopped, replicas: tuple[c.ReplicaAnswer, ...] 
         step=how.step,
         checkpoint=how.checkpoint,
         replicas=replicas,
+    )
+
+
+def surplus_stopped(task: StepTask, replicas: tuple[c.ReplicaAnswer, ...]) -> c.SurplusStopped:
+    """STOP of the replicas that leave is done; ``replicas``: how each of them ended."""
+    begun = task.begun
+    return c.SurplusStopped(
+        plan=begun.plan, attempt=begun.attempt, job=begun.job, incarnation=begun.incarnation, replicas=replicas
     )
 
 

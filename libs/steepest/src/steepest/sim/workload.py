@@ -25,6 +25,7 @@ class SimJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         max_replicas: The most that it can make use of; 0: ``replicas``.
         servers: Parameter servers beside the replicas; each requests the CPU and memory of a replica, and no GPU.
         exchanged_mib: What each replica exchanges with the others at each iteration, in MiB.
+        asynchronous: Whether surplus replicas may leave while the others train on.
         work_s: Seconds from start to end if it runs alone, with all it requests, on a node of speed 1.
         iterations: Of the whole run.
         model: The model that is trained; selects a loss family and a peer's tables.
@@ -47,6 +48,7 @@ class SimJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_replicas: int = 0
     servers: int = 0
     exchanged_mib: float = 0.0
+    asynchronous: bool = False
     work_s: float
     iterations: int = 1
     model: str = ""

@@ -38,6 +38,8 @@ def conclude(view: Projection, plan: Plan, status: PlanStatus, reason: str = "")
     """A plan is over."""
     plan.status, plan.reason = status, reason
     plan.steps, plan.begun = (), False
+    if plan.leaving:
+        gangs.keep_those_that_run(view.jobs[plan.job])
     view.in_flight.pop(plan.id, None)
     view.waiting.pop(plan.id, None)
     view.jobs[plan.job].plan = None

@@ -19,7 +19,9 @@ STOP is the step that cannot be undone; before it, a migration that fails leaves
 
 A suspension ends where a move would start its job again: it checkpoints, stops and is done. A gang is scaled or moved as a
 job of one replica is migrated, with all its replicas in each step; the way back starts as many as there were. A START that
-definitely failed has left no replica running, and its incarnation is not used again.
+definitely failed has left no replica running, and its incarnation is not used again. Where surplus replicas leave, STOP is
+of these alone, and the only step: the others train on in the same incarnation. A replica that was to stay and ends before
+that dooms the plan.
 
 A plan that names others which make room for it *waits* until they are over: no step of it begins before.
 
@@ -73,6 +75,7 @@ class Doom(Refusal):
     ENDED = "ended", "the job ended by itself"
     NODE_GONE = "node-gone", "node {node} is gone for good"
     CANCELLED = "cancelled", "cancelled"
+    REPLICA_ENDED = "replica-ended", "replica {replica}, which was to stay, ended by itself"
     NO_ROOM_MADE = "no-room-made", "plan {plan}, which was to make room, has left too little"
 
 
@@ -104,6 +107,7 @@ BEGINNINGS: Mapping[tuple[PlanKind, CheckpointMode | None], Stage] = {
     (PlanKind.SCALE, CheckpointMode.ON_STOP): Stage.STOP,
     (PlanKind.MOVE, CheckpointMode.ON_REQUEST): Stage.CHECKPOINT,
     (PlanKind.MOVE, CheckpointMode.ON_STOP): Stage.STOP,
+    (PlanKind.SHED, None): Stage.STOP,
     (PlanKind.CANCEL, None): Stage.STOP,
     (PlanKind.CLEAR, None): Stage.STOP,
 }
@@ -171,7 +175,7 @@ STOP_STEPS: Mapping[Stage, Mapping[Result, Stage]] = {
         Result.FAILED_STOPPED: Stage.FAILED,
     },
 }
-"""The steps of a plan that stops a job for good."""
+"""The steps of a plan that stops a job, or a part of it, for good."""
 
 MOVES: Mapping[PlanKind, Mapping[Stage, Mapping[Result, Stage]]] = {
     PlanKind.PLACE: {
@@ -191,6 +195,7 @@ MOVES: Mapping[PlanKind, Mapping[Stage, Mapping[Result, Stage]]] = {
     },
     PlanKind.SCALE: MOVE_STEPS,
     PlanKind.MOVE: MOVE_STEPS,
+    PlanKind.SHED: STOP_STEPS,
     PlanKind.CANCEL: STOP_STEPS,
     PlanKind.CLEAR: STOP_STEPS,
 }
@@ -211,7 +216,7 @@ AT: Mapping[Stage, tuple[Heading, Step | None]] = {
 }
 """What a plan's ``heading`` and ``step`` are at each stage."""
 
-UNSAVED = frozenset({PlanKind.PLACE, *CLEARING})
+UNSAVED = frozenset({PlanKind.PLACE, PlanKind.SHED, *CLEARING})
 """The kinds of plans that ask for no checkpoint."""
 
 _STAGES: Mapping[tuple[Heading, Step | None], Stage] = {at: stage for stage, at in AT.items()}

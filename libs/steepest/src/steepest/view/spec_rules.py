@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from steepest.events.common import LARGEST, Resources
-from steepest.events.requests import MOST_REPLICAS, JobSpec, Role
+from steepest.events.requests import MOST_REPLICAS, JobSpec, Role, SuccessRule
 from steepest.view.refusal import Refusal, first
 
 WHOLE_GPU_M = 1000
@@ -22,6 +22,10 @@ class WrongSpec(Refusal):
     REPLICAS_AND_ROLES = "replicas-and-roles", "replicas: the roles say how many there are; leave it out"
     TOO_MANY_REPLICAS = "too-many-replicas", "replicas: the job has up to {most}, and {limit} are allowed"
     DUPLICATE_ROLE = "duplicate-role", "roles: two of them are named {duplicate}"
+    LEAVES_UNFINISHED = (
+        "leaves-unfinished",
+        'roles.{leaving}.may_leave: a replica that has left never finishes, so it needs success = "chief"',
+    )
 
 
 class WrongRole(Refusal):
@@ -51,6 +55,7 @@ SPEC: Mapping[WrongSpec, Callable[[JobSpec], bool]] = {
     WrongSpec.REPLICAS_AND_ROLES: lambda spec: bool(spec.roles) and spec.replicas != 1,
     WrongSpec.TOO_MANY_REPLICAS: lambda spec: _most(spec) > MOST_REPLICAS,
     WrongSpec.DUPLICATE_ROLE: lambda spec: _duplicate(spec) is not None,
+    WrongSpec.LEAVES_UNFINISHED: lambda spec: spec.success is not SuccessRule.CHIEF and _leaving(spec) is not None,
 }
 
 ROLE: Mapping[WrongRole, Callable[[Role], bool]] = {
@@ -67,7 +72,7 @@ ROLE: Mapping[WrongRole, Callable[[Role], bool]] = {
 def what_is_wrong(spec: JobSpec) -> Iterator[str]:
     """One sentence for each part of a description that is wrong; none where it is right."""
     if wrong := first(SPEC, spec):
-        yield wrong.about(most=_most(spec), limit=MOST_REPLICAS, duplicate=_duplicate(spec))
+        yield wrong.about(most=_most(spec), limit=MOST_REPLICAS, duplicate=_duplicate(spec), leaving=_leaving(spec))
         return
     for role in spec.all_roles:
         if bad := first(ROLE, role):
@@ -82,6 +87,10 @@ def _most(spec: JobSpec) -> int:
 def _duplicate(spec: JobSpec) -> str | None:
     names = [role.name for role in spec.roles]
     return next((name for place, name in enumerate(names) if name in names[:place]), None)
+
+
+def _leaving(spec: JobSpec) -> str | None:
+    return next((role.name for role in spec.roles if role.may_leave), None)
 
 
 def _outside(role: Role) -> int | None:

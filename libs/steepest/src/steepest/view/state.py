@@ -113,6 +113,7 @@ class Replica(msgspec.Struct, omit_defaults=True):
         alive: Whether its process runs, as far as the log shows.
         ended: Whether its process definitely runs no more.
         step: The last step that it had reported when it ended; before that, its ``progress`` has it.
+        left: Whether a plan stops it, or has stopped it, while the others train on.
     """
 
     node: str
@@ -121,6 +122,7 @@ class Replica(msgspec.Struct, omit_defaults=True):
     ended: bool = False
     exit_status: int | None = None
     step: int | None = None
+    left: bool = False
 
 
 class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -270,6 +272,7 @@ class PlanKind(enum.StrEnum):
     SUSPEND = "suspend"
     SCALE = "scale"
     MOVE = "move"  # of a whole gang
+    SHED = "shed"  # of surplus replicas, while the others train on
     CANCEL = "cancel"  # made by the view when a cancel is asked for: there is nothing to decide about it
     CLEAR = "clear"  # likewise, when a gang has lost a replica without which it cannot go on
 
@@ -277,7 +280,7 @@ class PlanKind(enum.StrEnum):
 MOVING = frozenset({PlanKind.MIGRATE, PlanKind.SCALE, PlanKind.MOVE})
 """The kinds of plans that stop a job and start it again."""
 
-TRANSITIONS = frozenset({PlanKind.SUSPEND, PlanKind.SCALE, PlanKind.MOVE})
+TRANSITIONS = frozenset({PlanKind.SUSPEND, PlanKind.SCALE, PlanKind.MOVE, PlanKind.SHED})
 """The kinds of plans that a ``TransitionPlanned`` makes."""
 
 CLEARING = frozenset({PlanKind.CANCEL, PlanKind.CLEAR})
@@ -312,6 +315,7 @@ class Plan(msgspec.Struct, kw_only=True, omit_defaults=True):
         targets: The node of each replica afterwards; empty once it is gone for good.
         source_sizes: How many replicas of each role are at ``sources``; empty: as many as the job's roles name.
         sizes: Likewise at ``targets``.
+        leaving: The replicas that leave; empty unless it sheds some.
         after: The plans that make room for it.
         waits: Those of them that are not over; while there are any, none of its steps may begin.
         promised: What each of these plans will leave to it, by node.
@@ -345,6 +349,7 @@ class Plan(msgspec.Struct, kw_only=True, omit_defaults=True):
     targets: tuple[str, ...] = ()
     source_sizes: tuple[int, ...] = ()
     sizes: tuple[int, ...] = ()
+    leaving: tuple[int, ...] = ()
     after: tuple[str, ...] = ()
     waits: tuple[str, ...] = ()
     promised: dict[str, dict[str, Resources]] = {}

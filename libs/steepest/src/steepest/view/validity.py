@@ -52,6 +52,7 @@ class Void(Refusal):
     OTHER_SOURCES = "other-sources", "the job's replicas are on {running}, and not where the plan has them"
     A_SOURCE_LOST = "a-source-lost", "a node of the job is lost, so it cannot be saved and stopped there"
     NOTHING_CHANGES = "nothing-changes", "the job is as the plan would have it"
+    OTHER_LEAVING = "other-leaving", "replicas {event.leaving} cannot leave so that those are left which it names"
     OTHER_SCALE = "other-scale", "it moves the job and scales it"
     HAS_TARGETS = "has-targets", "a suspended job has no nodes"
     ROOM_FOR_NONE = "room-for-none", "job {event.room_for}, which room is made for, is over or unknown"
@@ -131,8 +132,11 @@ REARRANGEMENT: Mapping[Void, Callable[[TransitionPlanned, Job], bool]] = {
     Void.OTHER_SIZES: lambda event, job: not job.spec.allows(event.sizes),
     Void.OTHER_REPLICAS: lambda event, job: len(event.nodes) != sum(job.spec.counts(event.sizes)),
     Void.OTHER_SCALE: lambda event, job: event.kind is Transition.MOVE and _is_scaled(event, job),
+    Void.OTHER_LEAVING: lambda event, job: (
+        not _can_leave(event, job) if event.kind is Transition.SHED else bool(event.leaving)
+    ),
     Void.NOTHING_CHANGES: lambda event, job: (
-        not _is_scaled(event, job) if event.kind is Transition.SCALE else event.nodes == event.sources
+        event.nodes == event.sources if event.kind is Transition.MOVE else not _is_scaled(event, job)
     ),
 }
 """What makes scaling or moving a gang void after :data:`TRANSITION`; then :data:`NO_ROOM`, for each of its nodes."""
@@ -169,7 +173,9 @@ def void_transition(event: TransitionPlanned, job: Job | None, view: Projection)
     """Why a transition is void where it stands; None if it is valid."""
     if job is None:
         return Refused(Void.NOT_RUNNING, Void.NOT_RUNNING.sentence)
-    void = first(STALE_MOVE, event, job) or immovable(job) or first(TRANSITION, event, job, view.nodes)
+    # Those that stay restore nothing, so that surplus replicas may leave a job which cannot be checkpointed.
+    stuck = None if event.kind is Transition.SHED else immovable(job)
+    void = first(STALE_MOVE, event, job) or stuck or first(TRANSITION, event, job, view.nodes)
     suspends = event.kind is Transition.SUSPEND
     void = void or (first(SUSPENSION, event, job, view) if suspends else first(REARRANGEMENT, event, job))
     if void:
@@ -177,6 +183,20 @@ def void_transition(event: TransitionPlanned, job: Job | None, view: Projection)
         return Refused(void, void.about(event=event, job=job, **facts, **_numbers(event, job)))
     now = gangs.running(job)
     return _no_places(event, now if suspends else gangs.together(now, _afterwards(event, job)), now, view)
+
+
+def _can_leave(event: TransitionPlanned, job: Job) -> bool:
+    """Whether the replicas that leave are surplus ones that run, and those that stay are as the plan has them."""
+    leaving, roles = dict.fromkeys(event.leaving), job.spec.all_roles
+    if not leaving or event.leaving != tuple(sorted(leaving)) or event.leaving[-1] >= len(job.replicas):
+        return False
+    gone = [job.replicas[index] for index in leaving]
+    # Replica 0, the chief, and the one that saves for all are never surplus.
+    if 0 in leaving or job.saver in leaving or not all(one.alive and roles[one.role].may_leave for one in gone):
+        return False
+    staying = [one for index, one in enumerate(job.replicas) if one.alive and index not in leaving]
+    counts = tuple(sum(one.role == role for one in staying) for role in range(len(roles)))
+    return event.nodes == tuple(one.node for one in staying) and job.spec.counts(event.sizes) == counts
 
 
 def _numbers(event: PlacementPlanned | TransitionPlanned, job: Job) -> dict[str, int]:

@@ -1,6 +1,7 @@
 """Trainings that do each step together: the pace of all is that of the slowest, and none steps while one does not train.
 
-After computing, they exchange what they have learned over the links of their nodes. It owns the common pace of a gang, and
+After computing, they exchange what they have learned over the links of their nodes. Where members may leave, the others go
+on without them, and divide their part among themselves. It owns the common pace of a gang, and
 how long it was in parts. It must never know why a training does not step.
 """
 
@@ -35,6 +36,10 @@ class LockstepMember(Protocol):
         """Where it is, and what it does."""
 
     @property
+    def may_leave(self) -> bool:
+        """Whether the others go on without it."""
+
+    @property
     def exchanged_mib(self) -> float:
         """What each worker of its gang exchanges at a step, in MiB."""
 
@@ -65,9 +70,13 @@ class Gangs:
 
     def start(self, gang: Lockstep, now_s: float) -> None:
         """A member was started."""
-        since_s = self.partial.setdefault(gang, now_s)
+        self.partial.setdefault(gang, now_s)
         if gang.is_whole:
-            del self.partial[gang]
+            self.became_whole(gang, now_s)
+
+    def became_whole(self, gang: Lockstep, now_s: float) -> None:
+        """All members run that it needs."""
+        if (since_s := self.partial.pop(gang, None)) is not None:
             self.longest_partial_s = max(self.longest_partial_s, now_s - since_s)
 
 
@@ -83,6 +92,7 @@ class Lockstep:
         self._world_size = world_size
         self._members: list[LockstepMember] = []
         self._has_met = False
+        self._left = 0
         self._gangs = gangs or Gangs()
 
     @property
@@ -94,24 +104,45 @@ class Lockstep:
         """A member was started."""
         self._members.append(member)
         self._gangs.start(self, now_s)
-        if self.is_whole and member.exchanged_mib:
-            loads = loads_of([one.place for one in self._members], member.exchanged_mib)
-            couple_all(self._gangs.network.join(self, loads), now_s)
+        if self.is_whole:
+            self._load_links(now_s)
 
     def leave(self, member: LockstepMember, now_s: float, *, failed: bool) -> None:
-        """A member has ended. If it failed, the others notice; those that still wait for it to begin do not."""
+        """A member has ended. If it failed, the others notice; those that still wait for it to begin do not.
+
+        One that may leave is not missed.
+        """
         if self.is_whole:
             couple_all(self._gangs.network.leave(self), now_s)
         self._members.remove(member)
         if not self._members:
             self._gangs.partial.pop(self, None)
-        if failed and self._has_met:
+        if member.may_leave:
+            self._go_on_without_one(now_s)
+        elif failed and self._has_met:
             for other in tuple(self._members):
                 other.lose_peer()
+
+    def _go_on_without_one(self, now_s: float) -> None:
+        self._world_size -= 1
+        self._left += 1
+        if self._members and self.is_whole:
+            self._gangs.became_whole(self, now_s)
+            self._load_links(now_s)
+            self.couple(now_s)
+
+    def _load_links(self, now_s: float) -> None:
+        exchanged_mib = self._members[0].exchanged_mib
+        if exchanged_mib:
+            loads = loads_of([one.place for one in self._members], exchanged_mib)
+            couple_all(self._gangs.network.join(self, loads), now_s)
 
     def pace(self) -> float:
         """Steps per second of all members: the slowest one's computing, and then the exchange."""
         pace = min((member.own_pace for member in self._members), default=0.0) if self.is_whole else 0.0
+        if self._left:
+            workers = sum(not member.place.serves for member in self._members)
+            pace *= workers / (workers + self._left)  # those that are left do the part of the others too
         return 1.0 / (1.0 / pace + self._gangs.network.step_s(self)) if pace > 0.0 else 0.0
 
     def couple(self, now_s: float) -> None:

@@ -43,6 +43,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
         lockstep: In a gang it does each step together with the others, and fails when one of them does.
         exchanged_mib: In a gang, what each worker exchanges with the others after a step, in MiB.
         serves: In a gang, it serves the parameters to the others.
+        may_leave: In a gang, the others go on without it where it ends.
         ignore_term: It ignores SIGTERM.
         silent: It never answers a request.
         spoil: Its checkpoints fail verification.
@@ -64,6 +65,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     lockstep: bool = True
     exchanged_mib: float = 0.0
     serves: bool = False
+    may_leave: bool = False
     ignore_term: bool = False
     silent: bool = False
     spoil: bool = False

@@ -153,6 +153,11 @@ class Training:
         return Place(self._node.name, self.model.serves)
 
     @property
+    def may_leave(self) -> bool:
+        """See ``LockstepMember``."""
+        return self.model.may_leave
+
+    @property
     def exchanged_mib(self) -> float:
         """See ``LockstepMember``."""
         return self.model.exchanged_mib

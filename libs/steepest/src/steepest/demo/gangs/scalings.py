@@ -20,6 +20,7 @@ class Scaling(msgspec.Struct, kw_only=True):
         room_for: The job that room was made for; None where the gang was scaled for another reason.
         took_ms: From the plan to the first step at the new size; None while it is under way or where it failed.
         paused_ms: From the stop of the processes to that step; likewise.
+            0 where surplus replicas left and the others trained on.
         failed: Why it did not work out; empty where it did, or may still.
     """
 
@@ -65,7 +66,7 @@ class Scalings:
     def note(self, event: c.ClusterEvent, at_ms: int) -> None:
         """Take in a record that the view has accepted."""
         match event:
-            case c.TransitionPlanned(kind=c.Transition.SCALE):
+            case c.TransitionPlanned(kind=c.Transition.SCALE | c.Transition.SHED):
                 self._by_plan[event.plan] = Scaling(
                     job=event.job,
                     planned_ms=at_ms,

@@ -119,12 +119,14 @@ def _arrival(kind: str, number: int, at_s: float, rng: random.Random, *, length:
         *(sys.executable, "-m", f"steepest.demo_jobs.{module}", *options),
         *("--steps", str(steps), "--seed", str(rng.randrange(1000))),
     )
+    is_asynchronous = "--asynchronous" in options
     workers = Role(
         name="worker",
         replicas=WORKERS,
         min=FEWEST,
         max=MOST,
         requests=Resources(cpu_m=int(WORKER_M * share)),
+        may_leave=is_asynchronous,
     )
     server = Role(name="ps", requests=Resources(cpu_m=int(SERVER_M * share)))
     spec = JobSpec(
@@ -132,7 +134,7 @@ def _arrival(kind: str, number: int, at_s: float, rng: random.Random, *, length:
         model=recipe.model,
         requests=Resources(),
         roles=(server, workers) if recipe.has_server else (workers,),
-        success=SuccessRule.CHIEF if "--asynchronous" in options else SuccessRule.ALL,
+        success=SuccessRule.CHIEF if is_asynchronous else SuccessRule.ALL,
     )
     return Arrival(
         at_s=at_s,

@@ -10,7 +10,7 @@ from steepest.invariants.verdict import Checker
 Said = c.MigrationFinished | c.MigrationFailed | c.JobSuspended | c.TransitionFinished | c.TransitionFailed
 """The conclusions that say how a plan ended."""
 
-Acted = c.StepFailed | c.CheckpointSaved | c.JobStopped | c.JobPlaced | c.JobResumed
+Acted = c.StepFailed | c.CheckpointSaved | c.JobStopped | c.SurplusStopped | c.JobPlaced | c.JobResumed
 
 
 class PlanOnce(Checker):
@@ -36,7 +36,14 @@ class PlanOnce(Checker):
             case c.PlacementPlanned() | c.MigrationPlanned() | c.TransitionPlanned():
                 if (progress := self._steps.plans.get(event.plan)) is not None:
                     self.breach(f"plan {event.plan} is made twice", progress.made, offset)
-            case c.StepFailed() | c.CheckpointSaved() | c.JobStopped() | c.JobPlaced() | c.JobResumed():
+            case (
+                c.StepFailed()
+                | c.CheckpointSaved()
+                | c.JobStopped()
+                | c.SurplusStopped()
+                | c.JobPlaced()
+                | c.JobResumed()
+            ):
                 self._check_outcome(event, offset)
             case (
                 c.MigrationFinished()

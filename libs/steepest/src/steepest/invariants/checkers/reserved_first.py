@@ -18,7 +18,7 @@ class ReservedFirst(Checker):
     plan names must be known and have room for the job beside all that they hold; the step must act where the plan says
     the job is, and of a gang also where replicas of it have ended; and a job that saves on request must have saved for
     this plan: its ``CheckpointSaved`` must count. A job that saves when it is stopped must have proven before that it
-    can.
+    can. Where surplus replicas leave, the job is not stopped.
     """
 
     name = "reserved-first"
@@ -47,6 +47,8 @@ class ReservedFirst(Checker):
         planned = progress.planned
         if not isinstance(planned, c.MigrationPlanned | c.TransitionPlanned) or stop.incarnation != planned.incarnation:
             return
+        if isinstance(planned, c.TransitionPlanned) and planned.kind is c.Transition.SHED:
+            return  # those that stay are where the job continues
         for why in self._why_not(planned, stop, has_saved=(c.Step.CHECKPOINT, stop.incarnation) in progress.done):
             self.breach(f"plan {progress.plan} stops job {progress.job}: {why}", progress.made, offset)
 

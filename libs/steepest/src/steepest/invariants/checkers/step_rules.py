@@ -22,7 +22,7 @@ from steepest.events import cluster as c
 from steepest.events.parameters import PoolParameters
 from steepest.events.received import Received
 
-Outcome = c.CheckpointSaved | c.JobStopped | c.JobPlaced | c.JobResumed
+Outcome = c.CheckpointSaved | c.JobStopped | c.SurplusStopped | c.JobPlaced | c.JobResumed
 Conclusion = (
     c.MigrationFinished
     | c.MigrationFailed
@@ -36,6 +36,7 @@ Planned = c.PlacementPlanned | c.MigrationPlanned | c.TransitionPlanned
 _DONE_BY: dict[type, c.Step] = {
     c.CheckpointSaved: c.Step.CHECKPOINT,
     c.JobStopped: c.Step.STOP,
+    c.SurplusStopped: c.Step.STOP,
     c.JobPlaced: c.Step.START,
     c.JobResumed: c.Step.VERIFY,
 }
@@ -59,6 +60,7 @@ class EventKind(enum.StrEnum):
     SUSPEND = "suspend"
     SCALE = "scale"
     MOVE = "move"
+    SHED = "shed"
     CANCEL = "cancel"  # or what clears a gang
 
 
@@ -114,8 +116,8 @@ class ObservedPlan(msgspec.Struct, kw_only=True):
 
     @property
     def has_stopped(self) -> bool:
-        """Whether STOP is done."""
-        return any(step is c.Step.STOP for step, _ in self.done)
+        """Whether its job was stopped."""
+        return self.kind is not EventKind.SHED and any(step is c.Step.STOP for step, _ in self.done)
 
 
 class Steps:
@@ -138,7 +140,7 @@ class Steps:
                 return self._begin(event, received.offset)
             case c.StepFailed():
                 return self._fail(event)
-            case c.CheckpointSaved() | c.JobStopped() | c.JobPlaced() | c.JobResumed():
+            case c.CheckpointSaved() | c.JobStopped() | c.SurplusStopped() | c.JobPlaced() | c.JobResumed():
                 return self._succeed(event, received.offset)
             case (
                 c.MigrationFinished()

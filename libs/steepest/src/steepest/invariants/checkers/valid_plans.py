@@ -15,9 +15,10 @@ class ValidPlans(Checker):
 
     A plan is void if the incarnation that it names is not its job's current one, if another plan of the job is in
     flight, if its target is unknown, lost or full, or if it moves a job that never ran, is on the target already or
-    cannot be checkpointed. Void plans are harmless and stay in the log; a ``StepBegun`` of one is a breach. Of two
-    plans of one job whose times in flight overlap at most one may begin. A cancel is not planned by an event of its
-    own: a STOP of an unknown plan is one if the job's cancel was requested before, or if it stops what is left of a gang.
+    cannot be checkpointed. One that lets replicas leave which are no surplus is void as well. Void plans are harmless and
+    stay in the log; a ``StepBegun`` of one is a breach. Of two plans of one job whose times in flight overlap at most one
+    may begin. A cancel is not planned by an event of its own: a STOP of an unknown plan is one if the job's cancel was
+    requested before, or if it stops what is left of a gang.
     """
 
     name = "valid-plans"
@@ -79,7 +80,18 @@ class ValidPlans(Checker):
             return "the job never ran"
         if isinstance(plan, c.MigrationPlanned) and plan.source == plan.target:
             return f"the job is already on {plan.target}"
+        if isinstance(plan, c.TransitionPlanned) and plan.kind is c.Transition.SHED:
+            return self._why_not_shed(plan)
         return self._modes.why_immovable(plan.job)
+
+    def _why_not_shed(self, plan: c.TransitionPlanned) -> str:
+        """Why surplus replicas cannot leave; those that stay restore nothing."""
+        spec = self._reservations.specs[plan.job]
+        if not any(role.may_leave for role in spec.all_roles) or spec.success is not c.SuccessRule.CHIEF:
+            return "no replica of it may leave"
+        if not plan.leaving or 0 in plan.leaving:
+            return "replica 0 leaves, or none"
+        return "" if spec.allows(plan.sizes) else f"it cannot run with {plan.sizes} replicas"
 
     def _check(self, event: c.StepBegun, offset: int) -> None:
         progress = self._reservations.steps.plans.get(event.plan)

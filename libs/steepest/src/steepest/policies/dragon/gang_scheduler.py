@@ -23,6 +23,7 @@ from collections.abc import Iterator, Sequence
 from steepest.events import cluster as c
 from steepest.events.dragon_parameters import DragonGeneration, DragonParameters
 from steepest.events.received import Received
+from steepest.events.registry import SURPLUS_LEAVES
 from steepest.policies.dragon.packing import pack
 from steepest.policies.dragon.rooms import Made, Want, grown, has_room, least, make_room, make_room_by_count
 from steepest.policies.dragon.running_gangs import DragonState, RunningGangs
@@ -287,15 +288,17 @@ class GangScheduler:
         self, view: ClusterView, job: Job, shape: Shape, offset: int, *, rule: str, room_for: str | None = None
     ) -> c.TransitionPlanned:
         nodes, sizes = shape.places
+        leaving = _surplus(view, job, shape)
         plan = c.TransitionPlanned(
             plan=f"scale-{offset}-{job.name}",
             job=job.name,
             incarnation=job.incarnation,
-            kind=c.Transition.SCALE,
+            kind=c.Transition.SHED if leaving else c.Transition.SCALE,
             sources=job.running_on,
             nodes=nodes,
             sizes=() if sizes == job.spec.counts() else sizes,
             room_for=room_for,
+            leaving=leaving,
             because=c.Because(rule=rule),
         )
         self.state.add_scaling(plan.plan, job, nodes, sizes)
@@ -320,6 +323,13 @@ class GangScheduler:
 
 def _want(job: Job, rules: DragonParameters) -> Want:
     return least(job.spec.all_roles, rules, wish_of(job).first_node)
+
+
+def _surplus(view: ClusterView, job: Job, shape: Shape) -> tuple[int, ...]:
+    """The replicas that may leave a gang, and so bring it to a smaller shape without a restart; empty where none may."""
+    leaving = shape.leaving(job) if view.has(SURPLUS_LEAVES) else ()
+    may = all(job.spec.all_roles[job.replicas[index].role].may_leave for index in leaving)
+    return leaving if may and 0 not in leaving and job.saver not in leaving else ()
 
 
 def _waited_ms(view: ClusterView, job: Job) -> int:

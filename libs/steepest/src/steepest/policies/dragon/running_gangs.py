@@ -137,7 +137,7 @@ class RunningGangs:
             and not job.cancel
             and not self._state.concerns(job)
             and immovable(job) is None
-            and all(replica.alive for replica in job.replicas)
+            and all(replica.alive or replica.left for replica in job.replicas)
             and self._state.failed.get(job.name, 0) < self._view.parameters.limits.moves_failed
             and all((node := self._view.nodes.get(name)) is not None and not node.lost for name in job.nodes)
         )

@@ -69,6 +69,24 @@ class Shape(msgspec.Struct):
         counts = self.counts()
         return max(counts, key=counts.__getitem__)
 
+    def leaving(self, job: Job) -> tuple[int, ...]:
+        """The replicas of a job, as it runs, that are not in this shape; empty where this shape has others than they are.
+
+        Of the replicas of a role on a node, the last ones leave.
+        """
+        leaving: list[int] = []
+        for role, nodes in enumerate(self.placed):
+            staying = {name: nodes.count(name) for name in dict.fromkeys(nodes)}
+            for index, replica in enumerate(job.replicas):
+                if replica.role == role and replica.alive:
+                    if not staying.get(replica.node):
+                        leaving.append(index)
+                    else:
+                        staying[replica.node] -= 1
+            if any(staying.values()):
+                return ()
+        return tuple(sorted(leaving))
+
     def counts(self) -> dict[str, int]:
         """How many replicas there are on each node, in the order of the replicas."""
         counts: dict[str, int] = {}

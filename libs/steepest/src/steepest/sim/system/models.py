@@ -49,14 +49,15 @@ def model_of(job: SimJob, seed: int, interval_s: float) -> Model:
     )
 
 
-def member_of(model: Model, job: SimJob, workers: int, *, serves: bool) -> Model:
+def member_of(model: Model, job: SimJob, workers: int, *, serves: bool, chief: bool) -> Model:
     """What a member of a gang does: each step's batch is divided among its workers, whose number does not change it.
 
-    A parameter server computes so little that no worker waits for it.
+    A parameter server computes so little that no worker waits for it. Of asynchronous workers all but the chief may leave.
     """
     if serves:
         return msgspec.structs.replace(model, step_s=IDLE_STEP_S, demand_m=0, serves=True)
-    return msgspec.structs.replace(model, step_s=model.step_s * job.replicas / workers)
+    step_s = model.step_s * job.replicas / workers
+    return msgspec.structs.replace(model, step_s=step_s, may_leave=job.asynchronous and not chief)
 
 
 def _delays(name: str, seed: int) -> Callable[[Delay, int], float]:

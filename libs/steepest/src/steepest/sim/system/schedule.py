@@ -59,7 +59,7 @@ class Schedule(msgspec.Struct):
                 self.outcomes[event.job] = "rejected"
             case c.MigrationFinished():
                 self.migrations[event.job] = self.migrations.get(event.job, 0) + 1
-            case c.TransitionPlanned(kind=c.Transition.SCALE):
+            case c.TransitionPlanned(kind=c.Transition.SCALE | c.Transition.SHED):
                 self.scaling[event.plan] = len(event.nodes) > len(event.sources)
             case c.TransitionFinished(plan=plan) if plan in self.scaling:
                 more = self.scaling.pop(plan)

@@ -112,12 +112,12 @@ def simulate_system(
             full = model_of(job, seed, parameters.specon.interval_ms / 1000)
             models[job.name] = full if losses else msgspec.structs.replace(full, loss=None)
         if pod is not None:
-            return member_of(models[job.name], job, job.replicas, serves=pod.serves)
+            return member_of(models[job.name], job, job.replicas, serves=pod.serves, chief=pod.rank == 0)
         if spec.gang is None:
             return models[job.name]
         servers = sum(count for role, count in spec.gang.roles if role == SERVER)
         workers = spec.gang.world_size - servers
-        return member_of(models[job.name], job, workers, serves=spec.gang.role == SERVER)
+        return member_of(models[job.name], job, workers, serves=spec.gang.role == SERVER, chief=not replica.index)
 
     def make_nodes(timeline: VirtualTimeline, collector: SimulatedCollector) -> SimulatedNodes:
         nodes = [_node(node, timeline) for node in cluster.nodes]
@@ -211,7 +211,9 @@ def _submit_later(
                 for name, pod in pods.items()
             }
         elif job.is_gang:
-            specs = {job.name: msgspec.structs.replace(spec, requests=Resources(), roles=tuple(_roles(job)))}
+            success = c.SuccessRule.CHIEF if job.asynchronous else c.SuccessRule.ALL
+            roles = tuple(_roles(job))
+            specs = {job.name: msgspec.structs.replace(spec, requests=Resources(), roles=roles, success=success)}
         else:
             specs = {job.name: msgspec.structs.replace(spec, requests=job.requests)}
         submitted = [c.JobSubmitted(job=name, request=f"submit-{name}", spec=spec) for name, spec in specs.items()]
@@ -225,7 +227,14 @@ def _roles(job: SimJob) -> Iterator[c.Role]:
     if job.servers:
         yield c.Role(name=SERVER, replicas=job.servers, requests=_serving(job))
     fewest, most = job.min_replicas or None, job.max_replicas or None
-    yield c.Role(name="worker", replicas=job.replicas, min=fewest, max=most, requests=job.requests)
+    yield c.Role(
+        name="worker",
+        replicas=job.replicas,
+        min=fewest,
+        max=most,
+        requests=job.requests,
+        may_leave=job.asynchronous,
+    )
 
 
 def _serving(job: SimJob) -> Resources:

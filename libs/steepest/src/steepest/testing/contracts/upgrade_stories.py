@@ -23,7 +23,7 @@ from steepest.events.parameters import (
     SpeConParameters,
     SteepestParameters,
 )
-from steepest.events.registry import GANGS_RUN, READS
+from steepest.events.registry import GANGS_RUN, READS, SURPLUS_LEAVES
 from steepest.policies.deciders import CLUSTER_DECIDERS
 from steepest.policies.named import under
 from steepest.testing.scenarios.folded_pool import category, grown, joined, placement, requested, submitted
@@ -70,6 +70,16 @@ def running(job: str, node: str, **spec: Any) -> list[Event]:
     return [submitted(job, **spec), plan, begun, placed]
 
 
+def surplus(job: str, node: str) -> list[Event]:
+    """Four workers run on the node, and all but one may leave."""
+    workers = c.Role(name="worker", replicas=4, min=1, requests=Resources(cpu_m=100), may_leave=True)
+    nodes = (node,) * 4
+    plan = placement(job, *nodes)
+    begun = c.StepBegun(plan=plan.plan, step=c.Step.START, attempt=1, job=job, incarnation=1, node=node, nodes=nodes)
+    placed = c.JobPlaced(plan=plan.plan, attempt=1, job=job, incarnation=1, node=node, nodes=nodes, sizes=(4,))
+    return [submitted(job, roles=(workers,), success=c.SuccessRule.CHIEF), plan, begun, placed]
+
+
 def ended(job: str, node: str, exit_status: int) -> c.ReplicaStopped:
     """Its process is over."""
     return c.ReplicaStopped(job=job, replica=0, incarnation=1, node=node, exit_status=exit_status)
@@ -85,6 +95,7 @@ CONVERGED = c.Category.CONVERGED
 FLOWCON = c.PoolConfigured(reads=2, parameters=PoolParameters(flowcon=FlowConParameters(on=True, interval_ms=5_000)))
 STEEPEST = c.PoolConfigured(reads=READS, parameters=PoolParameters(steepest=SteepestParameters(on=True)))
 DRAGON = c.PoolConfigured(reads=READS, parameters=under("dragon-fixed", PoolParameters()))
+SHEDDING = msgspec.structs.replace(DRAGON, flags=(GANGS_RUN, SURPLUS_LEAVES))
 SPECON = SpeConParameters(interval_ms=1_000)
 PICKYMAN = c.PoolConfigured(
     reads=READS,
@@ -263,6 +274,22 @@ CASES = {
         decided=is_a(c.PlacementPlanned, job="b"),
         later=TICKS,
         wanted=is_a(c.PlacementPlanned, job="a"),
+    ),
+    "gang-scheduler, surplus workers": Case(
+        decider="gang-scheduler",
+        passed_over=is_a(c.TransitionPlanned, job="a", leaving=(2, 3)),
+        before=[
+            SHEDDING,
+            joined("n1", 400),
+            *surplus("a", "n1"),
+            submitted("b", 200),
+            *ticks(1, 40),
+            joined("n2", 100),
+            submitted("c"),
+        ],
+        decided=is_a(c.PlacementPlanned, job="c"),
+        later=TICKS,
+        wanted=is_a(c.TransitionPlanned, job="a", leaving=(2, 3)),
     ),
     "limit-planner": Case(
         decider="limit-planner",

@@ -84,6 +84,7 @@ def transition(
     sizes: tuple[int, ...] = (),
     after: tuple[str, ...] = (),
     room_for: str | None = None,
+    leaving: tuple[int, ...] = (),
 ) -> c.TransitionPlanned:
     """A plan for a whole job."""
     return c.TransitionPlanned(
@@ -96,6 +97,7 @@ def transition(
         sizes=sizes,
         after=after,
         room_for=room_for,
+        leaving=leaving,
         because=BECAUSE,
     )
 
@@ -271,7 +273,9 @@ class FoldedPool:
         assert self.fold(event), f"{event} does not count"
         if isinstance(event, c.StepBegun):
             found = self.job(job)
-            self.fold(success(event, found, exit_status=85 if found.alive else found.exit_status))
+            leaving = self.plan_of(job).leaving
+            exit_status = 85 if found.alive else found.exit_status
+            self.fold(success(event, found, exit_status=exit_status, leaving=leaving))
         return event
 
     def carry_out(self, job: str, before: c.Step | None = None) -> Job:
@@ -325,8 +329,10 @@ class FoldedPool:
         return [job for job in self.view.jobs if job.phase is not Phase.ENDED]
 
 
-def success(begun: c.StepBegun, job: Job, step: int = 100, exit_status: int | None = 85) -> c.ClusterEvent:
-    """The outcome of a step that works."""
+def success(
+    begun: c.StepBegun, job: Job, step: int = 100, exit_status: int | None = 85, leaving: tuple[int, ...] = ()
+) -> c.ClusterEvent:
+    """The outcome of a step that works; ``leaving``: the replicas that it stops, if not all."""
     match begun.step:
         case c.Step.CHECKPOINT:
             return c.CheckpointSaved(
@@ -335,6 +341,18 @@ def success(begun: c.StepBegun, job: Job, step: int = 100, exit_status: int | No
                 job=begun.job,
                 incarnation=begun.incarnation,
                 checkpoint=checkpoint(step, begun.incarnation),
+            )
+        case c.Step.STOP if leaving:
+            return c.SurplusStopped(
+                plan=begun.plan,
+                attempt=begun.attempt,
+                job=begun.job,
+                incarnation=begun.incarnation,
+                replicas=tuple(
+                    c.ReplicaAnswer(index, exit_status=exit_status, step=step)
+                    for index in leaving
+                    if not job.replicas[index].ended
+                ),
             )
         case c.Step.STOP:
             return c.JobStopped(

@@ -17,7 +17,7 @@ from steepest.view.folds.handlers import Handlers
 from steepest.view.places import gangs
 from steepest.view.plans import Doom
 from steepest.view.projection import Projection
-from steepest.view.state import CLEARING, Job, Phase
+from steepest.view.state import CLEARING, Job, Phase, PlanKind
 
 
 def _submitted(view: Projection, event: c.JobSubmitted, received: Received[Any]) -> bool:
@@ -187,6 +187,8 @@ def _gang_replica_stopped(view: Projection, job: Job, event: c.ReplicaStopped, r
         if verdict is not gangs.GangVerdict.GOES_ON:
             over = Doom.FINISHED if verdict is gangs.GangVerdict.FINISHED else Doom.ENDED
             plan.doomed = plan.doomed or over.sentence
+        elif plan.kind is PlanKind.SHED and event.replica not in plan.leaving:
+            plan.doomed = plan.doomed or Doom.REPLICA_ENDED.about(replica=event.replica)
     view.jobs.update(job)
     return True
 

@@ -80,6 +80,7 @@ def _step_begun(view: Projection, event: c.StepBegun, _: Received[Any]) -> bool:
     if job is None or plan is None or not rules.may_begin(plan, event, job):
         return False
     rules.begun(plan, event)
+    gangs.let_leave(job, plan)
     if event.step is c.Step.START and event.incarnation != job.incarnation:
         lifecycle.begin_incarnation(job, event.incarnation, event.node, plan)
     return True
@@ -122,7 +123,7 @@ def _checkpoint_saved(view: Projection, event: c.CheckpointSaved, _: Received[An
 
 def _job_stopped(view: Projection, event: c.JobStopped, received: Received[Any]) -> bool:
     job, plan = concerned(view, event)
-    if job is None or plan is None or not rules.counts(plan, c.Step.STOP, event.attempt):
+    if job is None or plan is None or plan.kind is PlanKind.SHED or not rules.counts(plan, c.Step.STOP, event.attempt):
         return False
     if job.spec.is_gang:
         lifecycle.gang_stopped(job, event, is_over=plan.kind is PlanKind.CLEAR)

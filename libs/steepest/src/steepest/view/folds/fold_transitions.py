@@ -1,4 +1,4 @@
-"""What plans for whole jobs change in a view: suspensions, and gangs that are scaled or moved.
+"""What plans for whole gangs change in a view: suspensions, and gangs that are scaled or moved, or shed surplus replicas.
 
 A handler says with False that its event does not count where it stands.
 """
@@ -10,6 +10,7 @@ from typing import Any
 from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.view import lifecycle
+from steepest.view import plans as rules
 from steepest.view.folds import fold_forecasts
 from steepest.view.folds.handlers import Handlers
 from steepest.view.folds.plan_records import concerned, new_plan, promise, void
@@ -28,6 +29,7 @@ def _transition(view: Projection, event: c.TransitionPlanned, received: Received
         return False
     plan = new_plan(PlanKind(event.kind.value), event, received)
     plan.sources, plan.targets, plan.room_for = event.sources, event.nodes, event.room_for or ""
+    plan.leaving = event.leaving
     victims = () if event.because.preemption is None else event.because.preemption.victims
     plan.saves_within_ms = max((one.suspension_ms for one in victims if one.job == event.job), default=0)
     if refused := void_transition(event, job, view):
@@ -37,6 +39,19 @@ def _transition(view: Projection, event: c.TransitionPlanned, received: Received
     promise(view, plan, job, event)
     lifecycle.fly(view, plan, job)
     gangs.hold(view, job)
+    view.jobs.update(job)
+    return True
+
+
+def _surplus_stopped(view: Projection, event: c.SurplusStopped, received: Received[Any]) -> bool:
+    job, plan = concerned(view, event)
+    if job is None or plan is None or plan.kind is not PlanKind.SHED:
+        return False
+    if not rules.counts(plan, c.Step.STOP, event.attempt):
+        return False
+    gangs.surplus_stopped(job, plan, event)
+    plan.stopped_ms = received.at_ms
+    rules.step_done(plan)
     view.jobs.update(job)
     return True
 
@@ -65,7 +80,7 @@ def _transition_finished(view: Projection, event: c.TransitionFinished, received
     if job is None or plan is None or plan.kind not in TRANSITIONS or plan.heading is not Heading.DONE:
         return False
     job.moves += plan.kind is PlanKind.MOVE
-    job.scalings += plan.kind is PlanKind.SCALE
+    job.scalings += plan.kind in {PlanKind.SCALE, PlanKind.SHED}
     lifecycle.lose_steps(job, event.steps_lost)
     lifecycle.conclude(view, plan, PlanStatus.FINISHED)
     lifecycle.settle_places(view, job)
@@ -87,6 +102,7 @@ def _transition_failed(view: Projection, event: c.TransitionFailed, received: Re
 
 HANDLERS: Handlers = {
     c.TransitionPlanned: _transition,
+    c.SurplusStopped: _surplus_stopped,
     c.JobSuspended: _suspended,
     c.TransitionFinished: _transition_finished,
     c.TransitionFailed: _transition_failed,

@@ -18,6 +18,7 @@ Outcome = (
     | c.StepFailed
     | c.CheckpointSaved
     | c.JobStopped
+    | c.SurplusStopped
     | c.JobPlaced
     | c.JobResumed
     | c.MigrationFinished

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 
-from steepest.events.cluster import JobStopped, SuccessRule
+from steepest.events.cluster import JobStopped, SuccessRule, SurplusStopped
 from steepest.events.common import Resources
 from steepest.view.nodes import Holding
 from steepest.view.projection import Projection
@@ -128,11 +128,32 @@ def stop(job: Job, event: JobStopped) -> None:
         end(job, index, None, None)
 
 
+def let_leave(job: Job, plan: Plan) -> None:
+    """The replicas that leave are about to be stopped: their ends say nothing about the gang."""
+    for index in plan.leaving:
+        job.replicas[index].left = True
+
+
+def surplus_stopped(job: Job, plan: Plan, event: SurplusStopped) -> None:
+    """The replicas that leave run no more."""
+    for answer in event.replicas:
+        if answer.replica in plan.leaving:
+            end(job, answer.replica, answer.exit_status, answer.step)
+    for index in plan.leaving:
+        end(job, index, None, None)
+
+
+def keep_those_that_run(job: Job) -> None:
+    """A plan is over: what has not ended by it stays."""
+    for replica in job.replicas:
+        replica.left = replica.left and replica.ended
+
+
 def verdict(job: Job) -> GangVerdict:
     """What follows from the ends of replicas so far.
 
     Replica 0, the chief, saves for all: without it no gang goes on. Any other may be lost where its role stays at a size
-    that the job allows.
+    that the job allows. Those that a plan lets leave do not count.
     """
     chief = job.replicas[0]
     has_finished = chief.ended and chief.exit_status == 0
@@ -140,10 +161,10 @@ def verdict(job: Job) -> GangVerdict:
         return GangVerdict.FINISHED
     if chief.ended and not has_finished:
         return GangVerdict.BROKEN
-    going = [0] * len(job.spec.all_roles)
+    going, counts = [0] * len(job.spec.all_roles), [0] * len(job.spec.all_roles)
     for replica in job.replicas:
-        going[replica.role] += not replica.ended or replica.exit_status == 0
-    counts = job.spec.counts(job.sizes)
+        counts[replica.role] += not replica.left
+        going[replica.role] += not replica.left and (not replica.ended or replica.exit_status == 0)
     for role, count, before in zip(job.spec.all_roles, going, counts, strict=True):
         if count != before and not role.allows(count):
             return GangVerdict.BROKEN
