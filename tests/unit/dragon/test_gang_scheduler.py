@@ -252,7 +252,8 @@ def test_a_gang_that_shed_workers_is_scaled_again() -> None:
     for job in ("a", "b"):
         driver.carry_out(job)
     assert driver.job("a").running_sizes == (1, 1)
-    driver.end("b")
+    for replica in (0, 1):
+        driver.fold(driver.stopped("b", 0, replica=replica))
     for _ in range(80):
         driver.tick()
 
