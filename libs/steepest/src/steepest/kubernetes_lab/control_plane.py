@@ -5,6 +5,7 @@ It owns their arguments and the order in which they start. It must never know no
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import time
 
@@ -41,6 +42,9 @@ rules:
   verbs: [get, list, watch]
 - level: None
   resources: [{group: coordination.k8s.io}, {group: "", resources: [events]}, {group: events.k8s.io}]
+- level: Request  # what a kubelet says of a pod is when its process has ended
+  verbs: [patch]
+  resources: [{group: "", resources: [pods/status]}]
 - level: Metadata
 """
 
@@ -106,9 +110,14 @@ def start(folder: LabFolder, daemons: Daemons) -> None:
 
 
 def forget_services(folder: LabFolder) -> None:
-    """Remove the rules of Services from this machine; kube-proxy has ended."""
-    order = [folder.program("kube-proxy"), "--cleanup"]
-    subprocess.run(order, check=False, capture_output=True, env=daemon_environment(folder))
+    """Remove the rules of Services from this machine; kube-proxy and the kubelets have ended."""
+    orders = [[folder.program("kube-proxy"), "--cleanup"]]
+    # A kubelet makes this chain, and no program removes it.
+    for rule in (("-D", "INPUT", "-j"), ("-D", "OUTPUT", "-j"), ("-F",), ("-X",)):
+        orders += [[program, "-w", *rule, "KUBE-FIREWALL"] for program in ("iptables", "ip6tables")]
+    for order in orders:
+        with contextlib.suppress(FileNotFoundError):
+            subprocess.run(order, check=False, capture_output=True, env=daemon_environment(folder))
 
 
 def start_api_server(folder: LabFolder, daemons: Daemons) -> None:
