@@ -40,6 +40,7 @@ from steepest.cluster.kubernetes.manifest import GRACE_S, UNPRIVILEGED, JobSetti
 from steepest.cluster.kubernetes.nodes.selected_nodes import SelectedNodes
 from steepest.cluster.kubernetes.resize import resize
 from steepest.cluster.kubernetes.sight import pod_of
+from steepest.cluster.kubernetes.users_jobs import may_be_users
 from steepest.cluster.observation import Observation, declare_gone
 from steepest.cluster.port import ReplicaId, ReplicaSpec, Stopped
 from steepest.errors import InputError, RefusedError, UncertainError
@@ -140,6 +141,7 @@ class KubernetesCluster(FolderCluster[KubernetesBackground]):
         order = PodLaunch(node=node, spec=spec, restore=restore)
         async with self._starting.setdefault(replica.job, asyncio.Lock()):
             await uncancelled(self._start(background, folder, order))
+        await background.completed(replica)
 
     async def _start(self, background: KubernetesBackground, folder: IncarnationFolder, order: PodLaunch) -> None:
         try:
@@ -175,7 +177,7 @@ class KubernetesCluster(FolderCluster[KubernetesBackground]):
         if not await asyncio.to_thread(folder.path.exists):
             raise RefusedError(f"{folder} was never started here", code="unknown-incarnation")
         seen = await self._stop_and_wait(background, folder, grace_s)
-        await background.complete_output(folder)
+        background.complete_later(folder)
         return await self._stopped(background, folder, seen)
 
     async def _stop_and_wait(
@@ -209,8 +211,9 @@ class KubernetesCluster(FolderCluster[KubernetesBackground]):
             if (await self._observe(folder)).ended:
                 return True
             pod = await asyncio.to_thread(pod_of, folder)
-            if pod is not None and grace_s < GRACE_S:
-                # Before the Job is suspended: a kubelet does not reliably shorten a grace that has begun.
+            if pod is not None and grace_s < GRACE_S and not may_be_users(folder.replica.job):
+                # Before the Job is suspended: a kubelet does not reliably shorten a grace that has begun. This fails the
+                # Job, and in place of one that a user has made there is no other.
                 await self._own_jobs.end(pod, grace_s=max(math.ceil(grace_s), _SHORTEST_GRACE_S))
             if not await self._own_jobs.suspend(folder.replica, suspended=True):
                 await self._kill(folder)  # another party has removed the Job, and its pod ends or was orphaned

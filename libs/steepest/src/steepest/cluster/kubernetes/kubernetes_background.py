@@ -21,6 +21,7 @@ from steepest.cluster.kubernetes.objects import CONTAINER, ClusterNode, Pod
 from steepest.cluster.kubernetes.output import PodOutput, complete
 from steepest.cluster.kubernetes.reflector import NodeReflector, PodReflector, Reflector, labelled
 from steepest.cluster.kubernetes.sight import PodRecord, Sight, pod_of
+from steepest.cluster.port import ReplicaId
 from steepest.errors import ClusterError
 from steepest.events.common import Resources
 from steepest.events.heartbeat import NodeHeartbeat
@@ -77,6 +78,7 @@ class KubernetesBackground(Background[KubernetesTracked]):
         self.sight = Sight(api, pods_path, self.pods)
         self._usage = PodUsage(api)
         self._outputs: dict[str, PodOutput] = {}
+        self._completing: dict[ReplicaId, asyncio.Task[None]] = {}
         self._doubtful: dict[str, None] = {}  # UIDs of pods that changed since they were observed
         self._look_at_all_s = 0.0
 
@@ -93,6 +95,10 @@ class KubernetesBackground(Background[KubernetesTracked]):
     async def close(self) -> None:
         """See ``Background.close``."""
         await super().close()
+        completing = list(self._completing.values())
+        for task in completing:
+            task.cancel()
+        await asyncio.gather(*completing, return_exceptions=True)
         await self.pods.close()
         await self.nodes.close()
         await self._others.close()
@@ -193,6 +199,25 @@ class KubernetesBackground(Background[KubernetesTracked]):
             running = self._outputs.get(pod.uid)
             await complete(running, lambda patience_s: self._copy(folder, pod, patience_s))
             self._outputs.pop(pod.uid, None)
+
+    def complete_later(self, folder: IncarnationFolder) -> None:
+        """Complete the output of an ended incarnation side by side with what follows.
+
+        A node ends the stream of a log up to a second after its container, and a move need not wait for that.
+        """
+        completing = asyncio.create_task(self.complete_output(folder))
+        self._completing[folder.replica] = completing
+
+        def forget(task: asyncio.Task[None]) -> None:
+            if self._completing.get(folder.replica) is task:
+                del self._completing[folder.replica]
+
+        completing.add_done_callback(forget)
+
+    async def completed(self, replica: ReplicaId) -> None:
+        """Wait until the output of a replica's last stopped incarnation is completed."""
+        if (completing := self._completing.get(replica)) is not None:
+            await asyncio.wait([completing])
 
     def _copy(self, folder: IncarnationFolder, pod: PodRecord, patience_s: float = 0.0) -> PodOutput:
         known = self.pods.get(pod.uid) or self.pods.last(pod.uid)

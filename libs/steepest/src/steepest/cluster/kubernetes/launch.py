@@ -14,6 +14,7 @@ import shutil
 import time
 
 import msgspec
+from msgspec import UNSET
 
 from steepest.cluster import fence
 from steepest.cluster.folders.acts import definite
@@ -24,12 +25,15 @@ from steepest.cluster.kubernetes.kubernetes_background import KubernetesBackgrou
 from steepest.cluster.kubernetes.manifest import manifest
 from steepest.cluster.kubernetes.nodes.selected_nodes import takes_pods
 from steepest.cluster.kubernetes.objects import BatchJob, failed_start, unschedulable
+from steepest.cluster.kubernetes.resize import resize
 from steepest.cluster.kubernetes.sight import PodRecord, pod_of, record_of
 from steepest.cluster.kubernetes.users_jobs import USERS_JOB
 from steepest.cluster.port import ReplicaSpec
 from steepest.errors import ClusterError, RefusedError
 from steepest.events.common import CheckpointRef
+from steepest.logger import Logger
 
+_log = Logger()
 PROOF_S = 60.0
 """How long a start waits until the container runs. Pulling an image may take longer: the start is accepted then."""
 
@@ -68,6 +72,8 @@ async def launch(
         if error.definite:
             await take_back(jobs, folder)
         raise
+    if USERS_JOB in order.spec.env and order.spec.cpu_limit_m is not None:
+        await _limit_users(jobs, background, folder, pod, order.spec.cpu_limit_m)
 
 
 async def take_back(jobs: BatchJobs, folder: IncarnationFolder) -> None:
@@ -123,6 +129,17 @@ async def _users(jobs: BatchJobs, folder: IncarnationFolder) -> BatchJob:
     if found is None or found.is_over:
         raise RefusedError(f"the user's Job of {folder} is {'over' if found else 'gone'}", code="no-such-job")
     return found
+
+
+async def _limit_users(
+    jobs: BatchJobs, background: KubernetesBackground, folder: IncarnationFolder, pod: PodRecord, cpu_limit_m: int
+) -> None:
+    """Set a job's limit, which the pod lacks that a user's own template makes. Without it the job still runs."""
+    most = jobs.settings.most
+    try:
+        await resize(jobs, background, folder, pod, most=most, cpu_limit_m=cpu_limit_m, memory_limit_mib=UNSET)
+    except ClusterError as error:
+        _log.warning("a user's Job runs without its limit", incarnation=str(folder), why=str(error))
 
 
 async def _proven(background: KubernetesBackground, folder: IncarnationFolder, pod: PodRecord) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 import aiohttp
 
+from steepest.aio import uncancelled
 from steepest.cluster.folders import incarnation_locks
 from steepest.cluster.folders.adapter_folder import IncarnationFolder
 from steepest.cluster.kubernetes.api import KubernetesApi
@@ -69,7 +70,7 @@ class PodOutput:
                 rest = chunk[min(skip, len(chunk)) :]
                 skip -= len(chunk) - len(rest)
                 if rest:
-                    await asyncio.to_thread(_write, file, rest)
+                    await uncancelled(asyncio.to_thread(_write, file, rest))  # the file is closed after a cancellation
 
 
 async def complete(running: PodOutput | None, again: Callable[[float], PodOutput]) -> None:

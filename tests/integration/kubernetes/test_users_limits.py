@@ -1,0 +1,66 @@
+"""A limit of a Job that a user has made: its template does not have it, so every start sets it again."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from typing import Any
+
+from tests.integration.kubernetes.nodes_harness import KubernetesHarness
+
+from steepest.cluster.kubernetes.manifest import labels_of
+from steepest.cluster.kubernetes.objects import GATE, SCHEDULE
+from steepest.cluster.kubernetes.users_jobs import USERS_JOB
+from steepest.cluster.port import ReplicaId, ReplicaSpec
+from steepest.events.common import Resources
+from steepest.kubernetes_lab.images import DEMO
+from steepest.kubernetes_lab.layout import NAMESPACE
+
+LIMIT_M = 230
+
+
+def marked_job(harness: KubernetesHarness, replica: ReplicaId, name: str) -> dict[str, Any]:
+    """A user's Job as the API server and the migrator leave it: suspended, gated, and the installation's."""
+    labels = labels_of(harness.cluster.jobs_settings, replica)
+    container = {
+        "name": "train",
+        "image": DEMO,
+        "imagePullPolicy": "Never",
+        "command": ["sleep", "3600"],
+        "resources": {"requests": {"cpu": "50m"}},
+    }
+    pod = {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": 1,
+        "schedulingGates": [{"name": GATE}],
+        "containers": [container],
+    }
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": NAMESPACE, "labels": {**labels, SCHEDULE: "true"}},
+        "spec": {
+            "suspend": True,
+            "backoffLimit": 0,
+            "podReplacementPolicy": "Failed",
+            "template": {"metadata": {"labels": labels}, "spec": pod},
+        },
+    }
+
+
+async def test_a_users_job_has_its_limit_after_every_start(harness: KubernetesHarness) -> None:
+    """The kubelet says so, on the node that it was moved to as well."""
+    name = f"limited-{secrets.token_hex(2)}"
+    replica = ReplicaId(f"{name}.{secrets.token_hex(4)}")
+    harness.lab.kubectl("create", "-f", "-", content=marked_job(harness, replica, name))
+    spec = ReplicaSpec(
+        command=("sleep",), env={USERS_JOB: name}, requests=Resources(cpu_m=50), cpu_limit_m=LIMIT_M, image=DEMO
+    )
+    seen = []
+    for incarnation, node in enumerate(harness.nodes, 1):
+        await harness.cluster.start(replica, incarnation, node, spec, None)
+        pod = json.loads(harness.kubectl("get", "pod", harness.pod(replica).name, "-o", "json"))
+        seen.append((pod["spec"]["nodeName"], pod["status"]["containerStatuses"][0]["resources"]["limits"]["cpu"]))
+        await harness.cluster.stop(replica, incarnation, grace_s=30)
+
+    assert seen == [(node, f"{LIMIT_M}m") for node in harness.nodes]
