@@ -29,6 +29,7 @@ TIMEOUT_S = 600
 VALUES: Mapping[str, Any] = {
     "image": {"repository": SERVICES.partition(":")[0], "tag": "latest"},
     "jobs": {"volumeClaim": CLAIM, "image": DEMO},
+    "optIn": {"enabled": True},
     "pools": [{"name": "default", "nodes": ["node-a=1.6:4Gi", "node-b=0.2:4Gi"]}],
     "parameters": {"policy": "specon+flowcon", "interval_ms": 1000, "alpha": 0.9},
     "kafka": {

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import secrets
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from tests.integration.kubernetes.figures import Figures
 from tests.integration.kubernetes.nodes_harness import KubernetesHarness
 
 from steepest.kubernetes_lab.lab import KubernetesLab, missing, running_lab
@@ -16,22 +16,21 @@ from steepest.kubernetes_lab.layout import default_folder
 from steepest.testing.contracts.cluster_harness import ClusterFixture
 
 RIGHTS = Path(__file__).parents[3] / "deploy" / "kubernetes" / "rights.yaml"
-FIGURES = pytest.StashKey[dict[str, object]]()
+FIGURES = pytest.StashKey[Figures]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Begin without figures."""
-    config.stash[FIGURES] = {}
+    config.stash[FIGURES] = Figures()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Print what was measured as the last line, as one JSON object."""
-    if found := config.stash[FIGURES]:
-        print(json.dumps({name: found[name] for name in found if not name.startswith("_")}))  # noqa: T201 - the result
+    print(config.stash[FIGURES])  # noqa: T201 - the result
 
 
 @pytest.fixture
-def figures(request: pytest.FixtureRequest) -> dict[str, object]:
+def figures(request: pytest.FixtureRequest) -> Figures:
     """What the tests measured so far."""
     return request.config.stash[FIGURES]
 

@@ -15,7 +15,9 @@ from typing import Any, TypeVar
 import pytest
 from tests.integration import exclusive_training
 from tests.integration.kubernetes.chart_release import CHART, NAME, TIMEOUT_S, VALUES, LimitSampler, Release
+from tests.integration.kubernetes.figures import Figures
 
+from steepest.kubernetes_lab.images import DEMO
 from steepest.kubernetes_lab.lab import KubernetesLab
 
 pytestmark = pytest.mark.timeout(1200)
@@ -26,6 +28,13 @@ LARGEST_M = 1600
 
 PATIENCE_S = 300.0
 OURS = "app.kubernetes.io/instance=trial"
+ADMISSION = ("mutatingadmissionpolicies", "validatingadmissionpolicies")
+EVERYWHERE = (
+    *("clusterroles", "clusterrolebindings"),
+    *(f"{kind}.admissionregistration.k8s.io" for kind in ADMISSION),
+    *(f"{kind.removesuffix('ies')}ybindings.admissionregistration.k8s.io" for kind in ADMISSION),
+)
+CLOSED = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
 SEES = {("get", "pods"), ("list", "pods"), ("watch", "pods"), ("get", "pods/log")}
 NODES = {("list", "nodes"), ("watch", "nodes")}
@@ -37,6 +46,7 @@ RIGHTS: dict[str, set[tuple[str, str]]] = {
         *((verb, "pods") for verb in ("patch", "delete")),
         *((verb, "batch/jobs") for verb in ("get", "list", "watch", "create", "patch", "delete")),
         *((verb, "services") for verb in ("create", "delete")),
+        ("patch", "pods/resize"),
     },
     "resizer": {*SEES, *NODES, ("patch", "pods/resize")},
 }
@@ -70,7 +80,7 @@ def release(place: Release) -> Release:
     return place
 
 
-def test_every_account_may_do_what_it_needs_and_nothing_else(release: Release, figures: dict[str, Any]) -> None:
+def test_every_account_may_do_what_it_needs_and_nothing_else(release: Release, figures: Figures) -> None:
     """The API server's own answer is the table, in the namespace; in another one, only what concerns the whole cluster."""
     accounts = [each["metadata"]["name"] for each in release.items("serviceaccounts", OURS)]
     excess, missing = [], []
@@ -80,7 +90,7 @@ def test_every_account_may_do_what_it_needs_and_nothing_else(release: Release, f
         missing += [(account, *one) for one in sorted(needed - here)]
         excess += [(account, *one) for one in sorted(here - needed)]
         excess += [(account, *one) for one in sorted(away) if not one[1].startswith("nodes")]
-    figures["rbac_excess"] = figures.get("rbac_excess", 0) + len(excess)
+    figures.count(rbac_excess=len(excess))
 
     assert len(accounts) == 12
     assert (missing, excess) == ([], [])
@@ -91,7 +101,7 @@ def test_helm_test_passes(release: Release) -> None:
     assert "Phase:          Succeeded" in release.helm("test", "trial", f"--timeout={TIMEOUT_S}s")
 
 
-def test_jobs_move_are_resized_and_outlive_the_release(release: Release, figures: dict[str, Any]) -> None:
+def test_jobs_move_are_resized_and_outlive_the_release(release: Release, figures: Figures) -> None:
     """A job continues on another node at its saved step, a limit is in the control group, and nothing ends with Steepest."""
     source = Path(exclusive_training.__file__).read_text()
     with LimitSampler() as limits:
@@ -125,13 +135,69 @@ def test_jobs_move_are_resized_and_outlive_the_release(release: Release, figures
     refused = [(one["user"]["username"], one["requestURI"]) for one in asked if one["responseStatus"]["code"] == 403]
     failed = sum(each["status"].get("failed", 0) for each in ended)
     twice = [mark.name for name in JOBS for mark in release.folder(name).glob("checkpoints/*.twice")]
-    figures["status_failed"] = figures.get("status_failed", 0) + failed
-    figures["doubled"] = figures.get("doubled", 0) + len(twice)
-    figures["orphans"] = len(_left(release))
+    figures.count(status_failed=failed, doubled=len(twice), orphans=len(_left(release)))
     assert (failed, twice, refused) == (0, [], [])
     assert {pod["metadata"]["uid"] for pod in release.items("pods", "steepest.dev/managed=true")} >= {*uids.values()}
-    assert {_who(one) for one in asked if one["objectRef"].get("subresource") == "resize"} == {"resizer"}
+    resized = [one for one in asked if one["objectRef"].get("subresource") == "resize"]
+    assert {_who(one) for one in resized if _of(one["objectRef"]["name"]) in JOBS} == {"resizer"}
     assert {_who(one) for one in asked if one["objectRef"]["resource"] == "jobs"} == {"migrator"}
+
+
+def test_a_job_that_a_user_makes_is_scheduled(release: Release, figures: Figures) -> None:
+    """The API server gates it, the release gives it a place, and it finishes as it would alone."""
+    _await(lambda: _users_job(release, "--dry-run=server")["spec"].get("suspend"), "users' Jobs are gated")
+    made = _users_job(release)
+    try:
+        running = _await(lambda: [one for one in release.items("pods", "job-name=users") if _runs(one)], "it runs")
+        folder = release.folder(f"users.{made['metadata']['uid'][:8]}")
+        hello = folder / "0" / "1" / "control" / "hello.json"
+        _await(hello.exists, "it finds its folders")
+        (folder / "checkpoints" / "enough").touch()
+        release.kubectl("wait", "--for=condition=Complete", "job/users", f"--timeout={PATIENCE_S:g}s")
+        (ended,) = release.items("jobs", "steepest.dev/schedule=true")
+    finally:
+        release.kubectl("delete", "job", "users", "--ignore-not-found")
+    figures.count(status_failed=ended["status"].get("failed", 0))
+    changed = [one for one in release.asked_of_the_api_server() if one["objectRef"].get("name") == _pod(running[0])]
+
+    assert made["spec"]["suspend"] is True
+    assert _incarnation(running[0]) == "1"
+    assert (ended["metadata"]["uid"], ended["status"].get("failed", 0)) == (made["metadata"]["uid"], 0)
+    assert {_who(one) for one in changed if one["objectRef"].get("subresource") is None} == {"migrator"}
+
+
+def _users_job(release: Release, *options: str) -> dict[str, Any]:
+    """What the API server makes of a Job as a user writes it, for a namespace that admits only pods that are closed."""
+    source = Path(exclusive_training.__file__).read_text()
+    container = {
+        "name": "train",
+        "image": DEMO,
+        "imagePullPolicy": "Never",
+        "command": ["python3", "-c", source, "/steepest/checkpoints"],
+        "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}},
+        "securityContext": CLOSED,
+    }
+    pod = {
+        "restartPolicy": "Never",
+        "containers": [container],
+        "securityContext": {"runAsNonRoot": True, "runAsUser": 12345, "seccompProfile": {"type": "RuntimeDefault"}},
+    }
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "users", "namespace": release.namespace, "labels": {"steepest.dev/schedule": "true"}},
+        "spec": {"backoffLimit": 0, "template": {"spec": pod}},
+    }
+    made: dict[str, Any] = json.loads(release.lab.kubectl("create", "-f", "-", "-o", "json", *options, content=job))
+    return made
+
+
+def _runs(pod: dict[str, Any]) -> bool:
+    return bool(pod["status"]["phase"] == "Running")
+
+
+def _pod(pod: dict[str, Any]) -> str:
+    return str(pod["metadata"]["name"])
 
 
 def _rights(release: Release, account: str, namespace: str) -> set[tuple[str, str]]:
@@ -195,7 +261,7 @@ def _left(release: Release) -> list[str]:
     kinds = ["deployments", "statefulsets", "pods", "services", "configmaps", "secrets", "serviceaccounts", "jobs"]
     kinds += ["roles", "rolebindings", "networkpolicies", "poddisruptionbudgets", "persistentvolumeclaims"]
     names = release.kubectl("get", ",".join(kinds), "-l", OURS, "-o", "name").split()
-    everywhere = release.lab.kubectl("get", "clusterroles,clusterrolebindings", "-l", OURS, "-o", "name").split()
+    everywhere = release.lab.kubectl("get", ",".join(EVERYWHERE), "-l", OURS, "-o", "name").split()
     return names + [name for name in everywhere if f"/{release.namespace}-" in name]
 
 
@@ -206,12 +272,13 @@ def _steps(release: Release, job: str) -> int:
 
 
 def _succeeded(release: Release) -> list[dict[str, Any]]:
-    found = [job for job in release.items("jobs", "steepest.dev/managed=true") if _name(job) in JOBS]
+    found = [job for job in release.items("jobs", "steepest.dev/managed=true") if _of(job["metadata"]["name"]) in JOBS]
     return found if len(found) == len(JOBS) and all(each["status"].get("succeeded") for each in found) else []
 
 
-def _name(found: dict[str, Any]) -> str:
-    return str(found["metadata"]["name"]).partition("-")[0]
+def _of(name: str) -> str:
+    """The job of a Job or pod that Steepest has made."""
+    return name.partition("-")[0]
 
 
 def _who(asked: dict[str, Any]) -> str:

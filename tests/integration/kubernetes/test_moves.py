@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 from tests.integration import exclusive_training
+from tests.integration.kubernetes.figures import Figures
+from tests.integration.kubernetes.move_parts import ACCOUNT, own_ms
 
 from steepest.events import cluster as c
 from steepest.events.received import Received
@@ -23,7 +25,6 @@ from steepest.kubernetes_lab.lab import KubernetesLab
 from steepest.kubernetes_lab.layout import CLAIM, NAMESPACE
 from steepest.testing.system.running_system import RunningSystem
 
-ACCOUNT = f"system:serviceaccount:{NAMESPACE}:steepest"
 JOBS = ("one", "two", "three")
 OWN = re.compile(r"(steepest-[0-9a-f]{10}|[a-z0-9-]+-[0-9a-f]{10}-\d+(-[a-z0-9]{5})?|opted-in-[a-z]+(-[a-z0-9]{5})?)")
 """Names of Steepest's own Services, Jobs and pods, and of those that users have opted in."""
@@ -76,7 +77,7 @@ def system(lab: KubernetesLab, kubeconfig: Path, bystander: None) -> Iterator[Ru
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("api_server_dies", [False, True])
 def test_jobs_move_with_their_checkpoints(
-    system: RunningSystem, lab: KubernetesLab, figures: dict[str, Any], *, api_server_dies: bool
+    system: RunningSystem, lab: KubernetesLab, figures: Figures, *, api_server_dies: bool
 ) -> None:
     """A job is on another node, at the step that it saved, in the same Job, which counts no failure; others stay."""
     source = Path(exclusive_training.__file__).read_text()
@@ -89,6 +90,8 @@ def test_jobs_move_with_their_checkpoints(
         control_plane.wait_until_ready(lab.folder, lab.daemons)
     moved = system.await_event(_move)
     placed = _pods(lab)
+    if not api_server_dies:  # what it then waits for is the API server
+        figures.own_ms.append(own_ms(system, lab, moved))
     resumed, saved = _resumed_and_saved(system, moved.job)
     for name in JOBS:
         (_volume(system, name) / "enough").touch()
@@ -102,13 +105,13 @@ def test_jobs_move_with_their_checkpoints(
     assert resumed in saved
     jobs = [each for each in _items(lab, "jobs") if each["metadata"]["name"] != "bystander"]
     moves = [each.event for each in system.events() if isinstance(each.event, c.MigrationFinished)]
-    _add(figures, "moves", len(moves))
-    figures["move_ms"] = _quantiles(figures.setdefault("_all_ms", []), [each.took_ms for each in moves])
-    _add(figures, "status_failed", sum(each["status"].get("failed", 0) for each in jobs))
-    _add(figures, "lost", sum(end is not c.Outcome.FINISHED for end in ends.values()))
-    _add(figures, "doubled", sum(1 for name in JOBS for _ in _volume(system, name).glob("*.twice")))
-    figures["untouched_writes"] = len(_writes_to_others(lab))
-    assert (figures["status_failed"], figures["doubled"], figures["untouched_writes"]) == (0, 0, 0)
+    figures.move_ms += [each.took_ms for each in moves]
+    failed = sum(each["status"].get("failed", 0) for each in jobs)
+    doubled = [mark.name for name in JOBS for mark in _volume(system, name).glob("*.twice")]
+    others = _writes_to_others(lab)
+    lost = sum(end is not c.Outcome.FINISHED for end in ends.values())
+    figures.count(status_failed=failed, lost=lost, doubled=len(doubled), untouched_writes=len(others))
+    assert (failed, doubled, others) == (0, [], [])
     assert system.breaches() == []
 
 
@@ -154,13 +157,3 @@ def _writes_to_others(lab: KubernetesLab) -> list[str]:
     names = [line["objectRef"].get("name", "") for line in lines if line["user"]["username"] == ACCOUNT]
     assert names
     return [name for name in names if name and not OWN.fullmatch(name)]
-
-
-def _add(figures: dict[str, Any], key: str, count: int) -> None:
-    figures[key] = figures.get(key, 0) + count
-
-
-def _quantiles(kept: list[int], more: list[int]) -> dict[str, int]:
-    kept += more
-    ordered = sorted(kept)
-    return {"p50": ordered[len(ordered) // 2], "p99": ordered[-1 - len(ordered) // 100]}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.integration.kubernetes.figures import Figures
 
 from steepest.errors import ClusterError
 from steepest.kubernetes_lab.lab import KubernetesLab
@@ -48,10 +48,10 @@ def test_what_is_needed_is_allowed(
     assert _may(lab, kubeconfig, verb, resource, namespace)
 
 
-def test_everything_else_is_denied(lab: KubernetesLab, kubeconfig: Path, figures: dict[str, Any]) -> None:
+def test_everything_else_is_denied(lab: KubernetesLab, kubeconfig: Path, figures: Figures) -> None:
     """Nothing outside the namespace is written, and in it no secrets are read and no pods made or entered."""
     excess = [one for one in DENIED if _may(lab, kubeconfig, *one)]
-    figures["rbac_excess"] = len(excess)
+    figures.count(rbac_excess=len(excess))
 
     assert excess == []
 

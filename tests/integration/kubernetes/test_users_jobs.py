@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 from tests.integration import exclusive_training
+from tests.integration.kubernetes.figures import Figures
+from tests.integration.kubernetes.move_parts import ACCOUNT, own_ms
 
 from steepest.errors import ClusterError
 from steepest.events import cluster as c
@@ -24,7 +26,6 @@ from steepest.kubernetes_lab.layout import CLAIM, NAMESPACE
 from steepest.testing.system.running_system import RunningSystem
 
 POLICIES = Path(__file__).parents[3] / "deploy" / "kubernetes" / "opt-in.yaml"
-ACCOUNT = f"system:serviceaccount:{NAMESPACE}:steepest"
 USER = f"system:serviceaccount:{NAMESPACE}:default"
 OPEN = "steepest.dev/jobs"
 JOBS = ("opted-in-mine", "opted-in-hers", "opted-in-his")
@@ -60,7 +61,7 @@ def state(lab: KubernetesLab, kubeconfig: Path, tmp_path: Path) -> Iterator[Path
     """A state folder on the volume; the namespace is open for users' Jobs, whose pods will mount it."""
     del kubeconfig
     name = f"users-{secrets.token_hex(4)}"
-    text = POLICIES.read_text().replace('"steepest/cluster/', f'"{name}/cluster/')
+    text = POLICIES.read_text().replace('"steepest/cluster"', f'"{name}/cluster"')
     (tmp_path / "opt-in.yaml").write_text(text)
     lab.kubectl("apply", "-f", str(tmp_path / "opt-in.yaml"))
     lab.kubectl("label", "namespace", NAMESPACE, f"{OPEN}=true", "--overwrite")
@@ -101,7 +102,7 @@ def system(state: Path, lab: KubernetesLab, kubeconfig: Path) -> Iterator[Runnin
 
 @pytest.mark.timeout(400)
 def test_users_jobs_are_placed_and_moved_and_others_are_not_touched(
-    system: RunningSystem, lab: KubernetesLab, figures: dict[str, Any]
+    system: RunningSystem, lab: KubernetesLab, figures: Figures
 ) -> None:
     """The same Job is resumed on the other node, from its checkpoint, and counts no failure; a Job made again is new."""
     lab.kubectl("create", "-f", "-", content=users_job("bystander", opted_in=False))
@@ -109,6 +110,8 @@ def test_users_jobs_are_placed_and_moved_and_others_are_not_touched(
         lab.kubectl("create", "-f", "-", content=users_job(name, opted_in=True))
     uids = {name: _job(lab, name)["metadata"]["uid"] for name in JOBS}
     moved = system.await_event(_move)
+    figures.move_ms.append(moved.took_ms)
+    figures.own_ms.append(own_ms(system, lab, moved))
     whose = moved.job.rpartition(".")[0]
     pod = _pods(lab, whose)[-1]
     folder = system.state / "cluster" / "jobs" / moved.job
@@ -134,12 +137,14 @@ def test_users_jobs_are_placed_and_moved_and_others_are_not_touched(
     assert ends == dict.fromkeys(JOBS, c.Outcome.FINISHED)
     jobs = {name: _job(lab, name) for name in JOBS}
     assert {name: job["metadata"]["uid"] for name, job in jobs.items()} == uids
-    assert sum(job["status"].get("failed", 0) for job in jobs.values()) == 0
+    failed = sum(job["status"].get("failed", 0) for job in jobs.values())
+    figures.count(status_failed=failed)
+    assert failed == 0
     bystander = _job(lab, "bystander")
     assert "suspend" not in bystander["spec"] or bystander["spec"]["suspend"] is False
     assert "labels" not in bystander["metadata"] or "steepest.dev/schedule" not in bystander["metadata"]["labels"]
     untouched = [name for name in _written(lab) if name.startswith("bystander")]
-    figures["untouched_writes"] = int(str(figures.get("untouched_writes", 0))) + len(untouched)
+    figures.count(untouched_writes=len(untouched))
     assert untouched == []
     assert system.breaches() == []
 

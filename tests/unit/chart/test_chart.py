@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -173,3 +174,36 @@ def test_rules_and_dashboards_are_those_of_the_project() -> None:
     assert rules == yaml.safe_load((ROOT / "deploy/monitoring/rules.yml").read_text())
     assert {name: boards[name] for name in committed} == committed
     assert not of_kind("PrometheusRule")
+
+
+def test_users_jobs_are_gated_on_request_only() -> None:
+    """The policies hold in the release's namespace; they name its claim, its account and the folders of its pools."""
+    pools = [{"name": "first"}, {"name": "second", "queues": ["images"]}]
+    values = {**TRIAL, "optIn": {"enabled": True}, "pools": pools}
+    policies = {each["kind"]: each for each in rendered(values) if "Admission" in each["kind"]}
+    text = json.dumps(policies)
+    (folder,) = policies["MutatingAdmissionPolicy"]["spec"]["variables"]
+
+    assert not [each for each in rendered() if "Admission" in each["kind"]]
+    assert len(policies) == 4
+    assert folder["expression"].startswith('"demo-steepest" + {"images":"/pools/second"}[?')
+    assert all(each["metadata"]["name"].startswith("training-demo-steepest.") for each in policies.values())
+    for kind in ("Mutating", "Validating"):
+        policy, binding = policies[f"{kind}AdmissionPolicy"], policies[f"{kind}AdmissionPolicyBinding"]
+        where = {"matchLabels": {"kubernetes.io/metadata.name": "training"}}
+        assert binding["spec"]["policyName"] == policy["metadata"]["name"]
+        assert binding["spec"]["matchResources"]["namespaceSelector"] == where
+    assert "system:serviceaccount:training:demo-steepest-migrator" in text
+    assert 'claimName: \\"shared\\"' in text
+    assert "steepest/cluster" not in text
+    assert "steepest:steepest" not in text
+
+
+def test_users_jobs_need_a_server_that_gates_them() -> None:
+    """An older one would run them beside Steepest."""
+    done = helm(
+        "template", "demo", str(CHART), "--kube-version", "1.35.0", values={**TRIAL, "optIn": {"enabled": True}}
+    )
+
+    assert done.returncode
+    assert "1.36" in done.stderr
