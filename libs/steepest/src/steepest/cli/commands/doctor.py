@@ -1,0 +1,80 @@
+"""``steepest doctor``: what a Kubernetes cluster lacks for jobs of Steepest."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from steepest.cli.printing.output import give
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from steepest.cluster.kubernetes.doctor import Finding, Patient
+
+EPILOG = """\b
+Examples:
+  steepest doctor --namespace training --claim shared
+  steepest doctor --namespace steepest --claim steepest --account steepest     what that service account may do
+  steepest doctor --namespace training --claim shared --json | jq '.[] | select(.health == "missing")'
+
+The cluster is that of KUBECONFIG, of ~/.kube/config, or of the pod that this runs in.
+"""
+
+COLOURS = {"ok": "green", "missing": "red", "unknown": "yellow"}
+
+
+@click.command(epilog=EPILOG)
+@click.option("--namespace", required=True, help="The namespace of the jobs.")
+@click.option("--claim", required=True, help="The claim of the volume that jobs share, in that namespace.")
+@click.option("--account", default="", help="Check the rights of this service account of the namespace, not yours.")
+@click.option(
+    "--kubeconfig", type=click.Path(path_type=Path), default=None, help="The file that says where the cluster is."
+)
+@click.option("--json/--no-json", "as_json", default=False, help="Print one JSON list and nothing else.")
+def doctor(namespace: str, claim: str, account: str, kubeconfig: Path | None, *, as_json: bool) -> None:
+    """Tell what a Kubernetes cluster lacks for jobs of Steepest, and how to mend it.
+
+    Nothing is changed. Exits with 0 if all that is needed is there, and with 1 if something is missing or unknown.
+    """
+    import asyncio
+
+    from steepest.errors import InputError
+
+    try:
+        from steepest.cluster.kubernetes.doctor import Health, Patient
+    except ImportError as error:
+        raise InputError(
+            f"the client of Kubernetes is missing: {error}", hint="install steepest[kubernetes]"
+        ) from error
+    found = asyncio.run(_examined(kubeconfig, Patient(namespace=namespace, claim=claim, account=account)))
+    if as_json:
+        give(found)
+    else:
+        _show(found)
+    sys.exit(int(any(one.health in {Health.MISSING, Health.UNKNOWN} for one in found)))
+
+
+async def _examined(kubeconfig: Path | None, patient: Patient) -> list[Finding]:
+    from steepest.cluster.kubernetes.api import KubernetesApi
+    from steepest.cluster.kubernetes.doctor import examine
+
+    api = KubernetesApi(kubeconfig)
+    try:
+        return await examine(api, patient)
+    finally:
+        await api.close()
+
+
+def _show(found: Sequence[Finding]) -> None:
+    from steepest.cli.printing.output import tell
+
+    width = max(len(one.check) for one in found)
+    for one in found:
+        health = (f"{one.health.value:<8}", {"fg": COLOURS.get(one.health.value)})
+        tell(f"{one.check:<{width}}  ", health, one.found)
+        if one.mend:
+            tell(" " * (width + 10), one.mend)
