@@ -108,7 +108,7 @@ class KubernetesLab:
     def _import(self, archives: Sequence[Path]) -> None:
         def to(each: LabNode) -> None:
             for archive in archives:
-                node.import_image(self.folder, each, archive)
+                node.import_image(self.folder, self.daemons, each, archive)
 
         with ThreadPoolExecutor() as pool:
             list(pool.map(to, NODES))

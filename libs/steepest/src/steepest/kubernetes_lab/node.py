@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from steepest.errors import ClusterError
 from steepest.kubernetes_lab import images
 from steepest.kubernetes_lab.daemons import Daemons
 from steepest.kubernetes_lab.layout import API_ADDRESS, DOMAIN, LabFolder, LabNode, daemon_environment
@@ -21,6 +22,7 @@ CNI = Path("/usr/lib/cni")
 """Debian's ``containernetworking-plugins``."""
 
 _GROUPS = Path("/sys/fs/cgroup")
+_ANSWER_S = 180.0
 _LEAVE_S = 20.0
 _LOGS = Path("/var/log/containers")
 
@@ -81,18 +83,30 @@ def start_kubelet(folder: LabFolder, daemons: Daemons, node: LabNode) -> None:
     )
 
 
-def import_image(folder: LabFolder, node: LabNode, archive: Path) -> None:
-    """Import an image into the node's containerd, waiting until that answers, unless it has that image."""
+def import_image(folder: LabFolder, daemons: Daemons, node: LabNode, archive: Path) -> None:
+    """Import an image into the node's containerd, waiting until that answers, unless it has that image.
+
+    Raises:
+        ClusterError: Its containerd ends, does not answer in time, or refuses the image.
+    """
     mark, content = folder.node(node) / f"{archive.stem}.imported", images.layers_of(archive)
     if mark.exists() and mark.read_text() == content:
         return
     order = [folder.program("ctr"), "-a", f"{folder.node(node)}/containerd.sock", "-n", "k8s.io"]
-    deadline = time.monotonic() + _LEAVE_S
-    while subprocess.run([*order, "version"], check=False, capture_output=True).returncode:
-        if time.monotonic() > deadline:
+    deadline = time.monotonic() + _ANSWER_S
+    while True:
+        daemons.refuse_unless_runs(f"containerd-{node.name}")
+        asked = subprocess.run([*order, "version"], check=False, capture_output=True)
+        if not asked.returncode:
             break
+        if time.monotonic() > deadline:
+            why = asked.stderr.decode(errors="replace")
+            raise ClusterError(f"containerd of {node.name} does not answer: {why}", code="lab-failed")
         time.sleep(0.1)
-    subprocess.run([*order, "images", "import", str(archive)], check=True, capture_output=True)
+    imported = subprocess.run([*order, "images", "import", str(archive)], check=False, capture_output=True)
+    if imported.returncode:
+        why = imported.stderr.decode(errors="replace")
+        raise ClusterError(f"{archive} is not imported on {node.name}: {why}", code="lab-failed")
     mark.write_text(content)
 
 
