@@ -1,4 +1,4 @@
-"""What the registry promises: one writer an event, one spelling, and a clear no to everything else."""
+"""What the registry promises: known writers of each event, one spelling, and a clear no to everything else."""
 
 from __future__ import annotations
 
@@ -26,10 +26,14 @@ def test_every_event_has_a_writer_and_every_writer_an_event_of_the_topic(topic: 
     assert all(writer.strip() == writer and writer for writer in topic.writers.values())
 
 
-def test_only_what_policies_decide_has_several_writers() -> None:
-    """Several algorithms plan places, moves and limits, and reject what has no place; every other event has one writer."""
+def test_only_decisions_and_ends_of_processes_have_several_writers() -> None:
+    """Policies share plans and rejections; worker-monitor and migrator the ends of processes.
+
+    The migrator names the processes that it has ended because the log had lost their starts, the worker-monitor all others.
+    Every other event has one writer.
+    """
     shared = {event for topic in TOPICS.values() for event, writer in topic.writers.items() if "," in writer}
-    assert shared == {c.PlacementPlanned, c.JobRejected, c.MigrationPlanned, c.LimitsPlanned}
+    assert shared == {c.PlacementPlanned, c.JobRejected, c.MigrationPlanned, c.LimitsPlanned, c.ReplicaStopped}
 
 
 @pytest.mark.parametrize(

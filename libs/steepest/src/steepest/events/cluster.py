@@ -1,7 +1,7 @@
 """Everything that anyone knows of a pool: the events of the ``cluster`` topic, keyed by pool, totally ordered.
 
 An event's time is its record's. A decider stamps what it decides with the time of the record that made it decide.
-Fields are only ever added, with defaults; :mod:`steepest.events.registry` names each event's only writer. The events are
+Fields are only ever added, with defaults; :mod:`steepest.events.registry` names each event's writers. The events are
 defined in a module per kind of writer, and this module exports all of them.
 """
 

@@ -97,7 +97,7 @@ class Topic(msgspec.Struct, Generic[E], frozen=True, kw_only=True, dict=True):
 
     Attributes:
         key: What its records are keyed by, in words.
-        writers: Each event type's only writer.
+        writers: The services that write each event type, with commas between them.
         partitions: How many partitions it gets unless configured otherwise.
     """
 
@@ -222,8 +222,8 @@ CLUSTER: Topic[c.ClusterEvent] = _topic(
             c.ReplicaStarted,
             c.CheckpointModeDeclared,
             c.CheckpointVerified,
-            c.ReplicaStopped,
         ),
+        "worker-monitor, migrator": (c.ReplicaStopped,),
         "goal-watcher": (c.GoalReached,),
         "profiler": (c.EpochMeasured,),
         "predictor": (c.RunTimePredicted, c.OverheadPredicted, c.OverheadMeasured),
