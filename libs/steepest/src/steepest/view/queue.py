@@ -37,6 +37,11 @@ class Queue:
     def __len__(self) -> int:
         return len(self._all)
 
+    @property
+    def any_ready(self) -> bool:
+        """Whether a job may be placed now."""
+        return bool(self._ready)
+
     def ready(self) -> Iterator[Job]:
         """Those that may be placed now, in no order that means anything."""
         return iter(self._ready.values())

@@ -126,14 +126,21 @@ class SimulatedNodes:
             checkpoint=_newest_checkpoint(training),
         )
 
-    def beat(self, node: str, pool: str, at_ms: int) -> NodeHeartbeat:
+    def beat(self, node: str, pool: str, at_ms: int, *, progress_every_ms: int = 0) -> NodeHeartbeat:
         """A node's heartbeat: the newest incarnation of each replica on it, and the CPU since the last heartbeat."""
         newest = [training for training in self._on[node] if self.newest(training.replica) is training]
         reports = tuple(self._report(training) for training in newest)
         used = Resources(cpu_m=sum(report.cpu_m or 0 for report in reports))
         capacity = self.nodes[node].capacity
         return NodeHeartbeat(
-            node=node, pool=pool, at_ms=at_ms, capacity=capacity, used=used, replicas=reports, takes_jobs=True
+            node=node,
+            pool=pool,
+            at_ms=at_ms,
+            capacity=capacity,
+            used=used,
+            replicas=reports,
+            takes_jobs=True,
+            progress_every_ms=progress_every_ms,
         )
 
     def cpu_m_s(self) -> float:

@@ -326,7 +326,8 @@ class Training:
 
     def _must_prove_saving(self) -> bool:
         """Whether it must save once to prove that it can: a process that saves only when stopped does so."""
-        return self._saves and self.model.mode is CheckpointMode.ON_STOP and not self.volume and not self.model.spoil
+        model = self.model
+        return model.mode is CheckpointMode.ON_STOP and not self.volume and not model.spoil and self._saves
 
     @property
     def _saves(self) -> bool:

@@ -51,6 +51,9 @@ CHANGES = (
 )
 """Records after which there is a pass."""
 
+TAKEN_IN = frozenset({c.PlacementPlanned, c.TransitionPlanned, c.JobRejected, c.TransitionFailed, c.JobEnded})
+"""Records that change what it remembers, with DRAGON on or off."""
+
 LOOKED_AT = 100
 """Jobs at the head of the queue that are looked at for one that starves, or that could be helped."""
 
@@ -88,7 +91,8 @@ class GangScheduler:
     def step(self, view: ClusterView, received: Received[c.ClusterEvent]) -> Sequence[c.ClusterEvent]:
         """What follows from a record."""
         event = received.event
-        self._take_in(view, event)
+        if type(event) in TAKEN_IN:
+            self._take_in(view, event)
         if not view.parameters.dragon.on:
             return ()
         if view.touched is not None:

@@ -183,14 +183,22 @@ def _progress(node: KnownNode, beat: NodeHeartbeat) -> Iterator[tuple[KnownRepli
 def _usage_with_progress(node: KnownNode, beat: NodeHeartbeat, jobs: dict[str, int]) -> Iterator[c.NodeUsage]:
     """The usage that is due, the last of it with the progress of the replicas. The end of one does not wait."""
     further = list(_progress(node, beat))
-    ended = {f"{one.job}/{one.replica}" for one in beat.replicas if one.state is not ReplicaState.RUNNING}
-    running = {key for key, one in node.replicas.items() if one.state is ReplicaState.RUNNING}
-    usages = list(_usage(node, beat, jobs, now=bool(further) and not ended.isdisjoint(running)))
-    if further and usages:
+    if not further:
+        yield from _usage(node, beat, jobs, now=False)
+        return
+    usages = list(_usage(node, beat, jobs, now=_any_ended(node, beat)))
+    if usages:
         for known, newer in further:
             known.progress = newer
         usages[-1] = msgspec.structs.replace(usages[-1], progress=tuple(newer.progress for _, newer in further))
     yield from usages
+
+
+def _any_ended(node: KnownNode, beat: NodeHeartbeat) -> bool:
+    """Whether a replica has ended since the heartbeat before."""
+    ended = [f"{one.job}/{one.replica}" for one in beat.replicas if one.state is not ReplicaState.RUNNING]
+    known = [node.replicas.get(key) for key in ended]
+    return any(one is not None and one.state is ReplicaState.RUNNING for one in known)
 
 
 def _usage(node: KnownNode, beat: NodeHeartbeat, jobs: dict[str, int], *, now: bool) -> Iterator[c.NodeUsage]:

@@ -33,6 +33,8 @@ def usage_of(view: ClusterView) -> tuple[Resource, ...]:
 def others_used(beat: NodeHeartbeat) -> dict[str, dict[Resource, int]]:
     """The use of each job that runs on a node, as far as it is measured; sorted by name."""
     used: dict[str, dict[Resource, int]] = {}
+    if not beat.usage_of:
+        return used
     for report in beat.replicas:
         for resource in beat.usage_of if report.state is ReplicaState.RUNNING else ():
             value = getattr(report, FIELDS[resource], None) if resource in FIELDS else None

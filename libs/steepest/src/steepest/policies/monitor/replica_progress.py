@@ -25,9 +25,16 @@ def newer_progress(
 
     The last one of a replica that has ended is due immediately.
     """
-    nothing = c.ReplicaProgress(job=report.job, incarnation=report.incarnation, replica=report.replica)
-    progress = msgspec.structs.replace(
-        nothing,
+    if (
+        before is not None
+        and report.state is ReplicaState.RUNNING
+        and 0 <= beat.at_ms - before.at_ms < beat.progress_every_ms  # a clock may be set back
+    ):
+        return None
+    progress = c.ReplicaProgress(
+        job=report.job,
+        incarnation=report.incarnation,
+        replica=report.replica,
         step=report.step,
         total=report.total,
         epoch=report.epoch,
@@ -36,9 +43,9 @@ def newer_progress(
         loss=report.loss,
         read_bytes=report.read_bytes,
     )
-    if progress == (nothing if before is None else before.progress):
-        return None
-    is_early = before is not None and 0 <= beat.at_ms - before.at_ms < beat.progress_every_ms  # a clock may be set back
-    if is_early and report.state is ReplicaState.RUNNING:
-        return None
-    return ReportedProgress(beat.at_ms, progress)
+    known = _nothing(report) if before is None else before.progress
+    return None if progress == known else ReportedProgress(beat.at_ms, progress)
+
+
+def _nothing(report: ReplicaReport) -> c.ReplicaProgress:
+    return c.ReplicaProgress(job=report.job, incarnation=report.incarnation, replica=report.replica)

@@ -81,9 +81,9 @@ class PreemptionPlanner:
     def step(self, view: ClusterView, received: Received[c.ClusterEvent]) -> Sequence[c.ClusterEvent]:
         """What follows from a record. Work: O(log n); at a tick, O(``CANDIDATES``) for each of the first waiting jobs."""
         event, parameters = received.event, view.parameters.pickyman
-        if isinstance(event, c.PlacementPlanned | c.TransitionPlanned):
+        if isinstance(event, (c.PlacementPlanned, c.TransitionPlanned)):  # a union would be built at each record
             self._read_back(event.plan)
-        elif isinstance(event, c.OverheadPredicted | c.OverheadMeasured):
+        elif isinstance(event, (c.OverheadPredicted, c.OverheadMeasured)):
             self._calibrate(view, event, received.at_ms)
         elif parameters.on:
             self.state.overheads.observe(view, event, received.at_ms)

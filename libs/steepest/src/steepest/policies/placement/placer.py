@@ -28,19 +28,24 @@ from steepest.view.state import Job, Node, Phase
 LEFT = 85
 """Exit status of a process that saved and left; outside a plan it is started again."""
 
-MAKE_ROOM = (
-    c.Tick,
-    c.NodeJoined,
-    c.ReplicaStopped,
-    c.JobStopped,
-    c.JobEnded,
-    c.RetryPlanned,
-    c.MigrationFinished,
-    c.MigrationFailed,
-    c.PlanAbandoned,
-    c.JobSuspended,
-    c.TransitionFinished,
-    c.TransitionFailed,
+READ_BACK = frozenset({c.PlacementPlanned, c.TransitionPlanned, c.RetryPlanned, c.JobRejected, c.JobEnded})
+"""Events that this decider waits to read back. An event's class has no subclasses, so that a look-up finds it."""
+
+MAKE_ROOM = frozenset(
+    {
+        c.Tick,
+        c.NodeJoined,
+        c.ReplicaStopped,
+        c.JobStopped,
+        c.JobEnded,
+        c.RetryPlanned,
+        c.MigrationFinished,
+        c.MigrationFailed,
+        c.PlanAbandoned,
+        c.JobSuspended,
+        c.TransitionFinished,
+        c.TransitionFailed,
+    }
 )
 """Events after which a job that waits may fit."""
 
@@ -103,15 +108,8 @@ class Placer:
     def step(self, view: ClusterView, received: Received[c.ClusterEvent]) -> Sequence[c.ClusterEvent]:
         """What follows from a record."""
         event, job = received.event, view.touched
-        match event:
-            case c.TransitionPlanned(plan=plan):
-                self._read_back(plan)
-            case c.PlacementPlanned(plan=plan):
-                self._read_back(plan)
-                if view.refused is not None and self._walk is not None:
-                    self._walk.is_back(event.job)
-            case c.RetryPlanned() | c.JobRejected() | c.JobEnded():
-                self.state.announced.pop(event.job, None)
+        if type(event) in READ_BACK:
+            self._take_in(view, event)
         decided: list[c.ClusterEvent] = []
         if self.state.again:
             decided.extend(self._decide_again(view))
@@ -124,10 +122,22 @@ class Placer:
             decided.extend(self._place_at_once(job, view, received.offset))
         elif job is not None and job.name not in self.state.announced:
             decided.extend(self._announce(job, _verdict(view, job)))
-        if isinstance(event, MAKE_ROOM):
+        if type(event) in MAKE_ROOM and view.jobs.queue.any_ready:
             decided.extend(self._place_waiting(view, received.offset))
-            decided.extend(self._preempt(view, event, received.offset))
+            if isinstance(event, c.Tick) and view.parameters.queueing.preempt:
+                decided.extend(self._preempt(view, received.offset))
         return decided
+
+    def _take_in(self, view: ClusterView, event: c.ClusterEvent) -> None:
+        match event:
+            case c.TransitionPlanned(plan=plan):
+                self._read_back(plan)
+            case c.PlacementPlanned(plan=plan):
+                self._read_back(plan)
+                if view.refused is not None and self._walk is not None:
+                    self._walk.is_back(event.job)
+            case c.RetryPlanned() | c.JobRejected() | c.JobEnded():
+                self.state.announced.pop(event.job, None)
 
     def _decide_again(self, view: ClusterView) -> Iterator[c.ClusterEvent]:
         names, self.state.again = self.state.again, {}
@@ -169,12 +179,12 @@ class Placer:
             placed = any(isinstance(event, c.PlacementPlanned) for event in made)
             walk.tried(placed=placed, rejected=bool(made) and not placed)
 
-    def _preempt(self, view: ClusterView, event: c.ClusterEvent, offset: int) -> Iterator[c.ClusterEvent]:
+    def _preempt(self, view: ClusterView, offset: int) -> Iterator[c.ClusterEvent]:
         """At a tick: make room for the first job in the queue, if it waits for room alone."""
         if view.parameters.dragon.on:
             return
-        rules, walk = view.parameters.queueing, self._walk_in(view)
-        if not isinstance(event, c.Tick) or not rules.preempt or rules.policy != "priority" or not view.has(GANGS_RUN):
+        walk = self._walk_in(view)
+        if view.parameters.queueing.policy != "priority" or not view.has(GANGS_RUN):
             return
         job = walk.first(self._awaits)
         if job is None or not walk.may_be_tried(job):

@@ -144,9 +144,10 @@ class Room:
             return
         self._nodes, self._wishes = nodes.now, wishes.now
         self.reopen(added)
-        for name in dict.fromkeys((*changed, *self._returned)):
-            self._look_again(name)
-        self._returned.clear()
+        if changed or self._returned:
+            for name in dict.fromkeys((*changed, *self._returned)):
+                self._look_again(name)
+            self._returned.clear()
 
     def _look_at_all(self) -> None:
         nodes = self._view.nodes

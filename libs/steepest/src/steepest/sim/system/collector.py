@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
-
 from steepest.cluster.simulated.nodes import SimulatedNodes
 from steepest.cluster.simulated.training import Training, Witness
 from steepest.events import cluster as c
@@ -118,8 +116,7 @@ class SimulatedCollector(Witness):
 
     def beat(self, node: str) -> None:
         """A node sends a heartbeat."""
-        beat = self.nodes.beat(node, self._pool, self._now_ms())
-        beat = msgspec.structs.replace(beat, progress_every_ms=PROGRESS_EVERY_MS)
+        beat = self.nodes.beat(node, self._pool, self._now_ms(), progress_every_ms=PROGRESS_EVERY_MS)
         for decision in self._facts.step(self._received(beat, "heartbeats")):
             self._append(decision.event)
 

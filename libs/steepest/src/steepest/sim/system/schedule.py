@@ -9,6 +9,21 @@ import msgspec
 from steepest.events import cluster as c
 from steepest.events.received import Received
 
+TOLD_BY = frozenset(
+    {
+        c.JobPlaced,
+        c.NodeUsage,
+        c.JobSubmitted,
+        c.GrowthMeasured,
+        c.JobEnded,
+        c.JobRejected,
+        c.MigrationFinished,
+        c.TransitionPlanned,
+        c.TransitionFinished,
+    }
+)
+"""Events that change it."""
+
 
 class Schedule(msgspec.Struct):
     """The schedule that a run comes to, job by job.
@@ -40,6 +55,8 @@ class Schedule(msgspec.Struct):
     def add(self, received: Received[Any]) -> None:
         """Take in a record."""
         event = received.event
+        if type(event) not in TOLD_BY:
+            return
         match event:
             case c.JobPlaced():
                 self.starts_ms.setdefault(event.job, received.at_ms)

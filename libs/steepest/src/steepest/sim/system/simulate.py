@@ -67,6 +67,9 @@ OF_GANGS = (
 
 SERVER = SERVER_ROLES[0]
 
+SOON_MS = 1000 * 3_600
+"""Nothing is looked at while the last news is so young: no limit below is shorter."""
+
 STUCK_S = 3_600.0
 """A run in which no job makes steps for so long, and none is to come, is over."""
 
@@ -263,6 +266,8 @@ def run_to_the_end(pool: SimulatedPool, schedule: Schedule, jobs: int, *, last_s
     looked_ms = 0
     while len(schedule.outcomes) < jobs and pool.timeline.step():
         now_ms = pool.now_ms()
+        if now_ms - schedule.newest_ms <= SOON_MS:
+            continue
         quiet_ms = now_ms - max(schedule.newest_ms, looked_ms)
         if quiet_ms > 1000 * STUCK_S and pool.timeline.now_s() > last_s + STUCK_S:
             looked_ms = now_ms

@@ -41,15 +41,18 @@ def advance(view: Projection, node: str, found: ReplicaProgress) -> None:
     if not _has_replica(job, found.replica, node):
         return
     progress = job.progress
-    replica = progress.history.replicas.setdefault(found.replica, ReplicaCourse())
+    replicas, step, counted_ms = progress.history.replicas, found.step, view.state.counted_ms
+    replica = replicas.get(found.replica)
+    if replica is None:
+        replica = replicas[found.replica] = ReplicaCourse()
     _use(progress, replica, found.cpu_ms)
-    progress.seen_counted_ms = view.counted_ms
+    progress.seen_counted_ms = counted_ms
     if _leads(progress.history, found):
         _follow(progress, found)
-        if found.step is not None:
-            _step(progress, found, found.step, view.counted_ms)
-    if found.step is not None:
-        replica.step = max(replica.step or 0, found.step)
+        if step is not None:
+            _step(progress, found, step, counted_ms)
+    if step is not None and (replica.step is None or step > replica.step):
+        replica.step = step
 
 
 def resume(job: Job) -> None:
@@ -84,9 +87,11 @@ def _use(progress: Progress, replica: ReplicaCourse, cpu_ms: int | None) -> None
 
 def _leads(history: ProgressHistory, found: ReplicaProgress) -> bool:
     """Whether the job is where this replica is: the chief, or who is furthest as long as the chief reports no step."""
+    if found.replica == CHIEF and found.step is not None:
+        return True
     chief = history.replicas.get(CHIEF)
     if found.replica == CHIEF:
-        known = found.step is not None or (chief is not None and chief.step is not None)
+        known = chief is not None and chief.step is not None
         return known or all(one.step is None for one in history.replicas.values())
     if (chief is not None and chief.step is not None) or found.step is None:
         return False
@@ -95,9 +100,12 @@ def _leads(history: ProgressHistory, found: ReplicaProgress) -> bool:
 
 def _follow(progress: Progress, found: ReplicaProgress) -> None:
     """Take over what the leading replica states; what it does not state stays as it was."""
-    progress.loss = progress.loss if found.loss is None else found.loss
-    progress.epochs = progress.epochs if found.epochs is None else found.epochs
-    progress.epoch = progress.epoch if found.epoch is None else found.epoch
+    if found.loss is not None:
+        progress.loss = found.loss
+    if found.epochs is not None:
+        progress.epochs = found.epochs
+    if found.epoch is not None:
+        progress.epoch = found.epoch
     history = progress.history
     if found.total is not None:
         history.first_total = first = found.total if history.first_total is None else history.first_total
@@ -131,4 +139,5 @@ def _step(progress: Progress, found: ReplicaProgress, step: int, counted_ms: int
         history.begun_at = history.begun_at or history.reached
     if not history.recent or counted_ms - history.recent[-1][0] >= RECENT_EVERY_MS:
         history.recent.append((counted_ms, step))
-        del history.recent[:-RECENT_KEPT]
+        if len(history.recent) > RECENT_KEPT:
+            del history.recent[:-RECENT_KEPT]
