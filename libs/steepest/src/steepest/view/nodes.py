@@ -166,7 +166,8 @@ class Nodes:
 
     def forget_gone(self, before_counted_ms: int) -> None:
         """Lost nodes that hold nothing, and were last heard of at that time or before, leave the pool."""
-        while (name := next(iter(self._gone), None)) is not None:
+        while self._gone:
+            name = next(iter(self._gone))
             if self._nodes[name].seen_counted_ms > before_counted_ms:
                 return
             self._gone.drop(name)

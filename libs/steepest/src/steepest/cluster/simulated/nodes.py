@@ -344,16 +344,18 @@ class SimulatedNodes:
         training.watch(look)
 
     def _report(self, training: Training) -> ReplicaReport:
+        now_s = self.timeline.now_s()
+        used_m_s = self._cpu_m_s(training)
         return ReplicaReport(
             job=training.replica.job,
             replica=training.replica.index,
             incarnation=training.incarnation,
             state=_STATES[training.phase],
             exit_status=training.exit_status,
-            cpu_m=self._used_m(training),
-            step=training.step_at(self.timeline.now_s()),
+            cpu_m=self._used_m(training, now_s, used_m_s),
+            step=training.step_at(now_s),
             total=training.model.total if training.mode else None,
-            cpu_ms=round(self._cpu_m_s(training)),
+            cpu_ms=round(used_m_s),
             loss=training.loss,
             checkpoint_mode=training.mode,
             checkpoint=_newest_checkpoint(training),
@@ -362,12 +364,10 @@ class SimulatedNodes:
     def _cpu_m_s(self, training: Training) -> float:
         return training.cpu_m_s + (self.timeline.now_s() - training.since_s) * training.share_m
 
-    def _used_m(self, training: Training) -> int:
+    def _used_m(self, training: Training, now_s: float, used_m_s: float) -> int:
         """Mean CPU since the previous heartbeat in millicores, as a real node measures it."""
         if not training.running:
             return 0
-        now_s = self.timeline.now_s()
-        used_m_s = self._cpu_m_s(training)
         before_s, before_m_s = self._beaten.get(training, (now_s, 0.0))
         if now_s <= before_s:
             self._beaten.setdefault(training, (now_s, used_m_s))

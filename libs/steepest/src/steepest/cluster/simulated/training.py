@@ -409,6 +409,7 @@ class Training:
         self._changed()
 
     def _changed(self) -> None:
-        watchers, self._watchers = self._watchers, []
-        self._watchers += [look for look in watchers if not look()]
+        if self._watchers:
+            watchers, self._watchers = self._watchers, []
+            self._watchers += [look for look in watchers if not look()]
         self._witness.changes(self)

@@ -18,6 +18,9 @@ from steepest.view.cluster_view import ClusterView
 from steepest.view.progress import cpu_ms_left
 from steepest.view.state import Job, Phase
 
+READS = frozenset({c.GoalReached, c.JobEnded, c.GrowthMeasured})
+"""The events that matter here."""
+
 
 class BestMean(msgspec.Struct):
     """The best mean of a job so far, and the number of intervals since then."""
@@ -50,7 +53,10 @@ class GoalWatcher:
 
     def step(self, view: ClusterView, received: Received[c.ClusterEvent]) -> Sequence[c.ClusterEvent]:
         """Judge an interval. Work: O(1)."""
-        match received.event:
+        event = received.event
+        if type(event) not in READS:
+            return ()
+        match event:
             case c.GoalReached(job=name):
                 self.state.reported.pop(name, None)
             case c.JobEnded(job=name) if (ended := view.jobs.get(name)) is None or ended.phase is Phase.ENDED:

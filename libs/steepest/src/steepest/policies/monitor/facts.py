@@ -190,15 +190,18 @@ def _usage_with_progress(node: KnownNode, beat: NodeHeartbeat, jobs: dict[str, i
     if usages:
         for known, newer in further:
             known.progress = newer
-        usages[-1] = msgspec.structs.replace(usages[-1], progress=tuple(newer.progress for _, newer in further))
+        usages[-1] = msgspec.structs.replace(usages[-1], progress=tuple([newer.progress for _, newer in further]))
     yield from usages
 
 
 def _any_ended(node: KnownNode, beat: NodeHeartbeat) -> bool:
     """Whether a replica has ended since the heartbeat before."""
-    ended = [f"{one.job}/{one.replica}" for one in beat.replicas if one.state is not ReplicaState.RUNNING]
-    known = [node.replicas.get(key) for key in ended]
-    return any(one is not None and one.state is ReplicaState.RUNNING for one in known)
+    for one in beat.replicas:
+        if one.state is not ReplicaState.RUNNING:
+            known = node.replicas.get(f"{one.job}/{one.replica}")
+            if known is not None and known.state is ReplicaState.RUNNING:
+                return True
+    return False
 
 
 def _usage(node: KnownNode, beat: NodeHeartbeat, jobs: dict[str, int], *, now: bool) -> Iterator[c.NodeUsage]:

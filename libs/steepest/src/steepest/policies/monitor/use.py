@@ -61,11 +61,14 @@ class UsageTotal(msgspec.Struct):
         self.measured += 1
         self.total = Resources(min(sum_.cpu_m, LARGEST), min(sum_.memory_mib, LARGEST), min(sum_.gpus, LARGEST))
         self.jobs = {job: min(self.jobs.get(job, 0) + cpu_m, LARGEST) for job, cpu_m in jobs.items()}
-        others.add(self.others, used_besides)
+        if used_besides:
+            others.add(self.others, used_besides)
 
     def mean(self, node: str) -> c.NodeUsage:
         """The fact with their mean."""
         count, total = self.measured, self.total
         used = Resources(total.cpu_m // count, total.memory_mib // count, total.gpus // count)
         jobs = {job: cpu_m // count for job, cpu_m in self.jobs.items()}
-        return c.NodeUsage(node=node, used=used, jobs=jobs, measured=count, others=others.means(self.others))
+        return c.NodeUsage(
+            node=node, used=used, jobs=jobs, measured=count, others=others.means(self.others) if self.others else {}
+        )

@@ -41,6 +41,10 @@ LOOKED_AT = 4 * CANDIDATES
 
 OTHERS_SHOWN = 4
 
+PLANS = (c.PlacementPlanned, c.TransitionPlanned)
+OVERHEADS = (c.OverheadPredicted, c.OverheadMeasured)
+"""Records that change what it remembers, switched on or off. As tuples they are built once; a union is at each use."""
+
 RULES: Mapping[PreemptionRule, str] = {
     PreemptionRule.PICKYMAN: "PickyMan: it saves more waiting than it costs",
     PreemptionRule.SRTF: "srtf: the shortest remaining time first; what a suspension costs is not looked at",
@@ -81,9 +85,9 @@ class PreemptionPlanner:
     def step(self, view: ClusterView, received: Received[c.ClusterEvent]) -> Sequence[c.ClusterEvent]:
         """What follows from a record. Work: O(log n); at a tick, O(``CANDIDATES``) for each of the first waiting jobs."""
         event, parameters = received.event, view.parameters.pickyman
-        if isinstance(event, (c.PlacementPlanned, c.TransitionPlanned)):  # a union would be built at each record
+        if isinstance(event, PLANS):
             self._read_back(event.plan)
-        elif isinstance(event, (c.OverheadPredicted, c.OverheadMeasured)):
+        elif isinstance(event, OVERHEADS):
             self._calibrate(view, event, received.at_ms)
         elif parameters.on:
             self.state.overheads.observe(view, event, received.at_ms)

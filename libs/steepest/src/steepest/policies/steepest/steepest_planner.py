@@ -64,7 +64,7 @@ class SteepestPlanner:
         if isinstance(received.event, c.MigrationPlanned):
             state.read_back(received.event.plan)
         if not view.parameters.steepest.on or view.state.reads < SINCE[c.LimitsPlanned]:
-            return self._lift_all(view, received.offset)
+            return self._lift_all(view, received.offset) if state.on or state.unlifted else ()
         if isinstance(received.event, c.Tick):
             state.tick_ms = received.at_ms
         now_s = state.time_s(view.counted_ms, received.at_ms, view.parameters.tick_ms)
@@ -242,8 +242,6 @@ class SteepestPlanner:
     def _lift_all(self, view: ClusterView, offset: int) -> Sequence[c.LimitsPlanned]:
         """The policy is off: remove all limits and forget everything but what is on its way."""
         state = self.state
-        if not state.on and not state.unlifted:
-            return ()
         names = [name for name, running in state.running.items() if running.limit_m is not None]
         limited: dict[str, list[c.JobLimit]] = {}
         for name in dict.fromkeys([*sorted(names), *sorted(state.unlifted)]):

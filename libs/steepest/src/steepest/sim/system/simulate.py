@@ -146,7 +146,8 @@ def simulate_system(
     heartbeat_s = max(HEARTBEAT_S, 5 * parameters.tick_ms / 1000)
     placement = placement_by_progress(lambda: pool.nodes) if parameters.placement == PROCON else None
     start = StartingPoint(engine_of_a_pool(TopicPartition("cluster"), placement))
-    pool = SimulatedPool(start, make_nodes, heartbeat_s=heartbeat_s, act_s=ACT_S, watch=see)
+    seen_by = schedule.add if watch is None else see
+    pool = SimulatedPool(start, make_nodes, heartbeat_s=heartbeat_s, act_s=ACT_S, watch=seen_by)
     pool.open(parameters)
     announces = parameters.queueing.policy == BY_STEPS
     for job in workload.jobs:
