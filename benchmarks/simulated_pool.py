@@ -5,6 +5,9 @@ is something to move. Seconds are of the processor. Beside each run stands a bar
 into a heap and taken out of it in order, which no simulation can do without.
 
 Run: ``python benchmarks/simulated_pool.py [--jobs 1000,10000] [--json]``; 100,000 jobs on 10,000 nodes take some minutes.
+
+``--beside CHECKOUT [--pairs 10]`` compares with another commit instead, of which that folder is a checkout with its own
+``.venv``: the thesis' 50 mixed jobs under SpeCon, on both in turn, as a ratio of processor seconds with its 95 % interval.
 """
 
 from __future__ import annotations
@@ -12,10 +15,14 @@ from __future__ import annotations
 import argparse
 import heapq
 import json
+import math
 import platform
 import random
+import statistics
+import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 from steepest.events.common import Resources
@@ -23,6 +30,7 @@ from steepest.events.parameters import PoolParameters
 from steepest.sim.clusters import open_cluster
 from steepest.sim.losses.thesis import SPECON
 from steepest.sim.policies import LIVE
+from steepest.sim.reproduce.verdict import estimate
 from steepest.sim.system.simulate import simulate_system
 from steepest.sim.workload import SimJob, Workload
 
@@ -30,6 +38,25 @@ JOBS_A_NODE = 10
 ARRIVALS_S = 600.0
 NARROWER = 4
 """The models' demands are divided by this, so that ten jobs find room on a node."""
+
+MIXED = """
+import time
+from steepest.events.parameters import PoolParameters
+from steepest.sim.clusters import open_cluster
+from steepest.sim.policies import LIVE
+from steepest.sim.system.simulate import simulate_system
+from steepest.sim.workloads.read import open_workload
+
+parameters = LIVE["specon"].parameters(PoolParameters())
+def simulate(seed):
+    simulate_system(open_workload("thesis:mixed-50", seed=seed), open_cluster("8x8cpu"), "specon", parameters, seed)
+simulate(0)  # imports what is imported late
+began = time.process_time()
+for seed in range(4):
+    simulate(seed)
+print(time.process_time() - began)
+"""
+"""A program that runs in a checkout of any age from the first commit that has :func:`simulate_system` on."""
 
 
 def workload(jobs: int, rng: random.Random) -> Workload:
@@ -92,12 +119,37 @@ def bare(events: int, rng: random.Random) -> float:
     return time.process_time() - began
 
 
+def beside(checkout: Path, pairs: int) -> dict[str, Any]:
+    """Processor seconds of the same simulations here and in another checkout, in alternating order."""
+    here, there = [], []
+    for number in range(pairs):
+        both = [(here, Path(sys.executable)), (there, checkout.resolve() / ".venv/bin/python")]
+        for taken, python in both if number % 2 else reversed(both):
+            run = subprocess.run([python, "-c", MIXED], check=True, capture_output=True, text=True)
+            taken.append(float(run.stdout))
+    found = estimate([math.log(mine / other) for mine, other in zip(here, there, strict=True)])
+    return {
+        "pairs": pairs,
+        "cpu_seconds": round(statistics.median(here), 3),
+        "cpu_seconds_beside": round(statistics.median(there), 3),
+        "ratio": round(math.exp(found.mean), 3),
+        "interval": [round(math.exp(found.low), 3), round(math.exp(found.high), 3)],
+    }
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", default="1000,10000", help="sizes, separated by commas")
     parser.add_argument("--json", action="store_true", help="print JSON and nothing else")
+    parser.add_argument(
+        "--beside", type=Path, metavar="CHECKOUT", help="compare with the commit that is checked out there"
+    )
+    parser.add_argument("--pairs", type=int, default=10, help="runs of each, at least 2")
     options = parser.parse_args()
+    if options.beside is not None:
+        sys.stdout.write(json.dumps(beside(options.beside, options.pairs)) + "\n")
+        return
     rows = []
     for size in options.jobs.split(","):
         rows.append(measure(int(size)))
