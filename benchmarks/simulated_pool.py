@@ -121,7 +121,8 @@ def bare(events: int, rng: random.Random) -> float:
 
 def beside(checkout: Path, pairs: int) -> dict[str, Any]:
     """Processor seconds of the same simulations here and in another checkout, in alternating order."""
-    here, there = [], []
+    here: list[float] = []
+    there: list[float] = []
     for number in range(pairs):
         both = [(here, Path(sys.executable)), (there, checkout.resolve() / ".venv/bin/python")]
         for taken, python in both if number % 2 else reversed(both):
