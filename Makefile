@@ -210,9 +210,11 @@ $(KUBERNETES)/helm: tools/kubernetes/helm/go.mod tools/kubernetes/helm/go.sum
 helm: $(KUBERNETES)/helm ## Build Helm with Go, for the chart and its tests
 
 kubernetes-programs: $(addprefix $(KUBERNETES)/,kubelet containerd coredns pause)
-	@test -x /usr/lib/cni/bridge && test -n "$$(PATH=$$PATH:/usr/sbin command -v runc)" || { \
+	@PATH=$$PATH:/usr/sbin; { test -x /usr/lib/cni/bridge && command -v runc && command -v iptables && command -v ip \
+	    && command -v openssl; } > /dev/null || { \
 	  sudo=; test "$$(id -u)" = 0 || sudo=sudo; \
-	  $$sudo apt-get update -q && $$sudo apt-get install -q -y --no-install-recommends containernetworking-plugins runc; }
+	  $$sudo apt-get update -q && $$sudo apt-get install -q -y --no-install-recommends \
+	    containernetworking-plugins runc iptables iproute2 openssl; }
 
 kubernetes: $(STAMP)/runtime kubernetes-programs ## Build and start Kubernetes with two real nodes (Go, root; the first build takes minutes)
 	@$(BIN)/python -m steepest.kubernetes_lab start
@@ -224,7 +226,7 @@ kubernetes-services: $(STAMP)/runtime kubernetes-programs $(KUBERNETES)/helm .ka
 kubernetes-stop: ## Stop it, and remove what it left on this machine
 	@$(BIN)/python -m steepest.kubernetes_lab stop
 
-test-kubernetes: $(STAMP)/dev kubernetes-programs $(KUBERNETES)/helm .kafka/libs ## The Kubernetes adapter and the chart on two real nodes
+test-kubernetes: $(STAMP)/dev kubernetes-programs $(KUBERNETES)/helm .kafka/libs ## The Kubernetes adapter and the chart on two real nodes; the last line is one JSON object
 	$(BIN)/python -m pytest tests/integration/kubernetes $(TEST)
 
 images: $(STAMP)/runtime ## Make images for jobs from Debian packages (as root), and import them where an engine runs

@@ -50,7 +50,7 @@ def marked_job(harness: KubernetesHarness, replica: ReplicaId, name: str) -> dic
 
 async def test_a_users_job_has_its_limit_after_every_start(harness: KubernetesHarness) -> None:
     """The kubelet says so, on the node that it was moved to as well."""
-    name = f"limited-{secrets.token_hex(2)}"
+    name = "opted-in-limited"  # named so that other tests that read the audit log know it
     replica = ReplicaId(f"{name}.{secrets.token_hex(4)}")
     harness.lab.kubectl("create", "-f", "-", content=marked_job(harness, replica, name))
     spec = ReplicaSpec(
