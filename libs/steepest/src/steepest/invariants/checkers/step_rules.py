@@ -77,6 +77,7 @@ class ObservedPlan(msgspec.Struct, kw_only=True):
         failures: Number of consecutive definite failures of that step on that node.
         given_up: Whether it is not retried there.
         gone: The nodes of a migration that were gone for good while it was in flight.
+        doomed: Whether it is given up once no step is under way: its process has ended, or a node of its gang is gone.
         done: The steps done, each with its incarnation.
         over: Offset of the record that ended it.
         end: The event that ended it.
@@ -247,6 +248,8 @@ class Steps:
     def _leave(self, event: c.NodeGone, offset: int) -> None:
         for progress in self.all_in_flight():
             if self._submitted.get(progress.job) or isinstance(progress.planned, c.TransitionPlanned):
+                if isinstance(progress.planned, c.PlacementPlanned) and event.node in progress.planned.nodes:
+                    progress.doomed = True
                 if progress.begun is not None:
                     progress.gone = (*progress.gone, event.node)  # the view says how it ends
             elif _has_nowhere_else(progress, event.node):
