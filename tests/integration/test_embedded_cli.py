@@ -148,7 +148,7 @@ def test_nodes_hold_what_their_jobs_reserve(system: RunningSystem) -> None:
 
 
 def test_monitoring_sees_a_system_that_is_ready(system: RunningSystem) -> None:
-    """/healthz says yes, /readyz does once every loop has caught up, /metrics counts records, and any other page is not there."""
+    """/healthz says yes, so does /readyz once every loop has caught up, /metrics counts records; there is no other page."""
     port = int(system.await_line("metrics on").removesuffix("/metrics").rpartition(":")[2])
 
     asyncio.run(until(lambda: _get(port, "/readyz") == (200, "yes\n"), within_s=PATIENCE_S))
