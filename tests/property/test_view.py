@@ -15,13 +15,8 @@ from steepest.events.common import LARGEST, CheckpointMode, Resources
 from steepest.events.parameters import BalanceRule, FlowConParameters, PoolParameters, SpeConParameters
 from steepest.events.received import ID, PREVIOUS
 from steepest.events.registry import FACTS_ARE_CHECKED, FLAGS
-from steepest.policies.decider import fold_and_decide
-from steepest.policies.flowcon.limit_planner import LimitPlanner
-from steepest.policies.goals.goal_watcher import GoalWatcher
-from steepest.policies.monitor.silence import Silence
-from steepest.policies.placement.placer import Placer
-from steepest.policies.specon.node_scorer import NodeScorer
-from steepest.policies.specon.rebalancer import Rebalancer
+from steepest.policies.decider import EVERY, fold_and_decide
+from steepest.policies.deciders import CLUSTER_DECIDERS
 from steepest.sagas.next_action import begin, next_action
 from steepest.testing.contracts.view_promises import check_view
 from steepest.testing.scenarios.folded_pool import (
@@ -39,7 +34,7 @@ from steepest.testing.scenarios.folded_pool import (
 from steepest.view.cluster_view import ClusterView
 from steepest.view.state import Plan
 
-DECIDERS = (Placer, GoalWatcher, NodeScorer, Rebalancer, Silence, LimitPlanner)
+DECIDERS = tuple(CLUSTER_DECIDERS.values())
 JOBS = st.sampled_from(["a", "b", "c", "d"])
 NODES = st.sampled_from(["w1", "w2", "w3", "w4"])
 PLANS = st.sampled_from(["p", "q"])
@@ -228,7 +223,7 @@ class AnyLog(RuleBasedStateMachine):
     """A log of random events, and sometimes of the valid next one; all promises hold all the time.
 
     Beside the view goes a second one that was restored from a snapshot somewhere on the way, each with its own deciders:
-    both must come to the same.
+    both must come to the same. Those of the second are asked about every record, also about what they do not read.
     """
 
     def __init__(self) -> None:
@@ -258,9 +253,13 @@ class AnyLog(RuleBasedStateMachine):
     def feed(self, event: c.ClusterEvent, headers: dict[str, str] | None = None) -> None:
         """Fold an event into both views, and ask all deciders of both."""
         received = self.pool.append(event, headers)
-        first = fold_and_decide(self.pool.view, self.deciders, received)
-        second = fold_and_decide(self.again, self.again_deciders, received)
-        assert first == second
+        for decider in self.again_deciders:
+            decider.reads = EVERY
+        counts, made = fold_and_decide(self.pool.view, self.deciders, received)
+        counts_again, made_again = fold_and_decide(self.again, self.again_deciders, received)
+        assert counts == counts_again
+        assert [[*events] for events in made] == [[*events] for events in made_again]
+        assert [one.state for one in self.deciders] == [one.state for one in self.again_deciders]
 
     @rule()
     def restart(self) -> None:

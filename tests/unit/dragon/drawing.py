@@ -68,10 +68,9 @@ def drawn(
         _submit(scene, name, int("ps" in rest), (sizes[0], sizes[len(sizes) // 2], sizes[-1]), rest)
     _pass_time(scene, longest)
     acted = max(0, scene.view.counted_ms - 1_000 * idle_s)
-    decider = GangScheduler(DragonState(acted_counted_ms=acted))
-    driver = DeciderDriver(decider)
+    driver = DeciderDriver(GangScheduler())
     driver.log, driver.now_ms = scene.log, scene.now_ms
-    driver.restore(scene.view, [decider])
+    driver.restore(scene.view, [GangScheduler(DragonState(acted_counted_ms=acted))])
     return driver
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from steepest.events import cluster as c
 from steepest.events.received import ID, Received
-from steepest.policies.decider import fold_and_decide
+from steepest.policies.decider import EVERY, fold_and_decide
 from steepest.testing.scenarios.folded_pool import FoldedPool, cancelled, migration, placement, stay, submitted
 from steepest.view.cluster_view import ClusterView
 
@@ -18,6 +18,7 @@ class Asked:
 
     name = "asked"
     logic = 1
+    reads = EVERY
     state_type = dict
     state: Any = None
 

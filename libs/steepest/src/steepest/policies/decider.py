@@ -8,7 +8,7 @@ log equal a full replay.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args
 
 import msgspec
 
@@ -17,6 +17,12 @@ from steepest.events.cluster import ClusterEvent
 from steepest.events.received import DecisionId, Received
 from steepest.policies.unread import Unread
 from steepest.view.cluster_view import ClusterView
+
+EVERY: frozenset[type] = frozenset(get_args(ClusterEvent))
+"""All events of a pool. An event's class has no subclasses, so that a look-up finds it."""
+
+SWITCHES: frozenset[type] = frozenset({c.PoolConfigured})
+"""Events that may switch a policy on or off."""
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -32,11 +38,14 @@ class ClusterDecider(Protocol):
     Attributes:
         name: Part of the ids of all it decides; never changes.
         logic: Version of its behaviour; raised by every change that a flag does not guard.
+        reads: The events that it is to be asked about next: about any other it would say nothing, and remember nothing.
+            Where this changes, it begins as :data:`EVERY`, because it is not part of the state; a decider follows one view.
         state: All it remembers between records, an :class:`~steepest.policies.unread.AwaitsDecisions`.
     """
 
     name: str
     logic: int
+    reads: frozenset[type]
     state: Any
 
     def reconsider(self, event: ClusterEvent) -> None:
@@ -90,8 +99,8 @@ def fold_and_decide(
     """Fold a record once, and ask every decider what follows from it.
 
     Deciders are asked about what counts, and about what they wait for also where it does not, so that no decider
-    waits without end. They are not asked about what was delivered before. First, the decider in whose name the record was
-    decided reconsiders what the record overtakes (:mod:`steepest.policies.unread`).
+    waits without end. They are not asked about what was delivered before, nor about what they do not read. First, the
+    decider in whose name the record was decided reconsiders what the record overtakes (:mod:`steepest.policies.unread`).
 
     Returns:
         Whether the record counts, and what each decider made of it, in the deciders' order.
@@ -105,7 +114,8 @@ def fold_and_decide(
         _read_own(decision, view.state.epoch, deciders, received)
     if not counts and (view.repeated or not isinstance(received.event, READ_BACK)):
         return counts, []
-    made = [decider.step(view, received) for decider in deciders]
+    kind = type(received.event)
+    made = [decider.step(view, received) if kind in decider.reads else () for decider in deciders]
     if any(made):
         for decider, events in zip(deciders, made, strict=True):
             if events:

@@ -24,6 +24,7 @@ from steepest.events import cluster as c
 from steepest.events.dragon_parameters import DragonGeneration, DragonParameters
 from steepest.events.received import Received
 from steepest.events.registry import SURPLUS_LEAVES
+from steepest.policies.decider import EVERY, SWITCHES
 from steepest.policies.dragon.packing import pack
 from steepest.policies.dragon.rooms import Made, Want, grown, has_room, least, make_room, make_room_by_count
 from steepest.policies.dragon.running_gangs import DragonState, RunningGangs
@@ -51,7 +52,7 @@ CHANGES = (
 )
 """Records after which there is a pass."""
 
-TAKEN_IN = frozenset({c.PlacementPlanned, c.TransitionPlanned, c.JobRejected, c.TransitionFailed, c.JobEnded})
+WHILE_OFF = SWITCHES | {c.PlacementPlanned, c.TransitionPlanned, c.JobRejected, c.TransitionFailed, c.JobEnded}
 """Records that change what it remembers, with DRAGON on or off."""
 
 LOOKED_AT = 100
@@ -74,6 +75,7 @@ class GangScheduler:
 
     def __init__(self, state: DragonState | None = None) -> None:
         """A gang-scheduler; ``state``: what it remembers."""
+        self.reads = EVERY
         self.state = state or DragonState()
         self._walk: QueueWalk | None = None
         self._index: RunningGangs | None = None
@@ -91,9 +93,10 @@ class GangScheduler:
     def step(self, view: ClusterView, received: Received[c.ClusterEvent]) -> Sequence[c.ClusterEvent]:
         """What follows from a record."""
         event = received.event
-        if type(event) in TAKEN_IN:
-            self._take_in(view, event)
-        if not view.parameters.dragon.on:
+        self._take_in(view, event)
+        is_on = view.parameters.dragon.on
+        self.reads = EVERY if is_on else WHILE_OFF
+        if not is_on:
             return ()
         if view.touched is not None:
             self._gangs_in(view).refresh(view.touched.name)

@@ -28,6 +28,7 @@ from steepest.events import cluster as c
 from steepest.events.parameters import FlowConParameters, PoolParameters, Resource
 from steepest.events.received import Received
 from steepest.events.registry import SINCE
+from steepest.policies.decider import EVERY, SWITCHES
 from steepest.policies.flowcon import limits, shares
 from steepest.policies.flowcon.efficiency import GrowthHistory, efficiency
 from steepest.policies.flowcon.list_machine import Judgement, judge, move
@@ -103,6 +104,7 @@ class LimitPlanner:
     state_type = LimitPlannerState
 
     def __init__(self, state: LimitPlannerState | None = None) -> None:
+        self.reads = EVERY
         self.state = state or LimitPlannerState()
 
     def reconsider(self, event: c.ClusterEvent) -> None:
@@ -112,12 +114,15 @@ class LimitPlanner:
         for limit in event.limits:
             if not self.state.limiting:
                 self.state.unlifted[limit.job] = None
+                self.reads = EVERY
             elif (watched := self.state.jobs.get(limit.job)) is not None:
                 watched.planned = False
 
     def step(self, view: ClusterView, received: Received[c.ClusterEvent]) -> Sequence[c.ClusterEvent]:
         """Plan the limits of each node that a record triggers a run of, if any limit changes."""
-        if not _is_on(view):
+        is_on = _is_on(view)
+        self.reads = EVERY if is_on else SWITCHES
+        if not is_on:
             return self._lift_all(view, received.offset)
         event = received.event
         if not self.state.limiting:

@@ -18,9 +18,6 @@ from steepest.view.cluster_view import ClusterView
 from steepest.view.progress import cpu_ms_left
 from steepest.view.state import Job, Phase
 
-READS = frozenset({c.GoalReached, c.JobEnded, c.GrowthMeasured})
-"""The events that matter here."""
-
 
 class BestMean(msgspec.Struct):
     """The best mean of a job so far, and the number of intervals since then."""
@@ -41,6 +38,7 @@ class GoalWatcher:
 
     name = "goal-watcher"
     logic = 1
+    reads: frozenset[type] = frozenset({c.GoalReached, c.JobEnded, c.GrowthMeasured})
     state_type = GoalState
 
     def __init__(self, state: GoalState | None = None) -> None:
@@ -53,10 +51,7 @@ class GoalWatcher:
 
     def step(self, view: ClusterView, received: Received[c.ClusterEvent]) -> Sequence[c.ClusterEvent]:
         """Judge an interval. Work: O(1)."""
-        event = received.event
-        if type(event) not in READS:
-            return ()
-        match event:
+        match received.event:
             case c.GoalReached(job=name):
                 self.state.reported.pop(name, None)
             case c.JobEnded(job=name) if (ended := view.jobs.get(name)) is None or ended.phase is Phase.ENDED:

@@ -23,6 +23,7 @@ class Silence:
 
     name = "worker-monitor-silence"
     logic = 1
+    reads: frozenset[type] = frozenset({c.NodeLost, c.Tick})
     state_type = SilenceState
 
     def __init__(self, state: SilenceState | None = None) -> None:

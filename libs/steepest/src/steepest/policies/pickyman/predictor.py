@@ -17,6 +17,7 @@ import msgspec
 from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.events.registry import SINCE
+from steepest.policies.decider import EVERY, SWITCHES
 from steepest.policies.pickyman.overheads import Overheads
 from steepest.policies.pickyman.profiles import ProfileDatabase, learn_from
 from steepest.policies.pickyman.run_time import predict
@@ -86,6 +87,7 @@ class Predictor:
     state_type = PredictorState
 
     def __init__(self, state: PredictorState | None = None) -> None:
+        self.reads = EVERY
         self.state = state or PredictorState()
 
     def reconsider(self, event: c.ClusterEvent) -> None:
@@ -95,7 +97,9 @@ class Predictor:
 
     def step(self, view: ClusterView, received: Received[c.ClusterEvent]) -> Sequence[c.ClusterEvent]:
         """What follows from a record. Work: O(1), and O(waiting jobs of a model) for a new profile of it."""
-        if not view.parameters.pickyman.on or view.state.reads < SINCE[c.RunTimePredicted]:
+        is_on = view.parameters.pickyman.on and view.state.reads >= SINCE[c.RunTimePredicted]
+        self.reads = EVERY if is_on else SWITCHES
+        if not is_on:
             if self.state.on:
                 self.state = PredictorState(unread=self.state.unread)
             return ()

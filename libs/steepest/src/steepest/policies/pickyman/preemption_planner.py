@@ -22,6 +22,7 @@ from steepest.events.common import LARGEST, Resources
 from steepest.events.parameters import PickyManParameters, PreemptionRule
 from steepest.events.received import Received
 from steepest.events.registry import GANGS_RUN, SINCE
+from steepest.policies.decider import EVERY, SWITCHES
 from steepest.policies.pending import Pending
 from steepest.policies.pickyman.division import Victim, VictimBlock, Wanted, Worth, best_block, saved_and_cost
 from steepest.policies.pickyman.overheads import Overheads
@@ -44,6 +45,8 @@ OTHERS_SHOWN = 4
 PLANS = (c.PlacementPlanned, c.TransitionPlanned)
 OVERHEADS = (c.OverheadPredicted, c.OverheadMeasured)
 """Records that change what it remembers, switched on or off. As tuples they are built once; a union is at each use."""
+
+WHILE_OFF = SWITCHES.union(PLANS, OVERHEADS)
 
 RULES: Mapping[PreemptionRule, str] = {
     PreemptionRule.PICKYMAN: "PickyMan: it saves more waiting than it costs",
@@ -73,6 +76,7 @@ class PreemptionPlanner:
     state_type = PreemptionPlannerState
 
     def __init__(self, state: PreemptionPlannerState | None = None) -> None:
+        self.reads = EVERY
         self.state = state or PreemptionPlannerState()
         self._walk: QueueWalk | None = None
         self._running: RunningJobs | None = None
@@ -85,6 +89,7 @@ class PreemptionPlanner:
     def step(self, view: ClusterView, received: Received[c.ClusterEvent]) -> Sequence[c.ClusterEvent]:
         """What follows from a record. Work: O(log n); at a tick, O(``CANDIDATES``) for each of the first waiting jobs."""
         event, parameters = received.event, view.parameters.pickyman
+        self.reads = EVERY if parameters.on else WHILE_OFF
         if isinstance(event, PLANS):
             self._read_back(event.plan)
         elif isinstance(event, OVERHEADS):

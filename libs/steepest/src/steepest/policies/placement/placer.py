@@ -14,6 +14,7 @@ from steepest.events import cluster as c
 from steepest.events.common import LARGEST
 from steepest.events.received import Received
 from steepest.events.registry import GANGS_RUN
+from steepest.policies.decider import EVERY
 from steepest.policies.pending import Pending
 from steepest.policies.placement.gangs import GangPlaces, choose
 from steepest.policies.placement.policies import PlacementPolicy, placement
@@ -28,8 +29,8 @@ from steepest.view.state import Job, Node, Phase
 LEFT = 85
 """Exit status of a process that saved and left; outside a plan it is started again."""
 
-READ_BACK = frozenset({c.PlacementPlanned, c.TransitionPlanned, c.RetryPlanned, c.JobRejected, c.JobEnded})
-"""Events that this decider waits to read back. An event's class has no subclasses, so that a look-up finds it."""
+READS = EVERY - {c.NodeUsage}
+"""All but the most frequent ones, which say nothing of where a job stands."""
 
 MAKE_ROOM = frozenset(
     {
@@ -90,6 +91,7 @@ class Placer:
             policy: The placement policy, if it is one that needs more than a pool's log holds; None: the one that the
                 pool's parameters name.
         """
+        self.reads = EVERY
         self.state = state or PlacerState()
         self._given = policy
         self._walk: QueueWalk | None = None
@@ -104,19 +106,26 @@ class Placer:
             case c.JobAdmitted(job=job) | c.JobRejected(job=job) | c.RetryPlanned(job=job) | c.JobEnded(job=job):
                 self.state.announced.pop(job, None)
                 self.state.again[job] = None
+                self.reads = EVERY
 
     def step(self, view: ClusterView, received: Received[c.ClusterEvent]) -> Sequence[c.ClusterEvent]:
         """What follows from a record."""
         event, job = received.event, view.touched
-        if type(event) in READ_BACK:
-            self._take_in(view, event)
+        self.reads = READS
+        match event:
+            case c.TransitionPlanned(plan=plan):
+                self._read_back(plan)
+            case c.PlacementPlanned(plan=plan):
+                self._read_back(plan)
+                if view.refused is not None and self._walk is not None:
+                    self._walk.is_back(event.job)
+            case c.RetryPlanned() | c.JobRejected() | c.JobEnded():
+                self.state.announced.pop(event.job, None)
         decided: list[c.ClusterEvent] = []
         if self.state.again:
             decided.extend(self._decide_again(view))
         if isinstance(event, c.NodeGone):
-            for stopped in [each for each in view.jobs if each.phase is Phase.STOPPED]:
-                if stopped.name not in self.state.announced:
-                    decided.extend(self._announce(stopped, _verdict(view, stopped)))
+            decided.extend(self._announce_stopped(view))
         elif isinstance(event, c.JobSubmitted) and job is not None:
             decided.extend(_admission(view, job, event.request))
             decided.extend(self._place_at_once(job, view, received.offset))
@@ -128,22 +137,16 @@ class Placer:
                 decided.extend(self._preempt(view, received.offset))
         return decided
 
-    def _take_in(self, view: ClusterView, event: c.ClusterEvent) -> None:
-        match event:
-            case c.TransitionPlanned(plan=plan):
-                self._read_back(plan)
-            case c.PlacementPlanned(plan=plan):
-                self._read_back(plan)
-                if view.refused is not None and self._walk is not None:
-                    self._walk.is_back(event.job)
-            case c.RetryPlanned() | c.JobRejected() | c.JobEnded():
-                self.state.announced.pop(event.job, None)
-
     def _decide_again(self, view: ClusterView) -> Iterator[c.ClusterEvent]:
         names, self.state.again = self.state.again, {}
         for job in [view.jobs[name] for name in names if name in view.jobs]:
             if job.phase is Phase.WAITING:
                 yield from _admission(view, job, job.request)
+            if job.name not in self.state.announced:
+                yield from self._announce(job, _verdict(view, job))
+
+    def _announce_stopped(self, view: ClusterView) -> Iterator[c.ClusterEvent]:
+        for job in [each for each in view.jobs if each.phase is Phase.STOPPED]:
             if job.name not in self.state.announced:
                 yield from self._announce(job, _verdict(view, job))
 

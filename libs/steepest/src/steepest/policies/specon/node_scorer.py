@@ -35,10 +35,6 @@ NODES_NAMED = 16
 """Nodes that a decision names among its inputs."""
 
 
-READS = frozenset({c.ReallocationRequested, c.MigrationPlanned, c.StayDecided})
-"""The events that matter here."""
-
-
 class NodeScorerState(Pending):
     """What the node-scorer waits to read back.
 
@@ -54,6 +50,7 @@ class NodeScorer:
 
     name = "node-scorer"
     logic = 1
+    reads: frozenset[type] = frozenset({c.ReallocationRequested, c.MigrationPlanned, c.StayDecided})
     state_type = NodeScorerState
 
     def __init__(self, state: NodeScorerState | None = None) -> None:
@@ -69,10 +66,7 @@ class NodeScorer:
 
     def step(self, view: ClusterView, received: Received[c.ClusterEvent]) -> Sequence[c.ClusterEvent]:
         """What follows from a record: at most one decision. Work: O(log n) in the number of nodes."""
-        event = received.event
-        if type(event) not in READS:
-            return ()
-        match event:
+        match received.event:
             case c.ReallocationRequested() if view.touched is not None:
                 return self._decide(view, view.touched, received.offset)
             case c.MigrationPlanned(plan=plan):

@@ -33,15 +33,15 @@ from steepest.view.cluster_view import ClusterView
 from steepest.view.jobs import GRACE_INTERVALS
 from steepest.view.state import Job, Node
 
-TRIGGERS = (c.Tick, c.JobEnded, c.NodeJoined, c.StayDecided, c.MigrationFinished)
-"""Events after which the balance is computed."""
-
 
 class Rebalancer:
     """Moves converged jobs to idle workers."""
 
     name = "rebalancer"
     logic = 1
+    reads: frozenset[type] = frozenset(
+        {c.MigrationPlanned, c.Tick, c.JobEnded, c.NodeJoined, c.StayDecided, c.MigrationFinished}
+    )
     state_type = Pending
 
     def __init__(self, state: Pending | None = None) -> None:
@@ -57,8 +57,9 @@ class Rebalancer:
         match received.event:
             case c.MigrationPlanned(plan=plan):
                 self.state.read_back(plan)
-            case event if isinstance(event, TRIGGERS) and _all_decided(view):
-                return tuple(self._moves(view, received.offset))
+            case c.Tick() | c.JobEnded() | c.NodeJoined() | c.StayDecided() | c.MigrationFinished():
+                if _all_decided(view):
+                    return tuple(self._moves(view, received.offset))
         return ()
 
     def _moves(self, view: ClusterView, offset: int) -> Iterator[c.MigrationPlanned]:

@@ -21,6 +21,7 @@ from collections.abc import Iterator, Sequence
 from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.events.registry import SINCE
+from steepest.policies.decider import EVERY, SWITCHES
 from steepest.policies.steepest.job_facts import JobFacts, facts_of
 from steepest.policies.steepest.managed_job import ManagedJob
 from steepest.policies.steepest.moves import MoveChoice, Residence, Resident, choose_moves
@@ -31,6 +32,9 @@ from steepest.view.cluster_view import ClusterView
 from steepest.view.movable import immovable
 from steepest.view.progress import total_steps
 from steepest.view.state import Job, Node
+
+WHILE_OFF = SWITCHES | {c.MigrationPlanned}
+"""Records that change what it remembers, switched on or off."""
 
 LEAST_CORES = 0.1
 """Of a node, where jobs that are not managed use all of it."""
@@ -44,6 +48,7 @@ class SteepestPlanner:
     state_type = SteepestPlannerState
 
     def __init__(self, state: SteepestPlannerState | None = None) -> None:
+        self.reads = EVERY
         self.state = state or SteepestPlannerState()
 
     def reconsider(self, event: c.ClusterEvent) -> None:
@@ -55,6 +60,7 @@ class SteepestPlanner:
                 for limit in event.limits:
                     if not self.state.on:
                         self.state.unlifted[limit.job] = None
+                        self.reads = EVERY
                     elif (running := self.state.running.get(limit.job)) is not None:
                         running.planned = False
 
@@ -63,7 +69,9 @@ class SteepestPlanner:
         state = self.state
         if isinstance(received.event, c.MigrationPlanned):
             state.read_back(received.event.plan)
-        if not view.parameters.steepest.on or view.state.reads < SINCE[c.LimitsPlanned]:
+        is_on = view.parameters.steepest.on and view.state.reads >= SINCE[c.LimitsPlanned]
+        self.reads = EVERY if is_on else WHILE_OFF
+        if not is_on:
             return self._lift_all(view, received.offset) if state.on or state.unlifted else ()
         if isinstance(received.event, c.Tick):
             state.tick_ms = received.at_ms
