@@ -191,7 +191,7 @@ class Training:
 
     def step_at(self, now_s: float) -> int | None:
         """The last step that it has completed by now, also where it has not reported it; None before its first report."""
-        if self.mode is None or not self.running:
+        if self.mode is None or self.phase is not ReplicaPhase.RUNNING:
             return self.step
         return max(self.step or 0, int(self.done + (now_s - self.since_s) * self.pace + STEP_TOLERANCE))
 

@@ -170,28 +170,26 @@ def _may_be_forgotten(node: KnownNode, beat: NodeHeartbeat) -> bool:
     return was_silent or not 0 <= beat.at_ms - node.joined_ms < JOIN_EVERY_MS
 
 
-def _progress(node: KnownNode, beat: NodeHeartbeat) -> Iterator[tuple[KnownReplica, ReportedProgress]]:
+def _progress(node: KnownNode, beat: NodeHeartbeat) -> list[tuple[KnownReplica, ReportedProgress]]:
     """The replicas that have come further, as far as a fact about it is due."""
-    for report in beat.replicas if beat.progress_every_ms and beat.takes_jobs else ():
-        known = node.replicas.get(f"{report.job}/{report.replica}")
-        if known is None or known.incarnation != report.incarnation:
-            continue
-        if (newer := newer_progress(known.progress, report, beat)) is not None:
-            yield known, newer
+    return [
+        (known, newer)
+        for report in (beat.replicas if beat.progress_every_ms and beat.takes_jobs else ())
+        if (known := node.replicas.get(f"{report.job}/{report.replica}")) is not None
+        and known.incarnation == report.incarnation
+        and (newer := newer_progress(known.progress, report, beat)) is not None
+    ]
 
 
-def _usage_with_progress(node: KnownNode, beat: NodeHeartbeat, jobs: dict[str, int]) -> Iterator[c.NodeUsage]:
+def _usage_with_progress(node: KnownNode, beat: NodeHeartbeat, jobs: dict[str, int]) -> list[c.NodeUsage]:
     """The usage that is due, the last of it with the progress of the replicas. The end of one does not wait."""
-    further = list(_progress(node, beat))
-    if not further:
-        yield from _usage(node, beat, jobs, now=False)
-        return
-    usages = list(_usage(node, beat, jobs, now=_any_ended(node, beat)))
-    if usages:
+    further = _progress(node, beat)
+    usages = list(_usage(node, beat, jobs, now=bool(further) and _any_ended(node, beat)))
+    if further and usages:
         for known, newer in further:
             known.progress = newer
         usages[-1] = msgspec.structs.replace(usages[-1], progress=tuple([newer.progress for _, newer in further]))
-    yield from usages
+    return usages
 
 
 def _any_ended(node: KnownNode, beat: NodeHeartbeat) -> bool:

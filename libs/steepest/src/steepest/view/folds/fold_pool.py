@@ -78,11 +78,11 @@ def _node_used(view: Projection, event: c.NodeUsage, received: Received[Any]) ->
     if node is None:
         return False
     view.nodes.hear(node, event.used, view.counted_ms, received.offset)
-    queue = view.jobs.queue
     for found in event.progress:
         fold_progress.advance(view, event.node, found)
-        if queue.any_ready:
-            queue.note_progress(found.job)
+    if event.progress and view.jobs.queue.any_ready:
+        for found in event.progress:
+            view.jobs.queue.note_progress(found.job)
     return True
 
 

@@ -35,7 +35,7 @@ def advance(view: Projection, node: str, found: ReplicaProgress) -> None:
 
     Work: O(1).
     """
-    job = view.jobs.get(found.job)
+    job = view.state.jobs.get(found.job)
     if job is None or job.phase is Phase.ENDED or job.incarnation != found.incarnation:
         return
     if not _has_replica(job, found.replica, node):
