@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
@@ -82,6 +83,26 @@ def test_changes_are_against_the_arm_that_scales_nothing() -> None:
     assert all(one.change is None for one in alone.figures)
     assert "proves nothing of locality" in report(found)
     assert "3.0 ms on one node, and 9.0 ms on two" in report(found)
+
+
+def test_dragon_is_paired_with_itself_without_each_part() -> None:
+    """By seed: the mean of the pairs' changes, which is not the change of the means, with its interval."""
+    whole = [msgspec.structs.replace(ONE, completion_s=5.0), msgspec.structs.replace(ONE, completion_s=90.0)]
+    halves = [msgspec.structs.replace(ONE, completion_s=10.0), msgspec.structs.replace(ONE, completion_s=100.0)]
+    arms_run = {"dragon": whole, "dragon without scaling": halves, "dragon without locality": whole}
+    found = results(arms_run, StepCost(one_node_ms=3, two_nodes_ms=9), None, "not root", 12)
+    by_name = {(one.without, one.metric): one for one in found.parts}
+
+    scaling = by_name["dragon without scaling", "completion_s"]
+    assert scaling.change == pytest.approx(-30.0)
+    assert scaling.low is not None
+    assert scaling.high is not None
+    assert scaling.low < -50 < -10 < scaling.high
+    assert by_name["dragon without locality", "completion_s"].change == 0.0
+    assert "| dragon without scaling | completion_s | -30.0 % |" in report(found)
+    alone = results({"dragon": whole}, StepCost(one_node_ms=3, two_nodes_ms=9), None, "not root", 12)
+    assert not alone.parts
+    assert "What the parts give" not in report(alone)
 
 
 def test_the_command_line_offers_the_parts_that_there_are() -> None:

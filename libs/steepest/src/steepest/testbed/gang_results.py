@@ -1,4 +1,4 @@
-"""The results of runs with real gangs: each figure of each arm, beside that of the arm that scales nothing."""
+"""The results of runs with real gangs: each arm beside the one that scales nothing, and DRAGON without a part."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ FILES = ("report.md", "results.json")
 
 CHANGES = ("completion_s", "waited_s", "makespan_s")
 """Figures that are also given as a change against the baseline, in percent."""
+
+LEFT_OUT = ("no-scaling", "no-locality")
+"""Arms without a part of DRAGON, which ``dragon`` is paired with by the same seeds: the ablation."""
 
 PUBLISHED = {"completion_s": "−65 % (over 65 %)", "utilisation": "+20 to +30 points"}
 """What the paper's abstract claims against the default Kubernetes scheduler, which is not the baseline here."""
@@ -36,12 +39,27 @@ class GangFigure(msgspec.Struct, frozen=True, kw_only=True):
     change: float | None = None
 
 
+class PartGives(msgspec.Struct, frozen=True, kw_only=True):
+    """The mean change of a figure under ``dragon`` beside the arm without a part, with the same seeds, in percent.
+
+    Attributes:
+        low: Of the 95 % confidence interval, as ``high``; None: of a single pair.
+    """
+
+    without: str
+    metric: str
+    change: float
+    low: float | None
+    high: float | None
+
+
 class GangResults(msgspec.Struct, frozen=True, kw_only=True):
     """All that the runs came to.
 
     Attributes:
         link_mbit: The rate of the nodes' links; None: they had none.
         locality: What the runs say of locality.
+        parts: What each part of DRAGON gives, where the arms that say so were run.
     """
 
     repetitions: int
@@ -50,6 +68,7 @@ class GangResults(msgspec.Struct, frozen=True, kw_only=True):
     locality: str
     step: StepCost
     figures: Sequence[GangFigure]
+    parts: Sequence[PartGives]
 
 
 def results(
@@ -63,6 +82,7 @@ def results(
         locality=locality(link_mbit, why_no_links),
         step=step,
         figures=list(_figures(found)),
+        parts=list(_parts(found)),
     )
 
 
@@ -73,19 +93,35 @@ def _figures(found: Mapping[str, Sequence[GangRun]]) -> Iterator[GangFigure]:
             values = [float(getattr(run, metric)) for run in runs]
             before = [float(getattr(run, metric)) for run in baseline or ()]
             ours = estimate(values)
+            paired = _changes(before, values) if before and metric in CHANGES and runs is not baseline else []
             yield GangFigure(
                 arm=arm,
                 metric=metric,
                 mean=ours.mean,
-                low=ours.low if math.isfinite(ours.low) else None,
-                high=ours.high if math.isfinite(ours.high) else None,
-                change=_change(before, values) if before and metric in CHANGES and runs is not baseline else None,
+                low=_bound(ours.low),
+                high=_bound(ours.high),
+                change=round(estimate(paired).mean, 1) if paired else None,
             )
 
 
-def _change(before: Sequence[float], after: Sequence[float]) -> float | None:
-    changes = [100 * (now / then - 1) for then, now in zip(before, after, strict=True) if then]
-    return round(estimate(changes).mean, 1) if changes else None
+def _parts(found: Mapping[str, Sequence[GangRun]]) -> Iterator[PartGives]:
+    whole = found.get(PARTS["dragon"], ())
+    for without in (PARTS[part] for part in LEFT_OUT):
+        for metric in CHANGES if whole and without in found else ():
+            before, after = ([float(getattr(run, metric)) for run in runs] for runs in (found[without], whole))
+            if changes := _changes(before, after):
+                ours = estimate(changes)
+                yield PartGives(
+                    without=without, metric=metric, change=ours.mean, low=_bound(ours.low), high=_bound(ours.high)
+                )
+
+
+def _changes(before: Sequence[float], after: Sequence[float]) -> Sequence[float]:
+    return [100 * (now / then - 1) for then, now in zip(before, after, strict=True) if then]
+
+
+def _bound(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 def write(found: GangResults, folder: Path) -> None:
@@ -127,4 +163,15 @@ def report(found: GangResults) -> str:
         change = "" if one.change is None else f"{one.change:+.1f} %"
         published = PUBLISHED.get(one.metric, "") if one.arm.startswith("dragon") else ""
         lines.append(f"| {one.arm} | {one.metric} | {one.mean:,.2f} | {interval} | {change} | {published} |")
-    return "\n".join([*lines, ""])
+    return "\n".join([*lines, *_ablation(found.parts), ""])
+
+
+def _ablation(parts: Sequence[PartGives]) -> Iterator[str]:
+    if not parts:
+        return
+    yield from ("", "## What the parts give", "")
+    yield "`dragon` beside itself without a part, with the same seeds. An interval that contains zero shows no change."
+    yield from ("", "| beside | figure | change | 95 % interval |", "|---|---|---|---|")
+    for one in parts:
+        interval = "" if one.low is None or one.high is None else f"{one.low:+.1f} to {one.high:+.1f} %"
+        yield f"| {one.without} | {one.metric} | {one.change:+.1f} % | {interval} |"
