@@ -2,7 +2,7 @@
 """Writes the tables of ``docs/reproduction.md`` from the reports that ``make reproduce`` leaves in ``out/reproduce``.
 
 What stands between ``<!-- NAME -->`` and ``<!-- end -->`` is replaced by the report in the folder of that name: verdicts,
-tables and assumptions. A name is a paper's, or ``PAPER-real`` for its runs with real trainings. What has no report there stays
+tables and assumptions. A name is a paper's, or ``PAPER-real`` for its runs with real trainings. What has no report stays
 as it is.
 
 Run: ``python tools/reproduction_tables.py [FOLDER]``.
