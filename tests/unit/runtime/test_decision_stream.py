@@ -111,6 +111,19 @@ async def test_a_snapshot_may_forget_what_has_been_passed(position: int, passed:
     assert new.last_ids == ({str(FIRST): "judge/e1/loss/1/5/0"} if passed else {})
 
 
+async def test_a_late_copy_of_an_old_decision_precedes_nothing() -> None:
+    """A scan from behind the newest decision of the snapshot on finds a copy of an older one, which changes nothing."""
+    log = MemoryLog({"cluster": 2})
+    before = stream()
+    late = made(before, 4, FIRST)
+    await log.append([*late, *made(before, 5, FIRST), *late])
+    after = stream(before.last_ids)
+    after.fence(await scan(log, {FIRST: 2}))
+
+    assert after.passed(6, "e1")
+    assert chain(made(after, 6, FIRST)) == [("5/0", "6/0")]
+
+
 async def test_what_a_deleted_partition_made_precedes_nothing() -> None:
     """The partition was deleted and created again: the chain of its new decisions does not go on from the old ones."""
     log = MemoryLog({"cluster": 2})

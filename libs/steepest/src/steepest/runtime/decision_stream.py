@@ -151,9 +151,14 @@ class DecisionStream:
         return False
 
     def _leave(self, stream: str, to: TopicPartition, newest: DecisionId) -> None:
-        """What follows is new. Its predecessor is what is in the log, also where another version decided that."""
+        """What follows is new. Its predecessor is what is in the log, also where another version decided that.
+
+        A scan may find no more than a late copy of a decision that is older than the newest one of the snapshot.
+        """
         del self._found[stream, to]
-        self.last_ids[str(to)] = str(newest)
+        known = DecisionId.parse(self.last_ids.get(str(to), ""))
+        if known is None or known.stream != stream or known.position < newest.position:
+            self.last_ids[str(to)] = str(newest)
 
 
 def decision_id(decider: str, epoch: str, source: TopicPartition, offset: int, index: int = 0) -> DecisionId:
