@@ -1,7 +1,7 @@
 """The adapter for Kubernetes: every replica is a Job of ``batch/v1``, whose pods wait behind a scheduling gate for a place.
 
-It owns the order in which the steps of a call happen. Its state folder is on a volume that the pods share, so all that does
-not place, stop or cap is as in the other adapters.
+It owns what an adapter has there, and which call does what; what takes several steps is in ``steps``. Its state folder is on
+a volume that the pods share, so all that does not place, stop or cap is as in the other adapters.
 
 * A start resumes the Job, writes the incarnation and the node into the gated pod and drops the gate. The cluster's own
   scheduler then binds it: quotas, taints and the requests of others stay in force.
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -30,28 +29,23 @@ from steepest.cluster.folders.adapter_folder import IncarnationFolder, spec_reco
 from steepest.cluster.folders.ended_jobs import Retention
 from steepest.cluster.folders.folder_cluster import FolderCluster
 from steepest.cluster.folders.folder_label import label_of
-from steepest.cluster.folders.folder_watch import wait
 from steepest.cluster.folders.replica_roster import Roster
 from steepest.cluster.kubernetes.api import KubernetesApi
 from steepest.cluster.kubernetes.jobs import BatchJobs
 from steepest.cluster.kubernetes.kubernetes_background import KubernetesBackground, KubernetesTracked
-from steepest.cluster.kubernetes.launch import PodLaunch, launch
-from steepest.cluster.kubernetes.manifest import GRACE_S, UNPRIVILEGED, JobSettings
+from steepest.cluster.kubernetes.manifest import UNPRIVILEGED, JobSettings
 from steepest.cluster.kubernetes.nodes.selected_nodes import SelectedNodes
-from steepest.cluster.kubernetes.resize import resize
 from steepest.cluster.kubernetes.sight import pod_of
-from steepest.cluster.kubernetes.users_jobs import may_be_users
-from steepest.cluster.observation import Observation, declare_gone
+from steepest.cluster.kubernetes.steps.launch import PodLaunch, launch
+from steepest.cluster.kubernetes.steps.resize import resize
+from steepest.cluster.kubernetes.steps.stop import PodStop
+from steepest.cluster.observation import Observation
 from steepest.cluster.port import ReplicaId, ReplicaSpec, Stopped
-from steepest.errors import InputError, RefusedError, UncertainError
+from steepest.errors import InputError, RefusedError
 from steepest.events.common import CheckpointRef, Resources
 
 LARGEST_NODE = Resources(cpu_m=1_024_000, memory_mib=1 << 24)
 """Larger than any node: no cap is a cap of this size where nodes are selected, and so come and go."""
-
-_KILL_S = 30.0  # a kubelet kills within seconds of the grace's end
-_RETRY_S = 1.0
-_SHORTEST_GRACE_S = 1  # 0 would remove the pod without a proof that its processes are gone
 
 
 class KubernetesCluster(FolderCluster[KubernetesBackground]):
@@ -176,64 +170,9 @@ class KubernetesCluster(FolderCluster[KubernetesBackground]):
         folder = self._folder(replica, incarnation)
         if not await asyncio.to_thread(folder.path.exists):
             raise RefusedError(f"{folder} was never started here", code="unknown-incarnation")
-        seen = await self._stop_and_wait(background, folder, grace_s)
+        seen = await PodStop(self._own_jobs, background, folder, self._locked).end(grace_s)
         background.complete_later(folder)
         return await self._stopped(background, folder, seen)
-
-    async def _stop_and_wait(
-        self, background: KubernetesBackground, folder: IncarnationFolder, grace_s: float
-    ) -> Observation:
-        patience = time.monotonic() + grace_s
-        is_suspended = is_killed = False
-        while True:
-            pulse = background.watch.pulse.next_pulse()
-            late = time.monotonic() - patience
-            try:
-                seen = await self._observe(folder)
-                if seen.ended:
-                    return seen
-                if not seen.began:
-                    await self._cancel_start(folder)
-                    continue
-                if not is_suspended:
-                    is_suspended = await self._suspend(folder, grace_s)
-                elif late >= 0 and not is_killed:
-                    is_killed = await self._kill(folder)
-            except UncertainError:
-                if late >= _KILL_S:
-                    raise
-            if late >= _KILL_S:
-                raise UncertainError(f"{folder} still runs {_KILL_S:g} s after its grace", code="stop-timeout")
-            await wait(pulse, _RETRY_S if late >= 0 else min(_RETRY_S, -late))
-
-    async def _suspend(self, folder: IncarnationFolder, grace_s: float) -> bool:
-        async with self._locked(folder.replica.job):
-            if (await self._observe(folder)).ended:
-                return True
-            pod = await asyncio.to_thread(pod_of, folder)
-            if pod is not None and grace_s < GRACE_S and not may_be_users(folder.replica.job):
-                # Before the Job is suspended: a kubelet does not reliably shorten a grace that has begun. This fails the
-                # Job, and in place of one that a user has made there is no other.
-                await self._own_jobs.end(pod, grace_s=max(math.ceil(grace_s), _SHORTEST_GRACE_S))
-            if not await self._own_jobs.suspend(folder.replica, suspended=True):
-                await self._kill(folder)  # another party has removed the Job, and its pod ends or was orphaned
-        return True
-
-    async def _kill(self, folder: IncarnationFolder) -> bool:
-        pod = await asyncio.to_thread(pod_of, folder)
-        if pod is not None:
-            await self._own_jobs.end(pod, grace_s=_SHORTEST_GRACE_S)
-        return True
-
-    async def _cancel_start(self, folder: IncarnationFolder) -> None:
-        """Record the end of an interrupted start, so that a later ``start`` never completes it."""
-        async with self._locked(folder.replica.job):
-            if not (await self._observe(folder)).began:
-                await self._own_jobs.suspend(folder.replica, suspended=True)
-                pod = await asyncio.to_thread(pod_of, folder)
-                if pod is not None:
-                    await self._own_jobs.gone(pod)
-                await asyncio.to_thread(declare_gone, folder, "it was stopped before it began")
 
     async def limit(
         self,

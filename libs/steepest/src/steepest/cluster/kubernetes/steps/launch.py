@@ -25,8 +25,8 @@ from steepest.cluster.kubernetes.kubernetes_background import KubernetesBackgrou
 from steepest.cluster.kubernetes.manifest import manifest
 from steepest.cluster.kubernetes.nodes.selected_nodes import takes_pods
 from steepest.cluster.kubernetes.objects import BatchJob, failed_start, unschedulable
-from steepest.cluster.kubernetes.resize import resize
 from steepest.cluster.kubernetes.sight import PodRecord, pod_of, record_of
+from steepest.cluster.kubernetes.steps.resize import resize
 from steepest.cluster.kubernetes.users_jobs import USERS_JOB
 from steepest.cluster.port import ReplicaSpec
 from steepest.errors import ClusterError, RefusedError

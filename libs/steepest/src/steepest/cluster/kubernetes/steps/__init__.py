@@ -1,0 +1,1 @@
+"""What the calls that start, stop and cap an incarnation do, step by step: a call a file."""
