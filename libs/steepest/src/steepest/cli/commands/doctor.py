@@ -45,7 +45,7 @@ def doctor(namespace: str, claim: str, account: str, kubeconfig: Path | None, *,
     from steepest.errors import InputError
 
     try:
-        from steepest.cluster.kubernetes.doctor import Health, Patient
+        from steepest.cluster.kubernetes.doctor import CheckHealth, Patient
     except ImportError as error:
         raise InputError(
             f"the client of Kubernetes is missing: {error}", hint="install steepest[kubernetes]"
@@ -55,7 +55,7 @@ def doctor(namespace: str, claim: str, account: str, kubeconfig: Path | None, *,
         give(found)
     else:
         _show(found)
-    sys.exit(int(any(one.health in {Health.MISSING, Health.UNKNOWN} for one in found)))
+    sys.exit(int(any(one.health in {CheckHealth.MISSING, CheckHealth.UNKNOWN} for one in found)))
 
 
 async def _examined(kubeconfig: Path | None, patient: Patient) -> list[Finding]:

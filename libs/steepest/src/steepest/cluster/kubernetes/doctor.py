@@ -33,7 +33,7 @@ _NEEDED: Mapping[tuple[str, str], tuple[str, ...]] = {
 _NEEDED_EVERYWHERE: Mapping[tuple[str, str], tuple[str, ...]] = {("", "nodes"): ("list", "watch")}
 
 
-class Health(enum.StrEnum):
+class CheckHealth(enum.StrEnum):
     """What became of a check. What is OFF is not needed, and mending it adds a function."""
 
     OK = "ok"
@@ -53,7 +53,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     check: str
-    health: Health
+    health: CheckHealth
     found: str
     mend: str = ""
 
@@ -135,7 +135,7 @@ async def examine(api: KubernetesApi, patient: Patient) -> list[Finding]:
             found.append(await check(api, patient))
         except ClusterError as error:
             mend = error.hint or "mend what the message names, and ask again"
-            found.append(Finding(check=name, health=Health.UNKNOWN, found=str(error), mend=mend))
+            found.append(Finding(check=name, health=CheckHealth.UNKNOWN, found=str(error), mend=mend))
     return found
 
 
@@ -143,10 +143,10 @@ async def _server(api: KubernetesApi, patient: Patient) -> Finding:
     del patient
     has = {each.name for each in (await api.get("/api/v1", _Resources)).resources}
     if "pods/resize" in has:
-        return Finding(check="server", health=Health.OK, found="the API server changes limits in place")
+        return Finding(check="server", health=CheckHealth.OK, found="the API server changes limits in place")
     return Finding(
         check="server",
-        health=Health.MISSING,
+        health=CheckHealth.MISSING,
         found="the API server has no pods/resize, so limits cannot be changed",
         mend="use Kubernetes 1.35 or later",
     )
@@ -158,18 +158,18 @@ async def _nodes(api: KubernetesApi, patient: Patient) -> Finding:
     usable = [each for each in listed if each.is_ready and takes_pods(each)]
     found = f"{len(usable)} of {len(listed)} nodes are ready and take pods"
     if len(usable) > 1:
-        return Finding(check="nodes", health=Health.OK, found=found)
+        return Finding(check="nodes", health=CheckHealth.OK, found=found)
     if usable:
         mend = "add a node, or take a taint or cordon away: jobs have nowhere to move"
-        return Finding(check="nodes", health=Health.OFF, found=found, mend=mend)
-    return Finding(check="nodes", health=Health.MISSING, found=found, mend="kubectl describe nodes")
+        return Finding(check="nodes", health=CheckHealth.OFF, found=found, mend=mend)
+    return Finding(check="nodes", health=CheckHealth.MISSING, found=found, mend="kubectl describe nodes")
 
 
 async def _namespace(api: KubernetesApi, patient: Patient) -> Finding:
     if await _get(api, f"/api/v1/namespaces/{patient.namespace}", ClusterObject) is None:
         found, mend = f"there is no namespace {patient.namespace}", f"kubectl create namespace {patient.namespace}"
-        return Finding(check="namespace", health=Health.MISSING, found=found, mend=mend)
-    return Finding(check="namespace", health=Health.OK, found=f"the namespace {patient.namespace} is there")
+        return Finding(check="namespace", health=CheckHealth.MISSING, found=found, mend=mend)
+    return Finding(check="namespace", health=CheckHealth.OK, found=f"the namespace {patient.namespace} is there")
 
 
 async def _volume(api: KubernetesApi, patient: Patient) -> Finding:
@@ -185,8 +185,8 @@ async def _volume(api: KubernetesApi, patient: Patient) -> Finding:
         found = f"the claim {patient.claim} has no volume: {claim.status.phase or 'no phase'}"
         mend = f"kubectl -n {patient.namespace} describe pvc {patient.claim}"
     else:
-        return Finding(check="volume", health=Health.OK, found=f"pods on every node can mount {patient.claim}")
-    return Finding(check="volume", health=Health.MISSING, found=found, mend=mend)
+        return Finding(check="volume", health=CheckHealth.OK, found=f"pods on every node can mount {patient.claim}")
+    return Finding(check="volume", health=CheckHealth.MISSING, found=found, mend=mend)
 
 
 async def _rights(api: KubernetesApi, patient: Patient) -> Finding:
@@ -198,10 +198,10 @@ async def _rights(api: KubernetesApi, patient: Patient) -> Finding:
             denied.append(f"{verb} {kind[1]}")
     who = patient.account or "you"
     if not denied:
-        return Finding(check="rights", health=Health.OK, found=f"{who} may do all that Steepest does")
+        return Finding(check="rights", health=CheckHealth.OK, found=f"{who} may do all that Steepest does")
     return Finding(
         check="rights",
-        health=Health.MISSING,
+        health=CheckHealth.MISSING,
         found=f"{who} may not: {', '.join(denied)}",
         mend="kubectl apply -f deploy/kubernetes/rights.yaml, or install the chart",
     )
@@ -209,15 +209,15 @@ async def _rights(api: KubernetesApi, patient: Patient) -> Finding:
 
 async def _usage(api: KubernetesApi, patient: Patient) -> Finding:
     if await _may(api, patient, "", ("", "nodes/proxy"), "get"):
-        return Finding(check="usage", health=Health.OK, found="what jobs use is measured")
+        return Finding(check="usage", health=CheckHealth.OK, found="what jobs use is measured")
     mend = "give the account get on nodes/proxy, which lets it read all that a kubelet tells"
-    return Finding(check="usage", health=Health.OFF, found="what jobs use is unknown", mend=mend)
+    return Finding(check="usage", health=CheckHealth.OFF, found="what jobs use is unknown", mend=mend)
 
 
 async def _users_jobs(api: KubernetesApi, patient: Patient) -> Finding:
     off = Finding(
         check="users-jobs",
-        health=Health.OFF,
+        health=CheckHealth.OFF,
         found=f"Jobs that users make in {patient.namespace} are not gated",
         mend="set the chart's optIn.enabled, or apply deploy/kubernetes/opt-in.yaml (Kubernetes 1.36)",
     )
@@ -230,7 +230,9 @@ async def _users_jobs(api: KubernetesApi, patient: Patient) -> Finding:
     for binding in bindings.items:
         wanted = binding.spec.match_resources.namespace_selector.match_labels
         if binding.spec.policy_name.endswith(POLICY) and wanted.items() <= labels.items():
-            return Finding(check="users-jobs", health=Health.OK, found=f"{binding.spec.policy_name} gates users' Jobs")
+            return Finding(
+                check="users-jobs", health=CheckHealth.OK, found=f"{binding.spec.policy_name} gates users' Jobs"
+            )
     return off
 
 
