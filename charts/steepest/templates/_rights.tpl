@@ -25,6 +25,7 @@ migrator:
     - { apiGroups: [""], resources: [pods/log], verbs: [get] }
     - { apiGroups: [batch], resources: [jobs], verbs: [get, list, watch, create, patch, delete] }
     - { apiGroups: [""], resources: [services], verbs: [create, delete] }
+    - { apiGroups: [events.k8s.io], resources: [events], verbs: [create] }
     {{- if .Values.optIn.enabled }}
     # A pod that a user's own template makes has no limit yet.
     - { apiGroups: [""], resources: [pods/resize], verbs: [patch] }

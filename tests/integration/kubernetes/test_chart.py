@@ -46,6 +46,7 @@ RIGHTS: dict[str, set[tuple[str, str]]] = {
         *((verb, "pods") for verb in ("patch", "delete")),
         *((verb, "batch/jobs") for verb in ("get", "list", "watch", "create", "patch", "delete")),
         *((verb, "services") for verb in ("create", "delete")),
+        ("create", "events.k8s.io/events"),
         ("patch", "pods/resize"),
     },
     "resizer": {*SEES, *NODES, ("patch", "pods/resize")},
@@ -120,6 +121,8 @@ def test_jobs_move_are_resized_and_outlive_the_release(release: Release, figures
         "upgrade", "trial", str(CHART), "--wait", f"--timeout={TIMEOUT_S}s", values={**VALUES, "heartbeatMs": 700}
     )
     release.helm("rollback", "trial", "1", "--wait", f"--timeout={TIMEOUT_S}s")
+    asked = list(release.asked_of_the_api_server())  # before its rights go, which is before its pods end
+    refused = [(one["user"]["username"], one["requestURI"]) for one in asked if one["responseStatus"]["code"] == 403]
     release.helm("uninstall", "trial", "--wait", f"--timeout={TIMEOUT_S}s")
     _await(lambda: not _left(release), "nothing of the release is left", lambda: _left(release))
     alone = _all_run(release)
@@ -131,8 +134,6 @@ def test_jobs_move_are_resized_and_outlive_the_release(release: Release, figures
         (release.folder(name) / "checkpoints" / "enough").touch()
     ended = _await(lambda: _succeeded(release), "all jobs have finished")
 
-    asked = list(release.asked_of_the_api_server())
-    refused = [(one["user"]["username"], one["requestURI"]) for one in asked if one["responseStatus"]["code"] == 403]
     failed = sum(each["status"].get("failed", 0) for each in ended)
     twice = [mark.name for name in JOBS for mark in release.folder(name).glob("checkpoints/*.twice")]
     figures.count(status_failed=failed, doubled=len(twice), orphans=len(_left(release)))

@@ -58,6 +58,7 @@ def test_a_cluster_with_all_that_is_needed(lab: KubernetesLab, kubeconfig: Path)
         "volume": "ok",
         "rights": "ok",
         "usage": "ok",
+        "events": "ok",
         "users-jobs": "off",
     }
     assert "optIn.enabled" in found["users-jobs"]["mend"]

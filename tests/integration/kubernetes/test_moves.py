@@ -26,8 +26,10 @@ from steepest.kubernetes_lab.layout import CLAIM, NAMESPACE
 from steepest.testing.system.running_system import RunningSystem
 
 JOBS = ("one", "two", "three")
-OWN = re.compile(r"(steepest-[0-9a-f]{10}|[a-z0-9-]+-[0-9a-f]{10}-\d+(-[a-z0-9]{5})?|opted-in-[a-z]+(-[a-z0-9]{5})?)")
-"""Names of Steepest's own Services, Jobs and pods, and of those that users have opted in."""
+OWN = re.compile(
+    r"(steepest-([0-9a-f]{10}){1,2}|[a-z0-9-]+-[0-9a-f]{10}-\d+(-[a-z0-9]{5})?|opted-in-[a-z]+(-[a-z0-9]{5})?)"
+)
+"""Names of Steepest's own Services, Events, Jobs and pods, and of those that users have opted in."""
 
 BYSTANDER = {
     "apiVersion": "batch/v1",

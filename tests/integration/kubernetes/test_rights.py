@@ -17,6 +17,7 @@ NEEDED = (
     ("patch", "pods", NAMESPACE),
     ("patch", "pods/resize", NAMESPACE),
     ("get", "pods/log", NAMESPACE),
+    ("create", "events.events.k8s.io", NAMESPACE),
     ("watch", "nodes", ""),
     ("list", "pods", "default"),
 )
@@ -29,6 +30,9 @@ DENIED = (
     ("create", "deployments.apps", NAMESPACE),
     ("create", "serviceaccounts/token", NAMESPACE),
     ("create", "rolebindings.rbac.authorization.k8s.io", NAMESPACE),
+    *((verb, "events.events.k8s.io", NAMESPACE) for verb in ("get", "list", "patch", "update", "delete")),
+    ("create", "events", NAMESPACE),
+    ("create", "events.events.k8s.io", "default"),
     ("patch", "jobs.batch", "default"),
     ("patch", "pods", "default"),
     ("get", "pods/log", "default"),

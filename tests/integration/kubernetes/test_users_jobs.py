@@ -147,6 +147,21 @@ def test_users_jobs_are_placed_and_moved_and_others_are_not_touched(
     figures.count(untouched_writes=len(untouched))
     assert untouched == []
     assert system.breaches() == []
+    _until(lab, whose, {"Placed", "MovePlanned", "Moved", "Ended"})
+    assert "moved to node-b" in lab.kubectl("-n", NAMESPACE, "describe", "job", whose)
+
+
+@pytest.mark.timeout(200)
+def test_a_job_that_cannot_be_scheduled_says_why(system: RunningSystem, lab: KubernetesLab) -> None:
+    """It stays suspended, and an Event about it says what its user can change."""
+    del system
+    job = users_job(JOBS[0], opted_in=True)
+    job["spec"] |= {"parallelism": 2, "completions": 2}
+    lab.kubectl("create", "-f", "-", content=job)
+
+    (said,) = _until(lab, JOBS[0], {"LeftAlone"})
+    assert "set parallelism and completions to 1" in said
+    assert _job(lab, JOBS[0])["spec"]["suspend"] is True
 
 
 @pytest.mark.timeout(200)
@@ -184,6 +199,19 @@ def _placed(found: Received[c.ClusterEvent], job: str) -> bool | None:
 def _job(lab: KubernetesLab, name: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(lab.kubectl("-n", NAMESPACE, "get", "job", name, "-o", "json"))
     return found
+
+
+def _until(lab: KubernetesLab, job: str, reasons: set[str]) -> list[str]:
+    """The messages of the Events about a Job that is there, once there is one of each of these reasons."""
+    uid = _job(lab, job)["metadata"]["uid"]
+    about = ("get", "events", "--field-selector", f"involvedObject.uid={uid}", "-o", "json")
+    deadline = time.monotonic() + 60
+    while True:
+        found = json.loads(lab.kubectl("-n", NAMESPACE, *about))["items"]
+        if reasons <= {each["reason"] for each in found}:
+            return [each["message"] for each in found if each["reason"] in reasons]
+        assert time.monotonic() < deadline, (reasons, [(each["reason"], each["message"]) for each in found])
+        time.sleep(0.2)
 
 
 def _pods(lab: KubernetesLab, job: str) -> list[dict[str, Any]]:

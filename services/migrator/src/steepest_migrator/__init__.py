@@ -15,7 +15,7 @@ def build(context: ServiceContext) -> Service:
     """The service's parts."""
 
     def effectors(held: HeldPool) -> Sequence[Effector]:
-        return Migrator(context.cluster_of(held), context.clock), *context.users_jobs_of(held)
+        return Migrator(context.cluster_of(held), context.clock), *context.kubernetes_effectors_of(held)
 
     return Service(name="migrator", effectors=effectors)
 

@@ -42,11 +42,13 @@ class ServiceContext(msgspec.Struct, frozen=True, kw_only=True):
         """The nodes of a pool, which obey as long as the pool is held."""
         return held_cluster(self.clusters[held.pool], held)
 
-    def users_jobs_of(self, held: HeldPool) -> Sequence[Effector]:
-        """What submits Jobs that users have made in a pool's cluster with its own tools; none where it has no such thing."""
+    def kubernetes_effectors_of(self, held: HeldPool) -> Sequence[Effector]:
+        """What submits Jobs that users have made in a pool's cluster, and shows users there what happens; none elsewhere."""
         if not self.installation.kubernetes(held.pool):
             return ()
         from steepest.cluster.kubernetes import KubernetesCluster  # noqa: PLC0415 - as above
+        from steepest.collector.job_notices import JobNotices  # noqa: PLC0415 - the client is an extra
+        from steepest.collector.notice_writer import NoticeWriter  # noqa: PLC0415 - the client is an extra
         from steepest.collector.users_jobs import UsersJobs  # noqa: PLC0415 - the client is an extra
 
         cluster = self.clusters[held.pool]
@@ -55,7 +57,9 @@ class ServiceContext(msgspec.Struct, frozen=True, kw_only=True):
         def is_ours(queue: str) -> bool:
             return self.installation.pool_of_queue(queue) == held.pool
 
-        return (UsersJobs(cluster.connect(), cluster.jobs_settings, is_ours),)
+        settings = cluster.jobs_settings
+        notices = NoticeWriter(cluster.connect(), settings, self.clock)
+        return UsersJobs(cluster.connect(), settings, is_ours, notices), JobNotices(notices, settings)
 
     def folder_of(self, pool: str) -> StateFolder:
         """Where a pool's files are."""

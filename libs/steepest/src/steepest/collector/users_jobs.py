@@ -13,11 +13,13 @@ from collections.abc import Callable
 from typing import Any
 
 from steepest.cluster.kubernetes.api import MERGE, KubernetesApi
+from steepest.cluster.kubernetes.job_events import JobSubject, Notice
 from steepest.cluster.kubernetes.manifest import CLUSTER, NAME, JobSettings, labels_of
 from steepest.cluster.kubernetes.objects import GATE, SCHEDULE
 from steepest.cluster.kubernetes.reflector import Reflector, labelled
 from steepest.cluster.kubernetes.users_jobs import UsersJob, is_of, job_name, submission
 from steepest.cluster.port import ReplicaId
+from steepest.collector.notice_writer import NoticeWriter
 from steepest.errors import ClusterError, InputError
 from steepest.events import cluster as c
 from steepest.events.received import Received
@@ -37,14 +39,18 @@ class UsersJobs(Effector):
         api: The API server; it is closed at the end.
         settings: What the installation's Jobs have in common.
         is_ours: Whether the jobs of a queue belong to this pool.
+        notices: Where the users of Jobs that are left alone read why.
     """
 
     name = "users-jobs"
 
-    def __init__(self, api: KubernetesApi, settings: JobSettings, is_ours: Callable[[str], bool]) -> None:
+    def __init__(
+        self, api: KubernetesApi, settings: JobSettings, is_ours: Callable[[str], bool], notices: NoticeWriter
+    ) -> None:
         self._api = api
         self._settings = settings
         self._is_ours = is_ours
+        self._notices = notices
         self._path = f"/apis/batch/v1/namespaces/{settings.namespace}/jobs"
         self._changed = asyncio.Event()
         self._view = ClusterView()
@@ -74,7 +80,9 @@ class UsersJobs(Effector):
                 if jobs.is_live:
                     for job in list(jobs.all()):
                         await self._take(job, send)
-                    await self._cancel_deleted({job.metadata.uid for job in jobs.all()}, send)
+                    uids = {job.metadata.uid for job in jobs.all()}
+                    self._refused = {uid: why for uid, why in self._refused.items() if uid in uids}
+                    await self._cancel_deleted(uids, send)
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_LOOK_S):
                         await self._changed.wait()
@@ -101,9 +109,13 @@ class UsersJobs(Effector):
         await send(c.JobSubmitted(job=name, request=job.metadata.uid, spec=spec))
 
     def _refuse(self, job: UsersJob, why: str) -> None:
-        if self._refused.get(job.metadata.uid) != why:
-            self._refused[job.metadata.uid] = why
+        uid = job.metadata.uid
+        if self._refused.get(uid) != why:
+            self._refused[uid] = why
             _log.warning("a user's Job is left alone", job=job.metadata.name, why=why)
+            # With those that let others go first: any number of Jobs can be wrong.
+            notice = Notice(reason="LeftAlone", message=f"Steepest leaves this Job alone: {why}", is_warning=True)
+            self._notices.put(JobSubject(job.metadata.name, uid), notice, may_wait=True)
 
     async def _mark(self, job: UsersJob, name: str) -> None:
         """Make it the installation's own.

@@ -127,6 +127,7 @@ async def examine(api: KubernetesApi, patient: Patient) -> list[Finding]:
         ("volume", _volume),
         ("rights", _rights),
         ("usage", _usage),
+        ("events", _events),
         ("users-jobs", _users_jobs),
     )
     found = []
@@ -212,6 +213,13 @@ async def _usage(api: KubernetesApi, patient: Patient) -> Finding:
         return Finding(check="usage", health=CheckHealth.OK, found="what jobs use is measured")
     mend = "give the account get on nodes/proxy, which lets it read all that a kubelet tells"
     return Finding(check="usage", health=CheckHealth.OFF, found="what jobs use is unknown", mend=mend)
+
+
+async def _events(api: KubernetesApi, patient: Patient) -> Finding:
+    if await _may(api, patient, patient.namespace, ("events.k8s.io", "events"), "create"):
+        return Finding(check="events", health=CheckHealth.OK, found="Jobs have Events that explain decisions")
+    mend = "give the account create on events of events.k8s.io in the namespace"
+    return Finding(check="events", health=CheckHealth.OFF, found="kubectl describe job explains no decision", mend=mend)
 
 
 async def _users_jobs(api: KubernetesApi, patient: Patient) -> Finding:

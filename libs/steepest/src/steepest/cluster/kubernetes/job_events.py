@@ -1,0 +1,95 @@
+"""Events of ``events.k8s.io`` about a Job, so that ``kubectl describe job`` explains what was decided.
+
+It owns their form and their names. It must never know what is worth one, or when to write it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from steepest.cluster.kubernetes.api import CONFLICT, AnswerError, KubernetesApi
+from steepest.cluster.kubernetes.manifest import JobSettings
+
+CONTROLLER = "steepest.dev/migrator"
+"""Who writes them, as ``kubectl describe`` shows it."""
+
+_NOTE_BYTES = 1_024
+"""The API server refuses a longer one."""
+
+_DIGEST = 20
+_LATEST_MS = 1 << 42  # a record's time comes from outside, and may be no date at all
+
+
+class Notice(msgspec.Struct, frozen=True, kw_only=True):
+    """What an Event says.
+
+    Attributes:
+        reason: One word in CamelCase, for programs.
+        message: A sentence, for people.
+        is_warning: Whether it is something that its reader may want to mend.
+        at_ms: When it happened, in milliseconds of the wall clock; None: it is so as long as the Job is as it is.
+    """
+
+    reason: str
+    message: str
+    is_warning: bool = False
+    at_ms: int | None = None
+
+
+class JobSubject(msgspec.Struct, frozen=True):
+    """The Job that an Event is about. A Job that was deleted and made again has another UID."""
+
+    name: str
+    uid: str
+
+
+def event_of(settings: JobSettings, job: JobSubject, notice: Notice, now_ms: int) -> dict[str, Any]:
+    """The Event. The same notice about the same Job has the same name: written again, it still exists once.
+
+    Nothing that a user has written is a part of that name.
+    """
+    when = "" if notice.at_ms is None else notice.at_ms
+    what = f"{settings.label}/{job.uid}/{when}/{notice.reason}/{notice.message}"
+    happened_ms = now_ms if notice.at_ms is None else notice.at_ms
+    at = datetime.fromtimestamp(min(max(happened_ms, 0), _LATEST_MS) / 1000, UTC)
+    return {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {
+            "name": f"steepest-{hashlib.sha256(what.encode()).hexdigest()[:_DIGEST]}",
+            "namespace": settings.namespace,
+        },
+        "eventTime": at.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        "regarding": {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "namespace": settings.namespace,
+            "name": job.name,
+            "uid": job.uid,
+        },
+        "type": "Warning" if notice.is_warning else "Normal",
+        "reason": notice.reason,
+        "action": "Schedule",
+        "note": notice.message.encode()[:_NOTE_BYTES].decode(errors="ignore"),
+        "reportingController": CONTROLLER,
+        "reportingInstance": settings.label,
+    }
+
+
+async def post_event(api: KubernetesApi, settings: JobSettings, job: JobSubject, notice: Notice, now_ms: int) -> None:
+    """Write an Event about a Job; succeeds if it is there.
+
+    Raises:
+        ClusterError: It was not written.
+        UncertainError: It may have been written; the same call again does it once.
+    """
+    path = f"/apis/events.k8s.io/v1/namespaces/{settings.namespace}/events"
+    try:
+        await api.request("POST", path, body=event_of(settings, job, notice, now_ms))
+    except AnswerError as error:
+        if error.status != CONFLICT:
+            raise

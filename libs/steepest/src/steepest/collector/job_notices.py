@@ -1,0 +1,100 @@
+"""Shows the users of a Kubernetes cluster what is decided about their jobs, as Events about their Jobs.
+
+It owns which events of the log become one, and by which word. It must never send a request. What happened before the service
+started is not shown again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from steepest.cluster.kubernetes.job_events import JobSubject, Notice
+from steepest.cluster.kubernetes.manifest import JobSettings, name_of
+from steepest.cluster.kubernetes.users_jobs import USERS_JOB, is_of
+from steepest.cluster.port import ReplicaId
+from steepest.collector.notice_writer import NoticeWriter
+from steepest.describe import sentence
+from steepest.events import cluster as c
+from steepest.events.received import Received
+from steepest.runtime.effector import Effector, Send
+from steepest.view.cluster_view import ClusterView
+from steepest.view.state import Job
+
+REASONS: Mapping[type[msgspec.Struct], str] = {
+    c.PlacementPlanned: "PlacementPlanned",
+    c.JobPlaced: "Placed",
+    c.MigrationPlanned: "MovePlanned",
+    c.MigrationFinished: "Moved",
+    c.TransitionPlanned: "TransitionPlanned",
+    c.JobSuspended: "Suspended",
+    c.TransitionFinished: "TransitionFinished",
+    c.LimitsApplied: "Limited",
+    c.RetryPlanned: "RetryPlanned",
+    c.JobEnded: "Ended",
+}
+"""The word of each event that becomes an Event."""
+
+WARNINGS: Mapping[type[msgspec.Struct], str] = {
+    c.JobRejected: "Rejected",
+    c.StepFailed: "StepFailed",
+    c.MigrationFailed: "NotMoved",
+    c.TransitionFailed: "TransitionFailed",
+    c.PlanAbandoned: "PlanAbandoned",
+    c.LimitsRefused: "LimitRefused",
+}
+"""The same for those that are warnings."""
+
+_ROUTINE = (c.LimitsApplied, c.LimitsRefused)
+"""A policy that limits plans for each job at each interval: these let the others go first."""
+
+
+def notice_of(event: c.ClusterEvent, at_ms: int) -> Notice | None:
+    """What an event of the log, at its time, says to the user of its job; None if it is of no interest there."""
+    kind = type(event)
+    reason = REASONS.get(kind) or WARNINGS.get(kind)
+    if reason is None:
+        return None
+    has_failed = isinstance(event, c.JobEnded) and event.outcome is c.Outcome.FAILED
+    return Notice(reason=reason, message=sentence(event), is_warning=has_failed or kind in WARNINGS, at_ms=at_ms)
+
+
+def subject_of(settings: JobSettings, job: Job) -> JobSubject:
+    """The Job of a job, with its UID where a user has made it; of a gang, the Job of replica 0.
+
+    The variable alone proves nothing: the job's name and request must agree that it was submitted for a user's Job.
+    """
+    users = job.spec.env.get(USERS_JOB, "")
+    if users and is_of(job.name, job.request):
+        return JobSubject(users, job.request)
+    return JobSubject(name_of(settings, ReplicaId(job.name, 0)), "")
+
+
+class JobNotices(Effector):
+    """Follows one pool.
+
+    Args:
+        writer: What writes them; it is run by this effector.
+        settings: What the installation's Jobs have in common.
+    """
+
+    name = "job-notices"
+
+    def __init__(self, writer: NoticeWriter, settings: JobSettings) -> None:
+        self._writer = writer
+        self._settings = settings
+
+    def observe(self, view: ClusterView, received: Received[c.ClusterEvent], *, accepted: bool) -> None:
+        """Note what will be written."""
+        event = received.event
+        if not accepted or (notice := notice_of(event, received.at_ms)) is None:
+            return
+        job = view.jobs.get(getattr(event, "job", ""))
+        if job is not None:
+            self._writer.put(subject_of(self._settings, job), notice, may_wait=isinstance(event, _ROUTINE))
+
+    async def run(self, send: Send) -> None:
+        """Write until the end."""
+        del send
+        await self._writer.run()

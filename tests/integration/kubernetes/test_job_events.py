@@ -1,0 +1,202 @@
+"""Events about Jobs on a real cluster: the API server takes them once, and ``kubectl describe job`` explains what happened.
+
+The witness is kubectl with the administrator's rights; what is written is written with an installation's own.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from tests.integration import exclusive_training
+
+from steepest.cluster.folders.adapter_folder import AdapterFolder
+from steepest.cluster.folders.folder_label import label_of
+from steepest.cluster.kubernetes.api import KubernetesApi
+from steepest.cluster.kubernetes.job_events import CONTROLLER, JobSubject, Notice, post_event
+from steepest.cluster.kubernetes.manifest import JobSettings, name_of
+from steepest.cluster.port import ReplicaId
+from steepest.describe import sentence
+from steepest.errors import RefusedError
+from steepest.events import cluster as c
+from steepest.events.common import Resources
+from steepest.events.received import Received
+from steepest.kubernetes_lab.images import DEMO
+from steepest.kubernetes_lab.lab import KubernetesLab
+from steepest.kubernetes_lab.layout import CLAIM, NAMESPACE
+from steepest.testing.system.running_system import RunningSystem
+
+NAME = "opted-in-noted"
+"""Named so that other tests that read the audit log know it."""
+
+PATIENCE_S = 60.0
+JOBS = ("one", "two", "three")
+SETTINGS = JobSettings(
+    namespace=NAMESPACE, label="noted", claim=CLAIM, below=Path("noted"), image=DEMO, user=1, most=Resources()
+)
+HOSTILE = '"}}\n\x1b[2J$(reboot)' + "ö" * 600
+
+
+def suspended_job() -> dict[str, Any]:
+    """A Job that never runs."""
+    pod = {"restartPolicy": "Never", "containers": [{"name": "job", "image": DEMO}]}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": NAME, "namespace": NAMESPACE},
+        "spec": {"suspend": True, "template": {"spec": pod}},
+    }
+
+
+@pytest.fixture
+async def api(kubeconfig: Path) -> AsyncIterator[KubernetesApi]:
+    """The API server, with the rights that an installation is given."""
+    made = KubernetesApi(kubeconfig)
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+def job(lab: KubernetesLab) -> Iterator[JobSubject]:
+    """A Job that nothing but the Job controller acts on."""
+    yield _made(lab)
+    lab.kubectl("-n", NAMESPACE, "delete", "job", NAME, "--ignore-not-found", "--wait=true")
+
+
+async def test_the_same_notice_is_one_event(api: KubernetesApi, lab: KubernetesLab, job: JobSubject) -> None:
+    """Also when it is written again later; another one is another Event, and kubectl shows both with the Job."""
+    placed = Notice(reason="Placed", message="it is placed on node-a", at_ms=time.time_ns() // 1_000_000)
+    moved = Notice(reason="NotMoved", message="node-b is away", is_warning=True, at_ms=placed.at_ms)
+    for notice, now_ms in ((placed, 1), (placed, 10**12), (moved, 1)):
+        await post_event(api, SETTINGS, job, notice, now_ms)
+
+    seen = sorted((each["reason"], each["type"], each["message"]) for each in _events(lab, job.uid))
+    assert seen == [
+        ("NotMoved", "Warning", "node-b is away"),
+        ("Placed", "Normal", "it is placed on node-a"),
+    ]
+    shown = lab.kubectl("-n", NAMESPACE, "describe", "job", NAME)
+    assert "it is placed on node-a" in shown
+    assert "node-b is away" in shown
+    selected = ("--field-selector", f"reportingController={CONTROLLER},regarding.uid={job.uid}", "-o", "name")
+    assert len(lab.kubectl("-n", NAMESPACE, "get", "events.events.k8s.io", *selected).split()) == 2
+
+
+async def test_a_job_that_is_made_again_has_no_events_of_the_old_one(
+    api: KubernetesApi, lab: KubernetesLab, job: JobSubject
+) -> None:
+    """Its name is the same, its UID is not."""
+    await post_event(api, SETTINGS, job, Notice(reason="Placed", message="this was the old one"), 1)
+    lab.kubectl("-n", NAMESPACE, "delete", "job", NAME, "--wait=true")
+    again = _made(lab)
+    await post_event(api, SETTINGS, again, Notice(reason="Placed", message="this is the new one"), 1)
+
+    shown = lab.kubectl("-n", NAMESPACE, "describe", "job", NAME)
+    assert "this is the new one" in shown
+    assert "this was the old one" not in shown
+
+
+@pytest.mark.parametrize("at_ms", [-(2**62), 0, 2**62, None])
+async def test_any_words_and_times_are_taken(
+    api: KubernetesApi, lab: KubernetesLab, job: JobSubject, at_ms: int | None
+) -> None:
+    """A long message is cut, and is nothing but a message."""
+    await post_event(api, SETTINGS, job, Notice(reason="StepFailed", message=HOSTILE, at_ms=at_ms), 10**12)
+
+    (event,) = _events(lab, job.uid)
+    assert HOSTILE.startswith(event["message"])
+    assert len(event["message"].encode()) > 1_000
+
+
+async def test_no_event_is_written_in_another_namespace(api: KubernetesApi, job: JobSubject) -> None:
+    """The right is one of the namespace of the Jobs."""
+    elsewhere = msgspec.structs.replace(SETTINGS, namespace="default")
+    with pytest.raises(RefusedError):
+        await post_event(api, elsewhere, job, Notice(reason="Placed", message="here"), 1)
+
+
+@pytest.fixture
+def system(lab: KubernetesLab, kubeconfig: Path) -> Iterator[RunningSystem]:
+    """A system in which all jobs start on the large node and are limited there, and one moves to the idle one."""
+    volume = lab.folder.volume
+    running = RunningSystem(
+        volume / f"noted-{secrets.token_hex(4)}",
+        *("--cluster", f"kubernetes={NAMESPACE}/{CLAIM}:{volume}", "--image", DEMO),
+        *("--node", "node-a=1.6:4Gi", "--node", "node-b=0.2:4Gi", "--heartbeat", "500ms"),
+        *("--policy", "specon+flowcon", "--interval", "1s", "--alpha", "0.9"),
+        env={"KUBECONFIG": str(kubeconfig)},
+    )
+    running.start()
+    yield running
+    running.call("down")
+    running.end()
+    lab.kubectl("-n", NAMESPACE, "delete", "jobs", "-l", "steepest.dev/managed=true", "--wait=false")
+
+
+@pytest.mark.timeout(400)
+def test_describe_explains_a_move_a_limit_and_an_end(system: RunningSystem, lab: KubernetesLab) -> None:
+    """Of Steepest's own Jobs, in the words of ``steepest explain``; each thing that happened is one Event."""
+    source = Path(exclusive_training.__file__).read_text()
+    for name in JOBS:
+        system.submit(name, "python3", "-c", source, "/steepest/checkpoints")
+    moved, limited = system.await_event(_move), system.await_event(_limit)
+    name, uid = _job_of(system, lab, moved.job)
+    _until(lab, uid, {"PlacementPlanned", "Placed", "MovePlanned", "Moved"})
+    _until(lab, _job_of(system, lab, limited.job)[1], {"Limited"})
+    for each in JOBS:
+        (system.state / "cluster" / "jobs" / each / "checkpoints" / "enough").touch()
+    for each in JOBS:
+        system.await_end(each)
+    seen = _until(lab, uid, {"Ended"})
+
+    moves = [each.event for each in system.events() if isinstance(each.event, c.MigrationFinished)]
+    shown = [event["message"] for event in seen if event["reason"] == "Moved"]
+    assert {event["type"] for event in seen if event["reason"] in {"Placed", "Moved", "Ended"}} == {"Normal"}
+    assert sorted(shown) == sorted(sentence(each) for each in moves if each.job == moved.job)
+    assert sentence(moved) in lab.kubectl("-n", NAMESPACE, "describe", "job", name)
+    assert system.breaches() == []
+
+
+def _move(found: Received[c.ClusterEvent]) -> c.MigrationFinished | None:
+    return found.event if isinstance(found.event, c.MigrationFinished) else None
+
+
+def _limit(found: Received[c.ClusterEvent]) -> c.LimitsApplied | None:
+    return found.event if isinstance(found.event, c.LimitsApplied) else None
+
+
+def _made(lab: KubernetesLab) -> JobSubject:
+    made = json.loads(lab.kubectl("create", "-o", "json", "-f", "-", content=suspended_job()))
+    return JobSubject(NAME, made["metadata"]["uid"])
+
+
+def _job_of(system: RunningSystem, lab: KubernetesLab, job: str) -> tuple[str, str]:
+    """Name and UID of the Job of one of Steepest's own jobs."""
+    label = label_of(AdapterFolder(system.state / "cluster"))
+    name = name_of(msgspec.structs.replace(SETTINGS, label=label), ReplicaId(job))
+    found = json.loads(lab.kubectl("-n", NAMESPACE, "get", "job", name, "-o", "json"))
+    return name, found["metadata"]["uid"]
+
+
+def _events(lab: KubernetesLab, uid: str) -> list[dict[str, Any]]:
+    """The Events about a Job that Steepest has written."""
+    about = f"involvedObject.kind=Job,involvedObject.uid={uid}"
+    found = json.loads(lab.kubectl("-n", NAMESPACE, "get", "events", "--field-selector", about, "-o", "json"))
+    return [each for each in found["items"] if each.get("reportingComponent") == CONTROLLER]
+
+
+def _until(lab: KubernetesLab, uid: str, reasons: set[str]) -> list[dict[str, Any]]:
+    """The Events about a Job, as soon as they have all of these reasons."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        seen = _events(lab, uid)
+        if reasons <= {each["reason"] for each in seen}:
+            return seen
+        assert time.monotonic() < deadline, (reasons, [(each["reason"], each["message"]) for each in seen])
+        time.sleep(0.2)
