@@ -208,9 +208,10 @@ def _until(lab: KubernetesLab, job: str, reasons: set[str]) -> list[str]:
     deadline = time.monotonic() + 60
     while True:
         found = json.loads(lab.kubectl("-n", NAMESPACE, *about))["items"]
-        if reasons <= {each["reason"] for each in found}:
+        seen = {each["reason"] for each in found}
+        if reasons <= seen:
             return [each["message"] for each in found if each["reason"] in reasons]
-        assert time.monotonic() < deadline, (reasons, [(each["reason"], each["message"]) for each in found])
+        assert time.monotonic() < deadline, f"of {sorted(reasons)} there are no more than {sorted(seen)}"
         time.sleep(0.2)
 
 

@@ -15,9 +15,11 @@ from steepest.cluster.port import ReplicaId
 from steepest.collector.job_notices import REASONS, WARNINGS, JobNotices, notice_of
 from steepest.collector.notice_writer import ABSENT_S
 from steepest.events import cluster as c
+from steepest.view.cluster_view import ClusterView
 
 DOCS = Path(__file__).parents[3] / "docs" / "kubernetes.md"
 MINE = "mine.0a1b2c3d"
+SPEC = c.JobSpec(command=("train",))
 PLACED = c.JobPlaced(plan="p", attempt=1, job=MINE, incarnation=1, node="n1")
 
 
@@ -53,6 +55,7 @@ async def test_what_counts_is_written_about_the_users_job() -> None:
     async with writing(api) as writer:
         notices = JobNotices(writer, SETTINGS)
         view = submitted(MINE, users="mine")
+        notices.caught_up(view)
         notices.observe(view, received(PLACED, at_ms=500), accepted=False)
         notices.observe(submitted("other"), received(PLACED), accepted=True)
         notices.observe(view, received(c.Tick(counted_ms=1)), accepted=True)
@@ -70,6 +73,25 @@ async def test_what_counts_is_written_about_the_users_job() -> None:
     assert (event["reason"], event["type"], event["eventTime"]) == ("Placed", "Normal", "1970-01-01T00:00:01.000000Z")
     assert "n1" in event["note"]
     assert api.read == []
+
+
+@pytest.mark.parametrize("came_meanwhile", [False, True])
+async def test_the_end_is_written_about_the_users_job_too(came_meanwhile: bool) -> None:  # noqa: FBT001 - a case
+    """Although the view forgets the environment of a job that is over."""
+    api = ApiServer()
+    view = submitted(MINE, users="mine")
+    ended = received(c.JobEnded(job=MINE, outcome=c.Outcome.FINISHED))
+    async with writing(api) as writer:
+        notices = JobNotices(writer, SETTINGS)
+        notices.caught_up(ClusterView() if came_meanwhile else view)
+        if came_meanwhile:
+            notices.observe(view, received(c.JobSubmitted(job=MINE, request=UID, spec=SPEC)), accepted=True)
+        assert view.fold(ended)
+        notices.observe(view, ended, accepted=True)
+        await api.has_written(1)
+
+    (event,) = api.written
+    assert (event["reason"], event["regarding"]["name"], event["regarding"]["uid"]) == ("Ended", "mine", UID)
 
 
 async def test_the_uid_of_steepests_own_job_is_looked_up() -> None:
@@ -121,7 +143,9 @@ async def test_another_partys_job_of_that_name_gets_no_event(labels: dict[str, s
         for job in ("theirs", "absent"):
             ended = c.JobEnded(job=job, outcome=c.Outcome.FINISHED)
             notices.observe(submitted(job), received(ended), accepted=True)
-        notices.observe(submitted(MINE, users="mine"), received(PLACED), accepted=True)
+        view = submitted(MINE, users="mine")
+        notices.caught_up(view)
+        notices.observe(view, received(PLACED), accepted=True)
         await api.has_written(1)
 
     assert [event["regarding"]["name"] for event in api.written] == ["mine"]
@@ -133,8 +157,12 @@ async def test_a_forged_variable_names_no_other_job() -> None:
     forged = c.JobEnded(job="forged", outcome=c.Outcome.FAILED)
     async with writing(api) as writer:
         notices = JobNotices(writer, SETTINGS)
-        notices.observe(submitted("forged", users="victim"), received(forged), accepted=True)
-        notices.observe(submitted(MINE, users="mine"), received(PLACED), accepted=True)
+        victims = submitted("forged", users="victim")
+        notices.caught_up(victims)
+        notices.observe(victims, received(forged), accepted=True)
+        view = submitted(MINE, users="mine")
+        notices.caught_up(view)
+        notices.observe(view, received(PLACED), accepted=True)
         await api.has_written(1)
 
     assert [event["regarding"]["name"] for event in api.written] == ["mine"]
@@ -147,6 +175,7 @@ async def test_limits_let_decisions_go_first() -> None:
     view = submitted(MINE, users="mine")
     async with writing(api) as writer:
         notices = JobNotices(writer, SETTINGS)
+        notices.caught_up(view)
         notices.observe(view, received(PLACED), accepted=True)
         for cpu_m in range(1, 1_000):
             applied = c.LimitsApplied(plan="p", node="n1", job=MINE, incarnation=1, cpu_m=cpu_m)

@@ -60,15 +60,13 @@ def notice_of(event: c.ClusterEvent, at_ms: int) -> Notice | None:
     return Notice(reason=reason, message=sentence(event), is_warning=has_failed or kind in WARNINGS, at_ms=at_ms)
 
 
-def subject_of(settings: JobSettings, job: Job) -> JobSubject:
-    """The Job of a job, with its UID where a user has made it; of a gang, the Job of replica 0.
+def users_job(job: Job) -> JobSubject | None:
+    """The Job that a user has made, of which a job was submitted; None where it was not, or where the job is over.
 
     The variable alone proves nothing: the job's name and request must agree that it was submitted for a user's Job.
     """
-    users = job.spec.env.get(USERS_JOB, "")
-    if users and is_of(job.name, job.request):
-        return JobSubject(users, job.request)
-    return JobSubject(name_of(settings, ReplicaId(job.name, 0)), "")
+    name = job.spec.env.get(USERS_JOB, "")
+    return JobSubject(name, job.request) if name and is_of(job.name, job.request) else None
 
 
 class JobNotices(Effector):
@@ -84,15 +82,28 @@ class JobNotices(Effector):
     def __init__(self, writer: NoticeWriter, settings: JobSettings) -> None:
         self._writer = writer
         self._settings = settings
+        self._users: dict[str, JobSubject] = {}
+
+    def caught_up(self, view: ClusterView) -> None:
+        """Remember the Jobs of users: of a job that is over, the view has forgotten which it was."""
+        self._users = {job.name: users for job in view.jobs if (users := users_job(job)) is not None}
 
     def observe(self, view: ClusterView, received: Received[c.ClusterEvent], *, accepted: bool) -> None:
         """Note what will be written."""
         event = received.event
-        if not accepted or (notice := notice_of(event, received.at_ms)) is None:
-            return
         job = view.jobs.get(getattr(event, "job", ""))
-        if job is not None:
-            self._writer.put(subject_of(self._settings, job), notice, may_wait=isinstance(event, _ROUTINE))
+        if not accepted or job is None:
+            return
+        if isinstance(event, c.JobSubmitted) and (users := users_job(job)) is not None:
+            self._users[job.name] = users
+        if (notice := notice_of(event, received.at_ms)) is not None:
+            self._writer.put(self._subject(job), notice, may_wait=isinstance(event, _ROUTINE))
+        if isinstance(event, c.JobEnded):
+            self._users.pop(job.name, None)
+
+    def _subject(self, job: Job) -> JobSubject:
+        """The Job of a job; of a gang, that of replica 0."""
+        return self._users.get(job.name) or JobSubject(name_of(self._settings, ReplicaId(job.name, 0)), "")
 
     async def run(self, send: Send) -> None:
         """Write until the end."""
