@@ -261,12 +261,18 @@ class Steps:
                 progress.gone = (*progress.gone, event.node)
 
     def _doom(self, event: c.ReplicaStopped) -> None:
-        """Mark the plans of a process that ended by itself before its move: there is nothing left to move."""
+        """Mark the plans of a process that ended by itself before its move or suspension: nothing is left to act on."""
+        if self._submitted.get(event.job):
+            return  # whether a gang goes on without a replica is not known here
         for progress in self.in_flight(event.job):
-            planned = progress.planned
-            if not isinstance(planned, c.MigrationPlanned):
-                continue
-            if (planned.incarnation, planned.source) != (event.incarnation, event.node):
+            match progress.planned:
+                case c.MigrationPlanned(incarnation=incarnation, source=node):
+                    pass
+                case c.TransitionPlanned(incarnation=incarnation, sources=(node,)):
+                    pass
+                case _:
+                    continue
+            if (incarnation, node) != (event.incarnation, event.node):
                 continue  # another process, or the report of a node that does not have it
             if not progress.has_stopped and (not progress.stopping or event.exit_status == 0):
                 progress.doomed = True
