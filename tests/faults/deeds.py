@@ -37,6 +37,8 @@ async def do(world: World, deed: Deed) -> None:
 async def submit(world: World, deed: Deed) -> None:
     """A job: ``steps``, ``step-s``, ``cpu``, ``mode``, ``retries``, ``replicas``, ``priority``, ``learns`` until a step.
 
+    Of a gang, ``fewest`` lets it be scaled, and ``loose`` lets its workers leave without a restart.
+
     ``breaks`` its word: ``silent`` answers no request, ``spoil`` saves what cannot be read, ``ignore-term`` does not stop.
     """
     given = deed.options
@@ -48,14 +50,19 @@ async def submit(world: World, deed: Deed) -> None:
     cpu = Resources(cpu_m=int(given.get("cpu", "200")))
     replicas = int(given.get("replicas", "1"))
     roles: tuple[c.Role, ...] = ()
+    success = c.SuccessRule.ALL
     if replicas > 1:
         fewest = int(given["fewest"]) if "fewest" in given else None
-        roles = (c.Role(name="worker", replicas=replicas, min=fewest, max=replicas + 2, requests=cpu),)
+        loose = "loose" in given
+        workers = c.Role(name="worker", replicas=replicas, min=fewest, max=replicas + 2, requests=cpu, may_leave=loose)
+        success = c.SuccessRule.CHIEF if loose else success
+        roles = (workers,)
         roles = roles if fewest else (c.Role(name="worker", replicas=replicas, requests=cpu),)
     spec = c.JobSpec(
         command=(PROGRAM, *arguments),
         requests=cpu,
         roles=roles,
+        success=success,
         retries=int(given.get("retries", "20")),
         priority=int(given.get("priority", "0")),
     )
@@ -121,6 +128,36 @@ async def transition(world: World, deed: Deed) -> None:
             sources=job.running_on,
             nodes=nodes,
             sizes=sizes,
+            because=c.Because(rule="the schedule says so"),
+        ),
+    )
+
+
+async def shed(world: World, deed: Deed) -> None:
+    """An operator plans that the last ``count`` workers of a gang leave, and that the others train on."""
+    found = _job(world, deed.about)
+    if found is None or not found[1].spec.is_gang:
+        return
+    pool, job = found
+    running = [index for index, replica in enumerate(job.replicas) if replica.alive]
+    leaving = tuple(running[-int(deed.options["count"]) :])
+    if len(leaving) == len(running):
+        return
+    world.note_strike(deed.verb)
+    counts = list(job.running_sizes)
+    for index in leaving:
+        counts[job.replicas[index].role] -= 1
+    await world.append(
+        pool,
+        c.TransitionPlanned(
+            plan=_plan(world, deed),
+            job=job.name,
+            incarnation=job.incarnation,
+            kind=c.Transition.SHED,
+            sources=job.running_on,
+            nodes=tuple(job.replicas[index].node for index in running if index not in leaving),
+            sizes=tuple(counts),
+            leaving=leaving,
             because=c.Because(rule="the schedule says so"),
         ),
     )
@@ -379,6 +416,7 @@ VERBS: Mapping[str, Act] = {
     "suspend": transition,
     "scale": transition,
     "gang-move": transition,
+    "shed": shed,
     "configure": configure,
     "kill": kill,
     "stop": stop,

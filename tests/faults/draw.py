@@ -27,6 +27,7 @@ POINTS = (
     "place.start",
     "migrate.checkpoint", "migrate.stop", "migrate.start", "migrate.verify",
     "suspend.checkpoint", "suspend.stop",
+    "shed.stop",
     "scale.checkpoint", "scale.stop", "scale.start", "scale.verify",
     "move.checkpoint", "move.stop", "move.start", "move.verify",
     "cancel.stop", "clear.stop",
@@ -34,7 +35,8 @@ POINTS = (
 """Steps of the plan machine at which faults are drawn."""
 
 MADE_BY = {
-    "migrate": "move", "suspend": "suspend", "scale": "scale", "move": "gang-move", "cancel": "cancel", "clear": "crash",
+    "migrate": "move", "suspend": "suspend", "scale": "scale", "shed": "shed", "move": "gang-move",
+    "cancel": "cancel", "clear": "crash",
 }  # fmt: skip
 """Kind of plan to the deed that makes one."""
 
@@ -94,7 +96,8 @@ def _job(rng: random.Random, job: str, *, is_gang: bool, pools: Sequence[str]) -
     }
     if is_gang:
         options["replicas"] = str(rng.randint(2, 4))
-        options |= {"fewest": "1"} if rng.random() < 0.5 else {}
+        options |= {"fewest": "1"} if rng.random() < 0.7 else {}
+        options |= {"loose": "yes"} if "fewest" in options and rng.random() < 0.6 else {}
     elif rng.random() < 0.2:
         options["learns"] = str(rng.randint(1, 4))
     if rng.random() < 0.15:
@@ -110,18 +113,19 @@ def _job(rng: random.Random, job: str, *, is_gang: bool, pools: Sequence[str]) -
     return Deed(When(round(rng.uniform(0.1, END_S * 0.6), 3)), "submit", job, options)
 
 
-OPERATION_KINDS = ("move", "move", "suspend", "suspend", "scale", "scale", "gang-move", "gang-move", "cancel")
+OPERATION_KINDS = ("move", "move", "suspend", "suspend", "scale", "scale", "gang-move", "gang-move", "shed", "cancel")
 
 WISHES = frozenset(OPERATION_KINDS)
 """What operators and users do that is no fault."""
 
 
 def _operation(rng: random.Random, verb: str, jobs: list[str], gangs: list[str], nodes: list[str]) -> Deed:
-    job = rng.choice(gangs if verb in {"scale", "gang-move", "crash"} else jobs)
+    job = rng.choice(gangs if verb in {"scale", "shed", "gang-move", "crash"} else jobs)
     to = ",".join(rng.choice(nodes) for _ in range(4))
     options = {
         "move": {"to": rng.choice(nodes)},
         "scale": {"to": to, "size": str(rng.randint(1, 5))},
+        "shed": {"count": str(rng.randint(1, 3))},
         "crash": {"how": "failed", "replica": str(rng.choice((0, 1)))},
     }
     return Deed(_time(rng), verb, job, options.get(verb, {"to": to} if verb == "gang-move" else {}))
