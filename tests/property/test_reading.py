@@ -99,7 +99,7 @@ def test_time_alone_begins_no_epoch(epoch_bytes: int, share: float, waits: Seque
 
 @given(bytes_of, st.floats(0.2, 0.9), st.one_of(st.floats(0, 0.99), st.floats(2.5, 1e6)))
 def test_a_reset_a_wrap_and_a_jump_are_unknown(epoch_bytes: int, share: float, factor: float) -> None:
-    """A count that falls, by whatever, and one that rises by more than an epoch."""
+    """A count that falls, by any amount, and one that rises by more than an epoch."""
     pool = Counted(epoch_bytes)
     before = epoch_bytes + round(share * epoch_bytes)
     pool.count(before)

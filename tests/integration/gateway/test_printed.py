@@ -30,7 +30,7 @@ def printing(served: ServedFolder, job: str, incarnation: int, printed: bytes) -
 
 
 def test_both_clients_and_the_command_line_show_the_last_lines(served: ServedFolder) -> None:
-    """Lines are as ``logs`` of the folder itself gives them; whatever a job prints is text, and bounded."""
+    """Lines are as ``logs`` of the folder itself gives them; all that a job prints is text, and bounded."""
     served.append(*running("a", "n1"), *submitted("silent"))
     printing(served, "a", 1, HOSTILE)
     address = served.start()

@@ -38,7 +38,7 @@ class ClusterDecider(Protocol):
     Attributes:
         name: Part of the ids of all it decides; never changes.
         logic: Version of its behaviour; raised by every change that a flag does not guard.
-        reads: The events that it is to be asked about next: about any other it would say nothing, and remember nothing.
+        reads: The events that it must be asked about next: about any other it would say nothing, and remember nothing.
             Where this changes, it begins as :data:`EVERY`, because it is not part of the state; a decider follows one view.
         state: All it remembers between records, an :class:`~steepest.policies.unread.AwaitsDecisions`.
     """
