@@ -235,8 +235,10 @@ def test_a_pool_that_is_added_is_served_without_a_restart(served: ServedFolder) 
             time.sleep(0.05)
         spec = c.JobSpec(command=("train",), requests=Resources(cpu_m=1))
         asked = client.submit("new", spec, pool="later")
+        while [row.job for row in client.jobs(pool="later")] != ["new"]:
+            assert time.monotonic() < patience
+            time.sleep(0.05)
 
-        assert [row.job for row in client.jobs(pool="later")] == ["new"]
         assert [row.offset for row in client.events(pool="later", since=asked.offset)] == [asked.offset]
         assert client.jobs() == []
         assert next(before).offset == 1
