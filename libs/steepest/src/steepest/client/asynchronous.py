@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from typing import Self, TypeVar
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
+from typing import Any, Self, TypeVar
 
 import httpx2
 
 from steepest.client import calls
-from steepest.client.calls import Call, EventLines, GatewayError, PrintedLines
+from steepest.client.calls import Call, EventLines, GatewayError, PrintedLines, StreamReader
 from steepest.events.requests import JobSpec
 from steepest.gateway import answers as a
 from steepest.gateway.answers import Answer, EventRow, PrintedLine
@@ -20,6 +21,7 @@ from steepest.read_models.job_timeline import JobTimeline
 from steepest.read_models.node_rows import NodeRow
 
 A = TypeVar("A")
+R = TypeVar("R")
 
 
 class AsyncClient:
@@ -89,24 +91,9 @@ class AsyncClient:
         """A part of a pool's log."""
         return (await self._call(calls.events(pool, since, limit))).events
 
-    async def follow(self, *, pool: str | None = None, since: int = 0) -> AsyncIterator[EventRow]:
+    def follow(self, *, pool: str | None = None, since: int = 0) -> AsyncIterator[EventRow]:
         """A pool's events from an offset on, and those to come. Where the stream breaks off, it raises."""
-        reader = EventLines(since)
-        query = {"since": str(since)} | ({"pool": pool} if pool else {})
-        try:
-            async with self._http.stream(
-                "GET",
-                f"{self._server}/api/v1/events",
-                params=query,
-                headers={"accept": "text/event-stream"},
-            ) as stream:
-                if stream.status_code != httpx2.codes.OK:
-                    calls.decoded(calls.events(pool, since, 1), stream.status_code, await stream.aread())
-                async for line in stream.aiter_lines():
-                    for row in reader.take(line):
-                        yield row
-        except httpx2.HTTPError as error:
-            raise _unreached(self._server, error) from error
+        return self._stream(calls.follow(pool, since), EventLines(since))
 
     async def log(
         self, name: str, *, pool: str | None = None, replica: int = 0, incarnation: int | None = None, lines: int = 100
@@ -118,21 +105,10 @@ class AsyncClient:
         self, name: str, *, pool: str | None = None, replica: int = 0, incarnation: int | None = None, lines: int = 100
     ) -> AsyncIterator[PrintedLine]:
         """What a job printed last, and what it prints until it is over. Where the stream breaks off, it raises."""
-        call, reader = calls.log(name, pool, replica, incarnation, lines), PrintedLines()
-        try:
-            async with self._http.stream(
-                "GET",
-                f"{self._server}/api/v1{call.path}",
-                params=dict(call.query),
-                headers={"accept": "text/event-stream"},
-            ) as stream:
-                if stream.status_code != httpx2.codes.OK:
-                    calls.decoded(call, stream.status_code, await stream.aread())
-                async for line in stream.aiter_lines():
-                    for row in reader.take(line):
-                        yield row
-        except httpx2.HTTPError as error:
-            raise _unreached(self._server, error) from error
+        reader = PrintedLines()
+        async with aclosing(self._stream(calls.log(name, pool, replica, incarnation, lines), reader)) as rows:
+            async for row in rows:
+                yield row
         if not reader.ended:
             raise calls.broken_off(self._server)
 
@@ -147,6 +123,22 @@ class AsyncClient:
     async def cancel(self, name: str, *, pool: str | None = None) -> Answer:
         """Ask for a job to stop for good."""
         return await self._call(calls.cancel(name, pool))
+
+    async def _stream(self, call: Call[Any], reader: StreamReader[R]) -> AsyncGenerator[R, None]:
+        try:
+            async with self._http.stream(
+                call.method,
+                f"{self._server}/api/v1{call.path}",
+                params=dict(call.query),
+                headers={"accept": "text/event-stream"},
+            ) as stream:
+                if stream.status_code != httpx2.codes.OK:
+                    calls.decoded(call, stream.status_code, await stream.aread())
+                async for line in stream.aiter_lines():
+                    for row in reader.take(line):
+                        yield row
+        except httpx2.HTTPError as error:
+            raise _unreached(self._server, error) from error
 
     async def _call(self, call: Call[A]) -> A:
         try:

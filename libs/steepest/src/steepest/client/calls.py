@@ -6,7 +6,7 @@ It owns paths, parameters and errors. It must never send anything.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -20,6 +20,7 @@ from steepest.read_models.job_rows import JobRow
 from steepest.read_models.job_timeline import JobTimeline
 
 A = TypeVar("A")
+R_co = TypeVar("R_co", covariant=True)
 
 TIMEOUT_S = 30.0
 """More than the gateway waits for a system's answer."""
@@ -98,6 +99,11 @@ def events(pool: str | None, since: int, limit: int) -> Call[a.EventPage]:
     return Call(path="/events", query=_query(pool=pool, since=since, limit=limit), answer=a.EventPage)
 
 
+def follow(pool: str | None, since: int) -> Call[a.EventPage]:
+    """A pool's log from an offset on, as a stream."""
+    return Call(path="/events", query=_query(pool=pool, since=since), answer=a.EventPage)
+
+
 def compare(pool: str, other: str) -> Call[RunComparison]:
     """Two pools, job by job."""
     return Call(path="/compare", query=_query(pool=pool, other=other), answer=RunComparison)
@@ -130,6 +136,13 @@ def decoded(call: Call[A], status: int, data: bytes) -> A:
         return msgspec.json.decode(data, type=call.answer)
     except msgspec.DecodeError as error:
         raise GatewayError(f"this is no answer of a gateway: {error}", status=status) from error
+
+
+class StreamReader(Protocol[R_co]):
+    """Makes rows of the lines of a stream."""
+
+    def take(self, line: str) -> Iterator[R_co]:
+        """The row that a line completes, if any."""
 
 
 class EventLines:

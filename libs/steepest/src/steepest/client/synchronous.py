@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import httpx2
 
 from steepest.client import calls
-from steepest.client.calls import Call, EventLines, GatewayError, PrintedLines
+from steepest.client.calls import Call, EventLines, GatewayError, PrintedLines, StreamReader
 from steepest.events.requests import JobSpec
 from steepest.gateway import answers as a
 from steepest.gateway.answers import Answer, EventRow, PrintedLine
@@ -20,6 +20,7 @@ from steepest.read_models.job_timeline import JobTimeline
 from steepest.read_models.node_rows import NodeRow
 
 A = TypeVar("A")
+R = TypeVar("R")
 
 
 class Client:
@@ -91,21 +92,7 @@ class Client:
 
     def follow(self, *, pool: str | None = None, since: int = 0) -> Iterator[EventRow]:
         """A pool's events from an offset on, and those to come. Where the stream breaks off, it raises."""
-        reader = EventLines(since)
-        query = {"since": str(since)} | ({"pool": pool} if pool else {})
-        try:
-            with self._http.stream(
-                "GET",
-                f"{self._server}/api/v1/events",
-                params=query,
-                headers={"accept": "text/event-stream"},
-            ) as stream:
-                if stream.status_code != httpx2.codes.OK:
-                    calls.decoded(calls.events(pool, since, 1), stream.status_code, stream.read())
-                for line in stream.iter_lines():
-                    yield from reader.take(line)
-        except httpx2.HTTPError as error:
-            raise _unreached(self._server, error) from error
+        return self._stream(calls.follow(pool, since), EventLines(since))
 
     def log(
         self, name: str, *, pool: str | None = None, replica: int = 0, incarnation: int | None = None, lines: int = 100
@@ -117,20 +104,8 @@ class Client:
         self, name: str, *, pool: str | None = None, replica: int = 0, incarnation: int | None = None, lines: int = 100
     ) -> Iterator[PrintedLine]:
         """What a job printed last, and what it prints until it is over. Where the stream breaks off, it raises."""
-        call, reader = calls.log(name, pool, replica, incarnation, lines), PrintedLines()
-        try:
-            with self._http.stream(
-                "GET",
-                f"{self._server}/api/v1{call.path}",
-                params=dict(call.query),
-                headers={"accept": "text/event-stream"},
-            ) as stream:
-                if stream.status_code != httpx2.codes.OK:
-                    calls.decoded(call, stream.status_code, stream.read())
-                for line in stream.iter_lines():
-                    yield from reader.take(line)
-        except httpx2.HTTPError as error:
-            raise _unreached(self._server, error) from error
+        reader = PrintedLines()
+        yield from self._stream(calls.log(name, pool, replica, incarnation, lines), reader)
         if not reader.ended:
             raise calls.broken_off(self._server)
 
@@ -145,6 +120,21 @@ class Client:
     def cancel(self, name: str, *, pool: str | None = None) -> Answer:
         """Ask for a job to stop for good."""
         return self._call(calls.cancel(name, pool))
+
+    def _stream(self, call: Call[Any], reader: StreamReader[R]) -> Iterator[R]:
+        try:
+            with self._http.stream(
+                call.method,
+                f"{self._server}/api/v1{call.path}",
+                params=dict(call.query),
+                headers={"accept": "text/event-stream"},
+            ) as stream:
+                if stream.status_code != httpx2.codes.OK:
+                    calls.decoded(call, stream.status_code, stream.read())
+                for line in stream.iter_lines():
+                    yield from reader.take(line)
+        except httpx2.HTTPError as error:
+            raise _unreached(self._server, error) from error
 
     def _call(self, call: Call[A]) -> A:
         try:
