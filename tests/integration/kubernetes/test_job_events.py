@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.integration import exclusive_training
+from tests.integration.kubernetes.moving_system import events_about, events_once_there, finished_move, moving_system
 
 from steepest.cluster.folders.adapter_folder import AdapterFolder
 from steepest.cluster.folders.folder_label import label_of
@@ -35,7 +36,6 @@ from steepest.testing.system.running_system import RunningSystem
 NAME = "opted-in-noted"
 """Named so that other tests that read the audit log know it."""
 
-PATIENCE_S = 60.0
 JOBS = ("one", "two", "three")
 SETTINGS = JobSettings(
     namespace=NAMESPACE, label="noted", claim=CLAIM, below=Path("noted"), image=DEMO, user=1, most=Resources()
@@ -76,7 +76,7 @@ async def test_the_same_notice_is_one_event(api: KubernetesApi, lab: KubernetesL
     for notice, now_ms in ((placed, 1), (placed, 10**12), (moved, 1)):
         await post_event(api, SETTINGS, job, notice, now_ms)
 
-    seen = sorted((each["reason"], each["type"], each["message"]) for each in _events(lab, job.uid))
+    seen = sorted((each["reason"], each["type"], each["message"]) for each in events_about(lab, job.uid))
     assert seen == [
         ("NotMoved", "Warning", "node-b is away"),
         ("Placed", "Normal", "it is placed on node-a"),
@@ -109,7 +109,7 @@ async def test_any_words_and_times_are_taken(
     """A long message is cut, and is nothing but a message."""
     await post_event(api, SETTINGS, job, Notice(reason="StepFailed", message=HOSTILE, at_ms=at_ms), 10**12)
 
-    (event,) = _events(lab, job.uid)
+    (event,) = events_about(lab, job.uid)
     assert HOSTILE.startswith(event["message"])
     assert len(event["message"].encode()) > 1_000
 
@@ -124,18 +124,9 @@ async def test_no_event_is_written_in_another_namespace(api: KubernetesApi, job:
 @pytest.fixture
 def system(lab: KubernetesLab, kubeconfig: Path) -> Iterator[RunningSystem]:
     """A system in which all jobs start on the large node and are limited there, and one moves to the idle one."""
-    volume = lab.folder.volume
-    running = RunningSystem(
-        volume / f"noted-{secrets.token_hex(4)}",
-        *("--cluster", f"kubernetes={NAMESPACE}/{CLAIM}:{volume}", "--image", DEMO),
-        *("--node", "node-a=1.6:4Gi", "--node", "node-b=0.2:4Gi", "--heartbeat", "500ms"),
-        *("--policy", "specon+flowcon", "--interval", "1s", "--alpha", "0.9"),
-        env={"KUBECONFIG": str(kubeconfig)},
-    )
-    running.start()
-    yield running
-    running.call("down")
-    running.end()
+    state = lab.folder.volume / f"noted-{secrets.token_hex(4)}"
+    with moving_system(lab, kubeconfig, state, "--policy", "specon+flowcon") as running:
+        yield running
     lab.kubectl("-n", NAMESPACE, "delete", "jobs", "-l", "steepest.dev/managed=true", "--wait=false")
 
 
@@ -145,15 +136,15 @@ def test_describe_explains_a_move_a_limit_and_an_end(system: RunningSystem, lab:
     source = Path(exclusive_training.__file__).read_text()
     for name in JOBS:
         system.submit(name, "python3", "-c", source, "/steepest/checkpoints")
-    moved, limited = system.await_event(_move), system.await_event(_limit)
+    moved, limited = system.await_event(finished_move), system.await_event(_limit)
     name, uid = _job_of(system, lab, moved.job)
-    _until(lab, uid, {"PlacementPlanned", "Placed", "MovePlanned", "Moved"})
-    _until(lab, _job_of(system, lab, limited.job)[1], {"Limited"})
+    events_once_there(lab, uid, {"PlacementPlanned", "Placed", "MovePlanned", "Moved"})
+    events_once_there(lab, _job_of(system, lab, limited.job)[1], {"Limited"})
     for each in JOBS:
         (system.state / "cluster" / "jobs" / each / "checkpoints" / "enough").touch()
     for each in JOBS:
         system.await_end(each)
-    seen = _until(lab, uid, {"Ended"})
+    seen = events_once_there(lab, uid, {"Ended"})
 
     moves = [each.event for each in system.events() if isinstance(each.event, c.MigrationFinished)]
     shown = [event["message"] for event in seen if event["reason"] == "Moved"]
@@ -161,10 +152,6 @@ def test_describe_explains_a_move_a_limit_and_an_end(system: RunningSystem, lab:
     assert sorted(shown) == sorted(sentence(each) for each in moves if each.job == moved.job)
     assert sentence(moved) in lab.kubectl("-n", NAMESPACE, "describe", "job", name)
     assert system.breaches() == []
-
-
-def _move(found: Received[c.ClusterEvent]) -> c.MigrationFinished | None:
-    return found.event if isinstance(found.event, c.MigrationFinished) else None
 
 
 def _limit(found: Received[c.ClusterEvent]) -> c.LimitsApplied | None:
@@ -182,21 +169,3 @@ def _job_of(system: RunningSystem, lab: KubernetesLab, job: str) -> tuple[str, s
     name = name_of(msgspec.structs.replace(SETTINGS, label=label), ReplicaId(job))
     found = json.loads(lab.kubectl("-n", NAMESPACE, "get", "job", name, "-o", "json"))
     return name, found["metadata"]["uid"]
-
-
-def _events(lab: KubernetesLab, uid: str) -> list[dict[str, Any]]:
-    """The Events about a Job that Steepest has written."""
-    about = f"involvedObject.kind=Job,involvedObject.uid={uid}"
-    found = json.loads(lab.kubectl("-n", NAMESPACE, "get", "events", "--field-selector", about, "-o", "json"))
-    return [each for each in found["items"] if each.get("reportingComponent") == CONTROLLER]
-
-
-def _until(lab: KubernetesLab, uid: str, reasons: set[str]) -> list[dict[str, Any]]:
-    """The Events about a Job, as soon as they have all of these reasons."""
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
-        seen = _events(lab, uid)
-        if reasons <= {each["reason"] for each in seen}:
-            return seen
-        assert time.monotonic() < deadline, (reasons, [(each["reason"], each["message"]) for each in seen])
-        time.sleep(0.2)

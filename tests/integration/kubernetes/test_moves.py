@@ -16,13 +16,14 @@ import pytest
 from tests.integration import exclusive_training
 from tests.integration.kubernetes.figures import Figures
 from tests.integration.kubernetes.move_parts import ACCOUNT, own_ms
+from tests.integration.kubernetes.moving_system import finished_move, moving_system
 
 from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.kubernetes_lab import control_plane
 from steepest.kubernetes_lab.images import DEMO
 from steepest.kubernetes_lab.lab import KubernetesLab
-from steepest.kubernetes_lab.layout import CLAIM, NAMESPACE
+from steepest.kubernetes_lab.layout import NAMESPACE
 from steepest.testing.system.running_system import RunningSystem
 
 JOBS = ("one", "two", "three")
@@ -61,18 +62,8 @@ def bystander(lab: KubernetesLab) -> Iterator[None]:
 def system(lab: KubernetesLab, kubeconfig: Path, bystander: None) -> Iterator[RunningSystem]:
     """A system in which all jobs start on the large node, converge soon, and so move to the idle one."""
     del bystander
-    volume = lab.folder.volume
-    running = RunningSystem(
-        volume / f"system-{secrets.token_hex(4)}",
-        *("--cluster", f"kubernetes={NAMESPACE}/{CLAIM}:{volume}", "--image", DEMO),
-        *("--node", "node-a=1.6:4Gi", "--node", "node-b=0.2:4Gi", "--heartbeat", "500ms"),
-        *("--interval", "1s", "--alpha", "0.9"),
-        env={"KUBECONFIG": str(kubeconfig)},
-    )
-    running.start()
-    yield running
-    running.call("down")
-    running.end()
+    with moving_system(lab, kubeconfig, lab.folder.volume / f"system-{secrets.token_hex(4)}") as running:
+        yield running
     lab.kubectl("-n", NAMESPACE, "delete", "jobs", "-l", "steepest.dev/managed=true", "--wait=false")
 
 
@@ -90,7 +81,7 @@ def test_jobs_move_with_their_checkpoints(
         lab.daemons.kill("kube-apiserver")
         control_plane.start_api_server(lab.folder, lab.daemons)
         control_plane.wait_until_ready(lab.folder, lab.daemons)
-    moved = system.await_event(_move)
+    moved = system.await_event(finished_move)
     placed = _pods(lab)
     if not api_server_dies:  # what it then waits for is the API server
         figures.own_ms.append(own_ms(system, lab, moved))
@@ -119,10 +110,6 @@ def test_jobs_move_with_their_checkpoints(
 
 def _stop_begins(found: Received[c.ClusterEvent]) -> bool | None:
     return (isinstance(found.event, c.StepBegun) and found.event.step is c.Step.STOP) or None
-
-
-def _move(found: Received[c.ClusterEvent]) -> c.MigrationFinished | None:
-    return found.event if isinstance(found.event, c.MigrationFinished) else None
 
 
 def _volume(system: RunningSystem, job: str) -> Path:

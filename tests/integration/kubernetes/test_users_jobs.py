@@ -16,13 +16,14 @@ import pytest
 from tests.integration import exclusive_training
 from tests.integration.kubernetes.figures import Figures
 from tests.integration.kubernetes.move_parts import ACCOUNT, own_ms
+from tests.integration.kubernetes.moving_system import events_once_there, finished_move, moving_system
 
 from steepest.errors import ClusterError
 from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.kubernetes_lab.images import DEMO
 from steepest.kubernetes_lab.lab import KubernetesLab
-from steepest.kubernetes_lab.layout import CLAIM, NAMESPACE
+from steepest.kubernetes_lab.layout import NAMESPACE
 from steepest.testing.system.running_system import RunningSystem
 
 POLICIES = Path(__file__).parents[3] / "deploy" / "kubernetes" / "opt-in.yaml"
@@ -87,17 +88,8 @@ def wait_until_admission_works(lab: KubernetesLab) -> None:
 @pytest.fixture
 def system(state: Path, lab: KubernetesLab, kubeconfig: Path) -> Iterator[RunningSystem]:
     """A system in which all jobs start on the large node, converge soon, and so move to the idle one."""
-    running = RunningSystem(
-        state,
-        *("--cluster", f"kubernetes={NAMESPACE}/{CLAIM}:{lab.folder.volume}", "--image", DEMO),
-        *("--node", "node-a=1.6:4Gi", "--node", "node-b=0.2:4Gi", "--heartbeat", "500ms"),
-        *("--interval", "1s", "--alpha", "0.9"),
-        env={"KUBECONFIG": str(kubeconfig)},
-    )
-    running.start()
-    yield running
-    running.call("down")
-    running.end()
+    with moving_system(lab, kubeconfig, state) as running:
+        yield running
 
 
 @pytest.mark.timeout(400)
@@ -109,7 +101,7 @@ def test_users_jobs_are_placed_and_moved_and_others_are_not_touched(
     for name in JOBS:
         lab.kubectl("create", "-f", "-", content=users_job(name, opted_in=True))
     uids = {name: _job(lab, name)["metadata"]["uid"] for name in JOBS}
-    moved = system.await_event(_move)
+    moved = system.await_event(finished_move)
     figures.move_ms.append(moved.took_ms)
     figures.own_ms.append(own_ms(system, lab, moved))
     whose = moved.job.rpartition(".")[0]
@@ -147,7 +139,7 @@ def test_users_jobs_are_placed_and_moved_and_others_are_not_touched(
     figures.count(untouched_writes=len(untouched))
     assert untouched == []
     assert system.breaches() == []
-    _until(lab, whose, {"Placed", "MovePlanned", "Moved", "Ended"})
+    events_once_there(lab, uids[whose], {"Placed", "MovePlanned", "Moved", "Ended"})
     assert "moved to node-b" in lab.kubectl("-n", NAMESPACE, "describe", "job", whose)
 
 
@@ -159,8 +151,8 @@ def test_a_job_that_cannot_be_scheduled_says_why(system: RunningSystem, lab: Kub
     job["spec"] |= {"parallelism": 2, "completions": 2}
     lab.kubectl("create", "-f", "-", content=job)
 
-    (said,) = _until(lab, JOBS[0], {"LeftAlone"})
-    assert "set parallelism and completions to 1" in said
+    (said,) = events_once_there(lab, _job(lab, JOBS[0])["metadata"]["uid"], {"LeftAlone"})
+    assert "set parallelism and completions to 1" in said["message"]
     assert _job(lab, JOBS[0])["spec"]["suspend"] is True
 
 
@@ -188,10 +180,6 @@ def test_only_steepest_drops_the_gate(lab: KubernetesLab, state: Path) -> None:
         lab.kubectl("-n", NAMESPACE, "delete", "job", JOBS[0], "--wait=false")
 
 
-def _move(found: Received[c.ClusterEvent]) -> c.MigrationFinished | None:
-    return found.event if isinstance(found.event, c.MigrationFinished) else None
-
-
 def _placed(found: Received[c.ClusterEvent], job: str) -> bool | None:
     return (isinstance(found.event, c.ReplicaStarted) and found.event.job == job) or None
 
@@ -199,20 +187,6 @@ def _placed(found: Received[c.ClusterEvent], job: str) -> bool | None:
 def _job(lab: KubernetesLab, name: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(lab.kubectl("-n", NAMESPACE, "get", "job", name, "-o", "json"))
     return found
-
-
-def _until(lab: KubernetesLab, job: str, reasons: set[str]) -> list[str]:
-    """The messages of the Events about a Job that is there, once there is one of each of these reasons."""
-    uid = _job(lab, job)["metadata"]["uid"]
-    about = ("get", "events", "--field-selector", f"involvedObject.uid={uid}", "-o", "json")
-    deadline = time.monotonic() + 60
-    while True:
-        found = json.loads(lab.kubectl("-n", NAMESPACE, *about))["items"]
-        seen = {each["reason"] for each in found}
-        if reasons <= seen:
-            return [each["message"] for each in found if each["reason"] in reasons]
-        assert time.monotonic() < deadline, f"of {sorted(reasons)} there are no more than {sorted(seen)}"
-        time.sleep(0.2)
 
 
 def _pods(lab: KubernetesLab, job: str) -> list[dict[str, Any]]:

@@ -1,0 +1,60 @@
+"""A system over the lab's nodes whose jobs start on the large one and move to the other, and what tests look for in it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from steepest.cluster.kubernetes.job_events import CONTROLLER
+from steepest.events import cluster as c
+from steepest.events.received import Received
+from steepest.kubernetes_lab.images import DEMO
+from steepest.kubernetes_lab.lab import KubernetesLab
+from steepest.kubernetes_lab.layout import CLAIM, NAMESPACE
+from steepest.testing.system.running_system import RunningSystem
+
+PATIENCE_S = 60.0
+
+
+@contextmanager
+def moving_system(lab: KubernetesLab, kubeconfig: Path, state: Path, *options: str) -> Iterator[RunningSystem]:
+    """All jobs start on the large node, converge soon, and so move to the idle one; ``options``: of ``up``, beside these."""
+    running = RunningSystem(
+        state,
+        *("--cluster", f"kubernetes={NAMESPACE}/{CLAIM}:{lab.folder.volume}", "--image", DEMO),
+        *("--node", "node-a=1.6:4Gi", "--node", "node-b=0.2:4Gi", "--heartbeat", "500ms"),
+        *("--interval", "1s", "--alpha", "0.9", *options),
+        env={"KUBECONFIG": str(kubeconfig)},
+    )
+    running.start()
+    yield running
+    running.call("down")
+    running.end()
+
+
+def finished_move(found: Received[c.ClusterEvent]) -> c.MigrationFinished | None:
+    """The event, if a move has finished."""
+    return found.event if isinstance(found.event, c.MigrationFinished) else None
+
+
+def events_about(lab: KubernetesLab, uid: str) -> list[dict[str, Any]]:
+    """The Events about a Job that Steepest has written."""
+    about = f"involvedObject.kind=Job,involvedObject.uid={uid}"
+    found = json.loads(lab.kubectl("-n", NAMESPACE, "get", "events", "--field-selector", about, "-o", "json"))
+    return [each for each in found["items"] if each.get("reportingComponent") == CONTROLLER]
+
+
+def events_once_there(lab: KubernetesLab, uid: str, reasons: set[str]) -> list[dict[str, Any]]:
+    """The Events about a Job, as soon as there is one of each of these reasons."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        found = events_about(lab, uid)
+        seen = {each["reason"] for each in found}
+        if reasons <= seen:
+            return found
+        assert time.monotonic() < deadline, f"of {sorted(reasons)} there are no more than {sorted(seen)}"
+        time.sleep(0.2)
