@@ -7,28 +7,18 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from tests.integration.test_dragon_real import ONE
 
 from steepest.testbed import gang_results
-from steepest.testbed.gang_runs import PARTS, GangRun, StepCost
+from steepest.testbed.gang_runs import PARTS, StepCost
 
 ROOT = Path(__file__).parents[3]
 PAPERS = ("specon", "flowcon", "pickyman", "dragon")
 
-RUN = GangRun(
-    completion_s=10.0,
-    waited_s=4.0,
-    makespan_s=20.0,
-    utilisation=0.5,
-    spanning=1,
-    scale_ups=2,
-    scale_downs=3,
-    steps_lost=0,
-)
-
 
 def test_a_report_of_real_trainings_gets_into_its_block(tmp_path: Path) -> None:
     """All but its title, with headings of subsections, and again with the same result; the other blocks stay."""
-    found = {arm: [RUN, RUN] for arm in PARTS.values()}
+    found = {arm: [ONE, ONE] for arm in PARTS.values()}
     results = gang_results.results(found, StepCost(one_node_ms=1.0, two_nodes_ms=2.0), None, "not root", 12)
     gang_results.write(results, tmp_path / "dragon-real")
     page = "<!-- dragon -->\nsimulated\n<!-- end -->\n\n<!-- dragon-real -->\n<!-- end -->\nbehind\n"

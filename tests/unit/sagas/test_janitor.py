@@ -27,7 +27,7 @@ class Notes:
         self.looks = 0
 
     async def send(self, *events: msgspec.Struct, **_: Any) -> None:
-        """Note what is to be appended."""
+        """Keep the event for the test."""
         for event in events:
             self.sent.put_nowait(event)
 

@@ -2,9 +2,9 @@
 
 It owns that a gang is whole or not at all. A START for which one replica is refused stops those that were accepted, within
 the step's time limit, so that its failure is definite only where no replica runs because of it. A STOP is done where every
-replica is proven to have ended; once one has, it is never given up. Where surplus replicas leave, it is
-a STOP of these alone. A VERIFY waits for the chief's first step; where the chief has ended, the others are stopped. Pure,
-as :mod:`steepest.sagas.step_calls` is.
+replica is proven to have ended; once one has, it is never given up. Where surplus replicas leave, it is a STOP of these
+alone. A VERIFY waits for the chief's first step; where the chief has ended, the others are stopped. Pure, as
+:mod:`steepest.sagas.step_calls` is.
 """
 
 from __future__ import annotations

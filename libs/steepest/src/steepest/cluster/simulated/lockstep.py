@@ -1,8 +1,8 @@
 """Trainings that do each step together: the pace of all is that of the slowest, and none steps while one does not train.
 
 After computing, they exchange what they have learned over the links of their nodes. Where members may leave, the others go
-on without them, and divide their part among themselves. It owns the common pace of a gang, and
-how long it was in parts. It must never know why a training does not step.
+on without them, and divide their part among themselves. It owns the common pace of a gang, and how long it was in parts.
+It must never know why a training does not step.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Stops an incarnation: its Job is suspended, its pod ends within its grace, and what it ended with is seen.
 
-It owns the order of these steps, and what is done about a pod that does not end. It must never take a pod for ended that no
-kubelet has said so of.
+It owns the order of these steps, and what is done about a pod that does not end. It must never take a pod for ended before
+a kubelet says that it is.
 """
 
 from __future__ import annotations
