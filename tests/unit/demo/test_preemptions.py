@@ -6,16 +6,19 @@ import csv
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from steepest.demo.preemption.story import PreemptionStory
 from steepest.demo.preemption.streaming import RECIPES, workload
 from steepest.demo.workload import DemoWorkload
 from steepest.events import cluster as c
 from steepest.events.common import Resources
+from steepest.events.parameters import PoolParameters, PreemptionRule
 from steepest.events.received import Received
-from steepest.testbed.preemption.outcomes import overheads, predictions, waiting
+from steepest.testbed.preemption import run as real_run
+from steepest.testbed.preemption.outcomes import Records, overheads, predictions, waiting
 from steepest.testbed.preemption.report import FILES, page, verdicts, write
-from steepest.testbed.preemption.run import COMPARED, RealPreemption
+from steepest.testbed.preemption.run import COMPARED, SLICES, RealPart, RealPreemption, reproduced
 from steepest.testbed.preemption.trainings import (
     NODES,
     OTHERS,
@@ -137,7 +140,7 @@ def test_all_waiting_counts_that_of_the_suspended_too() -> None:
 def test_the_report_has_a_row_for_everything_and_a_verdict_on_each_claim(tmp_path: Path) -> None:
     """Tables that programs read, and a page."""
     runs = [msgspec.structs.replace(waiting("x", 0, log()), policy=policy) for policy in COMPARED]
-    found = RealPreemption(predictions=predictions(log()), overheads=overheads("r", log()), waiting=runs)
+    found = RealPreemption(predictions=predictions(log()), overheads=overheads(SLICES, "r", log()), waiting=runs)
     write(found, tmp_path)
     tables = {
         name: list(csv.DictReader((tmp_path / name).read_text().splitlines()))
@@ -150,6 +153,32 @@ def test_the_report_has_a_row_for_everything_and_a_verdict_on_each_claim(tmp_pat
     assert len(tables["waiting.csv"]) == len(COMPARED)
     assert [one.holds for one in verdicts(found)] == [False] * 5
     assert (tmp_path / "report.md").read_text() == page(found)
+
+
+def test_overheads_of_the_comparison_are_in_the_table_and_are_not_judged(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A row for each source and kind, with the errors of those that were predicted: 400 ms of 500 ms under a policy."""
+
+    def ran(_: DemoWorkload, pool: PoolParameters, *__: object, **___: object) -> Records:
+        extra: list[c.ClusterEvent] = []
+        if pool.pickyman.rule is PreemptionRule.ROUND_ROBIN:
+            extra += overhead("a", c.Overhead.SUSPENSION, None, 3_000)
+            extra += overhead("a", c.Overhead.SUSPENSION, 1_020, 1_000)
+        more = [Received(event=event, topic="cluster", partition=0, offset=99, at_ms=0) for event in extra]
+        return [*log(), *more]
+
+    monkeypatch.setattr(real_run, "run_once", ran)
+    found = reproduced(1, tmp_path, lambda _: None, [RealPart.OVERHEADS, RealPart.CLUSTER], brief=True)
+    rows = [line for line in page(found).splitlines() if "| resumption |" in line or "| suspension |" in line]
+
+    assert rows == [
+        "| time slices | resumption | 1 | 0 | 0.4 s | 0.5 s | 20.0 % | 0.1 s |",
+        "| time slices | suspension | 1 | 1 | 1.0 s | 1.0 s | 2.0 % | 0.0 s |",
+        *(f"| {name} | resumption | 1 | 0 | 0.4 s | 0.5 s | 20.0 % | 0.1 s |" for name in COMPARED),
+    ]
+    (judged,) = [one for one in verdicts(found) if "overheads" in one.claim]
+    assert judged.measured == "11.0 % over 2 (1 more before anything was known)"
 
 
 def test_nothing_measured_is_no_verdict() -> None:

@@ -38,8 +38,13 @@ class PredictedRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MeasuredOverhead(msgspec.Struct, frozen=True, kw_only=True):
-    """A suspension or a resumption, with what was predicted when it began."""
+    """A suspension or a resumption, with what was predicted when it began.
 
+    Attributes:
+        source: What preempted: time slices, or a policy of the comparison.
+    """
+
+    source: str
     run: str
     plan: str
     job: str
@@ -103,10 +108,11 @@ def _predicted(job: str, spec: c.JobSpec, said: c.RunTimePredicted | None, took_
     )
 
 
-def overheads(run: str, events: Records) -> list[MeasuredOverhead]:
+def overheads(source: str, run: str, events: Records) -> list[MeasuredOverhead]:
     """Every suspension and resumption that was measured."""
     return [
         MeasuredOverhead(
+            source=source,
             run=run,
             plan=event.plan,
             job=event.job,

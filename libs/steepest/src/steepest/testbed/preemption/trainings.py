@@ -30,7 +30,7 @@ EVALUATIONS = 8
 WORK = 1
 STORAGE_BYTES_S = 24_000_000
 PROFILED_EPOCHS, EPOCHS = 5, 4
-SLICED_EPOCHS = 44
+SLICED_EPOCHS = 38
 """Of a sliced training of ``SLICED_MEAN_IMAGES``; smaller ones have more, so that all are as long."""
 
 SLICED_MEAN_IMAGES = 24_000
