@@ -11,7 +11,14 @@ from collections.abc import Generator, Iterator
 import pytest
 import structlog
 
-pytest_plugins = ["tests.harness.limit", "tests.harness.signals", "tests.harness.examples", "tests.harness.workers"]
+pytest_plugins = [
+    "tests.harness.limit",
+    "tests.harness.signals",
+    "tests.harness.examples",
+    "tests.harness.workers",
+    "tests.harness.garbage",
+    "tests.harness.second_try",
+]
 
 REQUIRED = os.environ.get("STEEPEST_REQUIRE_COMPONENTS") == "1"
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -19,17 +20,26 @@ Run = Callable[..., Done]
 def run(tmp_path: Path) -> Run:
     """Run tests, given as source, with some plugins and options; before it stands the command that starts pytest."""
 
-    def done(source: str, *options: str, plugins: Sequence[str], before: Sequence[str] = ()) -> Done:
-        (tmp_path / "test_made.py").write_text(source)
+    def done(
+        source: str,
+        *options: str,
+        plugins: Sequence[str],
+        before: Sequence[str] = (),
+        at: str = "test_made.py",
+        variables: Mapping[str, str] = MappingProxyType({}),
+    ) -> Done:
+        made = tmp_path / at
+        made.parent.mkdir(parents=True, exist_ok=True)
+        made.write_text(source)
         (tmp_path / "pytest.ini").write_text("[pytest]\n")
         named = [argument for plugin in plugins for argument in ("-p", plugin)]
         return subprocess.run(
-            [*before, sys.executable, "-m", "pytest", "-rA", *named, *options, "test_made.py"],
+            [*before, sys.executable, "-m", "pytest", "-rA", *named, *options, at],
             capture_output=True,
             text=True,
             check=False,
             cwd=tmp_path,
-            env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(ROOT)},
+            env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(ROOT), **variables},
         )
 
     return done

@@ -1,0 +1,32 @@
+"""A test that leaves a socket, a file or a process open fails by itself, and not a later one in whose time it is collected.
+
+What was there before the first test (modules, tests, strategies) is left out, so that a collection costs milliseconds.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+REAL = ("tests/integration/", "tests/contract/", "tests/chaos/", "tests/hostile/")
+"""Where tests open real resources; a collection after each of the thousands of others would find nothing."""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Take what collecting the tests has made for permanent."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def collected(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Collect what a test of real resources has left, while its report is still open.
+
+    It is set up first, and so it ends after all other fixtures of the test.
+    """
+    yield
+    if request.node.nodeid.startswith(REAL):
+        gc.collect()

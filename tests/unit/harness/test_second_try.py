@@ -1,0 +1,45 @@
+"""Only where every component is required, and only with real components, does a test that fails run once more."""
+
+from __future__ import annotations
+
+import pytest
+
+from .conftest import Run
+
+PLUGINS = ("pytest_rerunfailures", "tests.harness.second_try")
+LATE = """
+from pathlib import Path
+
+def test_late():
+    tried = Path("tried")
+    first = not tried.exists()
+    tried.touch()
+    assert not first
+"""
+REQUIRED = {"STEEPEST_REQUIRE_COMPONENTS": "1"}
+
+
+def test_what_was_late_passes_and_is_named(run: Run) -> None:
+    """The summary keeps the first failure."""
+    done = run(LATE, "-rR", plugins=PLUGINS, at="tests/integration/test_made.py", variables=REQUIRED)
+
+    assert done.returncode == 0
+    assert "RERUN tests/integration/test_made.py::test_late" in done.stdout
+
+
+def test_what_fails_twice_has_failed(run: Run) -> None:
+    """There is no third try."""
+    done = run("def test_wrong(): assert 0", plugins=PLUGINS, at="tests/contract/test_made.py", variables=REQUIRED)
+
+    assert "1 failed, 1 rerun" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("at", "required"),
+    [("tests/unit/test_made.py", "1"), ("tests/property/test_made.py", "1"), ("tests/integration/test_made.py", "")],
+)
+def test_others_have_one_try(run: Run, at: str, required: str) -> None:
+    """Without real components nothing can be late; and a developer sees the first failure."""
+    done = run(LATE, plugins=PLUGINS, at=at, variables={"STEEPEST_REQUIRE_COMPONENTS": required})
+
+    assert done.returncode == 1
