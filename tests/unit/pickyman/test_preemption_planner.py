@@ -18,7 +18,7 @@ from steepest.events.parameters import (
 from steepest.events.registry import GANGS_RUN, READS
 from steepest.policies.pickyman.predictor import Predictor
 from steepest.policies.pickyman.preemption_planner import PreemptionPlanner
-from steepest.policies.placement.placer import Placer
+from steepest.policies.placement.placer import CHECKPOINT_TRIES, Placer
 from steepest.testing.scenarios.folded_pool import submitted
 from steepest.testing.system.driver import DeciderDriver
 from steepest.view.state import Phase
@@ -170,11 +170,40 @@ def test_a_suspended_job_whose_checkpoint_comes_back_runs_again() -> None:
     """Its volume was away."""
     pool = suspended_for_a_short_one()
     assert refuse_starts(pool, "long", 3) == 3
+    run_again(pool, "long")
+    assert pool.job("long").steps_lost == 0
+
+
+def run_again(pool: DeciderDriver, job: str) -> None:
+    """It has its place again, after as long as a retry is held back."""
     for _ in range(20):
         pool.tick(10_000)
-        pool.carry_out("long")
-    assert pool.job("long").phase is Phase.RUNNING
-    assert pool.job("long").steps_lost == 0
+        pool.carry_out(job)
+        if pool.job(job).phase is Phase.RUNNING and pool.job(job).alive:
+            return
+    raise AssertionError(f"{job} does not run")
+
+
+def lose(pool: DeciderDriver, job: str) -> None:
+    """Its process is gone."""
+    found = pool.job(job)
+    pool.feed(c.ReplicaStopped(job=job, incarnation=found.incarnation, node="n1", reason="lost"))
+
+
+def test_earlier_retries_leave_a_lost_checkpoint_all_its_tries() -> None:
+    """Those after lost processes, and those of a volume that came back, are another matter."""
+    pool = suspended_for_a_short_one()
+    run_again(pool, "long")
+    for _ in range(CHECKPOINT_TRIES):
+        lose(pool, "long")
+        run_again(pool, "long")
+    for plans in (3, CHECKPOINT_TRIES):
+        lose(pool, "long")
+        assert refuse_starts(pool, "long", 2 * plans) == 2 * plans, "each plan starts it twice"
+        run_again(pool, "long")
+    lose(pool, "long")
+    assert refuse_starts(pool, "long", 1_000) == 2 * (CHECKPOINT_TRIES + 1)
+    assert pool.job("long").outcome is c.Outcome.FAILED
 
 
 def test_a_job_without_epochs_is_predicted_from_its_totals_once_it_has_a_pace() -> None:

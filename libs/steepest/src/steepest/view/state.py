@@ -14,7 +14,7 @@ from steepest.events.common import CheckpointMode, CheckpointRef, Resources
 from steepest.events.parameters import PoolParameters
 from steepest.view.progress_state import EpochsSeen, Forecast, Progress
 
-STATE_VERSION = 7
+STATE_VERSION = 8
 """Version of :class:`ViewState`; a snapshot of another version is not used."""
 
 CATEGORIES = (Category.PROGRESSING, Category.WATCHED, Category.CONVERGED)
@@ -154,6 +154,7 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
         forecast: The newest prediction of its run time, if there is any.
         plan: The plan in flight, if any.
         cancel: The request that asked to stop it for good.
+        refusals: Retries since it ran last after starts that could not read its checkpoint.
         goal_reached: The part of its goal that it has reached, because of which it is stopped.
         placed_counted_ms: When its newest incarnation was accepted by its nodes.
         held_ms: For how long it held places, up to when it gave them back last.
@@ -205,6 +206,7 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
     goal_reached: str = ""
     retries_used: int = 0
     retries_held: int = 0
+    refusals: int = 0
     not_before_counted_ms: int = 0
     exit_status: int | None = None
     stop_reason: str = ""

@@ -60,8 +60,8 @@ HOPELESS = frozenset({c.StepFailure.NO_SUCH_PROGRAM.value})
 """Codes of failed starts that no retry can mend."""
 
 CHECKPOINT_TRIES = 8
-"""Retries after which a job whose checkpoint cannot be read has failed: its volume has had some minutes to return. It is not
-started without the checkpoint, which would lose its work without a word."""
+"""Retries in a row after which a job whose checkpoint cannot be read has failed: its volume has had some minutes to return.
+It is not started without the checkpoint, which would lose its work without a word."""
 
 
 class PlacerState(Pending):
@@ -80,7 +80,7 @@ class Placer:
     """The life of a job outside its moves."""
 
     name = "placer"
-    logic = 2
+    logic = 3
     state_type = PlacerState
 
     def __init__(self, state: PlacerState | None = None, policy: PlacementPolicy | None = None) -> None:
@@ -304,7 +304,7 @@ def _verdict(view: ClusterView, job: Job) -> c.ClusterEvent | None:
         return None
     why = _why_stopped(job)
     charged = _is_charged(job)
-    is_lost = job.stop_code == c.StepFailure.CHECKPOINT_REFUSED and job.retries_held >= CHECKPOINT_TRIES
+    is_lost = job.stop_code == c.StepFailure.CHECKPOINT_REFUSED and job.refusals >= CHECKPOINT_TRIES
     if is_lost or job.stop_code in HOPELESS or (charged and job.retries_used >= job.spec.retries):
         return c.JobEnded(job=job.name, outcome=c.Outcome.FAILED, exit_status=job.exit_status, reason=why)
     hold = view.parameters.retry_hold_ms * 2 ** min(job.retries_held, 6)

@@ -78,6 +78,7 @@ def _retry(view: Projection, event: c.RetryPlanned, _: Received[Any]) -> bool:
         return False
     job.retries_used += event.charged
     job.retries_held += 1
+    job.refusals += job.stop_code == c.StepFailure.CHECKPOINT_REFUSED
     job.not_before_counted_ms = event.not_before_ms
     job.phase = Phase.WAITING
     job.nodes = ()

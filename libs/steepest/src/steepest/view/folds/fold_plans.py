@@ -160,6 +160,7 @@ def _job_placed(view: Projection, event: c.JobPlaced, received: Received[Any]) -
         # A heartbeat may have reported the end of this incarnation before the migrator reported its start.
         job.alive = job.stopped_incarnation != event.incarnation
     job.placed_counted_ms = view.counted_ms
+    job.refusals = 0
     job.resumptions += plan.resumes
     plan.resumes = False
     job.first_placed_ms = received.at_ms if job.first_placed_ms is None else job.first_placed_ms
