@@ -21,6 +21,7 @@ from steepest.cluster.local.supervisor import start_mark
 from steepest.cluster.port import ReplicaId, ReplicaPhase, ReplicaSpec, ReplicaStatus
 from steepest.errors import RefusedError
 from steepest.testing.contracts import contract_job
+from steepest.testing.waiting import until
 
 JOB = ReplicaId("doomed")
 TRAIN = ReplicaSpec(command=(sys.executable, contract_job.__file__))
@@ -47,6 +48,17 @@ def kill_adapter_at(moment: str, state: AdapterFolder) -> None:
     """Run an adapter in a separate process, which starts the job and is killed at that moment."""
     done = subprocess.run([sys.executable, str(DOOMED), str(state.path), moment], timeout=100, check=False)
     assert done.returncode == -signal.SIGKILL
+
+
+async def children(cluster: LocalCluster) -> tuple[int, int]:
+    """The child in the job's process group and the one in a session of its own, as the job printed them.
+
+    What it printed comes through its supervisor, and may come later than what it reported.
+    """
+    output = cluster.files("a")[0].output
+    await until(lambda: output.read_text().endswith("\n"), "the children's pids")
+    in_group, in_own_session = (int(pid) for pid in output.read_text().split())
+    return in_group, in_own_session
 
 
 async def ended(cluster: LocalCluster, replica: ReplicaId = JOB) -> ReplicaStatus:
@@ -142,7 +154,7 @@ async def test_children_do_not_outlive_a_job(cluster: LocalCluster) -> None:
     """When the first process leaves, what it left in its process group is killed before the end is reported."""
     await cluster.start(JOB, 1, "a", python(WITH_CHILDREN), None)
     status = await ended(cluster)
-    in_group, _ = (int(pid) for pid in cluster.files("a")[0].output.read_text().split())
+    in_group, _ = await children(cluster)
 
     assert status.exit_status == 0
     assert not lives(in_group)
@@ -153,7 +165,7 @@ async def test_children_in_a_session_of_their_own_do_not_either(cluster: LocalCl
     """A child that left the process group belongs to the supervisor once its parent is dead, and is killed too."""
     await cluster.start(JOB, 1, "a", python(WITH_CHILDREN), None)
     await ended(cluster)
-    _, in_own_session = (int(pid) for pid in cluster.files("a")[0].output.read_text().split())
+    _, in_own_session = await children(cluster)
 
     assert not lives(in_own_session)
 
@@ -162,11 +174,11 @@ async def test_stop_kills_children_that_ignore_sigterm(cluster: LocalCluster) ->
     """A stop returns once nothing of the job lives, its children included."""
     await cluster.start(JOB, 1, "a", python(WITH_CHILDREN + "    time.sleep(600)\n"), None)
     await cluster.wait_for_step(JOB, 1, at_least=1, timeout_s=60.0)
-    children = [int(pid) for pid in cluster.files("a")[0].output.read_text().split()]
+    in_group, _ = await children(cluster)
     stopped = await cluster.stop(JOB, 1, grace_s=60.0)
 
     assert stopped.exit_status == -signal.SIGTERM
-    assert not lives(children[0])
+    assert not lives(in_group)
 
 
 async def test_orphans_of_a_killed_supervisor_are_killed(cluster: LocalCluster, state: AdapterFolder) -> None:
@@ -174,12 +186,12 @@ async def test_orphans_of_a_killed_supervisor_are_killed(cluster: LocalCluster, 
     await cluster.start(JOB, 1, "a", python(WITH_CHILDREN + "    time.sleep(600)\n"), None)
     await cluster.wait_for_step(JOB, 1, at_least=1, timeout_s=60.0)
     pid = started(state).pid
-    children = [int(child) for child in cluster.files("a")[0].output.read_text().split()]
+    processes = (pid, *await children(cluster))
     supervisor_of(pid).kill()
     status = await ended(cluster)
 
     assert (status.phase, status.exit_status) == (ReplicaPhase.GONE, None)
-    assert not any(lives(each) for each in (pid, *children))
+    assert not any(lives(each) for each in processes)
 
 
 @pytest.mark.parametrize("put", ["os.mkfifo(lock)", "open(lock, 'w').close()", "pass"])
@@ -210,7 +222,7 @@ async def test_orphans_are_found_by_the_next_adapter(
     await first.start(JOB, 1, "a", python(WITH_CHILDREN + "    time.sleep(600)\n"), None)
     await first.wait_for_step(JOB, 1, at_least=1, timeout_s=60.0)
     pid = started(state).pid
-    in_group, _ = (int(child) for child in first.files("a")[0].output.read_text().split())
+    in_group, _ = await children(first)
     await first.close()
     os.kill(in_group, signal.SIGSTOP)
     supervisor_of(pid).kill()
