@@ -116,7 +116,8 @@ class Broker:
 
     async def answers(self) -> None:
         """Go on once it answers."""
-        await self._answers.wait()
+        if not self._answers.is_set():
+            await self._answers.wait()
 
     async def append(self, records: Sequence[NewRecord]) -> Sequence[int]:
         """Keep records, and tell who watches."""

@@ -50,11 +50,12 @@ def guarded(schedule: Schedule) -> Outcome:
 
 
 def _seed(seed: int) -> tuple[int, Outcome]:
-    gc.disable()
+    if gc.isenabled():  # the first one in this process: the modules need not be looked at after every seed
+        gc.disable()
+        gc.freeze()
     try:
         return seed, guarded(drawn(seed))
     finally:
-        gc.enable()
         gc.collect()
 
 

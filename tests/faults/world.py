@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 from unittest import mock
 
 import msgspec
 import structlog
+from prometheus_client.metrics import MetricWrapperBase
 from tests.faults.doors import Broker
 from tests.faults.groups import Group
 from tests.faults.loop import run_seeded
@@ -26,7 +27,7 @@ from steepest.errors import UndecodableError
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.parameters import MoveLimits, PoolParameters, PreemptionLimits, QueueParameters, SpeConParameters
-from steepest.events.registry import FLAGS, reads_for
+from steepest.events.registry import FLAGS, Topic, reads_for
 from steepest.log.base import NewRecord
 from steepest.log.memory import MemoryLog
 from steepest.policies.named import under
@@ -328,12 +329,39 @@ async def _played(schedule: Schedule) -> Outcome:
 
     world = World(schedule)
     every = int(schedule.world.get("snapshots", "20000"))
-    with mock.patch.object(pool_loop, "SNAPSHOT_EVERY", every), mock.patch.object(stream_loop, "SNAPSHOT_EVERY", every):
+    with (
+        mock.patch.object(pool_loop, "SNAPSHOT_EVERY", every),
+        mock.patch.object(stream_loop, "SNAPSHOT_EVERY", every),
+        what_repeats_is_remembered(),
+    ):
         try:
             await world.play(do)
             return await judge(world)
         finally:
             await world.close()
+
+
+@contextmanager
+def what_repeats_is_remembered() -> Iterator[None]:
+    """Decode each record once, however many processes read it, and find a metric's series without spelling its labels.
+
+    Both take a tenth of a world's time, and give the same as without.
+    """
+    events: dict[tuple[str, bytes], Any] = {}
+    decode, labels = Topic.decode, MetricWrapperBase.labels
+
+    def decoded(topic: Topic[Any], value: bytes) -> Any:
+        key = (topic.name, value)
+        if key not in events:
+            events[key] = decode(topic, value)
+        return events[key]
+
+    def series(metric: MetricWrapperBase, *values: str, **named: str) -> Any:
+        known: Mapping[tuple[str, ...], MetricWrapperBase] = getattr(metric, "_metrics", {})
+        return known.get(values) or labels(metric, *values, **named)
+
+    with mock.patch.object(Topic, "decode", decoded), mock.patch.object(MetricWrapperBase, "labels", series):
+        yield
 
 
 class _Silent(structlog.BoundLoggerBase):

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 async def until_stopped(
     awaitable: Awaitable[T],
-    stop: asyncio.Event,
+    stop: asyncio.Event | asyncio.Task[Any],
     *,
     tick: Callable[[], None] = lambda: None,
     interval_s: float | None = None,
@@ -23,24 +23,27 @@ async def until_stopped(
 
     Args:
         awaitable: What to wait for; pass it through ``asyncio.shield`` if it must survive the stop.
-        stop: Ends the wait.
+        stop: Ends the wait; who waits often saves a task each time with one of its own that waits for the event.
         tick: Called before each interval of the wait, for example to report that the loop is alive.
         interval_s: Length of an interval; None: one interval, as long as the wait.
 
     Returns:
         The result, also if ``stop`` is set at the same time; None if only ``stop`` is set.
     """
-    task, stopped = asyncio.ensure_future(awaitable), asyncio.ensure_future(stop.wait())
+    task = asyncio.ensure_future(awaitable)
+    stopped = asyncio.ensure_future(stop.wait()) if isinstance(stop, asyncio.Event) else stop
     try:
         while not (task.done() or stopped.done()):
             tick()
             await asyncio.wait((task, stopped), timeout=interval_s, return_when=asyncio.FIRST_COMPLETED)
         return task.result() if task.done() else None
     finally:
-        for each in (task, stopped):
-            each.cancel()
-        # Wait for the cancellation: the awaitable must have released what it holds before the caller goes on.
-        await asyncio.gather(task, stopped, return_exceptions=True)
+        if stopped is not stop:
+            stopped.cancel()
+        if not task.done():
+            task.cancel()
+            # Wait for the cancellation: the awaitable must have released what it holds before the caller goes on.
+            await asyncio.gather(task, return_exceptions=True)
 
 
 async def uncancelled(work: Coroutine[Any, Any, T]) -> T:

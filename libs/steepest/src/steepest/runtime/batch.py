@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 from steepest.aio import until_stopped
 from steepest.clock import Clock
@@ -13,9 +14,9 @@ from steepest.runtime.monitoring.exemplar import exemplar_of
 from steepest.runtime.monitoring.metric_defs import Metrics
 
 
-async def poll_or_stop(reader: Reader, stop: asyncio.Event, max_records: int) -> Sequence[Record]:
-    """The next records; none once ``stop`` is set. What is not read now is read the next time."""
-    return await until_stopped(reader.poll(max_records=max_records), stop) or ()
+async def poll_or_stop(reader: Reader, stopped: asyncio.Task[Any], max_records: int) -> Sequence[Record]:
+    """The next records; none once ``stopped`` has ended. What is not read now is read the next time."""
+    return await until_stopped(reader.poll(max_records=max_records), stopped) or ()
 
 
 def measure_latency(metrics: Metrics, clock: Clock, loop: str, record: Record, decided: NewRecord) -> None:

@@ -101,13 +101,15 @@ class PoolLoop:
         """
         await self._begin()
         reader = self._log.reader({self.at: self.view.position})
+        stopped = asyncio.ensure_future(stop.wait())
         try:
             self._go_live_at_end()
             while not stop.is_set():
-                records = await poll_or_stop(reader, stop, BATCH)
+                records = await poll_or_stop(reader, stopped, BATCH)
                 with self._metrics.batch_seconds.labels(self.name).time():
                     await self._batch(records)
         finally:
+            stopped.cancel()
             self._lag.close()
             await reader.close()
         await self._save()

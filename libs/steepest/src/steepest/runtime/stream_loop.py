@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from operator import attrgetter
+from typing import Any
 
 import msgspec
 
@@ -144,12 +145,14 @@ class StreamLoop:
     async def _follow(self, partitions: Sequence[TopicPartition], stop: asyncio.Event) -> None:
         await self._begin(partitions)
         reader = self._log.reader({at: lane.position for at, lane in self._lanes.items()})
+        stopped = asyncio.ensure_future(stop.wait())
         try:
             while not stop.is_set():
-                await self._batch(reader, await self._next(reader, stop))
+                await self._batch(reader, await self._next(reader, stopped))
             await self._kept()
             await self._keep([], self._due(1))
         finally:
+            stopped.cancel()
             self._lag.close()
             await self._give_up()
             await reader.close()
@@ -203,13 +206,13 @@ class StreamLoop:
             logger.warning("records were removed before they were read", at=str(lane.at), missed=missed, begin=begin)
             lane.position = begin
 
-    async def _next(self, reader: Reader, stop: asyncio.Event) -> Sequence[Record]:
+    async def _next(self, reader: Reader, stopped: asyncio.Task[Any]) -> Sequence[Record]:
         """The next records. What is being appended is waited for before them, unless they are there already."""
         if self._keeping is not None:
             if records := await reader.poll(max_records=CHUNK, timeout_s=0):
                 return records
             await self._kept()
-        return await poll_or_stop(reader, stop, CHUNK)
+        return await poll_or_stop(reader, stopped, CHUNK)
 
     async def _batch(self, reader: Reader, records: Sequence[Record]) -> None:
         """Decide about these and what else is there already, and append what was decided."""

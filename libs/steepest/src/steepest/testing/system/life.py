@@ -23,7 +23,8 @@ class Life:
 
     async def go(self) -> None:
         """Go on if the process is awake; otherwise when it is woken, which may be never."""
-        await self._awake.wait()
+        if not self._awake.is_set():
+            await self._awake.wait()
 
     def pause(self) -> None:
         """SIGSTOP; or SIGKILL, if it is never woken."""
