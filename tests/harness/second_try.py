@@ -1,6 +1,6 @@
-"""A test of real components that fails in CI runs once more: a broker, an engine or a busy machine may be late for one test.
+"""A test of real components or processes that fails in CI runs once more: a broker, an engine, a busy machine may be late.
 
-The first failure stands in the summary as RERUN, so that it can be mended. Tests without real components have one try only.
+The first failure stands in the summary as RERUN, so that it can be mended. All other tests have one try.
 """
 
 from __future__ import annotations
@@ -9,12 +9,15 @@ import os
 
 import pytest
 
-REAL = ("tests/integration/", "tests/contract/", "tests/chaos/", "tests/frameworks/")
+REAL = (
+    *("tests/integration/", "tests/contract/", "tests/chaos/", "tests/frameworks/", "tests/hostile/"),
+    *(f"tests/unit/{folder}/" for folder in ("cli", "cluster", "collector", "demo_jobs", "log", "runtime")),
+)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give the tests of real components a second try where all components are required."""
+    """Give a second try where all components are required."""
     if os.environ.get("STEEPEST_REQUIRE_COMPONENTS") == "1":
         for item in items:
             if item.nodeid.startswith(REAL):
