@@ -27,6 +27,9 @@ from steepest.describe import (
 from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.policies.flowcon.with_specon import NotYet
+from steepest.policies.pickyman.profiles import ProfileDatabase, learn_from
+from steepest.policies.pickyman.run_time import unpredicted
+from steepest.policies.pickyman.running import BY_PREDICTION
 from steepest.policies.placement.standing import Standing, Waits, standings
 from steepest.policies.specon.undecided import Undecided, undecided
 from steepest.read_models.alternatives import Alternative, Explained, explained
@@ -112,10 +115,13 @@ class TimelineCollector:
         self._job = job
         self._entries: list[TimelineEntry] = []
         self._limit: c.JobLimit | None = None
+        self._profiles = ProfileDatabase()
 
     def hear(self, view: ClusterView, received: Received[c.ClusterEvent], *, accepted: bool) -> None:
         """Take in a record that ``view`` has folded."""
         event = received.event
+        if accepted:
+            learn_from(self._profiles, view, event, received.at_ms, view.parameters.pickyman.profiles)
         if isinstance(event, c.LimitsPlanned):
             self._hear_limits(view, event, received)
             return
@@ -146,7 +152,7 @@ class TimelineCollector:
             phase=job.phase,
             outcome=job.outcome,
             entries=self._entries,
-            now=now(view, job),
+            now="; ".join([now(view, job), *_why_unpredicted(view, job, self._profiles)]),
             progress="" if job.phase is Phase.ENDED else in_words(job),
             left_out=left_out,
         )
@@ -316,6 +322,15 @@ def _why_waiting(view: ClusterView, job: Job) -> list[str]:
     wanted = job.spec.chief_requests
     refusals = [(node, no_room(wanted, node)) for node in view.nodes]
     return [*(room_sentence(refusal, wanted, node, node.name) for node, refusal in refusals if refusal), *where]
+
+
+def _why_unpredicted(view: ClusterView, job: Job, profiles: ProfileDatabase) -> Iterator[str]:
+    """Why PickyMan does not know how long a waiting job runs, and what that means for it."""
+    parameters = view.parameters.pickyman
+    is_known = job.forecast is not None and job.forecast.predicted.method is not c.PredictionMethod.UNKNOWN
+    if parameters.on and not is_known and job.is_queued and job.plan is None and not job.cancel:
+        so = ", so that no running job gives way to it" if parameters.rule in BY_PREDICTION else ""
+        yield f"its run time is not predicted{so}: {unpredicted(job, profiles, parameters.profiles)}"
 
 
 def _position(standing: Standing) -> Iterator[str]:

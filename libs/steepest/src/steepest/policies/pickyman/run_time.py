@@ -14,6 +14,7 @@ states. What a process states counts last: a job may lie, and its traffic does n
 
 from __future__ import annotations
 
+from steepest.describe.units import count
 from steepest.events.cluster import PredictedSpan, PredictionMethod, RunTimePredicted
 from steepest.events.common import LARGEST
 from steepest.policies.pickyman.profiles import ProfileDatabase, comparable
@@ -65,6 +66,23 @@ def predict(job: Job, database: ProfileDatabase, enough: int, at_ms: int) -> Run
         epoch_ms=max(round(epoch_ms), 1),
         load_ms=load_ms,
     )
+
+
+def unpredicted(job: Job, database: ProfileDatabase, enough: int) -> str:
+    """What is missing for a prediction of a job that has not trained yet, for people; it decides nothing."""
+    model, profiles = job.spec.model, database.of(job.spec.model) if job.spec.model else ()
+    if not model:
+        return f"it names no --model, of which {count(enough, 'profiled job')} would predict it"
+    if not profiles:
+        why = [f"no job of {model} is profiled yet, 1 gives an estimate and {enough} give the time model"]
+    else:
+        more = f", {enough - len(profiles)} more would give the time model" if len(profiles) < enough else ""
+        why = [f"{count(len(profiles), 'job')} of {model} profiled{more}"]
+    if _epochs(job, comparable(profiles)["epochs"]) is None:
+        why.append("it announces no --epochs, and no profiled job of its model has finished")
+    if job.spec.data_bytes is None and len(dict.fromkeys(one.epoch_bytes for one in profiles)) > 1:
+        why.append("it announces no --data-bytes, and those jobs read different amounts")
+    return "; ".join(why)
 
 
 def _epoch_time(
