@@ -27,6 +27,20 @@ def test_a_job_without_a_command_is_listed(holding: Holding) -> None:
         assert "odd" in done.stdout
 
 
+def test_a_reason_that_is_the_outcome_is_not_said_twice(holding: Holding) -> None:
+    """A job that was cancelled is cancelled; why one failed is said."""
+    folder = holding(
+        c.JobSubmitted(job="left", request="r", spec=c.JobSpec(command=("train",))),
+        c.JobEnded(job="left", outcome=c.Outcome.CANCELLED, reason="cancelled"),
+        c.JobSubmitted(job="broken", request="s", spec=c.JobSpec(command=("train",))),
+        c.JobEnded(job="broken", outcome=c.Outcome.FAILED, exit_status=1, reason="it exited with status 1"),
+    )
+    shown = CliRunner().invoke(jobs, ["--state", str(folder.root), "--all"], catch_exceptions=False)
+
+    assert shown.stdout.count("cancelled") == 1
+    assert "it exited with status 1" in shown.stdout
+
+
 BECAUSE = c.Because(rule="a test says so")
 MUTE: tuple[c.ClusterEvent, ...] = (
     c.PoolConfigured(reads=READS, flags=(GROWTH_IS_PROVEN,)),

@@ -40,7 +40,7 @@ def folder(holding: Holding) -> StateFolder:
         (("--image", "x" * 3_000), ("true",), "Error: image: "),
         (("--retries", str(10**20)), ("true",), "Error: retries: "),
         (("--device", "Not A Name"), ("true",), "Error: device: "),
-        ((), ("echo", "\udcff\udcfe"), "surrogates not allowed"),
+        ((), ("echo", "\udcff\udcfe"), "surrogates not allowed; name the file or the value in UTF-8"),
         (("--env", "A=\udcff"), ("true",), "surrogates not allowed"),
         ((), ("true", "x" * LARGEST_REQUEST), f"more than {LARGEST_REQUEST}"),
     ],

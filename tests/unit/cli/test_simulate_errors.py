@@ -93,7 +93,7 @@ def test_a_pools_policy_has_no_peers_rules_and_nothing_runs_before_that_is_said(
     ("text", "said"),
     [
         ("", "is empty"),
-        ("a,b,c\n1,2,3\n", "line 1: is in no format of workloads that is known; give a trace of muri, tiresias"),
+        ("a,b,c\n1,2,3\n", "line 1: unrecognised workload format; give a trace of muri, tiresias"),
         (MURI[: MURI.rindex(",100,")], "line 4, column iteration_time: the line has 8 cells where 10 must stand"),
         (MURI.replace("\n1,8,12000", "\n1,-8,12000"), "line 3, column num_gpu: -8 is below 1"),
         (MURI.replace("\n1,8,12000", "\n1,8e9,12000"), "line 3, column num_gpu: '8e9' is not a whole number"),

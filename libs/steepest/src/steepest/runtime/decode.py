@@ -78,7 +78,13 @@ def asked_record(to: TopicPartition, key: str, event: msgspec.Struct, at_ms: int
         trace = trace or (trace_of_request(to.topic, to.partition, request) if request else "")
         record = new_record(to, key, event, at_ms, {TRACEPARENT: trace} if trace else None)
         TOPICS[to.topic].decode(record.value)
-    except (UndecodableError, BugError, UnicodeEncodeError, OverflowError) as error:
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"this {type(event).__name__} holds what is no UTF-8 text: {error.reason}",
+            code="unreadable",
+            hint="name the file or the value in UTF-8",
+        ) from error
+    except (UndecodableError, BugError, OverflowError) as error:
         raise InputError(
             f"no reader of the log could read this {type(event).__name__}: {error}", code="unreadable"
         ) from error

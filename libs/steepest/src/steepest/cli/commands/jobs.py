@@ -178,6 +178,7 @@ def _cells(row: JobRow) -> list[Cell]:
     phase = row.outcome or row.phase
     style = OUTCOMES[Outcome(row.outcome)] if row.outcome else {"running": "green", "waiting": "yellow"}.get(phase, "")
     left = row.remaining_ms
+    reason = "" if row.reason == phase else row.reason
     return [
         row.job,
         row.node or "",
@@ -196,7 +197,7 @@ def _cells(row: JobRow) -> list[Cell]:
         "" if row.running_ms is None else span(row.running_ms),
         f"{row.queue_position}/{row.queue_length}" if row.queue_position else "",
         row.what,
-        (row.waits_because if row.queue_position else row.reason, "red" if row.outcome == "failed" else ""),
+        (row.waits_because if row.queue_position else reason, "red" if row.outcome == "failed" else ""),
     ]
 
 

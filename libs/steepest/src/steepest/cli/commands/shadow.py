@@ -147,9 +147,7 @@ def _show(found: Sequence[ShadowedJob]) -> None:
     differing = sum(one.differs for one in found)
     kinds = Counter(NOUNS[plan.kind] for one in found for plan in one.plans)
     differences = ", ".join(count(number, noun) for noun, number in sorted(kinds.items()))
-    tell(
-        f"{count(differing, 'job')} of {len(found)} would have gone otherwise{f' ({differences})' if differences else ''}"
-    )
+    tell(f"{differing} of {len(found)} jobs would differ{f' ({differences})' if differences else ''}")
 
 
 def _course(course: CategoryHistory) -> str:

@@ -1,4 +1,4 @@
-"""``steepest simulate``: what a workload would come to under some policies, in virtual time.
+"""``steepest simulate``: compares policies on a workload, in virtual time.
 
 Owns the command's options. What it gives back is in :mod:`steepest.cli.printing.simulate_summary`. Must never know a policy.
 """

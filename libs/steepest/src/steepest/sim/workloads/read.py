@@ -84,11 +84,11 @@ def _recognised(first: str, path: Path) -> tuple[str, _Csv]:
     nearest = min(lacking, key=lambda name: len(lacking[name]) / len(_CSV[name].columns))
     if len(lacking[nearest]) == len(_CSV[nearest].columns):
         raise InputError(
-            f"{path}, line 1: is in no format of workloads that is known",
+            f"{path}, line 1: unrecognised workload format",
             hint=f"Give a trace of {', '.join(_CSV)} or gavel, or JSON Lines (docs/workloads.md).",
         )
     raise InputError(
-        f"{path}, line 1: the header is that of no format that is known; of {nearest}'s columns it lacks "
+        f"{path}, line 1: unrecognised workload format; of {nearest}'s columns the header lacks "
         + ", ".join(lacking[nearest]),
         hint="Give the file its columns, or write JSON Lines (docs/workloads.md).",
     )
