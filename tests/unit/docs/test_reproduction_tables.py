@@ -29,8 +29,8 @@ def test_a_report_of_real_trainings_gets_into_its_block(tmp_path: Path) -> None:
     before, _, real = filled.partition("<!-- dragon-real -->\n")
     assert before == "<!-- dragon -->\nsimulated\n<!-- end -->\n\n"
     assert real.startswith("12 distributed trainings on two emulated nodes")
-    assert "| dragon without scaling | makespan_s | +0.0 % |" in real
-    assert "\n### What the parts give\n" in real
+    assert "| dragon | dragon without scaling | +0 % [+0, +0] |" in real
+    assert "\n### What changes\n" in real
     assert real.endswith("\n<!-- end -->\nbehind\n")
     assert tool.filled(filled, tmp_path) == filled
 
