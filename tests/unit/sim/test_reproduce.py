@@ -31,6 +31,7 @@ from steepest.sim.reproduce.flowcon import FLOWCON
 from steepest.sim.reproduce.forest import forest
 from steepest.sim.reproduce.measures import DEFAULTS, MEASURES, BeforeAfter, pair_of
 from steepest.sim.reproduce.placement import Start, first_nodes
+from steepest.sim.reproduce.plots import drawn
 from steepest.sim.reproduce.report import FILES, assumptions, figure, tables, tally, write
 from steepest.sim.reproduce.run import Part, Reproduction
 from steepest.sim.reproduce.specon import SPECON
@@ -420,6 +421,21 @@ def test_a_forest_has_a_line_for_every_effect(made: Made) -> None:
     assert forest(rows).count("−31.9 %") == 1
     assert forest(rows).count("flowcon-3 (") == len(ONE_SETTING.arms[0].published)
     assert not forest([row for row in rows if row.verdict is None])
+
+
+def test_every_curve_of_efficiency_is_named() -> None:
+    """At its end, beside the three places where each job is named anyway: there are too few colours for a legend."""
+    jobs = [f"job-{number}" for number in range(100, 120)]
+    course = Course(
+        capacities_m={"n1": 8_000},
+        lists=False,
+        job_use={job: [(1.0, 0.1)] for job in jobs[:1]},
+        efficiency={job: [(1.0, 0.1), (2.0 + place, 0.1 / (place + 1))] for place, job in enumerate(jobs)},
+        ends_s=dict.fromkeys(jobs, 30.0),
+    )
+    picture = drawn(course, course, [(job, 30.0, 30.0) for job in jobs], "twenty jobs")
+
+    assert [picture.count(f">{job.removeprefix('job-')}</text>") for job in jobs] == [4] * len(jobs)
 
 
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

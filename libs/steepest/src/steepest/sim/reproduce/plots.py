@@ -82,9 +82,19 @@ def _use(axis: Any, course: Course, title: str, last_s: float) -> None:
 
 
 def _efficiency(axis: Any, course: Course, jobs: Sequence[str]) -> None:
+    """A curve of each job, named at its end: there are fewer colours than jobs."""
     for job in jobs:
         if line := course.efficiency.get(job):
-            axis.plot(*_columns(line), marker=".", markersize=2, linewidth=0.7, label=job)
+            (curve,) = axis.plot(*_columns(line), marker=".", markersize=2, linewidth=0.7)
+            axis.annotate(
+                job.removeprefix("job-"),
+                line[-1],
+                xytext=(2, 0),
+                textcoords="offset points",
+                fontsize=5,
+                color=curve.get_color(),
+                va="center",
+            )
     axis.set_yscale("log")
     axis.set_title("growth efficiency: progress a second, for a whole node")
 
