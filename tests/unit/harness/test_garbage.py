@@ -36,3 +36,10 @@ def test_a_socket_that_is_left_open_is_collected_in_its_own_tests_time(run: Run,
     assert re.search(rf"^(FAILED|ERROR) {at}::{blamed} - pytest", done.stdout, re.MULTILINE)
     assert "PytestUnraisableExceptionWarning" in done.stdout
     assert "ResourceWarning" in done.stdout
+
+
+def test_none_is_collected_before_the_tests_run(run: Run) -> None:
+    """Collecting stops for as long as tests are collected, and no longer."""
+    looks = "import gc\nWAS = gc.isenabled()\ndef test_it():\n    assert (WAS, gc.isenabled()) == (False, True)\n"
+
+    assert run(looks, plugins=PLUGINS).returncode == 0
