@@ -60,7 +60,7 @@ def test_the_demo_of_dragon_compares_nothing(tmp_path: Path) -> None:
 @pytest.mark.timeout(600)
 def test_gangs_shrink_for_one_that_starves_and_grow_again(tmp_path: Path) -> None:
     """Five gangs on nodes for two: all start whole, some give up workers and get them back, and all finish."""
-    given = gang_workload(1, 2, jobs=5, length=0.3)
+    given = gang_workload(1, 2, jobs=5, length=0.15)
     nodes = tuple(
         msgspec.structs.replace(node, capacity=msgspec.structs.replace(node.capacity, cpu_m=400))
         for node in given.nodes

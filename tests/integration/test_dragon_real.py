@@ -17,6 +17,8 @@ from steepest.testbed.gang_results import FILES, report, results, write
 from steepest.testbed.gang_runs import PARTS, GangRun, StepCost, arms, missing, runs, step_cost
 
 BASELINE = PARTS["not-scaled"]
+LENGTH = 0.01
+"""Some five steps of each gang: what a run costs is mostly the start of its processes."""
 
 ONE = GangRun(
     completion_s=10.0,
@@ -46,14 +48,14 @@ def test_every_arm_runs_to_its_end(tmp_path: Path) -> None:
     """Three short gangs under every arm: all finish, nothing is lost, only scaling arms scale, and none is run twice."""
     link_mbit, made = (None if why_not() else LINK_MBIT), []  # type: int | None, list[str]
     recordings = tmp_path / "recordings"
-    found = runs(1, recordings, link_mbit, lambda arm, *_: made.append(arm), jobs=3, length=0.03)
-    again = runs(1, recordings, link_mbit, lambda arm, *_: made.append(arm), jobs=3, length=0.03)
+    found = runs(1, recordings, link_mbit, lambda arm, *_: made.append(arm), jobs=3, length=LENGTH)
+    again = runs(1, recordings, link_mbit, lambda arm, *_: made.append(arm), jobs=3, length=LENGTH)
     write(results(found, StepCost(one_node_ms=1.0, two_nodes_ms=2.0), link_mbit, why_not(), 3), tmp_path / "out")
 
     assert [*found] == [*arms()] == made
     assert again == found
-    assert missing(1, recordings, link_mbit, jobs=3, length=0.03) == 0
-    assert missing(2, recordings, link_mbit, jobs=3, length=0.03) == len(made) == missing(1, recordings, link_mbit)
+    assert missing(1, recordings, link_mbit, jobs=3, length=LENGTH) == 0
+    assert missing(2, recordings, link_mbit, jobs=3, length=LENGTH) == len(made) == missing(1, recordings, link_mbit)
     for name, (one,) in found.items():
         assert 0 < one.completion_s <= one.makespan_s, name
         assert 0 <= one.utilisation <= 1.5, name

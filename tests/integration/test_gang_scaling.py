@@ -36,8 +36,11 @@ ENDLESS = 100_000
 
 @pytest.fixture(scope="module")
 def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSystem]:
-    """Two nodes with room for all gangs of this module; each test has a job of its own."""
-    nodes = ("--node", "n1=4", "--node", "n2=4")
+    """Two nodes with room for all gangs of this module; each test has a job of its own.
+
+    The gangs train for as long as the test takes, and use all of what the nodes have: no more than the gangs need.
+    """
+    nodes = ("--node", "n1=0.4", "--node", "n2=0.4")
     running = RunningSystem(tmp_path_factory.mktemp("gangs") / "state", "--heartbeat", "250ms", *nodes)
     running.start()
     yield running

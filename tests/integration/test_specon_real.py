@@ -19,8 +19,9 @@ from steepest.testbed.reproduce import reproduced
 from steepest.testbed.run import RunResult, RunTask, repetition, runs_of
 
 JOBS = 4
-SHORTER = 6
-MODELS = ("vae-pytorch", "dynamic-rnn-pytorch")
+SHORTER = 10
+MODELS = ("rnn-pytorch", "dynamic-rnn-pytorch")
+"""Those that are interrupted: two that the runs have anyway, so that their costs are known."""
 
 
 @pytest.mark.slow
@@ -39,7 +40,7 @@ def test_a_repetition_pairs_every_start_and_ends_with_a_report(tmp_path: Path) -
         reported.append((task.about, result.makespan))
 
     done = repetition(experiment, 0, shorter, testbed, tmp_path / "recordings", on_run=tell, most_jobs=JOBS)
-    pauses = save_resume.pauses(measured | costs(testbed, MODELS), 0, MODELS, length_s=0.5)
+    pauses = save_resume.pauses(measured, 0, MODELS, length_s=0.5)
     paper = msgspec.structs.replace(paper, experiments=(experiment,))
     write(reproduced(paper, 1, [done], pauses), tmp_path / "report")
 
