@@ -27,6 +27,7 @@ from tests.integration.gang_system import (
     view_of,
 )
 
+from steepest.cluster.local.groups import find_groups
 from steepest.events import cluster as c
 from steepest.testing.system.running_system import RunningSystem
 from steepest.view.state import Phase
@@ -38,10 +39,13 @@ ENDLESS = 100_000
 def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSystem]:
     """Two nodes with room for all gangs of this module; each test has a job of its own.
 
-    The gangs train for as long as the test takes, and use all of what the nodes have: no more than the gangs need.
+    A gang trains for as long as its test takes, with all that its nodes have: so they have what the gangs ask for. Where no
+    control groups limit it, signals would, and wake the process that a test has stopped: there they have more.
     """
-    nodes = ("--node", "n1=0.4", "--node", "n2=0.4")
-    running = RunningSystem(tmp_path_factory.mktemp("gangs") / "state", "--heartbeat", "250ms", *nodes)
+    folder = tmp_path_factory.mktemp("gangs")
+    cores = "4" if find_groups(folder) is None else "0.4"
+    nodes = ("--node", f"n1={cores}", "--node", f"n2={cores}")
+    running = RunningSystem(folder / "state", "--heartbeat", "250ms", *nodes)
     running.start()
     yield running
     running.end()

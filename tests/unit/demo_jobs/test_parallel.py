@@ -27,7 +27,7 @@ def gangs(tmp_path: Path) -> Iterator[Gangs]:
     made.kill()
 
 
-SIZE = ("--steps", "20", "--seed", "3")
+SIZE = ("--steps", "20", "--work", "0.5", "--seed", "3")
 
 
 def test_any_number_of_processes_has_the_same_losses(gangs: Gangs) -> None:

@@ -20,7 +20,7 @@ from steepest.demo_jobs.gangs.star import PeerLost
 from steepest.demo_jobs.gangs.tasks import GradientTask, TaskServer, tasks
 from steepest_sdk import EXIT_STOPPED
 
-SIZE = ("--steps", "20", "--seed", "3")
+SIZE = ("--steps", "20", "--work", "0.5", "--seed", "3")
 ENDLESS = ("--steps", "100000")
 ASYNCHRONOUS = "--asynchronous"
 
