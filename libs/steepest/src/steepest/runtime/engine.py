@@ -78,13 +78,17 @@ class PoolEngine:
             LogVersionError: As :meth:`ClusterView.fold`; nothing has changed.
         """
         self.accepted, made = fold_and_decide(self.view, self.deciders, received)
+        minted = self._mint(received, made) if any(made) else []  # nothing follows from most records
+        for effector in self._effectors:
+            effector.observe(self.view, received, accepted=self.accepted)
+        return minted
+
+    def _mint(self, received: Received[ClusterEvent], made: Sequence[Sequence[ClusterEvent]]) -> list[MintedDecision]:
         minted: list[MintedDecision] = []
-        for stream, events in zip(self.streams, made, strict=False):  # nothing is made of what does not count
+        for stream, events in zip(self.streams, made, strict=True):
             if events:
                 outputs = [(self.at, self._pool, event) for event in events]
                 minted += stream.mint(self.view.state.epoch, received, outputs)
-        for effector in self._effectors:
-            effector.observe(self.view, received, accepted=self.accepted)
         return minted
 
     def skip(self, offset: int) -> None:

@@ -145,7 +145,8 @@ class SimulatedNodes:
 
     def cpu_m_s(self) -> float:
         """CPU used by all trainings up to now, forgotten ones included, in millicore-seconds."""
-        return self._forgotten_m_s + sum(self._cpu_m_s(one) for known in self._on.values() for one in known)
+        now_s = self.timeline.now_s()
+        return self._forgotten_m_s + sum(_cpu_m_s(one, now_s) for known in self._on.values() for one in known)
 
     def gpu_s(self) -> float:
         """GPU-seconds in which replicas made steps up to now, forgotten ones included."""
@@ -345,7 +346,7 @@ class SimulatedNodes:
 
     def _report(self, training: Training) -> ReplicaReport:
         now_s = self.timeline.now_s()
-        used_m_s = self._cpu_m_s(training)
+        used_m_s = _cpu_m_s(training, now_s)
         return ReplicaReport(
             job=training.replica.job,
             replica=training.replica.index,
@@ -360,9 +361,6 @@ class SimulatedNodes:
             checkpoint_mode=training.mode,
             checkpoint=_newest_checkpoint(training),
         )
-
-    def _cpu_m_s(self, training: Training) -> float:
-        return training.cpu_m_s + (self.timeline.now_s() - training.since_s) * training.share_m
 
     def _used_m(self, training: Training, now_s: float, used_m_s: float) -> int:
         """Mean CPU since the previous heartbeat in millicores, as a real node measures it."""
@@ -380,6 +378,10 @@ def running(nodes: SimulatedNodes) -> Iterator[Training]:
     """All incarnations that run and are not forgotten."""
     for node in nodes.nodes:
         yield from (training for training in nodes.on(node) if training.running)
+
+
+def _cpu_m_s(training: Training, now_s: float) -> float:
+    return training.cpu_m_s + (now_s - training.since_s) * training.share_m
 
 
 def _newest_checkpoint(training: Training) -> CheckpointRef | None:

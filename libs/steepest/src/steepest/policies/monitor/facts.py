@@ -37,6 +37,10 @@ SOURCES_KEPT = 4
 """Sources remembered for each node: an agent has one at a time, and a new one with each start."""
 
 
+Reports = Sequence[tuple[str, ReplicaReport]]
+"""What a heartbeat says of each replica, and the key of the replica in ``KnownNode.replicas``."""
+
+
 class KnownReplica(msgspec.Struct):
     """What the log already says about a replica."""
 
@@ -144,10 +148,10 @@ class Facts:
             # Repeat an older agent's facts about its processes, now with the node that reports them.
             node.takes_jobs = beat.takes_jobs
             node.replicas = {key: KnownReplica(one.incarnation, one.state) for key, one in node.replicas.items()}
-        yield from _usage_with_progress(node, beat, _cpu(beat) if takes_jobs else {})
+        reports = [(f"{one.job}/{one.replica}", one) for one in beat.replicas] if takes_jobs else []
+        yield from _usage(node, beat, _cpu(beat) if takes_jobs else {}, reports)
         listed: dict[str, KnownReplica] = {}
-        for report in beat.replicas if takes_jobs else ():
-            key = f"{report.job}/{report.replica}"
+        for key, report in reports:
             before = node.replicas.get(key)
             if before is None or before.incarnation < report.incarnation:
                 before = KnownReplica(report.incarnation, ReplicaState.RUNNING)
@@ -170,42 +174,39 @@ def _may_be_forgotten(node: KnownNode, beat: NodeHeartbeat) -> bool:
     return was_silent or not 0 <= beat.at_ms - node.joined_ms < JOIN_EVERY_MS
 
 
-def _progress(node: KnownNode, beat: NodeHeartbeat) -> list[tuple[KnownReplica, ReportedProgress]]:
+def _progress(node: KnownNode, beat: NodeHeartbeat, reports: Reports) -> list[tuple[KnownReplica, ReportedProgress]]:
     """The replicas that have come further, as far as a fact about it is due."""
+    if not beat.progress_every_ms or not beat.takes_jobs:
+        return []
     return [
         (known, newer)
-        for report in (beat.replicas if beat.progress_every_ms and beat.takes_jobs else ())
-        if (known := node.replicas.get(f"{report.job}/{report.replica}")) is not None
+        for key, report in reports
+        if (known := node.replicas.get(key)) is not None
         and known.incarnation == report.incarnation
         and (newer := newer_progress(known.progress, report, beat)) is not None
     ]
 
 
-def _usage_with_progress(node: KnownNode, beat: NodeHeartbeat, jobs: dict[str, int]) -> list[c.NodeUsage]:
-    """The usage that is due, the last of it with the progress of the replicas. The end of one does not wait."""
-    further = _progress(node, beat)
-    usages = list(_usage(node, beat, jobs, now=bool(further) and _any_ended(node, beat)))
-    if further and usages:
-        for known, newer in further:
-            known.progress = newer
-        usages[-1] = msgspec.structs.replace(usages[-1], progress=tuple([newer.progress for _, newer in further]))
-    return usages
-
-
-def _any_ended(node: KnownNode, beat: NodeHeartbeat) -> bool:
+def _any_ended(node: KnownNode, reports: Reports) -> bool:
     """Whether a replica has ended since the heartbeat before."""
-    for one in beat.replicas:
+    for key, one in reports:
         if one.state is not ReplicaState.RUNNING:
-            known = node.replicas.get(f"{one.job}/{one.replica}")
+            known = node.replicas.get(key)
             if known is not None and known.state is ReplicaState.RUNNING:
                 return True
     return False
 
 
-def _usage(node: KnownNode, beat: NodeHeartbeat, jobs: dict[str, int], *, now: bool) -> Iterator[c.NodeUsage]:
-    """Report a node's usage if it is due; if its set of jobs changed, first report the usage with the previous jobs."""
+def _usage(node: KnownNode, beat: NodeHeartbeat, jobs: dict[str, int], reports: Reports) -> Iterator[c.NodeUsage]:
+    """Report a node's usage and its replicas' progress if it is due; the end of a replica does not wait.
+
+    If its set of jobs changed, first report the usage with the previous jobs.
+    """
+    further = _progress(node, beat, reports)
     every_ms = beat.usage_every_ms or USAGE_EVERY_MS
-    is_due = now or not 0 <= beat.at_ms - node.usage_ms < every_ms  # its clock may be set back
+    is_due = not 0 <= beat.at_ms - node.usage_ms < every_ms  # its clock may be set back
+    if further and _any_ended(node, reports):
+        is_due = True
     if not beat.usage_every_ms:
         node.use = UsageTotal()
     elif node.use.measured and node.use.jobs.keys() != jobs.keys():
@@ -216,7 +217,9 @@ def _usage(node: KnownNode, beat: NodeHeartbeat, jobs: dict[str, int], *, now: b
     if is_due:
         node.gap_ms = max(0, beat.at_ms - node.usage_ms) if node.usage_ms >= 0 else 0
         node.usage_ms = beat.at_ms
-        yield node.use.mean(beat.node)
+        for known, newer in further:
+            known.progress = newer
+        yield node.use.mean(beat.node, tuple([newer.progress for _, newer in further]))
         node.use = UsageTotal()
 
 

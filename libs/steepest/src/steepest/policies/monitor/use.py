@@ -64,11 +64,16 @@ class UsageTotal(msgspec.Struct):
         if used_besides:
             others.add(self.others, used_besides)
 
-    def mean(self, node: str) -> c.NodeUsage:
-        """The fact with their mean."""
+    def mean(self, node: str, progress: tuple[c.ReplicaProgress, ...] = ()) -> c.NodeUsage:
+        """The fact with their mean, and with the progress of replicas on the node."""
         count, total = self.measured, self.total
         used = Resources(total.cpu_m // count, total.memory_mib // count, total.gpus // count)
         jobs = {job: cpu_m // count for job, cpu_m in self.jobs.items()}
         return c.NodeUsage(
-            node=node, used=used, jobs=jobs, measured=count, others=others.means(self.others) if self.others else {}
+            node=node,
+            used=used,
+            jobs=jobs,
+            measured=count,
+            progress=progress,
+            others=others.means(self.others) if self.others else {},
         )

@@ -117,7 +117,7 @@ class SimulatedCollector(Witness):
     def beat(self, node: str) -> None:
         """A node sends a heartbeat."""
         beat = self.nodes.beat(node, self._pool, self._now_ms(), progress_every_ms=PROGRESS_EVERY_MS)
-        for decision in self._facts.step(self._received(beat, "heartbeats")):
+        for decision in self._facts.step(_received(beat, "heartbeats", beat.at_ms)):
             self._append(decision.event)
 
     # --- losses ------------------------------------------------------------------------------------------------------
@@ -156,11 +156,12 @@ class SimulatedCollector(Witness):
         self._judge(loss.JobUnwatched(job=job))
 
     def _judge(self, event: loss.LossEvent) -> None:
-        for decision in self._categorizer.step(self._received(event, "loss")):
+        for decision in self._categorizer.step(_received(event, "loss", self._now_ms())):
             self._append(decision.event)
 
-    def _received(self, event: Any, topic: str) -> Received[Any]:
-        return Received(event=event, topic=topic, partition=0, offset=0, at_ms=self._now_ms())
+
+def _received(event: Any, topic: str, at_ms: int) -> Received[Any]:
+    return Received(event=event, topic=topic, partition=0, offset=0, at_ms=at_ms)
 
 
 def _news(training: Training) -> tuple[object, ...]:
