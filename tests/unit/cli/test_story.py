@@ -128,6 +128,22 @@ def test_a_job_that_stays_says_why_it_is_not_moved() -> None:
     assert timeline(placed().add(saves, converged)).now.endswith("(the guard)")
 
 
+def test_a_job_on_a_lost_node_says_what_frees_it() -> None:
+    """While it runs there as well as while it waits to be cancelled; not once the node is back, or the job is over."""
+    hint = "; n1 is lost: if it never returns, `steepest nodes gone n1` frees its jobs"
+    lost = c.NodeLost(node="n1", silent_ms=15_000)
+    back = c.NodeUsage(node="n1", used=Resources(0), jobs={})
+    ended = (
+        c.ReplicaStopped(job="a", incarnation=1, node="n1", exit_status=0),
+        c.JobEnded(job="a", outcome=c.Outcome.FINISHED, exit_status=0),
+    )
+
+    assert timeline(placed().add(lost)).now.endswith(hint)
+    assert timeline(placed().add(lost, c.JobCancelRequested(job="a", request="r2"))).now.endswith(hint)
+    assert "lost" not in timeline(placed().add(lost, back)).now
+    assert timeline(placed().add(lost, *ended)).now == "a has ended: finished"
+
+
 def test_the_end_is_the_end() -> None:
     """A job that is over waits for nothing."""
     story = placed().add(

@@ -152,7 +152,7 @@ class TimelineCollector:
             phase=job.phase,
             outcome=job.outcome,
             entries=self._entries,
-            now="; ".join([now(view, job), *_why_unpredicted(view, job, self._profiles)]),
+            now="; ".join([now(view, job), *_on_lost_nodes(view, job), *_why_unpredicted(view, job, self._profiles)]),
             progress="" if job.phase is Phase.ENDED else in_words(job),
             left_out=left_out,
         )
@@ -322,6 +322,16 @@ def _why_waiting(view: ClusterView, job: Job) -> list[str]:
     wanted = job.spec.chief_requests
     refusals = [(node, no_room(wanted, node)) for node in view.nodes]
     return [*(room_sentence(refusal, wanted, node, node.name) for node, refusal in refusals if refusal), *where]
+
+
+def _on_lost_nodes(view: ClusterView, job: Job) -> Iterator[str]:
+    """What frees a job of which a node is lost."""
+    plan = view.plan_of(job)
+    planned = (*plan.sources, *plan.targets) if plan is not None else ()
+    held = () if job.phase is Phase.ENDED else (*job.nodes, *planned)
+    for name in dict.fromkeys(held):
+        if view.nodes.is_lost(name):
+            yield f"{name} is lost: if it never returns, `steepest nodes gone {name}` frees its jobs"
 
 
 def _why_unpredicted(view: ClusterView, job: Job, profiles: ProfileDatabase) -> Iterator[str]:
