@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
+import msgspec
 from tests.faults import operations
 from tests.faults.doors import Armed
 from tests.faults.processes import Process
@@ -25,8 +26,22 @@ Act = Callable[[World, Deed], Awaitable[None]]
 
 
 async def do(world: World, deed: Deed) -> None:
-    """Do what a line says. What is not there any more, nothing happens to."""
-    await VERBS[deed.verb](world, deed)
+    """Do what a line says. What is not there any more, nothing happens to.
+
+    At a step of any plan it is done as often as such a step is reached, until something has happened.
+    """
+    act = VERBS[deed.verb]
+    if not deed.when.step or deed.verb in WAIT_THEMSELVES:
+        await act(world, deed)
+        return
+    while not world.has_struck():
+        job = await world.reached(deed.when.point)
+        if deed.when.at_s:  # otherwise before any process has read it
+            await asyncio.sleep(deed.when.at_s)
+        if world.healed:
+            return
+        named = deed.about or deed.verb not in OF_A_JOB
+        await act(world, deed if named else msgspec.structs.replace(deed, about=job))
 
 
 # --- processes -----------------------------------------------------------------------------------------------------
@@ -145,8 +160,11 @@ async def garbage(world: World, deed: Deed) -> None:
 
 def _armed(door: str) -> Act:
     async def arm(world: World, deed: Deed) -> None:
-        for process in _processes(world, deed):
-            process.doors.arm(door, Armed(deed.verb, int(deed.number("n", 1)), deed.number("for", 5)))
+        fault = Armed(deed.verb, int(deed.number("n", 1)), deed.number("for", 5), deed.when.step)
+        # Which of several replicas will make the calls of a step is not known; together they meet so many.
+        replicas = [one for one in world.processes.values() if deed.about in (one.name, *one.services)]
+        for process in replicas if fault.step and deed.about else _processes(world, deed):
+            process.arm(door, fault if fault.step else msgspec.structs.replace(fault))
 
     return arm
 
@@ -189,9 +207,13 @@ async def node_silent(world: World, deed: Deed) -> None:
 
 
 async def crash(world: World, deed: Deed) -> None:
-    """A replica of a job dies: killed, with status 1, or without any status that can be read."""
+    """A replica of a job, or of some gang, dies: killed, with status 1, or without any status that can be read."""
+    job = deed.about
+    if not job:
+        found = await operations.first_running(world, deed, lambda _, one: one.name if one.spec.is_gang else None)
+        job = found[1] if found else ""
     for nodes in world.nodes.values():
-        training = nodes.newest(ReplicaId(deed.about, int(deed.number("replica", 0))))
+        training = nodes.newest(ReplicaId(job, int(deed.number("replica", 0))))
         if training is None or not training.running:
             continue
         world.note_strike(deed.verb)
@@ -205,7 +227,7 @@ async def crash(world: World, deed: Deed) -> None:
 
 
 async def node_gone(world: World, deed: Deed) -> None:
-    """A node fails, and once the pool has lost it, it is declared to be gone; it is back after ``for`` seconds."""
+    """A node fails; once the pool has lost it, and a named step is reached, it is declared to be gone; later it is back."""
     for pool, nodes in world.nodes.items():
         if deed.about not in nodes.nodes:
             continue
@@ -213,7 +235,11 @@ async def node_gone(world: World, deed: Deed) -> None:
         for _ in range(int(deed.number("for", 30))):
             await asyncio.sleep(1.0)
             known = world.views()[pool].nodes.get(deed.about)
-            if known is not None and known.lost and nodes.nodes[deed.about].lost:
+            if known is None or not known.lost:
+                continue
+            if deed.when.step:
+                await world.reached(deed.when.point)
+            if nodes.nodes[deed.about].lost:
                 world.note_strike(deed.verb)
                 await world.append(pool, c.NodeGone(node=deed.about))
                 break
@@ -254,6 +280,21 @@ async def device_lies(world: World, deed: Deed) -> None:
         await world.broker.append([new_record(at, beat.node, beat, beat.at_ms)])
 
 
+AT_DOORS = {
+    "append-fails": "append", "append-unclear": "append", "append-late": "append", "append-zombie": "append",
+    "read-fails": "read",
+    "call-refused": "call", "call-unclear": "call", "call-lost": "call", "call-late": "call", "call-slow": "call",
+    "call-twice": "call", "call-zombie": "call", "call-bug": "call",
+    "disk-full": "save",
+}  # fmt: skip
+"""Faults of the next calls to the door that each of them meets."""
+
+WAIT_THEMSELVES = frozenset((*AT_DOORS, "node-gone"))
+"""What begins before the step at which it strikes."""
+
+OF_A_JOB = frozenset(("crash", "job-lies", "device-lies"))
+"""What concerns the job of the plan whose step is reached, where no job is named."""
+
 VERBS: Mapping[str, Act] = {
     "submit": operations.submit,
     "cancel": operations.cancel,
@@ -272,19 +313,6 @@ VERBS: Mapping[str, Act] = {
     "recreate": recreate,
     "pause": pause,
     "clock": clock,
-    "append-fails": _armed("append"),
-    "append-unclear": _armed("append"),
-    "append-late": _armed("append"),
-    "append-zombie": _armed("append"),
-    "read-fails": _armed("read"),
-    "call-refused": _armed("call"),
-    "call-unclear": _armed("call"),
-    "call-lost": _armed("call"),
-    "call-late": _armed("call"),
-    "call-slow": _armed("call"),
-    "call-twice": _armed("call"),
-    "call-zombie": _armed("call"),
-    "call-bug": _armed("call"),
     "broker-stuck": broker_stuck,
     "broker-slow": broker_slow,
     "node-down": node_down,
@@ -293,5 +321,5 @@ VERBS: Mapping[str, Act] = {
     "crash": crash,
     "job-lies": job_lies,
     "device-lies": device_lies,
-    "disk-full": _armed("save"),
+    **{verb: _armed(door) for verb, door in AT_DOORS.items()},
 }

@@ -50,11 +50,13 @@ class Armed(msgspec.Struct):
         kind: Its verb.
         left: How many calls it will strike.
         for_s: Seconds, where it takes time.
+        step: Calls that it strikes: those made while a plan stands at that step; empty: all.
     """
 
     kind: str
     left: int = 1
     for_s: float = 0.0
+    step: str = ""
 
 
 class Broker:
@@ -134,12 +136,13 @@ class Doors:
         clock: Its wall clock, which may be wrong.
     """
 
-    def __init__(self, broker: Broker, struck: Callable[[str], None]) -> None:
-        """``struck`` is called with the kind of each fault that strikes."""
+    def __init__(self, broker: Broker, struck: Callable[[str], None], under_way: Callable[[], Sequence[str]]) -> None:
+        """``struck`` is called with the kind of each fault that strikes; ``under_way`` says at which steps plans stand."""
         self.life = Life()
         self.clock = WrongClock()
         self.broker = broker
         self._struck = struck
+        self._under_way = under_way
         self._armed: dict[str, deque[Armed]] = {}
         self._late: list[asyncio.Task[Any]] = []
         self._healed = asyncio.Event()
@@ -158,10 +161,14 @@ class Doors:
         waiting = self._armed.get(door)
         if not waiting:
             return None
-        fault = waiting[0]
+        left = [one for one in waiting if one.left > 0]  # replicas share those that wait for a step
+        now = self._under_way() if any(one.step for one in left) else ()
+        fault = next((one for one in left if not one.step or one.step in now), None)
+        if fault is None:
+            return None
         fault.left -= 1
         if fault.left <= 0:
-            waiting.popleft()
+            waiting.remove(fault)
         self._struck(fault.kind)
         return fault
 

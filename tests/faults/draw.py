@@ -2,6 +2,7 @@
 
 Every kind of fault is drawn as often as any other, at a moment or at the beginning of a step; and every step of every kind
 of plan as often as any other. A fault at a step of a plan comes with what makes such a plan, so that the step is reached.
+Schedules whose faults wait for their steps (``at_steps``) strike there several times as often.
 """
 
 from __future__ import annotations
@@ -22,6 +23,11 @@ OPERATIONS = 4
 
 BEGIN_S = 1.0
 END_S = 30.0
+LAST_AT_STEP_S = 16.0
+"""From when on the last fault waits for its step: jobs must be there that come to it."""
+
+AT_A_STEP = 0.8
+"""Probability of a fault that waits for steps that it does so, and does not strike at a moment."""
 
 POINTS = (
     "place.start",
@@ -53,8 +59,8 @@ SERVICES = ("placer", "worker-monitor", "migrator")
 """One of each process of the topologies."""
 
 
-def drawn(seed: int) -> Schedule:
-    """The schedule of a seed."""
+def drawn(seed: int, *, at_steps: bool = False) -> Schedule:
+    """The schedule of a seed; with ``at_steps`` one whose faults wait for the steps at which they strike."""
     rng = random.Random(seed)
     topology = rng.choice(("embedded", "split", "doubled", "shared"))
     pools = ("default", "blue") if topology == "shared" else ("default",)
@@ -72,16 +78,23 @@ def drawn(seed: int) -> Schedule:
     jobs = [f"j{number}" for number in range(1, JOBS + 1)]
     gangs = [job for job in jobs if rng.random() < 0.2] or jobs[:1]
     deeds = [_job(rng, job, is_gang=job in gangs, pools=pools) for job in jobs]
+    if at_steps:
+        deeds[0] = _pliable(rng)
+        gangs += jobs[:1] if jobs[0] not in gangs else []
     deeds += [_operation(rng, rng.choice(OPERATION_KINDS), jobs, gangs, list(nodes)) for _ in range(OPERATIONS)]
     for _ in range(FAULTS):
-        deeds.append(fault := _fault(rng, jobs, list(nodes)))
+        deeds.append(fault := _fault(rng, jobs, list(nodes), at_steps=at_steps))
         wanted = MADE_BY.get(fault.when.point.partition(".")[0])
-        if wanted is not None and rng.random() < MADE:
+        if wanted is not None and at_steps:
+            deeds.append(_made_for(rng, fault.when, wanted))
+        elif wanted is not None and rng.random() < MADE:
             deeds.append(_operation(rng, wanted, jobs, gangs, list(nodes)))
     if rng.random() < 0.15:
         world["flags"] = str(len(FLAGS) - 1)
         deeds.append(Deed(_time(rng), "configure", "", {"flags": "all"}))
-    return Schedule(world, nodes, tuple(sorted(deeds, key=lambda deed: (bool(deed.when.point), deed.when.at_s))))
+    return Schedule(
+        world, nodes, tuple(sorted(deeds, key=lambda deed: (bool(deed.when.nth), deed.when.from_s or deed.when.at_s)))
+    )
 
 
 def _time(rng: random.Random) -> When:
@@ -113,6 +126,20 @@ def _job(rng: random.Random, job: str, *, is_gang: bool, pools: Sequence[str]) -
     return Deed(When(round(rng.uniform(0.1, END_S * 0.6), 3)), "submit", job, options)
 
 
+def _pliable(rng: random.Random) -> Deed:
+    """A gang about which every kind of plan can be made, so that each schedule has one for long."""
+    options = {"steps": "20", "cpu": "100", "mode": "on-request", "replicas": "3", "fewest": "1", "loose": "yes"}
+    return Deed(When(round(rng.uniform(0.1, 2.0), 3)), "submit", "j1", options)
+
+
+def _made_for(rng: random.Random, when: When, verb: str) -> Deed:
+    """What makes the plan for whose step a fault waits, of any job for which it is valid."""
+    kind, _, step = when.step.partition(".")
+    options = {"pick": str(rng.randrange(JOBS))} | ({"saves": "yes"} if step == "checkpoint" else {})
+    options |= {"how": "failed"} if kind == "clear" else {}
+    return Deed(When(round(when.from_s + rng.uniform(0.05, 2.0), 3)), verb, "", options)
+
+
 OPERATION_KINDS = ("move", "move", "suspend", "suspend", "scale", "scale", "gang-move", "gang-move", "shed", "cancel")
 
 WISHES = frozenset(OPERATION_KINDS)
@@ -134,10 +161,21 @@ def _operation(rng: random.Random, verb: str, jobs: list[str], gangs: list[str],
 # --- faults -------------------------------------------------------------------------------------------------------
 
 
-def _fault(rng: random.Random, jobs: list[str], nodes: list[str]) -> Deed:
+def _fault(rng: random.Random, jobs: list[str], nodes: list[str], *, at_steps: bool) -> Deed:
     verb = rng.choice(tuple(FAULT_KINDS))
     about, options = FAULT_KINDS[verb](rng, jobs, nodes)
-    return Deed(_when(rng), verb.split("/")[0], about, options)
+    verb = verb.split("/")[0]
+    when = _next(rng) if at_steps else _when(rng)
+    if when.step and verb in OF_THE_STEP and rng.random() < 0.7:
+        about = OF_THE_STEP[verb]
+    return Deed(when, verb, about, options)
+
+
+OF_THE_STEP = {
+    "crash": "", "append-fails": "migrator", "append-unclear": "migrator", "append-late": "migrator",
+    "append-zombie": "migrator",
+}  # fmt: skip
+"""Faults that concern, at a step, mostly whose step it is: its job, and the service that takes it."""
 
 
 def _when(rng: random.Random) -> When:
@@ -146,6 +184,16 @@ def _when(rng: random.Random) -> When:
     point = rng.choice(POINTS)
     nth = rng.randint(1, 30) if point == "place.start" else 1 + int(rng.expovariate(1.5))
     return When(round(rng.choice((0.0, rng.uniform(0, 0.05), rng.uniform(0, 2))), 4), point, nth)
+
+
+def _next(rng: random.Random) -> When:
+    """At the next beginning or outcome of a step, or at a moment."""
+    if rng.random() > AT_A_STEP:
+        return _time(rng)
+    point = rng.choice(POINTS) + rng.choice(("", "", "", "", ".over"))
+    soon = [rng.uniform(0, 0.03) for _ in range(3)]
+    after_s = rng.choice((0.0, 0.0, *soon, rng.uniform(0, 2)))
+    return When(round(after_s, 4), point, from_s=round(rng.uniform(BEGIN_S, LAST_AT_STEP_S), 3))
 
 
 Target = Callable[[random.Random, list[str], list[str]], tuple[str, Mapping[str, str]]]

@@ -1,15 +1,30 @@
-"""What users and operators do to a world, that is no fault: jobs, their ends, plans, and parameters."""
+"""What users and operators do to a world, that is no fault: jobs, their ends, plans, and parameters.
+
+A plan about a job that is named is made as it is, and may be void. Where none is named, it is a valid one about some job.
+"""
 
 from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import TypeVar
 
 from tests.faults.schedule import Deed
 from tests.faults.world import World, parameters
 
 from steepest.events import cluster as c
-from steepest.events.common import Resources
+from steepest.events.common import CheckpointMode, Resources
 from steepest.events.registry import FLAGS, reads_for
 from steepest.testing.system.fake_training import PROGRAM
+from steepest.view.cluster_view import ClusterView
 from steepest.view.state import Job
+from steepest.view.validity import Planned, void_migration, void_transition
+
+T = TypeVar("T")
+
+LOOK_S = 0.5
+"""How often an operator looks for a job that a plan fits."""
 
 
 async def submit(world: World, deed: Deed) -> None:
@@ -51,72 +66,53 @@ async def submit(world: World, deed: Deed) -> None:
 
 async def cancel(world: World, deed: Deed) -> None:
     """A user wants a job's end."""
-    if found := _job(world, deed.about):
-        pool, _ = found
+    found = _job(world, deed.about) if deed.about else await first_running(world, deed, lambda _, job: job)
+    if found is not None:
+        pool, job = found
         world.note_strike(deed.verb)
-        await world.append(pool, c.JobCancelRequested(job=deed.about, request=f"cancel-{deed.about}"))
+        await world.append(pool, c.JobCancelRequested(job=job.name, request=f"cancel-{job.name}"))
 
 
 async def move(world: World, deed: Deed) -> None:
     """An operator plans a job's move to the node ``to``."""
-    found = _job(world, deed.about)
-    if found is None or found[1].node is None or not found[1].alive:
+    if not deed.about:
+        await _plan(world, deed, await first_running(world, deed, partial(_valid_move, world, deed)))
         return
-    pool, job = found
-    world.note_strike(deed.verb)
-    assert job.node is not None
-    await world.append(
-        pool,
-        c.MigrationPlanned(
-            plan=_plan(world, deed),
-            job=job.name,
-            incarnation=job.incarnation,
-            source=job.node,
-            target=deed.options["to"],
-            kind=c.MoveKind.REALLOCATION,
-            because=c.Because(rule="the schedule says so"),
-        ),
-    )
+    found = _job(world, deed.about)
+    if found is not None and found[1].node is not None and found[1].alive:
+        await _plan(world, deed, (found[0], _migration(world, deed, found[1], deed.options["to"])))
 
 
 async def transition(world: World, deed: Deed) -> None:
     """An operator plans that a job is suspended, scaled or moved as a gang, to the nodes ``to``."""
+    if not deed.about:
+        await _plan(world, deed, await first_running(world, deed, partial(_valid_transition, world, deed)))
+        return
     found = _job(world, deed.about)
     if found is None or not found[1].alive:
         return
-    _, job = found
-    world.note_strike(deed.verb)
+    pool, job = found
     kind = c.Transition(deed.verb.removeprefix("gang-"))
     nodes: tuple[str, ...] = ()
     sizes: tuple[int, ...] = ()
     if kind is not c.Transition.SUSPEND:
-        to = deed.options["to"].split(",")
         sizes = job.running_sizes
         if kind is c.Transition.SCALE and sizes:
             sizes = (*sizes[:-1], int(deed.options["size"]))
-        count = sum(sizes) or 1
-        nodes = tuple(to[number % len(to)] for number in range(count))
-    await _plan_transition(world, deed, found, kind=kind, nodes=nodes, sizes=sizes)
+        nodes = _dealt(deed.options["to"].split(","), sum(sizes) or 1)
+    await _plan(world, deed, (pool, _transition(world, deed, job, kind, nodes=nodes, sizes=sizes)))
 
 
 async def shed(world: World, deed: Deed) -> None:
     """An operator plans that the last ``count`` workers of a gang leave, and that the others train on."""
+    if not deed.about:
+        await _plan(world, deed, await first_running(world, deed, partial(_valid_transition, world, deed)))
+        return
     found = _job(world, deed.about)
     if found is None or not found[1].spec.is_gang:
         return
-    _, job = found
-    running = [index for index, replica in enumerate(job.replicas) if replica.alive]
-    leaving = tuple(running[-int(deed.options["count"]) :])
-    if len(leaving) == len(running):
-        return
-    world.note_strike(deed.verb)
-    counts = list(job.running_sizes)
-    for index in leaving:
-        counts[job.replicas[index].role] -= 1
-    nodes = tuple(job.replicas[index].node for index in running if index not in leaving)
-    await _plan_transition(
-        world, deed, found, kind=c.Transition.SHED, nodes=nodes, sizes=tuple(counts), leaving=leaving
-    )
+    event = _shedding(world, deed, found[1], int(deed.options["count"]))
+    await _plan(world, deed, (found[0], event) if event is not None else None)
 
 
 async def configure(world: World, deed: Deed) -> None:
@@ -136,32 +132,111 @@ def _job(world: World, name: str) -> tuple[str, Job] | None:
     return None
 
 
-def _plan(world: World, deed: Deed) -> str:
-    return f"{deed.verb}-{deed.about}-{round(world.now_s * 1000)}"
+# --- plans ---------------------------------------------------------------------------------------------------------
 
 
-async def _plan_transition(
+async def _plan(world: World, deed: Deed, found: tuple[str, Planned] | None) -> None:
+    """An operator plans; nothing, where there is no plan."""
+    if found is not None:
+        world.note_strike(deed.verb)
+        await world.append(*found)
+
+
+async def first_running(
+    world: World, deed: Deed, wanted: Callable[[ClusterView, Job], T | None]
+) -> tuple[str, T] | None:
+    """What is wanted of the first running job that has it, from the ``pick``-th on, once there is one; with its pool."""
+    while not world.healed:
+        for pool, view in world.views().items():
+            jobs = [job for job in view.jobs if job.alive and not job.plan and not job.cancel]
+            begin = int(deed.number("pick", 0)) % (len(jobs) or 1)
+            for job in (*jobs[begin:], *jobs[:begin]):
+                if "saves" in deed.options and job.mode is not CheckpointMode.ON_REQUEST:
+                    continue
+                if (found := wanted(view, job)) is not None:
+                    return pool, found
+        await asyncio.sleep(LOOK_S)
+    return None
+
+
+def _valid_move(world: World, deed: Deed, view: ClusterView, job: Job) -> c.MigrationPlanned | None:
+    if job.node is None:
+        return None
+    events = [_migration(world, deed, job, node.name) for node in view.nodes]
+    return next((one for one in events if void_migration(one, job, view.nodes, view.counted_ms) is None), None)
+
+
+def _valid_transition(world: World, deed: Deed, view: ClusterView, job: Job) -> c.TransitionPlanned | None:
+    kind = c.Transition(deed.verb.removeprefix("gang-"))
+    events: Iterable[c.TransitionPlanned | None]
+    if kind is c.Transition.SUSPEND:
+        events = (_transition(world, deed, job, kind),)
+    elif not job.spec.is_gang:
+        return None
+    elif kind is c.Transition.SHED:
+        events = (_shedding(world, deed, job, count) for count in range(1, job.spec.world))
+    else:
+        names, now = [node.name for node in view.nodes], job.running_sizes
+        last = range(now[-1] + 2, 0, -1) if kind is c.Transition.SCALE and now else now[-1:]
+        events = (
+            _transition(world, deed, job, kind, nodes=_dealt(to, sum((*now[:-1], size))), sizes=(*now[:-1], size))
+            for size in last
+            for to in (names[begin:] + names[:begin] for begin in range(len(names)))
+        )
+    return next((one for one in events if one is not None and void_transition(one, job, view) is None), None)
+
+
+def _dealt(nodes: Sequence[str], count: int) -> tuple[str, ...]:
+    return tuple(nodes[number % len(nodes)] for number in range(count))
+
+
+def _named(world: World, deed: Deed, job: Job) -> str:
+    return f"{deed.verb}-{job.name}-{round(world.now_s * 1000)}"
+
+
+def _migration(world: World, deed: Deed, job: Job, to: str) -> c.MigrationPlanned:
+    assert job.node is not None
+    return c.MigrationPlanned(
+        plan=_named(world, deed, job),
+        job=job.name,
+        incarnation=job.incarnation,
+        source=job.node,
+        target=to,
+        kind=c.MoveKind.REALLOCATION,
+        because=c.Because(rule="the schedule says so"),
+    )
+
+
+def _shedding(world: World, deed: Deed, job: Job, count: int) -> c.TransitionPlanned | None:
+    running = [index for index, replica in enumerate(job.replicas) if replica.alive]
+    leaving = tuple(running[-count:])
+    if len(leaving) == len(running):
+        return None
+    counts = list(job.running_sizes)
+    for index in leaving:
+        counts[job.replicas[index].role] -= 1
+    nodes = tuple(job.replicas[index].node for index in running if index not in leaving)
+    return _transition(world, deed, job, c.Transition.SHED, nodes=nodes, sizes=tuple(counts), leaving=leaving)
+
+
+def _transition(
     world: World,
     deed: Deed,
-    found: tuple[str, Job],
-    *,
+    job: Job,
     kind: c.Transition,
-    nodes: tuple[str, ...],
-    sizes: tuple[int, ...],
+    *,
+    nodes: tuple[str, ...] = (),
+    sizes: tuple[int, ...] = (),
     leaving: tuple[int, ...] = (),
-) -> None:
-    pool, job = found
-    await world.append(
-        pool,
-        c.TransitionPlanned(
-            plan=_plan(world, deed),
-            job=job.name,
-            incarnation=job.incarnation,
-            kind=kind,
-            sources=job.running_on,
-            nodes=nodes,
-            sizes=sizes,
-            leaving=leaving,
-            because=c.Because(rule="the schedule says so"),
-        ),
+) -> c.TransitionPlanned:
+    return c.TransitionPlanned(
+        plan=_named(world, deed, job),
+        job=job.name,
+        incarnation=job.incarnation,
+        kind=kind,
+        sources=job.running_on,
+        nodes=nodes,
+        sizes=sizes,
+        leaving=leaving,
+        because=c.Because(rule="the schedule says so"),
     )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
-from tests.faults.doors import Broker, Doors, WorldCluster, WorldLog, WorldSnapshots
+from tests.faults.doors import Armed, Broker, Doors, WorldCluster, WorldLog, WorldSnapshots
 from tests.faults.groups import Group, Member
 from tests.faults.reports import Reported, ReportReader
 
@@ -75,6 +75,7 @@ class Site(msgspec.Struct, frozen=True):
         silent: Nodes whose heartbeats are lost.
         struck: Called with the kind of each fault that strikes.
         complain: Called with what no process may do.
+        under_way: Says at which steps plans stand.
         groups: The groups of replicas, by name; None where replicas do not share.
     """
 
@@ -84,6 +85,7 @@ class Site(msgspec.Struct, frozen=True):
     silent: dict[str, object]
     struck: Callable[[str], None]
     complain: Callable[[str], None]
+    under_way: Callable[[], Sequence[str]]
     groups: dict[str, Group] | None = None
 
     def share(self, process: str, topic: str, doors: Doors) -> Member | None:
@@ -122,6 +124,7 @@ class Process:
         self.snapshots = MemorySnapshots()
         self._site = site
         self._lives: list[asyncio.Task[None]] = []
+        self._armed: list[tuple[str, Armed]] = []
         self._doors: list[Doors] = []
         self._starts: asyncio.TimerHandle | None = None
 
@@ -138,8 +141,10 @@ class Process:
             return
         self.is_down = False
         site = self._site
-        doors = self.doors = Doors(site.broker, site.struck)
+        doors = self.doors = Doors(site.broker, site.struck, site.under_way)
         doors.clock.ahead_ms = self.ahead_ms
+        for door, fault in self._armed:
+            doors.arm(door, fault)
         log, metrics = WorldLog(doors), Metrics()
         context = ServiceContext(
             settings=Settings(state_dir="/nowhere"),
@@ -181,6 +186,7 @@ class Process:
 
     def heal(self) -> None:
         """Calls under way of all lives arrive now. The present life continues undisturbed; a process that is down starts."""
+        self._armed.clear()
         for doors in self._doors:
             doors.heal()
         if not self.is_down:
@@ -212,6 +218,12 @@ class Process:
         doors.life.pause()
         if self.doors is doors:
             self.is_down = True
+
+    def arm(self, door: str, fault: Armed) -> None:
+        """Let the next calls at a door meet a fault; one that waits for a step also those of later lives."""
+        self.doors.arm(door, fault)
+        if fault.step:
+            self._armed.append((door, fault))
 
     def forget(self) -> None:
         """Its snapshots are lost."""

@@ -6,6 +6,8 @@
     node n1 cpu=1000                       a node, in millicores
     2.5 submit j1 steps=20 cpu=200         at 2.5 s: the verb, what it is about, and its options
     migrate.stop#2+0.02 kill migrator      20 ms after the second STOP of a migration has begun
+    migrate.stop@2.5+0.02 kill migrator    likewise after the first one that begins from 2.5 s on
+    migrate.stop.over@2.5+0 kill migrator  when the outcome of a STOP stands in the log, and none has read it
 
 It owns the form. What a verb does is in :mod:`tests.faults.deeds`.
 """
@@ -17,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-_POINT = re.compile(r"([a-z]+\.[a-z]+)#(\d+)\+([0-9.]+)")
+_POINT = re.compile(r"([a-z]+\.[a-z]+(?:\.over)?)(?:#(\d+)|@([0-9.]+))\+([0-9.]+)")
 
 
 class When(msgspec.Struct, frozen=True):
@@ -25,16 +27,25 @@ class When(msgspec.Struct, frozen=True):
 
     Attributes:
         at_s: Seconds since the beginning; of a moment with a ``point``, seconds after that.
-        point: A kind of plan and one of its steps; empty: none.
-        nth: Which beginning of that step, from 1 on.
+        point: A kind of plan and one of its steps: its beginning, or with ``.over`` its outcome; empty: none.
+        nth: Which one, from 1 on; 0: the next one.
+        from_s: From when on that is looked for.
     """
 
     at_s: float
     point: str = ""
     nth: int = 0
+    from_s: float = 0.0
+
+    @property
+    def step(self) -> str:
+        """The step under which it strikes, whichever plan comes to it next; empty: none."""
+        return "" if self.nth else self.point.removesuffix(".over")
 
     def __str__(self) -> str:
-        return f"{self.point}#{self.nth}+{self.at_s:g}" if self.point else f"{self.at_s:g}"
+        if not self.point:
+            return f"{self.at_s:g}"
+        return f"{self.point}#{self.nth}+{self.at_s:g}" if self.nth else f"{self.point}@{self.from_s:g}+{self.at_s:g}"
 
 
 class Deed(msgspec.Struct, frozen=True):
@@ -115,7 +126,7 @@ def parsed(text: str) -> Schedule:
 
 def _when(word: str) -> When:
     if found := _POINT.fullmatch(word):
-        return When(float(found[3]), found[1], int(found[2]))
+        return When(float(found[4]), found[1], int(found[2] or 0), float(found[3] or 0))
     return When(float(word))
 
 

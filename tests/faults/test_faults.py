@@ -33,11 +33,33 @@ def test_drawn_schedules_break_nothing(first: int) -> None:
     assert broken == {}
 
 
-def test_a_schedule_is_its_text() -> None:
+@pytest.mark.parametrize("at_steps", [False, True])
+def test_a_schedule_is_its_text(*, at_steps: bool) -> None:
     """A schedule that is written down and read again is the same."""
-    schedule = drawn(3)
+    schedule = drawn(3, at_steps=at_steps)
 
     assert parsed(str(schedule)) == schedule
+
+
+def test_a_fault_strikes_at_the_step_that_it_names() -> None:
+    """A plan about no job is made about one that it fits, and faults wait for its steps: to begin, to act, to be over."""
+    outcome = guarded(
+        parsed("""
+            world seed=1 topology=doubled
+            node n1 cpu=1000
+            node n2 cpu=1000
+            0.5 submit j1 steps=12
+            migrate.checkpoint@1+0 call-lost migrator
+            migrate.stop@1+0 kill migrator
+            migrate.start.over@1+0 stop placer
+            3 move saves=yes
+        """)
+    )
+
+    assert outcome.broken == ()
+    assert {("call-lost", "migrate.checkpoint"), ("kill", "migrate.stop"), ("stop", "migrate.start")} <= {
+        *outcome.struck
+    }
 
 
 def test_a_seed_is_a_run_under_any_hash_seed() -> None:

@@ -92,14 +92,24 @@ class World:
         self.healed = False
         name = schedule.world.get("topology", "split")
         self._groups: dict[str, Group] | None = {} if name == SHARING else None
-        site = Site(self.broker, self.layout, self.nodes, self.silent, self.note_strike, self.complain, self._groups)
+        site = Site(
+            broker=self.broker,
+            layout=self.layout,
+            nodes=self.nodes,
+            silent=self.silent,
+            struck=self.note_strike,
+            complain=self.complain,
+            under_way=self.under_way,
+            groups=self._groups,
+        )
         topology = TOPOLOGIES[name]
         self.processes = {name: Process(name, services, site) for name, services in topology.items()}
         self._begin_s = self.clock.monotonic()
         self._at_points: dict[tuple[str, int], list[Deed]] = {}
         self._points: Counter[str] = Counter()
         self._plans: dict[str, str] = {}
-        self._doing: dict[asyncio.Task[None], None] = {}
+        self._doing: dict[asyncio.Task[Any], bool] = {}
+        self._reached: dict[str, list[asyncio.Future[str]]] = {}
 
     @property
     def now_s(self) -> float:
@@ -134,13 +144,31 @@ class World:
     def note_strike(self, kind: str) -> None:
         """A fault strikes now: note what is under way."""
         self.faults += 1
-        under_way = [
-            f"{plan.kind.value}.{plan.steps[0].value}" if plan.steps else f"{plan.kind.value}.end"
+        for step in self.under_way() or (IDLE,):
+            self.struck[kind, step] += 1
+        task = asyncio.current_task()
+        if task in self._doing:
+            self._doing[task] = True
+
+    def under_way(self) -> Sequence[str]:
+        """The steps at which plans stand, as the process that knows most sees it."""
+        steps = {
+            f"{plan.kind.value}.{plan.steps[0].value}" if plan.steps else f"{plan.kind.value}.end": None
             for view in self.views().values()
             for plan in view.in_flight.values()
-        ]
-        for step in dict.fromkeys(under_way or [IDLE]):
-            self.struck[kind, step] += 1
+        }
+        return tuple(steps)
+
+    def has_struck(self) -> bool:
+        """Whether the deed that asks has done something."""
+        task = asyncio.current_task()
+        return task is not None and self._doing[task]
+
+    async def reached(self, point: str) -> str:
+        """Wait until a plan comes there; return the job that it is about."""
+        waiter: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._reached.setdefault(point, []).append(waiter)
+        return await waiter
 
     async def recreate(self, topic: str) -> None:
         """An operator deletes a topic and creates it again, and empties the services' state folders, as they ask for."""
@@ -166,11 +194,12 @@ class World:
             process.start()
         loop, begin_s, last_s = asyncio.get_running_loop(), self.clock.monotonic(), 1.0
         for deed in self.schedule.deeds:
-            if deed.when.point:
+            if deed.when.nth:
                 self._at_points.setdefault((deed.when.point, deed.when.nth), []).append(deed)
             else:
-                last_s = max(last_s, deed.when.at_s)
-                loop.call_at(begin_s + deed.when.at_s, self._do, do, deed)
+                from_s = deed.when.from_s if deed.when.point else deed.when.at_s
+                last_s = max(last_s, from_s)
+                loop.call_at(begin_s + from_s, self._do, do, deed)
         self._deeds = do
         await asyncio.sleep(last_s + float(self.schedule.world.get("more", "5")))
         await self._heal()
@@ -249,7 +278,7 @@ class World:
         if self.healed:
             return
         task = asyncio.ensure_future(do(self, deed))
-        self._doing[task] = None
+        self._doing[task] = False
         task.add_done_callback(self._done)
 
     def _done(self, task: asyncio.Task[None]) -> None:
@@ -274,7 +303,11 @@ class World:
                 case "TransitionPlanned":
                     self._plans[head.plan] = head.kind
                 case "StepBegun":
-                    self._reach(f"{self._kind_of(head.plan)}.{head.step}")
+                    self._reach(f"{self._kind_of(head.plan)}.{head.step}", head.job)
+                case "StepFailed":
+                    self._reach(f"{self._kind_of(head.plan)}.{head.step}.over", head.job)
+                case outcome if outcome in OUTCOMES:
+                    self._reach(f"{self._kind_of(head.plan)}.{OUTCOMES[outcome]}.over", head.job)
 
     def _kind_of(self, plan: str) -> str:
         kind = self._plans.get(plan)
@@ -283,8 +316,10 @@ class World:
             kind = self._plans[plan] = next((one.kind.value for one in found if one), "clear")
         return kind
 
-    def _reach(self, point: str) -> None:
+    def _reach(self, point: str, job: str) -> None:
         self._points[point] += 1
+        for waiter in self._reached.pop(point, ()):
+            waiter.set_result(job)
         for deed in self._at_points.pop((point, self._points[point]), ()):
             asyncio.get_running_loop().call_later(deed.when.at_s, self._do, self._deeds, deed)
 
@@ -297,8 +332,16 @@ class World:
         return FakeNodes(mine, None, self.clock, witness=Reported)
 
 
+OUTCOMES = {
+    "CheckpointSaved": "checkpoint", "JobStopped": "stop", "SurplusStopped": "stop", "JobPlaced": "start",
+    "JobResumed": "verify",
+}  # fmt: skip
+"""Events that say that a step is done."""
+
+
 class _Head(msgspec.Struct):
     type: str
+    job: Any = ""
     plan: Any = ""
     step: Any = ""
     kind: Any = ""
