@@ -23,6 +23,9 @@ SHORTER = 10
 MODELS = ("rnn-pytorch", "dynamic-rnn-pytorch")
 """Those that are interrupted: two that the runs have anyway, so that their costs are known."""
 
+LENGTH_S = 1.5
+"""CPU time of these. What is left of it at the last interruption must outlast the request on a busy machine."""
+
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
@@ -40,7 +43,7 @@ def test_a_repetition_pairs_every_start_and_ends_with_a_report(tmp_path: Path) -
         reported.append((task.about, result.makespan))
 
     done = repetition(experiment, 0, shorter, testbed, tmp_path / "recordings", on_run=tell, most_jobs=JOBS)
-    pauses = save_resume.pauses(measured, 0, MODELS, length_s=0.5)
+    pauses = save_resume.pauses(measured, 0, MODELS, length_s=LENGTH_S)
     paper = msgspec.structs.replace(paper, experiments=(experiment,))
     write(reproduced(paper, 1, [done], pauses), tmp_path / "report")
 
