@@ -1,4 +1,4 @@
-"""What ``steepest explain`` adds to a job's story from its losses."""
+"""How ``steepest explain`` shows a job's story, and what it adds to it from the job's losses."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 from click.testing import CliRunner
+from tests.unit.cli.conftest import Holding
 
 from steepest.app.state_folder import Installation, NodeSpec, StateFolder
 from steepest.cli.main import main
@@ -59,3 +60,26 @@ def test_how_many_records_were_left_out_is_said(tmp_path: Path) -> None:
     assert "1,600 of its loss records" in explain("flood")
     assert "left out" not in explain("quiet")
     assert json.loads(explain("flood", "--json"))["left_out"] == 1_600
+
+
+def test_steps_are_shown_on_request(holding: Holding) -> None:
+    """By default their number stands for them, and every decision and outcome is there."""
+    folder = holding(
+        c.NodeJoined(node="n1", capacity=Resources(1_000)),
+        c.JobSubmitted(job="a", request="r", spec=c.JobSpec(command=("train",))),
+        c.JobAdmitted(job="a", request="r"),
+        c.PlacementPlanned(plan="p", job="a", incarnation=0, nodes=("n1",), because=c.Because(rule="spread")),
+        c.StepBegun(plan="p", step=c.Step.START, attempt=1, job="a", incarnation=1, node="n1"),
+        c.JobPlaced(plan="p", attempt=1, job="a", incarnation=1, node="n1"),
+    )
+    short, long = (
+        CliRunner().invoke(main, ["explain", "--state", str(folder.root), "a", *options]).stdout
+        for options in ((), ("--verbose",))
+    )
+
+    assert "a: start planned on n1" in short
+    assert "a is placed on n1" in short
+    assert "a: starting on n1" not in short
+    assert "1 step left out: see them with --verbose" in short
+    assert "a: starting on n1" in long
+    assert "left out" not in long
