@@ -91,6 +91,38 @@ def test_twice_600m_do_not_fit_1000m() -> None:
     holds(Capacity, log(*gang("a", "n1", "n2", cpu_m=600)))
 
 
+def test_a_target_that_was_gone_is_not_held_by_a_step_that_is_taken_over() -> None:
+    """The plan is given up once that step is over: what joins under the node's name is free for others."""
+    moves = c.TransitionPlanned(
+        plan="move-a",
+        job="a",
+        incarnation=1,
+        kind=c.Transition.MOVE,
+        sources=("n1", "n1"),
+        nodes=("n2", "n2"),
+        sizes=(2,),
+        because=BECAUSE,
+    )
+    begun, again = (
+        c.StepBegun(
+            plan="move-a",
+            step=c.Step.CHECKPOINT,
+            attempt=attempt,
+            job="a",
+            incarnation=1,
+            node="n1",
+            nodes=("n1", "n1"),
+        )
+        for attempt in (1, 2)
+    )
+    story = (*gang("a", "n1", "n1", cpu_m=400), moves, begun)
+    joined = c.NodeJoined(node="n2", capacity=Resources(cpu_m=1000))
+    gone = (c.NodeLost(node="n2", silent_ms=15_000), c.NodeGone(node="n2"), joined)
+
+    assert "1600m" in broken(Capacity, log(*story, again, *gang("b", "n2", "n2", cpu_m=400)))[1]
+    holds(Capacity, log(*story, *gone, again, *gang("b", "n2", "n2", cpu_m=400)))
+
+
 def test_a_gang_of_which_a_part_runs_on_is_not_whole() -> None:
     """A worker crashed, and the rest ran on for ten minutes."""
     crashed = c.ReplicaStopped(job="a", replica=1, incarnation=1, node="n2", exit_status=1)

@@ -167,7 +167,7 @@ class Reservations:
         )
 
     def _reserved(self, event: c.ClusterEvent, *, accepted: bool) -> list[str]:
-        """The targets that a plan reserves with the beginning of its first step."""
+        """The targets that a plan reserves with the beginning of its first step, but for those that were gone for good."""
         if not isinstance(event, c.StepBegun) or not accepted:
             return []
         progress = self.steps.plans[event.plan]
@@ -176,7 +176,7 @@ class Reservations:
         return [
             node
             for replica, (node, amount) in enumerate(self._targets(progress.planned))
-            if self._hold(node, progress.job, progress.plan, replica, amount)
+            if node not in progress.gone and self._hold(node, progress.job, progress.plan, replica, amount)
         ]
 
     def _release_plan(self, progress: ObservedPlan) -> None:
