@@ -69,7 +69,7 @@ MODES = ("on-request", "on-stop", "none")
     type=click.Path(file_okay=False, path_type=Path),
     help="Read its losses from TensorBoard event files or an MLflow store below this folder too.",
 )
-@click.option("--model", default="", help="Say what it trains, for people.")
+@click.option("--model", default="", help="Say what it trains: jobs of one model are predicted by each other.")
 @click.option("--priority", help="Set its priority: a number (more is more urgent), or low, normal, high, urgent.")
 @click.option("--queue", default="default", show_default=True, help="Let it wait in this queue.")
 @click.option("--replicas", multiple=True, metavar="[ROLE=]N", help="Start so many processes. Repeat it for each role.")
