@@ -30,7 +30,7 @@ from steepest.events.parameters import PoolParameters
 from steepest.events.received import Received
 
 JOBS = 12
-MINUTES = 4
+MINUTES = 3
 """What a run takes, about."""
 
 PARTS: Mapping[str, str] = {
