@@ -149,6 +149,19 @@ def test_a_job_that_is_suspended_does_not_run() -> None:
     assert "is suspended" in broken(SuspendedResume, log(*gang("a", "n1"), *suspension("a", "n1"), started))[1]
 
 
+def test_a_start_of_a_suspended_job_that_was_taken_back_may_be_reported_late() -> None:
+    """One replica of the gang had started when the other one's node was lost; its node says so after the plan is over."""
+    planned, begun, _ = resumption("a", "n1", "n2")
+    plan, code, message = "place-a-1", "node-lost", "n2 is lost"
+    lost = c.StepFailed(plan=plan, step=c.Step.START, attempt=1, job="a", code=code, definite=True, message=message)
+    abandoned = c.PlanAbandoned(plan=plan, job="a", code=code, message=message)
+    story = (*gang("a", "n1", "n2"), *suspension("a", "n1", "n2"), planned, begun, lost, abandoned)
+    late, never = (c.ReplicaStarted(job="a", incarnation=incarnation, node="n1") for incarnation in (2, 3))
+
+    holds(SuspendedResume, log(*story, late))
+    assert "is suspended" in broken(SuspendedResume, log(*story, never))[1]
+
+
 @pytest.mark.parametrize(
     ("checker", "limits"), [(MinRunTime, {"min_run_ms": 1_000}), (MostSuspensions, {"max_suspensions": 0})]
 )

@@ -6,11 +6,12 @@ import pytest
 
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode, Resources
+from steepest.invariants.checkers.incarnations_rise import Incarnations
 from steepest.invariants.checkers.plan_once import PlanOnce
 from steepest.invariants.checkers.reserved_first import ReservedFirst
 from steepest.invariants.checkers.valid_plans import ValidPlans
 from steepest.testing.scenarios.log_builder import LogBuilder, checkpoint
-from steepest.testing.scenarios.verdicts import broken
+from steepest.testing.scenarios.verdicts import broken, holds
 
 
 def two_nodes() -> LogBuilder:
@@ -73,6 +74,19 @@ def test_attempts_are_numbered_without_gaps() -> None:
     story.add(c.StepBegun(plan="move", step=c.Step.CHECKPOINT, attempt=2, job="a", incarnation=1, node="n1"))
     story.add(c.CheckpointSaved(plan="move", attempt=2, job="a", incarnation=1, checkpoint=checkpoint(100)))
     assert broken(PlanOnce, story)[0][-1] == story.end - 1
+
+
+def test_nothing_of_a_move_begins_where_the_node_is_gone() -> None:
+    """A beginning of its verification that comes late does not count, so the way back has the next number."""
+    story = two_nodes().move_planned("move", "a", "n1", "n2").saved("move", "a", "n1").stopped("move", "a", "n1")
+    story.started("move", "a", "n2", 2).add(c.NodeLost(node="n2", silent_ms=15_000), c.NodeGone(node="n2"))
+    verify = c.StepBegun(plan="move", step=c.Step.VERIFY, attempt=4, job="a", incarnation=2, node="n2")
+    back = c.StepBegun(plan="move", step=c.Step.START, attempt=4, job="a", incarnation=3, node="n1")
+    placed = c.JobPlaced(plan="move", attempt=4, job="a", incarnation=3, node="n1", restore=checkpoint(100))
+
+    runs = c.ReplicaStarted(job="a", incarnation=3, node="n1")
+
+    holds(Incarnations, story.add(verify, back, placed, runs))
 
 
 @pytest.mark.parametrize("by_the_node", [True, False])

@@ -18,7 +18,7 @@ class SuspendedJob(msgspec.Struct):
         placed_counted_ms: When its newest incarnation was placed.
         suspensions: How often it was suspended.
         made_room_for: The jobs that it was suspended for.
-        incarnation: The one that was suspended last.
+        incarnation: The one that was suspended last, or whose start began last.
         since: Offset of the record that suspended it; None while it is not suspended.
         step: The step that it must resume from at least.
     """
@@ -68,6 +68,8 @@ class Suspensions(Checker):
                 self._planned.setdefault(event.plan, (self._counted_ms, self._limits))
             case c.StepBegun(attempt=1) if counts and event.plan in self._planned:
                 self._begin(self._steps.plans[event.plan], offset)
+            case c.StepBegun(step=c.Step.START) if counts:
+                self._of(event.job).incarnation = event.incarnation
             case c.JobSuspended() if counts:
                 self._suspend(event, offset)
             case c.JobPlaced() if counts:
@@ -126,7 +128,7 @@ class SuspendedResume(Suspensions):
         event = received.event
         if isinstance(event, c.ReplicaStarted) and (job := self._jobs.get(event.job)) is not None:
             if job.since is not None and event.incarnation <= job.incarnation:
-                return  # the report of its start comes late
+                return  # the report of its start comes late, also of a start that failed and was taken back
             if job.since is not None and not self._steps.in_flight(event.job):
                 self.breach(f"job {event.job} is suspended, and runs on {event.node}", job.since, received.offset)
 

@@ -9,7 +9,7 @@ job was cancelled, or ended by itself before the plan's STOP was under way: then
 step under way may be taken over, and a START that may have taken effect is begun again to find out. Whether a gang has
 ended is not judged here. A plan is over with its first conclusion, with the end of its job, and a placement with
 ``JobPlaced``; it cannot be abandoned while a step is under way. When a node is gone for good, the plans that depend on it
-end, but for those of gangs.
+end, but for those of gangs; of a migration that goes on without it, nothing begins there.
 """
 
 from __future__ import annotations
@@ -197,6 +197,7 @@ class Steps:
             progress.over is not None
             or event.attempt != progress.attempt + 1
             or (event.step, event.incarnation) in progress.done
+            or (isinstance(progress.planned, c.MigrationPlanned) and event.node in progress.gone)
             or (barred and not progress.under_way and not (progress.unclear and event.step is c.Step.START))
         ):
             return False
