@@ -10,6 +10,7 @@ from steepest.events.parameters import PoolParameters, PreemptionLimits
 from steepest.invariants import Checker
 from steepest.invariants.checkers.capacity import Capacity
 from steepest.invariants.checkers.gang_whole import GangWhole
+from steepest.invariants.checkers.incarnations_rise import Incarnations
 from steepest.invariants.checkers.preemption import (
     MinRunTime,
     MostSuspensions,
@@ -121,6 +122,33 @@ def test_a_target_that_was_gone_is_not_held_by_a_step_that_is_taken_over() -> No
 
     assert "1600m" in broken(Capacity, log(*story, again, *gang("b", "n2", "n2", cpu_m=400)))[1]
     holds(Capacity, log(*story, *gone, again, *gang("b", "n2", "n2", cpu_m=400)))
+
+
+def test_nothing_of_a_gang_starts_where_a_node_was_gone_before() -> None:
+    """A start that begins after the node was declared gone does not count, so the next plan gives the same number."""
+    moves = c.TransitionPlanned(
+        plan="move-a",
+        job="a",
+        incarnation=1,
+        kind=c.Transition.MOVE,
+        sources=("n1", "n1"),
+        nodes=("n2", "n3"),
+        because=BECAUSE,
+    )
+    stops, starts = (
+        c.StepBegun(plan="move-a", step=step, attempt=at, job="a", incarnation=at, node=nodes[0], nodes=nodes)
+        for at, (step, nodes) in enumerate([(c.Step.STOP, moves.sources), (c.Step.START, moves.nodes)], start=1)
+    )
+    stopped = c.JobStopped(plan="move-a", attempt=1, job="a", incarnation=1, step=100, checkpoint=checkpoint(100))
+    gone = (c.NodeLost(node="n3", silent_ms=15_000), c.NodeGone(node="n3"))
+    abandoned = c.PlanAbandoned(plan="move-a", job="a", code="given-up", message="node n3 is gone for good")
+    again = (abandoned, *resumption("a", "n1", "n1"))
+
+    holds(Incarnations, log(*gang("a", "n1", "n1"), moves, stops, stopped, *gone, starts, *again))
+    assert (
+        "2 after 2"
+        in broken(Incarnations, log(*gang("a", "n1", "n1"), moves, stops, stopped, starts, *gone, *again))[1]
+    )
 
 
 def test_a_gang_of_which_a_part_runs_on_is_not_whole() -> None:

@@ -249,7 +249,7 @@ class Steps:
     def _leave(self, event: c.NodeGone, offset: int) -> None:
         for progress in self.all_in_flight():
             if self._submitted.get(progress.job) or isinstance(progress.planned, c.TransitionPlanned):
-                if isinstance(progress.planned, c.PlacementPlanned) and event.node in progress.planned.nodes:
+                if event.node in _destinations(progress):
                     progress.doomed = True
                 if progress.begun is not None:
                     progress.gone = (*progress.gone, event.node)  # the view says how it ends
@@ -287,6 +287,17 @@ class Steps:
     def _end(self, progress: ObservedPlan, event: c.ClusterEvent, offset: int) -> None:
         progress.over, progress.end, progress.under_way = offset, event, False
         self._open[progress.job].pop(progress.plan, None)
+
+
+def _destinations(progress: ObservedPlan) -> tuple[str, ...]:
+    """Where a plan starts processes from here on; none before it has stopped its job, or where it may go back."""
+    match progress.planned:
+        case c.PlacementPlanned(nodes=nodes):
+            return nodes
+        case c.TransitionPlanned(nodes=nodes) if progress.has_stopped and not progress.given_up:
+            starts = progress.begun is not None and progress.begun.step in {c.Step.START, c.Step.VERIFY}
+            return progress.begun.nodes if progress.begun is not None and starts else nodes
+    return ()
 
 
 def _has_nowhere_else(progress: ObservedPlan, node: str) -> bool:
