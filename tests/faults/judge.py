@@ -12,7 +12,7 @@ from tests.faults.processes import SHARING
 from tests.faults.world import Outcome, World
 
 from steepest.errors import UndecodableError
-from steepest.events.received import ID, Received
+from steepest.events.received import ID, LOGIC, Received
 from steepest.invariants import AnnouncedParameters, Audit, Status, all_with
 from steepest.log.base import Log, Record, TopicPartition
 from steepest.replay.replay import Replay
@@ -85,9 +85,9 @@ def _of_log(records: Sequence[Record], losses: Sequence[Received[Any]], *, lossy
 
 
 def _of_decisions(records: Sequence[Record]) -> Iterator[str]:
-    """What is in the log is not appended again, however often its decider was started."""
-    times = Counter(record.headers[ID] for record in records if ID in record.headers)
-    yield from (f"{one} is in the log {count} times" for one, count in times.items() if count > 1)
+    """What is in the log is not appended again by the same logic, however often its decider was started."""
+    times = Counter((record.headers[ID], record.headers.get(LOGIC)) for record in records if ID in record.headers)
+    yield from (f"{one} is in the log {count} times" for (one, _), count in times.items() if count > 1)
 
 
 def _of_view(view: ClusterView) -> Iterator[str]:
