@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -17,7 +18,7 @@ from steepest.events.parameters import PoolParameters, PreemptionRule
 from steepest.events.received import Received
 from steepest.testbed.preemption import run as real_run
 from steepest.testbed.preemption.outcomes import Records, overheads, predictions, waiting
-from steepest.testbed.preemption.report import FILES, page, verdicts, write
+from steepest.testbed.preemption.report import FILES, Judged, page, verdicts, write
 from steepest.testbed.preemption.run import COMPARED, SLICES, RealPart, RealPreemption, reproduced
 from steepest.testbed.preemption.trainings import (
     NODES,
@@ -151,7 +152,7 @@ def test_the_report_has_a_row_for_everything_and_a_verdict_on_each_claim(tmp_pat
     assert [row["error"] for row in tables["predictions.csv"]] == ["", "-0.1"]
     assert [row["error"] for row in tables["overheads.csv"]] == ["-0.2"]
     assert len(tables["waiting.csv"]) == len(COMPARED)
-    assert [one.holds for one in verdicts(found)] == [False] * 5
+    assert [one.judged for one in verdicts(found)] == [Judged.FAILS] * 3 + [Judged.OPEN] * 2
     assert (tmp_path / "report.md").read_text() == page(found)
 
 
@@ -181,10 +182,28 @@ def test_overheads_of_the_comparison_are_in_the_table_and_are_not_judged(
     assert judged.measured == "11.0 % over 2 (1 more before anything was known)"
 
 
+@pytest.mark.parametrize(
+    ("ours", "judged"),
+    [((1.0, 2.0, 3.0), Judged.HOLDS), ((1.0, 2.0, 30.0), Judged.OPEN), ((21.0, 22.0, 23.0), Judged.FAILS)],
+)
+def test_waiting_is_compared_in_pairs(ours: Sequence[float], judged: Judged) -> None:
+    """A shorter mean alone is no gain: the interval of the differences must not contain zero."""
+    one = waiting("x", 0, log())
+    runs = [
+        msgspec.structs.replace(one, policy=policy, repetition=number, mean_waiting_s=waited)
+        for policy, all_of in (("fifo", (11.0, 12.0, 13.0)), ("pickyman", ours))
+        for number, waited in enumerate(all_of)
+    ]
+    (fifo,) = [row for row in verdicts(RealPreemption(waiting=runs)) if row.claim.endswith("fifo")]
+
+    assert fifo.judged == judged
+    assert "against 12.0 s, " in fifo.measured
+
+
 def test_nothing_measured_is_no_verdict() -> None:
     """Rather than a claim that holds of nothing."""
     empty = RealPreemption(predictions=[], overheads=[], waiting=[])
-    assert {one.holds for one in verdicts(empty)} == {None}
+    assert {one.judged for one in verdicts(empty)} == {Judged.UNMEASURED}
     assert "not measured" in page(empty)
 
 

@@ -83,6 +83,5 @@ def real_preemptions(repetitions: int, out: Path, parts: Sequence[str], *, as_js
     if as_json:
         give(msgspec.to_builtins(found))
         return
-    held = {True: "holds", False: "does not hold", None: "not measured"}
-    show(("claim", "measured", "verdict"), [[one.claim, one.measured, held[one.holds]] for one in verdicts(found)])
+    show(("claim", "measured", "verdict"), [[one.claim, one.measured, one.judged] for one in verdicts(found)])
     tell(f"\n{', '.join(FILES)} are in {out}")

@@ -15,7 +15,7 @@ import requests
 from docker.errors import DockerException
 
 from steepest.cluster.docker.container import LABEL, UNSEEN
-from steepest.cluster.docker.host import Host
+from steepest.cluster.docker.host import Host, closed_at_the_end
 from steepest.logger import Logger
 
 _log = Logger()
@@ -54,11 +54,12 @@ class Events:
         retry_s = _RETRY_S
         while not self._leave.is_set():
             try:
-                self._stream = self._host.client(None).events(filters=self._filters, decode=True)
-                retry_s = _RETRY_S
-                self._happened(None)
-                for event in self._stream:
-                    self._take(event)
+                with closed_at_the_end(self._host.client(None).events(filters=self._filters, decode=True)) as stream:
+                    self._stream = stream
+                    retry_s = _RETRY_S
+                    self._happened(None)
+                    for event in stream:
+                        self._take(event)
             except (DockerException, requests.RequestException, OSError, ValueError, AttributeError) as error:
                 _log.debug("no events", engine=str(self._host), why=str(error))
                 retry_s = min(retry_s * 2, _RETRY_S_MOST)

@@ -207,6 +207,15 @@ class _Client(docker.APIClient):
         return super().merge_environment_settings(url, proxies, stream, self.verify if verify is None else verify, cert)
 
 
+@contextlib.contextmanager
+def closed_at_the_end(stream: Any) -> Iterator[Any]:
+    """A stream of an engine, of which the reader closes the connection; the library leaves that to the garbage collector."""
+    try:
+        yield stream
+    finally:
+        stream._response.close()  # noqa: SLF001 - its ``close`` is for another thread, and leaves the connection open
+
+
 def connect(node: DockerNode, timeout_s: float | None) -> docker.APIClient:
     """A new client of an engine. It blocks.
 

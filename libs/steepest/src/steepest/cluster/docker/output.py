@@ -17,7 +17,7 @@ from typing import Any
 import requests
 from docker.errors import APIError, DockerException, NotFound
 
-from steepest.cluster.docker.host import Host
+from steepest.cluster.docker.host import Host, closed_at_the_end
 from steepest.cluster.folders import incarnation_locks
 from steepest.cluster.folders.adapter_folder import IncarnationFolder
 from steepest.logger import Logger
@@ -58,9 +58,10 @@ class Output:
             self.is_over = True
 
     def _copy(self, file: int) -> None:
-        self._stream = self._host.client(None).logs(self._container, stream=True, follow=True)
-        if not self._leave:
-            append(file, self._stream)
+        with closed_at_the_end(self._host.client(None).logs(self._container, stream=True, follow=True)) as stream:
+            self._stream = stream
+            if not self._leave:
+                append(file, stream)
 
 
 def complete(host: Host, folder: IncarnationFolder, container: str) -> None:
@@ -74,7 +75,8 @@ def complete(host: Host, folder: IncarnationFolder, container: str) -> None:
         if file is None:
             raise TimeoutError(f"another process copies the output of {folder}")
         try:
-            append(file, host.client().logs(container, stream=True, follow=False))
+            with closed_at_the_end(host.client().logs(container, stream=True, follow=False)) as stream:
+                append(file, stream)
         except NotFound:
             return
         except APIError as error:

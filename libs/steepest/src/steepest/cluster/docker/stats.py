@@ -183,6 +183,7 @@ class Stats:
     def _follow(self) -> None:
         try:
             with contextlib.closing(self._open()) as response:
+                response.raise_for_status()
                 read_lines(response, self._take)
         except (DockerException, requests.RequestException, OSError, ValueError, AttributeError) as error:
             _log.debug("no stats", container=self._container, why=str(error))
@@ -191,13 +192,8 @@ class Stats:
 
     def _open(self) -> Any:
         client = self._host.client(_SILENT_S)
-        response = client.get(
-            f"{client.base_url}/v{client.api_version}/containers/{self._container}/stats",
-            stream=True,
-            timeout=_SILENT_S,
-        )
-        response.raise_for_status()
-        return response
+        url = f"{client.base_url}/v{client.api_version}/containers/{self._container}/stats"
+        return client.get(url, stream=True, timeout=_SILENT_S)
 
     def _take(self, line: bytes) -> bool:
         sample = sample_of(line)
