@@ -209,7 +209,7 @@ def test_nothing_measured_is_no_verdict() -> None:
 
 def every_workload() -> list[DemoWorkload]:
     """Of the demo and of the experiments."""
-    return [workload(3), predicted_workload(3, PROFILED, OTHERS), crowded_workload(3, 9, 5), sliced_workload(3, 8)]
+    return [workload(3), predicted_workload(3, PROFILED, OTHERS, 64), crowded_workload(3, 9, 5), sliced_workload(3, 8)]
 
 
 def test_the_workloads_fit_their_nodes() -> None:

@@ -94,8 +94,9 @@ def reproduced(
 def _run_times(repetitions: int, folder: Path, on_step: OnStep, *, brief: bool) -> Sequence[PredictedRun]:
     found: list[PredictedRun] = []
     others = trainings.OTHERS[:2] if brief else trainings.OTHERS
+    features = trainings.FEATURES if brief else trainings.WIDE_FEATURES
     for number in range(repetitions):
-        given = trainings.predicted_workload(number, trainings.PROFILED, others)
+        given = trainings.predicted_workload(number, trainings.PROFILED, others, features)
         ran = run_once(given, parameters("predicted-sjf"), folder / f"predictions-{number}", on_step)
         found += [one for one in predictions(ran) if one.job.startswith("other-")]
         on_step(f"run times predicted and measured: {len(found)}")

@@ -38,7 +38,7 @@ SLICED_IMAGES = (18_000, 20_000, 24_000, 28_000)
 """Of different sizes, so that slices end at different parts of an epoch."""
 
 WIDE_FEATURES = 4096
-"""Of sliced trainings: an epoch takes half a minute and a start several seconds, since nodes report each second."""
+"""Of trainings that are measured: an epoch takes ten seconds or more, and a start several, as nodes report each second."""
 
 SLICED_STORAGE_BYTES_S = 6_000_000
 """Starts take as long as their reading; epochs do not."""
@@ -118,15 +118,15 @@ def training(
 
 
 def predicted_workload(
-    seed: int, profiled: Sequence[StreamedSetting], others: Sequence[StreamedSetting]
+    seed: int, profiled: Sequence[StreamedSetting], others: Sequence[StreamedSetting], features: int
 ) -> DemoWorkload:
     """Profiled trainings, and others that are submitted when all of those are over."""
     first = [
-        training(f"profiled-{number}", setting, at_s=0.0, epochs=PROFILED_EPOCHS, seed=seed)
+        training(f"profiled-{number}", setting, at_s=0.0, epochs=PROFILED_EPOCHS, seed=seed, features=features)
         for number, setting in enumerate(profiled, 1)
     ]
     then = [
-        training(f"other-{number}", setting, at_s=0.0, epochs=EPOCHS, seed=seed, after=len(first))
+        training(f"other-{number}", setting, at_s=0.0, epochs=EPOCHS, seed=seed, after=len(first), features=features)
         for number, setting in enumerate(others, 1)
     ]
     return DemoWorkload(nodes=nodes(), arrivals=(*first, *then))
