@@ -8,11 +8,10 @@ from __future__ import annotations
 import os
 
 import pytest
+from tests.harness.garbage import REAL
 
-REAL = (
-    *("tests/integration/", "tests/contract/", "tests/chaos/", "tests/frameworks/", "tests/hostile/"),
-    *(f"tests/unit/{folder}/" for folder in ("cli", "cluster", "collector", "demo_jobs", "log", "runtime")),
-)
+STARTING_PROCESSES = ("cli", "cluster", "collector", "demo_jobs", "log", "runtime")
+TRIED_AGAIN = (*REAL, "tests/frameworks/", *(f"tests/unit/{folder}/" for folder in STARTING_PROCESSES))
 
 
 @pytest.hookimpl(trylast=True)
@@ -20,5 +19,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give a second try where all components are required."""
     if os.environ.get("STEEPEST_REQUIRE_COMPONENTS") == "1":
         for item in items:
-            if item.nodeid.startswith(REAL):
+            if item.nodeid.startswith(TRIED_AGAIN):
                 item.add_marker(pytest.mark.flaky(reruns=1))

@@ -51,6 +51,20 @@ def start(plan: str, job: str, *nodes: str, incarnation: int = 1, saved: int = 0
     return begun, placed
 
 
+def move(*nodes: str, to: tuple[str, ...]) -> c.TransitionPlanned:
+    """A plan to move gang a as a whole."""
+    return c.TransitionPlanned(
+        plan="move-a",
+        job="a",
+        incarnation=1,
+        kind=c.Transition.MOVE,
+        sources=nodes,
+        nodes=to,
+        sizes=(len(to),),
+        because=BECAUSE,
+    )
+
+
 def suspension(job: str, *nodes: str, incarnation: int = 1, room_for: str | None = None) -> tuple[c.ClusterEvent, ...]:
     """It is suspended at step 100."""
     plan = f"suspend-{job}-{incarnation}"
@@ -94,16 +108,7 @@ def test_twice_600m_do_not_fit_1000m() -> None:
 
 def test_a_target_that_was_gone_is_not_held_by_a_step_that_is_taken_over() -> None:
     """The plan is given up once that step is over: what joins under the node's name is free for others."""
-    moves = c.TransitionPlanned(
-        plan="move-a",
-        job="a",
-        incarnation=1,
-        kind=c.Transition.MOVE,
-        sources=("n1", "n1"),
-        nodes=("n2", "n2"),
-        sizes=(2,),
-        because=BECAUSE,
-    )
+    moves = move("n1", "n1", to=("n2", "n2"))
     begun, again = (
         c.StepBegun(
             plan="move-a",
@@ -126,15 +131,7 @@ def test_a_target_that_was_gone_is_not_held_by_a_step_that_is_taken_over() -> No
 
 def test_nothing_of_a_gang_starts_where_a_node_was_gone_before() -> None:
     """A start that begins after the node was declared gone does not count, so the next plan gives the same number."""
-    moves = c.TransitionPlanned(
-        plan="move-a",
-        job="a",
-        incarnation=1,
-        kind=c.Transition.MOVE,
-        sources=("n1", "n1"),
-        nodes=("n2", "n3"),
-        because=BECAUSE,
-    )
+    moves = move("n1", "n1", to=("n2", "n3"))
     stops, starts = (
         c.StepBegun(plan="move-a", step=step, attempt=at, job="a", incarnation=at, node=nodes[0], nodes=nodes)
         for at, (step, nodes) in enumerate([(c.Step.STOP, moves.sources), (c.Step.START, moves.nodes)], start=1)

@@ -295,8 +295,8 @@ def _destinations(progress: ObservedPlan) -> tuple[str, ...]:
         case c.PlacementPlanned(nodes=nodes):
             return nodes
         case c.TransitionPlanned(nodes=nodes) if progress.has_stopped and not progress.given_up:
-            starts = progress.begun is not None and progress.begun.step in {c.Step.START, c.Step.VERIFY}
-            return progress.begun.nodes if progress.begun is not None and starts else nodes
+            begun = progress.begun
+            return begun.nodes if begun is not None and begun.step in {c.Step.START, c.Step.VERIFY} else nodes
     return ()
 
 
