@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
+from tests.harness.examples import scaled
 
 from steepest.errors import InputError, LogUnavailableError
 from steepest.log.snapshot_store import FolderSnapshots, MemorySnapshots, SnapshotStore
@@ -26,7 +27,7 @@ def newest(folder: Path) -> Path:
     return path
 
 
-@settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=scaled(30), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.binary() | st.binary(min_size=1000, max_size=1000))
 async def test_a_snapshot_comes_back_as_it_was(store: SnapshotStore, data: bytes) -> None:
     """The bytes that were saved last under a key are loaded."""

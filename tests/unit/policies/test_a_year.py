@@ -1,4 +1,4 @@
-"""What a pool leaves behind that lives for long: as much after four months as after one."""
+"""What a pool leaves behind that lives for long: as much after eighty days as after twenty."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def life(monkeypatch: pytest.MonkeyPatch) -> PoolLife:
 
 def test_what_is_remembered_is_bounded(life: PoolLife) -> None:
     """Jobs, nodes, orphans and every snapshot, over restarts."""
-    life.days(30)
-    after_a_month = life.sizes()
+    life.days(20)
+    after_twenty = life.sizes()
     for _ in range(3):
         life.restart()
-        life.days(30)
-    after_four = life.sizes()
+        life.days(20)
+    after_eighty = life.sizes()
     check_view(life.view)
     orphans = sum(len(one.state.jobs) for one in life.streams if isinstance(one, Categorizer))
 
@@ -39,8 +39,8 @@ def test_what_is_remembered_is_bounded(life: PoolLife) -> None:
     assert len(list(life.view.nodes)) <= NODES + 3 * SPOTS_A_DAY
     assert len(life.streams[0].state.nodes) <= NODES + 4 * SPOTS_A_DAY
     assert orphans <= 2 * JOBS_A_DAY
-    assert after_four["view"] <= 1.1 * after_a_month["view"]
-    assert sum(after_four.values()) <= 1.1 * sum(after_a_month.values())
+    assert after_eighty["view"] <= 1.1 * after_twenty["view"]
+    assert sum(after_eighty.values()) <= 1.1 * sum(after_twenty.values())
 
 
 def test_every_job_comes_to_its_end(life: PoolLife) -> None:

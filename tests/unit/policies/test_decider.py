@@ -8,7 +8,8 @@ import pytest
 
 from steepest.events import cluster as c
 from steepest.events.received import ID, Received
-from steepest.policies.decider import EVERY, fold_and_decide
+from steepest.policies.decider import EVERY, Readers, fold_and_decide
+from steepest.policies.unread import AwaitsDecisions
 from steepest.testing.scenarios.folded_pool import FoldedPool, cancelled, migration, placement, stay, submitted
 from steepest.view.cluster_view import ClusterView
 
@@ -18,7 +19,7 @@ class Asked:
 
     name = "asked"
     logic = 1
-    reads = EVERY
+    reads: frozenset[type] = EVERY
     state_type = dict
     state: Any = None
 
@@ -49,7 +50,7 @@ WAITED_FOR = (
 def asked(pool: FoldedPool, event: c.ClusterEvent, headers: dict[str, str] | None = None) -> bool:
     """Whether a decider is asked about the next record."""
     decider = Asked()
-    _, made = fold_and_decide(pool.view, [decider], pool.append(event, headers))
+    _, made = fold_and_decide(pool.view, Readers([decider]), pool.append(event, headers))
     assert len(made) == len(decider.events)
     return decider.events == [event]
 
@@ -84,7 +85,42 @@ def test_all_deciders_are_asked_in_their_order() -> None:
     pool = FoldedPool()
     deciders = [Asked(), Asked()]
     event = submitted("job")
-    counts, made = fold_and_decide(pool.view, deciders, pool.append(event))
+    counts, made = fold_and_decide(pool.view, Readers(deciders), pool.append(event))
     assert counts
     assert made == [[], []]
     assert [decider.events for decider in deciders] == [[event], [event]]
+
+
+class ReadsOnce(Asked):
+    """A decider that reads everything until it is asked, then only ticks, and everything again once it reconsiders."""
+
+    name = "reads-once"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.state = AwaitsDecisions()
+
+    def reconsider(self, event: c.ClusterEvent) -> None:
+        """Read everything again."""
+        super().reconsider(event)
+        self.reads = EVERY
+
+    def step(self, view: ClusterView, received: Received[c.ClusterEvent]) -> list[c.ClusterEvent]:
+        """Read ticks from here on."""
+        self.reads = frozenset({c.Tick})
+        return super().step(view, received)
+
+
+def test_a_decider_that_reads_other_events_than_before_is_asked_about_them() -> None:
+    """Who reads what is remembered only as long as it is so: what a decider gives up and what it takes up again."""
+    pool, decider = FoldedPool(), ReadsOnce()
+    deciders = Readers([Asked(), decider])
+    events: list[c.ClusterEvent] = [submitted("a"), submitted("b"), c.Tick(counted_ms=1_000), submitted("c")]
+    for event in events:
+        fold_and_decide(pool.view, deciders, pool.append(event))
+    assert decider.events == [events[0], events[2]]
+
+    own = {ID: f"{decider.name}/{pool.view.state.epoch}/cluster/0/1/0"}
+    unexpected = c.JobRejected(job="a", request="r", reason="of another logic")
+    fold_and_decide(pool.view, deciders, pool.append(unexpected, own))
+    assert decider.events[2:] == [unexpected]

@@ -11,7 +11,7 @@ from tests.unit.view.test_progress import Trained
 from steepest.cli.jobs.goal_option import goal_of
 from steepest.events import cluster as c
 from steepest.events.registry import READS
-from steepest.policies.decider import fold_and_decide
+from steepest.policies.decider import Readers, fold_and_decide
 from steepest.policies.goals.goal_watcher import GoalWatcher
 from steepest.policies.placement.placer import Placer
 from steepest.view.state import Phase, PlanKind
@@ -39,7 +39,7 @@ class Watched(Trained):
                 last_ms=0,
                 category=c.Category.PROGRESSING,
             )
-            _, (decided,) = fold_and_decide(self.view, [self.watcher], self.append(measured))
+            _, (decided,) = fold_and_decide(self.view, Readers([self.watcher]), self.append(measured))
             found += decided
         return found
 

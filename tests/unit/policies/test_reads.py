@@ -17,9 +17,11 @@ from steepest.policies.dragon import gang_scheduler
 from steepest.policies.goals.goal_watcher import GoalWatcher
 from steepest.policies.monitor.silence import Silence
 from steepest.policies.pickyman import preemption_planner
+from steepest.policies.placement import placer
 from steepest.policies.specon.node_scorer import NodeScorer
 from steepest.policies.specon.rebalancer import Rebalancer
 from steepest.policies.steepest import steepest_planner
+from steepest.sagas import limit_machine
 from steepest.sim.system import schedule
 
 ON = {c.Tick}
@@ -33,6 +35,8 @@ TABLES: dict[str, tuple[Callable[..., Any], frozenset[type]]] = {
     "dragon off": (gang_scheduler.GangScheduler._take_in, gang_scheduler.WHILE_OFF - SWITCHES),
     "steepest off": (steepest_planner.SteepestPlanner.step, steepest_planner.WHILE_OFF - SWITCHES | ON),
     "pickyman off": (preemption_planner.PreemptionPlanner.step, preemption_planner.WHILE_OFF - SWITCHES | ON),
+    "placer, decided": (placer.Placer._note_decided, placer.DECIDED),
+    "limits": (limit_machine.LimitMachine._note, limit_machine.OF_LIMITS),
     "schedule": (schedule.Schedule.add, schedule.TOLD_BY),
 }
 """By what is read: the code, and the table in front of it."""

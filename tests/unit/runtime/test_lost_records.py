@@ -70,7 +70,13 @@ async def check(rig: Rig, snapshots: MemorySnapshots) -> None:
 
 
 @pytest.mark.usefixtures("few_records")
-@pytest.mark.parametrize("lost", [(AT,), (AT, HEARTBEATS)], ids=["cluster", "cluster and heartbeats"])
+@pytest.mark.parametrize(
+    "lost",
+    [
+        pytest.param((AT,), id="cluster", marks=pytest.mark.long),
+        pytest.param((AT, HEARTBEATS), id="cluster and heartbeats"),
+    ],
+)
 async def test_cut_anywhere_the_view_is_the_logs_and_no_process_is_forgotten(
     tmp_path: Path, lost: tuple[TopicPartition, ...]
 ) -> None:

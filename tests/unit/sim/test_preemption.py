@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.harness.examples import scaled
 
 from steepest.cli.commands.reproduce import reproduce
 from steepest.errors import InputError
@@ -85,7 +86,7 @@ def test_what_a_preemption_costs_decides_for_pickyman_and_not_for_srtf() -> None
 
 @pytest.mark.parametrize("rule", RULES)
 @given(asked=JOBS)
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=scaled(25))
 def test_every_job_ends_and_no_time_is_lost_or_doubled(rule: str, asked: list[tuple[int, int, int, int]]) -> None:
     """From its submission to its end a job waits, starts or trains; its training takes as long as it is."""
     jobs = [job(f"j{number}", *one) for number, one in enumerate(sorted(asked))]

@@ -20,6 +20,9 @@ LOGIC = "logic"
 SOURCE = "source"
 SEQUENCE = "seq"
 
+PARTS = 6
+"""Of a decision's id."""
+
 MAX_DIGITS = 18
 """No offset is longer, and numbers of this length fit 63 bits."""
 
@@ -73,10 +76,12 @@ class DecisionId(msgspec.Struct, frozen=True, order=True):
     @classmethod
     def parse(cls, text: str) -> DecisionId | None:
         """The id that ``text`` spells, or None."""
-        match text.split("/"):
-            case [decider, epoch, topic, *numbers] if [*map(is_number, numbers)] == [True, True, True]:
-                partition, offset, index = map(int, numbers)
-                return cls(decider, epoch, topic, partition, offset, index)
+        parts = text.split("/")
+        if len(parts) != PARTS:
+            return None
+        decider, epoch, topic, partition, offset, index = parts
+        if is_number(partition) and is_number(offset) and is_number(index):
+            return cls(decider, epoch, topic, int(partition), int(offset), int(index))
         return None
 
 

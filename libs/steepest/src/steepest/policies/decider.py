@@ -40,6 +40,7 @@ class ClusterDecider(Protocol):
         logic: Version of its behaviour; raised by every change that a flag does not guard.
         reads: The events that it must be asked about next: about any other it would say nothing, and remember nothing.
             Where this changes, it begins as :data:`EVERY`, because it is not part of the state; a decider follows one view.
+            It changes only in ``step`` and ``reconsider``.
         state: All it remembers between records, an :class:`~steepest.policies.unread.AwaitsDecisions`.
     """
 
@@ -93,8 +94,47 @@ READ_BACK = (
 """Events that their maker waits to read back, also where they do not count."""
 
 
+class Readers:
+    """The deciders of a pool in the order in which they are asked, and which of them read what.
+
+    Few deciders read the most frequent events. Who reads an event is looked up again once a decider reads other events than
+    before, which it does only while it is asked or reconsiders.
+    """
+
+    def __init__(self, deciders: Sequence[ClusterDecider]) -> None:
+        self._deciders = deciders
+        self._of: dict[type, list[tuple[int, ClusterDecider]]] = {}
+
+    def ask(self, view: ClusterView, received: Received[ClusterEvent]) -> list[Sequence[ClusterEvent]]:
+        """What each decider makes of a record that the view holds, in their order."""
+        made: list[Sequence[ClusterEvent]] = [()] * len(self._deciders)
+        kind = type(received.event)
+        readers = self._of.get(kind)
+        if readers is None:
+            readers = self._of[kind] = [(n, one) for n, one in enumerate(self._deciders) if kind in one.reads]
+        for number, decider in readers:
+            reads = decider.reads
+            made[number] = events = decider.step(view, received)
+            if decider.reads is not reads:
+                self._of = {}
+            if events:
+                unread = [Unread((received.offset, index), event) for index, event in enumerate(events)]
+                decider.state.unread.extend(unread)
+        return made
+
+    def read_own(self, decision: DecisionId, epoch: str, received: Received[ClusterEvent]) -> None:
+        """A decision is read back: its maker reconsiders what it overtakes."""
+        if (decision.epoch, decision.partition) != (epoch, received.partition):
+            return
+        for decider in self._deciders:
+            if decider.name == decision.decider:
+                for event in decider.state.read_own(decision.position, received.event):
+                    decider.reconsider(event)
+                    self._of = {}
+
+
 def fold_and_decide(
-    view: ClusterView, deciders: Sequence[ClusterDecider], received: Received[ClusterEvent]
+    view: ClusterView, deciders: Readers, received: Received[ClusterEvent]
 ) -> tuple[bool, list[Sequence[ClusterEvent]]]:
     """Fold a record once, and ask every decider what follows from it.
 
@@ -111,25 +151,7 @@ def fold_and_decide(
     counts = view.fold(received)
     decision = view.decision
     if decision is not None and decision.topic == received.topic:
-        _read_own(decision, view.state.epoch, deciders, received)
+        deciders.read_own(decision, view.state.epoch, received)
     if not counts and (view.repeated or not isinstance(received.event, READ_BACK)):
         return counts, []
-    kind = type(received.event)
-    made = [decider.step(view, received) if kind in decider.reads else () for decider in deciders]
-    if any(made):
-        for decider, events in zip(deciders, made, strict=True):
-            if events:
-                unread = [Unread((received.offset, index), event) for index, event in enumerate(events)]
-                decider.state.unread.extend(unread)
-    return counts, made
-
-
-def _read_own(
-    decision: DecisionId, epoch: str, deciders: Sequence[ClusterDecider], received: Received[ClusterEvent]
-) -> None:
-    if (decision.epoch, decision.partition) != (epoch, received.partition):
-        return
-    for decider in deciders:
-        if decider.name == decision.decider:
-            for event in decider.state.read_own(decision.position, received.event):
-                decider.reconsider(event)
+    return counts, deciders.ask(view, received)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from steepest.events.cluster import ClusterEvent
 from steepest.events.received import Received
 from steepest.log.base import TopicPartition
-from steepest.policies.decider import ClusterDecider, fold_and_decide
+from steepest.policies.decider import ClusterDecider, Readers, fold_and_decide
 from steepest.runtime.decision_stream import DecisionStream, Found, MintedDecision
 from steepest.runtime.effector import Observer
 from steepest.view.cluster_view import ClusterView
@@ -49,6 +49,7 @@ class PoolEngine:
         last_ids = last_ids or {}
         self.view = view or ClusterView()
         self.deciders = deciders
+        self._readers = Readers(deciders)
         self.streams = [DecisionStream(one.name, one.logic, at, last_ids.get(one.name)) for one in deciders]
         self.accepted = False
         self.at = at
@@ -77,7 +78,7 @@ class PoolEngine:
         Raises:
             LogVersionError: As :meth:`ClusterView.fold`; nothing has changed.
         """
-        self.accepted, made = fold_and_decide(self.view, self.deciders, received)
+        self.accepted, made = fold_and_decide(self.view, self._readers, received)
         minted = self._mint(received, made) if any(made) else []  # nothing follows from most records
         for effector in self._effectors:
             effector.observe(self.view, received, accepted=self.accepted)

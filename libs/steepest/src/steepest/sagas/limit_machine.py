@@ -18,6 +18,9 @@ from steepest.events.received import Received
 from steepest.view.cluster_view import ClusterView
 from steepest.view.state import Job
 
+OF_LIMITS = frozenset({c.LimitsPlanned, c.LimitsApplied, c.LimitsRefused})
+"""Events that change which limits are due; few records of a log are among them."""
+
 
 class LimitTask(msgspec.Struct, frozen=True):
     """A limit that an incarnation is to have.
@@ -60,21 +63,11 @@ class LimitMachine:
 
     def observe(self, view: ClusterView, received: Received[c.ClusterEvent], *, accepted: bool) -> None:
         """Note the limits that the record changes."""
-        match received.event:
-            case c.LimitsPlanned() as event if accepted:
-                for limit in event.limits:
-                    job = view.jobs.get(limit.job)
-                    if job is not None and job.limit is not None and not job.limit.answered:
-                        self._want(job)
-            case c.LimitsApplied() as event if accepted:
-                self._unclear.pop(event.job, None)
-            case c.LimitsApplied() as event:
-                if (job := view.touched) is not None and _differs(job, event):
-                    self._want(job)
-            case c.LimitsRefused() as event if accepted and not event.definite:
-                self._unclear[event.job] = None
-            case c.Tick() if self._unclear:
-                self._ask_again(view)
+        event = received.event
+        if type(event) in OF_LIMITS:
+            self._note(view, event, accepted=accepted)
+        elif self._unclear and isinstance(event, c.Tick):
+            self._ask_again(view)
 
     def answer(self, task: LimitTask, error: ClusterError | None) -> c.LimitsApplied | c.LimitsRefused | None:
         """The outcome to append: that of a limit which was set, or of one that failed; None where the log holds it."""
@@ -83,6 +76,21 @@ class LimitMachine:
                 self._unclear[task.job] = None
             return None
         return _applied(task) if error is None else _refused(task, error)
+
+    def _note(self, view: ClusterView, event: c.ClusterEvent, *, accepted: bool) -> None:
+        match event:
+            case c.LimitsPlanned() if accepted:
+                for limit in event.limits:
+                    job = view.jobs.get(limit.job)
+                    if job is not None and job.limit is not None and not job.limit.answered:
+                        self._want(job)
+            case c.LimitsApplied() if accepted:
+                self._unclear.pop(event.job, None)
+            case c.LimitsApplied():
+                if (job := view.touched) is not None and _differs(job, event):
+                    self._want(job)
+            case c.LimitsRefused(definite=False) if accepted:
+                self._unclear[event.job] = None
 
     def _want(self, job: Job) -> None:
         limit = job.limit

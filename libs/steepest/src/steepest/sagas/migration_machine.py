@@ -80,19 +80,20 @@ class MigrationMachine:
 
     def observe(self, view: ClusterView, received: Received[c.ClusterEvent], *, accepted: bool) -> None:
         """Move on the plan that a record is about."""
-        match received.event:
-            case c.StepBegun() as event if accepted:
-                self._read_back(view, event, ours=received.headers.get(SOURCE, "") == self._source)
-            case c.Tick():
-                for plan in list(view.in_flight.values()):
-                    self._look_after(view, plan, received.at_ms)
+        event = received.event
+        if isinstance(event, c.Tick):
+            for plan in list(view.in_flight.values()):
+                self._look_after(view, plan, received.at_ms)
+        elif isinstance(event, c.StepBegun) and accepted:
+            self._read_back(view, event, ours=received.headers.get(SOURCE, "") == self._source)
         if view.touched is not None and (touched := view.plan_of(view.touched)) is not None:
             self._move_on(view, touched, received.at_ms)
         for due in view.newly_due:
             self._move_on(view, due, received.at_ms)
-        over = getattr(received.event, "plan", None) if self._plans else None
-        if over is not None and over not in view.in_flight:
-            self._plans.pop(over, None)
+        if self._plans:
+            over = getattr(event, "plan", None)
+            if over is not None and over not in view.in_flight:
+                self._plans.pop(over, None)
 
     def begin_again(self, view: ClusterView, begun: c.StepBegun) -> None:
         """Begin a step that was read back under a new attempt, because the shell may not act on this one."""

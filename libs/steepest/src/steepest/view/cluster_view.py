@@ -80,7 +80,7 @@ class ClusterView(Projection):
         self.newly_unknown = ()
         if self.newly_due:
             self.newly_due = []
-        self.repeated = not self._is_new(received)
+        self.repeated = ID in received.headers and not self._is_new(received)
         if self.repeated:
             return False
         counts = _HANDLERS[type(event)](self, event, received) is not False
@@ -98,17 +98,17 @@ class ClusterView(Projection):
 
     def _is_new(self, received: Received[c.ClusterEvent]) -> bool:
         """Whether a decider's record is beyond what its stream has brought so far; others always are."""
-        text = received.headers.get(ID)
+        headers, state = received.headers, self.state
+        text = headers.get(ID)
         decision = DecisionId.parse(text) if text else None
         if text is None or decision is None:
             return True
-        state = self.state
-        stream = decision.stream
-        if decision.position <= state.streams.get(stream, (-1, -1)):
+        stream, position = decision.stream, decision.position
+        if position <= state.streams.get(stream, (-1, -1)):
             return False
-        if received.headers.get(PREVIOUS, "") != state.last_ids.get(stream, ""):
+        if headers.get(PREVIOUS, "") != state.last_ids.get(stream, ""):
             state.gaps += 1
-        state.streams[stream] = decision.position
+        state.streams[stream] = position
         state.last_ids[stream] = text
         self.decision = decision
         return True

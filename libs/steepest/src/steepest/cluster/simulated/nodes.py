@@ -98,7 +98,8 @@ class SimulatedNodes:
 
     def newest(self, replica: ReplicaId) -> Training | None:
         """The newest incarnation of a replica."""
-        known = self.jobs[replica.job].incarnations.get(replica) if replica.job in self.jobs else None
+        job = self.jobs.get(replica.job)
+        known = job.incarnations.get(replica) if job is not None else None
         return known[max(known)] if known else None
 
     def get(self, replica: ReplicaId, incarnation: int) -> Training | None:
@@ -128,9 +129,8 @@ class SimulatedNodes:
 
     def beat(self, node: str, pool: str, at_ms: int, *, progress_every_ms: int = 0) -> NodeHeartbeat:
         """A node's heartbeat: the newest incarnation of each replica on it, and the CPU since the last heartbeat."""
-        newest = [training for training in self._on[node] if self.newest(training.replica) is training]
-        reports = tuple(self._report(training) for training in newest)
-        used = Resources(cpu_m=sum(report.cpu_m or 0 for report in reports))
+        reports = [self._report(training) for training in self._on[node] if self.newest(training.replica) is training]
+        used = Resources(cpu_m=sum([report.cpu_m or 0 for report in reports]))
         capacity = self.nodes[node].capacity
         return NodeHeartbeat(
             node=node,
@@ -138,7 +138,7 @@ class SimulatedNodes:
             at_ms=at_ms,
             capacity=capacity,
             used=used,
-            replicas=reports,
+            replicas=tuple(reports),
             takes_jobs=True,
             progress_every_ms=progress_every_ms,
         )

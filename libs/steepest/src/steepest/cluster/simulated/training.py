@@ -120,6 +120,7 @@ class Training:
         self.volume = volume
         self.done = float(restore.step) if restore else 0.0
         self._completed = restore.step if restore else 0
+        self._due = self._next_due()
         self.since_s = timeline.now_s()
         self.share_m = 0.0
         self.pace = 0.0
@@ -134,6 +135,8 @@ class Training:
         self._request: Request | None = None
         self.held: str | None = None
         self._stop = False
+        # A process that saves only when it is stopped saves once before, to prove that it can.
+        self._proves_saving = model.mode is CheckpointMode.ON_STOP and not model.spoil and self._saves
         self._watchers: list[Callable[[], bool]] = []
         self._timer: Timer | None = None
 
@@ -181,6 +184,7 @@ class Training:
         """Continue a process that was started earlier: it trains from ``step`` on."""
         self.done = float(step)
         self.step = self._completed = step
+        self._due = self._next_due()
         self.mode = mode
         if self.gang is not None:
             self.gang.join(self, self.since_s)
@@ -268,19 +272,16 @@ class Training:
 
     def target(self) -> float:
         """The next step with an event: a report, the end, a crash, or the current step if a request waits for its end."""
-        if self._stop or (self._request is not None and not self.model.silent) or self._must_prove_saving():
+        must_save = self._proves_saving and not self.volume
+        if self._stop or must_save or (self._request is not None and not self.model.silent):
             return float(max(self._completed + 1, math.ceil(self.done - STEP_TOLERANCE)))
-        every = self.model.report_every
-        due = (self._completed // every + 1) * every
-        for other in (self.model.steps, self.model.crash_at):
-            if other is not None and self._completed < other < due:
-                due = other
-        return float(due)
+        return self._due
 
     def reach(self, step: int) -> None:
         """The target step is completed."""
         self.done = float(step)
         self.step = self._completed = step
+        self._due = self._next_due()
         model = self.model
         if step % model.report_every == 0 or step == model.steps:
             self.loss = model.loss(step) if model.loss else None
@@ -289,12 +290,22 @@ class Training:
             self.exit(1)
         elif step == model.steps:
             self.exit(model.exit_status)
-        elif self._must_prove_saving():
+        elif self._proves_saving and not self.volume:
             self._save_then(self._next)
         else:
             self._next()
 
     # --- what it does itself -------------------------------------------------------------------------------------------
+
+    def _next_due(self) -> float:
+        """The next step that is a report, the end or a crash."""
+        model, completed = self.model, self._completed
+        due = (completed // model.report_every + 1) * model.report_every
+        if model.steps is not None and completed < model.steps < due:
+            due = model.steps
+        if completed < model.crash_at < due:
+            due = model.crash_at
+        return float(due)
 
     def _launched(self) -> None:
         if self.model.launch_status is not None:
@@ -323,11 +334,6 @@ class Training:
         elif self.state is not State.TRAINING:
             self._train_on()
         self._changed()
-
-    def _must_prove_saving(self) -> bool:
-        """Whether it must save once to prove that it can: a process that saves only when stopped does so."""
-        model = self.model
-        return model.mode is CheckpointMode.ON_STOP and not self.volume and not model.spoil and self._saves
 
     @property
     def _saves(self) -> bool:

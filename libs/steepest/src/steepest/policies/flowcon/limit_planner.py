@@ -34,6 +34,7 @@ from steepest.policies.flowcon.efficiency import GrowthHistory, efficiency
 from steepest.policies.flowcon.list_machine import Judgement, judge, move
 from steepest.policies.flowcon.shares import UsedShare
 from steepest.policies.flowcon.with_specon import goes_on_as
+from steepest.policies.lifted_limits import lifted, still_limited
 from steepest.policies.unread import AwaitsDecisions
 from steepest.view.cluster_view import ClusterView
 from steepest.view.state import Job, Node, Phase
@@ -272,19 +273,10 @@ class LimitPlanner:
         if not self.state.limiting and not self.state.unlifted:
             return ()
         places = {name: (one.node, one.incarnation) for name, one in self.state.jobs.items() if one.limit_m is not None}
-        for name in self.state.unlifted:
-            job = view.jobs.get(name)
-            if job is not None and job.alive and job.limit is not None and job.limit.cpu_m is not None:
-                places[name] = (job.nodes[0], job.incarnation)
-        limited: dict[str, list[c.JobLimit]] = {}
-        for name, (node, incarnation) in sorted(places.items()):
-            limited.setdefault(node, []).append(c.JobLimit(name, incarnation, c.GrowthList.NEW))
+        places |= still_limited(view, self.state.unlifted)
         self.state = LimitPlannerState(unread=self.state.unread)
-        because = c.LimitsBecause(rule="FlowCon is switched off: nothing is limited")
-        return [
-            c.LimitsPlanned(plan=f"limits-{offset}-{node}", node=node, limits=tuple(jobs), because=because)
-            for node, jobs in limited.items()
-        ]
+        rule = "FlowCon is switched off: nothing is limited"
+        return lifted("limits", offset, dict(sorted(places.items())), rule, c.GrowthList.NEW)
 
 
 def _is_on(view: ClusterView) -> bool:

@@ -208,7 +208,8 @@ def _usage(node: KnownNode, beat: NodeHeartbeat, jobs: dict[str, int], reports: 
     if further and _any_ended(node, reports):
         is_due = True
     if not beat.usage_every_ms:
-        node.use = UsageTotal()
+        if node.use.measured:
+            node.use = UsageTotal()
     elif node.use.measured and node.use.jobs.keys() != jobs.keys():
         yield node.use.mean(beat.node)
         node.use, is_due = UsageTotal(), True
@@ -225,8 +226,8 @@ def _usage(node: KnownNode, beat: NodeHeartbeat, jobs: dict[str, int], reports: 
 
 def _number(headers: Mapping[str, str]) -> int | None:
     """A heartbeat's number within its source; None if it has no valid one."""
-    text = headers.get(SEQUENCE, "")
-    return int(text) if SOURCE in headers and is_number(text) else None
+    text = headers.get(SEQUENCE, "") if SOURCE in headers else ""
+    return int(text) if is_number(text) else None
 
 
 def _remember(node: KnownNode, headers: Mapping[str, str]) -> None:

@@ -57,7 +57,7 @@ class UsageTotal(msgspec.Struct):
 
     def add(self, used: Resources, jobs: Mapping[str, int], used_besides: Mapping[str, Mapping[Resource, int]]) -> None:
         """Add a measurement with the same jobs."""
-        sum_ = self.total + used
+        sum_ = self.total + used if self.measured else used
         self.measured += 1
         self.total = Resources(min(sum_.cpu_m, LARGEST), min(sum_.memory_mib, LARGEST), min(sum_.gpus, LARGEST))
         self.jobs = {job: min(self.jobs.get(job, 0) + cpu_m, LARGEST) for job, cpu_m in jobs.items()}

@@ -50,6 +50,9 @@ MAKE_ROOM = frozenset(
 )
 """Events after which a job that waits may fit."""
 
+DECIDED = frozenset({c.TransitionPlanned, c.PlacementPlanned, c.RetryPlanned, c.JobRejected, c.JobEnded})
+"""What the placer decides and waits to read back."""
+
 NODES_SEEN = 16
 """Nodes that a plan names in its reasons."""
 
@@ -112,15 +115,8 @@ class Placer:
         """What follows from a record."""
         event, job = received.event, view.touched
         self.reads = READS
-        match event:
-            case c.TransitionPlanned(plan=plan):
-                self._read_back(plan)
-            case c.PlacementPlanned(plan=plan):
-                self._read_back(plan)
-                if view.refused is not None and self._walk is not None:
-                    self._walk.is_back(event.job)
-            case c.RetryPlanned() | c.JobRejected() | c.JobEnded():
-                self.state.announced.pop(event.job, None)
+        if type(event) in DECIDED:
+            self._note_decided(view, event)
         decided: list[c.ClusterEvent] = []
         if self.state.again:
             decided.extend(self._decide_again(view))
@@ -136,6 +132,17 @@ class Placer:
             if isinstance(event, c.Tick) and view.parameters.queueing.preempt:
                 decided.extend(self._preempt(view, received.offset))
         return decided
+
+    def _note_decided(self, view: ClusterView, event: c.ClusterEvent) -> None:
+        match event:
+            case c.TransitionPlanned(plan=plan):
+                self._read_back(plan)
+            case c.PlacementPlanned(plan=plan):
+                self._read_back(plan)
+                if view.refused is not None and self._walk is not None:
+                    self._walk.is_back(event.job)
+            case c.RetryPlanned() | c.JobRejected() | c.JobEnded():
+                self.state.announced.pop(event.job, None)
 
     def _decide_again(self, view: ClusterView) -> Iterator[c.ClusterEvent]:
         names, self.state.again = self.state.again, {}

@@ -22,6 +22,7 @@ from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.events.registry import SINCE
 from steepest.policies.decider import EVERY, SWITCHES
+from steepest.policies.lifted_limits import lifted, still_limited
 from steepest.policies.steepest.job_facts import JobFacts, facts_of
 from steepest.policies.steepest.managed_job import ManagedJob
 from steepest.policies.steepest.moves import MoveChoice, Residence, Resident, choose_moves
@@ -251,18 +252,9 @@ class SteepestPlanner:
         """The policy is off: remove all limits and forget everything but what is on its way."""
         state = self.state
         names = [name for name, running in state.running.items() if running.limit_m is not None]
-        limited: dict[str, list[c.JobLimit]] = {}
-        for name in dict.fromkeys([*sorted(names), *sorted(state.unlifted)]):
-            job = view.jobs.get(name)
-            if job is not None and job.alive and job.limit is not None and job.limit.cpu_m is not None:
-                limited.setdefault(job.nodes[0], []).append(c.JobLimit(name, job.incarnation))
-        kept = SteepestPlannerState(unread=state.unread, plans=state.plans, jobs=state.jobs, nodes=state.nodes)
-        self.state = kept
-        because = c.LimitsBecause(rule="the policy steepest is switched off: nothing is limited")
-        return [
-            c.LimitsPlanned(plan=f"steepest-{offset}-{node}", node=node, limits=tuple(jobs), because=because)
-            for node, jobs in limited.items()
-        ]
+        places = still_limited(view, dict.fromkeys([*sorted(names), *sorted(state.unlifted)]))
+        self.state = SteepestPlannerState(unread=state.unread, plans=state.plans, jobs=state.jobs, nodes=state.nodes)
+        return lifted("steepest", offset, places, "the policy steepest is switched off: nothing is limited")
 
 
 def _differs(running: ManagedJob, share: JobShare, least_m: float) -> bool:

@@ -21,8 +21,8 @@ def stream_of(seed: int, name: str) -> int:
 
 def normal(stream: int, step: int) -> float:
     """The deviate of a step, of mean 0 and variance 1 (Box, Muller 1958)."""
-    first = _mix(stream + 2 * step * _GOLDEN)
-    second = _mix(stream + (2 * step + 1) * _GOLDEN)
+    at = stream + 2 * step * _GOLDEN
+    first, second = _mix(at), _mix(at + _GOLDEN)
     radius = math.sqrt(-2 * math.log(((first >> 11) + 1) * _UNIT))
     return radius * math.cos(2 * math.pi * (second >> 11) * _UNIT)
 

@@ -14,7 +14,6 @@ from steepest.cluster.port import ReplicaId
 from steepest.cluster.simulated.nodes import SimulatedNodes
 from steepest.errors import ClusterError
 from steepest.events import cluster as c
-from steepest.events.received import Received
 from steepest.sagas.calls import (
     Call,
     Calls,
@@ -44,6 +43,7 @@ class SimulatedMigrator:
 
     Attributes:
         machine: Says what is due; :meth:`act` does it.
+        observe: Notices what is due.
     """
 
     def __init__(
@@ -58,6 +58,7 @@ class SimulatedMigrator:
             act_s: Seconds that a stop or a start of a move takes beside what the process does.
         """
         self.machine = MigrationMachine()
+        self.observe = self.machine.observe
         self._nodes = nodes
         self._append = append
         self._now_ms = now_ms
@@ -66,10 +67,6 @@ class SimulatedMigrator:
     def caught_up(self, view: ClusterView) -> None:
         """Take over what is under way in a log that was read."""
         self.machine.caught_up(view, self._now_ms())
-
-    def observe(self, view: ClusterView, received: Received[c.ClusterEvent], *, accepted: bool) -> None:
-        """Notice what is due."""
-        self.machine.observe(view, received, accepted=accepted)
 
     def act(self) -> None:
         """Do what is due. What becomes due by that is done by a call of its own, once it stands in the log."""

@@ -57,14 +57,14 @@ class Schedule(msgspec.Struct):
         event = received.event
         if type(event) not in TOLD_BY:
             return
+        if isinstance(event, c.NodeUsage):
+            for progress in event.progress:
+                self._follow(progress, received.at_ms)
+            return
         match event:
             case c.JobPlaced():
                 self.starts_ms.setdefault(event.job, received.at_ms)
                 self.first_nodes.setdefault(event.job, event.node)
-            case c.NodeUsage():
-                for progress in event.progress:
-                    self._follow(progress, received.at_ms)
-                return
             case c.JobSubmitted() | c.GrowthMeasured():
                 pass
             case c.JobEnded():

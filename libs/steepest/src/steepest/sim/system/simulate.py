@@ -264,13 +264,18 @@ def _fail_again(pool: SimulatedPool, node: SimNode, rng: random.Random, from_s: 
 
 def run_to_the_end(pool: SimulatedPool, schedule: Schedule, jobs: int, *, last_s: float = 0.0) -> None:
     """Let time pass until all jobs are over, or nothing comes of it any more; ``last_s``: when the last job comes."""
-    looked_ms = 0
-    while len(schedule.outcomes) < jobs and pool.timeline.step():
+    outcomes, timeline = schedule.outcomes, pool.timeline
+    looked_ms, soon_s = 0, 0.0
+    while len(outcomes) < jobs and timeline.step():
+        if timeline.now_s() < soon_s:
+            continue
         now_ms = pool.now_ms()
-        if now_ms - schedule.newest_ms <= SOON_MS:
+        young_ms = SOON_MS - (now_ms - schedule.newest_ms)
+        if young_ms >= 0:
+            soon_s = timeline.now_s() + young_ms / 1000 - 0.001  # a millisecond earlier, because times are rounded
             continue
         quiet_ms = now_ms - max(schedule.newest_ms, looked_ms)
-        if quiet_ms > 1000 * STUCK_S and pool.timeline.now_s() > last_s + STUCK_S:
+        if quiet_ms > 1000 * STUCK_S and timeline.now_s() > last_s + STUCK_S:
             looked_ms = now_ms
             if not any(training.pace > 0.0 for training in running(pool.nodes)):
                 break

@@ -107,7 +107,7 @@ def _follow(progress: Progress, found: ReplicaProgress) -> None:
     if found.epoch is not None:
         progress.epoch = found.epoch
     history = progress.history
-    if found.total is not None:
+    if found.total is not None and found.total != progress.total:
         history.first_total = first = found.total if history.first_total is None else history.first_total
         near = found.total <= first * TOTAL_MAY_CHANGE and first <= found.total * TOTAL_MAY_CHANGE
         progress.total_doubted = progress.total_doubted or not near
@@ -127,17 +127,19 @@ def _enter(history: ProgressHistory, epoch: float, step: int) -> None:
 
 
 def _step(progress: Progress, found: ReplicaProgress, step: int, counted_ms: int) -> None:
-    history, before = progress.history, progress.step
-    if history.chief_steps != (found.replica == CHIEF):
-        history.chief_steps, history.begun_at, history.reached, history.recent = found.replica == CHIEF, None, None, []
-    if history.recent and before is not None and step <= before:
+    history, before, is_chief = progress.history, progress.step, found.replica == CHIEF
+    if history.chief_steps != is_chief:
+        history.chief_steps, history.begun_at, history.reached, history.recent = is_chief, None, None, []
+    recent = history.recent
+    if recent and before is not None and step <= before:
         progress.steps_doubted = progress.steps_doubted or step * STEP_MAY_FALL < before
         return
     progress.step = step
     if progress.cpu_ms is not None:
         history.reached = (step, progress.cpu_ms)
-        history.begun_at = history.begun_at or history.reached
-    if not history.recent or counted_ms - history.recent[-1][0] >= RECENT_EVERY_MS:
-        history.recent.append((counted_ms, step))
-        if len(history.recent) > RECENT_KEPT:
-            del history.recent[:-RECENT_KEPT]
+        if history.begun_at is None:
+            history.begun_at = history.reached
+    if not recent or counted_ms - recent[-1][0] >= RECENT_EVERY_MS:
+        recent.append((counted_ms, step))
+        if len(recent) > RECENT_KEPT:
+            del recent[:-RECENT_KEPT]
