@@ -360,6 +360,7 @@ def test_both_runs_of_a_pair_begin_alike() -> None:
 # --- reports ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_report_is_the_same_wherever_it_is_made(made: Made, tmp_path: Path) -> None:
     """One process and two, under another hash seed, write the same bytes."""
     environment = {**os.environ, "PYTHONHASHSEED": "2718"}

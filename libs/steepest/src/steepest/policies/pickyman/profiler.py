@@ -29,6 +29,9 @@ LOST_AFTER = 2.5
 
 _SHORT = 0.5
 
+_SHORTER = 0.25
+"""Share of an epoch by which all before the first that was seen may have been shorter than those after it."""
+
 
 class FoundEpochs(msgspec.Struct):
     """The epochs of the incarnation as far as they were found.
@@ -57,6 +60,7 @@ class JobTraffic(msgspec.Struct):
 
     Attributes:
         traces: Of the replicas that run, by their numbers.
+        ended: What those read that have ended, likewise.
         epoch_bytes: What the replica of :class:`FoundEpochs` reads in an epoch, from this or an earlier incarnation.
         load_bytes: What it read before its first epoch; None: not known.
         load_ms: How long that took.
@@ -65,6 +69,7 @@ class JobTraffic(msgspec.Struct):
 
     incarnation: int
     traces: dict[int, Trace] = {}
+    ended: dict[int, int] = {}
     found: FoundEpochs | None = None
     epoch_bytes: int | None = None
     load_bytes: int | None = None
@@ -82,7 +87,7 @@ class Profiler:
     """Turns the counts of bytes in ``NodeHeartbeat`` into ``EpochMeasured``."""
 
     name = "profiler"
-    logic = 2
+    logic = 3
     topic = "heartbeats"
     state_type = ProfilerState
 
@@ -121,7 +126,7 @@ class Profiler:
         else:
             event = None
         if not runs:
-            job.traces.pop(report.replica, None)
+            _end(job, report.replica)
         if event is not None:
             yield event
 
@@ -153,8 +158,14 @@ def _folded(job: JobTraffic, report: ReplicaReport, at_ms: int, *, runs: bool) -
     if not runs:
         over = close(trace) or over
         if over is None:
-            del job.traces[report.replica]
+            _end(job, report.replica)
     return None if over is None else (trace, over)
+
+
+def _end(job: JobTraffic, replica: int) -> None:
+    """A replica has ended; what it read still counts for the epochs of those that go on."""
+    if (trace := job.traces.pop(replica, None)) is not None:
+        job.ended[replica] = trace.read
 
 
 def _begun(report: ReplicaReport, job: JobTraffic, trace: Trace, pause: ReadingPause) -> c.EpochMeasured | None:
@@ -168,12 +179,15 @@ def _begun(report: ReplicaReport, job: JobTraffic, trace: Trace, pause: ReadingP
     seen = rhythm(trace.pauses, trace.gap_ms, job.epoch_bytes)
     if seen is None:
         return None
-    first = max(1, int((seen.ends[0][1].level + slack(seen.epoch_bytes)) // seen.epoch_bytes))
     last, (_, began) = seen.ends[-1], seen.ends[0]
     epoch_ms = (last[1].ended_ms - began.ended_ms) / last[0]
+    # An epoch takes as long as those that were seen: more that was read before the first of these was loaded.
+    took_ms = began.ended_ms - trace.began_ms
+    epochs = min((began.level + slack(seen.epoch_bytes)) / seen.epoch_bytes, took_ms / epoch_ms + _SHORTER)
+    first = max(1, int(epochs))
     job.epoch_bytes = seen.epoch_bytes
     job.load_bytes = max(0, began.level - first * seen.epoch_bytes)
-    job.load_ms = max(0, round(began.ended_ms - first * epoch_ms - trace.began_ms))
+    job.load_ms = max(0, round(took_ms - first * epoch_ms))
     job.found = _found(report.replica, seen, first + last[0])
     return _measured(report, job, job.found, epoch_ms)
 
@@ -216,8 +230,9 @@ def _found(replica: int, seen: Rhythm, epoch: int) -> FoundEpochs:
 def _measured(report: ReplicaReport, job: JobTraffic, found: FoundEpochs, epoch_ms: float) -> c.EpochMeasured:
     load = job.load_bytes or 0
     own = max(1, found.level - load)
-    others = [trace.read for replica, trace in job.traces.items() if replica != found.replica]
-    of_others = sum(round(found.epoch_bytes * max(0, read - load) / own) for read in others)
+    read = {replica: trace.read for replica, trace in job.traces.items()} | job.ended
+    others = [level for replica, level in sorted(read.items()) if replica != found.replica]
+    of_others = sum(round(found.epoch_bytes * max(0, level - load) / own) for level in others)
     return c.EpochMeasured(
         job=report.job,
         incarnation=report.incarnation,
