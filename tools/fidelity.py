@@ -36,11 +36,10 @@ DECISIONS = (c.CategoryChanged, c.MigrationPlanned, c.StayDecided)
 
 
 def run_for_real(folder: Path, seed: int) -> None:
-    """Run the demo."""
+    """Run the demo under SpeCon, whose decisions are compared."""
     steepest = Path(sys.executable).with_name("steepest")
-    subprocess.run(
-        [steepest, "demo", "--state", folder, "--seed", str(seed), "--json"], check=True, stdout=subprocess.DEVNULL
-    )
+    demo = [steepest, "demo", "--policy", "specon", "--state", folder, "--seed", str(seed), "--json"]
+    subprocess.run(demo, check=True, stdout=subprocess.DEVNULL)
 
 
 async def compare(folder: Path) -> tuple[dict[str, Any], dict[str, float]]:

@@ -145,6 +145,20 @@ def test_demo_leaves_nothing_running(run: Run) -> None:
     assert run.left == []
 
 
+def test_a_run_by_itself_is_compared_with_a_simulation_of_fair_sharing(tmp_path: Path) -> None:
+    """Under the demo's own policy, with the simulation's error; no pair was run, so there is no comparison."""
+    process = demo(tmp_path / "state", "--json")
+    printed, complaints = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, complaints) == (0, "")
+    figures = json.loads(printed)
+
+    assert "comparison" not in figures
+    assert (figures["what_if"]["why_not"], figures["what_if"]["policy"]) == ("", "steepest")
+    assert figures["what_if"]["error"] > 0
+    measured = {figure["name"]: figure["measured_s"] for figure in figures["what_if"]["figures"]}
+    assert measured["completion_s"] == figures["headline"]["completion_s"]
+
+
 def test_interrupted_demo_stops_its_jobs(tmp_path: Path) -> None:
     """Ctrl-C: it says so, ends with 130, every job is over in the recording, and nothing is left running."""
     state = tmp_path / "state"

@@ -73,6 +73,8 @@ def test_a_command_imports_what_it_needs(holding: Holding, call: tuple[str, ...]
 
 def test_a_demo_without_pairs_needs_no_scipy() -> None:
     """What `make demo` installs has no SciPy."""
-    program = "import steepest.demo.comparison, sys; sys.exit('scipy' in sys.modules)"
+    program = (
+        "import steepest.demo.beside.comparison, steepest.demo.beside.what_if, sys; sys.exit('scipy' in sys.modules)"
+    )
 
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -17,6 +17,7 @@ from steepest.demo.picture import ARRIVED_MS, clock, picture
 from steepest.demo.run_timeline import RunTimeline
 from steepest.demo.sparkline import BLOCKS, sparkline
 from steepest.demo.svg import most_telling, svg
+from steepest.demo.workload import parameters
 from steepest.events import cluster as c
 
 
@@ -97,6 +98,23 @@ def test_legend_says_what_letters_and_score_mean() -> None:
     assert line(drawn(story()), "score:").startswith(
         "score: 2 PC progressing + 1.5 WC watched + 1 CC converged · lowest takes the next"
     )
+
+
+def test_under_steepest_limits_are_shown_and_no_scores() -> None:
+    """A limit in force stands beside its job; scores decide nothing there, and neither does the legend name them."""
+    built = log().add(c.PoolConfigured(reads=2, parameters=parameters("steepest")))
+    for plan, cpu_m in (("p", 120), ("q", None)):
+        limit = c.JobLimit("stayer", 1, cpu_m=cpu_m)
+        built.add(
+            c.LimitsPlanned(plan=plan, node="n1", limits=(limit,), because=c.LimitsBecause(rule="by hand")),
+            c.LimitsApplied(plan=plan, node="n1", job="stayer", incarnation=1, cpu_m=cpu_m),
+        )
+        lines = drawn(RunTimeline.of(built.records))
+        assert line(lines, "n1").split()[-1] == ("stayer" if cpu_m is None else "≤120m")
+        assert line(lines, "n3").split()[-2:] == ["0%", "idle"]
+        assert line(lines, "by its loss").startswith(
+            "by its loss: PC progressing, WC watched, CC converged · ≤120m CPU limit · ★ just arrived · → moving"
+        )
 
 
 def test_a_job_that_has_just_arrived_is_marked() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.parameters import PoolParameters, PreemptionRule
 from steepest.events.received import Received
+from steepest.policies.pickyman.time_model import TimeModel, TrainingSetting, fit
 from steepest.testbed.preemption import run as real_run
 from steepest.testbed.preemption.outcomes import Records, overheads, predictions, waiting
 from steepest.testbed.preemption.report import FILES, Judged, page, verdicts, write
@@ -24,6 +26,7 @@ from steepest.testbed.preemption.trainings import (
     NODES,
     OTHERS,
     PROFILED,
+    StreamedSetting,
     crowded_workload,
     predicted_workload,
     sliced_workload,
@@ -205,6 +208,23 @@ def test_nothing_measured_is_no_verdict() -> None:
     empty = RealPreemption(predictions=[], overheads=[], waiting=[])
     assert {one.judged for one in verdicts(empty)} == {Judged.UNMEASURED}
     assert "not measured" in page(empty)
+
+
+def test_an_error_of_a_profiled_epoch_does_not_grow_in_predictions() -> None:
+    """Four settings of which two are nearly alike in a term would determine its parameter from their noise."""
+
+    def of(setting: StreamedSetting) -> TrainingSetting:
+        return TrainingSetting(setting.images, setting.batch, setting.workers)
+
+    true = TimeModel((4_500.0, 0.3, 11.0, 1.5), 0.0, (), ())
+    exact = {setting: true.epoch_ms(of(setting)) for setting in PROFILED}
+    for wrong in PROFILED:
+        measured = [(of(setting), epoch_ms * (1.05 if setting == wrong else 1)) for setting, epoch_ms in exact.items()]
+        fitted = fit(measured)
+        assert fitted is not None
+        errors = [fitted.epoch_ms(of(setting)) / true.epoch_ms(of(setting)) - 1 for setting in OTHERS]
+        assert max(map(abs, errors)) < 0.1
+        assert statistics.fmean(map(abs, errors)) < 0.05
 
 
 def every_workload() -> list[DemoWorkload]:

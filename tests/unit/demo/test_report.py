@@ -10,8 +10,8 @@ from tests.unit.demo.run import story
 
 from steepest.cli.printing.output import console
 from steepest.cli.printing.tables import drawn
+from steepest.demo.beside.comparison import Pair, compare, comparison_table, verdicts
 from steepest.demo.colours import CATEGORIES, GAIN, LOSS, OUTCOMES
-from steepest.demo.comparison import Pair, compare, comparison_table, verdicts
 from steepest.demo.headline import headline_of, t90_ms
 from steepest.demo.report import JOBS_GIVE_WAY, job_table, move_table, result, summary, timeline
 from steepest.demo.run_timeline import JobStory, RunTimeline
@@ -170,20 +170,33 @@ def test_a_difference_is_claimed_where_the_interval_leaves_zero_out() -> None:
     sooner = compare(pairs_of((10, 20), (11, 20), (9, 20)), [])
     later = compare(pairs_of((20, 10), (20, 11), (20, 9)), [])
 
-    assert [measure.shows for measure in sooner.measures] == [True, True]
+    assert [measure.shows for measure in sooner.measures] == [True, True, True]
     assert verdicts(sooner)[0].startswith("mean completion time: 10.0 s shorter with ")
-    assert verdicts(later)[1].startswith("makespan: 10.0 s longer with ")
+    assert verdicts(later)[2].startswith("makespan: 10.0 s longer with ")
 
 
 def test_no_verdict_where_the_interval_contains_zero() -> None:
     """Pairs that differ from each other as much as their arms do show nothing; nor do fewer than three."""
     compared = compare(pairs_of((10, 20), (20, 10), (15, 14)), [])
 
-    assert [measure.shows for measure in compared.measures] == [False, False]
+    assert [measure.shows for measure in compared.measures] == [False, False, False]
     assert verdicts(compared)[0].startswith(
         "mean completion time: no verdict, the interval contains zero (+0.3 s; 95 % "
     )
     assert verdicts(compare(pairs_of((10, 20), (10, 20)), []))[0].endswith("no verdict, from fewer than 3 pairs")
+
+
+def test_a_comparison_ends_with_the_tail() -> None:
+    """How many jobs end more than 5 % later in the mean of the pairs, and the one that does most."""
+    pairs = [
+        Pair(ended_after({"a": first, "b": 50, "c": 104}), ended_after({"a": 100, "b": 100, "c": 100}))
+        for first in (110, 120, 130)
+    ]
+    late = compare(pairs, []).late
+
+    assert late is not None
+    assert (late.jobs, late.of, late.worst_job, round(late.worst, 6)) == (1, 3, "a", 0.2)
+    assert verdicts(compare(pairs, []))[-1].startswith("Jobs more than 5 % later than under fair sharing: 1 of 3; ")
 
 
 def test_comparison_lists_figures_and_jobs() -> None:
@@ -220,8 +233,9 @@ def test_headline_is_over_jobs_that_finished() -> None:
     timeline.jobs["b"].outcome = c.Outcome.FAILED
     figures = headline_of(timeline)
 
-    assert (figures.t90_s, figures.completion_s, figures.makespan_s) == (None, 10.0, 10.0)
+    assert (figures.t90_s, figures.completion_s, figures.median_s, figures.makespan_s) == (None, 10.0, 10.0, 10.0)
     assert headline_of(RunTimeline()).completion_s is None
+    assert headline_of(ended_after({"a": 10, "b": 30, "c": 80})).median_s == 30.0
 
 
 def test_nothing_at_all_can_be_reported() -> None:

@@ -20,10 +20,13 @@ if TYPE_CHECKING:
     from tests.unit.demo_jobs.conftest import Finished, Jobs
 
 REPORTING = ["linear", "vae", "gru", "rnn", "birnn", "dynamic_rnn", "charlm", "mixture", "factorisation"]
+SHORT_FORM = ("linear", "gru", "mixture")
 EVERY = [*REPORTING, "softmax", "mlp", "parallel"]
 
 
-@pytest.mark.parametrize("name", REPORTING)
+@pytest.mark.parametrize(
+    "name", [name if name in SHORT_FORM else pytest.param(name, marks=pytest.mark.long) for name in REPORTING]
+)
 def test_moved_job_reports_what_it_would_have_reported(jobs: Jobs, name: str) -> None:
     """Checkpointed on request, stopped, and resumed in a new process: every report has the loss it would have had."""
     size = ("--steps", "14", "--work", "0.2", "--seed", "5")

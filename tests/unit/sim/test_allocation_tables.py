@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.harness.examples import scaled
 
 from steepest.errors import InputError
 from steepest.sim.allocation.tables import Tables, interpolate
@@ -97,7 +98,7 @@ def test_without_scipy_the_error_names_the_extra(tmp_path: Path, monkeypatch: py
     cut=st.integers(0, 30),
     put=st.one_of(st.text(max_size=20), st.sampled_from(["-1", "1e999", "nan", ",", "\n", "0", "\0", '"'])),
 )
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=scaled(300), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_damaged_tables_are_read_or_refused(tmp_path: Path, name: str, place: int, cut: int, put: str) -> None:
     """Any file gives sound numbers or an InputError."""
     written(tmp_path)

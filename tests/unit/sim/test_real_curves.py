@@ -85,7 +85,7 @@ def test_the_real_collections() -> None:
 
 
 @absent
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_the_families_are_what_the_tool_makes_of_the_real_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -17,7 +17,8 @@ from steepest.events.received import Received
 from steepest.invariants import Status, check
 from steepest.log.files.file_log import FileLog
 from steepest.sim.policies import LIVE
-from steepest.sim.whatif.history import RecordedPool, read_history
+from steepest.sim.whatif.futures import future
+from steepest.sim.whatif.history import CpuUse, JobObservations, RecordedPool, ReplicaWork, read_history
 from steepest.sim.whatif.play import AS_RECORDED, play_on
 from steepest.testing.system.rig import events_of
 
@@ -136,6 +137,54 @@ async def test_what_is_not_known_is_guessed_and_the_guess_varies(tmp_path: Path)
     assert any("guessed from fitted curves" in one for one in said)
     assert len(set(makespans[:4])) > 1
     assert makespans[1] == makespans[4]
+
+
+async def test_a_gang_plays_on() -> None:
+    """Its replicas train together, and the more urgent gang ends first, as it did."""
+    gangs = GOLDEN.parent / "gangs"
+    submitted = [one.offset for one in await recorded(gangs) if isinstance(one.event, c.JobSubmitted)]
+    result = play_on(await history(submitted[0], gangs), AS_RECORDED, 0)
+    ends = {job.name: job.end_s or 0.0 for job in result.jobs}
+
+    assert {job.outcome for job in result.jobs} == {"finished"}
+    assert 0 < ends["urgent"] < ends["gang"]
+
+
+@pytest.mark.parametrize(
+    ("use", "demand_m"),
+    [
+        (CpuUse(most_m=300, most_on="n1", node_m=300), 300),
+        (CpuUse(most_m=300, most_on="n1", node_m=600), 1000),
+        (CpuUse(most_m=300, most_on="n1", node_m=300, was_limited=True), 1000),
+        (CpuUse(most_m=300, most_on="n1", node_m=300, replicas=2), 150),
+        (CpuUse(), 1000),
+    ],
+    ids=["node with room", "full node", "limited", "two replicas", "never seen"],
+)
+async def test_a_steps_cost_is_the_cpu_time_that_the_recording_names(use: CpuUse, demand_m: int) -> None:
+    """Without what a process used before its first step, however much its node had for it, and with the stated total."""
+    work = ReplicaWork()
+    for step, cpu_ms in ((10, 500), (110, 1500), (120, 1500)):
+        work.add(step, cpu_ms)
+    pool = await history(1)
+    pool.gives_m["n1"] = 600
+    pool.seen["a"] = JobObservations(
+        reports=[(1, 1, 10, 2.0), (2, 1, 120, 1.0)], work={(1, 0): work}, use=use, total=120, finished=True
+    )
+    model = future("a", pool, 0).model
+
+    assert (model.demand_m, model.total, model.steps) == (demand_m, 120, 120)
+    assert model.step_s * demand_m == pytest.approx(10)
+
+
+async def test_a_job_that_does_not_end_in_the_recording_ends_at_the_total_that_it_states() -> None:
+    """Its curve says nothing better, and every seed says the same."""
+    pool = await history(1)
+    pool.seen["a"] = JobObservations(reports=[(1, 1, 10, 2.0), (2, 1, 20, 1.0)], total=500)
+    pool.start.at_ms = 10
+
+    assert [future("a", pool, seed).model.steps for seed in (0, 1)] == [500, 500]
+    assert future("a", pool, 0).known
 
 
 @pytest.mark.parametrize("position", [0, -1, 10**9])

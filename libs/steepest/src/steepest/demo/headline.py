@@ -1,4 +1,4 @@
-"""What a run comes to in three figures: when its jobs have learned, when they end, and how long all of it takes. Pure.
+"""What a run comes to in four figures: when its jobs end, how long all of it takes, and when they have learned. Pure.
 
 T90 is the time from a job's submission until 90 % of its own loss reduction is done: of the difference between the means of
 its first and its last interval. It is what a policy that schedules by growth improves first: a job that has learned and
@@ -18,18 +18,28 @@ from steepest.events.cluster import Outcome
 
 REDUCTION = 0.9
 
+FIGURES = {
+    "completion_s": "mean completion time",
+    "median_s": "median completion time",
+    "makespan_s": "makespan",
+    "t90_s": "mean time to 90 % of a job's own loss reduction (T90)",
+}
+"""The figures of :class:`Headline` in words."""
+
 
 class Headline(msgspec.Struct, frozen=True, kw_only=True):
-    """A run's three figures, in seconds, over the jobs that finished; None where no job has the figure.
+    """A run's figures, in seconds, over the jobs that finished; None where no job has the figure.
 
     Attributes:
         t90_s: Mean time to 90 % of a job's own loss reduction, with the resolution of an interval.
         completion_s: Mean time from submission to end.
+        median_s: Median of these times.
         makespan_s: From the first submission to the last end.
     """
 
     t90_s: float | None
     completion_s: float | None
+    median_s: float | None
     makespan_s: float | None
 
 
@@ -41,6 +51,7 @@ def headline_of(story: RunTimeline) -> Headline:
     return Headline(
         t90_s=_mean(t90_ms(job) for job in finished),
         completion_s=_mean(job.completion_ms for job in finished),
+        median_s=statistics.median((job.completion_ms or 0) / 1000 for job in finished) if finished else None,
         makespan_s=(ended - begun) / 1000 if finished else None,
     )
 

@@ -29,6 +29,9 @@ ARRIVED = "★"
 ARRIVED_MS = 4_000
 """For how long a job that has just started or arrived on a node is marked there."""
 
+LIMITED = "≤"
+"""Before a job's CPU limit."""
+
 TITLE = "demo"
 
 EVENT_STYLES = {
@@ -130,21 +133,35 @@ def clock(ms: int) -> str:
 
 
 def node_table(story: RunTimeline, width: int) -> Table:
-    """The nodes with what they have, what of it is used, their score and their jobs in the colours of the categories."""
+    """The nodes with what they have, what of it is used, their score and their jobs in the colours of the categories.
+
+    A job that is limited has its limit beside it. Scores are shown where they decide.
+    """
     table = _table(width)
     table.add_column("node", no_wrap=True)
     table.add_column("capacity", justify="right", no_wrap=True)
     table.add_column("in use", no_wrap=True)
-    table.add_column("score", justify="right", no_wrap=True)
+    scored = _is_scored(story)
+    if scored:
+        table.add_column("score", justify="right", no_wrap=True)
     table.add_column("jobs", ratio=1, no_wrap=True, overflow="ellipsis")
     length = BAR if width >= WIDE else BAR // 2
     largest = max((node.capacity.cpu_m for node in story.view.nodes), default=0)
     for node in story.view.nodes:
-        score = f"{story.view.nodes.score(node):g}"
+        score = [f"{story.view.nodes.score(node):g}"] if scored else []
         table.add_row(
-            Text(node.name, "bold"), f"{node.capacity.cpu_m}m", bar(node, length, largest), score, _jobs_on(story, node)
+            Text(node.name, "bold"),
+            f"{node.capacity.cpu_m}m",
+            bar(node, length, largest),
+            *score,
+            _jobs_on(story, node),
         )
     return table
+
+
+def _is_scored(story: RunTimeline) -> bool:
+    """Whether the nodes' scores decide about moves."""
+    return story.view.parameters.moves and not story.view.parameters.steepest.on
 
 
 def bar(node: Node, length: int, largest_m: int) -> Text:
@@ -161,12 +178,15 @@ def legend(story: RunTimeline, width: int) -> Text:
     """What the letters, the colours and the score mean."""
     specon = story.view.parameters.specon
     weights = (specon.weight_pc, specon.weight_wc, specon.weight_cc)
-    text = Text("score: ", "dim", no_wrap=True, overflow="ellipsis")
+    scored = _is_scored(story)
+    text = Text("score: " if scored else "by its loss: ", "dim", no_wrap=True, overflow="ellipsis")
     for number, (category, style) in enumerate(CATEGORIES.items()):
         name = NAMES[category] if width >= WIDE else ""
-        text.append(f"{' + ' if number else ''}{weights[number]:g}")
-        text.append(f" {category.value}{' ' + name if name else ''}", style)
-    text.append(f" · lowest takes the next · {ARRIVED} just arrived · → moving")
+        between, weight = (" + ", f"{weights[number]:g} ") if scored else (", ", "")
+        text.append(f"{between if number else ''}{weight}")
+        text.append(f"{category.value}{' ' + name if name else ''}", style)
+    text.append(" · lowest takes the next" if scored else f" · {LIMITED}120m CPU limit")
+    text.append(f" · {ARRIVED} just arrived · → moving")
     return text
 
 
@@ -174,7 +194,15 @@ def _jobs_on(story: RunTimeline, node: Node) -> Text:
     here = [job for job in story.view.jobs if node.name in job.assigned]
     if not here:
         return Text("idle", "dim")
-    return Text("  ").join(Text(_mark(story, node, job) + job.name, _style(job)) for job in here)
+    return Text("  ").join(
+        Text.assemble((_mark(story, node, job) + job.name, _style(job)), (_limit(node, job), "dim")) for job in here
+    )
+
+
+def _limit(node: Node, job: Job) -> str:
+    """The CPU limit in force of a job that runs there."""
+    limit_m = None if job.limit is None or job.node != node.name else job.limit.in_force_m
+    return "" if limit_m is None else f" {LIMITED}{limit_m}m"
 
 
 def _style(job: Job) -> str:

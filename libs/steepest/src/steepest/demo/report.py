@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from steepest.demo.colours import CATEGORIES, GAIN, LOSS, OUTCOMES
-from steepest.demo.headline import Headline, headline_of
+from steepest.demo.headline import FIGURES, Headline, headline_of
 from steepest.demo.picture import clock, moves_in_words
 from steepest.demo.preemption.story import PreemptionSummary
 from steepest.demo.run_timeline import JobStory, RunTimeline, TimelineMove
@@ -67,16 +67,16 @@ class DemoSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         jobs: How many were submitted.
-        migrations: Moves that arrived, of both algorithms.
+        migrations: Moves that arrived.
         stays: Decisions of Algorithm 4 that a job stays.
-        limits: How often FlowCon's limit of a job came in force.
+        limits: How often a CPU limit of a job came in force.
         rebalances: Those of the migrations that Algorithm 5 planned.
         steps_lost: Steps that had to be done again.
         gangs: Jobs of several replicas that were started.
         suspensions: How often a job was suspended, to make room for another one.
         resumptions: How often a suspended job was placed again.
         seconds: From the first record to the last.
-        headline: Mean T90, mean completion time and makespan of the jobs that finished.
+        headline: Mean and median completion time, makespan and mean T90 of the jobs that finished.
         recording: The folder of the recording.
         state: The state folder.
     """
@@ -183,13 +183,9 @@ def result(story: RunTimeline) -> str:
 
 def headline(story: RunTimeline) -> str:
     """The figures that count, in a sentence; empty where no job has finished."""
-    figures = headline_of(story)
-    named = (
-        ("mean time to 90 % of a job's own loss reduction (T90)", figures.t90_s),
-        ("mean completion time", figures.completion_s),
-        ("makespan", figures.makespan_s),
-    )
-    return ", ".join(f"{name} {span(round(1000 * value))}" for name, value in named if value is not None)
+    figures = msgspec.structs.asdict(headline_of(story))
+    named = [(words, figures[name]) for name, words in FIGURES.items()]
+    return ", ".join(f"{words} {span(round(1000 * value))}" for words, value in named if value is not None)
 
 
 def _suspensions(story: RunTimeline) -> str:

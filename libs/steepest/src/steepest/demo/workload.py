@@ -1,7 +1,7 @@
 """What the demo runs: uneven nodes, and trainings that arrive over time. Pure: one seed, one workload.
 
-It owns sizes and times, which were tuned so that a run shows what SpeCon does and ends within three minutes on two cores.
-It must never know how jobs are run or shown.
+It owns sizes and times, which were tuned so that a run shows what its policies do and ends within three minutes on two
+cores. It must never know how jobs are run or shown.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from steepest.events.parameters import (
     PreemptionLimits,
     QueueParameters,
     SpeConParameters,
+    SteepestParameters,
 )
 from steepest.policies.named import under
 
@@ -38,8 +39,18 @@ REQUEST = Resources(cpu_m=50)
 START_CORE_S = 0.2
 """CPU time that a job needs before its first step."""
 
+DEFAULT = "steepest"
+"""The policy of the demo."""
+
 INTERVAL_MS = 2_000
 TICK_MS = 500
+
+PLAN_EVERY_MS = 1_000
+SLOT_MS = 2_000
+YOUNG_MS = 3_000
+MOVE_COST_MS = 3_000
+DWELL_MS = 10_000
+"""The times of the policy ``steepest``, for jobs that train for a minute instead of an hour. Moves take 1 to 9 s here."""
 
 GAP_S = (1.0, 3.0)
 """Between two arrivals."""
@@ -156,12 +167,19 @@ class DemoWorkload(msgspec.Struct, frozen=True, kw_only=True):
         return sum(arrival.core_s for arrival in self.arrivals)
 
 
-def parameters(policy: str = "specon") -> PoolParameters:
+def parameters(policy: str = DEFAULT) -> PoolParameters:
     """The pool's parameters under a policy, on a time scale on which a training takes half a minute and not half a day."""
     plain = PoolParameters(
         tick_ms=TICK_MS,
         specon=SpeConParameters(interval_ms=INTERVAL_MS),
         flowcon=FlowConParameters(interval_ms=INTERVAL_MS),
+        steepest=SteepestParameters(
+            plan_every_ms=PLAN_EVERY_MS,
+            slot_ms=SLOT_MS,
+            young_ms=YOUNG_MS,
+            move_cost_ms=MOVE_COST_MS,
+            dwell_ms=DWELL_MS,
+        ),
         queueing=QueueParameters(policy="priority", preempt=True),
         preemption=PreemptionLimits(min_run_ms=MIN_RUN_MS),
     )

@@ -19,7 +19,8 @@ from steepest.cli.system.node_selection import DOCKER, LOCAL, cluster_option
 from steepest.cli.system.node_selection import engines as engines_asked
 
 if TYPE_CHECKING:
-    from steepest.demo.comparison import DemoComparison, Pair
+    from steepest.demo.beside.comparison import DemoComparison, Pair
+    from steepest.demo.beside.what_if import DemoWhatIf
     from steepest.demo.gangs.report import GangSummary
     from steepest.demo.play import Audience, Play
     from steepest.demo.report import DemoSummary, Table
@@ -40,7 +41,8 @@ WITHOUT_MOVES = "without-moves"
 EPILOG = """\b
 Examples:
   steepest demo
-  steepest demo --compare              with and without moves, three pairs of runs: six times as long
+  steepest demo --compare              beside fair sharing, three pairs of runs: six times as long
+  steepest demo --policy specon        move jobs that have stopped learning
   steepest demo --policy flowcon       limit jobs by growth efficiency instead of moving them
   steepest demo --policy pickyman      let short jobs have the places of long ones, which resume (`make storage`)
   steepest demo --policy dragon        distributed trainings that are placed whole and scaled with the load
@@ -71,11 +73,11 @@ if it was interrupted.
     help="Make the trainings so many times as long.",
 )
 @cluster_option
-@policy_option("specon")
+@policy_option("steepest")
 @click.option(
     "--compare",
     is_flag=True,
-    help="Run the same jobs with and without moves and limits, in pairs, from the same first placement.",
+    help="Run the same jobs under fair sharing too, in pairs, from the same first placement; else that is simulated.",
 )
 @click.option(
     "--pairs", type=click.IntRange(3, 30), default=3, show_default=True, help="Run so many pairs with --compare."
@@ -134,7 +136,8 @@ def demo(
         given = streaming_workload(seed, length) if streams else workload(seed, stage.cores(), jobs, length)
     try:
         with with_storage(given) if streams else _staged(cluster, given) as staged:
-            asked = Asked(policy, svg, pairs if compare else 0, of_gangs, why_no_links, as_json, page)
+            beside_fair = not (compare or of_gangs or streams) and _shares_unfairly(policy)
+            asked = Asked(policy, svg, pairs if compare else 0, beside_fair, of_gangs, why_no_links, as_json, page)
             status = asyncio.run(_demo(folder, staged, asked))
     except asyncio.CancelledError:
         status = INTERRUPTED
@@ -146,6 +149,7 @@ class Asked(NamedTuple):
 
     Attributes:
         pairs: Of runs, to compare; 0: none.
+        beside_fair: Whether fair sharing of the same jobs is simulated.
         of_gangs: Whether distributed trainings are shown, under DRAGON.
         why_no_links: Why their nodes have no links; empty if they do.
         page: Whether its live page is served.
@@ -154,10 +158,18 @@ class Asked(NamedTuple):
     policy: str
     svg: Path | None
     pairs: int
+    beside_fair: bool
     of_gangs: bool
     why_no_links: str
     as_json: bool
     page: bool
+
+
+def _shares_unfairly(policy: str) -> bool:
+    from steepest.policies.named import POLICIES
+
+    chosen = POLICIES[policy]
+    return chosen.moves or chosen.limits or chosen.steepest
 
 
 def _why_no_links() -> str:
@@ -180,7 +192,7 @@ def _staged(cluster: str | None, given: DemoWorkload) -> Iterator[DemoWorkload]:
 
 
 async def _demo(folder: Path, given: DemoWorkload, asked: Asked) -> int:
-    from steepest.demo.comparison import compare
+    from steepest.demo.beside.comparison import compare
     from steepest.demo.gangs.report import gang_summary
     from steepest.demo.gangs.workload import gang_parameters
     from steepest.demo.play import Play
@@ -215,10 +227,26 @@ async def _demo(folder: Path, given: DemoWorkload, asked: Asked) -> int:
         else:
             comparison = compare(*_paired(plays))
     interrupted = plays[-1].interrupted.is_set()
-    _finish(figures, gangs, comparison, interrupted=interrupted, as_json=as_json)
+    beside = None
+    if asked.beside_fair and not interrupted:
+        beside = await _beside_fair(first, soft_limits=given.soft_limits)
+    _finish(figures, gangs, comparison or beside, interrupted=interrupted, as_json=as_json)
     if interrupted:
         return INTERRUPTED
     return 1 if any(play.failed for play in plays) else 0
+
+
+async def _beside_fair(play: Play, *, soft_limits: bool) -> DemoWhatIf:
+    """Fair sharing of the same jobs, simulated from the recording."""
+    from steepest.demo.beside.what_if import what_if
+    from steepest.log.files.file_log import FileLog
+
+    events = await play.recorded()
+    log = FileLog.open(play.recording, read_only=True)
+    try:
+        return await what_if(log, events, play.story, soft_limits=soft_limits)
+    finally:
+        await log.close()
 
 
 @contextlib.asynccontextmanager
@@ -253,12 +281,12 @@ def _arms(pairs: int, policy: str) -> Iterator[tuple[str, str]]:
 
 
 def _arm(under: str, policy: str) -> str:
-    return f"with {policy}" if under == policy else "without moves and limits"
+    return f"with {policy}" if under == policy else "under fair sharing"
 
 
 def _paired(plays: Sequence[Play]) -> tuple[list[Pair], list[tuple[str, str]]]:
     """Runs in their order as pairs, the one under the policy first, and their recordings."""
-    from steepest.demo.comparison import Pair
+    from steepest.demo.beside.comparison import Pair
 
     pairs = [(plays[at], plays[at + 1]) for at in range(0, len(plays), 2)]
     turned = [(second, first) if number % 2 else (first, second) for number, (first, second) in enumerate(pairs)]
@@ -329,26 +357,43 @@ def _show(table: Table, giving_way: Sequence[str] = ()) -> None:
 def _finish(
     figures: DemoSummary,
     gangs: GangSummary | None,
-    comparison: DemoComparison | None,
+    beside: DemoComparison | DemoWhatIf | None,
     *,
     interrupted: bool,
     as_json: bool,
 ) -> None:
     import msgspec
 
+    from steepest.demo.beside.comparison import DemoComparison
+
     if as_json:
         more: dict[str, object] = {"interrupted": interrupted}
-        more |= {"comparison": comparison} if comparison else {}
+        if beside is not None:
+            more["comparison" if isinstance(beside, DemoComparison) else "what_if"] = beside
         more |= {"scaling": gangs} if gangs else {}
         give(msgspec.to_builtins(figures) | msgspec.to_builtins(more))
         return
-    if comparison is not None:
-        from steepest.demo.comparison import comparison_table, verdicts
-
-        tell()
-        _show(comparison_table(comparison))
-        tell()
-        for verdict in verdicts(comparison):
-            tell(verdict)
+    if beside is not None:
+        _tell_beside(beside)
     if interrupted:
         tell("\ninterrupted: all jobs were stopped")
+
+
+def _tell_beside(beside: DemoComparison | DemoWhatIf) -> None:
+    """The figures that count, beside those of fair sharing."""
+    from steepest.demo.beside import lateness, what_if
+    from steepest.demo.beside.comparison import DemoComparison, comparison_table, verdicts
+
+    tell()
+    if isinstance(beside, DemoComparison):
+        _show(comparison_table(beside))
+        tell()
+        words = verdicts(beside)
+    else:
+        for line in what_if.what_if_words(beside):
+            tell(line)
+        tell()
+        _show(what_if.what_if_table(beside), what_if.GIVE_WAY)
+        words = [lateness.in_words(beside.late)] if beside.late else []
+    for line in words:
+        tell(line)

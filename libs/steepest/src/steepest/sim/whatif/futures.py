@@ -1,9 +1,10 @@
 """How jobs of a recording go on: what a step costs them, how many are left, and what they will report.
 
 Where the recording shows a job finish, its steps and losses are known, under every policy. Where it does not, they are
-a guess: the loss follows the curve fitted to the reports so far, and the job ends once that curve has no more than
-``LEFT_OVER`` of its whole fall before it. How wrong the guess may be is shown by making it again from other reports: each
-seed but the first draws as many of them as there are, with repetition (a bootstrap of the fit), and gives one course.
+a guess: the loss follows the curve fitted to the reports so far, and the job ends at the total that it states, or without
+one once that curve has no more than ``LEFT_OVER`` of its whole fall before it. How wrong the guess may be is shown by making
+it again from other reports: each seed but the first draws as many of them as there are, with repetition (a bootstrap of the
+fit), and gives one course.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Future(msgspec.Struct, frozen=True):
 
     Attributes:
         model: What it does on a node.
-        known: The recording shows its end.
+        known: The recording shows its end, or the process states it.
     """
 
     model: Model
@@ -63,12 +64,14 @@ def future(name: str, recorded: RecordedPool, seed: int) -> Future:
     demand_m, step_s = _cost(seen, recorded.gives_m)
     points = _by_step(reports)
     curve = None if known else fit_of(points, random.Random(f"{seed}/{name}") if seed else None)  # noqa: S311 - no secret
-    steps = (seen.last_step or _newest(points)) if known else _last_step(points, curve)
+    stated = None if known or seen.total is None or seen.total < _newest(points) else seen.total
+    steps = _newest(points, seen.last_step) if known else stated or _last_step(points, curve)
     launch_s = _launch_s(seen, step_s)
     return Future(
         Model(
             mode=seen.mode,
             steps=max(1, steps),
+            total=seen.total,
             step_s=step_s,
             demand_m=demand_m,
             idle_m=0,
@@ -76,7 +79,7 @@ def future(name: str, recorded: RecordedPool, seed: int) -> Future:
             loss=_losses(points, curve),
             delay_s=lambda delay, _: launch_s if delay is Delay.LAUNCH else 0.1,
         ),
-        known,
+        known or stated is not None,
     )
 
 
@@ -94,16 +97,32 @@ def _by_step(reports: Sequence[tuple[int, int, int, float]]) -> list[tuple[int, 
 
 
 def _cost(seen: JobObservations, gives_m: Mapping[str, int]) -> tuple[int, float]:
-    """CPU that it can use, in millicores, and the seconds of a step with all of it."""
+    """CPU that each of its processes can use, in millicores, and the seconds of a step with all of it."""
     use = seen.use
-    steps = _steps_done(seen)
-    held_back = use.most_m >= FULL * gives_m.get(use.most_on, 0)
-    demand_m = max(use.most_m, CORE_M) if held_back else use.most_m
-    if not demand_m or not steps:
-        spans = [(later[0] - one[0], later[2] - one[2]) for one, later in _neighbours(seen)]
-        paces = [span_ms / 1000 / more for span_ms, more in spans if more > 0 and span_ms > 0]
-        return 0, statistics.median(paces) if paces else USUAL_STEP_S
-    return demand_m, use.millicore_ms / 1000 / steps / demand_m
+    held_back = use.was_limited or use.node_m >= FULL * gives_m.get(use.most_on, 0)
+    most_m = use.most_m // use.replicas
+    demand_m = max(most_m, CORE_M) if held_back else most_m
+    cpu_ms = _cpu_ms_of_a_step(seen)
+    if cpu_ms:
+        return demand_m or CORE_M, cpu_ms / (demand_m or CORE_M)
+    spans = [(later[0] - one[0], later[2] - one[2]) for one, later in _neighbours(seen)]
+    paces = [span_ms / 1000 / more for span_ms, more in spans if more > 0 and span_ms > 0]
+    return 0, statistics.median(paces) if paces else USUAL_STEP_S
+
+
+def _cpu_ms_of_a_step(seen: JobObservations) -> float:
+    """CPU time that each of its processes needs for a step, as precisely as the recording shows; 0: it does not.
+
+    What a process uses before its first report (imports, loading data) is no step's, where its steps are known with it.
+    """
+    whole = [(work.first, work.newest) for work in seen.work.values() if work.first and work.newest]
+    steps = sum(newest[0] - first[0] for first, newest in whole)
+    cpu_ms = sum(newest[1] - first[1] for first, newest in whole)
+    if steps > 0 < cpu_ms:
+        return cpu_ms / steps
+    done, replicas = _steps_done(seen), len({replica for _, replica in seen.work}) or 1
+    used_ms = sum(work.cpu_ms for work in seen.work.values()) or seen.use.millicore_ms / 1000
+    return used_ms / replicas / done if done else 0.0
 
 
 def _neighbours(seen: JobObservations) -> list[tuple[tuple[int, int, int, float], tuple[int, int, int, float]]]:
@@ -141,8 +160,8 @@ def _spacing(points: Sequence[tuple[int, float]]) -> int:
     return max(1, round(statistics.median(gaps))) if gaps else 1
 
 
-def _newest(points: Sequence[tuple[int, float]]) -> int:
-    return points[-1][0] if points else 0
+def _newest(points: Sequence[tuple[int, float]], last_step: int | None = None) -> int:
+    return last_step or (points[-1][0] if points else 0)
 
 
 def _last_step(points: Sequence[tuple[int, float]], curve: FittedCurve | None) -> int:

@@ -6,7 +6,9 @@ how a job goes on is in :mod:`steepest.sim.whatif.futures`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection
+import statistics
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -15,6 +17,7 @@ from steepest.errors import InputError, UndecodableError
 from steepest.events import cluster as c
 from steepest.events import loss
 from steepest.events.common import CheckpointMode
+from steepest.events.heartbeat import NodeHeartbeat
 from steepest.events.received import ID, Received
 from steepest.log.base import Log, TopicPartition
 from steepest.runtime.decision_stream import MintedDecision
@@ -40,13 +43,44 @@ class CpuUse(msgspec.Struct):
 
     Attributes:
         millicore_ms: Used, over all usage records.
-        most_m: The most at any time, in millicores.
+        most_m: The most at any time on a node, in millicores.
         most_on: The node where that was.
+        node_m: What all jobs there used then.
+        was_limited: Whether a limit held it back then.
+        replicas: Its replicas that were seen there.
     """
 
     millicore_ms: float = 0.0
     most_m: int = 0
     most_on: str = ""
+    node_m: int = 0
+    was_limited: bool = False
+    replicas: int = 1
+
+
+class ReplicaWork(msgspec.Struct):
+    """CPU time of one process, in milliseconds, and the steps that it was for.
+
+    Attributes:
+        first: The step and the CPU time of its first report of both; None: it reports no steps.
+        newest: Likewise.
+        cpu_ms: Its newest CPU time, from its start on.
+        node: Where it runs.
+    """
+
+    first: tuple[int, int] | None = None
+    newest: tuple[int, int] | None = None
+    cpu_ms: int = 0
+    node: str = ""
+
+    def add(self, step: int | None, cpu_ms: int) -> None:
+        """A report; one with the CPU time of the report before is of a process that was gone when it was measured."""
+        if cpu_ms <= self.cpu_ms:
+            return
+        self.cpu_ms = cpu_ms
+        if step is not None:
+            self.newest = (step, cpu_ms)
+            self.first = self.first or self.newest
 
 
 class JobObservations(msgspec.Struct):
@@ -56,6 +90,9 @@ class JobObservations(msgspec.Struct):
         reports: Time, incarnation, step and value of each report of the judged metric, in the order of the log.
         placed_ms: When each incarnation was placed.
         mode: How it declared that it can be checkpointed; none where it declared nothing.
+        work: CPU time of each incarnation of each replica.
+        total: The steps of the whole training, as the process stated them last; None: it stated none.
+        limit_m: The CPU limit in force; None: none.
         finished: The recording shows it finish.
         last_step: At which step, where its process reported it.
     """
@@ -64,6 +101,9 @@ class JobObservations(msgspec.Struct):
     placed_ms: dict[int, int] = {}
     mode: CheckpointMode = CheckpointMode.NONE
     use: CpuUse = msgspec.field(default_factory=CpuUse)
+    work: dict[tuple[int, int], ReplicaWork] = {}
+    total: int | None = None
+    limit_m: int | None = None
     finished: bool = False
     last_step: int | None = None
 
@@ -106,6 +146,7 @@ class RecordedPool(msgspec.Struct):
         later: What came from outside beyond the position, with its time: requests of people, and nodes that were new.
         seen: By job.
         gives_m: What each node gives, in millicores.
+        heartbeat_s: The usual time between two heartbeats of a node; None: it shows none.
     """
 
     start: StartingPoint
@@ -113,6 +154,7 @@ class RecordedPool(msgspec.Struct):
     later: list[tuple[int, c.ClusterEvent]]
     seen: dict[str, JobObservations]
     gives_m: dict[str, int]
+    heartbeat_s: float | None
 
     @property
     def view(self) -> ClusterView:
@@ -145,13 +187,24 @@ async def read_history(log: Log, position: int | None) -> RecordedPool:
         _note_report(one, seen)
         if one.at_ms <= start.at_ms:
             start.categorizer.step(one)
+    beats: dict[str, list[int]] = {}
     async for one in _all(log, "heartbeats"):
+        if isinstance(one.event, NodeHeartbeat):
+            beats.setdefault(one.event.node, []).append(one.at_ms)
         if one.at_ms <= start.at_ms:
             start.facts.step(one)
     capacity_m = {node.name: node.capacity.cpu_m for node in start.engine.view.nodes}
     capacity_m |= {event.node: event.capacity.cpu_m for _, event in later if isinstance(event, c.NodeJoined)}
     gives_m = {name: loads.get(name, NodeLoad()).gives_m(has_m) for name, has_m in capacity_m.items()}
-    return RecordedPool(start=start, log_ms=log_ms, later=later, seen=seen, gives_m=gives_m)
+    return RecordedPool(
+        start=start, log_ms=log_ms, later=later, seen=seen, gives_m=gives_m, heartbeat_s=_period_s(beats.values())
+    )
+
+
+def _period_s(beats: Iterable[Sequence[int]]) -> float | None:
+    """The usual time between two heartbeats of a node."""
+    gaps = [later - one for times in beats for one, later in pairwise(times)]
+    return statistics.median(gaps) / 1000 if gaps else None
 
 
 async def _pool(
@@ -191,19 +244,36 @@ def _note(one: Received[Any], seen: dict[str, JobObservations], loads: dict[str,
         case c.CheckpointModeDeclared() as event:
             seen.setdefault(event.job, JobObservations()).mode = event.mode
         case c.NodeUsage() as event:
-            load = loads.setdefault(event.node, NodeLoad())
-            passed_ms = min(one.at_ms - (load.at_ms or one.at_ms), LONGEST_MS)
-            load.at_ms = one.at_ms
-            total, number = load.used_m.get(len(event.jobs), (0, 0))
-            load.used_m[len(event.jobs)] = (total + event.used.cpu_m, number + 1)
-            for job, cpu_m in event.jobs.items():
-                use = seen.setdefault(job, JobObservations()).use
-                use.millicore_ms += passed_ms * cpu_m
-                if cpu_m > use.most_m:
-                    use.most_m, use.most_on = cpu_m, event.node
+            _note_usage(event, one.at_ms, seen, loads.setdefault(event.node, NodeLoad()))
+        case c.LimitsApplied() as event:
+            seen.setdefault(event.job, JobObservations()).limit_m = event.cpu_m
         case c.ReplicaStopped() as event if event.exit_status == 0:
             one_job = seen.setdefault(event.job, JobObservations())
             one_job.finished, one_job.last_step = True, event.step
+
+
+def _note_usage(event: c.NodeUsage, at_ms: int, seen: dict[str, JobObservations], load: NodeLoad) -> None:
+    passed_ms = min(at_ms - (load.at_ms or at_ms), LONGEST_MS)
+    load.at_ms = at_ms
+    total, number = load.used_m.get(len(event.jobs), (0, 0))
+    load.used_m[len(event.jobs)] = (total + event.used.cpu_m, number + 1)
+    for progress in event.progress:
+        job = seen.setdefault(progress.job, JobObservations())
+        job.total = progress.total or job.total
+        if progress.cpu_ms is not None:
+            work = job.work.setdefault((progress.incarnation, progress.replica), ReplicaWork())
+            work.node = event.node
+            work.add(progress.step, progress.cpu_ms)
+    for name, cpu_m in event.jobs.items():
+        job = seen.setdefault(name, JobObservations())
+        use = job.use
+        use.millicore_ms += passed_ms * cpu_m
+        if cpu_m > use.most_m:
+            use.most_m, use.most_on, use.node_m = cpu_m, event.node, sum(event.jobs.values())
+            use.was_limited = job.limit_m is not None and cpu_m >= FULL * job.limit_m
+            newest = max((incarnation for incarnation, _ in job.work), default=0)
+            here = [one for one, work in job.work.items() if one[0] == newest and work.node == event.node]
+            use.replicas = max(1, len(here))
 
 
 def _note_report(one: Received[Any], seen: dict[str, JobObservations]) -> None:

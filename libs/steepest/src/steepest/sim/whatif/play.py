@@ -27,8 +27,13 @@ from steepest.view.state import Job, Phase
 
 AS_RECORDED = "as recorded"
 
+LEAST_HEARTBEAT_S = 0.5
+"""Heartbeats that come more often show no more."""
 
-def play_on(recorded: RecordedPool, policy: str, seed: int, *, watch: Watch | None = None) -> SimulationResult:
+
+def play_on(
+    recorded: RecordedPool, policy: str, seed: int, *, watch: Watch | None = None, soft_limits: bool = False
+) -> SimulationResult:
     """Play on from where the past ends; the jobs that had not ended there are what counts.
 
     Args:
@@ -36,6 +41,7 @@ def play_on(recorded: RecordedPool, policy: str, seed: int, *, watch: Watch | No
         policy: Of :data:`steepest.sim.policies.LIVE`, or ``as recorded`` for the parameters in force.
         seed: 0: the futures that fit best; others draw them.
         watch: Is called with every record beyond the position.
+        soft_limits: CPU limits yield where CPU would be idle.
 
     Raises:
         InputError: No job is left, or no node is there.
@@ -51,7 +57,7 @@ def play_on(recorded: RecordedPool, policy: str, seed: int, *, watch: Watch | No
         raise InputError("no node is there at that position or beyond it", hint="Name another recording.")
     unknown = [name for name in names if name not in recorded.seen or not recorded.seen[name].reports]
     futures = {name: future(name, recorded, seed) for name in names if name not in unknown}
-    pool = _pool(recorded, futures)
+    pool = _pool(recorded, futures, soft_limits=soft_limits)
     schedule = Schedule(newest_ms=start.at_ms)
 
     def see(received: Received[Any]) -> None:
@@ -84,7 +90,7 @@ def play_on(recorded: RecordedPool, policy: str, seed: int, *, watch: Watch | No
     )
 
 
-def _pool(recorded: RecordedPool, futures: dict[str, Future]) -> SimulatedPool:
+def _pool(recorded: RecordedPool, futures: dict[str, Future], *, soft_limits: bool) -> SimulatedPool:
     view = recorded.view
 
     def model(replica: ReplicaId, _: ReplicaSpec) -> Model:
@@ -94,12 +100,16 @@ def _pool(recorded: RecordedPool, futures: dict[str, Future]) -> SimulatedPool:
     def make_nodes(timeline: VirtualTimeline, collector: SimulatedCollector) -> SimulatedNodes:
         capacity = {node.name: node.capacity for node in view.nodes}
         capacity |= {event.node: event.capacity for _, event in recorded.later if isinstance(event, c.NodeJoined)}
-        nodes = [SimulatedNode(name, has, timeline, gives_m=recorded.gives_m[name]) for name, has in capacity.items()]
+        nodes = [
+            SimulatedNode(name, has, timeline, gives_m=recorded.gives_m[name], caps_yield=soft_limits)
+            for name, has in capacity.items()
+        ]
         for node in nodes:
             node.lost = node.name in view.nodes and view.nodes[node.name].lost
         return SimulatedNodes(nodes, model, timeline, witness=collector)
 
-    return SimulatedPool(recorded.start, make_nodes, heartbeat_s=HEARTBEAT_S, act_s=ACT_S)
+    heartbeat_s = max(LEAST_HEARTBEAT_S, recorded.heartbeat_s or HEARTBEAT_S)
+    return SimulatedPool(recorded.start, make_nodes, heartbeat_s=heartbeat_s, act_s=ACT_S)
 
 
 def _adopt(nodes: SimulatedNodes, job: Job, done: int) -> None:

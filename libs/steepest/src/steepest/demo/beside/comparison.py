@@ -1,4 +1,4 @@
-"""A workload under a policy and under none, in pairs of runs. It claims a difference only where the pairs show one."""
+"""A workload under a policy and under fair sharing, in pairs of runs. It claims no difference that the pairs do not show."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from collections.abc import Sequence
 
 import msgspec
 
+from steepest.demo.beside.lateness import Lateness, lateness
+from steepest.demo.beside.lateness import in_words as tail_in_words
 from steepest.demo.colours import GAIN, LOSS
-from steepest.demo.headline import Headline, headline_of
+from steepest.demo.headline import FIGURES, Headline, headline_of
 from steepest.demo.report import Cell, Table
 from steepest.demo.run_timeline import RunTimeline
 from steepest.policies.named import POLICIES, named
@@ -16,12 +18,6 @@ from steepest.sim.reproduce.verdict import estimate
 
 PAIRS_LEAST = 3
 """Two pairs have an interval so wide that it shows nothing."""
-
-MEASURES = (
-    ("t90_s", "mean time to 90 % of a job's own loss reduction (T90)"),
-    ("completion_s", "mean completion time"),
-    ("makespan_s", "makespan"),
-)
 
 
 class JobComparison(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,12 +54,14 @@ class DemoComparison(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         policy: What the first run of each pair was under, in words.
+        late: The tail: how the jobs' means over the pairs stand.
         recordings: Of each pair, that of the run under the policy and that of the other one.
     """
 
     policy: str
     measures: list[MeasureComparison]
     per_job: list[JobComparison]
+    late: Lateness | None
     recordings: list[tuple[str, str]]
 
 
@@ -77,11 +75,17 @@ class Pair(msgspec.Struct, frozen=True):
 def compare(pairs: Sequence[Pair], recordings: Sequence[tuple[str, str]]) -> DemoComparison:
     """Put pairs of runs, at least one, side by side."""
     figures = [(headline_of(pair.with_moves), headline_of(pair.without_moves)) for pair in pairs]
-    measured = (_measure(field, figures) for field, _ in MEASURES)
+    measured = (_measure(field, figures) for field in FIGURES)
+    per_job = [_job(name, pairs) for name in pairs[0].with_moves.jobs]
+    with_s, without_s = (
+        {job.job: time_s for job in per_job if (time_s := getattr(job, field)) is not None}
+        for field in ("with_moves_s", "without_moves_s")
+    )
     return DemoComparison(
         policy=POLICIES[named(pairs[0].with_moves.view.parameters)].title,
         measures=[measure for measure in measured if measure is not None],
-        per_job=[_job(name, pairs) for name in pairs[0].with_moves.jobs],
+        per_job=per_job,
+        late=lateness(with_s, without_s),
         recordings=list(recordings),
     )
 
@@ -125,20 +129,20 @@ def _completion(stories: Sequence[RunTimeline], name: str) -> float | None:
 def comparison_table(compared: DemoComparison) -> Table:
     """A row a figure, and a row a job."""
     rows: list[list[Cell]] = [
-        [dict(MEASURES)[measure.name], *_times(measure.with_moves_s, measure.without_moves_s)]
-        for measure in compared.measures
+        [FIGURES[measure.name], *_times(measure.with_moves_s, measure.without_moves_s)] for measure in compared.measures
     ]
     rows += [[job.job, *_times(job.with_moves_s, job.without_moves_s)] for job in compared.per_job]
     return ("mean over the pairs", f"#with {compared.policy}", "#without", "#difference"), rows
 
 
 def verdicts(compared: DemoComparison) -> list[str]:
-    """What came out, a sentence a figure: a difference only where its interval leaves zero out."""
-    return [_verdict(measure, compared.policy) for measure in compared.measures]
+    """What came out, a sentence a figure, a difference only where its interval leaves zero out; then the tail."""
+    tail = [] if compared.late is None else [f"{tail_in_words(compared.late)}, in the mean of the pairs"]
+    return [*(_verdict(measure, compared.policy) for measure in compared.measures), *tail]
 
 
 def _verdict(measure: MeasureComparison, policy: str) -> str:
-    name = dict(MEASURES)[measure.name]
+    name = FIGURES[measure.name]
     if measure.low_s is None or measure.high_s is None:
         return f"{name}: no verdict, from fewer than {PAIRS_LEAST} pairs"
     interval = f"95 % interval {measure.low_s:+.1f} to {measure.high_s:+.1f} s, {measure.pairs} pairs"

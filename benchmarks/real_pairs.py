@@ -1,0 +1,181 @@
+"""What the policy ``steepest`` gains over fair sharing on real trainings, in pairs of runs.
+
+    python benchmarks/real_pairs.py [--pairs 5] [--load 1,1.5] [--docker] [--out FILE]
+
+The models of ``thesis:mixed-20`` are small NumPy trainings on four equal nodes: emulated ones, or with ``--docker``
+engines of their own (root, ``make engine images``). Their arrivals are spread over the window in which the nodes can do
+so much work: at a load of 1 as much arrives as they can do, at 1.5 half as much again. Every run has the same jobs, which
+begin on the same nodes, one after the other to the next; once they are only placed, and once ``steepest`` limits and
+moves them. A pair's runs follow each other, and every second pair begins with the policy.
+
+Changes are in %, with the 95 % interval of their mean over the pairs (Student's t). A job is late by the mean over the
+pairs.
+
+``--out FILE`` appends a JSON line a pair, and skips what the file holds already, so that the table can be made in pieces.
+Other work on the machine changes the figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import shutil
+import statistics
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from steepest.demo.audience import NoAudience
+from steepest.demo.headline import headline_of, t90_ms
+from steepest.demo.play import Play
+from steepest.demo.run_timeline import RunTimeline
+from steepest.demo.workload import DemoWorkload, pinned
+from steepest.events.cluster import Outcome
+from steepest.events.parameters import PoolParameters, SpeConParameters
+from steepest.sim.policies import LIVE
+from steepest.sim.reproduce.verdict import estimate
+from steepest.sim.workload import Workload
+from steepest.sim.workloads.read import open_workload
+from steepest.testbed import nodes
+from steepest.testbed.costs import Cost, costs
+from steepest.testbed.jobs import scaled, whole_node_s
+from steepest.testbed.nodes import Testbed
+
+WORKLOAD = "thesis:mixed-20"
+WINDOW_S = 300
+"""Over which that workload's arrivals are drawn."""
+
+NODES = 4
+PARAMETERS = PoolParameters(tick_ms=500, specon=SpeConParameters(interval_ms=2_000))
+"""Losses are measured each two seconds: these trainings take seconds where those of the thesis take minutes."""
+
+FAIR, OURS = "spread", "steepest"
+LATE = 5.0
+"""A job that ends so many % later than under fair sharing is late."""
+
+FIGURES = ("mean", "median", "makespan", "t90")
+
+
+def main() -> None:
+    """Run the pairs that are not known yet, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pairs", type=int, default=5, help="of runs at each load [default: 5]")
+    parser.add_argument("--load", default="1,1.5", help="work that arrives, by what the nodes can do [default: 1,1.5]")
+    parser.add_argument("--jobs", type=int, default=16, help="how many [default: 16]")
+    parser.add_argument("--seed", type=int, default=0, help="draws models and arrivals [default: 0]")
+    parser.add_argument("--docker", action="store_true", help="on Docker engines instead of emulated nodes")
+    parser.add_argument("--state", type=Path, default=Path("out/real-pairs"), help="for the recordings")
+    parser.add_argument("--out", type=Path, help="JSON lines of what was measured")
+    options = parser.parse_args()
+    done = [json.loads(line) for line in options.out.open()] if options.out and options.out.exists() else []
+    loads = [float(load) for load in options.load.split(",")]
+    where = "docker" if options.docker else "local"
+    known = {(row["where"], row["load"], row["jobs"], row["seed"], row["pair"]): row for row in done}
+    print("| nodes | load | " + " | ".join(FIGURES) + f" | jobs > {LATE:g} % later, worst |")
+    print("|---|---:|" + "---|" * (len(FIGURES) + 1), flush=True)
+    with contextlib.ExitStack() as stack:
+        testbed = stack.enter_context(_testbed(docker=options.docker))
+        measured: Mapping[str, Cost] = {}
+        for load in loads:
+            drawn = arriving(options.jobs, load, options.seed)
+            measured = measured or costs(testbed, dict.fromkeys(job.model for job in drawn.jobs))
+            given = _even(scaled(drawn, measured, testbed, options.seed))
+            for pair in range(options.pairs):
+                key = (where, load, options.jobs, options.seed, pair)
+                if key not in known:
+                    row = dict(zip(("where", "load", "jobs", "seed", "pair"), key, strict=True))
+                    known[key] = row | _pair(given, pair, options.state / f"{where}-{load:g}-{pair}")
+                    if options.out:
+                        with options.out.open("a") as file:
+                            file.write(json.dumps(known[key]) + "\n")
+                print(f"{where}, load {load:g}: {pair + 1} of {options.pairs} pairs", file=sys.stderr, flush=True)
+            pairs = [known[where, load, options.jobs, options.seed, pair] for pair in range(options.pairs)]
+            print(f"| {where} | {load:g} | {' | '.join(cells(pairs))} |", flush=True)
+
+
+def arriving(jobs: int, load: float, seed: int) -> Workload:
+    """The workload's first jobs, whose arrivals are stretched to the window in which so much work makes this load."""
+    drawn = open_workload(WORKLOAD, seed=seed)
+    taken = drawn.jobs[:jobs]
+    window_s = sum(whole_node_s(job) for job in taken) / (NODES * load)
+    stretched = [
+        msgspec.structs.replace(job, submit_s=window_s * job.submit_s / max(WINDOW_S, job.submit_s)) for job in taken
+    ]
+    return msgspec.structs.replace(drawn, jobs=stretched)
+
+
+def cells(pairs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The table's cells of one load: each figure's change with its interval, and who is late."""
+    changes = [[_change(pair[OURS][figure], pair[FAIR][figure]) for pair in pairs] for figure in FIGURES]
+    jobs = pairs[0][FAIR]["completions"]
+    later = [
+        _change(*(statistics.fmean(pair[policy]["completions"][job] for pair in pairs) for policy in (OURS, FAIR)))
+        for job in jobs
+    ]
+    share = 100 * sum(percent > LATE for percent in later) / len(later)
+    return [*(_interval(one) for one in changes), f"{share:.0f} %, {max(later):+.0f} %"]
+
+
+def _change(ours: float, fair: float) -> float:
+    return 100 * (ours / fair - 1)
+
+
+def _interval(changes: Sequence[float]) -> str:
+    if len(changes) == 1:
+        return f"{changes[0]:+.1f}"
+    of = estimate(changes)
+    return f"{of.mean:+.1f} [{of.low:+.1f}, {of.high:+.1f}]"
+
+
+@contextlib.contextmanager
+def _testbed(*, docker: bool) -> Iterator[Testbed]:
+    if docker:
+        with nodes.several(NODES) as testbed:
+            yield testbed
+    else:
+        yield nodes.emulated(NODES)
+
+
+def _even(given: DemoWorkload) -> DemoWorkload:
+    names = [node.name for node in given.nodes]
+    return pinned(given, {one.job: names[number % len(names)] for number, one in enumerate(given.arrivals)})
+
+
+def _pair(given: DemoWorkload, number: int, folder: Path) -> dict[str, Any]:
+    order = (FAIR, OURS) if number % 2 == 0 else (OURS, FAIR)
+    return {policy: figures(_run(given, policy, folder / policy)) for policy in order}
+
+
+def _run(given: DemoWorkload, policy: str, folder: Path) -> RunTimeline:
+    shutil.rmtree(folder, ignore_errors=True)
+    play = Play(folder, given, LIVE[policy].parameters(PARAMETERS))
+    story = asyncio.run(play.run(NoAudience()))
+    if play.interrupted.is_set():
+        raise KeyboardInterrupt
+    if unfinished := [job.name for job in story.jobs.values() if job.outcome is not Outcome.FINISHED]:
+        raise SystemExit(f"{', '.join(unfinished)} did not finish: steepest jobs --state {folder}")
+    return story
+
+
+def figures(story: RunTimeline) -> dict[str, Any]:
+    """What a run comes to: times in seconds."""
+    headline = headline_of(story)
+    completions = {job.name: (job.completion_ms or 0) / 1000 for job in story.jobs.values()}
+    return {
+        "mean": headline.completion_s,
+        "median": statistics.median(completions.values()),
+        "makespan": headline.makespan_s,
+        "t90": headline.t90_s,
+        "learned": sum(t90_ms(job) is not None for job in story.jobs.values()),
+        "moves": sum(len(job.moves) for job in story.jobs.values()),
+        "completions": completions,
+    }
+
+
+if __name__ == "__main__":
+    main()
