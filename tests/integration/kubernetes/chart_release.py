@@ -10,11 +10,14 @@ import json
 import os
 import subprocess
 import threading
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import msgspec
+from tests.integration import exclusive_training
+from tests.integration.kubernetes.pod_processes import process_in
 
 from steepest.kubernetes_lab.images import DEMO
 from steepest.kubernetes_lab.lab import KubernetesLab
@@ -25,13 +28,22 @@ USER = 10001
 CLAIM = "shared"
 NAME = "trial-steepest"
 TIMEOUT_S = 600
+PATIENCE_S = 300.0
+T = TypeVar("T")
 
 VALUES: Mapping[str, Any] = {
     "image": {"repository": SERVICES.partition(":")[0], "tag": "latest"},
     "jobs": {"volumeClaim": CLAIM, "image": DEMO},
     "optIn": {"enabled": True},
     "pools": [{"name": "default", "nodes": ["node-a=1.6:4Gi", "node-b=0.2:4Gi"]}],
-    "parameters": {"policy": "specon+flowcon", "interval_ms": 1000, "alpha": 0.9},
+    "parameters": {
+        "policy": "specon+flowcon",
+        "interval_ms": 1000,
+        "alpha": 0.9,
+        "queueing": "priority",
+        "preempt": True,
+        "min_run_ms": 1000,
+    },
     "kafka": {
         "broker": {
             "enabled": True,
@@ -44,7 +56,10 @@ VALUES: Mapping[str, Any] = {
         "resources": {"requests": {"cpu": "1m", "memory": "64Mi"}, "limits": {"memory": "512Mi"}},
     },
 }
-"""All jobs start on the large node, converge soon, and one moves to the idle one; what services request leaves room."""
+"""All jobs start on the large node, converge soon, and one moves to the idle one; what services request leaves room.
+
+An urgent job has others suspended that have run for a second.
+"""
 
 
 class Release:
@@ -87,9 +102,9 @@ class Release:
         self.lab.kubectl("apply", "-f", "-", content={"apiVersion": "v1", "kind": "List", "items": items})
 
     def remove_namespace(self) -> None:
-        """Remove it with everything in it."""
-        self.lab.kubectl("delete", "namespace", self.namespace, "--timeout=120s")
-        self.lab.kubectl("delete", "persistentvolume", self.namespace)
+        """Have it removed with everything in it, which takes as long as its broker and its jobs take to end."""
+        self.lab.kubectl("delete", "namespace", self.namespace, "--wait=false")
+        self.lab.kubectl("delete", "persistentvolume", self.namespace, "--wait=false")
 
     def helm(self, *arguments: str, values: Mapping[str, Any] | None = None) -> str:
         """What Helm prints.
@@ -113,22 +128,83 @@ class Release:
         found: list[dict[str, Any]] = json.loads(self.kubectl("get", kind, "-l", labels, "-o", "json"))["items"]
         return found
 
-    def jobs_pods(self) -> dict[str, dict[str, Any]]:
-        """The pods of Steepest's jobs that run, by job."""
-        running = self.items("pods", "steepest.dev/managed=true")
-        return {
-            each["metadata"]["name"].partition("-")[0]: each
-            for each in running
+    def jobs_pods(self, job: str = "") -> dict[str, dict[str, Any]]:
+        """The pods of Steepest's jobs that run, by job; of a gang, those of ``job``, by the replica's number."""
+        found = [
+            each
+            for each in self.items("pods", "steepest.dev/managed=true")
             if each["status"]["phase"] == "Running" and "deletionTimestamp" not in each["metadata"]
-        }
+        ]
+        if job:
+            return {each["metadata"]["labels"]["steepest.dev/replica"]: each for each in found if job_of(each) == job}
+        return {job_of(each): each for each in found}
+
+    def jobs(self, *names: str) -> list[dict[str, Any]]:
+        """The Jobs of some of Steepest's jobs, by replica."""
+        found = [each for each in self.items("jobs", "steepest.dev/managed=true") if job_of(each) in names]
+        return sorted(found, key=lambda each: str(each["metadata"]["name"]))
 
     def steepest(self, *arguments: str) -> str:
         """What the command line prints, in the gateway's pod."""
         return self.kubectl("exec", f"deploy/{NAME}-gateway", "--", "steepest", *arguments)
 
+    def submit(self, job: str, *options: str, cpu: str = "0.1") -> None:
+        """Submit a training that goes on until it is enough, and that leaves a mark if it runs twice."""
+        source = Path(exclusive_training.__file__).read_text()
+        of_each = ("--name", job, "--cpu", cpu, "--memory", "64Mi", *options)
+        self.steepest("submit", *of_each, "--", "python3", "-c", source, "/steepest/checkpoints")
+
+    def let_finish(self, *jobs: str) -> None:
+        """It is enough."""
+        for job in jobs:
+            (self.folder(job) / "checkpoints" / "enough").touch()
+
     def folder(self, job: str) -> Path:
-        """A job's folder on the volume."""
-        return self.volume / NAME / "cluster" / "jobs" / job
+        """A job's folder on the volume, also of one that is over."""
+        cluster = self.volume / NAME / "cluster"
+        return found if (found := cluster / "jobs" / job).exists() else cluster / "ended" / f"{job}.1"
+
+    def control(self, job: str, incarnation: int = 0) -> Path:
+        """The control folder of an incarnation of a job's first replica; of the newest one without a number."""
+        replica = self.folder(job) / "0"
+        number = incarnation or max(int(path.name) for path in replica.iterdir())
+        return replica / str(number) / "control"
+
+    def reported(self, job: str, incarnation: int = 0) -> list[int]:
+        """The steps that an incarnation has reported, the chief's of a gang."""
+        path = self.control(job, incarnation) / "reports.jsonl"
+        lines = path.read_text().split("\n")[:-1] if path.exists() else []
+        return [json.loads(line)["step"] for line in lines]
+
+    def restored(self, job: str) -> int | None:
+        """The step from which the newest incarnation says that it resumed."""
+        hello = self.control(job) / "hello.json"
+        eventually(hello.exists, "the job greets")
+        step: int | None = json.loads(hello.read_text())["restored_step"]
+        return step
+
+    def saved(self, job: str) -> set[int]:
+        """The steps of the manifests on the volume."""
+        manifests = self.folder(job).glob("checkpoints/*/manifest.json")
+        return {json.loads(path.read_text())["step"] for path in manifests}
+
+    def doubled(self, *jobs: str) -> list[str]:
+        """The marks of trainings that found another copy of themselves running."""
+        return [mark.name for job in jobs for mark in self.folder(job).glob("checkpoints/*.twice")]
+
+    def is_asked_to_save(self, job: str) -> bool:
+        """Whether a process of the job was asked for a checkpoint, which is how a move begins."""
+        return any(self.folder(job).glob("0/*/control/checkpoint-request.json"))
+
+    def has_restarted(self, component: str) -> bool:
+        """Whether a container of a service runs and is ready, and is not the first one."""
+        (pod,) = self.items("pods", f"app.kubernetes.io/component={component}")
+        return all(each["ready"] and each["restartCount"] for each in pod["status"]["containerStatuses"])
+
+    def process_of(self, component: str, program: str) -> int:
+        """The process of a service, by its number on this machine."""
+        (pod,) = self.items("pods", f"app.kubernetes.io/component={component}")
+        return process_in(pod["metadata"]["uid"], program)
 
     def asked_of_the_api_server(self) -> Iterator[dict[str, Any]]:
         """What the release's service accounts have changed, or were refused, by the audit log."""
@@ -136,6 +212,32 @@ class Release:
         for line in self.lab.folder.audit.read_text().splitlines():
             if prefix in line and (found := json.loads(line))["user"]["username"].startswith(prefix):
                 yield found
+
+
+def job_of(made: Mapping[str, Any]) -> str:
+    """The job of a Job or pod that Steepest has made."""
+    return str(made["metadata"]["name"]).partition("-")[0]
+
+
+def incarnation_of(pod: Mapping[str, Any]) -> str:
+    """Which incarnation runs in a pod."""
+    return str(pod["metadata"]["annotations"]["steepest.dev/incarnation"])
+
+
+def eventually(
+    ask: Callable[[], T | None], what: str, why: Callable[[], object] = str, within_s: float = PATIENCE_S
+) -> T:
+    """The first answer that holds.
+
+    Raises:
+        AssertionError: There was none in time.
+    """
+    deadline = time.monotonic() + within_s
+    while time.monotonic() < deadline:
+        if (found := ask()) and found is not None:
+            return found
+        time.sleep(0.1)
+    raise AssertionError(f"not in {within_s:g} s: {what} {why()}")
 
 
 class LimitSampler(threading.Thread):

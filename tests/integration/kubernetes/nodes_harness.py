@@ -8,11 +8,10 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import time
 from pathlib import Path
 
 import msgspec
-import psutil
+from tests.integration.kubernetes.pod_processes import process_in
 
 from steepest.cluster.folders.adapter_folder import AdapterFolder
 from steepest.cluster.folders.folder_label import label_of
@@ -26,8 +25,6 @@ from steepest.kubernetes_lab.lab import KubernetesLab
 from steepest.kubernetes_lab.layout import CLAIM, NAMESPACE, NODES
 from steepest.testing.contracts import contract_job
 from steepest.testing.contracts.cluster_harness import PATIENCE_S, ClusterHarness
-
-_LOOK_S = 0.05
 
 
 class KubernetesHarness(ClusterHarness):
@@ -97,15 +94,7 @@ class KubernetesHarness(ClusterHarness):
 
     def first_process(self, replica: ReplicaId) -> int:
         """The first process of a running replica, by its number on this machine."""
-        uid = self.pod(replica).uid
-        deadline = time.monotonic() + PATIENCE_S
-        while time.monotonic() < deadline:
-            for process in psutil.process_iter(["cmdline"]):
-                words = process.info["cmdline"] or []
-                if words[:2] == ["python3", "-c"] and uid in _group_of(process.pid):
-                    return int(process.pid)
-            time.sleep(_LOOK_S)
-        raise AssertionError(f"no process of {replica}")
+        return process_in(self.pod(replica).uid, "python3 -c", within_s=PATIENCE_S)
 
     async def aclose(self) -> None:
         """Remove all Jobs, and close all adapters."""
@@ -115,10 +104,3 @@ class KubernetesHarness(ClusterHarness):
         with contextlib.suppress(Exception):
             self.kubectl("delete", "pods", "-l", mine, "--grace-period=1", "--wait=false")
         self.kubectl("delete", "jobs,services", "-l", mine, "--wait=false")
-
-
-def _group_of(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cgroup").read_text()
-    except OSError:
-        return ""

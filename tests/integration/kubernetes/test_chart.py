@@ -6,27 +6,45 @@ The witnesses are the API server's objects and audit log, the kernel's control g
 from __future__ import annotations
 
 import json
+import os
 import secrets
-import time
-from collections.abc import Callable, Iterator
+import shutil
+import signal
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from tests.integration import exclusive_training
-from tests.integration.kubernetes.chart_release import CHART, NAME, TIMEOUT_S, VALUES, LimitSampler, Release
+from tests.integration.kubernetes.chart_release import (
+    CHART,
+    NAME,
+    PATIENCE_S,
+    TIMEOUT_S,
+    VALUES,
+    LimitSampler,
+    Release,
+    eventually,
+    incarnation_of,
+    job_of,
+)
+from tests.integration.kubernetes.chart_rights import RIGHTS, rights_of
 from tests.integration.kubernetes.figures import Figures
+from tests.integration.kubernetes.moving_system import events_once_there
 
+from steepest.cli.main import main
 from steepest.kubernetes_lab.images import DEMO
 from steepest.kubernetes_lab.lab import KubernetesLab
 
 pytestmark = pytest.mark.timeout(1200)
-T = TypeVar("T")
 JOBS = ("one", "two", "three")
 LARGEST_M = 1600
 """The cap of a job without one: what the largest node has."""
 
-PATIENCE_S = 300.0
+CONTINUES_S = 90.0
+"""How long a job may take to go on after a fault: a killed service's part in its group is free after 6 s."""
+
 OURS = "app.kubernetes.io/instance=trial"
 ADMISSION = ("mutatingadmissionpolicies", "validatingadmissionpolicies")
 EVERYWHERE = (
@@ -35,27 +53,6 @@ EVERYWHERE = (
     *(f"{kind.removesuffix('ies')}ybindings.admissionregistration.k8s.io" for kind in ADMISSION),
 )
 CLOSED = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
-
-SEES = {("get", "pods"), ("list", "pods"), ("watch", "pods"), ("get", "pods/log")}
-NODES = {("list", "nodes"), ("watch", "nodes")}
-RIGHTS: dict[str, set[tuple[str, str]]] = {
-    "log-collector": {*SEES, *NODES, ("get", "nodes/proxy")},
-    "migrator": {
-        *SEES,
-        *NODES,
-        *((verb, "pods") for verb in ("patch", "delete")),
-        *((verb, "batch/jobs") for verb in ("get", "list", "watch", "create", "patch", "delete")),
-        *((verb, "services") for verb in ("create", "delete")),
-        ("create", "events.k8s.io/events"),
-        ("patch", "pods/resize"),
-    },
-    "resizer": {*SEES, *NODES, ("patch", "pods/resize")},
-}
-"""What each account may do, written down a second time; those that are not here may do nothing."""
-
-ANYBODY = {("create", "authorization.k8s.io/selfsubjectaccessreviews")}
-ANYBODY |= {("create", "authorization.k8s.io/selfsubjectrulesreviews")}
-ANYBODY |= {("create", "authentication.k8s.io/selfsubjectreviews")}
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +84,7 @@ def test_every_account_may_do_what_it_needs_and_nothing_else(release: Release, f
     excess, missing = [], []
     for account in accounts:
         needed = RIGHTS.get(account.removeprefix(f"{NAME}-"), set())
-        here, away = (_rights(release, account, place) for place in (release.namespace, "default"))
+        here, away = (rights_of(release, account, place) for place in (release.namespace, "default"))
         missing += [(account, *one) for one in sorted(needed - here)]
         excess += [(account, *one) for one in sorted(here - needed)]
         excess += [(account, *one) for one in sorted(away) if not one[1].startswith("nodes")]
@@ -102,57 +99,135 @@ def test_helm_test_passes(release: Release) -> None:
     assert "Phase:          Succeeded" in release.helm("test", "trial", f"--timeout={TIMEOUT_S}s")
 
 
-def test_jobs_move_are_resized_and_outlive_the_release(release: Release, figures: Figures) -> None:
-    """A job continues on another node at its saved step, a limit is in the control group, and nothing ends with Steepest."""
-    source = Path(exclusive_training.__file__).read_text()
+def test_a_gang_starts_whole_gives_way_and_goes_on(release: Release, figures: Figures) -> None:
+    """No replica has a pod before there is room for all; an urgent job has it suspended, and it loses no step by that."""
+    release.submit("before", cpu="0.8")
+    eventually(lambda: "before" in release.jobs_pods(), "a job runs")
+    release.submit("together", "--replicas", "3", cpu="0.4")
+    release.submit("small")
+    eventually(lambda: "small" in release.jobs_pods(), "a job runs that was submitted after the gang")
+    waiting = [each for each in release.items("pods", "steepest.dev/managed=true") if job_of(each) == "together"]
+    release.let_finish("before")
+    begun = eventually(lambda: _whole(release, "1"), "the gang runs")
+    jobs = [each["metadata"]["uid"] for each in release.jobs("together")]
+    eventually(lambda: release.reported("together", 1), "the gang makes steps")
+
+    release.submit("urgent", "--priority", "urgent", cpu="1")
+    eventually(lambda: "urgent" in release.jobs_pods(), "the urgent job runs")
+    suspended = [each["spec"]["suspend"] for each in release.jobs("together")]
+    beside = release.jobs_pods("together")
+    saved, done = max(release.saved("together")), release.reported("together", 1)[-1]
+    release.let_finish("urgent")
+    eventually(lambda: _whole(release, "2"), "the gang goes on")
+    eventually(lambda: release.reported("together", 2), "the gang makes steps again")
+    restored, first = release.restored("together"), release.reported("together", 2)[0]
+    reasons = {"PlacementPlanned", "Placed", "TransitionPlanned", "Suspended"}
+    said = events_once_there(release.lab, jobs[0], reasons, release.namespace)
+    name = release.jobs("together")[0]["metadata"]["name"]
+    described = release.kubectl("describe", "job", name)
+    release.let_finish("together", "small")
+    ended = eventually(lambda: _succeeded(release, "together", "small"), "all have finished")
+    failed = sum(each["status"].get("failed", 0) for each in ended)
+    twice = release.doubled("before", "small", "together", "urgent")
+    figures.count(status_failed=failed, doubled=len(twice))
+
+    assert waiting == []
+    assert {each["spec"]["nodeName"] for each in begun.values()} == {"node-a"}
+    assert (suspended, beside) == ([True] * 3, {})
+    assert (done, restored, first) == (saved, saved, saved + 1)
+    assert [each["metadata"]["uid"] for each in ended if job_of(each) == "together"] == jobs
+    assert "urgent" in next(each["message"] for each in said if each["reason"] == "TransitionPlanned")
+    assert str(saved) in next(each["message"] for each in said if each["reason"] == "Suspended")
+    assert "TransitionPlanned" in described
+    assert (failed, twice) == (0, [])
+
+
+def test_no_fault_loses_or_doubles_a_job(release: Release, figures: Figures) -> None:
+    """The migrator is killed in a move, a job's pod is deleted by hand, the broker is killed: all jobs go on, once each."""
+    names = ("first", "second", "third")
+    for name in names:
+        release.submit(name, "--retries", "1")
+    migrator, broker = release.process_of("migrator", "steepest-migrator"), release.process_of("kafka", "kafka.Kafka")
+    moving = eventually(lambda: next(filter(release.is_asked_to_save, names), ""), "a job moves")
+    os.kill(migrator, signal.SIGKILL)
+    eventually(lambda: _on_other_node(release, moving), "it is moved all the same", within_s=CONTINUES_S)
+    assert release.restored(moving) in release.saved(moving)
+
+    deleted = next(name for name in names if name != moving)
+    gone = eventually(lambda: release.jobs_pods().get(deleted), "a job runs")
+    release.kubectl("delete", "pod", gone["metadata"]["name"], "--wait=false")
+    eventually(lambda: _in_other_pod(release, deleted, gone), "it runs in another pod", within_s=CONTINUES_S)
+    assert release.restored(deleted) in release.saved(deleted)
+
+    os.kill(broker, signal.SIGKILL)
+    _await_steps(release, *names)
+    eventually(lambda: release.has_restarted("kafka"), "the broker runs again", within_s=CONTINUES_S)
+    release.submit("fourth")
+    eventually(lambda: "fourth" in release.jobs_pods(), "a new job runs", within_s=CONTINUES_S)
+    release.let_finish(*names, "fourth")
+    ended = eventually(lambda: _succeeded(release, *names, "fourth"), "all jobs have finished")
+    twice = release.doubled(*names, "fourth")
+    figures.count(lost=len({*names, "fourth"} - {job_of(each) for each in ended}), doubled=len(twice))
+
+    assert sorted(map(job_of, ended)) == sorted((*names, "fourth"))
+    assert twice == []
+
+
+def test_jobs_move_are_resized_and_outlive_the_release(release: Release, figures: Figures, tmp_path: Path) -> None:
+    """A job continues on another node at its saved step, a limit is in the control group, and nothing ends with Steepest.
+
+    A recording that the release makes on the volume is the same when it is decided here.
+    """
     with LimitSampler() as limits:
         for name in JOBS:
-            job = ("--cpu", "0.1", "--memory", "64Mi", "--", "python3", "-c", source, "/steepest/checkpoints")
-            release.steepest("submit", "--name", name, *job)
-        _await(lambda: _all_run(release), "all jobs run")
-        moved = _await(lambda: _moved(release), "a job is on another node")
-        _await(lambda: any(min(seen) < LARGEST_M for seen in limits.seen.values()), "a job has a lower limit")
+            release.submit(name)
+        eventually(lambda: _all_run(release), "all jobs run")
+        moved = eventually(lambda: _moved(release), "a job is on another node")
+        eventually(lambda: any(min(seen) < LARGEST_M for seen in limits.seen.values()), "a job has a lower limit")
 
     assert {LARGEST_M} < set().union(*limits.seen.values())
-    restored, saved = _restored_and_saved(release, moved)
-    assert restored in saved
+    assert release.restored(moved) in release.saved(moved)
 
-    release.helm(
-        "upgrade", "trial", str(CHART), "--wait", f"--timeout={TIMEOUT_S}s", values={**VALUES, "heartbeatMs": 700}
-    )
+    changed = {**VALUES, "heartbeatMs": 700, "record": {"enabled": True}}
+    release.helm("upgrade", "trial", str(CHART), "--wait", f"--timeout={TIMEOUT_S}s", values=changed)
+    recorded = ("job", "-l", f"{OURS},app.kubernetes.io/component=record")
+    release.kubectl("wait", "--for=condition=Complete", *recorded, f"--timeout={PATIENCE_S:g}s")
+    shutil.copytree(release.volume / f"{NAME}-recording", tmp_path / "recording")
+    for command in ("replay", "check"):
+        done = CliRunner().invoke(main, [command, str(tmp_path / "recording")])
+        assert done.exit_code == 0, done.output
+
     release.helm("rollback", "trial", "1", "--wait", f"--timeout={TIMEOUT_S}s")
     asked = list(release.asked_of_the_api_server())  # before its rights go, which is before its pods end
     refused = [(one["user"]["username"], one["requestURI"]) for one in asked if one["responseStatus"]["code"] == 403]
     release.helm("uninstall", "trial", "--wait", f"--timeout={TIMEOUT_S}s")
-    _await(lambda: not _left(release), "nothing of the release is left", lambda: _left(release))
+    eventually(lambda: not _left(release), "nothing of the release is left", lambda: _left(release))
     alone = _all_run(release)
     assert alone, release.kubectl("get", "pods,jobs", "-o", "wide")
     uids = {name: pod["metadata"]["uid"] for name, pod in alone.items()}
-    before = {name: _steps(release, name) for name in JOBS}
-    _await(lambda: all(_steps(release, name) > before[name] for name in JOBS), "all jobs make steps")
-    for name in JOBS:
-        (release.folder(name) / "checkpoints" / "enough").touch()
-    ended = _await(lambda: _succeeded(release), "all jobs have finished")
+    _await_steps(release, *JOBS)
+    release.let_finish(*JOBS)
+    ended = eventually(lambda: _succeeded(release, *JOBS), "all jobs have finished")
 
     failed = sum(each["status"].get("failed", 0) for each in ended)
-    twice = [mark.name for name in JOBS for mark in release.folder(name).glob("checkpoints/*.twice")]
+    twice = release.doubled(*JOBS)
     figures.count(status_failed=failed, doubled=len(twice), orphans=len(_left(release)))
     assert (failed, twice, refused) == (0, [], [])
     assert {pod["metadata"]["uid"] for pod in release.items("pods", "steepest.dev/managed=true")} >= {*uids.values()}
     resized = [one for one in asked if one["objectRef"].get("subresource") == "resize"]
-    assert {_who(one) for one in resized if _of(one["objectRef"]["name"]) in JOBS} == {"resizer"}
+    assert {_who(one) for one in resized if job_of({"metadata": one["objectRef"]}) in JOBS} == {"resizer"}
     assert {_who(one) for one in asked if one["objectRef"]["resource"] == "jobs"} == {"migrator"}
 
 
 def test_a_job_that_a_user_makes_is_scheduled(release: Release, figures: Figures) -> None:
     """The API server gates it, the release gives it a place, and it finishes as it would alone."""
-    _await(lambda: _users_job(release, "--dry-run=server")["spec"].get("suspend"), "users' Jobs are gated")
+    eventually(lambda: _users_job(release, "--dry-run=server")["spec"].get("suspend"), "users' Jobs are gated")
     made = _users_job(release)
     try:
-        running = _await(lambda: [one for one in release.items("pods", "job-name=users") if _runs(one)], "it runs")
+        running = eventually(lambda: [one for one in release.items("pods", "job-name=users") if _runs(one)], "it runs")
         folder = release.folder(f"users.{made['metadata']['uid'][:8]}")
         hello = folder / "0" / "1" / "control" / "hello.json"
-        _await(hello.exists, "it finds its folders")
+        eventually(hello.exists, "it finds its folders")
         (folder / "checkpoints" / "enough").touch()
         release.kubectl("wait", "--for=condition=Complete", "job/users", f"--timeout={PATIENCE_S:g}s")
         (ended,) = release.items("jobs", "steepest.dev/schedule=true")
@@ -162,7 +237,7 @@ def test_a_job_that_a_user_makes_is_scheduled(release: Release, figures: Figures
     changed = [one for one in release.asked_of_the_api_server() if one["objectRef"].get("name") == _pod(running[0])]
 
     assert made["spec"]["suspend"] is True
-    assert _incarnation(running[0]) == "1"
+    assert incarnation_of(running[0]) == "1"
     assert (ended["metadata"]["uid"], ended["status"].get("failed", 0)) == (made["metadata"]["uid"], 0)
     assert {_who(one) for one in changed if one["objectRef"].get("subresource") is None} == {"migrator"}
 
@@ -201,60 +276,32 @@ def _pod(pod: dict[str, Any]) -> str:
     return str(pod["metadata"]["name"])
 
 
-def _rights(release: Release, account: str, namespace: str) -> set[tuple[str, str]]:
-    """Verbs and resources that the API server allows, without what everybody may."""
-    review = {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SelfSubjectRulesReview",
-        "spec": {"namespace": namespace},
-    }
-    who = [f"--as=system:serviceaccount:{release.namespace}:{account}"]
-    groups = ("system:authenticated", "system:serviceaccounts", f"system:serviceaccounts:{release.namespace}")
-    who += [f"--as-group={group}" for group in groups]
-    answer = json.loads(
-        release.lab.kubectl("create", "--validate=false", "-o", "json", *who, "-f", "-", content=review)
-    )
-    found = {
-        (verb, f"{group}/{resource}".removeprefix("/"))
-        for rule in answer["status"]["resourceRules"]
-        for verb in rule["verbs"]
-        for group in rule.get("apiGroups", [""])
-        for resource in rule["resources"]
-    }
-    return found - ANYBODY
-
-
-def _await(ask: Callable[[], T | None], what: str, why: Callable[[], object] = str) -> T:
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
-        if (found := ask()) and found is not None:
-            return found
-        time.sleep(0.1)
-    raise AssertionError(f"not in {PATIENCE_S:g} s: {what} {why()}")
-
-
 def _all_run(release: Release) -> dict[str, dict[str, Any]]:
     found = release.jobs_pods()
     return found if set(found) == set(JOBS) else {}
 
 
+def _whole(release: Release, incarnation: str) -> dict[str, dict[str, Any]]:
+    """The pods of the gang, once all three of them run as this incarnation."""
+    found = release.jobs_pods("together")
+    return found if [incarnation_of(each) for each in found.values()] == [incarnation] * 3 else {}
+
+
+def _on_other_node(release: Release, job: str) -> dict[str, Any] | None:
+    """The pod of a job that runs where none is placed first."""
+    found = release.jobs_pods().get(job)
+    return found if found is not None and found["spec"]["nodeName"] == "node-b" else None
+
+
+def _in_other_pod(release: Release, job: str, before: dict[str, Any]) -> dict[str, Any] | None:
+    found = release.jobs_pods().get(job)
+    return found if found is not None and found["metadata"]["uid"] != before["metadata"]["uid"] else None
+
+
 def _moved(release: Release) -> str:
     """A job that runs on the node where none is placed first, in another incarnation than the first one."""
     found = _all_run(release).items()
-    return next((name for name, pod in found if pod["spec"]["nodeName"] == "node-b" and _incarnation(pod) != "1"), "")
-
-
-def _incarnation(pod: dict[str, Any]) -> str:
-    return str(pod["metadata"]["annotations"]["steepest.dev/incarnation"])
-
-
-def _restored_and_saved(release: Release, job: str) -> tuple[int | None, set[int]]:
-    """The step from which the newest incarnation resumed, and those of the manifests on the volume."""
-    folder = release.folder(job)
-    hello = max((folder / "0").iterdir(), key=lambda path: int(path.name)) / "control" / "hello.json"
-    _await(hello.exists, "the job greets")
-    saved = {json.loads(path.read_text())["step"] for path in folder.glob("checkpoints/*/manifest.json")}
-    return json.loads(hello.read_text())["restored_step"], saved
+    return next((name for name, pod in found if pod["spec"]["nodeName"] == "node-b" and incarnation_of(pod) != "1"), "")
 
 
 def _left(release: Release) -> list[str]:
@@ -266,20 +313,23 @@ def _left(release: Release) -> list[str]:
     return names + [name for name in everywhere if f"/{release.namespace}-" in name]
 
 
-def _steps(release: Release, job: str) -> int:
-    """How much the job's newest incarnation has reported, in bytes."""
-    newest = max((release.folder(job) / "0").iterdir(), key=lambda path: int(path.name))
-    return (newest / "control" / "reports.jsonl").stat().st_size
+def _succeeded(release: Release, *names: str) -> list[dict[str, Any]]:
+    """The Jobs of these jobs, once each of them has succeeded."""
+    found = release.jobs(*names)
+    done = {job_of(each) for each in found} == set(names) and all(each["status"].get("succeeded") for each in found)
+    return found if done else []
 
 
-def _succeeded(release: Release) -> list[dict[str, Any]]:
-    found = [job for job in release.items("jobs", "steepest.dev/managed=true") if _of(job["metadata"]["name"]) in JOBS]
-    return found if len(found) == len(JOBS) and all(each["status"].get("succeeded") for each in found) else []
+def _await_steps(release: Release, *names: str) -> None:
+    """Wait until each of these jobs has made steps from now on."""
+    before = {name: _reports(release, name) for name in names}
+    eventually(lambda: all(_reports(release, name) != before[name] for name in names), "the jobs make steps")
 
 
-def _of(name: str) -> str:
-    """The job of a Job or pod that Steepest has made."""
-    return name.partition("-")[0]
+def _reports(release: Release, job: str) -> tuple[str, int]:
+    """The job's newest incarnation, and how much it has reported, in bytes."""
+    path = release.control(job) / "reports.jsonl"
+    return str(path), path.stat().st_size if path.exists() else 0
 
 
 def _who(asked: dict[str, Any]) -> str:

@@ -53,13 +53,16 @@ def of_kind(kind: str, values: Mapping[str, Any] = TRIAL) -> dict[str, Thing]:
 
 def pods(values: Mapping[str, Any] = TRIAL) -> dict[str, Thing]:
     """The specs of all pods, by kind and name."""
-    return {
-        f"{each['kind']}/{each['metadata']['name']}": each["spec"]
-        if each["kind"] == "Pod"
-        else each["spec"]["template"]["spec"]
-        for each in rendered(values)
-        if each["kind"] in ("Pod", "Job", "Deployment", "StatefulSet")
-    }
+    made = [each for each in rendered(values) if each["kind"] in ("Pod", "Job", "CronJob", "Deployment", "StatefulSet")]
+    return {f"{each['kind']}/{each['metadata']['name']}": _pod_of(each) for each in made}
+
+
+def _pod_of(made: Thing) -> Thing:
+    spec: Thing = made["spec"]
+    if made["kind"] == "CronJob":
+        spec = spec["jobTemplate"]["spec"]
+    found: Thing = spec if made["kind"] == "Pod" else spec["template"]["spec"]
+    return found
 
 
 def containers(pod: Thing) -> list[Thing]:

@@ -36,7 +36,15 @@ EXTERNAL: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("values", [TRIAL, ALL_ON, EXTERNAL], ids=["trial", "all on", "external"])
+RECORDED: dict[str, Any] = {**TRIAL, "record": {"enabled": True}}
+SCHEDULED: dict[str, Any] = {**EXTERNAL, "record": {"enabled": True, "schedule": "*/10 * * * *", "volumeClaim": "kept"}}
+
+
+@pytest.mark.parametrize(
+    "values",
+    [TRIAL, ALL_ON, EXTERNAL, RECORDED, SCHEDULED],
+    ids=["trial", "all on", "external", "recorded", "recorded on a schedule"],
+)
 def test_helm_finds_no_fault(values: dict[str, Any]) -> None:
     """`helm lint --strict` passes, and no two objects have one name."""
     done = helm("lint", "--strict", str(CHART), values=values)
@@ -55,6 +63,7 @@ def test_helm_finds_no_fault(values: dict[str, Any]) -> None:
         ({**TRIAL, "services": {"placers": {}}}, "placers"),
         ({**TRIAL, "services": {"placer": {"replicas": -1}}}, "replicas"),
         ({**TRIAL, "pools": []}, "pools"),
+        ({**TRIAL, "record": {"enabled": True, "folder": "../jobs"}}, "record"),
         ({**EXTERNAL, "kafka": {"bootstrap": "a:9092", "security": "SASL_SSL"}}, "loginSecret"),
     ],
 )
@@ -76,7 +85,7 @@ def test_every_service_is_installed() -> None:
 
 def test_every_part_is_closed() -> None:
     """No root, no capabilities, a read-only file system and the runtime's seccomp profile, in every container."""
-    for name, pod in pods(ALL_ON).items():
+    for name, pod in [*pods(ALL_ON).items(), *pods(RECORDED).items(), *pods(SCHEDULED).items()]:
         assert pod["securityContext"]["runAsNonRoot"], name
         assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}, name
         assert not pod.get("enableServiceLinks", True), name
@@ -100,7 +109,7 @@ def test_only_who_acts_on_jobs_has_a_token_and_the_volume() -> None:
 def test_every_variable_is_a_setting() -> None:
     """A service refuses a variable that it does not know."""
     known = {row.variable for row in rows()}
-    for values in (ALL_ON, EXTERNAL):
+    for values in (ALL_ON, EXTERNAL, RECORDED, SCHEDULED):
         for name, pod in pods(values).items():
             ours = {v for container in containers(pod) for v in variables(container) if v.startswith("STEEPEST_")}
             assert ours <= known, name
@@ -174,6 +183,26 @@ def test_rules_and_dashboards_are_those_of_the_project() -> None:
     assert rules == yaml.safe_load((ROOT / "deploy/monitoring/rules.yml").read_text())
     assert {name: boards[name] for name in committed} == committed
     assert not of_kind("PrometheusRule")
+
+
+def test_a_recording_is_made_on_request_only() -> None:
+    """By a Job for each revision, or a CronJob that never runs twice at a time; without rights, and on the claim named."""
+    job, scheduled = of_kind("Job", RECORDED)["record-1"], of_kind("CronJob", SCHEDULED)["record"]
+    pod, later = job["spec"]["template"]["spec"], scheduled["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    claims = [each["volumes"][-1]["persistentVolumeClaim"]["claimName"] for each in (pod, later)]
+
+    assert set(of_kind("Job")) == {"setup-1"}
+    assert not of_kind("CronJob")
+    assert "record" not in of_kind("CronJob", RECORDED)
+    assert set(of_kind("Job", SCHEDULED)) == {"setup-1"}
+    assert pod["containers"][0]["command"] == [
+        *("steepest", "record", "--out"),
+        "/var/lib/recordings/demo-steepest-recording",
+    ]
+    assert claims == ["shared", "kept"]
+    assert (pod["restartPolicy"], pod["automountServiceAccountToken"]) == ("OnFailure", False)
+    assert (scheduled["spec"]["schedule"], scheduled["spec"]["concurrencyPolicy"]) == ("*/10 * * * *", "Forbid")
+    assert variables(later["containers"][0])["STEEPEST_KAFKA_PASSWORD"] == ("login", "password")
 
 
 def test_users_jobs_are_gated_on_request_only() -> None:

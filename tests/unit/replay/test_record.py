@@ -85,6 +85,34 @@ async def holds(folder: Path, source: Log) -> bool:
     return same
 
 
+class Busy(MemoryLog):
+    """A log to which a loss and a decision about it come once the end of the decisions has been looked up."""
+
+    async def end(self, at: TopicPartition) -> int:
+        """The end before that."""
+        found = await super().end(at)
+        if at == ALL[0]:
+            await self.append([new(ALL[1], "late loss"), new(ALL[0], "late decision")])
+        return found
+
+
+async def test_what_is_decided_meanwhile_is_left_for_the_next_call(tmp_path: Path) -> None:
+    """A recording with a decision, and without the record that it is about, would differ when it is replayed."""
+    source = Busy(PARTITIONS)
+    await add(source, "a", 3)
+    await recorded(source, tmp_path / "r")
+    log = FileLog.open(tmp_path / "r", read_only=True)
+    ends = [await log.end(at) for at in ALL]
+    await log.close()
+    await recorded(source, tmp_path / "r")
+    log = FileLog.open(tmp_path / "r", read_only=True)
+    later = [await log.end(at) for at in ALL]
+    await log.close()
+
+    assert ends == [3, 4, 3]
+    assert later == [4, 5, 3]
+
+
 async def test_a_second_call_goes_on_where_the_folder_ends(tmp_path: Path) -> None:
     """What is there is not copied again."""
     source = await filled("a")

@@ -46,6 +46,9 @@ runtime_type = "io.containerd.runc.v2"
 SystemdCgroup = false
 [plugins.'io.containerd.cri.v1.images'.pinned_images]
 sandbox = "{pause}"
+# Its socket has one name on a machine: of two that start at the same time, one would end.
+[plugins.'io.containerd.nri.v1.nri']
+disable = true
 """
 
 

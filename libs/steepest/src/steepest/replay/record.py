@@ -18,6 +18,9 @@ from steepest.log.files.file_log import FileLog
 async def record(source: Log, into: FileLog, *, follow: bool = False) -> AsyncIterator[int]:
     """Copy what is in the source's topics beyond what the recording has; give the number copied after each batch.
 
+    What comes meanwhile is left for the next call, unless it is followed. The topics' ends are looked up in their order,
+    that of decisions first: so a recording of a system that runs has all that they were decided about.
+
     Args:
         source: Any log that has the recording's topics.
         into: The recording; it may be new, or one of the same log that ends earlier.
@@ -36,6 +39,8 @@ async def record(source: Log, into: FileLog, *, follow: bool = False) -> AsyncIt
     try:
         while left or follow:
             records = await reader.poll()
+            if not follow:
+                records = [one for one in records if one.offset < ends[one.at]]
             _check_next(records, start)
             await into.append([as_new(one) for one in records])
             left -= {at for at in left if start[at] >= ends[at]}
